@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixed precision and training steps: regions, the gradient scaler, TrainStep, several ranks, the state of a run. torch.amp's
-// names: amp::autocast, amp::GradScaler.
+// Mixed precision and training steps: autocast regions, the gradient scaler, TrainStep, data parallelism, the state of a run. Adds
+// torch.amp's names: amp::autocast, amp::GradScaler.
 #pragma once
 
 #include "amp/autocast/autocast.h"

@@ -19,18 +19,18 @@ enum ExitCode : int {
   kInterrupted = 130  // Ctrl-C, after saving
 };
 
-// Training went to infinity or NaN.
+// Losses or weights became infinite or NaN.
 struct DivergedError : Error {
   using Error::Error;
 };
 
-// A signal ended a command that has nothing to save, between two steps: what it wrote for itself is removed on the way out.
+// A signal stopped a command that has nothing to save, between two steps; destructors remove its temporary files.
 struct StoppedError : Error {
   using Error::Error;
 };
 
-// The code for the exception in flight; call inside a catch block. Prints its message to stderr. After a StoppedError the
-// process ends by the signal.
+// Returns the code for the exception being handled, and prints its message to stderr; call it inside a catch block. After a
+// StoppedError the process ends by the signal.
 int report_exception();
 
 }  // namespace halfstep::app

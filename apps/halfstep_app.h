@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The halfstep program as a library: run_program, the use of trained models, and the macros that register a program's own layers,
+// The halfstep program as a library: run_program, trained models in use, and the macros that register a program's own layers,
 // losses, metrics, optimizers, schedules, data sets and transforms. #include <halfstep_app.h>
 #pragma once
 

@@ -8,7 +8,7 @@
 
 namespace {
 
-// If a descriptor from 0 to 2 is closed, the next file that is opened would get its number, and output would be written into it.
+// Opens closed descriptors 0 to 2 on /dev/null: else the next opened file would get such a number, and output would go into it.
 void open_standard_streams() {
 #if defined(__unix__)
   for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR)) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Latency of trained models: python/halfstep.py beside PyTorch eager and onnxruntime, with the same weights and threads.
+"""Latency of trained models: python/halfstep beside PyTorch eager and onnxruntime, with the same weights and threads.
 
     HALFSTEP_LIBRARY=build/default/libhalfstep_predict.so benchmarks/predict_latency.py [--threads N] [--rounds N] [--callers N]
                                                                                         [--json FILE]

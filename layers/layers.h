@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every layer and loss. Constructor arguments, defaults, initialisation, names in the state_dict and printed text are PyTorch's;
-// docs/layers.md lists them. What is optional comes as a struct: Conv2d(3, 16, 5, {.stride = 2, .padding = 2}).
+// All layers and losses. Constructor arguments, defaults, initialisation, names in the state_dict and printed text are PyTorch's;
+// docs/layers.md lists them. Optional arguments are given as a struct: Conv2d(3, 16, 5, {.stride = 2, .padding = 2}).
 #pragma once
 
 #include "layers/containers/containers.h"

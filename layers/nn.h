@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.nn's names: nn::Linear, nn::functional::relu, nn::init::kaiming_normal_. Each is the class or function of namespace
-// halfstep, by a using-directive, which a declaration in the namespace itself wins over. A program that writes
-// `namespace nn = halfstep::nn; namespace F = nn::functional;` has all other names for itself.
+// torch.nn's names: nn::Linear, nn::functional::relu, nn::init::kaiming_normal_. A using-directive brings in the classes and
+// functions of namespace halfstep; declarations in the namespace itself take precedence. A program that writes `namespace nn =
+// halfstep::nn; namespace F = nn::functional;` keeps all other names for itself.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace functional {
 
 using namespace halfstep;
 
-// torch.nn.functional has the indices first, torch.embedding and halfstep::embedding the weight.
+// Takes the indices first, as torch.nn.functional does; torch.embedding and halfstep::embedding take the weight first.
 inline Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<int64_t> padding_idx = {}) {
   return halfstep::embedding(weight, index, padding_idx);
 }
@@ -35,7 +35,7 @@ inline Tensor embedding_bag(const Tensor& index, const Tensor& weight, const Ten
   return halfstep::embedding_bag(weight, index, offsets, options);
 }
 
-// Arguments by name, beside those of halfstep, which a declaration here would hide.
+// Repeats the overloads with arguments by name, which a declaration here would hide.
 using halfstep::binary_cross_entropy, halfstep::gelu, halfstep::huber_loss, halfstep::kl_div, halfstep::l1_loss,
     halfstep::log_softmax, halfstep::mse_loss, halfstep::smooth_l1_loss, halfstep::softmax;
 #define HS_ONE_OPTION(row, layer, ...) \

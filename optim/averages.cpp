@@ -113,7 +113,7 @@ Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower
   begin();
 }
 
-// Parameters without slow weights: their values of now.
+// Initialises missing slow weights with the parameters.
 void Lookahead::begin() {
   const NoGrad off;
   const std::vector<Tensor> params = optimizer().parameters();
@@ -123,7 +123,7 @@ void Lookahead::begin() {
 
 void Lookahead::stepped(const AmpStep& amp) {
   const NoGrad off;
-  begin();  // of a state that was loaded without them
+  begin();  // for a loaded state that lacks them
   size_t i = 0;
   for (const ParamGroup& group : groups()) {
     std::vector<ParamUpdate> updates;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that go along with those that are trained: averages, which are often better than the last weights, and Lookahead.
+// Averages of the weights, which often generalise better than the last weights, and Lookahead.
 //
 //   WeightAverage ema(opt, {.decay = 0.999});
-//   for (...) opt.step();                     // and the average follows, on the device, steps that were applied only
+//   for (...) opt.step();                     // the average follows, on the device; skipped steps do not count
 //   {
 //     const WeightAverage::Scope averaged(ema);   // the parameters hold the average
 //     evaluate(net);
 //   }
 //
-// They belong to an optimizer, which must outlive them; its state_dict holds theirs, in the order in which they were made, and
-// takes only averages of the same kinds. Buffers, such as running statistics, are not averaged: after SWA recompute those of batch
-// norms (update_bn, layers/feedforward/running_statistics.h). A batch norm that evaluates by those of the trained weights meanwhile
-// warns.
+// They belong to an optimizer, which must outlive them; its state_dict contains theirs, in the order in which they were made, and
+// accepts only averages of the same kinds. Buffers, such as running statistics, are not averaged: after SWA recompute those of
+// batch norms (update_bn, layers/feedforward/running_statistics.h). A batch norm that evaluates with statistics of the trained
+// weights instead warns.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@
 namespace halfstep {
 
 struct WeightAverageOptions {
-  double decay = 0.999;   // average += (1 - decay) (parameter - average), beginning with the parameter: an exponential average
+  double decay = 0.999;   // average += (1 - decay) (parameter - average), starting at the parameter: an exponential average
   bool warm_up = false;   // the decay of update t (from 0) is at most (1 + t) / (10 + t), so that early weights are soon forgotten
-  bool equal = false;     // the mean of all instead (SWA, Izmailov et al. 2018; PyTorch's AveragedModel)
+  bool equal = false;     // takes the mean of all instead (SWA, Izmailov et al. 2018; PyTorch's AveragedModel)
   int64_t start = 0;      // steps before the first update
-  int64_t every = 1;      // steps from one update to the next
+  int64_t every = 1;      // steps between updates
 };
 class WeightAverage : public Optimizer::Follower {
  public:
@@ -40,14 +40,14 @@ class WeightAverage : public Optimizer::Follower {
   bool holds_parameters() const override { return !own_.empty(); }
   Tensor own_value(size_t i) const override { return i < own_.size() ? own_[i] : Tensor(); }
 
-  // The average of each parameter of the optimizer; undefined where there is none yet. Waits for the device.
+  // Returns the average of each parameter of the optimizer; undefined if there is none yet. Waits for the device.
   Tensors averages() const;
-  // Puts the averages into the parameters for good.
+  // Copies the averages into the parameters.
   void copy_to_parameters();
 
-  // While it lives, the parameters hold the averages, rounded to their dtypes, where there are any; then they have their own values
-  // again. Neither the average nor what save_run writes of the run changes. Throws ValueError within another scope of the
-  // optimizer; so do a step and load_state_dict within this one.
+  // Puts the averages, rounded to the parameters' dtypes, into the parameters while it lives, and then restores their own values.
+  // The average does not change, nor does what save_run writes. Nested scopes of one optimizer, steps and load_state_dict within
+  // the scope throw ValueError.
   class Scope {
    public:
     [[nodiscard]] explicit Scope(WeightAverage& average)
@@ -61,14 +61,14 @@ class WeightAverage : public Optimizer::Follower {
   };
 
  private:
-  bool put_in();  // was there any?
+  bool put_in();  // returns whether there was an average
   void take_out();
   WeightAverageOptions options_;
   std::string name_ = free_name("average");
-  Tensors own_;  // the parameters' own values, where an average is in their place
+  Tensors own_;  // the parameters' own values, while they hold averages
 };
 
-// Every k steps the slow weights move by alpha of the difference towards the fast weights, which then continue from them (Zhang et
+// Every k steps moves the slow weights by alpha of the difference towards the fast weights, which continue from there (Zhang et
 // al. 2019).
 struct LookaheadOptions {
   int64_t k = 5;
@@ -76,7 +76,7 @@ struct LookaheadOptions {
 };
 class Lookahead : public Optimizer::Follower {
  public:
-  // The parameters of now are the first slow weights; of a group that is added later, those that it has then. Throws ValueError for
+  // Takes the current parameters as slow weights; those of a group that is added later, as they are then. Throws ValueError for
   // options out of range.
   [[nodiscard]] explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
   void stepped(const AmpStep& amp) override;

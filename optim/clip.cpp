@@ -11,7 +11,7 @@ namespace halfstep {
 
 namespace {
 
-// For gradients on one device; 0 if there are none.
+// Returns the norm of gradients on one device; 0 if there are none.
 Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tensors& grads, double norm_type) {
   check<ValueError>(norm_type > 0, where, "norm_type must be > 0 or infinity, got ", norm_type);
   if (grads.empty()) return zeros({}, {.device = params.empty() ? Device::cpu : params.front().device()});
@@ -66,7 +66,7 @@ void clip_grad_agc_(const Gradients& params, double clip_factor, double eps) {
       return squares.sum(inner, true).sqrt();
     };
     const Tensor most = clamp(unit_norms(w), eps, {}) * clip_factor, norm = unit_norms(g);
-    // Where the norm is not finite the comparison holds or NaN stays: a scaler still sees what overflowed.
+    // If the norm is not finite, the comparison is true or NaN remains, so a scaler still sees the overflow.
     const Tensor scaled = g.to(DType::f32) * (most / clamp(norm, 1e-6, {}));
     g.copy_(where(norm.gt(most), scaled, g.to(DType::f32)));
   }

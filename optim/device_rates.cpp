@@ -38,7 +38,7 @@ void DeviceRates::prepare() {
   if (pending_ == 0) send();
 }
 
-// While steps are pending, rates and momenta of the host are those that were sent, unless the user wrote into the groups.
+// Returns whether the user wrote into the groups: while steps are pending, the host's rates and momenta are those that were sent.
 bool DeviceRates::user_wrote() const {
   const size_t groups = optimizer_.groups_.size();
   for (size_t g = 0; g < groups; ++g) {
@@ -56,7 +56,7 @@ void DeviceRates::send() {
   sent_ = std::move(rates);
   if (!schedule_) return;
   const int64_t count = schedule_->count();
-  const bool moved = count != sent_count_ || schedule_->revision() != sent_revision_;  // by the host, or for the first time
+  const bool moved = count != sent_count_ || schedule_->revision() != sent_revision_;  // changed by the host, or first use
   if (moved) backend.copy_from_host(&count, count_.data_ptr(), sizeof count);
   if (moved || window_end_ < count + kWindow / 2) {
     std::vector<double> table(size_t(table_.numel()));
@@ -102,7 +102,7 @@ void DeviceRates::settle() {
   pending_ = 0;
   if (count == sent_count_) return;  // all skipped: the rates are unchanged
   sent_count_ = count;
-  // What the user wrote since the last step stays, and is still to be sent.
+  // Send the user's writes since the last step with the next ones.
   const bool wrote = user_wrote();
   const size_t groups = optimizer_.groups_.size();
   std::vector<std::pair<size_t, double>> momenta;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An optimizer's learning rates and its schedule's count in device memory: a step that may be skipped then needs no host to
-// know what the next step's rate is, and a recorded step (Backend::begin_recording) follows the schedule.
+// Learning rates and the schedule's count in device memory: the next step's rate is then known without the host, even if the step
+// may be skipped, and a recorded step (Backend::begin_recording) follows the schedule.
 //
-// The device holds the rates of the next kWindow counts and picks one by its own count of applied steps. The host reads that
-// count back when someone asks the schedule or the optimizer, and else once in kWindow steps.
+// The device holds the rates of the next kWindow counts and picks one by its own count of applied steps. The host reads that count
+// when the schedule or the optimizer is asked for it, and at least once in kWindow steps.
 #pragma once
 
 #include <vector>
@@ -15,16 +15,16 @@ namespace halfstep {
 
 class DeviceRates {
  public:
-  // From here to its destruction `optimizer` steps with these rates. `schedule` may be null. Both must outlive it.
+  // Makes `optimizer` step with these rates until its destruction. `schedule` may be null. Both must outlive it.
   [[nodiscard]] DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device);
   ~DeviceRates();
   DeviceRates(const DeviceRates&) = delete;
 
-  void prepare();                         // before a step, and outside a recording: sends the host's changes
-  void add_to(math::StepTail& tail) const;  // the schedule's part of a step's end; may be recorded
-  // After a step was queued, replayed or not. The device counts it by itself; here the host notes that it may have.
+  void prepare();                           // call before a step, outside a recording: sends the host's changes
+  void add_to(math::StepTail& tail) const;  // adds the schedule's part of a step's end; may be recorded
+  // Call after a step was queued, replayed or not: the device counts the step; the host notes that its count is out of date.
   void advanced();
-  void settle();                          // brings schedule and optimizer up to date; reads from the device if steps are pending
+  void settle();  // updates schedule and optimizer; reads from the device if steps are pending
 
  private:
   static constexpr int64_t kWindow = 1024;
@@ -37,12 +37,12 @@ class DeviceRates {
 
   bool moves_momentum_;
   Tensor rates_, table_, count_;  // f64 [rows], f64 [rows, kWindow], i64 []; rows: the groups' rates, then any momenta
-  std::vector<double> sent_;      // the rates the device had at the last settle
-  int64_t sent_count_ = -1;       // ... and its count
-  int64_t sent_revision_ = 0;     // ... and the schedule's revision
-  int64_t window_end_ = 0;        // the table holds counts up to here
-  int64_t last_ = 0;              // ... and the schedule has no rate after this one
-  int64_t pending_ = 0;           // steps that may have moved the count since
+  std::vector<double> sent_;      // the device's rates at the last settle
+  int64_t sent_count_ = -1;       // the count then
+  int64_t sent_revision_ = 0;     // the schedule's revision then
+  int64_t window_end_ = 0;        // end of the counts in the table
+  int64_t last_ = 0;              // last count for which the schedule has a rate
+  int64_t pending_ = 0;           // steps since settle, each of which may have moved the count
 };
 
 }  // namespace halfstep

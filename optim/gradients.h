@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters in a call, their gradients, and these as kernels want them.
+// Parameters as arguments, and their gradients as kernels need them.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace halfstep {
 
-// The parameters of a call: one tensor, a list of tensors, or any range of them.
+// Parameters as an argument: one tensor, a list of tensors, or any range of them.
 class ParameterRange {
  public:
   ParameterRange() = default;
@@ -36,21 +36,21 @@ class ParameterRange {
   std::vector<Tensor> all_;
 };
 
-// The gradients of parameters for what needs true ones, such as clipping: what GradScaler::unscale_ returns, or any list of
-// parameters whose gradients are not multiplied by a scaler's scale.
+// Gradients that are not multiplied by a scaler's scale, as clipping needs: the result of GradScaler::unscale_, or any list of
+// parameters with such gradients.
 class Gradients : public ParameterRange {
  public:
   using ParameterRange::ParameterRange;
   Gradients() = default;
-  // Throws AmpError for `op` where one is multiplied by a scale.
+  // Throws AmpError for `op` if one is multiplied by a scale.
   void check_true(const char* op) const;
 };
-// Declares the gradients of `params` to be true ones again.
+// Declares that the gradients of `params` are not multiplied by a scale any more.
 void mark_unscaled(const std::vector<Tensor>& params);
 
-// The gradients of those `params` that have one, safe to write element by element: one whose elements overlap (an expanded
-// tensor), or does not lie as its parameter does where `contiguous`, is first replaced in its parameter by a dense copy. `raw`: in
-// the dtype that backward left them in.
+// Returns the gradients of those `params` that have one, safe to write element by element: a gradient whose elements overlap (an
+// expanded tensor), or whose layout differs from its parameter's if `contiguous`, is replaced in its parameter by a dense copy.
+// `raw`: keeps the dtype that backward produced.
 Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous = false, bool raw = false);
 
 std::vector<TensorView> views_of(const Tensors& tensors);

@@ -15,7 +15,7 @@ namespace {
 double dot_of(const Tensor& a, const Tensor& b) { return (a * b).sum({}, false, DType::f64).item<double>(); }
 double largest(const Tensor& a) { return a.abs().max().item<double>(); }
 
-// The minimum of the cubic through two points with these slopes, held to [low, high].
+// Returns the minimum, within [low, high], of the cubic through two points with these slopes.
 double cubic_minimum(double x1, double f1, double g1, double x2, double f2, double g2, double low, double high) {
   const double d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2), square = d1 * d1 - g1 * g2;
   if (!(square >= 0)) return (low + high) / 2;
@@ -25,7 +25,7 @@ double cubic_minimum(double x1, double f1, double g1, double x2, double f2, doub
   return std::min(std::max(at, low), high);
 }
 
-// What it keeps between steps, as states of the first parameter: vectors over all parameters, and numbers.
+// Indices of the numbers that it keeps between steps. They and vectors over all parameters are states of the first parameter.
 enum StateNumber { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kNumbers };
 
 }  // namespace
@@ -64,7 +64,7 @@ Tensor LBFGS::flat_gradient() const {
   return own(0).maximize ? -all : all;
 }
 
-// parameters = from + t direction, or += where `from` is null.
+// Sets parameters = from + t direction, or adds t direction if `from` is null.
 void LBFGS::move(double t, const Tensor& direction, const Tensor* from) {
   const NoGrad off;
   int64_t at = 0;
@@ -76,7 +76,7 @@ void LBFGS::move(double t, const Tensor& direction, const Tensor* from) {
   }
 }
 
-// Adds the last step, and how the gradient changed in it, to the history, if the loss is convex along it.
+// Adds the last step and the change of the gradient to the history, if the loss is convex along the step.
 void LBFGS::remember(const Tensor& gradient) {
   Tensor& numbers = state(0, "numbers", {kNumbers}, DType::f64);
   std::vector<double> n = numbers.to_vector<double>();
@@ -93,11 +93,11 @@ void LBFGS::remember(const Tensor& gradient) {
   numbers.copy_(tensor(n, {kNumbers}, {.dtype = DType::f64}).to(numbers.device()));
 }
 
-// Minus the approximate inverse Hessian times the gradient, by the two loops over the history.
+// Returns minus the approximate inverse Hessian times the gradient, by the two loops over the history.
 Tensor LBFGS::newton_direction(const Tensor& gradient) {
   const std::vector<double> n = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
   const int64_t pairs = int64_t(n[kPairs]), size = own(0).history_size;
-  const auto pair = [&](const char* name, int64_t i) {  // the i-th, from the oldest
+  const auto pair = [&](const char* name, int64_t i) {  // the i-th oldest
     const int64_t slot = (int64_t(n[kNext]) - pairs + i + 2 * size) % size;
     return state(0, name + std::to_string(slot), gradient.shape(), gradient.dtype());
   };
@@ -117,8 +117,8 @@ Tensor LBFGS::newton_direction(const Tensor& gradient) {
 
 namespace {
 
-// The next length to try between both ends of a bracket: the minimum of a cubic; if that is too near to an end, for the second time
-// or at the end itself, a tenth of the bracket away from it. `insufficient`: was the last one too near?
+// Returns the next length to try within a bracket: the minimum of a cubic, or, if that is too near an end for the second time or
+// is the end itself, a tenth of the bracket away from it. `insufficient`: whether the last one was too near.
 template <class Point>
 double next_length(const Point (&bracket)[2], bool& insufficient) {
   const double left = std::min(bracket[0].t, bracket[1].t), right = std::max(bracket[0].t, bracket[1].t);
@@ -139,8 +139,8 @@ Tensor flat(const std::vector<Tensor>& params, DType dtype) {
 
 }  // namespace
 
-// A length that fulfils the strong Wolfe conditions (Nocedal & Wright 2006, algorithms 3.5 and 3.6): first a bracket around one,
-// then smaller ones. `start`: the loss and slope where the line begins; `longest`: the largest element of the direction.
+// Finds a length that satisfies the strong Wolfe conditions (Nocedal & Wright 2006, algorithms 3.5 and 3.6): brackets one, then
+// shrinks the bracket. `start`: the loss and slope at length 0; `longest`: the largest element of the direction.
 LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double t, double longest, double tolerance_change,
                            int64_t most, int64_t& evaluations) {
   constexpr double kDecrease = 1e-4, kCurvature = 0.9;
@@ -192,7 +192,8 @@ LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double 
   return bracket[low];
 }
 
-// Moves the parameters to the end of a line search. first: the loss, gradient and slope here, and the length to try first.
+// Moves the parameters to the result of a line search. first: the loss, gradient and slope at the start, and the first length to
+// try.
 LBFGS::Point LBFGS::search_along(const Closure& closure, const Tensor& direction, const Point& first, const LBFGSOptions& o,
                                  int64_t most, int64_t& evaluations) {
   const Tensor from = flat(groups()[0].params, first.gradient.dtype());

@@ -10,8 +10,7 @@
 //     return loss;
 //   });
 //
-// It decides on the host, so it waits for the device, and a GradScaler refuses it: closures and scaled gradients do not go
-// together.
+// It decides on the host, so it waits for the device. A GradScaler refuses it, because closures would have to scale their losses.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +25,10 @@ namespace halfstep {
 
 struct LBFGSOptions {
   double lr = 1;
-  int64_t max_iter = 20;           // iterations a step
-  int64_t max_eval = 0;            // evaluations a step; 0: max_iter * 5 / 4
-  double tolerance_grad = 1e-7;    // stops where no element of the gradient is larger
-  double tolerance_change = 1e-9;  // ... and where neither parameters nor loss change more
+  int64_t max_iter = 20;           // iterations in a step
+  int64_t max_eval = 0;            // evaluations in a step; 0: max_iter * 5 / 4
+  double tolerance_grad = 1e-7;    // stops if no element of the gradient is larger
+  double tolerance_change = 1e-9;  // ... or if neither parameters nor loss change by more
   int64_t history_size = 100;
   std::string line_search_fn = "none";  // "none": every step is lr long; "strong_wolfe"
   bool maximize = false;
@@ -48,7 +47,7 @@ class LBFGS : public WithOptions<LBFGSOptions, Optimizer> {
   std::optional<StateLayout> state_layout(const std::string&, const Tensor&) const override { return {}; }
 
  private:
-  // A point on the line of a search: how far, the loss, its gradient, and the slope along the direction.
+  // A point on the line of a search: its length, the loss, its gradient, and the slope along the direction.
   struct Point {
     double t, loss;
     Tensor gradient;

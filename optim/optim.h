@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.optim's names: optim::AdamW, optim::lr_scheduler::LambdaLR. Each is the class of namespace halfstep. nn::utils has the
-// functions on gradients and parameters, as torch.nn.utils.
+// torch.optim's names: optim::AdamW, optim::lr_scheduler::LambdaLR, for the classes of namespace halfstep. nn::utils has the
+// functions on gradients and parameters, as torch.nn.utils does.
 #pragma once
 
 #include "optim/averages.h"

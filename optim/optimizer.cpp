@@ -15,12 +15,12 @@
 namespace halfstep {
 namespace {
 
-// Written only into a message: a step must not make texts.
-struct Described {
+// Text for a message, built only if the message is: a step must not build texts.
+struct LazyDescription {
   const Tensor& param;
   size_t index;
 };
-std::ostream& operator<<(std::ostream& out, const Described& d) {
+std::ostream& operator<<(std::ostream& out, const LazyDescription& d) {
   out << "parameter " << d.index;
   return d.param.label().empty() ? out : out << " (" << d.param.label() << ")";
 }
@@ -52,7 +52,7 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
   size_t index = state_.size();
   for (const Tensor& p : group.params) {
     check<ValueError>(p.defined(), "optimizer", "parameter ", index, " is undefined");
-    const Described who{p, index++};
+    const LazyDescription who{p, index++};
     check<ValueError>(p.is_leaf(), "optimizer", "can only optimize leaf tensors, ", who, " was computed by an operation",
                       Help{"pass the parameter itself, not a cast, view or result of it"});
     check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
@@ -122,7 +122,7 @@ std::vector<double> Optimizer::recorded_options() {
   return out;
 }
 
-// Of the places that have it, the one that changed.
+// Returns the rate that changed, of the places that have it.
 double Optimizer::last_known_lr(size_t group) const {
   const std::optional<double>& direct = groups_[group].lr;
   if (direct && *direct != lr_[group]) return *direct;
@@ -231,9 +231,9 @@ double Optimizer::momentum(size_t group) const {
 }
 
 void Optimizer::set_momentum(double momentum, size_t group) {
-  this->momentum(group);  // there is one
+  this->momentum(group);  // throws if there is none
   check<ValueError>(momentum >= 0, "optimizer", "momentum must be >= 0, got ", momentum);
-  *const_cast<double*>(momentum_of(group)) = momentum;  // an option of this, which is not const
+  *const_cast<double*>(momentum_of(group)) = momentum;  // an option of this object, which is not const
 }
 
 std::vector<Tensor> Optimizer::parameters() const { return params_; }
@@ -250,10 +250,10 @@ Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& sha
     t = zeros(shape, {.dtype = dtype, .device = p.device(), .format = shape == p.shape() ? p.format() : MemoryFormat::contiguous});
     return t;
   }
-  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", Described{p, param}, " is ",
+  check<ValueError>(t.dtype() == dtype && t.device() == p.device(), "optimizer", name, " of ", LazyDescription{p, param}, " is ",
                     t.dtype(), " on ", t.device(), " but the parameter is ", p.dtype(), " on ", p.device(),
                     Help{"convert and move the module before its optimizer takes a step"});
-  // Loaded, or from before the parameter was laid out otherwise.
+  // Restore the layout: the state was loaded, or the parameter's layout has changed.
   if (t.shape() == p.shape() && !t.is_contiguous(p.format())) {
     MemoryScope tag(MemoryTag::optimizer);
     t = t.clone(p.format());
@@ -276,7 +276,7 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     const Tensor& grad = p.raw_grad();
     if (!grad.defined()) continue;
     const size_t index = first_param_[group] + i;
-    check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", Described{p, index}, " must be ", p.shape(),
+    check<ShapeError>(grad.shape() == p.shape(), "optimizer", "the gradient of ", LazyDescription{p, index}, " must be ", p.shape(),
                       ", got ", grad.shape());
     if (shards_) shards_->check_format(index, p);
     const auto part = [&](const Tensor& t) { return shards_ ? shards_->part(index, t) : t; };
@@ -284,10 +284,10 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
     const Tensor own = part(p);
     u.param = hold(own);
     u.grad = hold(part(grad));
-    // Of a parameter that is another rank's there is no element, but the kernel counts the step.
+    // A parameter of another rank has no elements here, but the kernel counts its step.
     for (size_t k = 0; k < states.size() && has_part(index); ++k)
       u.state[k] = hold(state(index, states[k], own.shape(), state_dtype(p)));
-    const Tensor shadow = shards_ ? Tensor() : autocast::shadow_of(p);  // sharded: cast once all of the parameter is there
+    const Tensor shadow = shards_ ? Tensor() : autocast::shadow_of(p);  // sharded: cast once the whole parameter is gathered
     if (shadow.defined()) u.shadow = hold(shadow);
     u.step = static_cast<float*>(hold(state(index, "step", {}, DType::f32)).data);
     if (number) u.number = static_cast<float*>(hold(state(index, number, {}, DType::f32)).data);
@@ -307,8 +307,8 @@ void Optimizer::begin_amp(AmpStep amp, std::function<void()> check, const math::
   tail_ = tail;
 }
 
-Optimizer::Left Optimizer::end_amp() {
-  const Left left{std::exchange(check_, nullptr), tail_.has_value()};
+Optimizer::RemainingWork Optimizer::end_amp() {
+  const RemainingWork left{std::exchange(check_, nullptr), tail_.has_value()};
   amp_ = {};
   tail_.reset();
   return left;
@@ -317,14 +317,14 @@ Optimizer::Left Optimizer::end_amp() {
 StepControl Optimizer::control(size_t group, bool whole) {
   StepControl c;
   if (whole && groups_.size() == 1) {
-    // The kernel of a sharded optimizer sees a part of the gradients only.
+    // The kernel of a sharded optimizer sees only some of the gradients.
     c.check = !shards_ && std::exchange(check_, nullptr) != nullptr;
-    if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // it ends the step
+    if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // this kernel ends the step
   }
   const AmpStep& step = amp();
   if (step.found_inf.defined()) c.found_inf = step.found_inf.data_ptr<float>();
   if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data_ptr<float>();
-  c.write_back = step.grad_scale.defined() && keeps_unscaled_ && !shards_;  // else finish() unscales them
+  c.write_back = step.grad_scale.defined() && keeps_unscaled_ && !shards_;  // else finish() unscales the gradients
   if (rates_.defined()) {
     c.lr = rates_.data_ptr<double>() + group;
     if (device_has_momentum()) c.momentum = c.lr + groups_.size();
@@ -341,7 +341,7 @@ void Optimizer::finish(size_t group) {
   if (shards_ && amp_.grad_scale.defined() && keeps_unscaled_) unscale_all(group);
   for (const Tensor& p : groups_[group].params) {
     if (!p.raw_grad().defined()) continue;
-    // Asked again before the version grows: the same answer the kernel's pass got.
+    // Ask before the version grows, as the kernel's pass did.
     const bool shadowed = autocast::shadow_of(p).defined();
     p.bump_version();
     if (shadowed) autocast::shadow_is_current(p);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer: parameter groups, named state, and one fused pass over all parameters per step.
+// Optimizer: parameter groups, named states, and one fused pass over all parameters in each step.
 //
 // The pass updates the float32 master, the moments and (under autocast) the 16-bit shadow together. With a GradScaler it also
-// unscales, and does nothing when found_inf is set on the device: no host read. Parameters without a gradient are left alone.
+// unscales, and does nothing if found_inf is set on the device: the host reads nothing. It skips parameters without a gradient.
 #pragma once
 
 #include <any>
@@ -26,11 +26,11 @@ namespace halfstep {
 
 struct ParamGroup {
   std::vector<Tensor> params;
-  std::optional<double> lr = {};            // unset: that of the options
+  std::optional<double> lr = {};  // unset: the lr of the options
   std::optional<double> weight_decay = {};
-  std::any options = {};  // of the optimizer's own kind, e.g. SGDOptions, in place of those that all groups share
+  std::any options = {};  // of the optimizer's type, e.g. SGDOptions; replaces the shared options
 
-  // The options, as group.as<AdamOptions>().betas[0] = 0.8. Throws ValueError if they are of another kind.
+  // Returns the options: group.as<AdamOptions>().betas[0] = 0.8. Throws ValueError if they have another type.
   template <class O>
   O& as() {
     O* const own = std::any_cast<O>(&options);
@@ -39,12 +39,12 @@ struct ParamGroup {
   }
 };
 
-// A group's options by PyTorch's names: numbers (a flag is 0 or 1) or a text.
+// A group's options by PyTorch's names: numbers (a flag is 0 or 1) or text.
 using OptionValues = std::map<std::string, std::variant<std::vector<double>, std::string>>;
 
-// What the scaler hands a step: device scalars, undefined when absent.
+// Device scalars that the scaler passes to a step; undefined if absent.
 struct AmpStep {
-  Tensor found_inf;   // 0-dim f32: nonzero skips
+  Tensor found_inf;   // 0-dim f32: the step is skipped if it is not 0
   Tensor grad_scale;  // 0-dim f32: gradients are divided by it
 };
 
@@ -53,90 +53,91 @@ class Optimizer {
   using Closure = std::function<Tensor()>;
   virtual ~Optimizer() = default;
 
-  // One update. With a closure: calls it (with recording on) for the loss first and returns the loss.
+  // Makes one update. Calls the closure first, if there is one, with recording on, and returns its loss.
   virtual std::optional<Tensor> step(const Closure& closure = nullptr) = 0;
-  // True when step honours amp(); then a GradScaler does not read found_inf back. User-written optimizers may leave it false.
+  // Returns whether step() reads amp(); then a GradScaler does not read found_inf back. A user-written optimizer may return false.
   virtual bool handles_amp() const { return false; }
-  // True when step() evaluates the loss itself, more than once: LBFGS.
+  // Returns whether step() itself evaluates the loss, more than once: LBFGS.
   virtual bool needs_closure() const { return false; }
-  virtual std::string describe() const = 0;   // "SGD(lr=0.1, momentum=0.9)"
-  uint64_t id() const { return id_; }         // no other optimizer has it, also when one is made where this one was
+  virtual std::string describe() const = 0;  // "SGD(lr=0.1, momentum=0.9)"
+  uint64_t id() const { return id_; }        // unique, even if an optimizer is constructed at this one's address
 
-  void zero_grad();  // sets gradients to undefined
-  // More parameters, also between steps. A TrainStep on a GPU must be made afterwards.
+  void zero_grad();  // makes gradients undefined
+  // Adds parameters, also between steps. Construct a TrainStep on a GPU afterwards.
   virtual void add_param_group(ParamGroup group);
-  // The groups, with all their values set. As in PyTorch, what is written into one counts from the next step on, on a GPU and in
-  // recorded steps too:
+  // Returns the groups, with all their values set. As in PyTorch, values written into one take effect with the next step, on a GPU
+  // and in recorded steps too:
   //   for (ParamGroup& group : opt.param_groups()) group.lr = 0.01;
   // The learning rate and the weight decay are also in `options`; the one that was written counts. The next step throws ValueError
-  // for a value that a constructor would refuse, and for other `params` (add_param_group adds some). A schedule continues from a
-  // rate that was written (Schedule::initial_for). Ask for the groups again after a step: while a schedule moves the rates on a
-  // GPU, a reference that was kept shows those of when it was taken.
+  // for a value that a constructor would refuse, and for changed `params` (use add_param_group). A schedule continues from a rate
+  // that was written (Schedule::initial_for). Call this again after a step: while a schedule moves the rates on a GPU, a kept
+  // reference shows the rates of the earlier call.
   std::span<ParamGroup> param_groups();
   std::span<const ParamGroup> param_groups() const;
   double lr(size_t group = 0) const;           // the current learning rate
   void set_lr(double lr);                      // of all groups
   void set_lr(double lr, size_t group);
   template <std::floating_point Group>
-  void set_lr(double lr, Group) = delete;  // the arguments are the other way round
-  // The rate that the group was built with, or that was set before its first schedule was made: schedules are relative to it.
+  void set_lr(double lr, Group) = delete;  // the arguments are in the wrong order
+  // Returns the rate with which the group was constructed, or which was set before its first schedule: schedules are relative to
+  // it.
   double initial_lr(size_t group) const;
-  std::vector<Tensor> parameters() const;      // of all groups
-  // The momentum, or beta1, that a schedule may move. Throw ValueError where the optimizer has none.
+  std::vector<Tensor> parameters() const;  // of all groups
+  // Return the momentum, or beta1, that a schedule may move. Throw ValueError if the optimizer has none.
   double momentum(size_t group = 0) const;
   void set_momentum(double momentum, size_t group);
   template <std::floating_point Group>
   void set_momentum(double momentum, Group) = delete;
   bool has_momentum() const { return momentum_of(0) != nullptr; }
 
-  // A copy of all that a step depends on besides the parameters, with PyTorch's names. States are by parameter position:
+  // Returns a copy of all that a step depends on besides the parameters, with PyTorch's names. States are by parameter position:
   // "0.exp_avg", "0.step", "3.momentum_buffer". Options are by group: "param_groups.0.lr", ".betas", ".initial_lr" ..., and
-  // ".size", the number of its parameters. "followers.average" names the kind of an average. Throws ValueError for an optimizer
-  // that is sharded, which has only a part of it.
+  // ".size", the number of its parameters. "followers.average" has the kind of an average. Throws ValueError for a sharded
+  // optimizer, which has only a part of it.
   std::map<std::string, Tensor> state_dict() const;
-  // The same, sharing the memory of the states, which the next step changes.
+  // Returns the same, sharing the memory of the states, which the next step changes.
   std::map<std::string, Tensor> state_tensors() const;
-  // Throws ValueError listing what does not fit, and then nothing has changed. A state without options, as of an older halfstep,
-  // leaves those of the groups.
+  // Throws ValueError listing what does not fit; then nothing has changed. A state without options, as of an older halfstep,
+  // leaves those of the groups unchanged.
   void load_state_dict(const std::map<std::string, Tensor>& state);
 
-  // ---- ranks that share the states (optim/shards.h; ZeRO, stage 1)
-  // From now on this rank keeps the states of its part of the parameters only, and step() updates that part; at its end all ranks
-  // gather the parameters. So step() is called on all ranks together, with gradients that are the same on all of them, as those of
-  // TrainStep and DistributedDataParallel are. Parameters, counts of steps and what followers keep are whole on every rank; each
-  // bit is that of an optimizer that is not sharded. States that are there are cut. `group` must outlive the steps. Does nothing
-  // for a group of one rank. Throws ValueError for an optimizer that does not say how its states are shared, such as LBFGS, and
-  // for one that is sharded already.
+  // ---- sharding the states over ranks (optim/shards.h; ZeRO, stage 1)
+  // Keeps from now on only this rank's part of the states; step() updates that part of the parameters, and all ranks then gather
+  // the parameters. Call step() on all ranks together, with equal gradients on all of them, such as those of TrainStep and
+  // DistributedDataParallel. Parameters, step counts and the followers' states stay whole on every rank; results equal those
+  // without sharding bit for bit. Existing states are cut. `group` must outlive the steps. Does nothing for a group of one rank.
+  // Throws ValueError for an optimizer that does not declare how its states are shared, such as LBFGS, and for one that is sharded
+  // already.
   void shard(ProcessGroup& group, const ShardOptions& options = {});
   bool is_sharded() const { return shards_ != nullptr; }
-  // What state_tensors() would give without sharding: on rank `root`, with the shared states on the host; empty on the others. All
-  // ranks call it together. It gathers one state at a time. An optimizer that is not sharded gives state_tensors() on every rank.
-  // load_state_dict takes whole states, on every rank.
+  // Returns what state_tensors() would return without sharding: on rank `root`, with the shared states on the host; empty on the
+  // others. All ranks call it together. It gathers one state at a time. An optimizer that is not sharded returns state_tensors()
+  // on every rank. load_state_dict takes whole states, on every rank.
   std::map<std::string, Tensor> gathered_state_dict(int root = 0) const;
 
-  // How often load_state_dict has freed state, so that its memory is not where it was.
+  // Returns how often load_state_dict has freed states, whose memory is then elsewhere.
   int64_t states_dropped() const { return states_dropped_; }
 
-  // Checks what was written into the groups since the last call, and takes it over. Every step() begins with it.
+  // Checks and adopts what was written into the groups since the last call. Every step() begins with it.
   void adopt_changes();
-  // The numbers that a recorded step has in its kernels: all options but those that it reads from device rates.
+  // Returns the numbers that a recorded step has in its kernels: all options except those that it reads from device rates.
   virtual std::vector<double> recorded_options();
 
   AmpStep& amp();  // set by GradScaler around step
-  // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when somebody asks
-  // for amp(), or left to the kernel of the step, as `tail` is, where one pass takes all parameters.
+  // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when amp() is
+  // read, or left to the step's kernel, like `tail`, if one pass updates all parameters.
   void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
-  struct Left {
+  struct RemainingWork {
     std::function<void()> check;  // null: done
     bool tail = false;
   };
-  Left end_amp();  // the parts of the step that are still to be done
-  // false: a step with a scaler leaves gradients multiplied by the scale, which saves writing them.
+  RemainingWork end_amp();  // returns the parts of the step that are still to be done
+  // false: a step with a scaler leaves gradients multiplied by the scale, and so need not write them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
   bool keeps_unscaled_gradients() const { return keeps_unscaled_; }
-  // What goes along with the parameters, such as an average of them: it has its turn after each step, on the device, and heeds
-  // found_inf itself. Its tensors are states of the optimizer, so that checkpoints carry them. An optimizer that overrides step()
-  // calls followed() at its end. The optimizer must outlive it.
+  // An object that follows the parameters, such as an average of them: its turn comes after each step, on the device, and it reads
+  // found_inf itself. Its tensors are states of the optimizer, so that checkpoints contain them. An optimizer that overrides
+  // step() calls followed() at its end. The optimizer must outlive it.
   class Follower {
    public:
     explicit Follower(Optimizer& optimizer) : optimizer_(optimizer) { optimizer.followers_.push_back(this); }
@@ -145,20 +146,20 @@ class Optimizer {
     virtual void stepped(const AmpStep& amp) = 0;
     virtual std::vector<std::string> state_names() const = 0;
     virtual std::string describe() const = 0;
-    // What a state of another kind must not be taken for: "EMA".
+    // Names the kind, for checks of loaded states: "EMA".
     virtual std::string kind() const { return describe(); }
-    // While it has put something else into the parameters, no step is taken and no state loaded. The value of parameter i then.
+    // While it holds other values in the parameters, steps and loading throw. own_value returns the value of parameter i then.
     virtual bool holds_parameters() const { return false; }
     virtual Tensor own_value(size_t) const { return {}; }
-    virtual void group_added() {}  // to the optimizer, as its last one
+    virtual void group_added() {}  // called for the last group
 
    protected:
     Optimizer& optimizer() const { return optimizer_; }
-    // A name for a state that no other follower of the optimizer has: "average", "average_2".
+    // Returns a name that no other follower's state has: "average", "average_2".
     std::string free_name(const std::string& name) const;
-    // Drops the states of that name that a follower before has left behind.
+    // Drops states of that name that a former follower left.
     void begin_states(const std::string& name);
-    // As Optimizer::state. The names of numbers, which are [] f32, end in "step" or "count".
+    // Works as Optimizer::state. The names of numbers, which are [] f32, end in "step" or "count".
     Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
       return optimizer_.state(param, name, shape, dtype);
     }
@@ -169,13 +170,13 @@ class Optimizer {
     Optimizer& optimizer_;
   };
 
-  // The value of a parameter: its own where a follower has put another into it for the time being (WeightAverage::Scope).
+  // Returns the value of a parameter: its own if a follower temporarily holds another in it (WeightAverage::Scope).
   Tensor own_value(const Tensor& param) const;
-  // Throws ValueError naming `where` while a follower has put other values into the parameters.
+  // Throws ValueError naming `where` while a follower holds other values in the parameters.
   void check_own_values(const char* where) const;
 
-  // Rates that live on the device (optim/device_rates.h): kernels read rates[group] (f64), and the momentum behind them where there
-  // is room for it; `settle` brings the host's up to date before they are read or set. Undefined and null end that.
+  // Makes kernels read rates from the device (optim/device_rates.h): rates[group] (f64), and the momentum behind them if there is
+  // room; `settle` updates the host's before they are read or set. Undefined and null end that.
   void use_device_rates(Tensor rates, std::function<void()> settle) {
     rates_ = std::move(rates);
     settle_ = std::move(settle);
@@ -183,54 +184,53 @@ class Optimizer {
 
  protected:
   Optimizer(std::vector<ParamGroup> groups, double lr);
-  // The groups without waiting for the device: their rates may be behind its own.
+  // Returns the groups without waiting for the device: their rates may be out of date.
   std::span<const ParamGroup> groups() const { return groups_; }
   ParamGroup& group(size_t i) { return groups_[i]; }
-  // A group's part of adopt_changes; its rate was taken over before.
+  // Adopts a group's options, after its rate.
   virtual void adopt(size_t) {}
-  // All options of a group but its rates, to be stored, and back. set_option_values throws ValueError, before it changes any, for a
-  // value that a constructor would refuse and for a name that it does not know.
+  // Return and set all options of a group except its rates, for storing. set_option_values throws ValueError, before it changes
+  // any, for a value that a constructor would refuse and for an unknown name.
   virtual OptionValues option_values(size_t group) const;
   virtual void set_option_values(size_t group, const OptionValues& values);
-  // Where else a group has its learning rate.
+  // Points to the group's learning rate within its options; null if they have none.
   virtual double* lr_option(size_t) { return nullptr; }
   bool device_has_momentum() const { return rates_.defined() && rates_.numel() > int64_t(groups_.size()); }
-  // The named state of a parameter, made as zeros of `shape` on first use. Zero-initialised so that a skipped first step leaves
-  // it clean.
+  // Returns the named state of a parameter, made as zeros of `shape` on first use: then a skipped first step changes nothing.
   Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype);
   const Tensor* find_state(size_t param, const std::string& name) const;  // null: there is none
-  // Parameters of `group` that have a gradient, as kernel views, with the named states. Keeps every tensor it views alive in
-  // `keep`.
+  // Returns the parameters of `group` that have a gradient, as kernel views, with the named states. `keep` keeps the viewed
+  // tensors alive.
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep,
                                    const char* number = nullptr);
-  // Settings for the kernel that updates `group`. Call it once for each group, after updates(). whole = false: for a step of
-  // several passes, in which the caller checks gradients and finishes the step.
+  // Returns the settings for the kernel that updates `group`. Call it once for each group, after updates(). whole = false: the
+  // step has several passes, and the caller checks gradients and finishes the step.
   StepControl control(size_t group, bool whole = true);
-  Tensor device_lr(size_t group) const;  // 0-dim f32, for optimizers made of ops
-  double last_known_lr(size_t group) const;  // for kernels, which control(group).lr overrides
-  void finish(size_t group);  // bumps versions, declares shadows current
-  void followed();            // once a step, at its end: runs the followers
+  Tensor device_lr(size_t group) const;      // 0-dim f32, for optimizers made of ops
+  double last_known_lr(size_t group) const;  // for kernels; control(group).lr overrides it
+  void finish(size_t group);                 // advances versions and declares shadows current
+  void followed();                           // runs the followers; call at the end of each step
   size_t first_param(size_t group) const { return first_param_[group]; }
   virtual const double* momentum_of(size_t) const { return nullptr; }
-  static std::optional<Tensor> evaluate(const Closure& closure);  // the closure's loss, with recording on; nothing without one
-  // The state that a parameter of a group holds once it was stepped; load_state_dict holds a state to it. Empty: anything goes.
+  static std::optional<Tensor> evaluate(const Closure& closure);  // computes its loss, with recording on; none without one
+  // Returns the names of states that a stepped parameter of a group has; load_state_dict checks them. Empty: no check.
   virtual std::vector<std::string> state_names(size_t, const Tensor&) const { return {}; }
-  // States that a parameter may have besides, or lack, since the options that ask for them have changed on the way.
+  // Returns the names of states that a parameter may have or lack, because the options that need them have changed meanwhile.
   virtual std::vector<std::string> late_state_names(size_t) const { return {}; }
-  // A state of a parameter that follows from its count of steps: in state_dict() for PyTorch, and ignored when it is loaded.
+  // Returns the name of a state that follows from the step count: state_dict() contains it for PyTorch, and loading ignores it.
   virtual const char* derived_name() const { return nullptr; }
-  // A state that load_state_dict does not ask for: a step computes it where it is missing. A number, but the count, is NaN then.
+  // Returns whether load_state_dict accepts a state without it, because a step computes it. A missing number, except the count,
+  // becomes NaN.
   virtual bool may_lack(const std::string& name) const { return name == "step"; }
   virtual Tensor derived(size_t, const Tensor&) const { return {}; }
-  // Is a state one number for a whole parameter, [] f32? Those are kept by all ranks.
+  // Returns whether a state is one number for a whole parameter, [] f32. All ranks keep those.
   virtual bool is_number(const std::string& name) const { return name.ends_with("step") || name.ends_with("count"); }
-  // What ranks can share (shard): states of single elements, or those of whole tensors.
+  // What ranks can share: nothing, single elements, or whole tensors.
   enum class Sharing : uint8_t { nothing, elements, tensors };
   virtual Sharing sharing() const { return Sharing::nothing; }
-  // Does this rank update any element of a parameter? True without sharding.
+  // Returns whether this rank updates any element of a parameter; true without sharding.
   bool has_part(size_t param) const { return !shards_ || shards_->has(param); }
-  // How a state of `param` looks: a number is [] f32, all else is as large as the parameter, in f32 or, of an f64 one, in f64.
-  // Nothing: it is not known.
+  // The form of a state: a number [] f32, or a tensor like the parameter, in f32 or, for an f64 parameter, in f64. Unset: unknown.
   struct StateLayout {
     Shape shape;
     DType dtype;
@@ -241,30 +241,30 @@ class Optimizer {
   friend class DeviceRates;
   friend class Schedule;
   std::vector<std::vector<std::string>> all_state_names() const;
-  std::map<std::string, Tensor> own_states() const;  // of this rank: states that are shared have the shape of its part
+  std::map<std::string, Tensor> own_states() const;  // this rank's: shared states have the shape of its part
   void add_options(std::map<std::string, Tensor>& out) const;
   void load_options(const std::map<std::string, Tensor>& given);
   void load_states(const std::map<std::string, Tensor>& given);
-  bool follows(const std::string& state) const;          // is it a follower's?
+  bool follows(const std::string& state) const;  // whether it is a follower's state
   bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !follows(state); }
   void unscale_all(size_t group) const;
   std::vector<ParamGroup> groups_;
   void place(ParamGroup group, bool one_of_several);
   void check_params() const;
   void put_lr(double lr, size_t group);
-  // For schedules: a rate that the user did not write. begin_schedule makes initial rates of those that were.
+  // Sets a rate for a schedule; it does not count as written by the user. begin_schedule makes written rates the initial ones.
   void schedule_lr(double lr, size_t group);
   void begin_schedule();
   bool was_written(size_t group) const { return written_[group] || last_known_lr(group) != lr_[group]; }
   std::vector<Tensor> params_;           // of all groups
-  std::vector<double> lr_, initial_lr_;  // lr_: as last taken over from the group
+  std::vector<double> lr_, initial_lr_;  // lr_: as last adopted from the group
   std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
   bool scheduled_ = false;               // a schedule was made
-  uint64_t stepped_by_ = 0;              // the schedule that moved rates last; 0: none since one was made
-  std::vector<size_t> first_param_;  // position of each group's first parameter
+  uint64_t stepped_by_ = 0;              // id of the schedule that moved rates last; 0: none since one was made
+  std::vector<size_t> first_param_;      // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
-  std::function<void()> check_;           // writes amp_.found_inf; null when that is true already
+  std::function<void()> check_;         // writes amp_.found_inf; null if that is up to date
   std::optional<math::StepTail> tail_;  // of the step, until a kernel takes it
   bool keeps_unscaled_ = true;
   int64_t states_dropped_ = 0;
@@ -286,7 +286,7 @@ class FusedOptimizer : public Optimizer {
   using Optimizer::Optimizer;
   virtual UpdateRule rule(size_t group, double lr) const = 0;
   virtual std::vector<std::string> states(size_t group) const = 0;  // names of the rule's states, in its order
-  virtual const char* number() const { return nullptr; }             // name of the number that it keeps of a parameter, if any
+  virtual const char* number() const { return nullptr; }            // name of the number that it keeps for a parameter, if any
   std::vector<std::string> state_names(size_t group, const Tensor& param) const override;
   bool is_number(const std::string& name) const override;
   Sharing sharing() const override { return Sharing::elements; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizer::state_dict and load_state_dict, and the states that ranks share.
+// Optimizer::state_dict and load_state_dict, and states that ranks share.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -22,7 +22,7 @@ struct Key {
   std::string name;
 };
 
-// "12.exp_avg" -> {12, "exp_avg"}
+// Parses "12.exp_avg" as {12, "exp_avg"}.
 std::optional<Key> parse_key(const std::string& key) {
   const size_t dot = key.find('.');
   if (dot == std::string::npos || dot + 1 == key.size()) return {};
@@ -33,7 +33,7 @@ std::optional<Key> parse_key(const std::string& key) {
 }
 
 const std::string &kGroups = *new std::string("param_groups."),
-                  &kFollowers = *new std::string("followers.");  // before the keys of options and of kinds
+                  &kFollowers = *new std::string("followers.");  // precedes the keys of options and of kinds
 
 Tensor tensor_of(const OptionValues::mapped_type& value) {
   if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
@@ -50,7 +50,7 @@ OptionValues::mapped_type value_of(const Tensor& t) {
 }
 double number_of(const Tensor& t) { return t.numel() == 1 && t.dtype() != DType::u8 ? t.item<double>() : -1; }
 
-// Lines of an error.
+// Collects the lines of an error.
 class Problems {
  public:
   template <class... Parts>
@@ -72,7 +72,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// A state that lies in memory as its parameter does; others are contiguous.
+// Returns the state in its parameter's memory layout; other states are contiguous.
 Tensor in_order_of(const Tensor& param, const Tensor& state) {
   const MemoryFormat format = state.shape() == param.shape() ? param.format() : MemoryFormat::contiguous;
   return state.detach().contiguous(format);
@@ -126,7 +126,7 @@ bool Optimizer::follows(const std::string& state) const {
   return std::any_of(followers_.begin(), followers_.end(), [&](const Follower* f) { return contains(f->state_names(), state); });
 }
 
-// The names of the states of each parameter, those of followers among them.
+// Returns the names of the states of each parameter, followers' included.
 std::vector<std::vector<std::string>> Optimizer::all_state_names() const {
   std::vector<std::vector<std::string>> names;
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -140,11 +140,11 @@ std::vector<std::vector<std::string>> Optimizer::all_state_names() const {
   return names;
 }
 
-// Of a state with options: takes them over. Followers must be of the same kinds.
+// Adopts the options of a state. Followers must be of the same kinds.
 void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
   std::map<size_t, OptionValues> options;
   std::map<std::string, std::string> theirs, mine;  // kinds of followers, by the name of their first state
-  bool old = true;                                  // of a halfstep that stored neither
+  bool old = true;                                  // the state is of a halfstep that stored neither
   Problems problems;
   for (const Follower* f : followers_) mine[f->state_names().front()] = f->kind();
   for (const auto& [key, t] : given) {
@@ -209,7 +209,7 @@ void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
 void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   check_own_values("optimizer.load_state_dict");
   if (settle_) settle_();
-  // Options first, since they decide which states there are; what was there comes back where something does not fit.
+  // Load options first, since they decide which states there are; restore the old ones if something does not fit.
   std::vector<OptionValues> before;
   for (size_t g = 0; g < groups_.size(); ++g) before.push_back(option_values(g));
   std::vector<double> rates;
@@ -236,7 +236,7 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
   std::vector<std::vector<std::string>> late;  // of each parameter
   for (size_t g = 0; g < groups_.size(); ++g) late.resize(late.size() + groups_[g].params.size(), late_state_names(g));
   std::vector<std::map<std::string, Tensor>> by_param(params.size());
-  bool has_options = false;  // so that it is all that there was
+  bool has_options = false;  // has options, so a missing state did not exist
   Problems problems;
   const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
   // A follower may begin before the first step.
@@ -286,7 +286,7 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
         state(i, name, part.shape(), dtype).copy_(part);
       }
     }
-    // PyTorch's SGD keeps no step count, but a momentum buffer means that there was one.
+    // PyTorch's SGD keeps no step count, but a momentum buffer implies a step.
     const bool counts = contains(names[i], "step") && !by_param[i].contains("step");
     if (counts && stepped(i)) state(i, "step", {}, DType::f32).fill_(1);
     for (const std::string& name : names[i]) {
@@ -334,7 +334,7 @@ std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
     parts[key] = t;
   }
   for (const auto& [key, t] : parts) out.erase(key);
-  // All ranks go through the states that any of them has.
+  // All ranks visit the states that any of them has.
   std::set<std::string> keys;
   for (const std::string& of : group.gather(mine)) {
     TextReader lines(of);
@@ -362,14 +362,15 @@ std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
   return out;
 }
 
-// The kernels of a sharded step have unscaled this rank's part, on the way. As they do, nothing changes where the step is skipped.
+// Unscales the gradients that the kernels of a sharded step have not unscaled, those of other ranks' parts. As there, nothing
+// changes if the step is skipped.
 void Optimizer::unscale_all(size_t group) const {
   const Tensors grads = gradients_of(groups_[group].params, /*contiguous=*/true, /*raw=*/true);
   if (grads.empty()) return;
   const MemoryScope tag(MemoryTag::workspace);
   Tensor scale = amp_.grad_scale;
   if (amp_.found_inf.defined()) scale = where(amp_.found_inf.ne(0), ones_like(scale), scale);
-  const Tensor found = zeros({}, {.device = scale.device()});  // which is known
+  const Tensor found = zeros({}, {.device = scale.device()});  // already checked
   backend_for(scale.device()).unscale(views_of(grads), scale.data_ptr<float>(), found.data_ptr<float>());
 }
 

@@ -35,7 +35,7 @@ Option<O> decoupled_of() {
 }
 constexpr const char* kShrinks = "weight decay, apart from the gradient";
 
-using Names = std::vector<std::string>;
+using StateNames = std::vector<std::string>;
 
 }  // namespace
 
@@ -47,7 +47,7 @@ std::string option_text(const std::string& name, const OptionValue& value, const
   std::string out = name + "=";
   if (number) return out + joined(*number);
   if (flag) return out + "True";
-  if (const auto* const whole = std::get_if<int64_t>(&value)) return out + joined(*whole);
+  if (const auto* const integer = std::get_if<int64_t>(&value)) return out + joined(*integer);
   if (const auto* const text = std::get_if<std::string>(&value)) return out + *text;
   out += '(';
   for (const double x : std::get<std::vector<double>>(value)) out += joined(out.back() == '(' ? "" : ", ", x);
@@ -68,7 +68,7 @@ void SGDOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(!nesterov || (momentum > 0 && dampening == 0), name,
                               "nesterov needs momentum > 0 and dampening 0, got momentum ", momentum, " and dampening ", dampening);
 }
-Names SGDOptions::states() const { return momentum == 0 ? Names{} : Names{"momentum_buffer"}; }
+StateNames SGDOptions::states() const { return momentum == 0 ? StateNames{} : StateNames{"momentum_buffer"}; }
 UpdateRule SGDOptions::rule() const {
   return math::SgdRule{.lr = lr,
                        .momentum = momentum,
@@ -88,8 +88,8 @@ OptionList<O> adam_list(const char* decay) {
           option("amsgrad", &O::amsgrad, "use the largest second moment seen"),
           maximize_of<O>()};
 }
-Names adam_states(bool amsgrad) {
-  return amsgrad ? Names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"} : Names{"exp_avg", "exp_avg_sq"};
+StateNames adam_states(bool amsgrad) {
+  return amsgrad ? StateNames{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"} : StateNames{"exp_avg", "exp_avg_sq"};
 }
 template <class O>
 math::AdamRule adam_rule(const O& o, bool decoupled) {
@@ -105,17 +105,17 @@ math::AdamRule adam_rule(const O& o, bool decoupled) {
 }  // namespace
 
 HALFSTEP_OPTIONS(AdamOptions, adam_list<O>("weight decay, added to the gradient"))
-Names AdamOptions::states() const { return adam_states(amsgrad); }
+StateNames AdamOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamOptions::rule() const { return adam_rule(*this, false); }
 
 HALFSTEP_OPTIONS(AdamWOptions, adam_list<O>(kShrinks))
-Names AdamWOptions::states() const { return adam_states(amsgrad); }
+StateNames AdamWOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
 
 HALFSTEP_OPTIONS(NAdamOptions, lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(),
                  option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0), decoupled_of<O>(),
                  maximize_of<O>())
-Names NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
+StateNames NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule NAdamOptions::rule() const {
   return math::NadamRule{.lr = lr,
                          .beta1 = betas[0],
@@ -128,7 +128,7 @@ UpdateRule NAdamOptions::rule() const {
 }
 
 HALFSTEP_OPTIONS(RAdamOptions, lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>())
-Names RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
+StateNames RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule RAdamOptions::rule() const {
   return math::RadamRule{.lr = lr,
                          .beta1 = betas[0],
@@ -141,7 +141,7 @@ UpdateRule RAdamOptions::rule() const {
 
 HALFSTEP_OPTIONS(AdamaxOptions, lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
                  option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(), maximize_of<O>())
-Names AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
+StateNames AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
 UpdateRule AdamaxOptions::rule() const {
   return math::AdamaxRule{
       .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
@@ -150,8 +150,8 @@ UpdateRule AdamaxOptions::rule() const {
 HALFSTEP_OPTIONS(RMSpropOptions, lr_of<O>(), option("alpha", &O::alpha, "decay rate of the mean square").at_least(0), eps_of<O>(),
                  decay_of<O>(), option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
                  option("centered", &O::centered, "divide by the deviation, not by the root mean square"), maximize_of<O>())
-Names RMSpropOptions::states() const {
-  Names names{"square_avg"};
+StateNames RMSpropOptions::states() const {
+  StateNames names{"square_avg"};
   if (momentum > 0) names.push_back("momentum_buffer");
   if (centered) names.push_back("grad_avg");
   return names;
@@ -171,7 +171,7 @@ HALFSTEP_OPTIONS(
     AdagradOptions, lr_of<O>(), option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0), decay_of<O>(),
     option("initial_accumulator_value", &O::initial_accumulator_value, "initial value of the sums of squares").at_least(0),
     eps_of<O>(), maximize_of<O>())
-Names AdagradOptions::states() const { return {"sum"}; }
+StateNames AdagradOptions::states() const { return {"sum"}; }
 UpdateRule AdagradOptions::rule() const {
   return math::AdagradRule{.lr = lr,
                            .lr_decay = lr_decay,
@@ -183,7 +183,7 @@ UpdateRule AdagradOptions::rule() const {
 
 HALFSTEP_OPTIONS(AdadeltaOptions, lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
                  eps_of<O>(), decay_of<O>(), maximize_of<O>())
-Names AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
+StateNames AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
 UpdateRule AdadeltaOptions::rule() const {
   return math::AdadeltaRule{.lr = lr, .rho = rho, .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
 }
@@ -191,7 +191,7 @@ UpdateRule AdadeltaOptions::rule() const {
 HALFSTEP_OPTIONS(ASGDOptions, lr_of<O>(), option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
                  option("alpha", &O::alpha, "power of the step size").at_least(0),
                  option("t0", &O::t0, "step that averaging begins at"), decay_of<O>(), maximize_of<O>())
-Names ASGDOptions::states() const { return {"ax"}; }
+StateNames ASGDOptions::states() const { return {"ax"}; }
 Tensor ASGDOptions::derived(const Tensor& step) const {
   const NoGrad off;
   return reciprocal(clamp(step - t0, 1.0, {}));
@@ -208,7 +208,7 @@ void RpropOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], name, "step_sizes must be in order, got ", step_sizes[0], " and ",
                               step_sizes[1]);
 }
-Names RpropOptions::states() const { return {"prev", "step_size"}; }
+StateNames RpropOptions::states() const { return {"prev", "step_size"}; }
 UpdateRule RpropOptions::rule() const {
   return math::RpropRule{.lr = lr,
                          .eta_minus = etas[0],
@@ -220,7 +220,7 @@ UpdateRule RpropOptions::rule() const {
 
 HALFSTEP_OPTIONS(LionOptions, lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
                  decay_of<O>(kShrinks), maximize_of<O>())
-Names LionOptions::states() const { return {"exp_avg"}; }
+StateNames LionOptions::states() const { return {"exp_avg"}; }
 UpdateRule LionOptions::rule() const {
   return math::LionRule{.lr = lr, .beta1 = betas[0], .beta2 = betas[1], .weight_decay = weight_decay, .maximize = maximize};
 }
@@ -231,7 +231,7 @@ HALFSTEP_OPTIONS(AdEMAMixOptions, lr_of<O>(),
                  option("alpha_warmup", &O::alpha_warmup, "steps over which alpha grows; 0: none").at_least(0),
                  option("beta3_warmup", &O::beta3_warmup, "steps over which the third beta grows; 0: none").at_least(0),
                  eps_of<O>(), decay_of<O>(kShrinks), maximize_of<O>())
-Names AdEMAMixOptions::states() const { return {"exp_avg_fast", "exp_avg_slow", "exp_avg_sq"}; }
+StateNames AdEMAMixOptions::states() const { return {"exp_avg_fast", "exp_avg_slow", "exp_avg_sq"}; }
 UpdateRule AdEMAMixOptions::rule() const {
   return math::AdemamixRule{.lr = lr,
                             .beta1 = betas[0],

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The optimizers: PyTorch's names, arguments, defaults and state; where PyTorch has none, those of the paper's authors. Formulas
-// are with the rules, in framework/math/*_rules.h. Each takes one pass over all parameters of a group.
+// Optimizers with PyTorch's names, arguments, defaults and states; those that PyTorch lacks follow their papers' authors. Formulas
+// are with the rules, in framework/math/*_rules.h. Each makes one pass over all parameters of a group.
 //
 //   RMSprop opt(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
 //   Adam opt({{.params = backbone, .lr = 1e-5}, {.params = head, .options = AdamOptions{.lr = 1e-3, .eps = 1e-6}}});
 //
-// Those that need more than a pass have headers of their own: two_pass.h (LAMB, Muon, Adafactor) and lbfgs.h.
+// Optimizers that need more than a pass have their own headers: two_pass.h (LAMB, Muon, Adafactor) and lbfgs.h.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <string>
 #include <utility>
@@ -18,16 +19,24 @@
 
 namespace halfstep {
 
-// A module, which has to be asked for its parameters.
+// Accepts a module, which has a function `parameters`.
 template <class M>
 concept HasParameters = requires(const M& m) {
   m.named_parameters();
 };
 
-// "momentum=0.9", or nothing for options without an effect: false, and a 0 that is the default.
+// Returns "momentum=0.9", or nothing for options without an effect: false, and a 0 that is the default.
 std::string option_text(const std::string& name, const OptionValue& value, const OptionValue& otherwise);
-// Appends the value as numbers, a text by its hash: equal where values are.
+// Appends the value as numbers, a text by its hash, so that equal values give equal numbers.
 void add_numbers(const OptionValue& value, std::vector<double>& out);
+
+// Options as other libraries name them, which the compiler then answers in one line. Where O fits as well, O is taken.
+struct OptionsOfElsewhere {
+  double learning_rate = 0, lr = 0, beta1 = 0, beta2 = 0;
+  std::array<double, 2> betas = {};
+  double epsilon = 0, eps = 0, momentum = 0, decay = 0, weight_decay = 0;
+  bool use_nesterov = false, nesterov = false;
+};
 
 // Adds an options struct O to an optimizer of class Base: validation, text, and overrides for each group. O has
 //   static constexpr const char* kName; static const OptionList<O>& list();
@@ -39,13 +48,19 @@ class WithOptions : public Base {
   using Options = O;
   WithOptions(std::vector<Tensor> params, const O& options = {})
       : WithOptions(std::vector<ParamGroup>{{.params = std::move(params)}}, options) {}
-  // The rate alone, as a number with a point: SGD opt(net.parameters(), 0.1).
+  // Takes the rate alone, as a floating number: SGD opt(net.parameters(), 0.1).
   template <std::floating_point Rate>
   WithOptions(std::vector<Tensor> params, Rate lr) : WithOptions(std::move(params), with_lr(lr)) {}
-  // One line of the compiler for SGD opt(net.parameters(), 0.1, 0.9),
+  // Gives a short compile error for SGD opt(net.parameters(), 0.1, 0.9),
   template <std::floating_point Rate, class More, class... Rest>
   WithOptions(std::vector<Tensor> params, Rate lr, More, Rest...) : WithOptions(std::move(params), lr) {
     static_assert(!std::floating_point<Rate>, "what follows the rate is given by name: {.lr = 0.1, .weight_decay = 0.01}");
+  }
+  // for SGD opt(net.parameters(), {.learning_rate = 0.1}),
+  template <std::same_as<OptionsOfElsewhere> Other = OptionsOfElsewhere>
+  WithOptions(std::vector<Tensor> params, Other) : WithOptions(std::move(params)) {
+    static_assert(!std::same_as<Other, OptionsOfElsewhere>,
+                  "it has no such option; names are PyTorch's: {.lr = 0.1, .momentum = 0.9}, {.betas = {0.9, 0.999}, .eps = 1e-8}");
   }
   // for AdamW opt(net, {.lr = 1e-3}) and for SGD opt(net, 0.1).
   template <HasParameters M>
@@ -76,9 +91,9 @@ class WithOptions : public Base {
     }
     return out + ")";
   }
-  // Those of a group. As in param_groups(), what is written counts from the next step on: opt.options().betas[0] = 0.8.
+  // Returns the options of a group. As with param_groups(), writes take effect with the next step: opt.options().betas[0] = 0.8.
   O& options(size_t group = 0) {
-    this->param_groups();  // brings rates up to date
+    this->param_groups();  // updates rates
     return const_cast<O&>(own(group));
   }
   const O& options(size_t group = 0) const {
@@ -98,21 +113,21 @@ class WithOptions : public Base {
   }
 
  protected:
-  // As options(), without waiting for the device.
+  // Returns options() without waiting for the device.
   const O& own(size_t group) const {
     check<IndexError>(group < kept_.size(), O::kName, "group must be below ", kept_.size(), ", got ", group);
     const O* const at = std::any_cast<O>(&this->groups()[group].options);
     check<ValueError>(at, O::kName, "options of a group must be ", O::kName, "Options, got those of another optimizer");
     return *at;
   }
-  // The same with this learning rate.
+  // Returns the group's options with this learning rate.
   O current(size_t group, double lr) const {
     O out = own(group);
     out.lr = lr;
     return out;
   }
   const double* momentum_of(size_t group) const override { return momentum_in(const_cast<O&>(own(group))); }
-  const O& shared() const { return shared_; }  // what all groups share that have no options of their own
+  const O& shared() const { return shared_; }  // options of groups that have none of their own
   double* lr_option(size_t group) override {
     O* const at = std::any_cast<O>(&this->group(group).options);
     return at ? &at->lr : nullptr;
@@ -180,7 +195,7 @@ class WithOptions : public Base {
     check_options(*own);
     return *own;
   }
-  // Gives a group that Base took all its values.
+  // Sets all values of a group that Base has added.
   void take_in(size_t g, O own) {
     ParamGroup& group = this->group(g);
     own.lr = *group.lr;
@@ -200,13 +215,13 @@ class WithOptions : public Base {
   static void check_options(const O& options) { halfstep::check_options(O::kName, options); }
 
   O shared_;
-  std::vector<O> kept_;  // by group: as last taken over
+  std::vector<O> kept_;  // by group, as last adopted
 };
 
-// An optimizer of one rule. O has, besides, UpdateRule rule() const, and std::vector<std::string> states() const: the names of what
-// the rule keeps, in its order. Optional: kNumber, the name of a number that it keeps of each parameter, and kDerived with Tensor
-// derived(const Tensor& step) const, a number that PyTorch keeps and that follows from the count of steps; kNumberMayLack: the rule
-// computes the number itself where it is NaN, as after a state was loaded that lacks it.
+// An optimizer of one rule. O has, besides, UpdateRule rule() const, and std::vector<std::string> states() const: the names of the
+// rule's states, in its order. Optional: kNumber, the name of a number that it keeps for each parameter; kDerived with Tensor
+// derived(const Tensor& step) const, a number that PyTorch keeps and that follows from the step count; kNumberMayLack: the rule
+// computes the number itself if it is NaN, as after loading a state that lacks it.
 template <class O>
 class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
  public:
@@ -325,7 +340,7 @@ struct AdadeltaOptions {
 using Adadelta = RuleOptimizer<AdadeltaOptions>;
 
 // The averages are its state "ax". As in PyTorch, a step computes the step size of the next one, "eta": a change of the learning
-// rate counts one step later. "mu", the weight of the next parameters in the averages, follows from the number of steps.
+// rate takes effect one step later. "mu", the weight of the next parameters in the averages, follows from the step count.
 struct ASGDOptions {
   double lr = 1e-2, lambd = 1e-4, alpha = 0.75, t0 = 1e6, weight_decay = 0;
   bool maximize = false;
@@ -336,7 +351,7 @@ struct ASGDOptions {
 };
 using ASGD = RuleOptimizer<ASGDOptions>;
 
-// For full batches. lr is the size that each element's steps begin with.
+// For full batches. lr is the initial step size of each element.
 struct RpropOptions {
   double lr = 1e-2;
   NumberTuple<2> etas = {0.5, 1.2}, step_sizes = {1e-6, 50};
@@ -355,7 +370,7 @@ struct LionOptions {
 };
 using Lion = RuleOptimizer<LionOptions>;
 
-// alpha_warmup, beta3_warmup: steps over which they grow to their values; 0: none. Usual is the number of steps of the training.
+// alpha_warmup, beta3_warmup: steps over which they grow to their values, usually the training's number of steps; 0: none.
 struct AdEMAMixOptions {
   double lr = 1e-3;
   NumberTuple<3> betas = {0.9, 0.999, 0.9999};

@@ -40,7 +40,7 @@ void check_momentum(const char* name, bool cycle_momentum, const Optimizer& opti
                     Help{"set cycle_momentum to false"});
 }
 
-// Half a cosine from `from` to `to` as x goes from 0 to 1.
+// Follows half a cosine from `from` to `to` as x goes from 0 to 1.
 double cosine(double from, double to, double x) { return to + (from - to) * (1 + std::cos(std::numbers::pi * x)) / 2; }
 
 }  // namespace
@@ -109,10 +109,15 @@ MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRO
   check<ValueError>(bool(function_), "MultiplicativeLR", "needs a function of the count of applied steps");
   start();
 }
-double MultiplicativeLR::factor(int64_t count) const {
-  while (int64_t(products_.size()) <= count) products_.push_back(products_.back() * function_(int64_t(products_.size())));
+const MultiplicativeLR::Product& MultiplicativeLR::at(int64_t count) const {
+  while (int64_t(products_.size()) <= count) {
+    const auto [product, zeros] = products_.back();
+    const double next = product * function_(int64_t(products_.size()));
+    products_.push_back(next == 0 ? Product{1, zeros + 1} : Product{next, zeros});
+  }
   return products_[size_t(count)];
 }
+double MultiplicativeLR::factor(int64_t count) const { return at(count).zeros > 0 ? 0 : at(count).product; }
 
 HALFSTEP_OPTIONS(NoamLROptions, option("d_model", &O::d_model, "width of the model").at_least(1), rise_of<O>("steps of the rise"))
 double NoamLR::factor(int64_t count) const {
@@ -157,7 +162,7 @@ double CosineAnnealingLR::rate(double initial, int64_t count) const {
 std::optional<double> CosineAnnealingLR::initial_for(double rate, int64_t count) const {
   if (count < options_.warmup_steps) return rate * double(options_.warmup_steps) / double(count + 1);
   const double share = cosine(1, 0, passed(count));
-  if (share < 1e-12) return {};  // eta_min, whatever the rate
+  if (share < 1e-12) return {};  // the result is eta_min for any rate
   return options_.eta_min + (rate - options_.eta_min) / share;
 }
 
@@ -199,7 +204,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const Options& options) : ListedSch
   check<ValueError>(own > 0 || o.max_lr == 0, kName, "max_lr is in proportion to the optimizer's lr, which must be > 0");
   start();
 }
-// Between the turning points of the cycle: its start, its top, the end of its second phase and its end.
+// Interpolates between the turning points of the cycle: its start, its top, the end of its second phase and its end.
 double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
   const OneCycleOptions& o = options_;
   const double t = double(std::min(count, o.total_steps - 1)), total = double(o.total_steps), up = o.pct_start * total - 1;
@@ -215,7 +220,7 @@ double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
   }
   return turns[phases];
 }
-// Of the rates of now, as a state that is loaded may bring others.
+// Reads the current rates, which a loaded state may have changed.
 double OneCycleLR::scale() const {
   const double own = initial_lr(0);
   return options_.max_lr == 0 || own == 0 ? 1 : options_.max_lr / own;

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning-rate schedules: closed forms of the number of applied steps. A skipped step does not move them. Names, arguments and
-// formulas are PyTorch's where it has the schedule; its values are held to in tests/optim/schedule_test.cpp.
+// Learning-rate schedules: closed forms of the number of applied steps. Skipped steps do not count. Names, arguments, formulas and
+// values are PyTorch's where it has the schedule (tests/optim/schedule_test.cpp).
 //
 //   CosineAnnealingLR schedule(opt, 1000);           // or (opt, {.T_max = 1000}), as Python has it
 //   for (...) { ...; schedule.step(outcome.applied()); }
 //
-// A rate that the user sets (Optimizer::param_groups, set_lr) is that of the next step. Later ones continue from it, as PyTorch's
-// do: at half the rate, all later rates are halved, and where a schedule has come down to 0 for good, it stays. Those of LambdaLR,
-// CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which are closed forms in PyTorch too, do not, and warn.
+// A rate that the user sets (Optimizer::param_groups, set_lr) is used in the next step. Later rates continue from it, as in
+// PyTorch: at half the rate, all later rates are halved; a rate that has decayed to 0 for good keeps the value set. LambdaLR,
+// CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which are closed forms in PyTorch too, ignore it, and warn.
 //
-// Several schedules of one optimizer, each of them stepped, multiply, as PyTorch's do: each continues from the rate that the others
-// have left. Those four cannot, and throw ValueError.
-// A schedule for epochs is stepped once an epoch, or takes Epochs(steps) around it.
+// Several schedules of one optimizer, each of them stepped, multiply, as in PyTorch: each continues from the rate that the others
+// set. Those four cannot, and throw ValueError. Step a schedule of epochs once an epoch, or wrap it in Epochs(steps).
 #pragma once
 
 #include <cmath>
@@ -28,7 +27,7 @@
 
 namespace halfstep {
 
-// ", step_size=3", the name in small letters; nothing of an option that is not shown.
+// Returns ", step_size=3", the name in lower case; an empty string for an option that is not shown.
 std::string shown_option(const OptionFacts& option, const OptionValue& value, const OptionValue& usual);
 
 // A schedule of class Base with options O: their check and describe().
@@ -50,7 +49,7 @@ class ListedSchedule : public Base {
   O options_;
 };
 
-// lr gamma^(count / step_size)
+// Computes lr gamma^floor(count / step_size).
 struct StepLROptions {
   ByName by_name = ByName();
   Required<int64_t> step_size;
@@ -65,7 +64,7 @@ class StepLR : public ListedSchedule<"StepLR", StepLROptions> {
   double factor(int64_t count) const override;
 };
 
-// {30, 80}, or a std::vector. Not one itself, as GCC would take {.milestones = ...} for its elements.
+// {30, 80}, or a std::vector. Not a vector itself, as GCC would take {.milestones = ...} for its elements.
 class Milestones {
  public:
   template <std::integral... T>
@@ -76,7 +75,7 @@ class Milestones {
  private:
   std::vector<int64_t> values_;
 };
-// lr gamma^(number of milestones at or below count)
+// Computes lr gamma^(number of milestones at or below count).
 struct MultiStepLROptions {
   ByName by_name = ByName();
   Required<std::vector<int64_t>> milestones;
@@ -91,7 +90,7 @@ class MultiStepLR : public ListedSchedule<"MultiStepLR", MultiStepLROptions> {
   double factor(int64_t count) const override;
 };
 
-// lr gamma^count
+// Computes lr gamma^count.
 struct ExponentialLROptions {
   ByName by_name = ByName();
   Required<double> gamma;
@@ -104,7 +103,7 @@ class ExponentialLR : public ListedSchedule<"ExponentialLR", ExponentialLROption
   double factor(int64_t count) const override { return std::pow(*options_.gamma, double(count)); }
 };
 
-// lr (1 - min(count, total_iters) / total_iters)^power
+// Computes lr (1 - min(count, total_iters) / total_iters)^power.
 struct PolynomialLROptions {
   ByName by_name = ByName();
   int64_t total_iters = 5;
@@ -119,7 +118,7 @@ class PolynomialLR : public ListedSchedule<"PolynomialLR", PolynomialLROptions> 
   double factor(int64_t count) const override;
 };
 
-// From lr start_factor to lr end_factor in total_iters steps, along a line.
+// Interpolates linearly from lr start_factor to lr end_factor in total_iters steps.
 struct LinearLROptions {
   ByName by_name = ByName();
   double start_factor = 1.0 / 3, end_factor = 1;
@@ -135,7 +134,7 @@ class LinearLR : public ListedSchedule<"LinearLR", LinearLROptions> {
   double factor(int64_t count) const override;
 };
 
-// lr factor until total_iters, then lr.
+// Computes lr factor until total_iters, then lr.
 struct ConstantLROptions {
   ByName by_name = ByName();
   double factor = 1.0 / 3;
@@ -150,7 +149,7 @@ class ConstantLR : public ListedSchedule<"ConstantLR", ConstantLROptions> {
   double factor(int64_t count) const override { return count < options_.total_iters ? options_.factor : 1; }
 };
 
-// lr function(count)
+// Computes lr function(count).
 struct LambdaLROptions {
   ByName by_name = ByName();
   Required<std::function<double(int64_t)>> lr_lambda;
@@ -170,7 +169,7 @@ class LambdaLR : public FactorSchedule {
   std::function<double(int64_t)> function_;
 };
 
-// The rate before, times function(count), from count 1 on: lr function(1) ... function(count)
+// Multiplies the rate before by function(count), from count 1 on: lr function(1) ... function(count).
 struct MultiplicativeLROptions {
   ByName by_name = ByName();
   Required<std::function<double(int64_t)>> lr_lambda;
@@ -183,15 +182,23 @@ class MultiplicativeLR : public FactorSchedule {
       : MultiplicativeLR(optimizer, MultiplicativeLROptions{.lr_lambda = std::move(function)}) {}
   double factor(int64_t count) const override;
   std::optional<double> entry_factor() const override { return function_(0); }
-  bool holds(int64_t) const override { return false; }
+  // After a function(count) of 0, a rate that the user sets is multiplied by the next ones.
+  std::optional<double> held_for(double rate, int64_t count) const override { return rate / at(count).product; }
+  double held_rate(double held, int64_t count) const override { return held * at(count).product; }
+  int64_t section(int64_t count) const override { return at(count).zeros; }
   std::string describe() const override { return "MultiplicativeLR"; }
 
  private:
+  struct Product {
+    double product;  // of the functions since the last one that made it 0
+    int64_t zeros;   // how often one did
+  };
+  const Product& at(int64_t count) const;
   std::function<double(int64_t)> function_;
-  mutable std::vector<double> products_{1};  // of the counts so far
+  mutable std::vector<Product> products_{{1, 0}};  // by count
 };
 
-// Of "Attention is all you need": lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1. Usual is an lr of 1.
+// Computes lr d_model^-0.5 min(t^-0.5, t warmup_steps^-1.5) with t = count + 1 ("Attention is all you need"). lr is usually 1.
 struct NoamLROptions {
   ByName by_name = ByName();
   Required<int64_t> d_model, warmup_steps;
@@ -205,7 +212,8 @@ class NoamLR : public ListedSchedule<"NoamLR", NoamLROptions> {
   double factor(int64_t count) const override;
 };
 
-// A line from lr / warmup_steps up to lr, then lr sqrt(warmup_steps / t) with t = count + 1 (fairseq's inverse_sqrt).
+// Grows linearly from lr / warmup_steps to lr, then decays as lr sqrt(warmup_steps / t) with t = count + 1 (fairseq's
+// inverse_sqrt).
 struct InverseSqrtLROptions {
   ByName by_name = ByName();
   Required<int64_t> warmup_steps;
@@ -218,8 +226,8 @@ class InverseSqrtLR : public ListedSchedule<"InverseSqrtLR", InverseSqrtLROption
   double factor(int64_t count) const override;
 };
 
-// Warm-up, stable, decay: a line up to lr, lr for stable_steps, then down to lr min_factor in decay_steps: along a line, half a
-// cosine, or as 1 - sqrt (Hägele et al. 2024).
+// Warm-up, stable, decay: grows linearly to lr, keeps it for stable_steps, and decays to lr min_factor in decay_steps: linearly,
+// by half a cosine, or as 1 - sqrt (Hägele et al. 2024).
 struct WSDOptions {
   int64_t warmup_steps = 0, stable_steps = 0, decay_steps = 1;
   double min_factor = 0;
@@ -232,8 +240,8 @@ class WSDLR : public ListedSchedule<"WSDLR", WSDOptions> {
   double factor(int64_t count) const override;
 };
 
-// Linear from lr/warmup to lr over `warmup_steps`, then half a cosine from lr down to eta_min at T_max (and eta_min after).
-// eta_min is absolute, for every group.
+// Grows linearly from lr/warmup to lr over `warmup_steps`, then follows half a cosine from lr down to eta_min at T_max, and stays
+// there. eta_min is absolute, for all groups.
 struct CosineAnnealingLROptions {
   ByName by_name = ByName();
   Required<int64_t> T_max;
@@ -256,7 +264,7 @@ class CosineAnnealingLR : public ListedSchedule<"CosineAnnealingLR", CosineAnnea
   double passed(int64_t count) const;  // 0 after the warm-up, 1 from T_max on
 };
 
-// Half a cosine from lr to eta_min again and again: the first takes T_0 steps, each other T_mult times as many as the one before.
+// Repeats half a cosine from lr to eta_min: the first takes T_0 steps, each other T_mult times as many as the one before.
 struct CosineAnnealingWarmRestartsOptions {
   ByName by_name = ByName();
   Required<int64_t> T_0;
@@ -275,9 +283,9 @@ class CosineAnnealingWarmRestarts
   bool is_absolute() const override { return true; }
 };
 
-// Up to the largest rate and down to almost nothing, and the momentum the other way round (Smith & Topin 2019).
-// The largest rate of the first group is max_lr, or its own rate when that is 0; those of others are in proportion to their rates.
-// Either total_steps is given, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
+// Raises the rate to its maximum and lowers it to almost nothing; the momentum moves the other way (Smith & Topin 2019). The first
+// group's maximum is max_lr, or its own rate if that is 0; the other groups' are in proportion to their rates. Give total_steps,
+// or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
 struct OneCycleOptions {
   double max_lr = 0;
   int64_t total_steps = 0;
@@ -304,10 +312,11 @@ class OneCycleLR : public ListedSchedule<"OneCycleLR", OneCycleOptions, Schedule
 
  private:
   double at(int64_t count, const double (&turns)[4]) const;
-  double scale() const;  // of a group's rate, to its largest
+  double scale() const;  // the ratio of a group's maximum to its rate
 };
 
-// Between base_lr and max_lr and back, and the momentum the other way round (Smith 2017). Rates are absolute, for every group.
+// Moves the rate between base_lr and max_lr and back; the momentum moves the other way (Smith 2017). Rates are absolute, for all
+// groups.
 struct CyclicOptions {
   double base_lr = 0, max_lr = 0;
   int64_t step_size_up = 2000, step_size_down = 0;  // down 0: as up

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all schedules share: counting, following rates that others set, and what is kept.
+// The base of schedules: counts steps, follows rates that others set, and stores its state.
 #include "optim/schedule_base.h"
 
 #include <atomic>
@@ -9,8 +9,9 @@
 namespace halfstep {
 namespace {
 
-// In a state, before the number of a group: the initial rate, the rate of now, and one that the user has set since the last step.
-// Of one that was set before: the initial rate that it follows from, or what is held of it, and the count then.
+// Keys in a state, followed by the number of a group: the initial rate; the current rate; a rate that the user has set since the
+// last step; for a rate that was set earlier, the initial rate that follows from it, or the part of it that is kept, and the count
+// then.
 const std::string &kInitial = *new std::string("initial_lr."), &kRate = *new std::string("lr."),
                   &kSet = *new std::string("set_lr."), &kByHand = *new std::string("by_hand_lr."),
                   &kHeld = *new std::string("held_lr."), &kCount = *new std::string("count_of_lr.");
@@ -20,7 +21,7 @@ const std::string &kInitial = *new std::string("initial_lr."), &kRate = *new std
 Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {
   static std::atomic<uint64_t> next{1};
   id_ = next++;
-  optimizer_.begin_schedule();  // before a constructor asks for initial rates
+  optimizer_.begin_schedule();  // before a constructor reads initial rates
 }
 
 void Schedule::start() {

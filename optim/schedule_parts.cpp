@@ -39,14 +39,14 @@ double ReduceLROnPlateau::rate(double initial, int64_t) const {
 }
 
 std::optional<double> ReduceLROnPlateau::initial_for(double rate, int64_t count) const {
-  // A rate at or below the least one is not reduced.
+  // A rate at or below the minimum is not reduced.
   for (const double initial : {rate / std::pow(options_.factor, double(reductions_)), rate}) {
     if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
   }
   return {};
 }
 
-// A NaN is never better.
+// Compares metrics; NaN is never better.
 bool ReduceLROnPlateau::is_better(double metric) const {
   const bool relative = options_.threshold_mode == "rel";
   if (options_.mode == "min") return metric < (relative ? best_ * (1 - options_.threshold) : best_ - options_.threshold);
@@ -54,7 +54,7 @@ bool ReduceLROnPlateau::is_better(double metric) const {
 }
 
 void ReduceLROnPlateau::observe(double metric) {
-  count();  // brings it up to date
+  count();  // updates the count
   follow();
   if (is_better(metric)) {
     best_ = metric;
@@ -99,7 +99,7 @@ void ReduceLROnPlateau::load_state_dict(const std::map<std::string, double>& sta
   Schedule::load_state_dict(state);
 }
 
-ScheduleOfOthers::ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts)
+CompositeSchedule::CompositeSchedule(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts)
     : Schedule(optimizer), name_(name), parts_(std::move(parts)) {
   check<ValueError>(!parts_.empty(), name, "needs at least one schedule");
   for (const SchedulePtr& part : parts_) {
@@ -109,11 +109,11 @@ ScheduleOfOthers::ScheduleOfOthers(Optimizer& optimizer, const char* name, std::
   }
 }
 
-bool ScheduleOfOthers::is_absolute() const {
+bool CompositeSchedule::is_absolute() const {
   return std::any_of(parts_.begin(), parts_.end(), [](const SchedulePtr& part) { return part->is_absolute(); });
 }
 
-bool ScheduleOfOthers::covers(int64_t count) const {
+bool CompositeSchedule::covers(int64_t count) const {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const std::optional<int64_t> own = count_of(i, count);
     if (own && !parts_[i]->covers(*own)) return false;
@@ -121,7 +121,7 @@ bool ScheduleOfOthers::covers(int64_t count) const {
   return true;
 }
 
-bool ScheduleOfOthers::holds(int64_t count) const {
+bool CompositeSchedule::holds(int64_t count) const {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const std::optional<int64_t> own = count_of(i, count);
     if (own && parts_[i]->holds(*own)) return true;
@@ -129,7 +129,7 @@ bool ScheduleOfOthers::holds(int64_t count) const {
   return false;
 }
 
-std::optional<double> ScheduleOfOthers::held_for(double rate, int64_t count) const {
+std::optional<double> CompositeSchedule::held_for(double rate, int64_t count) const {
   std::optional<double> out = rate;
   for (size_t i = parts_.size(); out && i-- > 0;) {
     if (const std::optional<int64_t> own = count_of(i, count))
@@ -138,7 +138,7 @@ std::optional<double> ScheduleOfOthers::held_for(double rate, int64_t count) con
   return out;
 }
 
-double ScheduleOfOthers::held_rate(double held, int64_t count) const {
+double CompositeSchedule::held_rate(double held, int64_t count) const {
   for (size_t i = 0; i < parts_.size(); ++i) {
     if (const std::optional<int64_t> own = count_of(i, count))
       held = parts_[i]->holds(*own) ? parts_[i]->held_rate(held, *own) : parts_[i]->rate(held, *own);
@@ -146,35 +146,36 @@ double ScheduleOfOthers::held_rate(double held, int64_t count) const {
   return held;
 }
 
-std::optional<double> ScheduleOfOthers::momentum(int64_t count) const {
+std::optional<double> CompositeSchedule::momentum(int64_t count) const {
   std::optional<double> out;
   for (size_t i = 0; i < parts_.size(); ++i) {
     const std::optional<int64_t> own = count_of(i, count);
-    const std::optional<double> its = parts_[i]->momentum(own.value_or(0));
-    if (its && (own || !out)) out = its;  // a schedule that is not running counts only if none before it has a momentum
+    const std::optional<double> part_momentum = parts_[i]->momentum(own.value_or(0));
+    if (part_momentum && (own || !out))
+      out = part_momentum;  // a schedule that is not running counts only if none before it has a momentum
   }
   return out;
 }
 
-void ScheduleOfOthers::observe(double metric) {
-  count();  // brings it up to date
+void CompositeSchedule::observe(double metric) {
+  count();  // updates the count
   follow();
   for (const SchedulePtr& part : parts_) part->observe(metric);
   changed();
 }
 
-std::map<std::string, double> ScheduleOfOthers::state_dict() const {
+std::map<std::string, double> CompositeSchedule::state_dict() const {
   std::map<std::string, double> out = Schedule::state_dict();
   for (size_t i = 0; i < parts_.size(); ++i) {
     for (const auto& [key, value] : parts_[i]->state_dict()) {
-      const bool own = key != "count" && key.find("lr.") == std::string::npos;  // counts and rates are those of the whole
+      const bool own = key != "count" && key.find("lr.") == std::string::npos;  // counts and rates belong to the whole
       if (own) out[std::to_string(i) + "." + key] = value;
     }
   }
   return out;
 }
 
-void ScheduleOfOthers::load_state_dict(const std::map<std::string, double>& state) {
+void CompositeSchedule::load_state_dict(const std::map<std::string, double>& state) {
   for (size_t i = 0; i < parts_.size(); ++i) {
     const std::string prefix = std::to_string(i) + ".";
     std::map<std::string, double> own{{"count", 0}};
@@ -186,14 +187,14 @@ void ScheduleOfOthers::load_state_dict(const std::map<std::string, double>& stat
   Schedule::load_state_dict(state);
 }
 
-std::string ScheduleOfOthers::describe() const {
+std::string CompositeSchedule::describe() const {
   std::string all;
   for (const SchedulePtr& part : parts_) all += (all.empty() ? "" : ", ") + part->describe();
   return std::string(name_) + "(" + all + ")";
 }
 
 ChainedScheduler::ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules)
-    : ScheduleOfOthers(optimizer, "ChainedScheduler", std::move(schedules)) {
+    : CompositeSchedule(optimizer, "ChainedScheduler", std::move(schedules)) {
   for (const SchedulePtr& part : parts()) {
     check<ValueError>(parts().size() == 1 || !part->is_absolute(), "ChainedScheduler", part->describe(),
                       " sets rates whatever the other schedules make of them",
@@ -212,8 +213,14 @@ double ChainedScheduler::rate(double initial, int64_t count) const {
   return rate;
 }
 
+int64_t ChainedScheduler::section(int64_t count) const {
+  int64_t out = 0;
+  for (const SchedulePtr& part : parts()) out += part->section(count);
+  return out;
+}
+
 SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones)
-    : ScheduleOfOthers(optimizer, "SequentialLR", std::move(schedules)), milestones_(std::move(milestones)) {
+    : CompositeSchedule(optimizer, "SequentialLR", std::move(schedules)), milestones_(std::move(milestones)) {
   check<ValueError>(milestones_.size() + 1 == parts().size(), "SequentialLR", "needs one milestone less than schedules, got ",
                     milestones_.size(), " for ", parts().size());
   for (size_t i = 0; i < milestones_.size(); ++i) {
@@ -248,13 +255,14 @@ std::optional<double> SequentialLR::initial_for(double rate, int64_t count) cons
 }
 
 int64_t SequentialLR::section(int64_t count) const {
-  size_t part = part_at(count);
-  while (part > 0 && parts()[part]->entry_factor()) --part;
-  return int64_t(part);
+  const size_t part = part_at(count);
+  const int64_t begun = part > 0 ? milestones_[part - 1] : 0;
+  const bool goes_on = part > 0 && parts()[part]->entry_factor();
+  return (goes_on ? section(begun - 1) : begun) + parts()[part]->section(count - begun);
 }
 
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)
-    : ScheduleOfOthers(optimizer, "WarmupLR", {std::move(schedule)}), steps_(steps) {
+    : CompositeSchedule(optimizer, "WarmupLR", {std::move(schedule)}), steps_(steps) {
   check<ValueError>(steps >= 1, "WarmupLR", "steps must be >= 1, got ", steps);
   start();
 }
@@ -269,7 +277,7 @@ std::optional<double> WarmupLR::initial_for(double rate, int64_t count) const {
 }
 
 Epochs::Epochs(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)
-    : ScheduleOfOthers(optimizer, "Epochs", {std::move(schedule)}), steps_(steps) {
+    : CompositeSchedule(optimizer, "Epochs", {std::move(schedule)}), steps_(steps) {
   check<ValueError>(steps >= 1, "Epochs", "steps must be >= 1, got ", steps);
   start();
 }

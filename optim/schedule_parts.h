@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A schedule that looks at a metric, and schedules made of others.
+// ReduceLROnPlateau, which follows a metric, and schedules made of others.
 #pragma once
 
 #include <concepts>
@@ -14,9 +14,9 @@
 
 namespace halfstep {
 
-// lr until a metric has not improved for `patience` evaluations, then lr factor, and so on down to min_lr. As in PyTorch, a metric
-// improves below best (1 - threshold) (min, rel) or best - threshold (min, abs), above best (1 + threshold) (max, rel) or
-// best + threshold (max, abs).
+// Keeps lr until a metric has not improved for `patience` evaluations, then multiplies it by factor, and so on down to min_lr. As
+// in PyTorch, a metric improves below best (1 - threshold) (min, rel) or best - threshold (min, abs), above best (1 + threshold)
+// (max, rel) or best + threshold (max, abs).
 struct PlateauOptions {
   std::string mode = "min";
   double factor = 0.1;
@@ -37,8 +37,8 @@ class ReduceLROnPlateau : public ListedSchedule<"ReduceLROnPlateau", PlateauOpti
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
   using Schedule::observe;
-  void observe(double metric) override;  // once an evaluation
-  // PyTorch's name of observe. It takes the metric, a number or a tensor of one element, and nothing else.
+  void observe(double metric) override;  // call once after each evaluation
+  // PyTorch's name of observe. It takes only the metric, a number or a tensor of one element.
   template <class Metric>
   requires(std::is_arithmetic_v<Metric> && !std::same_as<Metric, bool>) void step(Metric metric) { observe(double(metric)); }
   template <std::derived_from<Tensor> Metric>
@@ -54,12 +54,12 @@ class ReduceLROnPlateau : public ListedSchedule<"ReduceLROnPlateau", PlateauOpti
   int64_t bad_ = 0, cooling_ = 0, reductions_ = 0;
 };
 
-// A schedule made of other schedules, all of the same optimizer. The counts of these parts are not used.
-class ScheduleOfOthers : public Schedule {
+// A schedule made of other schedules of the same optimizer. The counts of these parts are not used.
+class CompositeSchedule : public Schedule {
  public:
   bool is_absolute() const override;
   bool covers(int64_t count) const override;
-  bool holds(int64_t count) const override;  // where a part that is running does
+  bool holds(int64_t count) const override;  // true if a running part does
   std::optional<double> held_for(double rate, int64_t count) const override;
   double held_rate(double held, int64_t count) const override;
   using Schedule::observe;
@@ -70,9 +70,9 @@ class ScheduleOfOthers : public Schedule {
   std::string describe() const override;
 
  protected:
-  ScheduleOfOthers(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
+  CompositeSchedule(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
   bool is_made_of_others() const override { return true; }
-  // The count that a part sees, or nothing where it has no say.
+  // Returns the count that a part sees, or nothing if the part is not active.
   virtual std::optional<int64_t> count_of(size_t part, int64_t count) const = 0;
   const std::vector<SchedulePtr>& parts() const { return parts_; }
 
@@ -81,26 +81,29 @@ class ScheduleOfOthers : public Schedule {
   std::vector<SchedulePtr> parts_;
 };
 
-// All at once: each takes the rate of the one before as its initial rate. Of several, none may be absolute (LambdaLR,
-// CosineAnnealingWarmRestarts, OneCycleLR, CyclicLR): PyTorch takes such a part, and at each step it undoes those before it.
-class ChainedScheduler : public ScheduleOfOthers {
+// Applies all parts at once: each takes the rate of the one before as its initial rate. With several parts, none may be absolute
+// (LambdaLR, CosineAnnealingWarmRestarts, OneCycleLR, CyclicLR): PyTorch accepts such a part, and at each step it undoes those
+// before it.
+class ChainedScheduler : public CompositeSchedule {
  public:
   ChainedScheduler(Optimizer& optimizer, std::vector<SchedulePtr> schedules);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
+  int64_t section(int64_t count) const override;
 
  private:
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }
 };
 
-// One after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate, whatever
-// rate the user has set before, but a MultiplicativeLR with function(0) times the rate that was reached, as in PyTorch.
+// Applies one after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate,
+// even if the user has set another; a MultiplicativeLR instead begins with function(0) times the rate that was reached, as in
+// PyTorch.
 struct SequentialLROptions {
   ByName by_name = ByName();
   Required<std::vector<SchedulePtr>> schedulers;
   Required<std::vector<int64_t>> milestones;
 };
-class SequentialLR : public ScheduleOfOthers {
+class SequentialLR : public CompositeSchedule {
  public:
   SequentialLR(Optimizer& optimizer, const SequentialLROptions& o) : SequentialLR(optimizer, *o.schedulers, *o.milestones) {}
   SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
@@ -114,13 +117,13 @@ class SequentialLR : public ScheduleOfOthers {
   std::vector<int64_t> milestones_;
 };
 
-// A line from lr / steps up to lr, or to where `schedule` begins, which then follows with its own step 0.
-class WarmupLR : public ScheduleOfOthers {
+// Grows linearly from lr / steps to lr, or to the first rate of `schedule`, which then follows with its own step 0.
+class WarmupLR : public CompositeSchedule {
  public:
   WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
-  bool holds(int64_t count) const override { return count >= steps_ && ScheduleOfOthers::holds(count); }
+  bool holds(int64_t count) const override { return count >= steps_ && CompositeSchedule::holds(count); }
   int64_t section(int64_t count) const override { return parts()[0]->section(count < steps_ ? 0 : count - steps_); }
 
  private:
@@ -128,8 +131,8 @@ class WarmupLR : public ScheduleOfOthers {
   int64_t steps_;
 };
 
-// A schedule whose clock moves once in `steps` steps, as PyTorch's do that are stepped once an epoch.
-class Epochs : public ScheduleOfOthers {
+// Advances a schedule once in `steps` steps, for schedules that PyTorch steps once an epoch.
+class Epochs : public CompositeSchedule {
  public:
   Epochs(Optimizer& optimizer, SchedulePtr schedule, int64_t steps);
   double rate(double initial, int64_t count) const override { return parts()[0]->rate(initial, count / steps_); }

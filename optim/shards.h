@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimizer states that ranks share (ZeRO, stage 1; Rajbhandari et al. 2020): which elements of the parameters each rank updates,
-// and how all ranks get the updated ones. For Optimizer::shard (optim/optimizer.h).
+// and how all ranks get the updated ones. Optimizer::shard (optim/optimizer.h) uses it.
 //
-// The parameters of one dtype and device lie one after the other, in the order of their memory, each at a multiple of 16 elements;
-// every rank has an equal range of that line. A parameter at a bound belongs to several ranks. Optimizers that look at whole
-// tensors have bounds between parameters only, nearest to equal ranges.
+// The parameters of one dtype and device form a line, in the order of their memory, each at a multiple of 16 elements; every rank
+// owns an equal range of that line. A parameter at a bound belongs to several ranks. For optimizers that need whole tensors,
+// bounds lie between parameters only, nearest to equal ranges.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct ShardOptions {
 
 class Shards {
  public:
-  struct Range {
+  struct ElementRange {
     int64_t begin = 0, end = 0;
     int64_t size() const { return end - begin; }
   };
@@ -28,48 +28,48 @@ class Shards {
   // `group` must outlive it. Throws ValueError if the stage is not positive.
   Shards(ProcessGroup& group, bool whole_tensors, const ShardOptions& options);
 
-  // More parameters, which follow those that were there.
+  // Appends parameters.
   void add(const std::vector<Tensor>& parameters);
-  // The elements of a parameter that belong to a rank, in the order of its memory.
-  Range of(size_t param, int rank) const;
-  Range mine(size_t param) const { return of(param, group_.rank()); }
-  // Does this rank update any of it? A parameter without elements belongs to all ranks.
+  // Returns the elements of a parameter that belong to a rank, in the order of its memory.
+  ElementRange of(size_t param, int rank) const;
+  ElementRange mine(size_t param) const { return of(param, group_.rank()); }
+  // Returns whether this rank updates any of it. A parameter without elements belongs to all ranks.
   bool has(size_t param) const { return places_[param].numel == 0 || mine(param).size() > 0; }
-  // This rank's elements of `t`, which lies as the parameter does: t itself, if all are this rank's; else [n], maybe [0]. The same
-  // memory, without autograd.
+  // Returns this rank's elements of `t`, which has the parameter's layout: t itself if they are all; else [n], possibly [0]. It
+  // shares the memory, without autograd.
   Tensor part(size_t param, const Tensor& t) const { return part(param, t, group_.rank()); }
   Tensor part(size_t param, const Tensor& t, int rank) const;
-  // Throws ValueError if the parameter was laid out in another memory format since: ranges follow the memory.
+  // Throws ValueError if the parameter's memory format has changed: ranges follow the memory.
   void check_format(size_t param, const Tensor& parameter) const;
 
-  // Gives all ranks the updated elements of all parameters, and casts the 16-bit copies that are declared current anew. All ranks
-  // call it. Throws PeerLostError.
+  // Sends the updated elements of all parameters to all ranks, and casts those 16-bit copies again that are declared current. All
+  // ranks call it. Throws PeerLostError.
   void gather(const std::vector<Tensor>& parameters);
 
   ProcessGroup& group() const { return group_; }
 
  private:
-  struct Place {
-    size_t lane;
+  struct ParameterPlace {
+    size_t line;
     int64_t begin, numel;  // in the lane
     MemoryFormat format;
   };
-  struct Lane {
+  struct ParameterLine {
     DType dtype;
     Device device;
     int64_t length = 0;
-    std::vector<size_t> params = {};   // by begin
+    std::vector<size_t> params = {};   // sorted by begin
     std::vector<int64_t> bounds = {};  // of the ranks' ranges: size() + 1
-    Tensor sent = {}, received = {};   // the stage
+    Tensor sent = {}, received = {};   // buffers
   };
-  void bound(Lane& lane) const;
-  void gather(Lane& lane, const std::vector<Tensor>& parameters);
+  void bound(ParameterLine& line) const;
+  void gather(ParameterLine& line, const std::vector<Tensor>& parameters);
 
   ProcessGroup& group_;
   bool whole_;
   double stage_bytes_;
-  std::vector<Place> places_;  // of each parameter
-  std::vector<Lane> lanes_;
+  std::vector<ParameterPlace> places_;  // of each parameter
+  std::vector<ParameterLine> lines_;
 };
 
 }  // namespace halfstep

@@ -24,7 +24,7 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
     Backend& backend = backend_for(device);
     const UpdateRule first = rule(g, last_known_lr(g));
     if (!takes_two(g)) {
-      // A schedule moves the momentum of those that take two; these keep what their options say.
+      // A schedule moves the momentum of the parameters with two passes; the others keep that of their options.
       StepControl alone = control(g);
       alone.momentum = nullptr;
       backend.update(params, first, alone);
@@ -41,7 +41,7 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
       const Tensor& p = groups()[g].params[i];
       if (!p.raw_grad().defined()) continue;
       ParamUpdate& u = params[next++];
-      if (!has_part(first_param(g) + i)) {  // another rank's: its steps are counted
+      if (!has_part(first_param(g) + i)) {  // another rank's: only its step is counted
         backend.update({&u, 1}, first, control);
         continue;
       }
@@ -89,7 +89,7 @@ TwoPassOptimizer::Direction LAMB::direct(size_t, const Tensor& param, Tensor mad
     return out;
   };
   const Tensor weights = norm_of(param), direction = norm_of(made);
-  // 1 where one of them is 0.
+  // Use 1 where one of them is 0.
   const Tensor ratio = where((weights * direction).gt(0), weights / direction, ones_like(weights));
   return {std::move(made), ratio};
 }
@@ -115,12 +115,12 @@ void MuonOptions::check_change(const MuonOptions& before) const {
 
 namespace {
 
-// The matrices of each group, and after them the parameters for AdamW.
+// Splits each group into its matrices and, after them, the parameters for AdamW.
 std::vector<ParamGroup> split(std::vector<ParamGroup> groups, const MuonOptions& shared) {
   std::vector<ParamGroup> out;
   for (ParamGroup& group : groups) {
     const MuonOptions* const own = std::any_cast<MuonOptions>(&group.options);
-    if (group.options.has_value() && !own) return groups;  // which is refused
+    if (group.options.has_value() && !own) return groups;  // refused later
     MuonOptions options = own ? *own : shared;
     const bool sorts = options.matrices;
     ParamGroup matrices = group, rest = group;
@@ -173,10 +173,10 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
     x = addmm(x, addmm(gram, gram, gram, o.ns_coefficients[1], o.ns_coefficients[2]), x, o.ns_coefficients[0]);
   }
   if (rows > columns) x = x.t();
-  const double high = double(rows), wide = double(columns);
-  const double ratio = o.adjust_lr_fn == "original"          ? std::sqrt(std::max(1.0, high / wide))
-                       : o.adjust_lr_fn == "match_rms_adamw" ? 0.2 * std::sqrt(std::max(high, wide))
-                                                             : std::sqrt(high / wide);
+  const double height = double(rows), width = double(columns);
+  const double ratio = o.adjust_lr_fn == "original"          ? std::sqrt(std::max(1.0, height / width))
+                       : o.adjust_lr_fn == "match_rms_adamw" ? 0.2 * std::sqrt(std::max(height, width))
+                                                             : std::sqrt(height / width);
   return {x.reshape(param.shape()).to(param.format()), full({}, ratio, {.device = param.device()})};
 }
 
@@ -203,8 +203,8 @@ std::optional<Optimizer::StateLayout> Adafactor::state_layout(const std::string&
 
 namespace {
 
-// The second moment of a gradient: of a matrix the product of the means over its rows and columns. kept(name): a state;
-// commit(state, value): its new value.
+// Estimates the second moment of a gradient; for a matrix as the product of the means over its rows and columns. kept(name): a
+// state; commit(state, value): sets its new value.
 template <class Kept, class Commit>
 Tensor second_moment(const Tensor& grad, const Tensor& weight, double eps, const Kept& kept, const Commit& commit) {
   if (grad.dim() <= 1) {
@@ -237,7 +237,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
     const AdafactorOptions o = current(g, last_known_lr(g));
     StepControl control = this->control(g, /*whole=*/false);
     const bool write_back = control.write_back;
-    control.grad_scale = nullptr, control.write_back = false;  // of the pass below
+    control.grad_scale = nullptr, control.write_back = false;  // handled by the pass below
     const AmpStep amp = this->amp();
     const Tensor skips = amp.found_inf.defined() ? amp.found_inf.ne(0) : Tensor();
     const auto commit = [&](Tensor state, const Tensor& value) {
@@ -251,7 +251,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
         const StateLayout layout = *state_layout(name, p);
         return state(first_param(g) + i, name, layout.shape, layout.dtype);
       };
-      if (!has_part(first_param(g) + i)) {  // another rank's: its steps are counted
+      if (!has_part(first_param(g) + i)) {  // another rank's: only its step is counted
         const Tensor step = kept("step");
         commit(step, step + 1);
         continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers whose step depends on whole tensors: norms, means of rows and columns, products. A first pass, or ops, make of a
-// gradient the direction of the step; a second takes it. Both heed found_inf on the device, as those of one pass do
-// (optim/optimizers.h).
+// Optimizers whose step depends on whole tensors: norms, means of rows and columns, products. A first pass, or ops, compute from a
+// gradient the direction of the step; a second pass makes the step. Both read found_inf on the device, as the optimizers of one
+// pass do (optim/optimizers.h).
 #pragma once
 
 #include <optional>
@@ -12,28 +12,28 @@
 
 namespace halfstep {
 
-// The passes. Each parameter in turn, so that there is one direction at a time.
+// Runs the passes for one parameter after the other, so that only one direction is in memory.
 class TwoPassOptimizer : public FusedOptimizer {
  public:
   std::optional<Tensor> step(const Closure& closure = nullptr) override;
 
  protected:
   using FusedOptimizer::FusedOptimizer;
-  // Whether the parameters of a group are stepped in two passes; else rule() steps them in one.
+  // Returns whether the parameters of a group need two passes; else rule() steps them in one.
   virtual bool takes_two(size_t) const { return true; }
   Sharing sharing() const override { return Sharing::tensors; }
-  // What the second pass does with it. `number`: 0-dim f32, where the pass reads one.
+  // The direction for the second pass. `number`: 0-dim f32, if the pass reads one.
   struct Direction {
     Tensor direction;  // like the parameter, of any floating dtype
     Tensor number = {};
   };
-  // `made`: the rule's result, which it wrote after its own states. Of shape and device of `param`.
+  // Computes the direction from `made`, the rule's result, which follows its states. It has the shape and device of `param`.
   virtual Direction direct(size_t group, const Tensor& param, Tensor made) = 0;
   virtual math::ApplyRule apply(size_t group, double lr) const = 0;
 };
 
-// Adam whose step has, in each tensor, the length of the tensor itself: p -= lr |p| / |d| d with d = m^ / (sqrt(v^) + eps) +
-// weight_decay p (You et al. 2020). The ratio is 1 where either norm is 0, and for parameters without weight decay unless
+// Adam whose step is scaled in each tensor to the tensor's own length: p -= lr |p| / |d| d with d = m^ / (sqrt(v^) + eps) +
+// weight_decay p (You et al. 2020). The ratio is 1 if either norm is 0, and for parameters without weight decay unless
 // always_adapt.
 struct LAMBOptions {
   double lr = 1e-3;
@@ -55,9 +55,9 @@ class LAMB : public WithOptions<LAMBOptions, TwoPassOptimizer> {
 };
 
 // Momentum whose matrices are made nearly orthogonal by Newton-Schulz steps in bfloat16 (Jordan et al. 2024; PyTorch's Muon, with
-// its defaults). As in Jordan's code the filters of a convolution are one matrix [out, rest], and all that is no matrix is left to
-// AdamW: the parameters of each group with fewer than two dimensions, and groups with `matrices` false, are groups of their own
-// behind it, with adamw_lr (0: lr), adamw_betas and adamw_eps. Embeddings and the last layer are better left to AdamW, too.
+// its defaults). As in Jordan's code the filters of a convolution are one matrix [out, rest], and AdamW steps everything else: the
+// parameters of each group with fewer than two dimensions, and groups with `matrices` false, become groups of their own behind it,
+// with adamw_lr (0: lr), adamw_betas and adamw_eps. Use AdamW for embeddings and the last layer too.
 struct MuonOptions {
   double lr = 1e-3, weight_decay = 0.1, momentum = 0.95;
   bool nesterov = true;
@@ -91,8 +91,8 @@ class Muon : public WithOptions<MuonOptions, TwoPassOptimizer> {
   math::ApplyRule apply(size_t group, double lr) const override;
 };
 
-// Adam with the second moment of a matrix kept as the means of its rows and columns, and no first moment (Shazeer & Stern 2018;
-// PyTorch's Adafactor, with its defaults). eps[0]: PyTorch's default, the epsilon of float32.
+// Adam without a first moment, which keeps the second moment of a matrix as the means of its rows and columns (Shazeer & Stern
+// 2018; PyTorch's Adafactor, with its defaults). eps[0] is by default float32's epsilon, as in PyTorch.
 struct AdafactorOptions {
   double lr = 1e-2, beta2_decay = -0.8;
   NumberTuple<2> eps = {0x1p-23, 1e-3};

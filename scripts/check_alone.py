@@ -26,7 +26,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 
 def check(entry):
-    """What the compiler says of one file, or of its failure."""
+    """Returns the compiler's output for one file, or a line about its failure."""
     words = shlex.split(entry["command"])
     at = words.index("-o")
     del words[at:at + 2]
@@ -47,7 +47,7 @@ def commands_of(folder, preset, environment, options=()):
 
 
 def check_all(entries):
-    """Compiles them on all cores, without objects; prints what compilers say, and returns the paths of which they said it."""
+    """Compiles them on all cores, without objects; prints compilers' output, and returns the paths that have some."""
     bad = []
     jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

@@ -52,7 +52,7 @@ def judge(record, show):
 
 
 def self_test():
-    """Judges records of its own."""
+    """Tests itself on made-up records."""
     for seconds, hits, misses, expected in ((WARM, 90, 10, 0), (WARM + 1, 90, 10, 1), (WARM + 1, 10, 90, 0), (COLD + 1, 10, 90, 1),
                                             (COLD, 0, 0, 0)):
         with tempfile.TemporaryDirectory() as folder:

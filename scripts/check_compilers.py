@@ -21,7 +21,7 @@ ALL = [*(f"clang++-{version}" for version in range(14, 20)), "clang++-19 -stdlib
 
 
 def check_compiler(compiler):
-    """How many of the tree's files one compiler has something to say about."""
+    """Returns the number of the tree's files for which one compiler prints something."""
     command, *flags = compiler.split()
     if command.startswith("clang") and (headers := glob.glob("/usr/lib/llvm-*/lib/clang/*/include/omp.h")):
         flags += ["-idirafter", os.path.dirname(headers[-1])]  # Debian has OpenMP for one version of LLVM at a time

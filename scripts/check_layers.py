@@ -246,7 +246,7 @@ def check_include(root, path, quote, target):
 
 
 def mirrors_nothing(root, path):
-    """The folder of tests/ that has no counterpart in the tree, or None."""
+    """Returns the folder of tests/ that has no counterpart in the tree, or None."""
     folder = os.path.dirname(path)[len("tests/"):]
     if not path.startswith("tests/") or folder.split("/")[0] in TESTS_OF_THEIR_OWN:
         return None
@@ -255,7 +255,7 @@ def mirrors_nothing(root, path):
 
 
 def standard_headers(root, path, known):
-    """The standard headers that a file includes, itself or by headers of the project."""
+    """Returns the standard headers that a file includes, itself or by headers of the project."""
     if path not in known:
         known[path] = set()  # for headers that include each other
         try:
@@ -341,7 +341,7 @@ def files(root):
 
 
 def strays(paths):
-    """Those of the committed files that no room of the tree has."""
+    """Returns the committed files that are in no room of the tree."""
     return [path for path in paths if path.split("/")[0] not in AT_THE_TOP or path.endswith(MADE)]
 
 
@@ -364,7 +364,7 @@ def public_headers(root):
 
 
 def thread_local_rows(root):
-    """Where the table of thread-local variables lists each: {(variable, file's name): line}."""
+    """Returns the lines of the table of thread-local variables: {(variable, file's name): line}."""
     path = os.path.join(root, THREAD_LOCAL_TABLE)
     if not os.path.exists(path):
         return {}
@@ -374,7 +374,7 @@ def thread_local_rows(root):
 
 
 def violations(root):
-    """All violations as (path, line, rule)."""
+    """Returns all violations as (path, line, rule)."""
     listed, seen = thread_local_rows(root), set()
     found, known, types, guarding, derived = [], {}, {}, set(), []
     found += [(path, 1, "a command left this file behind, or AT_THE_TOP of scripts/check_layers.py lacks its folder")

@@ -26,7 +26,7 @@ def git(*words):
 
 
 def body_of(text, start):
-    """The text between the braces that open at or behind `start`, nested ones included."""
+    """Returns the text between the braces that open at or after `start`, nested ones included."""
     depth, begin = 0, None
     for at in range(start, len(text)):
         if text[at] == "{":

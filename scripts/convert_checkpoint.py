@@ -33,7 +33,7 @@ def state_of(loaded, key):
 
 
 def state_dicts(value, path, depth):
-    """The keys of dictionaries with tensors that are no scalars; of optimizers' states none."""
+    """Returns the keys of dictionaries with tensors that are not scalars; none of optimizers' states."""
     if not isinstance(value, dict) or depth > 8 or {"state", "param_groups"} <= set(value):
         return
     if any(getattr(v, "ndim", 0) > 0 for v in value.values()):

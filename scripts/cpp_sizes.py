@@ -17,7 +17,7 @@ NESTED_TYPE = re.compile(r"(?:class|struct|union)\b[^{]*(?:\{\})?$")
 
 
 def members(statement):
-    """How many data members a statement of a class declares; what stood in braces is "{}"."""
+    """Returns the number of data members that a statement of a class declares; braces were replaced by "{}"."""
     text = ACCESS.sub("", statement).strip()
     if not text or NO_MEMBER.match(text) or NESTED_TYPE.match(text):
         return 0
@@ -35,7 +35,7 @@ def members(statement):
 
 
 def kind_of(head, around, in_call):
-    """What a brace opens: "namespace", "function", "class", "struct", "union" or "other"; and its name."""
+    """Returns what a brace opens ("namespace", "function", "class", "struct", "union" or "other") and its name."""
     head = ACCESS.sub("", head).strip()
     if around not in ("namespace", "class", "struct", "union") or in_call:
         return "other", ""
@@ -50,7 +50,7 @@ def kind_of(head, around, in_call):
 
 
 def sizes(text):
-    """(kind, name, line, size) of each function, by lines from brace to brace, and of each type, by data members."""
+    """Returns (kind, name, line, size) of each function, by lines from brace to brace, and of each type, by data members."""
     text = NO_CODE.sub(lambda m: ("0" if m.group()[0] in "\"'R" else "") + "\n" * m.group().count("\n"), text)
     found, line, calls = [], 1, 0
     scopes = [["namespace", "", 1, 0, "", 0]]  # kind, name, line, members, statement so far, calls that are open around it

@@ -61,6 +61,19 @@ in_root() {
     HALFSTEP_JOBS="${HALFSTEP_JOBS:-$(nproc)}" \
     bash -c 'cd /opt/halfstep; failed=0; "$@" || failed=$?; times >/tmp/times; exit $failed' in_root "$@" </dev/null
 }
+# timed WHAT COMMAND...: what it prints goes to $log as well, and how long it took to $times.
+timed() {
+  local what=$1 began=$SECONDS failed=0
+  shift
+  "$@" > >(tee -a "$log") 2>&1 || failed=$?
+  wait $!  # for tee
+  local user  # of the command's processes, from the second line of bash's `times`
+  user=$(sed -n '2s/ .*//p' "$root/tmp/times" 2>/dev/null || echo unknown)
+  times+=("$(printf '%-48s %d:%02d, user %s' "$what" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) "$user")")
+  [[ $failed -eq 0 ]] || { printf '%s\n' "${times[@]}"; echo "$me: Debian $release: $what: failed with $failed"; exit 1; }
+}
+
+times=()
 # The last commit, in /opt/halfstep.
 clone_into_root() {
   [[ -z $(git status --porcelain --untracked-files=no) ]] || echo "$me: changes that are not committed are not tried" >&2

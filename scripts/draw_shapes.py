@@ -29,7 +29,7 @@ def write_png(path, pixels):
 
 
 def draw(shape, rng):
-    """One at a random place, of random size and colors, as bytes of red, green and blue."""
+    """Draws one at a random place, of random size and colors, as bytes of red, green and blue."""
     left, top, size = rng.uniform(14, 26), rng.uniform(14, 26), rng.uniform(7, 12)
     ink, paper = [rng.randrange(120, 256) for _ in range(3)], [rng.randrange(80) for _ in range(3)]
     out = bytearray()

@@ -32,7 +32,7 @@ WORST = ["failed", "cut off", "stopped", "incomplete", "not run", "running", "wa
 
 
 def sources(cmake_arguments):
-    """One hash of everything that is built or run."""
+    """Returns one hash of everything that is built or run."""
     digest = hashlib.sha256(" ".join(cmake_arguments).encode())
     found = [ROOT / "CMakeLists.txt", ROOT / "halfstep.h"]
     for folder in ("framework", "layers", "optim", "amp", "apps", "cuda", "tests", "benchmarks", "scripts", "configs"):
@@ -133,7 +133,7 @@ class Suite:
             step.show(entry["result"])
 
     def wait(self, step, command, limit, log, entry):
-        """The exit status, and why the command was ended early, if it was."""
+        """Returns the exit status, and why the command was ended early, if it was."""
         end = time.monotonic() + limit
         group = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
         try:
@@ -165,7 +165,7 @@ class Suite:
 
 
 def build(suite, wanted):
-    """The stages of the build, in a thread of its own; suite.ready says how each ended."""
+    """Runs the stages of the build, in a thread of its own; suite.ready says how each ended."""
     if suite.a.programs:
         missing = [str(p) for p in (parts.PROGRAM, parts.TESTS, parts.KERNEL_TESTS) if not p.exists()]
         suite.ready |= dict.fromkeys(wanted, f"--programs: there is no {missing[0]}" if missing else "")

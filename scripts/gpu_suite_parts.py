@@ -63,7 +63,7 @@ def output_of(*command):
 
 
 def find_tools():
-    """Name -> path, or nothing. The toolkit is often installed without being on PATH."""
+    """Maps a program's name to its path, or to nothing. The toolkit is often installed without being on PATH."""
     folders = [os.environ.get(v, "") + "/bin" for v in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda/bin"]
     for pattern in ("/usr/local/cuda-*/bin", "/opt/nvidia/nsight-*/*", "/opt/nvidia/nsight-*/*/bin"):
         folders += sorted(glob.glob(pattern), reverse=True)
@@ -80,7 +80,7 @@ def gpu_is_there(tools):
 # ---- the build
 
 def build_stages(suite, wanted):
-    """The build as (its result, step). The program first: many steps can run while the tests are compiled."""
+    """Yields the build as (its result, step). The program comes first: many steps can run while the tests are compiled."""
     if not wanted:
         return
     cmake = suite.tools["cmake"] or "cmake"
@@ -125,7 +125,7 @@ def read_json_line(output, code):
 
 
 def read_doctest(output, code):
-    """How many test cases passed. A program that ran none is no success."""
+    """Returns the number of test cases that passed. A program that ran none has failed."""
     skipped = re.search(r"^SKIPPED: .*", output, re.MULTILINE)
     if skipped:
         return {"state": "failed", "why": f"there is a GPU, and yet: {skipped.group()}"}
@@ -138,14 +138,14 @@ def read_doctest(output, code):
 
 
 def read_probe(output, code):
-    """The library's ReLU mask at +0, -0 and NaN, as the test prints it."""
+    """Returns the library's ReLU mask at +0, -0 and NaN, as the test prints it."""
     lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("[doctest]", "==="))]
     found = read_doctest(output, code)
     return found | {"result": found.get("result", {}) | {"lines": lines}}
 
 
 def read_plans(output, code):
-    """The library's plans as the tests print them: how many, the slowest to make, the least exact."""
+    """Returns the library's plans as the tests print them: how many, the slowest to make, the least exact."""
     lines = [line for line in output.splitlines() if ", engine " in line]
     made = sorted(((float(m.group(1)), line) for line in lines if (m := re.search(r"made in ([\d.]+) ms", line))), reverse=True)
     found = read_doctest(output, code)
@@ -180,7 +180,7 @@ def read_nets(output, code):
 
 
 def read_bench(output, code):
-    """A run of `bench mlp --json`: the code that the products of its arm ran on."""
+    """Reads a run of `bench mlp --json`: the code on which the products of its arm ran."""
     result = last_json(output)
     if result is None:
         return {}
@@ -196,7 +196,7 @@ def read_bench(output, code):
 
 
 def read_kernels(output, code):
-    """The kernels of the last step, in order, from the table of ncu or that of nsys."""
+    """Returns the kernels of the last step, in order, from the table of ncu or that of nsys."""
     import csv
     rows, head = [], None
     for cells in csv.reader(line for line in output.splitlines() if line.startswith('"') or line.count(",") > 8):
@@ -243,14 +243,14 @@ def mlp(case, arms, steps, *more):
 
 
 def resnet_step():
-    """The line that asks the benchmark of nets for a few steps of ResNet-18 in channels_last."""
+    """Returns the line that asks the benchmark of nets for a few steps of ResNet-18 in channels_last."""
     net = next(n for n in GPU_NETS if n["name"] == RESNET)
     return json.dumps({"model": net["config"], "input": net["input"], "dtype": "float16", "train": True, "seconds": 0,
                        "device": "cuda", "channels_last": True})
 
 
 def profile(tools, command, given=""):
-    """The command under the profiler that is there: each kernel's time in one table, ncu's or nsys's. `given`: a line of input."""
+    """Returns the command under the available profiler: each kernel's time in a table of ncu or nsys. `given`: a line of input."""
     words = " ".join(str(w) for w in command)
     feed = f"printf '%s\\n' '{given}' | " if given else ""
     ways = []
@@ -327,7 +327,7 @@ def smoke(suite):
 
 
 def copied_tests(label):
-    """What ctest would list."""
+    """Returns what ctest would list."""
     synced = ["env", "HALFSTEP_SYNC=1", TESTS, "--test-case=with HALFSTEP_SYNC=1*"]
     commands = {"cuda": {"cuda": [TESTS, "--test-suite-exclude=sanitize"], "cuda.kernels": [KERNEL_TESTS], "cuda.sync": synced},
                 "sanitize": {"cuda.sanitize": [TESTS, "--test-suite=sanitize"]}}
@@ -335,7 +335,7 @@ def copied_tests(label):
 
 
 def ctest_steps(suite, part, label, make):
-    """One step for each ctest test of the label, with ctest's own commands, one by one, so that each leaves a result."""
+    """Yields a step for each ctest test of the label, with ctest's commands, one by one, so that each leaves a result."""
     command = [suite.tools["ctest"] or "ctest", "--test-dir", BUILD, "-L", f"^{label}$", "--show-only=json-v1"]
 
     def expand(suite):

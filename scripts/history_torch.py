@@ -88,7 +88,7 @@ def by_count(args):
 
 
 def schedule_of(spec, opt, first=None):
-    """first: the rate of the history's first group."""
+    """Makes a schedule. first: the rate of the history's first group."""
     kind, args, lrs = spec["kind"], dict(spec.get("args", {})), torch.optim.lr_scheduler
     if kind == "Epochs":
         return Epochs(schedule_of(args["of"], opt), args["steps"])
@@ -201,7 +201,7 @@ class History:
         return self.data.x[rows], self.data.y[rows]
 
     def window(self):
-        """The micro-batches of a step. It ends with the epoch."""
+        """Returns the micro-batches of a step, which ends with the epoch."""
         out = []
         while len(out) < self.spec["accumulate"]:
             batch = self.next_batch()
@@ -365,7 +365,7 @@ class History:
         self.numbers.append((float(number), abs(float(number)) if scale is None else scale))
 
     def put_tensor(self, t):
-        """A sum with fixed weights, and of absolute values as its scale."""
+        """Adds a sum with fixed weights, and the sum of absolute values as its scale."""
         if t is None:
             return self.put(0.0)
         flat = t.detach().double().reshape(-1)

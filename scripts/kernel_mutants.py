@@ -22,14 +22,14 @@ CALL = re.compile(r"\b(__syncthreads|__syncthreads_or|__syncthreads_and|__syncth
 
 
 def masked(text):
-    """The text with comments, literals and preprocessor lines as spaces."""
+    """Returns the text with comments, literals and preprocessor lines as spaces."""
     pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
                          r'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M)
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
 def closing(text, at):
-    """Of the bracket at `at`."""
+    """Returns the end of the bracket at `at`."""
     pairs = {"(": ")", "{": "}", "[": "]"}
     depth = 0
     for i in range(at, len(text)):
@@ -43,7 +43,7 @@ def closing(text, at):
 
 
 def device_bodies(code):
-    """Spans of the bodies of functions for the device."""
+    """Returns spans of the bodies of functions for the device."""
     end = 0
     for m in re.finditer(r"__(?:global|device)__", code):
         if m.start() < end:
@@ -57,7 +57,7 @@ def device_bodies(code):
 
 
 def constant_spans(code):
-    """Places where the compiler computes, or of declarations."""
+    """Returns places where the compiler computes, and places of declarations."""
     for m in re.finditer(r"\b(?:if constexpr|static_assert|SHARED|DYN_SHARED|decltype) ?(?=\()", code):
         yield m.start(), closing(code, m.end())
     for m in re.finditer(r"\bsizeof\(\w+\) \* \w+", code):
@@ -67,7 +67,7 @@ def constant_spans(code):
 
 
 def arguments(code, at):
-    """The texts of a call's arguments, whose bracket opens at `at`."""
+    """Returns the texts of a call's arguments, whose bracket opens at `at`."""
     end, depth, parts, begin = closing(code, at), 0, [], at + 1
     for i in range(at + 1, end):
         depth += (code[i] in "([{") - (code[i] in ")]}")
@@ -96,26 +96,26 @@ class Place:
                     depth -= 1
 
     def keyword(self, *words):
-        """The bracket of an `if (` or the like around the position, or None."""
+        """Returns the bracket of an `if (` or the like around the position, or None."""
         for i in self.brackets:
             if re.search(r"\b(?:%s) ?$" % "|".join(words), self.code[max(0, i - 8):i]):
                 return i
         return None
 
     def in_step(self):
-        """In the third part of a for."""
+        """Returns whether the position is in the third part of a for."""
         i = self.keyword("for")
         return i is not None and self.code.count(";", i, self.at) == 2
 
     def dropped(self):
-        """The value of a comparison that guards nothing any more."""
+        """Returns the value of a comparison that no longer guards anything."""
         i = self.keyword("if")
         leaves = i is not None and re.match(r"[\s{]*(?:continue|return|break)\b", self.code[closing(self.code, i) + 1:])
         return "false" if leaves else "true"
 
 
 def is_extreme(code, m):
-    """Whether this is a < b ? a : b or the like, the same with <=."""
+    """Returns whether this is a < b ? a : b or the like, the same with <=."""
     after = re.match(r"([^?:;]+) \? ([^?:;]+) : ([^?;]+)", code[m.end():])
     if not after:
         return False
@@ -126,7 +126,7 @@ def is_extreme(code, m):
 
 
 def end_of(text):
-    """Of an expression whose surroundings may follow it."""
+    """Returns the end of an expression whose surroundings may follow it."""
     depth = 0
     for i, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")
@@ -216,7 +216,7 @@ class Mutants:
 
 
 def find_mutants(root):
-    """All mutants, and {path: text} of the files that have them all."""
+    """Returns all mutants, and {path: text} of the files that have them all."""
     found, texts = [], {}
     files = sorted(file for file in (pathlib.Path(root) / SOURCE).rglob("*") if file.suffix in (".cu", ".cuh"))
     for i, file in enumerate(files):

@@ -3,7 +3,7 @@
 
 
 def layers():
-    """(type, args, shape of the input[, how it is drawn])"""
+    """Returns (type, args, shape of the input[, how it is drawn])"""
     plain = ("ReLU ReLU6 Sigmoid LogSigmoid Tanh Tanhshrink SiLU Mish SELU Hardsigmoid Hardswish Softsign Identity ELU CELU "
              "LeakyReLU Hardtanh Hardshrink Softshrink Softplus GELU PReLU RReLU GLU Dropout AlphaDropout FeatureAlphaDropout "
              "Flatten").split()
@@ -165,7 +165,7 @@ def layers():
 
 
 def losses():
-    """(type, args, shape of the output, how it is drawn, target: how it is drawn)"""
+    """Returns (type, args, shape of the output, how it is drawn, target: how it is drawn)"""
     yield "MSELoss", {}, [3, 4], "normal", "normal"
     yield "L1Loss", {}, [3, 4], "normal", "normal"
     yield "SmoothL1Loss", {}, [3, 4], "normal", "normal"

@@ -23,7 +23,7 @@ SMALL = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_atten
 
 
 def drawn(model):
-    """Other values than zeros for biases and ones for norms, so that none can be left out unnoticed."""
+    """Sets biases to other values than 0 and norms to others than 1, so that a missing one is noticed."""
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.normal_(1.0 if "LayerNorm.weight" in name else 0.0, 0.3)

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def masks(*shape, hidden):
-    """bool, where every row keeps something"""
+    """Returns a bool mask in which every row keeps something."""
     flat = torch.zeros(shape, dtype=torch.bool)
     for index in hidden:
         flat[tuple(index)] = True
@@ -29,7 +29,7 @@ def masks(*shape, hidden):
 
 
 def attention():
-    """(type, args, tensors of the call, the call's other arguments)"""
+    """Returns (type, args, tensors of the call, the call's other arguments)"""
     kind = "MultiheadAttention"
     base = {"embed_dim": 4, "num_heads": 2}
     q, k, v = [3, 2, 4], [5, 2, 4], [5, 2, 4]

@@ -44,7 +44,7 @@ def images(x):
 
 
 def class_metrics(scores, target):
-    """The formulas of sklearn.metrics, with zero_division=0."""
+    """Computes the formulas of sklearn.metrics with zero_division=0."""
     classes = scores.shape[-1]
     scores, target = scores.reshape(-1, classes).double(), target.reshape(-1)
     best = scores.argmax(-1)

@@ -69,7 +69,7 @@ def make_resnet(out, width, classes, size, exact):
 
 
 def make_gpt2_state(tokens, positions, width, blocks, deviation):
-    """Weights of Hugging Face's GPT2Model: linear layers are Conv1D, whose weights are [in, out]."""
+    """Returns weights of Hugging Face's GPT2Model: linear layers are Conv1D, whose weights are [in, out]."""
     state = {"wte.weight": [tokens, width], "wpe.weight": [positions, width]}
     for i in range(blocks):
         for layer, into, to in [("ln_1", None, width), ("attn.c_attn", width, 3 * width), ("attn.c_proj", width, width),
@@ -85,7 +85,7 @@ def make_gpt2_state(tokens, positions, width, blocks, deviation):
 
 
 def gpt2_logits(state, ids, heads):
-    """GPT2LMHeadModel's forward in eval(), written out: ids [length] -> [length, tokens]."""
+    """Computes GPT2LMHeadModel's forward in eval(): ids [length] -> [length, tokens]."""
     blocks = 1 + max(int(n.split(".")[1]) for n in state if n.startswith("h."))
     x = state["wte.weight"][ids] + state["wpe.weight"][torch.arange(len(ids))]
     width = x.shape[1]
@@ -107,7 +107,7 @@ def gpt2_logits(state, ids, heads):
 
 
 def compare_with_transformers(state, positions, heads):
-    """Is gpt2_logits what the package computes, and does the package know these names?"""
+    """Checks that the package computes gpt2_logits and knows these names."""
     try:
         from transformers import GPT2Config, GPT2LMHeadModel
     except ImportError:
@@ -122,7 +122,7 @@ def compare_with_transformers(state, positions, heads):
 
 
 def with_masks(state, positions):
-    """The buffers of older versions of transformers."""
+    """Returns the buffers of older versions of transformers."""
     blocks = 1 + max(int(n.split(".")[1]) for n in state if n.startswith("h."))
     out = dict(state)
     for i in range(blocks):

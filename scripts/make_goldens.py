@@ -28,7 +28,7 @@ import torch_ops as T  # noqa: E402
 
 
 def identity(case):
-    """The key of a case: tests/ops/golden_test.cpp looks it up by this."""
+    """Returns the key by which tests/ops/golden_test.cpp finds a case."""
     return {"op": case["op"], "in": case["in"], "attrs": case.get("attrs", {}), "gradient": case.get("gradient", True)}
 
 
@@ -62,7 +62,7 @@ def named(outputs):
 
 
 def in_region(case, inputs, policy):
-    """The outputs in a CPU autocast region, or nothing where its lists say otherwise than halfstep's."""
+    """Returns the outputs in a CPU autocast region, or nothing if PyTorch's lists differ from halfstep's."""
     if policy not in ("lower", "fp32") or "dtype" in case.get("attrs", {}) or "dtype" in case["op"]:
         return {}
     given = torch.float32 if policy == "lower" else torch.bfloat16
@@ -79,7 +79,7 @@ def in_region(case, inputs, policy):
 
 
 def golden(case, policy):
-    """The tensors of a case; raises as PyTorch does."""
+    """Returns the tensors of a case; raises as PyTorch does."""
     text = json.dumps(identity(case), sort_keys=True)
     generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
     inputs, wanted = {}, C.differentiated(case)

@@ -55,7 +55,7 @@ class Draw(random.Random):
         return float(f"{math.exp(self.uniform(math.log(low), math.log(high))):.3g}")
 
     def some(self, **options):
-        """Each option with a chance; its choices are a list."""
+        """Draws each option with a probability; its choices are a list."""
         return {k: self.choice(v) for k, v in options.items() if self.maybe(0.45)}
 
     # ---- parts of a history
@@ -130,7 +130,7 @@ class Draw(random.Random):
         return out
 
     def relative(self, steps, alone):
-        """A schedule that changes the rate before it."""
+        """Draws a schedule that changes the rate of the one before it."""
         kind = self.choice(["StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "PolynomialLR", "CosineAnnealingLR",
                             "MultiplicativeLR"])
         n = self.randint
@@ -193,7 +193,7 @@ class Draw(random.Random):
         return [{"kind": "Epochs", "args": {"of": self.relative(steps, True), "steps": self.randint(2, 4)}}]
 
     def option(self, opt):
-        """A change of an option in the middle."""
+        """Draws a change of an option during the training."""
         own = {"SGD": [("momentum", [0.0, 0.3, 0.8]), ("weight_decay", [0.0, 0.1])],
                "RMSprop": [("alpha", [0.7]), ("eps", [1e-2]), ("weight_decay", [0.0, 0.1])],
                "Adagrad": [("lr_decay", [0.1]), ("eps", [1e-2])], "Adadelta": [("rho", [0.5]), ("eps", [1e-2])],
@@ -293,7 +293,7 @@ class Draw(random.Random):
 
 
 def measured(spec):
-    """The numbers of a history and what is wrong with them."""
+    """Returns the numbers of a history and what is wrong with them."""
     torch.manual_seed(0)
     try:
         whole = History(spec).run()

@@ -48,7 +48,7 @@ def draw(how, shape, generator):
 
 
 def python(args):
-    """The arguments of a config as PyTorch's."""
+    """Converts the arguments of a config to PyTorch's."""
     out = {}
     for key, value in args.items():
         if key in ("weight", "pos_weight"):
@@ -124,7 +124,7 @@ class PositionEmbedding(nn.Module):
 
 
 class RotaryEmbedding(nn.Module):
-    """By complex numbers."""
+    """Computes by complex numbers."""
 
     def __init__(self, dim, base=10000.0, interleaved=False):
         super().__init__()
@@ -181,7 +181,7 @@ def waves(y):
 
 
 def first(outputs):
-    """Of a recurrent layer, which returns its states as well."""
+    """Returns the output of a recurrent layer, without its states."""
     return outputs[0] if isinstance(outputs, tuple) else outputs
 
 
@@ -202,7 +202,7 @@ def draw_state(kind, module, generator):
 
 
 def record_layer(kind, args, module, x):
-    """The case and its tensors: what a module of float32 values answers to x, computed in float64."""
+    """Returns the case and its tensors: the outputs of a module with float32 values for x, computed in float64."""
     random = kind in RANDOM or (kind in MADE and args.get("dropout", defaults(kind).get("dropout", 0)) > 0)
     case = {"type": kind, "args": args, "repr": repr(module), "random": random,
             "state": [[n, list(t.shape), str(t.dtype).removeprefix("torch.")] for n, t in module.state_dict().items()]}
@@ -230,8 +230,8 @@ def record_layer(kind, args, module, x):
 
 
 def ctc(loss, x, t):
-    """CTCLoss as a config has it: [N, T, C] and labels up to the first -1. Its value is PyTorch's; its gradient is that of all
-    alignments counted one by one, since PyTorch's is that of the log_softmax before."""
+    """Computes CTCLoss as a config does: [N, T, C] and labels up to the first -1. Its value is PyTorch's; its gradient is that of
+    all alignments counted one by one, since PyTorch's is that of the log_softmax before."""
     n, steps, classes = x.shape
     lengths = (t >= 0).sum(1)
     want = loss(x.transpose(0, 1), t.clamp(min=0), torch.full([n], steps), lengths)
@@ -254,7 +254,7 @@ def loss_case(kind, args, shape, how, target, reduction):
 
 
 def record_loss(kind, args, reduction, loss, x, t):
-    """The case and its tensors: what a loss answers to x and a target."""
+    """Returns the case and its tensors: the value of a loss for x and a target."""
     tensors = {"x": x, "t": t}
     x = x.double().requires_grad_()
     y = ctc(loss, x, t) if kind == "CTCLoss" else loss(x, t.double() if t.is_floating_point() else t)
@@ -284,7 +284,7 @@ def main():
 
 
 def write_goldens(made, path):
-    """made: pairs of "layer" or "loss" and what record_layer or record_loss returned."""
+    """Writes `made`: pairs of "layer" or "loss" and a result of record_layer or record_loss."""
     tensors, metadata = {}, {"torch": torch.__version__}
     for i, (what, (case, parts)) in enumerate(made):
         key = f"{what} {i:03d}"

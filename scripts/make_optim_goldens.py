@@ -22,7 +22,7 @@ torch.set_default_dtype(torch.float64)
 
 
 class Formula(torch.optim.Optimizer):
-    """An optimizer of one parameter from a function f(p, g, t, state, **options) -> new p, with t from 1."""
+    """Makes an optimizer of one parameter from a function f(p, g, t, state, **options) -> new p, with t from 1."""
 
     def __init__(self, params, **options):
         super().__init__(params, options)
@@ -37,7 +37,7 @@ class Formula(torch.optim.Optimizer):
 
 
 class Lion(Formula):
-    """Chen et al. 2023, algorithm 2."""
+    """Implements Chen et al. 2023, algorithm 2."""
 
     @staticmethod
     def formula(p, g, t, kept, lr, betas, weight_decay=0.0):
@@ -48,7 +48,7 @@ class Lion(Formula):
 
 
 class LAMB(Formula):
-    """You et al. 2020, algorithm 2, with phi the identity; the ratio is 1 where either norm is 0."""
+    """Implements You et al. 2020, algorithm 2, with phi the identity; the ratio is 1 if either norm is 0."""
 
     @staticmethod
     def formula(p, g, t, kept, lr, betas, eps=1e-6, weight_decay=0.01, always_adapt=False):
@@ -61,7 +61,7 @@ class LAMB(Formula):
 
 
 class AdEMAMix(Formula):
-    """Pagliardini, Ablin & Grangier 2024, algorithm 1, with the schedulers of their section 3."""
+    """Implements Pagliardini, Ablin & Grangier 2024, algorithm 1, with the schedulers of their section 3."""
 
     @staticmethod
     def formula(p, g, t, kept, lr, betas, alpha, eps=1e-8, weight_decay=0.0, warmup=0):
@@ -145,7 +145,7 @@ def trajectory(kind, options, shape=(6,)):
 
 
 def lbfgs(**options):
-    """Rosenbrock's function of 6 variables from -1.2, 1, ...: the point and the evaluations after 1, 3 and 6 steps."""
+    """Minimises Rosenbrock's function of 6 variables from -1.2, 1, ...; returns point and evaluations after 1, 3 and 6 steps."""
     p = torch.tensor([-1.2, 1.0] * 3).requires_grad_()
     optimizer = O.LBFGS([p], **options)
     calls, out = 0, []
@@ -166,7 +166,7 @@ def lbfgs(**options):
 
 
 def rates(make, steps=41, metrics=None):
-    """Pairs of rate and momentum, after 0 to steps - 1 steps."""
+    """Returns pairs of rate and momentum, after 0 to steps - 1 steps."""
     p = torch.zeros(1, requires_grad=True)
     optimizer = O.SGD([p], lr=0.3, momentum=0.9)
     schedule = make(optimizer)

@@ -53,7 +53,7 @@ CASES = {
 
 
 def trained(layer):
-    """An orthogonal layer whose original, without its diagonal, is not the first one."""
+    """Returns an orthogonal layer whose original, without its diagonal, is not the first one."""
     with torch.no_grad():
         original = layer.parametrizations.weight.original
         change = torch.randn_like(original)

@@ -21,7 +21,7 @@ tensors = {}
 
 
 def scene(width, height):
-    """Colors by which every turn of the picture is another picture."""
+    """Returns colors with which every rotation of the picture differs."""
     image = Image.new("RGB", (width, height))
     for y in range(height):
         for x in range(width):
@@ -36,7 +36,7 @@ def add(name, data):
 
 
 def tiff(entries, order="<", start=8, count=None, tail=b""):
-    """A TIFF header and one directory: entries are (tag, type, count, four bytes)."""
+    """Returns a TIFF header and one directory: entries are (tag, type, count, four bytes)."""
     out = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, start) + b"\0" * (start - 8)
     out += struct.pack(order + "H", len(entries) if count is None else count)
     for tag, kind, n, value in entries:

@@ -42,7 +42,7 @@ WORDS = " ".join(SENTENCES).split()
 
 
 def point(rng):
-    """A code point of some kind: small ones, those around letters and numbers of any script, and any at all."""
+    """Returns a code point of some kind: small ones, those around letters and numbers of any script, and any at all."""
     ranges = [(0, 0x80), (0x20, 0x7F), (0x80, 0x300), (0x300, 0x370), (0x370, 0x600), (0x600, 0xE00), (0x1100, 0x1200),
               (0x1E00, 0x2000), (0x2000, 0x2070), (0x2070, 0x2200), (0x3000, 0x3100), (0x4E00, 0x9FFF), (0xAC00, 0xD7A4),
               (0xF900, 0xFB50), (0xFE00, 0x10000), (0x10000, 0x12000), (0x1D100, 0x1D800), (0x1F300, 0x1FB00), (0, 0xD800),
@@ -105,7 +105,7 @@ def split(pattern, behavior="isolated", invert=False):
 
 
 def tokenizers_of(corpus, size, all_kinds):
-    """{name: Tokenizer}"""
+    """Returns {name: Tokenizer}"""
     out = {}
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     t = out["gpt2"] = trained(byte_level, corpus, size, ["<|endoftext|>"])
@@ -139,7 +139,7 @@ def tokenizers_of(corpus, size, all_kinds):
 
 
 def edited(path, name):
-    """What the package reads, but does not write any more, or has no setter for."""
+    """Makes files that the package reads, but no longer writes, or has no setter for."""
     text = json.loads(path.read_text())
     model = text["model"]
     if name == "gpt2":  # as OpenAI's own file
@@ -166,7 +166,7 @@ TEXTS_OF_TABLES = [
 
 
 def texts_of_tables(rng, out):
-    """Rows of framework/data/tokens/token_rows.h: a file of the package that splits texts, and what it gives."""
+    """Writes rows of framework/data/tokens/token_rows.h: a file of the package that splits texts, and its results."""
     strip = normalizers.Strip()
     for name, normalizer, pattern in (("words", [strip, normalizers.NFC(), normalizers.Lowercase()], WORDS_OF_TABLES),
                                       ("characters", [strip, normalizers.NFC()], r"[\s\S]")):

@@ -36,7 +36,7 @@ class Settings(dict):
 
 
 def objects():
-    """What trainers save beside the weights."""
+    """Returns objects that trainers save beside the weights."""
     settings = Settings(lr=0.1)
     settings.note = "kept as an attribute"
     return {"args": argparse.Namespace(lr=0.1, data=pathlib.PurePosixPath("/data")), "best": np.float64(0.93),
@@ -46,7 +46,7 @@ def objects():
 
 
 def loop():
-    """An object that holds itself."""
+    """Returns an object that holds itself."""
     out = argparse.Namespace()
     out.me = (out, [out])
     return out
@@ -61,6 +61,9 @@ class Net(torch.nn.Module):
         self.register_parameter("none", None)
         self.register_buffer("kept", numbers(1))
         self.register_buffer("left_out", numbers(3), persistent=False)
+
+    def forward(self, x):
+        return self.body(x) * self.kept
 
 
 class PythonTwoDict:
@@ -143,6 +146,8 @@ def main():
     save(torch.nn.Sequential(torch.nn.Linear(5, 5)).state_dict(), OUT / "linear.pt", True)  # of tests/docs
     save(layer(), OUT / "whole_model.pt", True)
     torch.jit.save(torch.jit.script(torch.nn.ReLU()), str(OUT / "script.pt"))
+    torch.jit.save(torch.jit.script(layer()), str(OUT / "script_layer.pt"))
+    torch.jit.save(torch.jit.script(Net()), str(OUT / "script_net.pt"))
     (OUT / "plain_pickle.pt").write_bytes(pickle.dumps({"w": [1.0, 2.0]}, protocol=2))
 
     # Seeds: 0 and a file, or 1, the length of a pickle in two bytes, the pickle and the bytes of storage "0".

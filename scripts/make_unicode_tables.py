@@ -25,7 +25,7 @@ def in_class(pattern):
 
 
 def runs(values):
-    """[(first, last, value)] of {code point: value}."""
+    """Returns [(first, last, value)] of {code point: value}."""
     out = []
     for c in sorted(values):
         if out and out[-1][1] == c - 1 and out[-1][2] == values[c]:
@@ -36,7 +36,7 @@ def runs(values):
 
 
 def combining_orders():
-    """The combining class of each mark: by where a sort puts it among marks whose class has been known since Unicode 3.2."""
+    """Returns the combining class of each mark, found by sorting it among marks whose class is known since Unicode 3.2."""
     known = {}
     for c in POINTS:
         order = unicodedata.ucd_3_2_0.combining(chr(c))
@@ -57,7 +57,7 @@ def combining_orders():
 
 
 def decompositions():
-    """([(whole, first, second)], the wholes of two that NFC leaves apart). Hangul is left to arithmetic."""
+    """Returns ([(whole, first, second)], the wholes of two that NFC does not compose). Hangul is computed by arithmetic."""
     apart, excluded = [], []
     for c in POINTS:
         parts = nfd(chr(c))
@@ -72,7 +72,7 @@ def decompositions():
 
 
 def small_letters():
-    """[(first, last, step, distance)]: every step-th code point from first to last has a small letter so far from it."""
+    """Returns [(first, last, step, distance)]: every step-th code point from first to last has a small letter so far from it."""
     lower = normalizers.Lowercase().normalize_str
     moves = {c: ord(lower(chr(c))) - c for c in POINTS if len(lower(chr(c))) == 1 and lower(chr(c)) != chr(c)}
     assert [c for c in POINTS if len(lower(chr(c))) != 1] == [0x130], "code points that become two"

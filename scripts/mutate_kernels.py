@@ -58,7 +58,7 @@ SLOWER = {"plain": 1, "asan": 8, "race": 8}  # than plain mode, at most
 # ---- building and running
 
 class Program:
-    """The tests of the kernels, with all mutants, in the emulator's three modes."""
+    """Builds the tests of the kernels, with all mutants, in the emulator's three modes."""
 
     def __init__(self, work, jobs):
         self.work, self.jobs, self.folder = work, jobs, {}
@@ -85,7 +85,7 @@ class Program:
         return os.path.join(self.folder[mode], "tests", "emulators", "test_cuda_emu")
 
     def run(self, test, variant, mutant=0, seconds=600, seen=None):
-        """How a test case ends: None when it passes, else a word; and the processor time that it took."""
+        """Returns a test case's ending (None if it passes, else a word) and its processor time."""
         mode, order, device = variant
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HALFSTEP_EMU_ORDER": order, "HALFSTEP_MUTANT": str(mutant),
                        "ASAN_OPTIONS": "allocator_may_return_null=1", **DEVICES[device]}
@@ -128,8 +128,8 @@ class Hunt:
         self.lock = threading.Lock()
 
     def look(self, pool):
-        """One run of every test case, unchanged: the lines it reaches, and its time. For an unchanged program the old result is
-        used."""
+        """Runs every test case once, unchanged, for the lines it reaches and its time. For an unchanged program the old result
+        is used."""
         with open(self.program.path("plain"), "rb") as f:
             digest = hashlib.file_digest(f, "sha256").hexdigest()
         path = os.path.join(self.work, "seen.json")
@@ -163,7 +163,7 @@ class Hunt:
         return longest, sorted(numbers)
 
     def stages(self, mutant):
-        """Lists of runs: of each, one that kills is enough."""
+        """Returns lists of runs; one run of a list that kills is enough."""
         if mutant["kind"] not in SYNCHRONISING:
             stages = [PLAIN + ASAN + RACE]
         elif mutant["change"] == "made plain":
@@ -173,7 +173,7 @@ class Hunt:
         return [[variant for variant in stage if variant[0] in self.modes] for stage in stages]
 
     def try_one(self, mutant):
-        """Sets its status and who kills it."""
+        """Sets its status and the test that kills it."""
         tests = self.reached.get(mutant["id"], ())
         mutant["killed_by"] = []
         for stage in self.stages(mutant):
@@ -182,7 +182,7 @@ class Hunt:
         return mutant
 
     def stage(self, mutant, variants, tests):
-        """Who killed neighbours goes first, then two quick tests in every mode, then who takes least, for --seconds in all."""
+        """Sorts tests: those that killed neighbours, then two quick ones in every mode, then the cheapest, for --seconds in all."""
         with self.lock:
             killers = {key[1:]: when for key, when in self.kills.items() if key[0] == mutant["file"]}
         runs = [(self.seconds[test] * SLOWER[variant[0]], variant, test) for variant in variants for test in tests]
@@ -206,7 +206,7 @@ class Hunt:
 # ---- the report
 
 def explain(mutant, entries):
-    """Adds why no test kills it, where somebody has said so."""
+    """Adds the recorded reason why no test kills it, if there is one."""
     entry = next((entry for entry in entries if fits(entry, mutant)), None)
     if entry and mutant["status"] not in ("killed", "not tried"):
         mutant["reason"] = entry["reason"]
@@ -215,7 +215,7 @@ def explain(mutant, entries):
 
 
 def key_of(mutant):
-    """An identity that does not change when lines move; `twin` numbers equal lines."""
+    """Returns a key that does not change when lines move; `twin` numbers equal lines."""
     return tuple(mutant[k] for k in ("file", "code", "kind", "change", "column", "twin"))
 
 
@@ -265,7 +265,7 @@ def verdict(mutants):
 
 
 def last_results(path):
-    """{key: mutant} of the last report, without mutants that were not tried; explanations are looked up again."""
+    """Returns {key: mutant} of the last report, without mutants that were not tried; explanations are looked up again."""
     with open(path, encoding="utf-8") as f:
         results = {key_of(m): m for m in json.load(f)["mutants"] if m["status"] != "not tried"}
     for m in results.values():

@@ -197,7 +197,7 @@ class Suite:
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        """Says in one line what is wrong with the options."""
+        """Prints one line about what is wrong with the options, and exits."""
         self.exit(2, f"plant_reads: {message}\n")
 
 

@@ -6,4 +6,6 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/scripts/setup.sh"
 "$root/scripts/build.sh" default installation
 export HALFSTEP_COMMAND=$0  # for what the program says to type next
-exec "$root/build/default/halfstep" "$@"
+program=$root/build/default/run_halfstep  # of a build for another machine: an emulator
+[[ -x $program ]] || program=$root/build/default/halfstep
+exec "$program" "$@"

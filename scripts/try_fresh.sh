@@ -14,19 +14,6 @@ me=try_fresh.sh takes="--first --keep"
 source scripts/debian_root.sh
 log=$root/log
 
-# timed WHAT COMMAND...: what it prints goes to the log as well.
-timed() {
-  local what=$1 began=$SECONDS failed=0
-  shift
-  "$@" > >(tee -a "$log") 2>&1 || failed=$?
-  wait $!  # for tee
-  local user  # of the command's processes, from the second line of bash's `times`
-  user=$(sed -n '2s/ .*//p' "$root/tmp/times" 2>/dev/null || echo unknown)
-  times+=("$(printf '%-48s %d:%02d, user %s' "$what" $(((SECONDS - began) / 60)) $(((SECONDS - began) % 60)) "$user")")
-  [[ $failed -eq 0 ]] || { printf '%s\n' "${times[@]}"; echo "try_fresh.sh: Debian $release: $what: failed with $failed"; exit 1; }
-}
-
-times=()
 make_root
 clone_into_root
 timed "apt (scripts/setup.sh)" in_root scripts/setup.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of README.md and docs/performance.md from the records in benchmarks/results.
+"""Writes the figures of README.md, docs/performance.md and docs/parity.md from the records in benchmarks/results.
 
     scripts/write_figures.py            rewrites the text between each pair of marks <!-- figure: NAME --> and <!-- end -->
     scripts/write_figures.py --check    prints the figures that differ from the records, and then ends with 1
@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 from records import newest
 from run import RECIPES, summary
 
-PAGES = ("README.md", "docs/performance.md")
+PAGES = ("README.md", "docs/performance.md", "docs/parity.md")
 MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
 ARMS = ("float32", "bfloat16", "float16")
 PASSES = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "fwd+bwd")]
@@ -38,13 +38,13 @@ OPS_RECORDS = ("ops-cpu-epyc-zen4", "ops-cpu-epyc-zen4-avx2", "ops-cpu-xeon-emer
 
 
 def at_most_one(kind):
-    """How many rows of a comparison with PyTorch took at most its time: "288 of 304"."""
+    """Returns how many rows of a comparison took at most PyTorch's time: "288 of 304"."""
     ratios = [row["ratio"] for row in newest(kind)["rows"]]
     return f"{sum(r <= 1 for r in ratios)} of {len(ratios)}"
 
 
 def mlp_runs():
-    """The arms of each run of the benchmark MLP, by (batch, width)."""
+    """Returns the arms of each run of the benchmark MLP, by (batch, width)."""
     return {(run["batch"], run["width"]): (run, {arm["arm"]: arm for arm in run["arms"]})
             for run in newest("mlp-cpu-epyc-zen5")["bench_mlp"]}
 
@@ -82,7 +82,7 @@ def torch_spread():
 
 
 def recipes_table():
-    """A line for each recipe: the mean and standard deviation of its result in each precision, and PyTorch's."""
+    """Returns a line for each recipe: the mean and standard deviation of its result in each precision, and PyTorch's."""
     rows = newest("recipes-cpu-epyc-zen5")["rows"]
     lines = ["", "| recipe | data | float32 | bfloat16 | float16 | PyTorch, float32 |", "| --- | --- | --- | --- | --- | --- |"]
     for recipe, about in RECIPES.items():
@@ -106,7 +106,7 @@ def latency_table():
 
 
 def nets_table():
-    """A line for each net, pass and dtype: the times of both programs, and the share of the floor."""
+    """Returns a line for each net, pass and dtype: the times of both programs, and the share of the floor."""
     lines = ["", "| net | pass | dtype | halfstep | of the floor | / PyTorch eager | / torch.compile | / onnxruntime |",
              "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for r in newest("nets-cpu-xeon-amx")["rows"]:
@@ -120,7 +120,7 @@ def nets_table():
 
 
 def short_nets_table(kind):
-    """A line for each net: in each dtype and pass the median ratios beside PyTorch, torch.compile and onnxruntime, if measured.
+    """Returns a line for each net: in each dtype and pass the median ratios to PyTorch, torch.compile and onnxruntime, if measured.
     "fails" where that program cannot compute it."""
     cells = {}
     for r in newest(kind)["rows"]:
@@ -140,7 +140,7 @@ def short_nets_table(kind):
 
 
 def ranks_sums():
-    """A line for each size of an all_reduce and what halfstep's ranks exchange over: times of both programs and their ratio."""
+    """Returns a line for each size and transport of an all_reduce: times of both programs and their ratio."""
     lines = ["", "| all_reduce, 2 ranks | halfstep | PyTorch over Gloo | ratio |", "| --- | --- | --- | --- |"]
     for over, name in (("gloo", "Gloo"), ("mpi", "MPI")):
         for r in newest(f"all-reduce-{over}-cpu-epyc-zen4")["rows"]:
@@ -151,7 +151,7 @@ def ranks_sums():
 
 
 def recurrent_gain(dtype, batch):
-    """The time of the recurrent model's call as a share of that before its weights were packed on one thread."""
+    """Returns the time of the recurrent model's call as a share of that before its weights were packed on one thread."""
     def us(kind):
         return next(r["us"]["halfstep"] for r in newest(kind)["rows"]
                     if (r["model"], r["dtype"], r["batch"]) == ("char_lstm", dtype, batch))
@@ -159,19 +159,19 @@ def recurrent_gain(dtype, batch):
 
 
 def callers(arm):
-    """How many times as many calls several threads make at once, the least and the most of the models."""
+    """Returns the smallest and largest ratio, over the models, of several threads' calls to one thread's."""
     gains = [r["gain"][arm] for r in newest("callers-cpu-epyc-zen4")["rows"] if arm in r["gain"]]
     return f"{min(gains):.2f} to {max(gains):.2f}"
 
 
 def opening(kind):
-    """The shortest and the longest time to open one of the models."""
+    """Returns the shortest and the longest time to open one of the models."""
     times = [r["open_ms"] for r in newest(kind)["rows"]]
     return f"{min(times):.0f} to {max(times):.0f} ms"
 
 
 def ops_table():
-    """A line for each family of ops: the medians of its rows' ratios in each dtype and pass, a number for each record."""
+    """Returns a line for each family of ops: the medians of its rows' ratios in each dtype and pass, a number for each record."""
     lines = ["", "| family | float32 forward | with backward | bfloat16 forward | with backward |", "| --- |" + " --- |" * 4]
     records = [newest(kind)["rows"] for kind in OPS_RECORDS]
     named = {op for ops in OPS.values() for op in ops.split()}
@@ -188,7 +188,7 @@ def ops_table():
 
 
 def float16_table():
-    """A line for each row of attention and convolution that was measured in float16, with the times beside float32's."""
+    """Returns a line for each row of attention and convolution that was measured in float16, with the times beside float32's."""
     now, before = ({(r["row"], r["pass"], r["dtype"]): r for r in newest(f"ops-float16-cpu-epyc-zen4{end}")["rows"]}
                    for end in ("", "-before"))
     lines = ["", "| op and shapes | pass | float32 | float16, before | float16 | PyTorch, float16 |", "| --- |" + " --- |" * 5]
@@ -203,19 +203,19 @@ def float16_table():
 
 
 def first_weight(when):
-    """The memory of the gradient of ResNet-18's first weight: "109 MB in float32, 59 MB in bfloat16"."""
+    """Returns the memory of the gradient of ResNet-18's first weight: "109 MB in float32, 59 MB in bfloat16"."""
     rows = [r for r in newest("conv-workspace-cpu-epyc-zen4")["rows"] if "64x3x7x7" in r["row"]]
     return ", ".join(f"{r['weight'][when] / 1e6:.2g} MB in {r['dtype']}" if r["weight"][when] < 1e8
                      else f"{r['weight'][when] / 1e6:.0f} MB in {r['dtype']}" for r in rows)
 
 
 def busy_training(cores):
-    """The ratio of whole trainings to the build before, in float32 and float16: "0.95 and 0.90"."""
+    """Returns the ratio of whole trainings to the build before, in float32 and float16: "0.95 and 0.90"."""
     return " and ".join(f"{r['ratio']:.2f}" for r in newest("busy-training-cpu-epyc-zen4")["rows"] if r["cores"].startswith(cores))
 
 
 def pooled_gain(which):
-    """The least and the greatest ratio to the build before of maxima of 3 by 3, in three dtypes."""
+    """Returns the least and the greatest ratio to the build before of maxima of 3 by 3, in three dtypes."""
     now, before = ([r["halfstep_ms"] for r in newest(f"ops-float16-cpu-epyc-zen4{end}")["rows"]
                     if r["row"].startswith("max_pool2d") and "kernel_size=3" in r["row"] and r["pass"] == which]
                    for end in ("", "-before"))
@@ -224,7 +224,7 @@ def pooled_gain(which):
 
 
 def lanes_gain(op):
-    """An op's forward pass without AVX-512, with lanes in vectors of 64 bytes and of the instruction set: "4.2 to 0.14 ms"."""
+    """Returns an op's forward time without AVX-512, with lanes of 64 bytes and of the instruction set: "4.2 to 0.14 ms"."""
     before, after = (next(r for r in newest(f"ops-cpu-epyc-zen4-avx2{end}")["rows"]
                           if r["row"].startswith(f"{op} ") and r["pass"] == "forward" and r["dtype"] == "float32")
                      for end in ("-before", ""))
@@ -232,7 +232,7 @@ def lanes_gain(op):
 
 
 def ops_slower():
-    """A line for each row that was slower than PyTorch in every round, and by more than 5 % in the median, with its ratios."""
+    """Returns a line for each row slower than PyTorch in every round, and by more than 5 % in the median, with its ratios."""
     columns = {}
     for k, kind in enumerate(OPS_RECORDS):
         for r in newest(kind)["rows"]:
@@ -246,13 +246,13 @@ def ops_slower():
 
 
 def layer_ratios():
-    """The least and the greatest ratio of a convolution alone to the build before."""
+    """Returns the least and the greatest ratio of a convolution alone to the build before."""
     ratios = [r["ratio"] for r in newest("conv-layers-cpu-xeon-amx")["rows"]]
     return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
 
 def before_ratios(record, which="", name="", dtype=""):
-    """The least and the greatest ratio of a pass, "forward" or "train" or both, to the build before: "0.95 to 1.02"."""
+    """Returns the least and the greatest ratio of a pass, "forward" or "train" or both, to the build before: "0.95 to 1.02"."""
     ratios = [r["before_ratio"] for r in newest(record)["rows"]
               if which in r["pass"] and name in r["row"] and dtype in r["dtype"]]
     low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
@@ -260,7 +260,7 @@ def before_ratios(record, which="", name="", dtype=""):
 
 
 def crowded(isa, which):
-    """The same of the layers whose sizes are multiples of 512, with oneDNN limited to `isa`."""
+    """Returns the same for layers whose sizes are multiples of 512, with oneDNN limited to `isa`."""
     rows = [r for r in newest("crowded-products-cpu-epyc-zen4")["rows"]
             if r["onednn_max_cpu_isa"] == isa and r["pass"] == which and "1000" not in r["row"]]
     ratios = [r["before_ratio"] for r in rows]
@@ -268,7 +268,7 @@ def crowded(isa, which):
 
 
 def relu_plan(field):
-    """How many percent less a step of ResNet-18 needs: "11 % in float32, 10 % in bfloat16"."""
+    """Returns how many percent less a step of ResNet-18 needs: "11 % in float32, 10 % in bfloat16"."""
     plans = next(iter(newest("fused-relu-cpu-xeon-amx")["plans"].values()))
     less = {dtype: 100 - 100 * plan["after"][field] / plan["before"][field] for dtype, plan in plans.items()}
     return ", ".join(f"{percent:.0f} % in {dtype}" for dtype, percent in less.items())
@@ -287,7 +287,7 @@ def recomputation_plans():
 
 
 def recomputation_times():
-    """The ratio of each dtype with its spread: "1.20 (1.18 to 1.25) in float32"."""
+    """Returns the ratio of each dtype with its spread: "1.20 (1.18 to 1.25) in float32"."""
     rows = recomputation()["times"]
     if not all(r["same_bits"] and r["planned_peak_bytes"] == r["peak_bytes"] for r in rows):
         raise SystemExit("docs/performance.md says that bits and peaks are the same; the record of recomputation differs")
@@ -295,7 +295,7 @@ def recomputation_times():
 
 
 def readers_table():
-    """A line for each kind of data: processor seconds and memory of both programs, and the ratios with those of the rounds."""
+    """Returns a line for each kind of data: processor seconds and memory of both programs, and ratios with those of the rounds."""
     lines = ["", "| data | halfstep | rival | seconds, ratio | memory, ratio |", "| --- |" + " --- |" * 4]
     for r in newest("readers-cpu-epyc-zen5")["rows"]:
         sides = [f"{r[f'{side}_cpu_s']:.1f} s, {r[f'{side}_peak_mb']:.0f} MB" for side in ("halfstep", "rival")]
@@ -308,7 +308,7 @@ def readers_table():
 
 
 def gpu_row(case, side, variant):
-    """A row of the benchmark MLPs on a GPU, or nothing."""
+    """Returns a row of the benchmark MLPs on a GPU, or nothing."""
     rows = [r for c in newest("h100-mlp")["cases"] if c["case"] == case for r in c["rows"]]
     return next((r for r in rows if (r["side"], r["variant"]) == (side, variant)), None)
 
@@ -319,7 +319,7 @@ def gpu_stream(case, side, variant):
 
 
 def gpu_4096():
-    """A step at batch 4096 and width 4096: "1.96 ms in float16 (0.70 of PyTorch's time)"."""
+    """Returns a step at batch 4096 and width 4096: "1.96 ms in float16 (0.70 of PyTorch's time)"."""
     def cell(variant, name):
         ours, theirs = gpu_stream("mlp_4096", "halfstep", variant), gpu_stream("mlp_4096", "torch", variant)
         return f"{ours:.3g} ms in {name} ({ours / theirs:.2f} of PyTorch's time)"
@@ -328,7 +328,7 @@ def gpu_4096():
 
 
 def gpu_mlp_table():
-    """A line for each network and precision: the times of both programs, and the share of the floor."""
+    """Returns a line for each network and precision: the times of both programs, and the share of the floor."""
     names = {"mlp_4096": "width 4096, batch 4096", "mlp_512": "width 4096, batch 512", "mlp_3x256": "width 256, batch 128"}
     lines = ["", "| network | precision | halfstep | of the floor | PyTorch, eager | ratio | peak, halfstep and PyTorch |",
              "| --- | --- | --- | --- | --- | --- | --- |"]
@@ -345,7 +345,7 @@ def gpu_mlp_table():
 
 
 def gpu_nets_table():
-    """A line for each net: our fastest step, and each variant of PyTorch with the ratio to it."""
+    """Returns a line for each net: our fastest step, and each variant of PyTorch with the ratio to it."""
     sides = {"torch_eager": "PyTorch, eager", "torch_channels_last": "PyTorch, channels_last"}
     lines = ["", f"| net | precision | halfstep | {' | '.join(sides.values())} |", "| --- | --- | --- |" + " --- |" * len(sides)]
     for row in newest("h100-nets")["nets"]:
@@ -358,14 +358,24 @@ def gpu_nets_table():
 
 
 def gpu_benchmark_table():
-    """What the benchmark prints on a GPU: seconds and bytes of 150 steps."""
+    """Returns the benchmark's seconds and bytes of 150 steps on a GPU."""
     lines = ["", "| | seconds | bytes | a step |", "| --- | --- | --- | --- |"]
     for arm in newest("h100-benchmark")["arms"]:
         lines.append(f"| {arm['arm']} | {arm['seconds']:.3f} | {arm['peak_bytes']:,} | {arm['median_ms']:.2f} ms |")
     return "\n".join(lines + [""])
 
 
+def published_table():
+    """A line for each published model: its largest difference from PyTorch in each precision, and PyTorch's own in 16 bits."""
+    lines = ["", "| model | kind | package | by | float32 | bfloat16 | float16 |", "| --- |" + " --- |" * 6]
+    for r in newest("published-models")["rows"]:
+        cells = [f"{r[d]['max']:.1e}" + (f" ({r[f'torch_{d}']['max']:.1e})" if d != "float32" else "") for d in ARMS]
+        lines.append(f"| {r['model']} | {r['kind']} | {r['package'].replace('==', ' ')} | {r['by']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
+
+
 FIGURES = {
+    "published_table": published_table,
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,
     "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,
     "readers_table": readers_table,

@@ -68,9 +68,9 @@ ForkMutex& lock_of(const TensorImpl* parameter) {
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 
-// The lock is not held while the copy is made: the device may be busy with the recording of another thread, which may want this
-// lock. Of threads that make one at once, each uses its own, and the first one stays.
-// kept: that copy still held.
+// Does not hold the lock while it makes the copy: the device may be busy with the recording of another thread, which may want the
+// lock. If several threads make a copy at once, each uses its own, and the first one is kept. kept: whether the shadow holds the
+// returned copy.
 Tensor low_data(const Tensor& x, DType low, bool& kept) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
   ForkMutex& guard = lock_of(x.impl());

@@ -55,10 +55,10 @@ struct Region {
 struct Regions {
   Region of[kDeviceTypeCount] = {{}, {.dtype = DType::f16}, {}};  // cpu, cuda, meta
   bool cache_enabled = true;
-  bool any_policies = false;  // has one of them policies of its own for some ops?
+  bool any_policies = false;  // whether one of them has policies for some ops
 };
 struct State : Regions {
-  uint64_t casts = 0;  // so far
+  uint64_t casts = 0;  // count of casts so far
 };
 inline thread_local constinit State state{};
 
@@ -113,7 +113,7 @@ class ModuleRegion {
   Regions saved_;
 };
 
-// Does a region of this thread have policies of its own for some ops?
+// Returns whether a region of this thread has policies for some ops.
 inline bool any_policies() { return state.any_policies; }
 
 // Returns the shadow of `parameter` in `low` if it is current, else an undefined tensor. The optimizer's kernel writes to it.

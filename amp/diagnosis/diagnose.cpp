@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "amp/diagnosis/module_search.h"
-#include "amp/diagnosis/verdicts.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "layers/sequences/recurrent.h"
@@ -15,14 +14,14 @@
 namespace halfstep {
 namespace {
 
-constexpr double kLargestHalf = 65504;
+const double kLargestHalf = max_value(DType::f16);
 
 std::string text_of(const ValueCounts& c) {
   const std::string nan = c.nan > 0 ? joined(c.nan, " NaN") : "", inf = c.inf() > 0 ? joined(c.inf(), " inf") : "";
   return joined(nan, !nan.empty() && !inf.empty() ? " and " : "", inf, " of ", c.numel, " values");
 }
 
-// "rows 3, 7 of the batch (samples 417, 12 of the data)": the first ones that are not finite.
+// Returns "rows 3, 7 of the batch (samples 417, 12 of the data)": the first rows that are not finite.
 std::string bad_rows(const Tensor& t, const std::vector<int64_t>& samples) {
   if (t.dim() == 0 || t.size(0) == 0) return "the whole of it";
   const NoGrad off;
@@ -43,7 +42,7 @@ std::string bad_rows(const Tensor& t, const std::vector<int64_t>& samples) {
                 numbers.empty() ? "" : joined(" (sample", several, ' ', numbers, " of the data, counted from 0)"));
 }
 
-// What goes into the step, and what it computes with.
+// Checks the inputs, targets, weights and buffers of the step.
 std::optional<Diagnosis> look_at_state(const StepUnderTest& step) {
   for (size_t i = 0; i < step.batches.size(); ++i) {
     const TestedBatch& b = step.batches[i];
@@ -78,7 +77,7 @@ std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
   }
   for (const NamedTensor& b : step.module.named_buffers()) {
     if (!b.tensor.defined()) continue;
-    if (const ValueCounts c = count_values(b.tensor); c.nan > 0)  // infinities are those of masks
+    if (const ValueCounts c = count_values(b.tensor); c.nan > 0)  // infinities may be masks
       return broken("buffers_broken", b.name, c, "go back to an earlier checkpoint, or reset the running statistics");
   }
   for (const NamedTensor& k : kept_states(step.module)) {
@@ -88,39 +87,39 @@ std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
   return {};
 }
 
-class Doctor {
+class Diagnoser {
  public:
-  Doctor(const StepUnderTest& step, const StepHistory& history) : step_(step), history_(history) {}
+  Diagnoser(const StepUnderTest& step, const StepHistory& history) : step_(step), history_(history) {}
 
   Diagnosis find() {
     Diagnosis d = cause();
-    d.arms = std::move(arms_);
+    d.replays = std::move(replays_);
     return d;
   }
 
  private:
-  const ArmResult& run(const std::string& name, std::optional<DType> low, double scale) {
-    arms_.push_back(run_arm(step_, {.name = name, .low = low, .scale = scale}));
-    return arms_.back();
+  const StepReplayResult& run(const std::string& name, std::optional<DType> low, double scale) {
+    replays_.push_back(replay_step(step_, {.name = name, .low = low, .scale = scale}));
+    return replays_.back();
   }
 
   Diagnosis cause() {
-    arms_.reserve(4);
+    replays_.reserve(4);
     if (auto d = look_at_state(step_)) return *d;
     if (auto d = look_at_weights(step_)) return *d;
     const std::string dtype = step_.low ? joined(*step_.low) : "float32";
-    const ArmResult& was = run("as it was", step_.low, step_.scale);
+    const StepReplayResult& was = run("as it was", step_.low, step_.scale);
     if (!was.error.empty()) return of_error(was);
     if (was.finite()) return of_good_step(was);
-    const ArmResult& single = step_.low ? run("float32", {}, 1) : was;
+    const StepReplayResult& single = step_.low ? run("float32", {}, 1) : was;
     if (!single.finite()) return verdict_of_origin(single, history_);
     if (auto d = jump_of_loss(single)) return *d;
-    const ArmResult& one = run(dtype + " at scale 1", step_.low, 1);
+    const StepReplayResult& one = run(dtype + " at scale 1", step_.low, 1);
     if (!one.finite()) return of_range(one);
     return of_scale(was, single);
   }
 
-  Diagnosis of_error(const ArmResult& was) {
+  Diagnosis of_error(const StepReplayResult& was) {
     if (!was.index_error)
       return {.cause = "error", .sentence = "the step throws", .evidence = was.error, .remedies = {{"see the message"}}};
     return {.cause = "target_index",
@@ -130,8 +129,8 @@ class Doctor {
             .remedies = {{"labels lie in [0, classes), indices below num_embeddings"}}};
   }
 
-  // Nothing to be seen in the step itself.
-  Diagnosis of_good_step(const ArmResult& was) {
+  // Diagnoses a step in which no kernel wrote a bad value.
+  Diagnosis of_good_step(const StepReplayResult& was) {
     if (history_.broke_weights) {
       // A weight whose gradients were all 0 is divided by eps alone.
       std::vector<Remedy> remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}};
@@ -148,7 +147,7 @@ class Doctor {
             .remedies = {{"a transient fault of the hardware, or code that draws its own random numbers or counts its calls"}}};
   }
 
-  std::optional<Diagnosis> jump_of_loss(const ArmResult& single) const {
+  std::optional<Diagnosis> jump_of_loss(const StepReplayResult& single) const {
     const double before = history_.loss, now = std::abs(single.loss);
     if (before <= 0 || now <= 10 * before || (now <= 100 * before && history_.update <= 1)) return {};
     std::string evidence = joined("the loss is ", single.loss, " in float32 too; its median was ", before);
@@ -160,23 +159,23 @@ class Doctor {
                      .remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}, {"train.clip_grad_norm"}}};
   }
 
-  std::string of_arms() const {
+  std::string of_replays() const {
     std::string out;
-    for (size_t i = 1; i < arms_.size(); ++i) {
-      const ArmResult& a = arms_[i];
+    for (size_t i = 1; i < replays_.size(); ++i) {
+      const StepReplayResult& a = replays_[i];
       out += joined("; ", a.name, ": ", a.finite() ? joined("good, loss ", a.loss) : "bad");
     }
     return out;
   }
 
-  // What bfloat16, whose range is that of float32, makes of the step.
+  // Tries the step in bfloat16, which has float32's range.
   Remedy bfloat16() {
-    const ArmResult& b = run("bfloat16", DType::bf16, 1);
+    const StepReplayResult& b = run("bfloat16", DType::bf16, 1);
     return {R"("amp": {"dtype": "bfloat16"})", b.finite() ? Remedy::Tried::holds : Remedy::Tried::fails,
             b.finite() ? joined("loss ", b.loss) : ""};
   }
 
-  Diagnosis of_range(const ArmResult& one) {
+  Diagnosis of_range(const StepReplayResult& one) {
     Diagnosis d;
     const std::string dtype = joined(*step_.low);
     const double most = largest_of(&TestedBatch::inputs);
@@ -187,7 +186,7 @@ class Doctor {
       d.cause = "input_range";
       d.where = "input";
       d.sentence = "float16 cannot hold the inputs";
-      d.evidence = joined("inputs up to ", most, ", where float16 ends at 65504");
+      d.evidence = joined("inputs up to ", most, ", where float16 ends at ", kLargestHalf);
       d.remedies = {{"scale the inputs, for example by the data's mean and standard deviation"}};
     } else if (!root.empty()) {
       d.cause = "weight_range";
@@ -196,12 +195,12 @@ class Doctor {
       double largest = 0;
       for (const NamedTensor& p : step_.module.named_parameters())
         if (p.name == root) largest = count_values(p.tensor).largest;
-      d.evidence = joined("weights up to ", largest, ", where float16 ends at 65504");
+      d.evidence = joined("weights up to ", largest, ", where ", dtype, " ends at ", max_value(*step_.low));
       d.remedies = {{"smaller initial weights, or optimizer.weight_decay"}};
     } else {
       const bool forward = !one.loss_finite || !one.event || one.event->pass == StepPass::forward;
       d.cause = forward ? "activation_range" : "gradient_range";
-      d.sentence = joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", spoken_layer(d.where),
+      d.sentence = joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", layer_phrase(d.where),
                           forward ? " computes" : "");
       d.evidence = seen;
     }
@@ -210,7 +209,7 @@ class Doctor {
       d.remedies.insert(d.remedies.begin(),
                         {joined("scale the targets, which go up to ", target, ": by their mean and standard deviation")});
     add_trials(d, one);
-    d.evidence += of_arms();
+    d.evidence += of_replays();
     return d;
   }
 
@@ -222,25 +221,25 @@ class Doctor {
     return out;
   }
 
-  // In front of what cannot be tried: modules in float32, and bfloat16.
-  void add_trials(Diagnosis& d, const ArmResult& bad) {
+  // Puts remedies that were tried first: modules in float32, and bfloat16.
+  void add_trials(Diagnosis& d, const StepReplayResult& bad) {
     std::vector<Remedy> tried;
     if (d.cause != "input_range") {
       const ModuleSearch found = search_modules(step_, {.name = bad.name, .low = step_.low, .scale = 1});
       if (found.holds && !found.modules.empty())
-        tried.push_back({as_setting(step_.module, found.modules), Remedy::Tried::holds, joined("loss ", found.arm.loss)});
+        tried.push_back({as_setting(step_.module, found.modules), Remedy::Tried::holds, joined("loss ", found.replay.loss)});
     }
     if (*step_.low == DType::f16) tried.push_back(bfloat16());
     d.remedies.insert(d.remedies.begin(), tried.begin(), tried.end());
   }
 
-  // The weight whose 16-bit copy is not finite, where that is the origin.
-  static std::string weight_behind(const ArmResult& arm) {
-    const bool cast = arm.event && arm.event->op == "autocast" && arm.event->pass == StepPass::forward;
-    return cast || arm.origin.root.starts_with("copy:") ? arm.weight : "";
+  // Returns the weight whose 16-bit copy is not finite, if that is the origin.
+  static std::string weight_behind(const StepReplayResult& replay) {
+    const bool cast = replay.event && replay.event->op == "autocast" && replay.event->pass == StepPass::forward;
+    return cast || replay.origin.root.starts_with("copy:") ? replay.weight : "";
   }
 
-  Diagnosis of_scale(const ArmResult& was, const ArmResult& single) {
+  Diagnosis of_scale(const StepReplayResult& was, const StepReplayResult& single) {
     GradientPeak peak;
     const double fits = largest_scale(step_, &peak);
     Diagnosis d{.cause = step_.scale <= 1 ? "gradient_range" : "overflow_scale", .where = place_of(was)};
@@ -261,16 +260,17 @@ class Doctor {
 
   const StepUnderTest& step_;
   const StepHistory& history_;
-  std::vector<ArmResult> arms_;
+  std::vector<StepReplayResult> replays_;
 };
 
 }  // namespace
 
 double largest_scale(const StepUnderTest& step, GradientPeak* peak) {
-  // What grows with the scale is a gradient. What does not was only computed again, such as the probabilities of attention.
+  // Compare with a smaller scale: gradients shrink with the scale, values that are computed again in backward, such as the
+  // probabilities of attention, do not.
   constexpr double factor = 1024;
-  const ArmResult one = run_arm(step, {.name = "bfloat16", .low = DType::bf16, .scale = 1});
-  const ArmResult more = run_arm(step, {.name = "bfloat16", .low = DType::bf16, .scale = factor});
+  const StepReplayResult one = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = 1});
+  const StepReplayResult more = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = factor});
   GradientPeak most;
   if (one.peaks.size() != more.peaks.size()) return 0;
   for (size_t i = 0; i < one.peaks.size(); ++i)
@@ -279,7 +279,7 @@ double largest_scale(const StepUnderTest& step, GradientPeak* peak) {
   return most.largest > 0 && std::isfinite(most.largest) ? std::exp2(std::floor(std::log2(kLargestHalf / most.largest))) : 0;
 }
 
-Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { return Doctor(step, history).find(); }
+Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { return Diagnoser(step, history).find(); }
 
 std::string Diagnosis::text() const {
   if (!whole_text.empty()) return whole_text;

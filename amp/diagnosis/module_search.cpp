@@ -6,32 +6,32 @@
 
 namespace halfstep {
 
-std::string widen_origin(const ArmResult& arm, Precisions& precisions) {
-  // The module that hands back a gradient that is too large may have got it from the cast of its input.
-  for (const std::string& path : {arm.layer, arm.feeding_layer})
+std::string widen_origin(const StepReplayResult& replay, Precisions& precisions) {
+  // Tries the feeding layer too: a gradient that is too large may come from the cast of the module's input.
+  for (const std::string& path : {replay.layer, replay.feeding_layer})
     if (!path.empty() && precisions.widen(path)) return path;
   return {};
 }
 
-ModuleSearch search_modules(const StepUnderTest& step, const Arm& arm, size_t most) {
+ModuleSearch search_modules(const StepUnderTest& step, const StepReplay& replay, size_t most) {
   ModuleSearch out;
   Precisions precisions(step.module);
-  out.arm = run_arm(step, arm);
-  while (!out.arm.finite() && out.modules.size() < most) {
-    const std::string path = widen_origin(out.arm, precisions);
+  out.replay = replay_step(step, replay);
+  while (!out.replay.finite() && out.modules.size() < most) {
+    const std::string path = widen_origin(out.replay, precisions);
     if (path.empty()) return out;
     out.modules.push_back(path);
-    out.arm = run_arm(step, arm);
+    out.replay = replay_step(step, replay);
   }
-  out.holds = out.arm.finite();
+  out.holds = out.replay.finite();
   if (!out.holds) return out;
   for (const std::string& path : std::vector<std::string>(out.modules)) {
     if (out.modules.size() == 1) break;
     precisions.put_back(path);
-    ArmResult without = run_arm(step, arm);
+    StepReplayResult without = replay_step(step, replay);
     if (without.finite()) {
       std::erase(out.modules, path);
-      out.arm = std::move(without);
+      out.replay = std::move(without);
     } else {
       precisions.widen(path);
     }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kLargestFloat16 = 65504;
 
-// So many rows of a parameter are copied: all, or as many as fit.
+// Returns the number of rows of a parameter to copy: all, or as many as fit.
 int64_t copied_rows(const Tensor& p, size_t most) {
   const size_t bytes = p.nbytes();
   return bytes <= most ? p.size(0) : std::max<int64_t>(1, int64_t(double(p.size(0)) * double(most) / double(bytes)));
@@ -24,7 +24,7 @@ Tensor first_rows(const Tensor& t, int64_t rows) { return t.dim() == 0 ? t : t.n
 
 bool has_scaled_gradient(const Tensor& p) { return p.impl()->autograd && p.impl()->autograd->scaled; }
 
-// `shift`: of the exponents, for values that are multiplied by 2^shift.
+// Counts the values of a gradient. `shift` is added to the exponents, for values that are multiplied by 2^shift.
 void count_gradient(const Tensor& g, int shift, TensorObservation& out) {
   out.gradient = g.dtype();
   const auto numel = double(g.numel());
@@ -42,7 +42,7 @@ void count_gradient(const Tensor& g, int shift, TensorObservation& out) {
   out.exponents = {int(first - begin) - 127 - shift, {first, end}};
 }
 
-// Of the elements with a gradient, the share that did not change.
+// Returns the share of elements with a gradient that did not change.
 double unchanged(const Tensor& before, const Tensor& now, const Tensor& with_gradient, int64_t count) {
   const Tensor same = logical_and(now == before, with_gradient);
   return double(count_nonzero(same).item<int64_t>()) / double(count);
@@ -51,7 +51,7 @@ double unchanged(const Tensor& before, const Tensor& now, const Tensor& with_gra
 }  // namespace
 
 StepObserver::StepObserver(Module& module, Device device, double scale, int64_t part, size_t most_bytes)
-    // Where activations are computed again in the backward, a log of kernels takes them for gradients.
+    // Do not log kernels if activations are recomputed in the backward: the log would take them for gradients.
     : module_(module), device_(device), scale_(scale), has_room_(!module.any_recomputes()) {
   copy_part(part, most_bytes);
 }
@@ -59,7 +59,7 @@ StepObserver::StepObserver(Module& module, Device device, double scale, int64_t 
 void StepObserver::copy_part(int64_t part, size_t most_bytes) {
   const NoGrad off;
   const std::vector<Tensor> all = module_.parameters();
-  std::vector<std::vector<size_t>> parts;  // neighbours that fit together
+  std::vector<std::vector<size_t>> parts;  // lists of tensors that fit into memory together
   size_t bytes = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].requires_grad()) continue;
@@ -74,7 +74,7 @@ void StepObserver::copy_part(int64_t part, size_t most_bytes) {
       const int64_t rows = all[i].dim() == 0 ? 1 : copied_rows(all[i], most_bytes);
       before_.push_back({i, rows, first_rows(all[i].detach(), rows).clone()});
     }
-  } catch (const MemoryError&) { before_.clear(); }  // the step itself needs it
+  } catch (const MemoryError&) { before_.clear(); }  // leave the memory to the step
 }
 
 void StepObserver::open() { log_.emplace(device_, nullptr, KernelLog::Look::gradients); }
@@ -95,14 +95,14 @@ Observation StepObserver::finish(bool updated) {
     if (!g.defined()) continue;
     TensorObservation t{.name = all[i].name, .stored = p.dtype()};
     count_gradient(g, has_scaled_gradient(p) ? std::ilogb(scale_) : 0, t);
-    const auto copy = std::find_if(before_.begin(), before_.end(), [&](const Copy& c) { return c.parameter == i; });
+    const auto copy = std::find_if(before_.begin(), before_.end(), [&](const OldValues& c) { return c.parameter == i; });
     if (updated && copy != before_.end()) {
       const Tensor moves = first_rows(g, copy->rows) != 0.0, now = first_rows(p.detach(), copy->rows);
       t.with_gradient = count_nonzero(moves).item<int64_t>();
       if (t.with_gradient > 0) {
         t.lost = unchanged(copy->values, now, moves, t.with_gradient);
         const Tensor low = autocast::shadow_of(p);
-        // The first step of a process makes the 16-bit copy, so that what was before it is rounded here.
+        // In a process's first step no copy existed before it: round the old values here.
         if (low.defined()) t.lost_16 = unchanged(copy->values.to(low.dtype()), first_rows(low, copy->rows), moves, t.with_gradient);
       }
       t.update = relative_change({copy->values}, {now});

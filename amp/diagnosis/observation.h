@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step did to numbers: where the exponents of its gradients lie, how much room the loss scale has left, and how
-// many weights its update did not change. All is read from the step itself, whose bits stay as they are.
+// Observes the numbers of a training step: the exponents of its gradients, how far the loss scale could grow, and how many weights
+// its update left unchanged. Observing does not change the step's bits.
 //
 //   StepObserver observer(net, Device::cpu, scaler.get_scale());
 //   observer.open();                              // around each micro-batch
@@ -19,50 +19,50 @@
 
 namespace halfstep {
 
-// counts[i]: values with 2^(first + i) <= |x| < 2^(first + i + 1). Without values it is empty.
+// A histogram of exponents: counts[i] values have 2^(first + i) <= |x| < 2^(first + i + 1). Empty without values.
 struct ExponentCounts {
   int first = 0;
   std::vector<int64_t> counts;
 };
 
-// Of a parameter with a gradient. Shares are of the gradient's elements.
+// Numbers of one parameter with a gradient. Shares are of the gradient's elements.
 struct TensorObservation {
   std::string name;
-  DType stored = DType::f32, gradient = DType::f32;  // of the parameter, and of its gradient as backward left it
-  ExponentCounts exponents;                          // of the true gradient: the loss scale is divided out
-  double zero = 0;                                   // flushed, or zero in float32 too
-  double subnormal = 0, overflow = 0;                // as stored, under the loss scale; overflow: infinite or NaN
-  std::optional<double> flushed;  // of the elements that are not zero in float32: zero here. Where it was compared (quiet.h)
-  // Of what the update did; nothing for tensors whose old values were not copied.
-  std::optional<double> lost;     // of the elements with a gradient: the stored value did not change
-  std::optional<double> lost_16;  // and the one of the 16-bit copy
-  int64_t with_gradient = 0;      // how many elements those are
+  DType stored = DType::f32, gradient = DType::f32;  // dtypes of the parameter and of its gradient after backward
+  ExponentCounts exponents;                          // of the gradient without the loss scale
+  double zero = 0;                                   // share of zeros, including those that are zero in float32 too
+  double subnormal = 0, overflow = 0;                // of the scaled gradient; overflow: infinite or NaN
+  std::optional<double> flushed;  // share of zeros among the elements that are not zero in float32; if compared (silent_causes.h)
+  // Effects of the update; unset for tensors whose old values were not copied.
+  std::optional<double> lost;     // share of the elements with a gradient whose stored value did not change
+  std::optional<double> lost_16;  // the same for the 16-bit copy
+  int64_t with_gradient = 0;      // number of elements with a gradient
   std::optional<double> update;   // |change| / |values|
 };
 
 struct Observation {
   double scale = 1;
-  std::optional<double> room;  // so many times the scale can be doubled: log2(65504 / largest float16 gradient under the scale)
+  std::optional<double> room;  // log2(65504 / largest float16 gradient under the scale): how often the scale could be doubled
   bool updated = false;        // the step changed weights: it was not skipped, and its learning rate was not 0
   std::vector<TensorObservation> tensors;
 };
 
 class StepObserver {
  public:
-  // Before the step's first forward, with the loss scale that it will have. Old values are copied of parameters of `most_bytes`
-  // together, their copies in 16 bits included, and of a larger tensor only so many of its first rows; `part`, a number that grows
-  // from one observed step to the next, says whose turn it is. `module` must outlive it.
+  // Construct it before the step's first forward, with the step's loss scale. It copies old values, with their 16-bit copies, up
+  // to `most_bytes` in total, and only the first rows of a larger tensor; `part` counts the observed steps and rotates through the
+  // parameters. `module` must outlive it.
   StepObserver(Module& module, Device device, double scale, int64_t part = 0, size_t most_bytes = size_t(64) << 20);
 
-  void open();  // looks on until close(), in this thread
+  void open();  // observes this thread until close()
   void close();
-  // After the step, while its gradients are in place.
+  // Call after the step, while its gradients are in place.
   Observation finish(bool updated);
 
  private:
-  struct Copy {
+  struct OldValues {
     size_t parameter;
-    int64_t rows;  // the first ones
+    int64_t rows;  // number of first rows
     Tensor values;
   };
   void copy_part(int64_t part, size_t most_bytes);
@@ -72,11 +72,11 @@ class StepObserver {
   double scale_;
   bool has_room_;
   double largest_ = 0;
-  std::vector<Copy> before_;
+  std::vector<OldValues> before_;
   std::optional<KernelLog> log_;
 };
 
-// |now - before| / |before| over all elements together; nothing where that is no number.
+// Returns |now - before| / |before| over all elements together; nothing if that is not a number.
 std::optional<double> relative_change(const Tensors& before, const Tensors& now);
 
 }  // namespace halfstep

@@ -20,7 +20,7 @@ double unit_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : dtype == DT
 
 struct Computed {
   double loss = 0;
-  Tensors gradients;  // true ones, in float64; undefined where a parameter has none
+  Tensors gradients;  // unscaled, in float64; undefined for parameters without one
   bool finite = true;
 };
 
@@ -46,7 +46,7 @@ class Sums {
       lg += product_of(l, g), ll += product_of(l, l), gg += g2;
       nonzero_ += sum(g != 0).item<double>();
       flushed_ += sum(logical_and(g != 0, l == 0)).item<double>();
-      // Welford's: without the difference of two large sums.
+      // Welford's algorithm avoids the difference of two large sums.
       const Tensor from_mean = mean_[i].defined() ? g - mean_[i] : g;
       mean_[i] = mean_[i].defined() ? mean_[i] + from_mean / double(count_) : g / double(count_);
       noise_ += product_of(from_mean, g - mean_[i]);
@@ -65,8 +65,8 @@ class Sums {
     out.loss = loss_ / over_, out.loss_f32 = loss_f32_ / over_;
     out.error = g > 0 ? rms_error() / g : rms_error() > 0 ? INFINITY : 0;
     out.noise = g > 0 ? noise() / g : 0;
-    // Noise as small as float32's own rounding would make it is none: so where each batch is the whole of the data. That rounding
-    // is less than that of 16 bits by the ratio of their units; what it adds up to may differ by some binades.
+    // Ignore noise as small as float32's own rounding, as when each batch is the whole data. That rounding is smaller than that of
+    // 16 bits by the ratio of their units; accumulated, it may differ by some binades.
     out.by_noise = noise() > 16 * rms_error() * unit_of(DType::f32) / unit_of(out.low);
     out.cosine = cosines_ / n;
     out.flushed = nonzero_ > 0 ? flushed_ / nonzero_ : 0;
@@ -100,7 +100,7 @@ class Sums {
   std::vector<double> d_of_, g_of_;  // sums of squares
 };
 
-// |low - single|^2 of the gradients.
+// Returns |low - single|^2 of the gradients.
 double squared_difference(const Computed& low, const Computed& single) {
   if (!low.finite) return INFINITY;
   const NoGrad off;
@@ -133,7 +133,7 @@ class Comparison {
   }
 
  private:
-  // False: a gradient overflowed, and the scale was lowered.
+  // Runs all batches. Returns false if a gradient overflowed and the scale was lowered.
   bool pass() {
     sums_ = {};
     if (optimizer_) updates_.emplace(step_.module, *optimizer_);
@@ -158,7 +158,7 @@ class Comparison {
     return true;
   }
 
-  // The batch alone.
+  // Returns a step with this batch alone.
   StepUnderTest step_of(const TestedBatch& b) const {
     StepUnderTest one = step_;
     one.batches = {b};
@@ -167,7 +167,8 @@ class Comparison {
     return one;
   }
 
-  // Of a batch whose gradients are not finite: lowers the scale, or says why none is low enough. True: there is a fault.
+  // Handles a batch whose gradients are not finite: lowers the scale, or records a fault if none is low enough. Returns whether
+  // there is a fault.
   bool give_up(const TestedBatch& b, bool good_in_float32) {
     const StepUnderTest one = step_of(b);
     if (good_in_float32 && out_.scale > 1) {
@@ -203,13 +204,13 @@ class Comparison {
     return squared_difference(low, compute(b, leaves, {.enabled = false}, 1, false));
   }
 
-  // Copies of the weights that autocast rounds: those of which it keeps a 16-bit copy.
+  // Returns rounded copies of those weights of which autocast keeps a 16-bit copy.
   StateDict rounded_weights(const TestedBatch& b, const StepStates& before) const {
     const NoGrad off;
     const std::vector<NamedTensor> parameters = step_.module.named_parameters();
     const auto has_copy = [](const NamedTensor& p) { return autocast::shadow_of(p.tensor).defined(); };
-    const bool there = std::any_of(parameters.begin(), parameters.end(), has_copy);
-    if (!there) {
+    const bool any_copy = std::any_of(parameters.begin(), parameters.end(), has_copy);
+    if (!any_copy) {
       before.put_back_for(step_.low);
       const EnableGrad on;
       const Autocast region(step_.device, {.dtype = step_.low, .cache_enabled = true, .policies = step_.policies});
@@ -221,12 +222,12 @@ class Comparison {
       Tensor leaf = p.tensor.detach().to(*step_.low).to(p.tensor.dtype());
       leaf.requires_grad_(true);
       out.push_back({p.name, leaf});
-      if (!there) autocast::drop_shadow(p.tensor);
+      if (!any_copy) autocast::drop_shadow(p.tensor);
     }
     return out;
   }
 
-  // Gradients of `leaves`.
+  // Computes the gradients of `leaves`.
   Computed compute(const TestedBatch& b, const std::vector<Tensor>& leaves, AutocastOptions region, double scale,
                    bool low_gradients) const {
     const EnableGrad on;

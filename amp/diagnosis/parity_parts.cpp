@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an error of 16 bits comes from: modules by themselves, and what else than they can be taken to float32.
+// Locates an error of 16 bits: in single modules, and in other parts that can be computed in float32.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -33,7 +33,7 @@ struct SeenCall {
 };
 using SeenCalls = std::map<std::string, SeenCall>;
 
-// Watches calls from one tensor to one, of modules without modules below them, while it lives.
+// Records calls, from one tensor to one, of modules without children while it lives.
 class CallWatch {
  public:
   [[nodiscard]] CallWatch(Module& model, SeenCalls& seen) {
@@ -70,7 +70,7 @@ int64_t roundings_in(const std::vector<LoggedCall>& calls) {
 
 double norm_of(const Tensor& t) { return norm(t.to(DType::f64)).item<double>(); }
 
-// Ops of the forward that have 16-bit tensors, by the policy that they have there.
+// Returns the ops of the forward that have 16-bit tensors, by their policy there.
 std::map<CastPolicy, std::set<std::string>> ops_by_policy(const StepUnderTest& step) {
   const StateGuard untouched(step.module, step.low, step.random);
   const EnableGrad on;
@@ -115,7 +115,7 @@ std::vector<ModuleParity> compare_modules(const StepUnderTest& step) {
     if (at == single.end() || as_low == low.end() || !at->second.output.defined()) continue;
     if (!at->second.output.is_floating_point()) continue;
     at->second.states->put_back_for(step.low);
-    // In the dtype that it has when the layers before it compute in 16 bits.
+    // Use the dtype that the input has if the layers before it compute in 16 bits.
     const DType given = as_low->second.input.dtype();
     const bool rounds = is_half(given) && at->second.input.dtype() == DType::f32;
     const Tensor input = rounds ? at->second.input.to(given) : at->second.input;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precisions of a model's modules, changed for a trial.
+// Precisions of a model's modules, changed for a trial.
 #pragma once
 
 #include <map>
@@ -12,17 +12,17 @@
 
 namespace halfstep {
 
-// Puts the precisions back at the end of the scope.
+// Restores the precisions at the end of the scope.
 class Precisions {
  public:
   [[nodiscard]] explicit Precisions(Module& model);
   ~Precisions();
   Precisions(const Precisions&) = delete;
 
-  // To float32. False: there is no such module, or it computes in float32 already.
+  // Sets a module to float32. Returns false if there is no such module, or it is in float32 already.
   bool widen(const std::string& path);
   void put_back(const std::string& path);
-  // By their modules' places in the model.
+  // Sorts paths by their modules' places in the model.
   void sort(std::vector<std::string>& paths) const;
 
  private:

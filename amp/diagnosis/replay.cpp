@@ -32,7 +32,7 @@ void name_roots(KernelLog& log, const StepUnderTest& step) {
   }
 }
 
-// "param:fc1.weight" and "copy:fc1.weight": "fc1.weight"; of other roots nothing.
+// Returns "fc1.weight" for "param:fc1.weight" and "copy:fc1.weight"; empty for other roots.
 std::string weight_named(const std::string& root) {
   const bool weight = root.starts_with("param:") || root.starts_with("copy:");
   return weight ? root.substr(root.find(':') + 1) : "";
@@ -40,7 +40,7 @@ std::string weight_named(const std::string& root) {
 
 std::string layer_of_weight(const std::string& weight) { return weight.substr(0, std::max<size_t>(weight.rfind('.') + 1, 1) - 1); }
 
-// The weight that the kernel reads, perhaps through its cast: several layers may be one op.
+// Returns the weight that the kernel reads, perhaps through its cast: several layers may be one op.
 std::string weight_of(const KernelLog& log, const KernelEvent& e) {
   const auto among = [&](const KernelRead& r) -> std::string {
     for (const int p : r.producers)
@@ -58,7 +58,7 @@ std::string weight_of(const KernelLog& log, const KernelEvent& e) {
   return {};
 }
 
-// The layer whose output a cast of the forward took, where the event is the backward of that cast.
+// Returns the layer whose output a cast of the forward took, if the event is the backward of that cast.
 std::string layer_before(const KernelLog& log, const KernelEvent& e) {
   if (e.pass != StepPass::backward || e.kernel != "copy" || e.writes.empty()) return {};
   for (const KernelEvent& cast : log.events()) {
@@ -75,7 +75,7 @@ std::string layer_before(const KernelLog& log, const KernelEvent& e) {
   return {};
 }
 
-void find_origin(const KernelLog& log, const Tensor& sink, ArmResult& out) {
+void find_origin(const KernelLog& log, const Tensor& sink, StepReplayResult& out) {
   if (!sink.defined() || out.origin.found()) return;
   out.origin = origin_of(log, sink);
   if (out.origin.event >= 0) {
@@ -83,7 +83,7 @@ void find_origin(const KernelLog& log, const Tensor& sink, ArmResult& out) {
     out.weight = weight_of(log, *out.event);
     out.layer = layer_of_weight(out.weight);
     if (out.layer.empty() && out.event->layer) out.layer = *out.event->layer;
-    // Of "fc1 to head", layers that are one op, the first one reads the input.
+    // The first layer reads the input: of "fc1 to head", layers that are one op, take "fc1".
     if (out.event->op == "autocast") out.layer = out.layer.substr(0, out.layer.find(" to "));
     out.feeding_layer = layer_before(log, *out.event);
   } else {
@@ -93,17 +93,17 @@ void find_origin(const KernelLog& log, const Tensor& sink, ArmResult& out) {
   if (out.origin.nan_born) out.nan_born = log.events()[size_t(*out.origin.nan_born)];
 }
 
-void compute(const StepUnderTest& step, const Arm& arm, const KernelLog& log, ArmResult& out) {
+void compute(const StepUnderTest& step, const StepReplay& replay, const KernelLog& log, StepReplayResult& out) {
   const EnableGrad on;
   out.loss_finite = out.gradients_finite = true;
   double weights = 0;
   for (const TestedBatch& b : step.batches) {
     Tensor loss;
     {
-      // The run's own 16-bit copies stay as they are in another precision.
-      const bool own = arm.low == step.low;
-      const Autocast region(step.device, {.dtype = arm.low,
-                                          .enabled = arm.low.has_value(),
+      // Do not touch the run's own 16-bit copies in another precision.
+      const bool own = replay.low == step.low;
+      const Autocast region(step.device, {.dtype = replay.low,
+                                          .enabled = replay.low.has_value(),
                                           .cache_enabled = own ? std::nullopt : std::optional(false),
                                           .policies = step.policies});
       loss = b.loss();
@@ -117,7 +117,7 @@ void compute(const StepUnderTest& step, const Arm& arm, const KernelLog& log, Ar
       find_origin(log, loss.detach(), out);
     }
     const LowGradients low(step.low_gradients);
-    const Tensor seed = no_grad([&] { return full(loss.shape(), arm.scale * b.weight, {.device = step.device}); });
+    const Tensor seed = no_grad([&] { return full(loss.shape(), replay.scale * b.weight, {.device = step.device}); });
     backward_unheard({loss}, {seed});
   }
   if (weights > 0) out.loss /= weights;
@@ -131,13 +131,13 @@ void compute(const StepUnderTest& step, const Arm& arm, const KernelLog& log, Ar
 
 }  // namespace
 
-ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
-  ArmResult out{.name = arm.name};
-  const StateGuard untouched(step.module, arm.low, step.random);
-  KernelLog log(step.device, arm.change);
+StepReplayResult replay_step(const StepUnderTest& step, const StepReplay& replay, bool keep_events) {
+  StepReplayResult out{.name = replay.name};
+  const StateGuard untouched(step.module, replay.low, step.random);
+  KernelLog log(step.device, replay.change);
   name_roots(log, step);
   try {
-    compute(step, arm, log, out);
+    compute(step, replay, log, out);
   } catch (const MemoryError&) {
     throw;
   } catch (const IndexError& e) {
@@ -148,15 +148,15 @@ ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events) {
     if (e.pass != StepPass::backward) continue;
     for (const KernelWrite& w : e.writes)
       if (is_half(w.dtype))
-        out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", spoken_layer(*e.layer)) : "")});
+        out.peaks.push_back({w.counts.largest, joined(e.op, e.layer ? joined(" of ", layer_phrase(*e.layer)) : "")});
   }
   if (keep_events) out.events = log.events();
-  if (arm.keep_gradients)
+  if (replay.keep_gradients)
     for (const Tensor& p : step.module.parameters()) out.gradients.push_back(p.raw_grad());
   return out;
 }
 
-std::string spoken_layer(const std::string& layer) {
+std::string layer_phrase(const std::string& layer) {
   const size_t to = layer.find(" to ");
   const std::string last = layer.substr(0, to).substr(layer.substr(0, to).rfind('.') + 1);
   const bool is_number = !last.empty() && last.find_first_not_of("0123456789") == std::string::npos;
@@ -165,7 +165,7 @@ std::string spoken_layer(const std::string& layer) {
 
 std::string describe(const KernelEvent& e) {
   std::string out = joined(name(e.pass), " of ", e.op, e.kernel == e.op ? "" : joined(" (", e.kernel, ")"));
-  if (e.layer) out += joined(" in ", spoken_layer(*e.layer));
+  if (e.layer) out += joined(" in ", layer_phrase(*e.layer));
   std::string by = " writes ";
   for (const KernelWrite& w : e.writes) {
     if (!w.counts.bad()) continue;

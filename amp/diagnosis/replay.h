@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An arm of an experiment: a step computed again, in this or that precision, under a log. From the arms that are finite follows
-// whether the scale is to blame, the range of float16, or something that no precision mends.
+// Replays a training step in a chosen precision and at a chosen scale, under a log of kernels. The replays that are finite show
+// whether the scale is the cause, or the range of float16, or something that no precision cures.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace halfstep {
 
-struct Arm {
-  std::string name;                  // "float16 at scale 1"
-  std::optional<DType> low;          // of the region; nothing: float32
-  double scale = 1;                  // of the loss
+struct StepReplay {
+  std::string name;                    // "float16 at scale 1"
+  std::optional<DType> low;            // of the region; unset: float32
+  double scale = 1;                    // of the loss
   KernelLog::Change change = nullptr;  // for tests
-  bool keep_gradients = false;       // in the result
+  bool keep_gradients = false;         // in the result
 };
 
 // The largest magnitude that a kernel of the backward wrote to a 16-bit tensor.
@@ -26,32 +26,32 @@ struct GradientPeak {
   std::string where;
 };
 
-struct ArmResult {
+struct StepReplayResult {
   std::string name;
-  std::string error;         // of what the step threw; empty: it came to its end
-  bool index_error = false;  // it threw IndexError
-  double loss = 0;           // the mean of all micro-batches, by their weights
+  std::string error;         // message that the step threw; empty: it completed
+  bool index_error = false;  // it was an IndexError
+  double loss = 0;           // weighted mean of all micro-batches
   bool loss_finite = false, gradients_finite = false;
   Origin origin;                               // of the first loss or gradient that is not finite
-  std::optional<KernelEvent> event, nan_born;  // those of the origin
-  std::string layer;                           // of the event: where several layers are one op, that of the weight that it reads
-  std::string weight;  // that the event reads, perhaps through its cast, or that the origin is: "fc1.weight"
-  // Of a gradient that overflows where the input of a module was cast: the layer that made that input.
+  std::optional<KernelEvent> event, nan_born;  // of the origin
+  std::string layer;                           // of the event; if several layers are one op, that of the weight that it reads
+  std::string weight;                          // read by the event, perhaps through its cast, or the origin itself: "fc1.weight"
+  // For a gradient that overflows where a module's input was cast: the layer that computed that input.
   std::string feeding_layer;
-  std::vector<GradientPeak> peaks;             // one for each such kernel, in order
-  std::vector<KernelEvent> events;             // where asked for
-  Tensors gradients;                           // where asked for: of the parameters, as backward left them; some may be undefined
+  std::vector<GradientPeak> peaks;  // one for each such kernel, in order
+  std::vector<KernelEvent> events;  // if requested
+  Tensors gradients;                // if requested: of the parameters, as after backward; some may be undefined
   bool finite() const { return error.empty() && loss_finite && gradients_finite; }
 };
 
-// Leaves gradients, buffers, kept states and the default generator as they were, and does not touch parameters or 16-bit copies
-// that the run keeps. Nobody listens to the gradients: ranks exchange nothing. Throws MemoryError.
-ArmResult run_arm(const StepUnderTest& step, const Arm& arm, bool keep_events = false);
+// Replays the step. Restores gradients, buffers, kept states and the default generator, and does not touch parameters or the run's
+// 16-bit copies. Does not notify leaf listeners: ranks exchange nothing. Throws MemoryError.
+StepReplayResult replay_step(const StepUnderTest& step, const StepReplay& replay, bool keep_events = false);
 
-// A layer, or "0 to 4", in a sentence: one that has only a number is called "layer 2".
-std::string spoken_layer(const std::string& layer);
+// Names a layer, or "0 to 4", in a sentence: "layer 2" for one that is only a number.
+std::string layer_phrase(const std::string& layer);
 
-// "forward of linear (gemm) in fc1 writes 3 inf of 512 float16 values; reads ..."
+// Returns "forward of linear (gemm) in fc1 writes 3 inf of 512 float16 values; reads ...".
 std::string describe(const KernelEvent& e);
 
 }  // namespace halfstep

@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kMost = 0.5;                   // of a tensor's elements, and of its gradient's norm
 constexpr int64_t kFewest = 16;                 // elements whose updates are counted
-constexpr double kLargestUsefulScale = 0x1p24;  // under which the smallest float16 is a gradient of 2^-48
+constexpr double kLargestUsefulScale = 0x1p24;  // at which the smallest float16 is a gradient of 2^-48
 constexpr double kDefaultScale = 65536;
 
-// "fc1.weight, fc1.bias and 3 more"
+// Returns "fc1.weight, fc1.bias and 3 more".
 std::string listed(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) out += (i == 0 ? "" : ", ") + names[i];
@@ -26,16 +26,17 @@ std::string listed(const std::vector<std::string>& names) {
 
 std::string percent(double share) { return joined(std::round(share * 1000) / 10, " %"); }
 
-// A tensor's gradient in 16 bits beside the one in float32.
+// Error of a tensor's 16-bit gradient against the float32 one.
 struct GradientError {
   std::string name;
   bool zero = false;   // in float32
-  double flushed = 0;  // of the elements that are not zero in float32: the share that is zero in 16 bits
+  double flushed = 0;  // share of zeros among the elements that are not zero in float32
   double error = 0;    // |difference| / |gradient|
 };
 
-// Of the tensors with a gradient. What is not finite in 16 bits has no error here: others look for that.
-std::vector<GradientError> compare(const StepUnderTest& step, const ArmResult& rounded, double scale, const ArmResult& single) {
+// Compares all tensors with a gradient. Gradients that are not finite in 16 bits have no error here: other causes cover them.
+std::vector<GradientError> compare(const StepUnderTest& step, const StepReplayResult& rounded, double scale,
+                                   const StepReplayResult& single) {
   std::vector<GradientError> out;
   if (!single.finite()) return out;
   const NoGrad off;
@@ -43,12 +44,12 @@ std::vector<GradientError> compare(const StepUnderTest& step, const ArmResult& r
   for (size_t i = 0; i < all.size(); ++i) {
     const Tensor& exact = single.gradients[i];
     if (!exact.defined()) continue;
-    const Tensor there = exact != 0.0;
-    const int64_t count = count_nonzero(there).item<int64_t>();
+    const Tensor nonzero = exact != 0.0;
+    const int64_t count = count_nonzero(nonzero).item<int64_t>();
     GradientError e{.name = all[i].name, .zero = count == 0};
     if (count > 0 && rounded.finite() && rounded.gradients[i].defined()) {
       const Tensor& low = rounded.gradients[i];
-      e.flushed = double(count_nonzero(logical_and(low == 0.0, there)).item<int64_t>()) / double(count);
+      e.flushed = double(count_nonzero(logical_and(low == 0.0, nonzero)).item<int64_t>()) / double(count);
       const Tensor wide = exact.to(DType::f64);
       e.error = (norm(low.to(DType::f64) / scale - wide) / norm(wide)).item<double>();
     }
@@ -57,9 +58,9 @@ std::vector<GradientError> compare(const StepUnderTest& step, const ArmResult& r
   return out;
 }
 
-ArmResult in_float32(const StepUnderTest& step) { return run_arm(step, {.name = "float32", .keep_gradients = true}); }
-ArmResult in_16_bits(const StepUnderTest& step, DType low, double scale) {
-  return run_arm(step, {.name = joined(low), .low = low, .scale = scale, .keep_gradients = true});
+StepReplayResult in_float32(const StepUnderTest& step) { return replay_step(step, {.name = "float32", .keep_gradients = true}); }
+StepReplayResult in_16_bits(const StepUnderTest& step, DType low, double scale) {
+  return replay_step(step, {.name = joined(low), .low = low, .scale = scale, .keep_gradients = true});
 }
 
 bool underflows(const GradientError& e) { return e.flushed > kMost && e.error > kMost; }
@@ -70,11 +71,11 @@ double most_flushed(const std::vector<GradientError>& errors) {
   return out;
 }
 
-// What another dtype or scale makes of the step.
-Remedy tried(const std::string& text, const StepUnderTest& step, DType low, double scale, const ArmResult& single) {
-  const ArmResult arm = in_16_bits(step, low, scale);
-  if (!arm.finite()) return {text, Remedy::Tried::fails};
-  const std::vector<GradientError> errors = compare(step, arm, scale, single);
+// Tries the step with another dtype or scale.
+Remedy tried(const std::string& text, const StepUnderTest& step, DType low, double scale, const StepReplayResult& single) {
+  const StepReplayResult replay = in_16_bits(step, low, scale);
+  if (!replay.finite()) return {text, Remedy::Tried::fails};
+  const std::vector<GradientError> errors = compare(step, replay, scale, single);
   const bool holds = std::none_of(errors.begin(), errors.end(), underflows);
   return {text, holds ? Remedy::Tried::holds : Remedy::Tried::fails,
           joined("at most ", percent(most_flushed(errors)), " of a tensor's gradient flushed")};
@@ -85,7 +86,7 @@ Diagnosis underflow(const StepUnderTest& step, const std::vector<std::string>& n
   d.sentence = joined("gradients are too small for ", *step.low, " in ", listed(names));
   d.evidence = joined(percent(worst.flushed), " of the gradient of ", worst.name, " is 0, and not in float32; relative error ",
                       worst.error, "; loss scale ", step.scale);
-  const ArmResult single = in_float32(step);
+  const StepReplayResult single = in_float32(step);
   const double fits = largest_scale(step) / 2, scale = std::min(kDefaultScale, fits);
   if (*step.low == DType::f16 && scale > step.scale) {
     const char* const enabled = step.scale == 1 ? R"("enabled": true, )" : "";
@@ -99,7 +100,7 @@ Diagnosis underflow(const StepUnderTest& step, const std::vector<std::string>& n
   return d;
 }
 
-// loss: of the observed step, in float32; nothing: it is not known.
+// Describes the cause. loss: the observed step's, in float32; unset: unknown.
 Diagnosis dead_gradient(const std::vector<std::string>& names, double scale, const std::optional<double>& loss) {
   Diagnosis d{.cause = "dead_gradient", .where = names[0]};
   d.sentence = names.size() == 1 ? joined("the gradient of ", names[0], " is zero")
@@ -131,15 +132,15 @@ Diagnosis lost_updates(const std::vector<std::string>& names, const TensorObserv
 
 }  // namespace
 
-QuietCauses::Names QuietCauses::fresh(const std::string& cause, const Names& names) {
-  Names out;
+SilentCauses::TensorNames SilentCauses::fresh(const std::string& cause, const TensorNames& names) {
+  TensorNames out;
   for (const std::string& name : names)
     if (given_.insert({cause, name}).second) out.push_back(name);
   return out;
 }
 
-// Only where over half of a gradient is zero can over half of what is not zero in float32 be.
-bool QuietCauses::compares(const Observation& seen) {
+// Returns whether a comparison is worthwhile: more than half of a gradient must be zero for more than half to be flushed.
+bool SilentCauses::compares(const Observation& seen) {
   const bool sign = std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kMost; });
   if (!sign) return false;
   if (wait_ == 0) return true;
@@ -147,19 +148,19 @@ bool QuietCauses::compares(const Observation& seen) {
   return false;
 }
 
-std::vector<Diagnosis> QuietCauses::look(Observation& seen, const StepUnderTest& step) {
+std::vector<Diagnosis> SilentCauses::look(Observation& seen, const StepUnderTest& step) {
   const auto of = [&](const std::string& name) {
     return std::find_if(seen.tensors.begin(), seen.tensors.end(), [&](const TensorObservation& t) { return t.name == name; });
   };
   std::set<std::string> zero;
-  Names small;
+  TensorNames small;
   std::vector<GradientError> errors;
   std::optional<double> loss;
   if (!step.low) {
     for (const TensorObservation& t : seen.tensors)
       if (t.zero == 1) zero.insert(t.name);
   } else if (!step.batches.empty() && compares(seen)) {
-    const ArmResult single = in_float32(step);
+    const StepReplayResult single = in_float32(step);
     loss = single.loss;
     errors = compare(step, in_16_bits(step, *step.low, step.scale), step.scale, single);
     for (const GradientError& e : errors) {
@@ -173,23 +174,23 @@ std::vector<Diagnosis> QuietCauses::look(Observation& seen, const StepUnderTest&
     wait_ = nothing ? next_wait_ : 0;
     next_wait_ = nothing ? 2 * next_wait_ : 1;
   }
-  Names dead, lost;
+  TensorNames dead, lost;
   std::copy_if(zero.begin(), zero.end(), std::back_inserter(dead), [&](const auto& name) { return zero_before_.contains(name); });
   zero_before_ = std::move(zero);
   for (const TensorObservation& t : seen.tensors)
     if (is_half(t.stored) && t.lost && *t.lost > kMost && t.with_gradient >= kFewest) lost.push_back(t.name);
 
   std::vector<Diagnosis> out;
-  if (const Names names = fresh("dead_gradient", dead); !names.empty()) {
+  if (const TensorNames names = fresh("dead_gradient", dead); !names.empty()) {
     if (!loss && !step.batches.empty()) loss = in_float32(step).loss;
     out.push_back(dead_gradient(names, seen.scale, loss));
   }
-  if (const Names names = fresh("underflow", small); !names.empty()) {
+  if (const TensorNames names = fresh("underflow", small); !names.empty()) {
     std::erase_if(errors, [&](const auto& e) { return std::find(names.begin(), names.end(), e.name) == names.end(); });
     const auto less = [](const auto& a, const auto& b) { return a.flushed < b.flushed; };
     out.push_back(underflow(step, names, *std::max_element(errors.begin(), errors.end(), less)));
   }
-  if (const Names names = fresh("lost_updates", lost); !names.empty()) {
+  if (const TensorNames names = fresh("lost_updates", lost); !names.empty()) {
     const auto less = [&](const auto& a, const auto& b) { return *of(a)->lost < *of(b)->lost; };
     out.push_back(lost_updates(names, *of(*std::max_element(names.begin(), names.end(), less))));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causes that break no step, and yet keep a model from learning: found in observed steps (observation.h).
-//   underflow      over half of a tensor's gradient is zero in 16 bits and not in float32, and what is left is wrong by half
+// Causes that let every step succeed, yet keep a model from learning. They are found in observed steps (observation.h).
+//   underflow      over half of a tensor's gradient is zero in 16 bits but not in float32, and the rest is wrong by half
 //   lost_updates   over half of a 16-bit parameter's elements with a gradient keep their value in the update
 //   dead_gradient  a tensor's gradient is zero in float32 too, in two observed steps in a row
 #pragma once
@@ -16,22 +16,22 @@
 
 namespace halfstep {
 
-// Of the observed steps of a run.
-class QuietCauses {
+// Looks for these causes in the observed steps of a run.
+class SilentCauses {
  public:
-  // Each cause at each tensor is given once. `step` computes the observed step again, with whatever weights the module has by now:
-  // in 16 bits and in float32, where the observation leaves open what is to blame. What was `seen` is then completed. Throws
-  // MemoryError. Without batches in `step` nothing is compared.
+  // Returns each cause once for each tensor. If the observation alone does not decide, it computes `step`, the observed step with
+  // the module's current weights, in 16 bits and in float32, and completes `seen`. Throws MemoryError. Without batches in `step`
+  // it compares nothing.
   std::vector<Diagnosis> look(Observation& seen, const StepUnderTest& step);
 
  private:
-  using Names = std::vector<std::string>;
-  Names fresh(const std::string& cause, const Names& names);  // those for which it was not given yet
+  using TensorNames = std::vector<std::string>;
+  TensorNames fresh(const std::string& cause, const TensorNames& names);  // the names for which the cause was not reported yet
   bool compares(const Observation& seen);
 
   std::set<std::pair<std::string, std::string>> given_;
-  std::set<std::string> zero_before_;  // tensors whose whole gradient was zero in the last observed step
-  // In observed steps: a comparison that found nothing is not made again soon.
+  std::set<std::string> zero_before_;  // tensors whose gradient was zero in the last observed step
+  // Counts of observed steps: a comparison that found nothing is not repeated soon.
   int64_t wait_ = 0, next_wait_ = 1;
 };
 

@@ -7,7 +7,7 @@
 namespace halfstep {
 namespace {
 
-RecurrentLayer::Kept copy_of(const RecurrentLayer::Kept& kept, std::optional<DType> dtype) {
+RecurrentLayer::KeptState copy_of(const RecurrentLayer::KeptState& kept, std::optional<DType> dtype) {
   const auto copy = [&](const Tensor& t) { return t.defined() ? t.to(dtype.value_or(t.dtype())).clone() : t; };
   return {copy(kept.h), copy(kept.c), kept.begins};
 }
@@ -29,13 +29,13 @@ void StepStates::put_back_all_but_kept() const {
 
 void StepStates::put_back() const {
   put_back_all_but_kept();
-  for (const Kept& k : kept_) k.layer->kept() = k.handles;
+  for (const LayerState& k : kept_) k.layer->kept() = k.handles;
 }
 
 void StepStates::put_back_for(std::optional<DType> low) const {
   put_back_all_but_kept();
   const NoGrad off;
-  for (const Kept& k : kept_) k.layer->kept() = copy_of(k.values, low.value_or(DType::f32));
+  for (const LayerState& k : kept_) k.layer->kept() = copy_of(k.values, low.value_or(DType::f32));
 }
 
 StateGuard::StateGuard(Module& module, std::optional<DType> low, const Generator::State& random) : states_(module) {
@@ -49,7 +49,7 @@ StateGuard::StateGuard(Module& module, std::optional<DType> low, const Generator
 }
 
 StateGuard::~StateGuard() {
-  for (const Gradient& g : gradients_) {
+  for (const SavedGradient& g : gradients_) {
     g.parameter.set_grad(g.values);
     if (g.scaled) g.parameter.impl()->meta().scaled = true;
     if (g.mixed) g.parameter.impl()->meta().mixed = true;

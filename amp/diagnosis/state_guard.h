@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What computing a step changes, and its way back: for code that computes a step again and must leave nothing behind.
+// Saves and restores the state that computing a step changes, for code that computes a step again.
 #pragma once
 
 #include <optional>
@@ -13,27 +13,27 @@
 
 namespace halfstep {
 
-// The buffers of a module, the states that its recurrent layers keep, and the default generator, as they are now.
+// A snapshot of a module's buffers, of the states that its recurrent layers keep, and of the default generator.
 class StepStates {
  public:
   explicit StepStates(Module& module);
-  void put_back() const;  // of layers that were given other memory for their kept states since
-  // With kept states in the dtype of the layers that will read them (nothing: float32), and in memory of their own.
+  void put_back() const;  // also into layers whose kept states have moved to other memory
+  // Restores them with kept states in the dtype of the layers that will read them (unset: float32), and in separate memory.
   void put_back_for(std::optional<DType> low) const;
 
  private:
   void put_back_all_but_kept() const;
   Generator::State random_;
-  std::vector<std::pair<Tensor, Tensor>> buffers_;  // and their values
-  struct Kept {
+  std::vector<std::pair<Tensor, Tensor>> buffers_;  // with their values
+  struct LayerState {
     RecurrentLayer* layer;
-    RecurrentLayer::Kept handles, values;  // a layer writes its next state where the last one is
+    RecurrentLayer::KeptState handles, values;  // both, as a layer writes its next state in place of the last
   };
-  std::vector<Kept> kept_;
+  std::vector<LayerState> kept_;
 };
 
-// While it lives, a module has no gradients, its kept states are as put_back_for(low) leaves them, and the default generator is at
-// `random`. Afterwards all of that is as it was.
+// Gives a module, while it lives, no gradients, the kept states of put_back_for(low), and the default generator at `random`.
+// Restores all of that afterwards.
 class StateGuard {
  public:
   [[nodiscard]] StateGuard(Module& module, std::optional<DType> low, const Generator::State& random);
@@ -42,11 +42,11 @@ class StateGuard {
 
  private:
   StepStates states_;
-  struct Gradient {
+  struct SavedGradient {
     Tensor parameter, values;
     bool scaled, mixed;  // by a loss scale (framework/autograd/scaled_backward.h)
   };
-  std::vector<Gradient> gradients_;
+  std::vector<SavedGradient> gradients_;
 };
 
 }  // namespace halfstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an optimizer makes of gradients, beside what it makes of others, from the same weights and states. Both are as they were
-// afterwards; 16-bit copies of the weights are made anew when they are used.
+// Compares an optimizer's updates for two lists of gradients, from the same weights and states, and restores both. 16-bit copies
+// of the weights are made again at their next use.
 #pragma once
 
 #include <optional>
@@ -15,9 +15,9 @@ class TrialUpdates {
   // Both must outlive it. The optimizer must need no closure.
   TrialUpdates(Module& module, Optimizer& optimizer) : module_(module), optimizer_(optimizer) {}
 
-  // Gradients of the module's parameters, in their order; undefined: none.
+  // Adds gradients of the module's parameters, in their order; undefined: none.
   void add(const Tensors& low, const Tensors& single);
-  // rms |update of low - update of single| / rms |update of single|; nothing where that moves no weight.
+  // Returns rms |update of low - update of single| / rms |update of single|; nothing if the latter moves no weight.
   std::optional<double> error() const;
 
  private:

@@ -11,7 +11,7 @@
 namespace halfstep {
 namespace {
 
-constexpr double kMostForRange = 0.5;  // of the operations, above which float16 is of no use
+constexpr double kMostForRange = 0.5;  // share of the operations in float32 above which float16 is useless
 
 class Tuner {
  public:
@@ -39,25 +39,25 @@ class Tuner {
     one.scale = 1;
     return one;
   }
-  ArmResult in_low(const TestedBatch& b) const {
-    return run_arm(alone(b), {.name = joined(*step_.low, " at scale 1"), .low = step_.low, .scale = 1});
+  StepReplayResult in_low(const TestedBatch& b) const {
+    return replay_step(alone(b), {.name = joined(*step_.low, " at scale 1"), .low = step_.low, .scale = 1});
   }
   bool all_finite() const {
     return std::all_of(step_.batches.begin(), step_.batches.end(), [&](const auto& b) { return in_low(b).finite(); });
   }
 
-  // Makes every batch finite. False: nothing does.
+  // Widens modules until every batch is finite. Returns false if none help.
   bool mend_range() {
     for (const TestedBatch& b : step_.batches) {
-      if (run_arm(alone(b), {.name = "float32", .low = {}, .scale = 1}).finite()) continue;
+      if (replay_step(alone(b), {.name = "float32", .low = {}, .scale = 1}).finite()) continue;
       out_.fault = diagnose(alone(b));
       return false;
     }
     for (const TestedBatch& b : step_.batches) {
-      for (ArmResult arm = in_low(b); !arm.finite(); arm = in_low(b)) {
-        const std::string path = widen_origin(arm, precisions_);
+      for (StepReplayResult replay = in_low(b); !replay.finite(); replay = in_low(b)) {
+        const std::string path = widen_origin(replay, precisions_);
         if (path.empty()) return try_bfloat16(b);
-        const std::string seen = arm.event ? describe(*arm.event) : arm.origin.root;
+        const std::string seen = replay.event ? describe(*replay.event) : replay.origin.root;
         chosen_.push_back({path, joined(*step_.low, " cannot hold its values: ", seen.substr(0, seen.find("; it reads")))});
       }
     }
@@ -70,7 +70,7 @@ class Tuner {
     step_.scale = scale;
   }
 
-  // Where no modules help.
+  // Tries bfloat16 if no modules help.
   bool try_bfloat16(const TestedBatch& bad) {
     for (const TunedModule& m : chosen_) precisions_.put_back(m.path);
     chosen_.clear();
@@ -84,7 +84,7 @@ class Tuner {
     return false;
   }
 
-  // Where they leave little to float16. They stay if the coarser rounding would be felt.
+  // Chooses bfloat16 if the modules leave little to float16, unless its coarser rounding would hurt.
   void prefer_bfloat16() {
     const double share = share_of_all(), scale = step_.scale;
     for (const TunedModule& m : chosen_) precisions_.put_back(m.path);
@@ -113,7 +113,7 @@ class Tuner {
     return out;
   }
 
-  // To float32, where the budget allows it.
+  // Sets the module to float32 if the budget allows it.
   bool choose(const std::string& path, const std::string& why) {
     const double share = share_of(path);
     if (spent_ + share > options_.budget + 1e-9 || path.empty() || !precisions_.widen(path)) return false;
@@ -134,7 +134,7 @@ class Tuner {
     }
   }
 
-  // The module that lowers the error most for its operations.
+  // Chooses the module that lowers the error most in relation to its operations.
   bool choose_best() {
     std::vector<ParityVariant> trials;
     for (const ModuleParity& m : out_.after.modules)
@@ -152,7 +152,7 @@ class Tuner {
                                                       p.by_noise ? " of the noise" : " of the gradient"));
   }
 
-  // What is not needed goes back.
+  // Removes modules that are not needed.
   void take_out() {
     if (chosen_.size() < 2 && out_.before.verdict() == Parity::Verdict::harmless) return;
     for (const TunedModule& m : std::vector<TunedModule>(chosen_)) {
@@ -182,7 +182,7 @@ class Tuner {
   const TuneOptions& options_;
   Precisions precisions_;
   std::vector<TunedModule> chosen_;
-  double spent_ = 0;  // of the budget
+  double spent_ = 0;  // share of the budget
   Tuning out_;
 };
 

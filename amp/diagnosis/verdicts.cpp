@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/diagnosis/verdicts.h"
-
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
 
+#include "amp/diagnosis/diagnose.h"
 #include "framework/base/check.h"
 
 namespace halfstep {
@@ -14,8 +13,8 @@ bool among(std::string_view name, std::initializer_list<std::string_view> list) 
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// What the kernel read, by place.
-struct Reads {
+// Values that the kernel read, by place.
+struct KernelReads {
   const KernelEvent& e;
   bool has(size_t i) const { return i < e.reads.size() && e.reads[i].counts.has_value(); }
   bool zero(size_t i) const { return has(i) && e.reads[i].counts->zero > 0; }
@@ -38,12 +37,12 @@ bool reads_rows_of_scores(const KernelEvent& e) {
   return among(e.kernel, {"softmax", "log_softmax"}) || e.op.find("attention") != std::string::npos || e.op == "logsumexp";
 }
 
-struct Row {
+struct CauseRow {
   std::string cause, sentence, remedy;
 };
 
-// A NaN made of infinities that are there on purpose.
-Row of_planted(const KernelEvent& e, const std::string& place) {
+// Explains a NaN made of infinities that were set on purpose.
+CauseRow of_planted(const KernelEvent& e, const std::string& place) {
   if (reads_rows_of_scores(e))
     return {"masked_row", "a mask hides a whole row of the scores in " + place,
             "let every query see a key, or use scaled_dot_product_attention, which gives zeros there"};
@@ -52,8 +51,8 @@ Row of_planted(const KernelEvent& e, const std::string& place) {
   return {};
 }
 
-Row of_forward(const KernelEvent& e, const std::string& place) {
-  const Reads r{e};
+CauseRow of_forward(const KernelEvent& e, const std::string& place) {
+  const KernelReads r{e};
   const std::string& k = e.kernel;
   if (among(k, {"log", "log2", "log10", "log1p", "xlogy"}))
     return {"log_domain", "a logarithm of zero or of a negative value in " + place,
@@ -84,8 +83,8 @@ Row of_forward(const KernelEvent& e, const std::string& place) {
   return {};
 }
 
-Row of_backward(const KernelEvent& e, const std::string& place) {
-  const Reads r{e};
+CauseRow of_backward(const KernelEvent& e, const std::string& place) {
+  const KernelReads r{e};
   const std::string& k = e.kernel;
   if (k == "sqrt_backward" && r.any_zero())
     return {"sqrt_domain", "the slope of a square root at 0 is infinite in " + place,
@@ -104,11 +103,11 @@ Row of_backward(const KernelEvent& e, const std::string& place) {
 
 }  // namespace
 
-std::string place_of(const ArmResult& arm) { return arm.layer.empty() ? "the loss" : arm.layer; }
+std::string place_of(const StepReplayResult& replay) { return replay.layer.empty() ? "the loss" : replay.layer; }
 
-Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history) {
+Diagnosis verdict_of_origin(const StepReplayResult& replay, const StepHistory& history) {
   Diagnosis d;
-  const std::string& root = arm.origin.root;
+  const std::string& root = replay.origin.root;
   if (!root.empty()) {
     const std::string name = root.substr(root.find(':') + 1);
     d.where = name;
@@ -124,15 +123,15 @@ Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history) {
     }
     return d;
   }
-  if (arm.event) {
-    const KernelEvent& e = *arm.event;
-    d.where = place_of(arm);
+  if (replay.event) {
+    const KernelEvent& e = *replay.event;
+    d.where = place_of(replay);
     d.evidence = describe(e);
-    Row row;
-    if (arm.origin.planted) row = of_planted(e, spoken_layer(d.where));
-    if (row.cause.empty() && arm.nan_born && e.kernel == "fill") row = of_planted(*arm.nan_born, spoken_layer(d.where));
-    if (row.cause.empty() && e.pass == StepPass::forward) row = of_forward(e, spoken_layer(d.where));
-    if (row.cause.empty() && e.pass == StepPass::backward) row = of_backward(e, spoken_layer(d.where));
+    CauseRow row;
+    if (replay.origin.planted) row = of_planted(e, layer_phrase(d.where));
+    if (row.cause.empty() && replay.nan_born && e.kernel == "fill") row = of_planted(*replay.nan_born, layer_phrase(d.where));
+    if (row.cause.empty() && e.pass == StepPass::forward) row = of_forward(e, layer_phrase(d.where));
+    if (row.cause.empty() && e.pass == StepPass::backward) row = of_backward(e, layer_phrase(d.where));
     if (!row.cause.empty()) {
       d.cause = row.cause;
       d.sentence = row.sentence;
@@ -143,7 +142,7 @@ Diagnosis verdict_of_origin(const ArmResult& arm, const StepHistory& history) {
   d.cause = history.update > 1 ? "optimizer_blowup" : "divergence";
   d.sentence = history.update > 1
                    ? joined("a step changed the weights by ", history.update, " times their norm")
-                   : joined("values left the range of float32", d.where.empty() ? "" : " in " + spoken_layer(d.where));
+                   : joined("values left the range of float32", d.where.empty() ? "" : " in " + layer_phrase(d.where));
   d.remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}, {"train.clip_grad_norm"}};
   return d;
 }

@@ -14,7 +14,7 @@
 
 namespace halfstep {
 
-// What autocast does with an op's floating inputs. float64, integers and bool never change.
+// How autocast casts an op's floating inputs. float64, integers and bool never change.
 enum class CastPolicy : uint8_t {
   low,          // -> the region's dtype                                  matmul, linear, conv
   f32,          // -> float32                                             exp, pow, losses

@@ -19,7 +19,7 @@ void AccumulationWindow::open(const BatchRows& first) {
 
 void AccumulationWindow::begin(const BatchRows& part, const Denominator& over) {
   is_sum_ = is_sum_ || over.is_sum();
-  // The quotient first: it is the same on ranks that have other numbers of rows.
+  // Divide first: the quotient is the same on ranks with other numbers of rows.
   if (unit_ == 0) unit_ = over.elements() / double(part.rows) * over.each();
   if (unit_ == 0) unit_ = 1;  // rows without an element
 }
@@ -54,7 +54,7 @@ void AccumulationWindow::set_total(double total, double unit) {
   if (unit_ == 0) unit_ = unit;
 }
 
-// A window whose micro-batches grow needs more numbers than it has reserved.
+// Reserves more random numbers than `part` needs: micro-batches of a window may grow.
 std::optional<BatchRows> AccumulationWindow::rows_of(const BatchRows& part) const {
   if (ranks_ == 1 && micro_batches_ == 1) return {};
   const int64_t first = samples_ + part.first;

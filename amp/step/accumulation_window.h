@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The micro-batches of one optimizer step.
 //
-// The gradient of a window is that of its samples as one batch: sum_i d_i grad(loss_i) / sum_i d_i, where d_i is what the loss of
-// micro-batch i is a mean over (Loss::denominator). It is exact also when batches differ in size or the window ends early. So that
-// the gradients of a micro-batch are as large as those of a whole batch, which the loss scale fits, each loss is weighted d_i / e;
-// at the end the gradients are multiplied by e / sum_i d_i before they are clipped. e, which is the same on all ranks, is what the
-// window has if each of k micro-batches of all ranks has as many rows as the first one and each target counts as usual.
+// The gradient of a window is that of its samples as one batch: sum_i d_i grad(loss_i) / sum_i d_i, where d_i is the denominator
+// of micro-batch i's loss (Loss::denominator). It is exact also if batches differ in size or the window ends early. Each loss is
+// weighted d_i / e, so that a micro-batch's gradients are as large as those of a whole batch, which the loss scale fits; at the
+// end the gradients are multiplied by e / sum_i d_i before they are clipped. e, which is the same on all ranks, is the window's
+// expected denominator: k micro-batches on all ranks, each with as many rows as the first one and with the usual number of targets
+// that count.
 //
 // The random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on
 // the number of micro-batches, or ranks, that compute it.
@@ -24,41 +25,41 @@ class AccumulationWindow {
  public:
   AccumulationWindow(int64_t micro_batches, int64_t ranks) : micro_batches_(micro_batches), ranks_(ranks) {}
 
-  void open(const BatchRows& first);      // with the rows of its first micro-batch
-  void begin(const BatchRows& part, const Denominator& over);  // before each that has rows
-  void count(const BatchRows& part, const Denominator& over);  // after each micro-batch
-  void close() { pending_ = 0; }          // the counts stay until the next open()
-  int64_t pending() const { return pending_; }  // micro-batches in the open window
+  void open(const BatchRows& first);                           // takes the rows of the first micro-batch
+  void begin(const BatchRows& part, const Denominator& over);  // call before each micro-batch that has rows
+  void count(const BatchRows& part, const Denominator& over);  // call after each micro-batch
+  void close() { pending_ = 0; }                               // keeps the counts until the next open()
+  int64_t pending() const { return pending_; }                 // micro-batches in the open window
   bool at_last() const { return pending_ + 1 == micro_batches_; }
   bool full() const { return pending_ >= micro_batches_; }
   int64_t samples() const { return samples_; }          // of all ranks
   int64_t own_samples() const { return own_samples_; }  // of this rank
   Generator::State random() const { return random_; }   // where its random numbers begin
 
-  std::optional<BatchRows> rows_of(const BatchRows& part) const;  // in the window; nothing where it is a single part
+  std::optional<BatchRows> rows_of(const BatchRows& part) const;  // within the window; nothing for a single part
 
   bool is_single() const { return ranks_ == 1 && micro_batches_ == 1; }
-  // Of a micro-batch's loss, after begin(). A tensor, 0-dim f64, where the denominator is on a device.
+  // Returns the weight of a micro-batch's loss, after begin(): a tensor, 0-dim f64, if the denominator is on a device.
   double loss_weight(const Denominator& over) const;
   Tensor loss_weight_on_device(const Denominator& over) const { return over.on_device() / expected(); }
   double gradient_factor() const;
-  Tensor gradient_factor_on_device() const { return expected() / total_on_device_; }  // infinite where no target counts
+  Tensor gradient_factor_on_device() const { return expected() / total_on_device_; }  // infinite if no target counts
 
-  // What the losses so far are a mean over: of this rank, until set_total() says it of all.
+  // Returns the sum of the denominators so far: this rank's, until set_total() gives all ranks'.
   double total() const { return total_; }
   const Tensor& total_on_device() const { return total_on_device_; }  // undefined: total() is known
   Denominator over() const;
   void set_total(double total, double unit);
   void set_total(const Tensor& total) { total_on_device_ = total; }
   bool is_sum() const { return is_sum_; }
-  double unit() const { return unit_; }  // what a row usually adds to it; 0: no micro-batch had rows
+  double unit() const { return unit_; }  // a row's usual share of it; 0: no micro-batch had rows
   bool counts_nothing() const { return !is_sum_ && !total_on_device_.defined() && total_ == 0; }
 
-  // While it lives, the default generator gives a micro-batch the random numbers of its rows in the window.
+  // Makes the default generator draw a micro-batch's numbers at its rows' place in the window while it lives.
   class Draws {
    public:
     [[nodiscard]] Draws(const AccumulationWindow& window, const BatchRows& part);
-    ~Draws();  // the generator is then past the numbers of all micro-batches so far
+    ~Draws();  // moves the generator past the numbers of all micro-batches so far
     Draws(const Draws&) = delete;
 
    private:
@@ -72,12 +73,12 @@ class AccumulationWindow {
 
   int64_t micro_batches_, ranks_;
   int64_t pending_ = 0;
-  int64_t first_rows_ = 0, first_total_ = 0;  // of the first micro-batch: the rows of rank 0, and of all ranks
+  int64_t first_rows_ = 0, first_total_ = 0;  // of the first micro-batch: rows of rank 0, and of all ranks
   int64_t samples_ = 0, own_samples_ = 0;
   double unit_ = 0, total_ = 0;
   Tensor total_on_device_;
   bool is_sum_ = false;
-  Generator::State random_;  // where its numbers begin
+  Generator::State random_;  // start of its numbers
 };
 
 }  // namespace halfstep

@@ -10,10 +10,10 @@
 //     }
 //   };
 //
-// Without a dtype, forward runs under the caller's autocast state with its inputs as they are, and backward under the same state.
-// With one (a kernel that exists for one dtype only), and autocast on: floating inputs on `device`, float64 excepted, are
-// cast to it, and autocast is off in forward and backward. With autocast off nothing is cast. The casts are part of the function:
-// its gradients are converted back to the dtypes of the inputs by the engine.
+// Without a dtype, forward runs under the caller's autocast state with its inputs unchanged, and backward under the same state.
+// With a dtype (for a kernel that supports one only) and autocast on, floating inputs on `device`, except float64, are cast to it,
+// and autocast is off in forward and backward. With autocast off nothing is cast. The casts are part of the function: the engine
+// converts its gradients back to the inputs' dtypes.
 #pragma once
 
 #include <utility>

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "amp/step/data_parallel.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/draws.h"
 
 namespace halfstep {
 
-// The reducer, notified by the engine when a backward of this module is over.
+// Runs the reducer when the engine reports that a backward of this module has ended.
 class DistributedDataParallel::Exchange : public LeafListener {
  public:
   Exchange(const Module& module, ProcessGroup& group, const ReducerOptions& options)
@@ -45,15 +49,23 @@ Tensor DistributedDataParallel::forward(const Tensor& x) {
   return module_(x);
 }
 
-void average_buffers(Module& module, ProcessGroup& group) {
+void average_buffers(Module& module, ProcessGroup& group, double samples) {
+  check<ValueError>(samples >= 0 && std::isfinite(samples), "average_buffers", "samples must be a number >= 0, got ", samples);
   const NoGrad off;
+  std::vector<double> weights;
+  for (const std::vector<double>& of : group.gather(std::vector<double>{samples})) weights.push_back(of[0]);
+  const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
+  const double weight = *least == *most ? 1 : samples;  // 1: the same bits as the mean of all
+  const double all = *least == *most ? double(group.size()) : std::accumulate(weights.begin(), weights.end(), 0.0);
   for (const NamedTensor& b : module.named_buffers()) {
     if (!b.tensor.defined()) continue;
-    // In float64, so that what is the same on all ranks stays so to the bit, also of three.
+    // Use float64, so that values that agree on all ranks stay equal bit for bit, also with three ranks.
     const bool is_mean = is_floating(b.tensor.dtype());
     const Tensor own = b.tensor.detach().contiguous(), whole = is_mean ? own.to(DType::f64) : own;
+    if (is_mean && weight == 0) whole.fill_(0);  // also what is not finite
+    if (is_mean && weight != 1) whole.mul_(weight);
     group.wait(group.all_reduce({whole}, is_mean ? ReduceOp::sum : ReduceOp::max));
-    if (is_mean) whole.div_(double(group.size()));
+    if (is_mean) whole.div_(all);
     if (!whole.shares_memory_with(b.tensor)) b.tensor.detach().copy_(whole);
   }
 }
@@ -61,9 +73,9 @@ void average_buffers(Module& module, ProcessGroup& group) {
 void broadcast_state(Module& module, ProcessGroup& group, int root) {
   const NoGrad off;
   for (const NamedTensor& t : module.state_tensors()) {
-    const Tensor whole = t.tensor.detach().contiguous();
-    group.wait(group.broadcast({whole}, root));
-    if (!whole.shares_memory_with(t.tensor)) t.tensor.copy_(whole);
+    const Tensor contiguous = t.tensor.detach().contiguous();
+    group.wait(group.broadcast({contiguous}, root));
+    if (!contiguous.shares_memory_with(t.tensor)) t.tensor.copy_(contiguous);
   }
 }
 

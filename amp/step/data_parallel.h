@@ -7,8 +7,8 @@
 //   loss(net(input), target).backward();               // gradients are the mean over ranks when it returns
 //   optimizer.step();
 //
-// Differences from TrainStep (amp/step/train_step.h), which needs none of this: every rank must give as many samples, since
-// gradients are averaged with equal weights as in PyTorch; and every rank runs as many backwards as the others.
+// Differences from TrainStep (amp/step/train_step.h), which has no such conditions: every rank must have as many samples as the
+// others, since gradients are averaged with equal weights as in PyTorch, and every rank must run as many backwards.
 #pragma once
 
 #include <memory>
@@ -20,17 +20,17 @@ namespace halfstep {
 
 class DistributedDataParallel : public Module {
  public:
-  // Takes over weights and buffers of rank 0, in place. `group` must outlive it. state_dict has the keys of `module` below
-  // "module.".
+  // Copies rank 0's weights and buffers into the module, in place. `group` must outlive it. The state_dict prefixes the keys of
+  // `module` with "module.".
   DistributedDataParallel(std::shared_ptr<Module> module, ProcessGroup& group, const ReducerOptions& options = {});
 
-  // Forward of this rank's rows: the random numbers are those of the ranks' batches as one. The next backward that reaches a
-  // parameter exchanges the gradients, also of an accumulated sum.
+  // Runs forward on this rank's rows, with the random numbers of the ranks' batches as one. The next backward that reaches a
+  // parameter exchanges the gradients, also accumulated ones.
   Tensor forward(const Tensor& x) override;
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   std::string describe() const override { return "DistributedDataParallel"; }
 
-  // While it lives, backward sums up on this rank alone: around all but the last micro-batch of a step.
+  // Keeps backward from exchanging gradients while it lives: around all but the last micro-batch of a step.
   class NoSync {
    public:
     [[nodiscard]] explicit NoSync(DistributedDataParallel& of) : of_(of), saved_(of.sync_) { of_.sync_ = false; }
@@ -51,11 +51,12 @@ class DistributedDataParallel : public Module {
   std::shared_ptr<Exchange> exchange_;
 };
 
-// Floating buffers of all ranks, such as running statistics, become their mean, others their maximum: ranks do this before one
-// of them saves or evaluates for all.
-void average_buffers(Module& module, ProcessGroup& group);
+// Averages floating buffers, such as running statistics, over all ranks, and takes the maximum of others. Call it before one rank
+// saves or evaluates for all. samples: how many this rank's buffers are made of, its weight in the mean, as parts of a batch may
+// have several sizes; if all ranks give 0, they count alike.
+void average_buffers(Module& module, ProcessGroup& group, double samples = 1);
 
-// Weights and buffers of one rank on all of them.
+// Copies weights and buffers of one rank to all.
 void broadcast_state(Module& module, ProcessGroup& group, int root = 0);
 
 }  // namespace halfstep

@@ -16,13 +16,13 @@ namespace {
 
 enum class Stage { ready, unscaled, stepped };
 
-// What is known of an optimizer since the last update.
+// State of an optimizer since the last update.
 struct Record {
   Stage stage = Stage::ready;
-  Tensor found_inf;  // undefined until checked, and where there was no gradient
+  Tensor found_inf;  // undefined until checked, or if there was no gradient
 };
 
-// Hands the optimizer its device scalars for one step, also when the step throws.
+// Passes device scalars to the optimizer for one step, and removes them also when the step throws.
 struct AmpGuard {
   [[nodiscard]] AmpGuard(Optimizer& o, AmpStep s, std::function<void()> check, const math::StepTail& tail) : optimizer(o) {
     optimizer.begin_amp(std::move(s), std::move(check), tail);
@@ -34,7 +34,7 @@ struct AmpGuard {
 
 constexpr const char* kKeys[] = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"};
 
-// Nothing overflows on meta, where nothing is computed.
+// Returns false on meta, where nothing is computed.
 bool is_set(const Tensor& found_inf) { return !found_inf.device().is_meta() && found_inf.item<float>() != 0; }
 }  // namespace
 
@@ -47,11 +47,11 @@ const std::optional<Tensor>& StepOutcome::value() const {
 
 struct GradScaler::Impl {
   GradScalerOptions options;
-  double init_scale = 0;  // what the device scalars start with
+  double init_scale = 0;  // initial value of the device scalar
   int64_t init_tracker = 0;
   Tensor scale, tracker;  // 0-dim f32 and i32 on the device; made by the first scale()
-  Tensor one;             // the gradient that backward starts from when disabled
-  std::map<uint64_t, Record> records;  // by the optimizer's id
+  Tensor one;             // first gradient of backward if disabled
+  std::map<uint64_t, Record> records;  // by optimizer id
 
   static void check_growth_factor(double v) { check<ValueError>(v > 1, "GradScaler", "growth_factor must be > 1, got ", v); }
   static void check_backoff_factor(double v) {
@@ -62,7 +62,7 @@ struct GradScaler::Impl {
                       "growth_interval must be >= 1 and below 2^31, got ", v);
   }
 
-  // Are gradients other numbers than true ones?
+  // Returns whether gradients are multiplied by a scale.
   bool scales() const { return options.enabled && !(options.fixed && init_scale == 1); }
 
   void check_moves() const {
@@ -87,7 +87,7 @@ struct GradScaler::Impl {
     tracker = full({}, double(init_tracker), {.dtype = DType::i32, .device = device});
   }
 
-  // All gradients, on the scale's device.
+  // Returns all gradients, on the scale's device.
   Tensors gradients(Optimizer& optimizer, bool unscale, const char* where) const {
     const std::vector<Tensor> params = optimizer.parameters();
     for (size_t i = 0; i < params.size(); ++i) {
@@ -102,7 +102,7 @@ struct GradScaler::Impl {
     return gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
   }
 
-  // Checks all gradients and divides them by the scale. Undefined when there is no gradient. No host read.
+  // Checks all gradients and divides them by the scale. Returns undefined if there is no gradient. The host reads nothing.
   Tensor unscale(Optimizer& optimizer, const char* where) {
     const Tensors grads = gradients(optimizer, /*unscale=*/true, where);
     if (grads.empty()) return {};
@@ -118,7 +118,7 @@ struct GradScaler::Impl {
     scale.bump_version();
     tracker.bump_version();
   }
-  // The scale's part of a step's end.
+  // Adds the scale's part to a step's end.
   void add_to(math::StepTail& tail) const {
     tail.scale = scale.data_ptr<float>();
     tail.tracker = tracker.data_ptr<int32_t>();
@@ -245,7 +245,7 @@ StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTai
     const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale}, std::move(check),
                        tail);
     outcome.value_ = optimizer.step();
-    const Optimizer::Left undone = optimizer.end_amp();
+    const Optimizer::RemainingWork undone = optimizer.end_amp();
     if (undone.check) undone.check();
     left = undone.tail;
     if (optimizer.keeps_unscaled_gradients() && impl_->scales()) mark_unscaled(optimizer.parameters());
@@ -280,7 +280,7 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
   if (alone) impl_->add_to(tail);
   bool left;
   StepOutcome outcome = step_and_leave(optimizer, tail, left);
-  if (!alone || !outcome.found_inf().defined()) {  // without a gradient anywhere, update() says so
+  if (!alone || !outcome.found_inf().defined()) {  // update() throws if there is no gradient
     tail.scale = nullptr;
     update();
     if (!empty && left) end(outcome.found_inf(), impl_->scale.device());
@@ -359,7 +359,6 @@ void GradScaler::set_growth_interval(int64_t v) {
   impl_->options.growth_interval = v;
 }
 double GradScaler::get_min_scale() const { return impl_->options.min_scale; }
-double GradScaler::get_max_scale() const { return impl_->options.max_scale; }
 bool GradScaler::is_enabled() const { return impl_->options.enabled; }
 bool GradScaler::is_fixed() const { return impl_->options.enabled && impl_->options.fixed; }
 

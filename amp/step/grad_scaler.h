@@ -3,7 +3,7 @@
 //
 //   scaler.scale(loss).backward();
 //   clip_grad_norm_(scaler.unscale_(opt), 1.0);  // unscale_ only to clip or inspect
-//   StepOutcome outcome = scaler.step(opt);     // does nothing to parameters and state when a gradient is not finite
+//   StepOutcome outcome = scaler.step(opt);     // skips parameters and states if a gradient is not finite
 //   scaler.update();                            // once an iteration, last
 //   schedule.step(outcome.applied());           // moves only with applied steps
 //
@@ -29,15 +29,15 @@ namespace halfstep {
 
 class Optimizer;
 
-// What became of a step. Cheap to copy; reading it waits for the device.
+// The outcome of a step. Cheap to copy; reading it waits for the device.
 class StepOutcome {
  public:
   StepOutcome() = default;                                   // applied, without a scaler
   explicit StepOutcome(Tensor found_inf) : found_inf_(std::move(found_inf)) {}
   bool applied() const;                                      // false: a gradient was not finite; on meta always true
   bool overflow() const { return !applied(); }
-  const std::optional<Tensor>& value() const;                // the result of the optimizer's step; nothing when skipped
-  const Tensor& found_inf() const { return found_inf_; }     // 0-dim f32 on the device; undefined without a scaler
+  const std::optional<Tensor>& value() const;             // result of the optimizer's step; nothing if skipped
+  const Tensor& found_inf() const { return found_inf_; }  // 0-dim f32 on the device; undefined without a scaler
 
  private:
   friend class GradScaler;
@@ -47,14 +47,14 @@ class StepOutcome {
 
 struct GradScalerOptions {
   double init_scale = 65536.0;
-  double growth_factor = 2.0;     // > 1
-  double backoff_factor = 0.5;    // in (0, 1)
-  int64_t growth_interval = 2000; // clean updates before the scale grows
-  bool enabled = true;            // false: scale() returns its argument, step() is opt.step(), update() nothing
-  double min_scale = 0;           // the scale does not fall below this
-  double max_scale = std::numeric_limits<float>::max();  // nor grow above this; a larger init_scale is taken as it is
-  bool fixed = false;             // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
-                                  // not finite
+  double growth_factor = 2.0;      // > 1
+  double backoff_factor = 0.5;     // in (0, 1)
+  int64_t growth_interval = 2000;  // clean updates before the scale grows
+  bool enabled = true;             // false: scale() returns its argument, step() is opt.step(), update() nothing
+  double min_scale = 0;            // lower bound of the scale
+  double max_scale = std::numeric_limits<float>::max();  // upper bound, except for a larger init_scale
+  bool fixed = false;  // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
+                       // not finite
 };
 
 class GradScaler {
@@ -63,7 +63,7 @@ class GradScaler {
   using Closure = std::function<Tensor()>;
 
   explicit GradScaler(const GradScalerOptions& options = {});
-  // As torch.amp.GradScaler("cuda"). The state lies where the losses are, so that the device says nothing more.
+  // Takes a device as torch.amp.GradScaler("cuda") does, and ignores it: the state is on the losses' device.
   explicit GradScaler(Device, const GradScalerOptions& options = {}) : GradScaler(options) {}
   ~GradScaler();
   GradScaler(GradScaler&&) noexcept;
@@ -71,22 +71,22 @@ class GradScaler {
 
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
-  void backward(const Tensor& loss, double weight = 1);  // scale(loss * weight).backward(), without computing that product
+  void backward(const Tensor& loss, double weight = 1);     // scale(loss * weight).backward(), without computing that product
   void backward(const Tensor& loss, const Tensor& weight);  // 0-dim, on the loss's device
-  // The gradient that backward starts from: weight * scale, or weight when disabled; 0-dim.
+  // Returns the first gradient of backward: weight * scale, or weight if disabled; 0-dim.
   Tensor seed(Device device, double weight = 1);
-  Gradients unscale_(Optimizer& optimizer);                                  // float16 gradients throw: keep parameters in float32
-  StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // a closure throws, and what unscale_ refuses
-  // step() and update() in one, and then `tail`, whose part for the scale must be empty. Where the optimizer is one pass over all
-  // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it is step() followed by
-  // update(). `skip`, of a disabled scaler: 0-dim f32 on the device, not 0 where the step is to be skipped.
+  Gradients unscale_(Optimizer& optimizer);                                  // throws for float16 gradients (keep f32 weights)
+  StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // throws for a closure, and where unscale_ throws
+  // Runs step() and update(), and then `tail`, whose part for the scale must be empty. If the optimizer is one pass over all
+  // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it calls step() and
+  // then update(). `skip`, for a disabled scaler: 0-dim f32 on the device; the step is skipped if it is not 0.
   StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {}, const Tensor& skip = {});
   void update(std::optional<double> new_scale = {});
   template <std::same_as<bool> Scale>
-  void update(Scale) = delete;                 // a scale of 1 or 0
-  void update(const Tensor& new_scale);        // one element, no grad; copied
+  void update(Scale) = delete;           // a scale of 1 or 0
+  void update(const Tensor& new_scale);  // one element, without grad; copied
 
-  void abandon();                              // an iteration that failed: forgets unscale_ and step since the last update
+  void abandon();  // after a failed iteration: forgets unscale_ and step since the last update
 
   double get_scale() const;                    // waits for the device; 1 when disabled
   int64_t get_growth_tracker() const;
@@ -100,11 +100,10 @@ class GradScaler {
   void set_growth_interval(Interval) = delete;
   bool is_enabled() const;
   double get_min_scale() const;
-  double get_max_scale() const;
   bool is_fixed() const;  // enabled, and the scale never moves
 
-  StateDict state_dict() const;                  // empty when disabled or fixed; waits for the device
-  void load_state_dict(const StateDict& state);  // does nothing then
+  StateDict state_dict() const;                  // empty if disabled or fixed; waits for the device
+  void load_state_dict(const StateDict& state);  // does nothing if disabled or fixed
 
  private:
   struct Impl;

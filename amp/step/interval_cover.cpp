@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "amp/step/interval_cover.h"
-
 #include <algorithm>
+
+#include "amp/step/recomputation.h"
 
 namespace halfstep {
 namespace {
 
-struct Pair {
+struct PartialChoice {
   double saved = 0, cost = 0;
-  int last = -1;  // of the links: the item that was chosen last
+  int last = -1;  // index in `links` of the item chosen last
 };
-struct Link {
+struct ChosenInterval {
   size_t item;
   int before;
 };
 
-// Leaves the pairs that no other one beats, the most saved first.
-void thin(std::vector<Pair>& front, size_t most) {
-  std::stable_sort(front.begin(), front.end(),
-                   [](const Pair& a, const Pair& b) { return a.saved != b.saved ? a.saved > b.saved : a.cost < b.cost; });
+// Keeps the Pareto-optimal pairs, largest savings first.
+void thin(std::vector<PartialChoice>& front, size_t most) {
+  std::stable_sort(front.begin(), front.end(), [](const PartialChoice& a, const PartialChoice& b) {
+    return a.saved != b.saved ? a.saved > b.saved : a.cost < b.cost;
+  });
   size_t kept = 0;
-  for (const Pair& p : front)
+  for (const PartialChoice& p : front)
     if (kept == 0 || p.cost < front[kept - 1].cost) front[kept++] = p;
   front.resize(kept);
   if (kept <= most || most < 2) return;
-  for (size_t i = 0; i < most; ++i) front[i] = front[i * (kept - 1) / (most - 1)];  // the first and the last stay
+  for (size_t i = 0; i < most; ++i) front[i] = front[i * (kept - 1) / (most - 1)];  // keeps the first and the last
   front.resize(most);
 }
 
@@ -33,38 +34,40 @@ void thin(std::vector<Pair>& front, size_t most) {
 std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most) {
   const size_t places = problem.needs.size();
   if (places == 0) return std::vector<size_t>();
-  std::vector<double> later(places, 0);  // the largest need at a place or behind it: more than that is not worth counting
+  std::vector<double> later(places, 0);  // largest need at a place or behind it: more savings are useless
   for (size_t p = places; p-- > 0;) later[p] = std::max(problem.needs[p], p + 1 < places ? later[p + 1] : 0);
   std::vector<std::vector<size_t>> starting(places);
   for (size_t i = 0; i < problem.items.size(); ++i) starting[problem.items[i].begin].push_back(i);
 
-  std::vector<std::vector<Pair>> fronts(places);
-  std::vector<Link> links;
+  std::vector<std::vector<PartialChoice>> fronts(places);
+  std::vector<ChosenInterval> links;
   fronts[0] = {{}};
   for (size_t p = 0; p < places; ++p) {
-    std::vector<Pair>& here = fronts[p];
-    std::erase_if(here, [&](const Pair& pair) { return pair.saved < problem.needs[p]; });
+    std::vector<PartialChoice>& here = fronts[p];
+    std::erase_if(here, [&](const PartialChoice& choice) { return choice.saved < problem.needs[p]; });
     thin(here, most);
     for (const size_t i : starting[p]) {
-      const IntervalCover::Item& item = problem.items[i];
-      double within = 0;  // the needs that only what was saved before can meet
+      const IntervalCover::Interval& item = problem.items[i];
+      double within = 0;  // need that only earlier savings can meet
       for (size_t q = p + 1; q < item.end; ++q) within = std::max(within, problem.needs[q]);
-      for (const Pair& pair : here) {
-        if (pair.saved < within) break;  // the most saved come first
-        fronts[item.end].push_back({std::min(pair.saved + item.saves, later[item.end]), pair.cost + item.cost, int(links.size())});
-        links.push_back({i, pair.last});
+      for (const PartialChoice& choice : here) {
+        if (choice.saved < within) break;  // pairs are sorted by falling savings
+        fronts[item.end].push_back(
+            {std::min(choice.saved + item.saves, later[item.end]), choice.cost + item.cost, int(links.size())});
+        links.push_back({i, choice.last});
       }
     }
     if (p + 1 == places) break;
-    for (Pair pair : here) {
-      pair.saved = std::min(pair.saved, later[p + 1]);
-      fronts[p + 1].push_back(pair);
+    for (PartialChoice choice : here) {
+      choice.saved = std::min(choice.saved, later[p + 1]);
+      fronts[p + 1].push_back(choice);
     }
     here = {};
   }
-  const std::vector<Pair>& end = fronts[places - 1];
+  const std::vector<PartialChoice>& end = fronts[places - 1];
   if (end.empty()) return {};
-  const auto best = std::min_element(end.begin(), end.end(), [](const Pair& a, const Pair& b) { return a.cost < b.cost; });
+  const auto best =
+      std::min_element(end.begin(), end.end(), [](const PartialChoice& a, const PartialChoice& b) { return a.cost < b.cost; });
   std::vector<size_t> out;
   for (int at = best->last; at >= 0; at = links[size_t(at)].before) out.push_back(links[size_t(at)].item);
   std::reverse(out.begin(), out.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of parameters by their kind: biases, normalisations and others.
+// Parameter groups by kind: biases and normalisations, and others.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace halfstep {
 
-// The names of those parameters that weight decay does harm to: all of normalisations, and biases (of recurrent and attention
-// layers as well). Embeddings are not among them. In alphabetic order.
+// Returns the names of parameters that should not decay, in alphabetic order: all of normalisations, and biases (of recurrent and
+// attention layers too). Embeddings are not among them.
 std::vector<std::string> norms_and_biases(const Module& model);
 
-// All parameters of a model in two groups, of which the second, those of norms_and_biases, has no weight decay:
+// Splits all parameters of a model into two groups, of which the second, norms_and_biases, has no weight decay:
 //   AdamW opt(groups_without_decay(net), {.lr = 1e-3, .weight_decay = 0.1});
-// A group that would be empty is left out.
+// Omits an empty group.
 std::vector<ParamGroup> groups_without_decay(const Module& model);
 
 }  // namespace halfstep

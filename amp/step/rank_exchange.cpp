@@ -23,7 +23,7 @@ int RankExchange::agree(int readiness, const BatchRows& part) {
     position = std::max(position, of[4]);
   }
   default_generator().set_state({random.seed, uint64_t(position)});
-  // All ranks come to the same answer, since all see the same numbers.
+  // All ranks compute the same answer from the same numbers.
   return one_batch && samples == double(part.total) ? int(least) : 0;
 }
 
@@ -35,9 +35,9 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   const std::vector<double> mine{loss_sum_,    double(window.own_samples()), double(notice_), double(random.offset), window.total(),
                                  window.unit()};
   double loss = 0, samples = 0, position = 0, total = 0, unit = 0;
-  bool alike = true;
+  bool one_batch_size = true;
   notices_ = 0;
-  // After the gradients, which this therefore waits for too.
+  // Gather after the gradients, and so wait for them too.
   for (const std::vector<double>& of : group_.gather(mine)) {
     loss += of[0];
     samples += of[1];
@@ -45,12 +45,12 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
     position = std::max(position, of[3]);  // a rank without samples has drawn nothing
     total += of[4];
     if (unit == 0) unit = of[5];
-    alike = alike && (of[5] == 0 || of[5] == unit || window.is_sum());
+    one_batch_size = one_batch_size && (of[5] == 0 || of[5] == unit || window.is_sum());
   }
   notice_ = 0;
   check<ValueError>(int64_t(samples) == window.samples(), "TrainStep", "the ranks computed ", samples, " samples of a window of ",
                     window.samples(), Help{"give every rank its part of the same batch"});
-  check<ValueError>(alike, "TrainStep", "the samples of all ranks must have targets of one size, got ", window.unit(),
+  check<ValueError>(one_batch_size, "TrainStep", "the samples of all ranks must have targets of one size, got ", window.unit(),
                     " elements a row here and ", unit, " on the first rank",
                     Help{"pad them to one length, with a target that the loss ignores (ignore_index)"});
   window.set_total(total, unit);

@@ -10,42 +10,41 @@
 #include <unordered_map>
 #include <utility>
 
-#include "amp/step/interval_cover.h"
 #include "framework/backend/op_log.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/base/number_text.h"
 #include "layers/sequences/recurrent.h"
 
 namespace halfstep {
 namespace {
 
-// Work that is not a product takes as long as its bytes take to move. A byte costs about as much as this many operations.
+// Cost of moving a byte, in operations: work that is not a product takes as long as its bytes.
 constexpr double kOperationsOfByte = 10;
-constexpr double kWorthIt = 1e-3;  // share of the peak, below which a module saves too little to be looked at
-constexpr int kAttempts = 12;      // steps that are measured to find one that fits
-constexpr size_t kRemovals = 200;  // chosen modules that are tried without
+constexpr double kWorthIt = 1e-3;  // share of the peak below which a module's savings are ignored
+constexpr int kAttempts = 12;      // number of steps measured to find one that fits
+constexpr size_t kRemovals = 200;  // number of chosen modules to try without
 
 std::string bytes_of(size_t bytes) {
   return bytes < 1'000'000'000 ? fixed_text(double(bytes) / 1e6, 1) + " MB" : fixed_text(double(bytes) / 1e9, 2) + " GB";
 }
 
-// A module that may be chosen. Places are those of forward calls, counted from the first of the last micro-batch.
+// A module that may be chosen. Places are forward calls, counted from the first of the last micro-batch.
 struct Candidate {
   Module* module = nullptr;
   std::string name;
   size_t begin = 0, end = 0;  // its calls are [begin, end)
-  size_t undone = 0;          // the call of the step that begins its backward
+  size_t undone = 0;          // call of the step with which its backward begins
   int calls = 0;
   double cost = 0;   // operations of its forward, with bytes as operations
   size_t saves = 0;  // bytes between its forward and its backward
 };
 
-struct Measured {
+struct MeasuredStep {
   MemoryStats memory;
   double flops = 0;
   std::vector<LoggedCall> calls;
-  size_t first = 0, forward_end = 0;                           // the forward calls of the last micro-batch are [first, forward_end)
-  size_t held() const { return calls[forward_end - 1].live; }  // where backward begins
+  size_t first = 0, forward_end = 0;                           // forward calls of the last micro-batch: [first, forward_end)
+  size_t held() const { return calls[forward_end - 1].live; }  // bytes at the start of backward
 };
 
 class Recomputing {  // sets modules to recompute until its end
@@ -89,12 +88,12 @@ class Planner {
  private:
   struct Choice {
     std::vector<size_t> chosen;  // of all_
-    Measured measured;
+    MeasuredStep measured;
   };
 
-  Measured measure(const std::vector<Module*>& modules) const {
+  MeasuredStep measure(const std::vector<Module*>& modules) const {
     const Recomputing on(modules);
-    Measured out;
+    MeasuredStep out;
     Allocator& memory = allocator(Device::meta);
     const OpLogScope log(Device::meta);
     memory.reset_peak();
@@ -110,13 +109,13 @@ class Planner {
     while (out.first > 0 && is_forward(out.first - 1)) --out.first;
     return out;
   }
-  Measured measured(const std::vector<size_t>& chosen) const {
+  MeasuredStep measured(const std::vector<size_t>& chosen) const {
     std::vector<Module*> modules;
     for (const size_t i : chosen) modules.push_back(all_[i].module);
     return measure(modules);
   }
 
-  // The modules that could recompute, with the calls that are theirs.
+  // Returns the modules that could recompute, with their calls.
   std::vector<Candidate> callable() const {
     std::vector<Candidate> out;
     std::unordered_map<std::string, size_t> at;  // by path
@@ -126,7 +125,7 @@ class Planner {
       at[module->path()] = out.size();
       out.push_back({.module = module, .name = name});
     }
-    for (const auto& [name, module] : model_.named_modules()) {  // a chosen module within one that recomputes would do it twice
+    for (const auto& [name, module] : model_.named_modules()) {  // nested recomputing modules would compute twice more
       if (!module->recomputes_in_backward()) continue;
       module->visit([&](const Module& m) { at.erase(m.path()); });
     }
@@ -150,7 +149,7 @@ class Planner {
     return out;
   }
 
-  // Modules that are alike are measured once: a step in which one of them recomputes holds less at the end of its forward.
+  // Measures equal modules once: a step in which one of them recomputes holds less at the end of its forward.
   void find_candidates() {
     const size_t least = size_t(kWorthIt * double(base_.memory.peak));
     std::map<std::string, size_t> known;
@@ -170,14 +169,14 @@ class Planner {
     set_needs();
   }
 
-  // What must be saved by modules that end at or before a place, to be at most at `target`: over all times at which none but
-  // they are between their forward and their backward.
+  // Computes the savings required of modules that end at or before each place, for at most `target` bytes: over all times at which
+  // only they are between their forward and their backward.
   void set_needs() {
     tops_.assign(base_.forward_end - base_.first + 1, 0);
     size_t highest = base_.first > 0 ? base_.calls[base_.first - 1].peak : 0;
     for (size_t t = base_.first; t < base_.calls.size(); ++t) {
       const LoggedCall& call = base_.calls[t];
-      const size_t top = call.peak > highest ? call.peak : call.live;  // within the call, where that is known
+      const size_t top = call.peak > highest ? call.peak : call.live;  // within the call, if known
       highest = std::max(highest, call.peak);
       size_t place = 0;
       if (t < base_.forward_end) {
@@ -198,7 +197,8 @@ class Planner {
     return cheapest(problem);
   }
 
-  // The model of times and bytes is nearly right: where a measured step is above the budget, the next one is to save more.
+  // Finds a choice that fits. The model of times and bytes is approximate: if a measured step exceeds the budget, the next one
+  // must save more.
   Choice fitting(size_t budget) const {
     Choice best;
     best.measured.memory.peak = std::numeric_limits<size_t>::max();
@@ -206,7 +206,7 @@ class Planner {
     for (int i = 0; i < kAttempts; ++i) {
       const auto chosen = solve(double(budget) - margin);
       if (!chosen) break;
-      Measured m = measured(*chosen);
+      MeasuredStep m = measured(*chosen);
       const double excess = double(m.memory.peak) - double(budget);
       if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
       if (excess <= 0) break;
@@ -225,13 +225,13 @@ class Planner {
     for (const double more : {1.0, 1.005, 1.01, 1.02, 1.04, 1.08}) {
       const auto chosen = solve(high * more);
       if (!chosen) continue;
-      Measured m = measured(*chosen);
+      MeasuredStep m = measured(*chosen);
       if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
     }
     return best;
   }
 
-  // The dearest first.
+  // Drops modules that are not needed, most expensive first.
   void drop_needless(Choice& choice, size_t budget) const {
     std::vector<size_t> order = choice.chosen;
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return all_[a].cost > all_[b].cost; });
@@ -239,15 +239,15 @@ class Planner {
     for (const size_t i : order) {
       std::vector<size_t> fewer = choice.chosen;
       std::erase(fewer, i);
-      Measured m = measured(fewer);
+      MeasuredStep m = measured(fewer);
       if (m.memory.peak <= budget) choice = {std::move(fewer), std::move(m)};
     }
   }
 
-  [[noreturn]] void does_not_fit(size_t budget, const Measured& least) const {
+  [[noreturn]] void does_not_fit(size_t budget, const MeasuredStep& least) const {
     std::vector<std::pair<size_t, std::string>> purposes, layers;
     for (int i = 0; i < kMemoryTagCount; ++i) purposes.emplace_back(least.memory.peak_by_tag[size_t(i)], name(MemoryTag(i)));
-    std::map<std::string, int64_t> growth;  // of what is held, over the forward
+    std::map<std::string, int64_t> growth;  // of the live bytes over the forward
     for (size_t t = least.first; t < least.forward_end; ++t) {
       const LoggedCall& call = least.calls[t];
       const size_t before = t > 0 ? least.calls[t - 1].live : call.live;
@@ -277,16 +277,16 @@ class Planner {
   Module& model_;
   const std::function<void()>& step_;
   const RecomputationOptions& options_;
-  Measured base_;
+  MeasuredStep base_;
   std::vector<Candidate> all_;
-  std::vector<size_t> tops_;  // by place: the most that is live while only modules that end at or before it hold activations
+  std::vector<size_t> tops_;  // by place: the most live bytes while only modules that end at or before it hold activations
 };
 
 }  // namespace
 
 RecomputationPlan plan_recomputation(Module& model, const std::function<void()>& step, size_t budget,
                                      const RecomputationOptions& options) {
-  step();  // the first one makes the state of the optimizer
+  step();  // allocates the optimizer's state
   return Planner(model, step, options).run(budget);
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses which modules compute their activations again in backward (Module::recompute_in_backward), so that a training step fits
-// into a number of bytes and repeats as few operations as possible. Steps on Device::meta, which compute nothing, are measured.
+// Chooses the modules that recompute their activations in backward (Module::recompute_in_backward), so that a training step fits
+// into a number of bytes and repeats as few operations as possible. Measures steps on Device::meta, which compute nothing.
 //
 //   const DefaultDevice on(Device::meta);
-//   Net net;                                       // as the one that will be trained
+//   Net net;                                       // like the one that will be trained
 //   AdamW opt(net.parameters());
 //   GradScaler scaler({.enabled = false});
 //   TrainStep step(net, loss, opt, scaler, nullptr, {.device = Device::meta});
@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@
 
 namespace halfstep {
 
-// The peak of `now` without what was live before: that of a part of a program.
+// Returns the peak of `now` minus the bytes that were live before: the peak of a part of a program.
 inline MemoryStats peak_without(MemoryStats now, const MemoryStats& before) {
   now.peak -= before.live;
   for (size_t i = 0; i < now.peak_by_tag.size(); ++i) now.peak_by_tag[i] -= before.live_by_tag[i];
@@ -30,31 +31,50 @@ inline MemoryStats peak_without(MemoryStats now, const MemoryStats& before) {
 }
 
 struct RecomputationOptions {
-  // A step that cannot fit throws MemoryError; without this, the plan is the one with the smallest peak that was found.
+  // Throws MemoryError for a step that cannot fit; if false, returns the plan with the smallest peak.
   bool must_fit = true;
-  std::string where = "plan_recomputation";  // that the error names
-  MemoryStats others = {};                   // what others hold on Device::meta, which is not counted
+  std::string where = "plan_recomputation";  // name in the error
+  MemoryStats others = {};                   // bytes of others on Device::meta, which do not count
 };
 
 struct RecomputationPlan {
-  std::vector<std::string> modules;          // below the model, in the order of the forward; empty: the step fits as it is
+  std::vector<std::string> modules;          // below the model, in the order of the forward; empty: the step fits without
   MemoryStats before, after;                 // peaks of a step without recomputation and with it
   double flops_before = 0, flops_after = 0;  // of its products
   double repeated() const { return flops_before > 0 ? flops_after / flops_before - 1 : 0; }  // share of the operations
 };
 
-// `step` runs one training step of `model`, all on Device::meta. It is called about as often as the model has kinds of modules.
+// Plans for `step`, which runs one training step of `model`, all on Device::meta. Calls it about as often as the model has kinds
+// of modules.
 //
-// Modules that can be chosen are called from one tensor to one, and neither they nor a module within them have hooks,
-// parametrizations or a state that continues from batch to batch. A module that already recomputes stays so. Of all choices that
-// fit by the bytes and operations of each module, the one of the fewest operations is taken. A step with the choice is measured, so
-// that the peak is exact. The model is left as it was.
+// Modules that can be chosen are called from one tensor to one, and neither they nor their descendants have hooks,
+// parametrizations or a state that continues from batch to batch. A module that already recomputes still does. Among the choices
+// that fit by the bytes and operations of each module, it takes the one with the fewest operations, and measures a step with it,
+// so that the peak is exact. It restores the model.
 //
-// Throws MemoryError if no choice fits: the smallest peak that was reached, and what takes the most at it.
+// Throws MemoryError if no choice fits, with the smallest peak reached and the largest parts of it.
 RecomputationPlan plan_recomputation(Module& model, const std::function<void()>& step, size_t budget,
                                      const RecomputationOptions& options = {});
 
 // Makes the named modules below `model` recompute. Throws ValueError for a name that no module has.
 void recompute_modules(Module& model, const std::vector<std::string>& names);
+
+// ---- the choice of modules, as intervals of a line that save enough at the least cost
+
+struct IntervalCover {
+  struct Interval {
+    size_t begin, end;  // begin < end: the places that it covers, as calls of a forward. Chosen items do not overlap
+    double saves, cost;
+  };
+  std::vector<Interval> items;
+  // needs[p]: total savings required of chosen items that end at or before place p. An item with begin < p < end does not count
+  // for p.
+  std::vector<double> needs;
+};
+
+// Returns the cheapest choice that saves enough, as ascending indices of `items`; nothing if there is none. Walks along the line
+// with all Pareto-optimal pairs of savings and cost. If there are more than `most` pairs, some are dropped: the choice still saves
+// enough, but may cost a little more.
+std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most = 2000);
 
 }  // namespace halfstep

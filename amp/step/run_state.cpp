@@ -22,8 +22,8 @@
 namespace halfstep {
 namespace {
 
-constexpr int kFormat = 2;  // 1: states of the optimizer by position, the schedule as its count
-// Before the names of their tensors, and before positions: no name begins so.
+constexpr int kFormat = 2;  // 1: states of the optimizer by position, schedules by count
+// Prefixes of tensors' names and of positions; no name begins with them.
 const std::string &kOptimizer = *new std::string("optimizer."), &kKept = *new std::string("kept."),
                   &kUnnamed = *new std::string(".");
 
@@ -37,7 +37,7 @@ GradScaler::StateDict scaler_state(const StoredJson& stored) {
   return out;
 }
 
-// The positions of an optimizer's parameters, by their names in the model. Those that are not the model's have none.
+// Maps the names of the optimizer's parameters in the model to positions; omits those that are not the model's.
 std::map<std::string, size_t> positions_of(const Optimizer& optimizer, const Module& model) {
   std::map<const TensorImpl*, std::string> names;
   for (const NamedTensor& p : model.named_parameters()) names[p.tensor.impl()] = p.name;
@@ -51,8 +51,8 @@ std::map<std::string, size_t> positions_of(const Optimizer& optimizer, const Mod
   return out;
 }
 
-// "3.exp_avg" is stored as "layers.1.weight.exp_avg". A parameter that is not the model's keeps its position, with kUnnamed before
-// it where the model has a parameter of that name.
+// Renames states: "3.exp_avg" becomes "layers.1.weight.exp_avg". A parameter that is not the model's keeps its position, prefixed
+// with kUnnamed if the model has a parameter of that name.
 std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Module& model, bool together) {
   std::map<std::string, std::string> name_of;  // by position, as text
   const std::map<std::string, size_t> positions = positions_of(optimizer, model);
@@ -67,7 +67,7 @@ std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Mod
   return out;
 }
 
-// And back. A name that the model does not have stays, so that the optimizer refuses it.
+// Reverses named_states. Keeps unknown names, so that the optimizer refuses them.
 std::map<std::string, Tensor> positioned_states(const std::map<std::string, Tensor>& named, const Optimizer& optimizer,
                                                 const Module& model) {
   const std::map<std::string, size_t> positions = positions_of(optimizer, model);
@@ -97,7 +97,7 @@ std::map<std::string, double> schedule_state(const StoredJson& meta) {
 std::optional<LoaderPlace> loader_place(const StoredJson& meta) {
   if (!meta.has("loader")) return {};
   const StoredJson stored = meta.part("loader");
-  if (!stored.has("sample")) return {};  // of `halfstep train`, whose loader the program makes itself
+  if (!stored.has("sample")) return {};  // of `halfstep train`, which creates its loader itself
   return LoaderPlace{stored.integer("epoch", 0), stored.integer("sample", 0), stored.integer("batch_size", 1),
                      uint64_t(stored.integer("seed", std::numeric_limits<int64_t>::min())), uint64_t(stored.integer("order", 0))};
 }
@@ -153,7 +153,7 @@ CheckpointContents pack(const RunParts& run) {
 
 void unpack(const CheckpointContents& contents, const RunParts& run) {
   const StoredJson meta = stored_meta(contents);
-  // Everything is looked at before anything is changed.
+  // Check everything before changing anything.
   std::optional<Generator::State> drawn;
   if (run.generator && meta.has("generator")) {
     const StoredJson random = meta.part("generator");
@@ -196,7 +196,7 @@ std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, c
   contents.meta["step"] = step;
   contents.meta["own"] = *own.json();
   if (!run.group) return save_checkpoint(dir, step, contents, keep_last);
-  // No rank continues before the checkpoint is whole, and all know if it could not be written.
+  // Wait until the checkpoint is complete, so that all ranks know if it could not be written.
   std::string fault;
   std::exception_ptr error;
   if (run.group->rank() == 0) {

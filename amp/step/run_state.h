@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run needs to continue as if it had never stopped: the model, the optimizer's moments and options, the scale, the place in
-// the schedule, in the data and in the random numbers. One call writes them, one reads them back:
+// Saves and loads all that a run needs to continue as if it had never stopped: the model, the optimizer's states and options, the
+// loss scale, and the positions in the schedule, in the data and in the random numbers. One call writes them, one reads them:
 //
 //   save_run("runs/mine", step, {.model = model, .optimizer = &optimizer, .loader = &loader}, {{"best", 0.91}});
 //   const SavedRun last = load_run("runs/mine", {.model = model, .optimizer = &optimizer, .loader = &loader});
 //   last.step; last.own.number("best");
 //
-// docs/from_pytorch.md has a whole program. The files are those of `halfstep train` (framework/io/checkpoint/checkpoint.h): written
-// whole or not at all, and checked when they are read.
+// docs/from_pytorch.md has a whole program. The files are those of `halfstep train` (framework/io/checkpoint/checkpoint.h):
+// written completely or not at all, and checked when they are read.
 #pragma once
 
 #include <concepts>
@@ -31,21 +31,21 @@ class Optimizer;
 class ProcessGroup;
 class Schedule;
 
-// Null: the run has none.
+// Parts of a run. Null: the run has none.
 struct RunParts {
   Module& model;
   Optimizer* optimizer = nullptr;
   GradScaler* scaler = nullptr;
   Schedule* schedule = nullptr;
   Generator* generator = &default_generator();
-  // Of ranks that share the optimizer's states (Optimizer::shard): all of them call pack and save_run together. Rank 0 gets and
-  // writes the whole states; what pack gives the others lacks those of the optimizer. Without it, one rank may call them alone, and
-  // an optimizer whose states are shared throws ValueError.
+  // Set it if ranks share the optimizer's states (Optimizer::shard): all ranks then call pack and save_run together. Rank 0 gets
+  // and writes the whole states; pack returns none of the optimizer's on the others. Without it one rank may call them alone, and
+  // an optimizer with shared states throws ValueError.
   ProcessGroup* group = nullptr;
   LoaderBase* loader = nullptr;  // any DataLoader of the training data
 };
 
-// Numbers and names of the program's own: {{"best", 0.91}, {"fold", 3}, {"note", "with dropout"}}, or an nlohmann::json object.
+// Values of the user's program: {{"best", 0.91}, {"fold", 3}, {"note", "with dropout"}}, or an nlohmann::json object.
 class OwnValues {
  public:
   class Value {
@@ -79,17 +79,17 @@ class OwnValues {
   JsonValue values_;
 };
 
-// As a checkpoint's contents, and back. unpack throws CheckpointError for a state that pack did not write, and ValueError for one
-// that does not fit the model or the optimizer, such as an average of another kind. A part that was not there when the state was
-// written keeps its own. A loader of another batch size continues behind the same samples.
+// Convert a run to a checkpoint's contents and back. unpack throws CheckpointError for a state that pack did not write, and
+// ValueError for one that does not fit the model or the optimizer, such as an average of another kind. A part that the state lacks
+// is not changed. A loader of another batch size continues after the same samples.
 CheckpointContents pack(const RunParts& run);
 void unpack(const CheckpointContents& contents, const RunParts& run);
 
-// The contents of state.json. Throws CheckpointError if a newer halfstep wrote it.
+// Returns the contents of state.json. Throws CheckpointError if a newer halfstep wrote it.
 StoredJson stored_meta(const CheckpointContents& contents);
 
-// Writes <dir>/step-<step>, which becomes the latest. keep_last > 0 removes older checkpoints. Within a WeightAverage::Scope the
-// weights that are trained are written, and the average as it is. Throws IoError, with a group on all ranks.
+// Writes <dir>/step-<step>, which becomes the latest. keep_last > 0 removes older checkpoints. Within a WeightAverage::Scope it
+// writes the trained weights, and the average separately. Throws IoError, with a group on all ranks.
 std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const OwnValues& own = {},
                                int keep_last = 0);
 
@@ -97,7 +97,7 @@ struct SavedRun {
   int64_t step = 0;
   JsonValue own;
 };
-// The latest checkpoint of a directory, or the one that `path` names. Throws as unpack, and IoError.
+// Loads the latest checkpoint of a directory, or the one that `path` names. Throws as unpack, and IoError.
 SavedRun load_run(const std::filesystem::path& path, const RunParts& run);
 
 }  // namespace halfstep

@@ -12,15 +12,15 @@
 namespace halfstep {
 namespace {
 
-// `now` becomes `before` where the flag is set; zero is what a state begins as.
+// Restores `before` in `now` if the flag is set; states begin as zero.
 void select_back(const Tensor& now, const Tensor& before, const Tensor& flag) {
   if (!now.defined()) return;
   const bool fits = before.defined() && before.shape() == now.shape();
   now.copy_(where(flag, fits ? before.to(now.dtype()) : zeros_like(now), now.detach()));
 }
 
-// to[i] = from[i], where the flag is set or undefined. One kernel for each device: a launch for each buffer would cost a GPU more
-// than the copies.
+// Copies from[i] to to[i] if the flag is set or undefined. Runs one kernel for each device: on a GPU a launch for each buffer
+// would cost more than the copies.
 void copy_each(const Tensors& from, const Tensors& to, const Tensor& flag = {}) {
   std::vector<bool> done(to.size());
   for (size_t first = 0; first < to.size(); ++first) {
@@ -80,8 +80,8 @@ void StateRollback::settle(const Tensor& found_inf) {
   }
   open_ = false;
   copy_each(before, now, found_inf);
-  for (const Kept& k : kept_) {
-    const RecurrentLayer::Kept& now = k.layer->kept();
+  for (const LayerState& k : kept_) {
+    const RecurrentLayer::KeptState& now = k.layer->kept();
     if (!now.h.defined()) continue;
     const Tensor bad = zeros({}, {.device = now.h.device()});
     const TensorView views[] = {now.h.view(), now.c.defined() ? now.c.view() : now.h.view()};
@@ -102,7 +102,7 @@ void StateRollback::exchange() {
     b.tensor.copy_(b.before);
     b.before = now;
   }
-  for (Kept& k : kept_) std::swap(k.layer->kept(), k.before);
+  for (LayerState& k : kept_) std::swap(k.layer->kept(), k.before);
 }
 
 }  // namespace halfstep

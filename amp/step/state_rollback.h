@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forward changes beside the gradients, and what becomes of it where the gradient scaler skips the step:
-//   Buffers, such as running statistics, get back the values that they had before the step. PyTorch lets infinite activations of a
-//   skipped step into them.
-//   The states that stateful recurrent layers keep move on with the data, also when only the backward overflowed. One that is not
-//   finite gets back its values from before the step: it would make every later step overflow.
+// Restores what a forward changes besides gradients if the gradient scaler skips the step:
+// Buffers, such as running statistics, get back their values from before the step. (PyTorch keeps the infinite activations of a
+// skipped step in them.) The states of stateful recurrent layers advance with the data, also if only the backward overflowed; one
+// that is not finite gets back its value from before the step, since it would make every later step overflow.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +17,14 @@ namespace halfstep {
 
 class StateRollback {
  public:
-  explicit StateRollback(Module& module) : module_(module) {}  // which must outlive it
+  explicit StateRollback(Module& module) : module_(module) {}  // must outlive it
 
-  void save();  // before a step's first forward
-  // After the step, by selects on the device. `found_inf`: not 0 where the step was skipped; undefined: it was applied.
+  void save();  // call before a step's first forward
+  // Restores by selects on the device, after the step. `found_inf`: the step was skipped if it is not 0; undefined: it was
+  // applied.
   void settle(const Tensor& found_inf);
 
-  // While it lives, all is as it was at the last save(): for what computes the step again.
+  // Restores the state of the last save() while it lives, for code that computes the step again.
   class Rewound {
    public:
     [[nodiscard]] explicit Rewound(StateRollback& states) : states_(states) { states_.exchange(); }
@@ -36,26 +36,26 @@ class StateRollback {
   };
 
  private:
-  void exchange();  // what is for what was
-  // `before` stays from step to step, so that only buffers that have changed since it was made are copied, and one that moves again
-  // after steps in which it did not, such as statistics that were frozen, is known.
+  void exchange();  // swaps current and saved values
+  // `before` is kept from step to step, so that only buffers that have changed since are copied, and a buffer that changes again
+  // after steps in which it did not, such as frozen statistics, is noticed.
   struct Buffer {
     Tensor tensor;
-    Tensor before = {};    // its values before the step
-    uint64_t version = 0;  // and its version
-    std::shared_ptr<Storage> memory = {};  // which the version is of
-    bool moves = true;  // did the last step write to it? A recording of steps copies it then, whatever its version
+    Tensor before = {};                    // values before the step
+    uint64_t version = 0;                  // and its version
+    std::shared_ptr<Storage> memory = {};  // memory to which the version belongs
+    bool moves = true;                     // the last step wrote to it: a recording of steps then copies it at any version
     bool changed() const { return tensor.version() != version || tensor.storage() != memory || memory->is_exposed(); }
   };
-  struct Kept {
+  struct LayerState {
     RecurrentLayer* layer;
-    RecurrentLayer::Kept before;
+    RecurrentLayer::KeptState before;
   };
   Module& module_;
   std::optional<std::vector<Buffer>> buffers_;  // since the first save()
   bool any_stateful_ = false;
-  std::vector<Kept> kept_;  // of the step that is under way
-  bool open_ = false;       // is there one?
+  std::vector<LayerState> kept_;  // of the step in progress
+  bool open_ = false;             // a step is in progress
 };
 
 }  // namespace halfstep

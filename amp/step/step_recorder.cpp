@@ -28,8 +28,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 }  // namespace
 
-StepRecorder::StepRecorder(Step step, Module& module, Optimizer& optimizer, GradScaler& scaler, DeviceRates& rates, Device device,
-                           GraphMode mode, ProcessGroup* group, Agree agree)
+StepRecorder::StepRecorder(EagerStep step, Module& module, Optimizer& optimizer, GradScaler& scaler, DeviceRates& rates,
+                           Device device, GraphMode mode, ProcessGroup* group, Agree agree)
     : step_(std::move(step)),
       module_(module),
       optimizer_(optimizer),
@@ -54,7 +54,7 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
   if (ready != kReady) {
     if (recording_) {
       StepResult result = eager();
-      for (Watched& w : watched_) w.version = w.tensor.version();  // which this step moved on, copies included
+      for (WatchedTensor& w : watched_) w.version = w.tensor.version();  // which this step has advanced, copies included
       return result;
     }
     warm_ = timed_eager_ = 0;
@@ -81,14 +81,14 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
     given_up_ = decided_ && !times_.replaying_pays();
     if (given_up_) forget();
     return result;
-  } catch (const RecordingError&) {  // the generator was seeded anew
+  } catch (const RecordingError&) {  // the generator was seeded again
     forget();
     return eager();
   }
 }
 
 StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
-  if (module_.any_hooks()) return kEager;  // they look at values on the host
+  if (module_.any_hooks()) return kEager;  // hooks read values on the host
   if (recording_ && !still_true()) return kChanged;
   if (Observing::any()) return kOther;  // a replay has no calls to observe
   const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
@@ -176,8 +176,8 @@ std::vector<double> StepRecorder::settings() const {
 }
 
 bool StepRecorder::still_true() const {
-  if (group_ && default_generator().state().seed != seed_) return false;  // one process finds it when it replays
-  for (const Watched& w : watched_) {
+  if (group_ && default_generator().state().seed != seed_) return false;  // a single process notices it when it replays
+  for (const WatchedTensor& w : watched_) {
     if (w.tensor.const_data_ptr() != w.data) return false;
     if (w.stepped && w.shadow != shadow_data(w.tensor)) return false;
     if (w.tensor.requires_grad() != w.requires_grad || (w.stepped && w.tensor.version() != w.version)) return false;
@@ -211,7 +211,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   rates_.prepare();
   recording_->replay();
   rates_.advanced();
-  for (Watched& w : watched_) {
+  for (WatchedTensor& w : watched_) {
     if (!w.stepped) continue;
     w.tensor.bump_version();
     if (w.shadow) autocast::shadow_is_current(w.tensor);
@@ -226,7 +226,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   return result;
 }
 
-// What the recording would have written was not: gradients, and 16-bit copies that were cast in it.
+// Discards what the recording did not compute: gradients, and 16-bit copies that were cast in it.
 void StepRecorder::abandon(bool begun) {
   if (begun) backend_.abandon_recording();
   optimizer_.zero_grad();

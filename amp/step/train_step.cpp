@@ -8,6 +8,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/observe.h"
+#include "framework/ops/core/op_policy.h"
 #include "framework/ops/ops.h"
 #include "optim/clip.h"
 #include "optim/gradients.h"
@@ -15,7 +16,7 @@
 namespace halfstep {
 namespace {
 
-// Spares a step the writing of unscaled gradients, and only this one, also when it throws.
+// Leaves gradients scaled for this step alone, also if it throws, which saves writing them.
 struct ScaledGradients {
   [[nodiscard]] explicit ScaledGradients(Optimizer& o) : optimizer(o) { optimizer.keep_unscaled_gradients(false); }
   ~ScaledGradients() { optimizer.keep_unscaled_gradients(true); }
@@ -38,7 +39,7 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
   check_options();
   if (options.group)
     ranks_ = std::make_unique<RankExchange>(optimizer.parameters(), *options.group, options.reducer, options.device.is_meta());
-  // An optimizer of the user's that reads found_inf back waits for the device anyway.
+  // A user's optimizer that reads found_inf back waits for the device anyway.
   if (optimizer.needs_closure() || !options.device.is_cuda() || !optimizer.handles_amp()) return;
   rates_ = std::make_unique<DeviceRates>(optimizer, schedule, options.device);
   if (!may_record()) return;
@@ -92,10 +93,10 @@ StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std:
   return eager(work, rows, nullptr);
 }
 
-// On a GPU the host does not wait for it, except where ranks exchange over the host, or an optimizer of the user's decides there.
+// Avoids waiting for a GPU, unless ranks exchange over the host or a user's optimizer decides there.
 Denominator TrainStep::denominator_of(const Tensor& target, const BatchRows& part) const {
   if (part.rows == 0 || !target.defined()) return 0.0;
-  if (window_.is_single() && target.device().is_cuda()) return double(part.rows);  // its gradients are not weighed
+  if (window_.is_single() && target.device().is_cuda()) return double(part.rows);  // not used as a weight
   const Denominator over = loss_.denominator(target);
   return rates_ && (!ranks_ || recorder_) ? over : over.on_host();
 }
@@ -119,7 +120,7 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
   if (window_.pending() == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
-    // Without a scaler, every step is applied in which a target counts.
+    // Without a scaler, every step with a target that counts is applied.
     if (scaler_.is_enabled() || options_.keeps_states || (work.over.is_zero() && part.rows > 0)) states_.save();
     window_loss_ = Tensor();
     window_.open(part);
@@ -133,7 +134,7 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
     result = compute(work, part);
     result.over = work.over;
   }
-  // The scale is there from the first step on, also on a rank that has no rows, or none that counts.
+  // Create the scale in the first step, also on a rank without rows that count.
   if (scaler_.is_enabled() && (part.rows == 0 || work.over.is_zero())) scaler_.seed(options_.device);
   if (options_.accumulate_steps > 1 && !ranks_ && scaler_.is_enabled()) {
     const NoGrad off;
@@ -158,7 +159,7 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
   return result;
 }
 
-// Forward and backward of one micro-batch.
+// Runs forward and backward of one micro-batch.
 StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   StepResult result;
   Tensor loss;
@@ -178,7 +179,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
-  if (work.over.is_zero()) return result;  // there is nothing to learn, and the loss is NaN
+  if (work.over.is_zero()) return result;  // the loss is NaN and has no gradient
   if (options_.on_bad_loss && !std::isfinite(result.loss.item<double>())) {
     const StateRollback::Rewound as_before(states_);
     StepUnderTest step = under_test();
@@ -186,7 +187,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
     step.batches.push_back(tested(work, part));
     options_.on_bad_loss(step);
   }
-  // Half the memory and traffic, but only if no other code computes with the gradients before the optimizer does.
+  // Halves memory and traffic, but only if no code computes with the gradients before the optimizer does.
   const LowGradients low(keeps_low_gradients());
   if (on_device)
     scaler_.backward(loss, no_grad([&] { return window_.loss_weight_on_device(work.over); }));
@@ -280,7 +281,7 @@ AutocastOptions TrainStep::region_options() const {
   return {.dtype = options_.amp, .enabled = options_.amp.has_value(), .policies = options_.policies};
 }
 
-// The norm of the gradients, where it is asked for.
+// Clips, and returns the norm of the gradients if requested.
 Tensor TrainStep::clip() {
   const Gradients gradients = scaler_.unscale_(optimizer_);
   if (options_.clip_grad_agc > 0) clip_grad_agc_(gradients, options_.clip_grad_agc);
@@ -289,7 +290,7 @@ Tensor TrainStep::clip() {
   return options_.grad_norm ? grad_norm(gradients) : Tensor();
 }
 
-// Of the gradients as backward left them: in 16 bits, and multiplied by the scale.
+// Returns the norm of the gradients as after backward: in 16 bits, and multiplied by the scale.
 Tensor TrainStep::measured_norm() {
   const NoGrad off;
   const Tensors gradients = gradients_of(optimizer_.parameters(), /*contiguous=*/false, /*raw=*/true);
@@ -318,14 +319,14 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     return result;
   }
   if (known.defined() && (ring || scaler_.is_enabled())) {
-    if (ranks_) known = known.to(options_.device);  // it may be on the host
+    if (ranks_) known = known.to(options_.device);  // may be on the host
     tail.loss = known.data_ptr();
     tail.loss_dtype = known.dtype();
   }
   Tensor skip;
   if (window_.total_on_device().defined()) {
     const NoGrad off;
-    // Where no target counts the factor is infinite, which the scaler sees; without one the step is skipped by itself.
+    // If no target counts, the factor is infinite, and the scaler skips the step; without a scaler, skip it here.
     if (!scaler_.is_enabled()) skip = eq(window_.total_on_device(), 0.0).to(DType::f32);
     const Tensor factor = window_.gradient_factor_on_device().to(DType::f32);
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
@@ -354,6 +355,74 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   else if (schedule_)
     schedule_->step(result.outcome.applied());
   return result;
+}
+
+// Checks the arguments of a training step.
+
+void TrainStep::check_options() const {
+  const TrainStepOptions& o = options_;
+  check<ValueError>(o.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", o.accumulate_steps);
+  check<ValueError>(!o.amp || is_half(*o.amp), "TrainStep", "amp must be float16 or bfloat16, got ", o.amp.value_or(DType::f32),
+                    Help{"leave it out to compute in float32"});
+  check_names(o.policies);
+  check<ValueError>(o.clip_grad_norm >= 0, "TrainStep", "clip_grad_norm must be >= 0, got ", o.clip_grad_norm);
+  check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
+  check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
+  if (o.group) {
+    check<ValueError>(!optimizer_.needs_closure(), "TrainStep", optimizer_.describe(),
+                      " evaluates the loss itself, which ranks do not", Help{"train in one process, or with another optimizer"});
+    check<ValueError>(o.graph != GraphMode::on || o.group->can_record(), "TrainStep",
+                      "steps of ranks that exchange over the host are not recorded",
+                      Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});
+  }
+  check<ValueError>(!optimizer_.is_sharded() || o.group, "TrainStep", "ranks share the states of ", optimizer_.describe(),
+                    ", so they must train together, got no group", Help{"give the step their group"});
+  if (!optimizer_.needs_closure()) return;
+  check<ValueError>(!scaler_.is_enabled(), "TrainStep", optimizer_.describe(),
+                    " evaluates the loss several times a step, which a gradient scaler does not allow",
+                    Help{"train in float32 or bfloat16"});
+  check<ValueError>(o.accumulate_steps == 1 && !clips() && !o.grad_norm, "TrainStep", optimizer_.describe(),
+                    " evaluates the loss itself: it neither accumulates nor clips gradients",
+                    Help{"leave out accumulate_steps, grad_norm and what clips"});
+}
+
+namespace {
+
+// Returns whether a layer normalises over ranks.
+bool syncs_over_ranks(Module& module) {
+  bool syncs = false;
+  module.apply([&](Module& m) {
+    const auto* norm = dynamic_cast<const RunningNorm*>(&m);
+    syncs |= norm && norm->syncs();
+  });
+  return syncs;
+}
+
+}  // namespace
+
+BatchRows TrainStep::rows_of(const Tensor& input, const std::optional<BatchRows>& part) const {
+  const int64_t ranks = options_.group ? options_.group->size() : 1, rank = options_.group ? options_.group->rank() : 0;
+  if (part) {
+    const bool right = part->first >= 0 && part->rows >= 0 && part->total > 0 && part->first + part->rows <= part->total &&
+                       (part->rows == 0 || (input.defined() && input.dim() > 0 && input.size(0) == part->rows));
+    check<ShapeError>(right, "TrainStep", "the part of a batch must be its input's rows, got rows [", part->first, ", ",
+                      part->first + part->rows, ") of ", part->total, " and ",
+                      input.defined() ? joined("input ", input.shape()) : "no input");
+    check<ValueError>(ranks > 1 || part->rows == part->total, "TrainStep", "a part of a batch needs a group of ranks");
+    check<ValueError>(part->total >= ranks || !syncs_over_ranks(module_), "TrainStep",
+                      "batch normalisation over ranks needs a sample on each of ", ranks, ", got a batch of ", part->total,
+                      Help{"drop_last leaves out a last batch that is small"});
+    return *part;
+  }
+  const int64_t samples = input.dim() > 0 ? input.size(0) : 1;
+  check<ShapeError>(samples > 0, "TrainStep", "a batch must have samples, got input ", input.shape());
+  return {rank * samples, samples, ranks * samples};
+}
+
+void train_step::wrong_inputs(const Module& module, size_t given) {
+  fail<ValueError>("TrainStep", "the module must take the tensors before the target and give one, got ", given, " for ",
+                   module.describe(),
+                   Help{"give the step a function of the loss: step([&] { return loss_fn(net(a, b), target); })"});
 }
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of halfstep_predict.h.
+// Implements halfstep_predict.h.
 #include <pthread.h>
 
 #include <algorithm>
@@ -22,10 +22,11 @@
 #include "framework/backend/backend.h"
 #include "framework/base/float_state.h"
 #include "framework/base/fork_mutex.h"
+#include "framework/base/old_cpu.h"
 #include "framework/base/process_end.h"
 #include "generated/halfstep_release.h"
 
-// What the caller knows by its handle alone.
+// The opaque type behind the caller's handles.
 struct hs_model;
 
 namespace {
@@ -33,8 +34,8 @@ namespace {
 using namespace halfstep;
 using halfstep::app::Json;
 
-constexpr int64_t kMostNumbers = int64_t(1) << 48;    // no buffer is larger
-constexpr int64_t kBatch = app::FileOptions().batch;  // as `halfstep predict`, so that both give the same bits
+constexpr int64_t kMostNumbers = int64_t(1) << 48;    // in a buffer
+constexpr int64_t kBatch = app::FileOptions().batch;  // as in `halfstep predict`, so that both give the same bits
 
 constexpr int kForkSeconds = 10;
 constexpr const char* kEnds = "the process is ending, and the library with it";
@@ -53,8 +54,8 @@ struct OpenModel {
   std::string description{};
 };
 
-// A handle is a number that is never given twice, in the form of a pointer: a closed one is not found, whatever was opened since.
-// Calls hold the model, so that one that is closed meanwhile lives until they end.
+// Maps handles to models. A handle is a unique number in the form of a pointer: a closed one is never found again. Calls hold the
+// model, so a model that is closed meanwhile lives until they end.
 class OpenModels {
  public:
   hs_model* add(std::shared_ptr<OpenModel> model) {
@@ -72,7 +73,7 @@ class OpenModels {
     std::shared_ptr<OpenModel> model = find(handle, "hs_close");
     const std::lock_guard lock(mutex_);
     models_.erase(reinterpret_cast<uintptr_t>(handle));
-    return model;  // which is destroyed after the lock is free
+    return model;  // destroyed after the lock is released
   }
 
  private:
@@ -81,13 +82,13 @@ class OpenModels {
   uintptr_t last_ = 0;
 };
 
-// Never destroyed: threads may still run models when the process ends.
+// Returns an object that is never destroyed: threads may still run models when the process ends.
 OpenModels& open_models() {
   static auto& models = *new OpenModels;
   return models;
 }
 
-// The message of this thread's last failure.
+// Returns the message of this thread's last failure.
 std::string& last_error() { return of_this_thread<std::string>(); }
 
 int failed(hs_status code, const char* text) noexcept {
@@ -97,8 +98,8 @@ int failed(hs_status code, const char* text) noexcept {
   return code;
 }
 
-// Held by each call, and by fork(), which so waits until no other thread is inside: the child could wait for ever for what such a
-// thread held. Where that takes too long, the child's calls are refused.
+// Held by each call; fork() waits for it, so that no other thread is inside a call: the child could deadlock on what such a thread
+// held. If the wait takes too long, the child's calls are refused.
 pthread_rwlock_t calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 bool fork_has_calls = false, forked_inside = false;
 void before_fork() {
@@ -128,11 +129,13 @@ class Call {
   Call& operator=(const Call&) = delete;
 };
 
-// Calls `body`; an exception becomes a code, and its message what hs_error says.
+// Calls `body`; turns an exception into a code, and its message into hs_error's.
 template <class Body>
 auto guarded(Body body) noexcept -> decltype(body()) {
   int code = HS_FAILED;
+  static const bool runs = !lacking_instructions();
   try {
+    check<ValueError>(runs, "cpu", "a CPU of x86-64-v2, as made since about 2009, is needed, got an older one");
     const Call call;
     const FloatState plain;
     return body();
@@ -149,7 +152,7 @@ auto guarded(Body body) noexcept -> decltype(body()) {
     return code;
 }
 
-// The text of `options` of hs_open.
+// Parses the text of `options` of hs_open.
 app::PredictorOptions options_of(const char* text) {
   constexpr const char* kOptions = "hs_open: options";
   app::PredictorOptions out;
@@ -171,7 +174,7 @@ app::PredictorOptions options_of(const char* text) {
 
 std::vector<int64_t> sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-// "probabilities", "numbers" or "outputs": see "answers" in halfstep_predict.h.
+// Returns "probabilities", "numbers" or "outputs": see "answers" in halfstep_predict.h.
 const char* kind_of_answers(const app::Predictor& p) {
   if (p.form().classes == 0) return "numbers";
   return app::gives_probabilities(p.config().loss) ? "probabilities" : "outputs";
@@ -197,7 +200,7 @@ hs_model* open(const char* path, const char* options) {
   check<BadArgument>(path != nullptr, "hs_open", "path must be a text, got NULL");
   const BeforeEnd models;
   check<ValueError>(models.allowed(), "hs_open", kEnds);
-  static std::mutex one_at_a_time;  // making a model seeds the default generator
+  static std::mutex one_at_a_time;  // constructing a model seeds the default generator
   const std::lock_guard lock(one_at_a_time);
   const app::PredictorOptions chosen = options_of(options);
   auto model = std::make_shared<OpenModel>(OpenModel{app::Predictor(path, chosen)});
@@ -219,7 +222,7 @@ int write_shape(const Shape& from, int64_t* to) {
   return int(from.size());
 }
 
-// The inputs of hs_run as a tensor that reads the caller's memory.
+// Views the inputs of hs_run as a tensor on the caller's memory.
 Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_t* sizes, int dims) {
   constexpr const char* kRun = "hs_run";
   check<BadArgument>(dtype == HS_FLOAT32 || dtype == HS_INT64, kRun, "dtype must be HS_FLOAT32 or HS_INT64, got ", dtype);
@@ -232,24 +235,24 @@ Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_
   const int64_t most = kMostNumbers / std::max<int64_t>({1, numel(form.input), numel(m.output)});
   check<BadInput>(shape[0] <= most, kRun, "at most ", most, " samples at once, got ", shape[0]);
   check<BadArgument>(inputs != nullptr || numel(shape) == 0, kRun, "inputs must point to numbers of shape ", shape, ", got NULL");
-  const bool whole = form.input_dtype == DType::i64;
-  check<BadInput>(!whole || dtype == HS_INT64, kRun, "the model takes HS_INT64, got HS_FLOAT32");
-  if (whole) {
+  const bool takes_integers = form.input_dtype == DType::i64;
+  check<BadInput>(!takes_integers || dtype == HS_INT64, kRun, "the model takes HS_INT64, got HS_FLOAT32");
+  if (takes_integers) {
     const auto* tokens = static_cast<const int64_t*>(inputs);
     const int64_t all = numel(shape), vocabulary = form.vocabulary;
     for (int64_t i = 0; i < all; ++i)
       check<BadInput>(tokens[i] >= 0 && tokens[i] < vocabulary, kRun, "tokens must be in 0..", vocabulary - 1, ", got ", tokens[i]);
   }
   if (numel(shape) == 0) return empty(shape, {.dtype = dtype == HS_INT64 ? DType::i64 : DType::f32, .device = Device::cpu});
-  // Nothing writes into inputs of a model.
+  // Models do not write into their inputs.
   return from_blob(const_cast<void*>(inputs), shape, dtype == HS_INT64 ? DType::i64 : DType::f32);
 }
 
-// Writes the results of a batch, as `halfstep predict` would say them or as they are.
+// Writes the results of a batch: answers as `halfstep predict` gives them, or the model's outputs.
 void write_results(const OpenModel& m, bool answers, const Tensor& outputs, float* to) {
   const app::Predictor& model = m.predictor;
   Tensor values = outputs;
-  if (answers)  // numbers in float64 and shares in float32, as Predictor has them
+  if (answers)  // numbers in float64 and shares in float32, as in Predictor
     values = app::answers_of(model.form().classes > 0 ? outputs : outputs.to(DType::f64), model.config().loss, model.form());
   values = values.to(DType::f32);
   values = values.contiguous();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A catalogue: the components of one kind that a config may name, each a row of its fields and its maker. What checks configs, what
-// builds from them, the documentation and error texts all read the same rows; programs add rows of their own.
+// A catalogue: the components of one kind that a config may name, with a row of fields and a factory for each. Checks,
+// construction, documentation and error texts all read the same rows; programs can add rows.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace halfstep::app {
 
-// Row: {.component, .make, ...}
+// Row: a struct {.component, .make, ...}.
 template <class Row>
 class Catalog {
  public:
@@ -27,7 +27,7 @@ class Catalog {
   }
   Catalog(const Catalog&) = delete;
 
-  // Throws ConfigError for a type that is there already.
+  // Throws ConfigError for a duplicate type.
   void add(Row row) {
     const std::string& type = row.component.type;
     check<ConfigError>(!family_.find(type), family_.what, "\"", type, "\" is already in the catalogue",
@@ -36,8 +36,13 @@ class Catalog {
     family_.components.push_back(row.component);
     rows_.push_back(std::move(row));
   }
+  // Adds a class of the program that is linked with halfstep.
+  void add_of_program(Row row) {
+    row.component.of_program = true;
+    add(std::move(row));
+  }
   const Family& family() const { return family_; }
-  // For a component that was checked. Throws ConfigError for an unknown type.
+  // Finds the row of a component that was checked. Throws ConfigError for an unknown type.
   const Row& row(const Json& self) const {
     const std::string type = self["type"];
     for (const Row& r : rows_) {
@@ -46,7 +51,7 @@ class Catalog {
     fail<ConfigError>(family_.what, "unknown ", family_.what, " \"", type, '"');
   }
   const std::deque<Row>& rows() const { return rows_; }
-  // Has the type a field of its own in place of the common one?
+  // Returns whether the type has a field of its own that replaces the common one.
   bool own_field(const Json& self, std::string_view key) const {
     const std::vector<Field>& own = row(self).component.fields;
     return std::any_of(own.begin(), own.end(), [&](const Field& f) { return f.key == key; });
@@ -57,8 +62,8 @@ class Catalog {
   std::deque<Row> rows_;  // never move: others keep references
 };
 
-// A field whose value goes to a constructor as a T: int64_t, double, bool, std::string, a vector of these, or an optional one,
-// which is empty where the field has no value or a word such as "auto" in place of one.
+// A field whose value is passed to a constructor as a T: int64_t, double, bool, std::string, a vector of these, or an optional,
+// which is empty if the field has no value or a word such as "auto".
 template <class T>
 struct Arg {
   Field field;
@@ -86,10 +91,10 @@ T value_of(const Json& self, const Arg<T>& a) {
 
 }  // namespace halfstep::app
 
-// Makes a class of this program a component of the kind's configs, under its own name. What the row takes besides the fields comes
-// before them.
+// Registers a class of this program as a component of the kind's configs, under its own name. The row's arguments other than
+// fields come first.
 #define HALFSTEP_REGISTER(kind, Class, ...)                                                                  \
   [[maybe_unused]] static const bool halfstep_registered_##Class =                                           \
-      (::halfstep::app::kind##_catalog().add(                                                                \
+      (::halfstep::app::kind##_catalog().add_of_program(                                                     \
            ::halfstep::app::kind##_row<Class>(#Class, #kind " of this program" __VA_OPT__(, ) __VA_ARGS__)), \
        true)

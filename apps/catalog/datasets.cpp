@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "apps/catalog/infer.h"
+#include "apps/catalog/losses.h"
 #include "apps/catalog/pictures.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/picture_statistics.h"
@@ -16,20 +17,20 @@ namespace {
 
 constexpr int kMaxTransforms = 64;
 
-// The transforms that the data set does not do itself.
+// Returns the transforms that the data set does not apply itself.
 Transforms transforms_after(const DatasetRow& row, const Json& self) {
   Transforms all = build_transforms(self["transforms"]);
   if (row.normalizes && !all.empty() && all[0]->as_normalize()) all.erase(all.begin());
   return all;
 }
 
-// Does the catalogue cut the part, and not the data set?
+// Returns whether the catalogue takes the requested part, because the data set does not.
 bool cuts(const DatasetRow& row, const SplitRequest& wanted) {
   const SplitOptions part = split_options(wanted);
   return !row.takes_parts && (part.fold || (!part.is_whole() && (!row.takes_range || part.stratified)));
 }
 
-// A help line where a file is not below data.root, but in the current folder.
+// Returns a line of help if a file is not below data.root but in the current folder.
 std::string help_with_root(const SplitRequest& r) {
   if (data_root(r) != r.config["data"]["root"].get<std::string>()) return "";
   std::error_code none;
@@ -42,7 +43,7 @@ std::string help_with_root(const SplitRequest& r) {
   return "";
 }
 
-// The data set, or the part of it that "range" or "fold" names, before its transforms.
+// Constructs the data set, or the part of it that "range" or "fold" names, without transforms.
 std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wanted) {
   try {
     if (!cuts(row, wanted)) return row.make(wanted);
@@ -50,11 +51,12 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
     whole["data"][wanted.split]["range"] = Json{0.0, 1.0};
     return split_dataset(row.make({whole, wanted.split, wanted.device, wanted.known}), split_options(wanted));
   } catch (const IoError& e) {
-    throw DataError(e.what() + help_with_root(wanted));  // for the program a file of data that cannot be read is bad data
+    throw DataError(e.what() + help_with_root(wanted));  // to the program an unreadable file of data is bad data
   }
 }
 
-// The config, with the numbers that "from": "data" asks for written into the split's transforms. found: they may be known.
+// Returns the config with the numbers that "from": "data" requests filled into the split's transforms. found: statistics computed
+// earlier, if any.
 Json with_statistics(const Json& config, const std::string& split, std::optional<PictureStatistics>& found) {
   Json out = config;
   for (Json& t : out["data"][split]["transforms"]) {
@@ -98,6 +100,8 @@ Catalog<DatasetRow>& dataset_catalog() {
   return all;
 }
 
+std::optional<int64_t> ignored_class(const SplitRequest& r) { return ignored_class(r.config.value("loss", Json())); }
+
 SplitOptions split_options(const SplitRequest& r) {
   const Json& self = r.self();
   SplitOptions out{.stratified = self["stratified"], .seed = r.config["seed"]};
@@ -111,8 +115,8 @@ Json with_statistics(const Json& config, std::string* note) {
   std::optional<PictureStatistics> found;
   for (const char* split : {"train", "val", "test"})
     if (!config["data"][split].is_null()) out = with_statistics(out, split, found);
-  if (note && found && found->looked_at < found->all)
-    *note = joined("Normalize: mean and deviation of ", found->looked_at, " of the ", found->all, " pictures of data.train");
+  if (note && found && found->examined < found->all)
+    *note = joined("Normalize: mean and deviation of ", found->examined, " of the ", found->all, " pictures of data.train");
   return out;
 }
 
@@ -159,7 +163,7 @@ double bytes_to_read(const Json& config) {
     const SplitRequest r{config, split};
     if (r.self().is_null() || !r.self().contains("path") || !r.self()["path"].is_string()) continue;
     std::error_code none;
-    const auto bytes = std::filesystem::file_size(data_path(r), none);  // of a folder: none
+    const auto bytes = std::filesystem::file_size(data_path(r), none);  // fails for a folder
     if (!none) out += double(bytes);
   }
   return out;
@@ -175,7 +179,7 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
   if (!facts) return facts;
   if (row.facts && facts->size && cut) {
     SplitOptions part = split_options(wanted);
-    part.stratified = false;  // of the same size
+    part.stratified = false;  // a part of the same size
     facts->size = int64_t(split_indices(*facts->size, part).size());
   }
   if (wanted.self()["transforms"].empty()) return facts;

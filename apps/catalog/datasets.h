@@ -21,29 +21,29 @@ struct TextTokens;
 
 namespace halfstep::app {
 
-// A split that is wanted: "train", "val" or "test" of a resolved config.
+// A requested split: "train", "val" or "test" of a resolved config.
 struct SplitRequest {
   const Json& config;
   const std::string& split;
   Device device = Device::cpu;
-  // What was learnt from the training data: classes, categories, scale, vocabulary. Null: it is read again.
+  // Facts from the training data: classes, categories, scale, vocabulary. Null: read them again.
   const DataForm* known = nullptr;
   const Json& self() const { return config["data"][split]; }
 };
 struct DatasetRow {
   Component component;
   std::function<std::shared_ptr<Dataset>(const SplitRequest&)> make;
-  // What is known without reading the data, where that is anything; empty: the data set is made and asked.
+  // Returns facts that need no reading of the data; empty: construct the data set and ask it.
   std::function<std::optional<DataFacts>(const SplitRequest&)> facts = {};
-  bool takes_range = false;  // it takes the part that "range" names itself; of others the part is taken afterwards
-  bool normalizes = false;   // it does what is no more than a Normalize itself, when that is the first of "transforms"
-  bool streams = false;      // with data.loader.stateful it is read in streams, see Dataset::streams()
-  bool takes_parts = false;  // it also handles "fold" and "stratified" itself, see split_options
+  bool takes_range = false;  // applies "range" itself; else the catalogue takes the part
+  bool normalizes = false;   // applies a Normalize itself if it is the first of "transforms"
+  bool streams = false;      // can be read in streams with data.loader.stateful, see Dataset::streams()
+  bool takes_parts = false;  // applies "fold" and "stratified" itself, see split_options
 };
 Catalog<DatasetRow>& dataset_catalog();
 inline const Family& dataset_family() { return dataset_catalog().family(); }
 
-// The row of a class whose constructor takes the values of its fields, in order.
+// Makes the row of a class whose constructor takes the values of its fields, in order.
 template <class D, class... Ts>
 DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}}, [args...](const SplitRequest& r) -> std::shared_ptr<Dataset> {
@@ -51,29 +51,29 @@ DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
           }};
 }
 
-// One split of a resolved config: `split` is "train", "val" or "test".
-// Facts without reading the data; a CSV file is read if it is there. Nothing when they cannot be known.
+// Returns facts about the split "train", "val" or "test" of a resolved config without reading the data, except a CSV file if it
+// exists. Nothing if they cannot be known.
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split);
 
-// The bytes of files of tables and texts that this reads.
+// Returns the bytes of tables and texts that this reads.
 double bytes_to_read(const Json& config);
 
 DataFacts facts_of(const Dataset& data);
-// Those of the training data, behind its transforms in the config.
+// Returns the facts of the training data, after its transforms in the config.
 DataFacts facts_of(const DataForm& form, const Json& config);
 
-// The tokens of the training data's text, for a run's config to hold, so that what is evaluated later agrees; null where there are
-// none. Throws as build_dataset.
+// Returns the tokens of the training data's text, which the run's config stores so that later evaluations use the same; null if
+// there are none. Throws as build_dataset.
 Json stored_vocabulary(const Json& config);
 
-// The config, with the numbers that "from": "data" asks for written into the transforms of all splits, so that the training data
-// need not be read again. note: gets one line where they are those of a sample. Throws as build_dataset.
+// Returns the config with the numbers that "from": "data" requests filled into the transforms of all splits, so that the training
+// data need not be read again. note: gets a line if they are those of a sample. Throws as build_dataset.
 Json with_statistics(const Json& config, std::string* note = nullptr);
-// What is done to inputs when the model is used: the transforms of data.val, or without it those of data.train, without those that
-// are random; a random crop is one in the middle.
+// Returns the transforms of inputs when the model is used: those of data.val, or else of data.train, without random ones; a random
+// crop becomes a centre crop.
 Json transforms_in_use(const Json& config);
 
-// While one lives, tables and texts that were read are kept, so that the same request does not read them again.
+// Keeps tables and texts in memory while it lives, so that equal requests do not read them again.
 struct KeptData {
   Keep<CsvDataset> tables;
   Keep<const TextTokens> texts;
@@ -85,5 +85,5 @@ std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& sp
 
 }  // namespace halfstep::app
 
-// As HALFSTEP_REGISTER_MODULE, for a class derived from Dataset.
+// Registers a class derived from Dataset, as HALFSTEP_REGISTER_MODULE does.
 #define HALFSTEP_REGISTER_DATASET(Class, ...) HALFSTEP_REGISTER(dataset, Class __VA_OPT__(, ) __VA_ARGS__)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known about a data set before, or without, reading it.
+// Facts about a data set that are known before, or without, reading it.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace halfstep::app {
 
-// What the outputs of a model are compared with. classes: one for each sample, or for each position of it; labels: a row of them,
-// shorter than the output, for CTCLoss.
+// The kind of targets. classes: one for each sample, or for each position of it; labels: a row of them, shorter than the output,
+// for CTCLoss.
 enum class Targets : uint8_t { classes, numbers, labels };
 
 struct DataFacts {
@@ -21,11 +21,11 @@ struct DataFacts {
   int64_t classes = 0;          // 0: regression
   std::optional<int64_t> size;  // samples
   DType input_dtype = DType::f32;
-  int64_t vocabulary = 0;        // of i64 inputs: all are below it
-  int64_t streams = 0;           // that the samples are pieces of, see Dataset
+  int64_t vocabulary = 0;        // of i64 inputs: exclusive bound of the tokens
+  int64_t streams = 0;           // number of streams of which the samples are pieces, see Dataset
   bool label_sequences = false;  // see Dataset
   DataNotes notes{};             // see Dataset
-  int64_t padding = -1;          // the token that fills rows of texts up; -1: none does
+  int64_t padding = -1;          // the token that pads rows of texts; -1: none
 
   Targets targets() const { return classes == 0 ? Targets::numbers : label_sequences ? Targets::labels : Targets::classes; }
   DType target_dtype() const { return classes > 0 ? DType::i64 : DType::f32; }

@@ -11,8 +11,8 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int64_t kSamples = 7;  // in the batch that is followed: a number that is seldom a width
-// Layers and parameter tensors of a model: copies of copies multiply, and what one config asks for must end within seconds.
+constexpr int64_t kSamples = 7;  // in the meta batch: a number that is seldom a width
+// Most layers and parameter tensors of a model: nested copies multiply, and a check must end within seconds.
 constexpr int64_t kMaxBuilt = 100'000;
 
 }  // namespace
@@ -50,11 +50,11 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
       self[f.key] = run_.facts.vocabulary;
     }
     if (f.from_streams && !fill_stateful(self, f.key)) return false;
-    if (f.from_input == 0 || self[f.key].is_array()) continue;  // of a list, the layer itself says whether it fits
+    if (f.from_input == 0 || self[f.key].is_array()) continue;  // the layer itself checks a list
     const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
     const Shape sample = without_batch(x.shape());
     if (d < 1 || d >= x.dim()) {
-      const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // of a sample
+      const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // dimensions of a sample
       reject("", component.type + " needs an input of at least " +
                      (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " +
                      joined(sample));
@@ -88,7 +88,7 @@ bool Inference::fill_stateful(Json& self, const std::string& key) {
   return true;
 }
 
-// One more row: the output of run(), called in the region, if there is one. `of`: its input, for messages.
+// Appends a row with the output of run(), called in the region, if there is one. `of`: its input, for messages.
 Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std::string& of) {
   Tensor out;
   LayerRow layer;
@@ -115,7 +115,7 @@ Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std:
   return out;
 }
 
-// The dtype that modules around this place set for it: the innermost one's.
+// Returns the dtype that modules around this place set for it: the innermost one's.
 std::optional<DType> Inference::inherited() const {
   for (size_t end = name_.rfind('.'); !name_.empty(); end = name_.rfind('.', end - 1)) {
     const std::string around = end == std::string::npos ? "" : name_.substr(0, end);
@@ -159,7 +159,7 @@ Tensor Inference::layer(Json& self, const Tensor& x) {
   return y;
 }
 
-// Do `init`, `tie`, `freeze` and `freeze_statistics` fit the layer?
+// Checks that `init`, `tie`, `freeze` and `freeze_statistics` fit the layer.
 void Inference::try_initial(const Json& self) {
   constexpr std::array kKeys{"init", "tie", "freeze", "freeze_statistics"};
   const auto given = [&](const char* key) {

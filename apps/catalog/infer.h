@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Following a batch of Device::meta through the layers of a model config.
+// Runs a batch on Device::meta through the layers of a model config.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace halfstep::app {
 
-// Puts the default generator back where it was: random weights on Device::meta take numbers from it as any others do.
+// Restores the default generator: random weights on Device::meta advance it as any others do.
 class SavedGenerator {
  public:
   [[nodiscard]] SavedGenerator() : state_(default_generator().state()) {}
@@ -23,7 +23,7 @@ class SavedGenerator {
   Generator::State state_;
 };
 
-// A place in a model config. Rows of layers made of layers get it, and send the batch on from there.
+// A place in a model config. Rows of container layers get it, and run the batch through their children with it.
 class Inference {
  public:
   struct Run {
@@ -31,25 +31,25 @@ class Inference {
     const ModelPrecision& precision;
     Issues& issues;
     std::vector<LayerRow>& rows;
-    int64_t& built;              // layers and parameter tensors so far
-    std::string stands_at = {};  // for layers that the config does not spell out: the path of the layer that they are made from
+    int64_t& built;              // number of layers and parameter tensors so far
+    std::string stands_at = {};  // for layers that the config does not spell out: path of the layer that expands to them
   };
   Inference(Run& run, std::string path, std::string name) : run_(run), path_(std::move(path)), name_(std::move(name)) {}
 
-  // The output of this config's layer for x. Undefined after an error, which is added to the issues.
+  // Runs this config's layer on x. Returns undefined after an error, which it adds to the issues.
   Tensor layer(Json& self, const Tensor& x);
-  // The same for the child `name`, whose config is at `key` below this one.
+  // Runs the child `name`, whose config is at `key` below this one.
   Tensor child(Json& self, const std::string& key, const std::string& name, const Tensor& x);
-  // For layers made from this one's config: their issues are reported at this one's place.
+  // Runs layers that this one's config expands to. Their issues are reported at this one's place.
   Tensor unfolded(Json& self, const Tensor& x);
-  // Joins outputs of layers by join(), and lists that as a row of its own, of type `what`, at `key` below this place, named `name`.
+  // Joins outputs of layers by join(), and appends a row for it, of type `what`, at `key` below this place, named `name`.
   Tensor meet(const std::string& what, const std::function<Tensor()>& join, const std::string& key = "",
               const std::string& name = "");
-  // Runs layers of the config another time: their issues become one issue here, whose text names `which` time it was.
+  // Runs layers of the config again. Their issues become one issue, whose text says `which` run it was.
   Tensor again(const std::string& which, const std::function<Tensor(Inference&)>& follow);
   Tensor reject(const std::string& key, const std::string& message);  // key "": the layer itself
   void warn(const std::string& key, const std::string& message);
-  // Fills in the fields of `self` that depend on the input or on what the data asks for. False: something was wrong.
+  // Fills in the fields of `self` that depend on the input or on the data. Returns false after an error.
   bool fill_widths(Json& self, const Component& component, const Tensor& x);
 
  private:
@@ -64,7 +64,7 @@ class Inference {
   std::string name_;  // "2"; "" for the model itself
 };
 
-// An error of the framework as one line of a config's: without the layer, which the line's path names.
+// Formats an error of the framework as one line of a config's errors: without the layer, which the line's path names.
 std::string one_line(const Error& e);
 
 }  // namespace halfstep::app

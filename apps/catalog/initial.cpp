@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/catalog/initial.h"
 
 #include <algorithm>
 
@@ -38,7 +37,7 @@ Arg<std::string> nonlinearity() {
                                  "the nonlinearity after the layer"));
 }
 
-// The overload whose arguments are in order.
+// The overload with positional arguments.
 using Kaiming = void (*)(const Tensor&, double, const std::string&, const std::string&, Generator*);
 
 void add_rows(Catalog<InitRow>& all) {
@@ -122,7 +121,7 @@ void freeze_norms(Module& module, const Json& patterns) {
   }
 }
 
-// The weight of a layer that may share it.
+// Returns the weight of a layer that can share it.
 Parameter* shareable_weight(Module& layer) {
   if (auto* const linear = dynamic_cast<Linear*>(&layer)) return &linear->weight;
   if (auto* const embedding = dynamic_cast<Embedding*>(&layer)) return &embedding->weight;

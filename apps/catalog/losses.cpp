@@ -11,20 +11,20 @@
 namespace halfstep::app {
 namespace {
 
-// The training step weighs batches by their denominators, which takes a mean. Programs and tests that make a loss by itself may put
-// "sum" or "none" into the checked config.
+// Restricts "reduction" to "mean": the training step weighs batches by their denominators. Programs and tests that construct a
+// loss alone may put "sum" or "none" into the checked config.
 Field of_config(Field f) {
   if (f.key == "reduction") std::erase_if(f.words, [](const std::string& word) { return word == "sum" || word == "none"; });
   return f;
 }
-// The rules of a config replace the word by numbers.
+// Allows the word "balanced", which the rules of a config replace by numbers.
 Field or_balanced(Field f) {
   if (f.key != "weight") return f;
   f.doc += "; \"balanced\": computed from the training data so that all classes count the same";
   return f.or_word("balanced");
 }
 
-// A loss whose constructor takes the struct of its options.
+// Makes the row of a loss whose constructor takes its options.
 template <class L>
 LossRow option_row(std::string doc, Targets targets) {
   using O = typename L::Options;
@@ -64,7 +64,7 @@ void add_class_rows(Catalog<LossRow>& all) {
   all.add(option_row<MultiMarginLoss>("max(0, margin - output[class] + output[j])^p over the other classes j", classes));
 }
 
-// CTCLoss of all steps of each sample's output, and of a target up to its first -1: the mean over rows of each row's mean.
+// CTCLoss over all steps of each sample's output, and over its target up to the first -1: the mean over rows of each row's mean.
 class LabelsCtc : public Loss {
  public:
   using Options = CtcOptions;
@@ -72,7 +72,7 @@ class LabelsCtc : public Loss {
   explicit LabelsCtc(const CtcOptions& options) : loss_{options} {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override {
     const int64_t batch = output.size(0), steps = output.size(1), blank = loss_.options.blank;
-    // A dry run has no labels: as many as there may be, each with a step for a blank around it.
+    // On a dry run, which has no labels, assumes the most possible, with a blank around each.
     const Tensor labels = target.device().is_meta()
                               ? full(target.shape(), blank == 0 ? 1.0 : 0.0, {.dtype = DType::i64, .device = Device::cpu})
                               : target.to(Device::cpu);
@@ -92,12 +92,12 @@ void add_label_rows(Catalog<LossRow>& all) {
       Targets::labels));
 }
 
-// A loss of classes, given a class for each position as one for each sample.
+// Applies a loss of classes to sequences: a class for each position counts as a sample.
 class ByPosition : public Loss {
  public:
   explicit ByPosition(std::unique_ptr<Loss> loss) : loss_(std::move(loss)) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override {
-    const Compared rows = by_position(output, target);
+    const ComparedTensors rows = by_position(output, target);
     return (*loss_)(rows.output, rows.target);
   }
   Denominator denominator(const Tensor& target) const override { return loss_->denominator(target); }
@@ -121,7 +121,7 @@ const char* has(Targets targets) {
 }
 const char* needs(Targets targets) { return targets == Targets::classes ? "data with classes" : has(targets); }
 
-// What a loss of classes wants of the output: a score for each, at every position that has one.
+// Checks that the output has a score for each class, at each position that has a class.
 bool scores_fit(const Shape& output, const DataFacts& facts, Issues& issues) {
   Shape wanted = facts.target;
   wanted.push_back(facts.classes);
@@ -163,12 +163,12 @@ Catalog<LossRow>& loss_catalog() {
   return all;
 }
 
-Compared by_position(const Tensor& output, const Tensor& target) {
+ComparedTensors by_position(const Tensor& output, const Tensor& target) {
   if (target.dtype() != DType::i64 || target.dim() < 2 || output.dim() != target.dim() + 1) return {output, target};
   return {output.reshape({-1, output.size(-1)}), target.reshape({-1})};
 }
 
-Compared as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form) {
+ComparedTensors as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form) {
   if (form.label_sequences) return {output, target};
   if (form.classes > 0) return by_position(output, target);
   return {answers_of(output, loss, form), form.scale.in_units(target)};
@@ -179,6 +179,11 @@ Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form)
   const bool is_log = type == "NLLLoss" || (type == "PoissonNLLLoss" && loss.value("log_input", true));
   if (form.classes > 0) return type == "CrossEntropyLoss" ? softmax(outputs, -1) : is_log ? exp(outputs) : outputs;
   return form.scale.in_units(type == "BCEWithLogitsLoss" ? sigmoid(outputs) : is_log ? exp(outputs) : outputs);
+}
+
+std::optional<int64_t> ignored_class(const Json& loss) {
+  if (!loss.is_object() || !loss.contains("ignore_index") || !loss["ignore_index"].is_number_integer()) return {};
+  return loss["ignore_index"].get<int64_t>();
 }
 
 bool gives_probabilities(const Json& loss) { return loss["type"] == "CrossEntropyLoss" || loss["type"] == "NLLLoss"; }

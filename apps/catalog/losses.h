@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -29,23 +30,24 @@ LossRow loss_row(std::string type, std::string doc, Targets targets, Arg<Ts>... 
           targets};
 }
 
-// One class for each position: outputs [B, T, C] with targets [B, T] become [B T, C] and [B T], whatever T's dimensions. All losses
-// of classes in a config, and all metrics, are given them so. Others are left as they are.
-struct Compared {
+// An output and its target, with positions as samples: outputs [B, T, C] and targets [B, T] become [B T, C] and [B T], for any
+// number of dimensions T. All losses of classes in a config, and all metrics, get them; other outputs are unchanged.
+struct ComparedTensors {
   Tensor output, target;
 };
-Compared by_position(const Tensor& output, const Tensor& target);
-// Returns what metrics compare: the same for classes; of numbers, the answers and the values of the file. Rows of labels stay as
-// they are.
-Compared as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form);
+ComparedTensors by_position(const Tensor& output, const Tensor& target);
+// Returns what metrics compare: the same for classes; for numbers the answers and the file's values. Rows of labels are unchanged.
+ComparedTensors as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form);
 
-// A loss of classes gets the results of by_position().
+// Constructs a loss; losses of classes get the results of by_position().
 std::unique_ptr<Loss> build_loss(const Json& loss);
-// Returns the answers that a model's outputs [N, ...] mean. All that shows, measures or exports answers calls it. The loss says
-// what outputs are: of classes by softmax (CrossEntropyLoss) or exp (NLLLoss) their probabilities; of numbers shares by sigmoid
-// (BCEWithLogitsLoss) or counts by exp (PoissonNLLLoss). Numbers are in the units of the file that the training data is from.
+// Converts a model's outputs [N, ...] to answers, for everything that shows, measures or exports them. The loss decides: classes
+// get probabilities by softmax (CrossEntropyLoss) or exp (NLLLoss); numbers become shares by sigmoid (BCEWithLogitsLoss) or counts
+// by exp (PoissonNLLLoss). Numbers are in the units of the training data's file.
 Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form);
-// Are those of classes probabilities?
+// Returns the class that a loss of a config leaves out, its ignore_index; nothing for a loss without one.
+std::optional<int64_t> ignored_class(const Json& loss);
+// Returns whether the answers of classes are probabilities.
 bool gives_probabilities(const Json& loss);
 // Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, const ModelPrecision& precision,
@@ -53,5 +55,5 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
 
 }  // namespace halfstep::app
 
-// As HALFSTEP_REGISTER_MODULE, for a class derived from Loss: HALFSTEP_REGISTER_LOSS(MyLoss, Targets::numbers, fields...).
+// Registers a class derived from Loss: HALFSTEP_REGISTER_LOSS(MyLoss, Targets::numbers, fields...).
 #define HALFSTEP_REGISTER_LOSS(Class, targets, ...) HALFSTEP_REGISTER(loss, Class, targets __VA_OPT__(, ) __VA_ARGS__)

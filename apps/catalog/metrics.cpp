@@ -10,14 +10,14 @@
 namespace halfstep::app {
 namespace {
 
-// The share of samples, or of the places of sequences, whose largest output is their class.
+// The share of samples, or of positions of sequences, whose largest output is their class.
 class Accuracy : public Metric {
  public:
   void reset() override { correct_ = samples_ = 0; }
   void add(const Tensor& output, const Tensor& target) override {
     const Tensor truth = classes_of(target, output);
     correct_ += eq(argmax(output, -1), truth).sum().item<int64_t>();
-    samples_ += truth.ge(0).sum().item<int64_t>();  // a negative class is one that losses ignore
+    samples_ += truth.ge(0).sum().item<int64_t>();  // losses ignore negative classes
   }
   double value() const override { return double(correct_) / double(samples_); }
   bool is_share() const override { return true; }
@@ -27,10 +27,10 @@ class Accuracy : public Metric {
   int64_t correct_ = 0, samples_ = 0;
 };
 
-// A metric that sees other outputs or targets.
-class OfOther : public Metric {
+// A metric on transformed outputs or targets.
+class MetricAdapter : public Metric {
  public:
-  explicit OfOther(std::unique_ptr<Metric> of) : of_(std::move(of)) {}
+  explicit MetricAdapter(std::unique_ptr<Metric> of) : of_(std::move(of)) {}
   void reset() override { of_->reset(); }
   double value() const override { return of_->value(); }
   Json details() const override { return of_->details(); }
@@ -42,10 +42,10 @@ class OfOther : public Metric {
   std::unique_ptr<Metric> of_;
 };
 
-// A metric of classes but one, which is passed on as a negative class: those no metric counts.
-class Counted : public OfOther {
+// A metric of classes that ignores one class: it passes that class on as a negative one, which no metric counts.
+class IgnoringMetric : public MetricAdapter {
  public:
-  Counted(std::unique_ptr<Metric> of, int64_t ignored) : OfOther(std::move(of)), ignored_(ignored) {}
+  IgnoringMetric(std::unique_ptr<Metric> of, int64_t ignored) : MetricAdapter(std::move(of)), ignored_(ignored) {}
   void add(const Tensor& output, const Tensor& target) override {
     of_->add(output, target.dtype() == DType::i64 ? target.masked_fill(target.eq(ignored_), -1) : target);
   }
@@ -54,10 +54,10 @@ class Counted : public OfOther {
   int64_t ignored_;
 };
 
-// A metric of every k-th number of a sample, from number j on: of one column of several.
-class OfColumn : public OfOther {
+// A metric of every k-th number of a sample from number j on: of one of several columns.
+class ColumnMetric : public MetricAdapter {
  public:
-  OfColumn(std::unique_ptr<Metric> of, int64_t j, int64_t k) : OfOther(std::move(of)), j_(j), k_(k) {}
+  ColumnMetric(std::unique_ptr<Metric> of, int64_t j, int64_t k) : MetricAdapter(std::move(of)), j_(j), k_(k) {}
   void add(const Tensor& output, const Tensor& target) override { of_->add(column(output), column(target)); }
 
  private:
@@ -67,7 +67,7 @@ class OfColumn : public OfOther {
 
 std::string name_of(const Json& self) { return (self["name"].is_null() ? self["type"] : self["name"]).get<std::string>(); }
 
-// The list, with the metrics that are always computed before it.
+// Returns the list, after the metrics that are always computed.
 Json completed(const Json& list, std::optional<Targets> given) {
   Json out = Json::array();
   for (const MetricRow& row : metric_catalog().rows()) {
@@ -100,14 +100,14 @@ std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> 
   for (const Json& self : completed(list, given)) {
     const MetricRow& row = metric_catalog().row(self);
     std::unique_ptr<Metric> metric = row.make(self);
-    if (ignored >= 0 && given == Targets::classes) metric = std::make_unique<Counted>(std::move(metric), *ignored);
+    if (ignored >= 0 && given == Targets::classes) metric = std::make_unique<IgnoringMetric>(std::move(metric), *ignored);
     out.push_back({name_of(self), std::move(metric), row.always});
   }
   return out;
 }
 
 std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vector<std::string>& columns, bool last_value) {
-  Json all = list;  // and rmse, with which no change is compared
+  Json all = list;  // rmse too, for comparison with predicting no change
   const std::vector<NamedMetric> given = build_metrics(list, Targets::numbers);
   if (std::none_of(given.begin(), given.end(), [](const NamedMetric& m) { return m.name == "rmse"; }))
     all.push_back({{"type", "rmse"}, {"name", nullptr}});
@@ -122,11 +122,11 @@ std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vecto
     std::vector<NamedMetric> model = build(), none = build();
     std::string column = columns[size_t(j)];
     std::replace_if(
-        column.begin(), column.end(), [](unsigned char c) { return c < 0x20; }, ' ');  // a name is part of a line
+        column.begin(), column.end(), [](unsigned char c) { return c < 0x20; }, ' ');  // names are parts of lines
     for (size_t m = 0; m < model.size(); ++m) {
-      NamedMetric one{joined(model[m].name, '.', column), std::make_unique<OfColumn>(std::move(model[m].metric), j, k),
+      NamedMetric one{joined(model[m].name, '.', column), std::make_unique<ColumnMetric>(std::move(model[m].metric), j, k),
                       model[m].always, column};
-      if (last_value) one.last_value = std::make_unique<OfColumn>(std::move(none[m].metric), j, k);
+      if (last_value) one.last_value = std::make_unique<ColumnMetric>(std::move(none[m].metric), j, k);
       out.push_back(std::move(one));
     }
   }
@@ -135,7 +135,7 @@ std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vecto
 
 void check_metrics(const Json& list, std::optional<Targets> given, Issues& issues) {
   const Json all = completed(list, given);
-  std::vector<std::string> names = {"loss"};  // which has a line beside theirs
+  std::vector<std::string> names = {"loss"};  // its own line has this name
   for (size_t i = 0; i < all.size(); ++i) {
     const Json& self = all[i];
     const size_t before = all.size() - list.size();

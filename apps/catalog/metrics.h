@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue of metrics: numbers about a model, besides its loss, that an evaluation gathers.
+// The catalogue of metrics: numbers about a model, besides its loss, that an evaluation computes.
 #pragma once
 
 #include <functional>
@@ -20,30 +20,31 @@ class Metric {
  public:
   virtual ~Metric() = default;
   virtual void reset() = 0;
-  // `output` [B, ...] is the model's, in the dtype that it computed in; `target` [B, ...] is the data's. Both are on the device.
+  // Adds a batch: `output` [B, ...] of the model, in its dtype; `target` [B, ...] of the data. Both are on the device.
   virtual void add(const Tensor& output, const Tensor& target) = 0;
   virtual double value() const = 0;            // over all batches since reset()
-  virtual Json details() const { return {}; }  // more than the value, such as a table: a list of rows; or null
+  virtual Json details() const { return {}; }  // additional results such as a table: a list of rows; or null
   virtual bool more_is_better() const { return true; }
-  virtual bool is_share() const { return false; }  // of 1; people are shown it in percent
-  // Of a share: of how many, which its standard error depends on, such as the places of sequences; 0: of samples.
+  virtual bool is_share() const { return false; }  // a number from 0 to 1, shown in percent
+  // Returns the denominator of a share, which decides its standard error, such as the number of positions of sequences; 0: the
+  // samples.
   virtual int64_t counted() const { return 0; }
 };
 
 struct MetricRow {
   Component component;
   std::function<std::unique_ptr<Metric>(const Json& self)> make;
-  std::optional<Targets> targets = {};  // what it compares with; empty: either
-  bool always = false;                  // gathered wherever it can be, also where a config does not list it
+  std::optional<Targets> targets = {};  // that it compares; empty: any
+  bool always = false;                  // computed wherever possible, even if a config does not list it
 };
 Catalog<MetricRow>& metric_catalog();
-void add_metric_rows(Catalog<MetricRow>& all);  // all but accuracy
-// Class targets of an output as numbers: of shares of classes, which have the output's shape, the largest.
+void add_metric_rows(Catalog<MetricRow>& all);  // all except accuracy
+// Converts class targets to class numbers: for shares of classes, which have the output's shape, the largest.
 Tensor classes_of(const Tensor& target, const Tensor& output);
-void add_label_metrics(Catalog<MetricRow>& all);  // rows of metrics of labels
+void add_label_metrics(Catalog<MetricRow>& all);  // metrics of labels
 inline const Family& metric_family() { return metric_catalog().family(); }
 
-// The row of a class whose constructor takes the values of its fields, in order.
+// Makes the row of a class whose constructor takes the values of its fields, in order.
 template <class M, class... Ts>
 MetricRow metric_row(std::string type, std::string doc, std::optional<Targets> targets, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
@@ -55,21 +56,21 @@ struct NamedMetric {
   std::string name;  // "accuracy"; in metrics.jsonl "val/accuracy"
   std::unique_ptr<Metric> metric;
   bool always;           // see MetricRow
-  std::string column{};  // of the targets, whose values alone it compares; empty: it compares all
-  // The same over the predictions of no change, where there are any; else null.
+  std::string column{};  // of the targets that it compares; empty: all
+  // The same metric on the predictions of no change, if there are any; else null.
   std::unique_ptr<Metric> last_value{};
 };
-// The metrics of a config's list, after those that are always computed. `given`: the targets of the data; empty: not known.
-// `ignored`: a class that the loss does not count, and so they do not.
+// Constructs the metrics of a config's list, after those that are always computed. `given`: the targets of the data; empty:
+// unknown. `ignored`: a class that the loss, and so the metrics, ignore.
 std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored = {});
-// The same for targets from these columns, and rmse in any case: besides, each metric over each column, named "rmse.COLUMN", where
-// there are several. last_value: also of predictions of no change?
+// Constructs metrics for targets from these columns, with rmse in any case; if there are several columns, also each metric for
+// each column, named "rmse.COLUMN". last_value: also for predictions of no change.
 std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vector<std::string>& columns, bool last_value);
-// Do the listed metrics fit the data, and have they names of their own? Paths "metrics.N".
+// Checks that the listed metrics fit the data and have distinct names. Paths "metrics.N".
 void check_metrics(const Json& list, std::optional<Targets> given, Issues& issues);
 
 }  // namespace halfstep::app
 
-// As HALFSTEP_REGISTER_MODULE, for a class derived from Metric: HALFSTEP_REGISTER_METRIC(MyMetric, Targets::classes, fields...), or
-// std::nullopt for one that takes any targets.
+// Registers a class derived from Metric: HALFSTEP_REGISTER_METRIC(MyMetric, Targets::classes, fields...), or std::nullopt for a
+// metric of any targets.
 #define HALFSTEP_REGISTER_METRIC(Class, targets, ...) HALFSTEP_REGISTER(metric, Class, targets __VA_OPT__(, ) __VA_ARGS__)

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "apps/catalog/initial.h"
 #include "apps/catalog/rows/layer_rows.h"
 #include "apps/schema/pattern.h"
 #include "apps/schema/suggest.h"
@@ -58,7 +57,7 @@ namespace {
 
 using ModuleDType = std::pair<std::string, DType>;
 
-// The entries whose patterns match the most of `name`.
+// Returns the entries whose patterns match most of `name`.
 std::vector<const ModuleDType*> longest_matches(const std::string& name, const ModelPrecision& precision) {
   size_t longest = 0;
   std::vector<const ModuleDType*> out;

@@ -19,16 +19,16 @@ Field groups_field(const Section& section) {
       .items(0, 100);
 }
 
-// A row of an optimizer of this library: every option is a field, and a field of each group.
+// Makes the row of a library optimizer: every option is a field, and a field of each group.
 template <class Class>
 OptimizerRow row_of(std::string doc) {
   using O = typename Class::Options;
-  auto& section = *new Section{"groups", {pattern("match", nullptr, "pattern to find in a parameter's name").required()}};  // stays
+  auto& section = *new Section{"groups", {pattern("match", nullptr, "pattern to find in a parameter's name").required()}};  // kept
   std::vector<Field> fields;
   const FieldRules rules{.most = kMaxCount};
   for (const Option<O>& option : O::list()) {
     fields.push_back(field_of(option, option.get(O{}), rules));
-    section.fields.push_back(field_of(option, {}, rules));  // of a group: with no default
+    section.fields.push_back(field_of(option, {}, rules));  // without a default
   }
   fields.push_back(groups_field(section));
   OptimizerRow row{{O::kName, std::move(doc), std::move(fields)}, nullptr};
@@ -55,7 +55,7 @@ const Section& group_section() {
 std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& self, const Module& model) {
   struct Rule {
     Pattern match;
-    ParamGroup decaying, other;  // other: biases and norms, when they are kept from decay
+    ParamGroup decaying, other;  // other: biases and norms, if they do not decay
   };
   std::vector<Rule> rules;
   for (const Json& g : self["groups"]) {

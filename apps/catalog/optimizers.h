@@ -19,14 +19,13 @@ namespace halfstep::app {
 struct OptimizerRow {
   Component component;
   std::function<std::unique_ptr<Optimizer>(const Json& self, std::vector<ParamGroup> groups)> make;
-  // Its options, of the optimizer overlaid with those of a group (null: none). Empty: its groups have an lr and a weight_decay
-  // only.
+  // Returns the optimizer's options, overridden by those of a group (null: none). Empty: groups have only lr and weight_decay.
   std::function<std::any(const Json& self, const Json& group)> options = {};
 };
 Catalog<OptimizerRow>& optimizer_catalog();
 inline const Family& optimizer_family() { return optimizer_catalog().family(); }
 
-// The row of a class whose constructor takes the parameter groups and then the values of its fields.
+// Makes the row of a class whose constructor takes the parameter groups and then the values of its fields.
 template <class O, class... Ts>
 OptimizerRow optimizer_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
@@ -35,10 +34,11 @@ OptimizerRow optimizer_row(std::string type, std::string doc, Arg<Ts>... args) {
           }};
 }
 
-// Parameters fall into the first of `groups` whose pattern is found in their name. Throws ConfigError for a pattern that none has.
+// Puts each parameter into the first of `groups` whose pattern matches its name. Throws ConfigError for a pattern that matches
+// none.
 std::unique_ptr<Optimizer> build_optimizer(const Json& optimizer, const Module& model);
 
-// How long a run, or the part of it that a schedule is for, is in optimizer steps.
+// The length of a run, or of a schedule's part of it, in optimizer steps.
 struct RunLength {
   int64_t steps_per_epoch, total_steps;
   std::string monitor_mode = "min";  // "max": a larger value of checkpoint.monitor is better
@@ -46,14 +46,14 @@ struct RunLength {
 struct SchedulerRow {
   Component component;
   std::function<std::shared_ptr<Schedule>(const Json& self, Optimizer& optimizer, const RunLength& run)> make;
-  // It counts steps whatever its interval is, and warms up by itself. Else `run` is in units of the interval and without the
+  // The schedule counts steps for any interval, and warms up by itself. Else `run` is in units of the interval and without the
   // warm-up.
   bool own_clock = false;
 };
 Catalog<SchedulerRow>& scheduler_catalog();
 inline const Family& scheduler_family() { return scheduler_catalog().family(); }
 
-// The row of a class whose constructor takes the optimizer and then the values of its fields.
+// Makes the row of a class whose constructor takes the optimizer and then the values of its fields.
 template <class S, class... Ts>
 SchedulerRow scheduler_row(std::string type, std::string doc, Arg<Ts>... args) {
   return {{std::move(type), std::move(doc), {args.field...}},
@@ -62,11 +62,12 @@ SchedulerRow scheduler_row(std::string type, std::string doc, Arg<Ts>... args) {
           }};
 }
 
-// For one schedule, or a list of schedules that follow one another. `optimizer` must outlive the result. Null config: null.
+// Constructs one schedule, or a list of schedules that follow one another. `optimizer` must outlive the result. Null for a null
+// config.
 std::shared_ptr<Schedule> build_scheduler(const Json& scheduler, Optimizer& optimizer, const RunLength& run);
 
 }  // namespace halfstep::app
 
-// As HALFSTEP_REGISTER_MODULE, for classes derived from Optimizer and Schedule.
+// Register classes derived from Optimizer and Schedule, as HALFSTEP_REGISTER_MODULE does.
 #define HALFSTEP_REGISTER_OPTIMIZER(Class, ...) HALFSTEP_REGISTER(optimizer, Class __VA_OPT__(, ) __VA_ARGS__)
 #define HALFSTEP_REGISTER_SCHEDULER(Class, ...) HALFSTEP_REGISTER(scheduler, Class __VA_OPT__(, ) __VA_ARGS__)

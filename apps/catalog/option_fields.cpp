@@ -9,7 +9,7 @@ namespace {
 
 Json json_of(const OptionValue& value, const OptionFacts& o) {
   if (const auto* const flag = std::get_if<bool>(&value)) return *flag;
-  if (const auto* const whole = std::get_if<int64_t>(&value)) return *whole;
+  if (const auto* const integer = std::get_if<int64_t>(&value)) return *integer;
   if (const auto* const number = std::get_if<double>(&value)) return *number;
   if (const auto* const text = std::get_if<std::string>(&value)) return *text;
   Json out;
@@ -21,7 +21,7 @@ Json json_of(const OptionValue& value, const OptionFacts& o) {
     if (sizes->is_number()) return sizes->values()[0];
     for (const int64_t x : sizes->values()) out.push_back(x);
   }
-  return out;  // null where nothing is given
+  return out;  // null if nothing is given
 }
 
 Field bounded(Field f, const OptionFacts& o, double most) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON fields of options (framework/base/options.h): what a list says of an option is its type, bounds, default and documentation.
+// JSON fields of options (framework/base/options.h): their types, bounds, defaults and documentation come from the list of
+// options.
 #pragma once
 
 #include <string>
@@ -12,19 +13,20 @@
 namespace halfstep::app {
 
 struct FieldRules {
-  int dims = 0;              // how many numbers sizes may have besides one for all; 0: up to kMaxDims
-  double most = kMaxSample;  // of integers that have a least value and no other bound
+  int dims = 0;              // dimensions of sizes that are not one number; 0: up to kMaxDims
+  double most = kMaxSample;  // bound of integers that have a lower bound only
 };
-// `otherwise`: the default; monostate: none.
+// Makes the field of an option. `otherwise`: the default; monostate: none.
 Field field_of(const OptionFacts& option, const OptionValue& otherwise, const FieldRules& rules = {});
 
-// A value of a checked config as data for the option. A word in place of a number is no value.
+// Converts a value of a checked config for the option. A word in place of a number is no value.
 OptionValue value_in(const Json& json, const OptionFacts& option);
 
-// One number, or a list of `count` (0: of any length up to 8); `doc` describes it.
+// Makes a field of one number, or a list of `count` (0: up to 8); `doc` describes it.
 Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
 
-// The field of a component, to be changed where a config says more than the list of options. Throws ConfigError without one.
+// Returns the field of a component, to change it where a config needs more than the list of options says. Throws ConfigError
+// without one.
 Field& field_of(Component& component, std::string_view key);
 
 template <HasOptionList O>
@@ -34,8 +36,8 @@ std::vector<Field> fields_of(const O& defaults = {}, const FieldRules& rules = {
   return out;
 }
 
-// Puts the values of `self` into `out`, which keeps its own where `self` has none. Throws ValueError for a count of numbers that is
-// between those that the option takes.
+// Assigns the values of `self` to `out`; missing ones are unchanged. Throws ValueError for a count of numbers that is between those
+// that the option takes.
 template <HasOptionList O>
 void read_options(const Json& self, O& out) {
   for (const Option<O>& o : O::list()) {

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t kShownFaults = 10;
-constexpr double kQuickSeconds = 0.5;  // a check that is as quick needs no line
+constexpr double kQuickSeconds = 0.5;  // longest check that prints no line
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -25,11 +25,11 @@ std::vector<fs::path> pictures_of(const Json& config) {
   for (const std::string split : {"train", "val", "test"}) {
     if (config["data"][split].is_null() || config["data"][split]["type"] != "ImageFolder") continue;
     Json raw = config;
-    raw["data"][split]["transforms"] = Json::array();  // which may need statistics of all samples
+    raw["data"][split]["transforms"] = Json::array();  // may need statistics of all samples
     try {
       const std::vector<fs::path> more = picture_files(*build_dataset(raw, split));
       out.insert(out.end(), more.begin(), more.end());
-    } catch (const DataError&) {}  // such as a folder that is not there: said where the data is read
+    } catch (const DataError&) {}  // such as a missing folder, which is reported when the data is read
   }
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue of schedules.
+// Rows of schedules.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -12,11 +12,11 @@
 namespace halfstep::app {
 namespace {
 
-// What a schedule's own times count, in steps.
+// Returns the number of steps in a schedule's unit of time.
 int64_t unit_of(const Json& self, const RunLength& run) { return self["interval"] == "epoch" ? run.steps_per_epoch : 1; }
 
-// The row of a schedule of this library: every option is a field. complete(options, self, run): what a config says otherwise, where
-// `run` is in the unit that the schedule counts in.
+// Makes the row of a schedule of this library, with a field for each option. complete(options, self, run) sets what a config says
+// otherwise, where `run` is in the unit that the schedule counts in.
 template <class S, class Complete>
 SchedulerRow listed_row(std::string doc, const Complete& complete) {
   using O = typename S::Options;
@@ -32,31 +32,31 @@ template <class S>
 SchedulerRow listed_row(std::string doc) {
   return listed_row<S>(std::move(doc), [](auto&, const Json&, const RunLength&) {});
 }
-// The row with an option that a config may leave out.
+// Returns the row with an option that a config may leave out.
 SchedulerRow without(SchedulerRow row, const char* key, const char* otherwise) {
   Field& f = field_of(row.component, key);
   f.fallback = nullptr, f.needed = false, f.doc += joined("; left out: ", otherwise);
   return row;
 }
-// The row without options that a config has no say in, or says in its own words.
+// Returns the row without options that a config has no say in, or says in its own words.
 SchedulerRow erased(SchedulerRow row, const std::vector<std::string_view>& keys) {
   std::erase_if(row.component.fields, [&](const Field& f) { return std::find(keys.begin(), keys.end(), f.key) != keys.end(); });
   return row;
 }
-// The row with a factor that is not 0.
+// Returns the row with a factor that is not 0.
 SchedulerRow with_factor(SchedulerRow row) {
   Field& f = field_of(row.component, "gamma");
   f = f.above(0);
   return row;
 }
-// The row whose option warmup_steps is called "rise", as "warmup_steps" is a line before the schedule.
+// Returns the row with its option warmup_steps called "rise", as "warmup_steps" is a line before the schedule.
 SchedulerRow with_rise(SchedulerRow row, const Json& otherwise) {
   Field& f = field_of(row.component, "warmup_steps");
   f.key = "rise", f.fallback = otherwise, f.needed = otherwise.is_null();
   return row;
 }
 
-// The schedule of `self`, at the pace of its interval and after its warm-up.
+// Constructs the schedule of `self`, stepped at its interval and after its warm-up.
 SchedulePtr make_one(const Json& self, Optimizer& optimizer, const RunLength& run) {
   const SchedulerRow& row = scheduler_catalog().row(self);
   if (row.own_clock) return row.make(self, optimizer, run);
@@ -91,7 +91,7 @@ void add_decays(Catalog<SchedulerRow>& made) {
 }
 
 void add_curves(Catalog<SchedulerRow>& made) {
-  // Smooth within an epoch too, and warms up by itself.
+  // It is smooth within epochs too, and warms up by itself.
   SchedulerRow cosine = listed_row<CosineAnnealingLR>(
       "warm-up, then half a cosine down to eta_min", [](CosineAnnealingLROptions& o, const Json& self, const RunLength& run) {
         const int64_t t_max = self["T_max"].is_null() ? run.total_steps : *o.T_max * unit_of(self, run);
@@ -132,7 +132,7 @@ void add_others(Catalog<SchedulerRow>& made) {
              {"mode"}));
 }
 
-// The schedules of a list follow one another; the last goes to the end.
+// Constructs a list of schedules that follow one another; the last one runs to the end.
 SchedulePtr build_sequence(const Json& list, Optimizer& optimizer, const RunLength& run) {
   std::vector<SchedulePtr> parts;
   std::vector<int64_t> milestones;

@@ -7,7 +7,7 @@
 namespace halfstep::app {
 namespace {
 
-// The row of a transform of this library: every option is a field.
+// Makes the row of a transform of this library, with a field for each option.
 template <class T>
 TransformRow listed_transform(std::string doc) {
   return {{T::kName, std::move(doc), fields_of<typename T::Options>()}, [](const Json& self) -> std::shared_ptr<const Transform> {
@@ -22,7 +22,7 @@ std::vector<std::string> preset_names() {
   return {names.begin(), names.end()};
 }
 
-// The numbers of a Normalize may be named in place of given.
+// Makes the row of Normalize, whose numbers may be named in place of given.
 TransformRow normalize_row() {
   TransformRow row = listed_transform<NormalizeTransform>("(x - mean) / std");
   const std::vector<Field> more = {

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "apps/catalog/modules.h"
-#include "apps/catalog/weights_help.h"
 #include "apps/schema/pattern.h"
 #include "framework/base/list_text.h"
 #include "framework/io/checkpoint/checkpoint.h"
@@ -149,7 +148,7 @@ LoadOptions load_options_of(const Json& weights) {
           .key = weights["key"]};
 }
 
-// Tensors that are one in the model must be one in the file, too: else the value of the last would silently win.
+// Checks that tensors shared in the model are equal in the file; else the last one's value would win silently.
 void check_tied(const Module& module, const StateDict& state) {
   const StateDict mine = module.state_tensors();
   const auto find = [&](const std::string& name) {
@@ -170,7 +169,7 @@ void check_tied(const Module& module, const StateDict& state) {
   }
 }
 
-// What was read, in one line.
+// Describes what was read in one line.
 std::string summary(const std::string& path, const WeightFile& file, const StateForModule& read, size_t tensors,
                     const std::vector<std::string>& kept, size_t ignored) {
   std::string line = joined("weights: ", path, ": ", tensors, " tensors");
@@ -186,7 +185,7 @@ std::string summary(const std::string& path, const WeightFile& file, const State
   return line;
 }
 
-// The file or folder with the tensors: `path` itself, or that of a checkpoint or of a run's.
+// Returns the file or folder with the tensors: `path` itself, or that of a checkpoint or of a run's latest.
 fs::path file_of(const fs::path& path) {
   std::error_code none;
   const bool folder = fs::is_directory(path, none);
@@ -210,7 +209,7 @@ fs::path file_of(const fs::path& path) {
 
 bool contains_help(const std::string& message) { return message.find("\nhelp: ") != std::string::npos; }
 
-// How many tensors of the model are in the file, under their names and with their shapes.
+// Counts the model's tensors that the file has with their names and shapes.
 size_t fitting(const Module& module, const WeightFile& file, const LoadOptions& options) {
   std::map<std::string, Shape> held;
   try {
@@ -224,7 +223,7 @@ size_t fitting(const Module& module, const WeightFile& file, const LoadOptions& 
   return out;
 }
 
-// The file's tensors. Where it has several dictionaries of them, the error names the one that fits the model.
+// Reads the file's tensors. If it has several dictionaries, the error names the one that fits the model.
 WeightFile read_chosen(const Module& module, const fs::path& file, const LoadOptions& options, const std::string& place) {
   try {
     return read_weight_file(file, options.key);
@@ -245,7 +244,7 @@ WeightFile read_chosen(const Module& module, const fs::path& file, const LoadOpt
   }
 }
 
-constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // bytes of weights whose values `validate` reads, too
+constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // largest file whose values `validate` reads too
 
 uint64_t bytes_of(const StateDict& state) {
   uint64_t out = 0;
@@ -288,7 +287,7 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
   }
 }
 
-// absent_too: a file that is not there is an error.
+// Loads all files. absent_too: a missing file is an error.
 void load_all(Module& module, const Json& model, const std::string& path, bool absent_too, std::vector<std::string>& lines) {
   if (model.contains("weights") && !model["weights"].is_null()) {
     std::error_code none;

@@ -6,18 +6,24 @@
 #include <vector>
 
 #include "apps/catalog/catalog.h"
+#include "apps/schema/json.h"
+#include "framework/io/weights/weight_file.h"
 #include "layers/module/module.h"
 
 namespace halfstep::app {
 
 Field weights_field();
 
-// Reads `weights` of a model and of the layers in it, outer layers first. What was read, one line a file: "weights: resnet18.pt:
-// 120 tensors; fc.weight, fc.bias keep their first values". Throws ConfigError naming the key, which is below `path`, with the
-// lines to write where the file's names or shapes are not the model's.
+// Reads `weights` of a model and of its layers, outer layers first. Returns one line for each file: "weights: resnet18.pt: 120
+// tensors; fc.weight, fc.bias keep their first values". Throws ConfigError naming the key, which is below `path`, with the lines
+// to write if the file's names or shapes are not the model's.
 std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path);
 
-// Compares the files with the model on Device::meta, where nothing is copied, and skips files that are not there. The same lines.
+// Compares the files with the model on Device::meta, without copying, and skips missing files. Returns the same lines.
 std::vector<std::string> check_weights(const Json& model, const std::string& path);
+
+// Returns the config line with which a file of weights would fit the model, or empty if no line would. `state`: the file's
+// tensors under the names that `weights` gives them.
+std::string weights_help(Module& module, const WeightFile& file, const Json& weights, const StateDict& state);
 
 }  // namespace halfstep::app

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/catalog/weights_help.h"
-
 #include <algorithm>
 #include <cctype>
 #include <set>
 #include <vector>
 
+#include "apps/catalog/weights.h"
 #include "apps/schema/pattern.h"
 #include "layers/module/save.h"
 #include "layers/sequences/embedding.h"
@@ -13,13 +12,13 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kPatterns = 3;  // that a line of advice may have; more differences are another model's
+constexpr size_t kPatterns = 3;  // most patterns in a line of advice; a model with more differences is another one
 
 using Strings = std::vector<std::string>;
 
 struct Misfit {
   StateDict missing, unexpected;
-  Strings misshapen, turned;  // names; turned: matrices that fit when they are transposed
+  Strings misshapen, turned;  // names; turned: matrices that fit when transposed
 };
 
 const Tensor* find_tensor(const StateDict& all, const std::string& name) {
@@ -70,7 +69,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-// Patterns for names, with any number where a name has one: "^h\.\d+\.attn\.bias$".
+// Generalises names to patterns with any number in place of theirs: "^h\.\d+\.attn\.bias$".
 Json patterns_of(const Strings& names, bool layers) {
   std::set<std::string> seen;
   for (const std::string& name : names) {
@@ -83,7 +82,7 @@ Json patterns_of(const Strings& names, bool layers) {
   return Json(Strings(seen.begin(), seen.end()));
 }
 
-// What to write: the whole of `weights` where it is only a path, else the key to set in it.
+// Returns the JSON to write: all of `weights` if it is only a path, else the key to set in it.
 std::string line_with(const Json& weights, const std::string& key, const Json& value) {
   bool alone = true;
   for (const auto& [name, given] : weights.items())
@@ -103,7 +102,7 @@ size_t matches(const StateDict& mine, const StateDict& theirs, const std::string
   }));
 }
 
-// "model." if the names of one side are those of the other behind it; empty: no prefix makes more names equal.
+// Returns "model." if adding it to the names of one side gives those of the other; empty if no prefix makes more names equal.
 std::string prefix_of(const StateDict& longer, const StateDict& shorter, const std::string& example) {
   const Strings parts = components(example);
   std::string best;
@@ -115,7 +114,7 @@ std::string prefix_of(const StateDict& longer, const StateDict& shorter, const s
   return best;
 }
 
-// A rule for a pair of names, without the end that they share.
+// Returns a rename rule for a pair of names, without their common end.
 Json rename_rule(const std::string& theirs, const std::string& mine) {
   Strings from = components(theirs), to = components(mine);
   while (from.size() > 1 && to.size() > 1 && from.back() == to.back()) from.pop_back(), to.pop_back();
@@ -155,7 +154,7 @@ std::string names_help(const Misfit& m, const StateDict& mine, const StateDict& 
   return "halfstep train --dry-run lists the model's layers; the file is of another model, or needs \"rename\"";
 }
 
-// The embedding whose matrix may be that of the only missing one, and the layer of this one; empty: there is none.
+// Returns the embedding whose matrix may be the only missing one's, and the layer of the missing one; empty: none.
 Strings tied_layers(Module& module, const Misfit& m) {
   if (m.missing.size() != 1) return {};
   for (const auto& [name, layer] : module.named_modules()) {
@@ -167,7 +166,7 @@ Strings tied_layers(Module& module, const Misfit& m) {
   return {};
 }
 
-// An embedding with another number of rows than the file's: the tokenizer is another one, or the model has spare rows.
+// Explains an embedding whose number of rows differs from the file's: another tokenizer, or spare rows in the model.
 std::string tokens_help(Module& module, const Misfit& m, const StateDict& state) {
   for (const auto& [name, layer] : module.named_modules()) {
     const auto* const embedding = dynamic_cast<const Embedding*>(layer);
@@ -181,7 +180,7 @@ std::string tokens_help(Module& module, const Misfit& m, const StateDict& state)
   return {};
 }
 
-// The file's tensors under its own names.
+// Returns the file's tensors under its own names.
 StateDict names_in(const WeightFile& file) {
   StateDict out;
   for (const WeightFile::Entry& entry : file.tensors) out.push_back({entry.name, entry.tensor});
@@ -190,7 +189,7 @@ StateDict names_in(const WeightFile& file) {
   return out;
 }
 
-// Does the file have keys of fewer heads than the model's attention, which has one for each query's?
+// Returns whether the file has keys of fewer heads than the model's attention, which has one for each query's.
 bool has_grouped_heads(const Misfit& m) {
   return std::any_of(m.missing.begin(), m.missing.end(), [&](const NamedTensor& whole) {
     const std::string end = "in_proj_weight";
@@ -204,7 +203,7 @@ bool has_grouped_heads(const Misfit& m) {
   });
 }
 
-// Of a file that is one of several, by its name: model-00001-of-00002.safetensors.
+// Returns whether the name is that of one of several files: model-00001-of-00002.safetensors.
 bool is_shard(const std::filesystem::path& path) {
   static const Pattern shard("-\\d{5}-of-\\d{5}\\.[a-z]+$");
   return shard.found_in(path.filename().string());

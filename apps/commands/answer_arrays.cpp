@@ -57,7 +57,7 @@ void AnswerArrays::add(const Prediction& p) {
   ++rows_;
   if (!p.fault.empty()) ++faults_;
   const size_t width = std::max(p.numbers.size(), p.labels.size());
-  if (each_ == 0 && width > 0) {  // the first answer says how many numbers those before it would have had
+  if (each_ == 0 && width > 0) {  // earlier inputs had no answer: fill their rows now
     each_ = width;
     const size_t before = size_t(rows_ - 1) * each_;
     form_.classes > 0 ? classes_.assign(before, -1) : numbers_.assign(before, std::numeric_limits<float>::quiet_NaN());
@@ -77,7 +77,7 @@ void AnswerArrays::add(const Prediction& p) {
 
 void AnswerArrays::write(std::ostream& says) const {
   const auto n = int64_t(each_);
-  // Of a sample: as the targets are, if the answers have as many numbers.
+  // Give each sample the targets' shape, if the count of numbers agrees.
   const bool column = std::holds_alternative<TableForm>(form_.source) && n == 1;
   const Shape shape = column || (form_.classes > 0 && form_.target.empty()) ? Shape{}
                       : numel(form_.target) == n                            ? form_.target

@@ -14,15 +14,15 @@
 
 namespace halfstep::app {
 
-// Does the name end in .npy or .npz?
+// Returns whether the name ends in .npy or .npz.
 bool is_array_file(const std::string& file);
 
-// .npy: a row for each input, in their order. Numbers are float32, [N, ...] with the shape of a target, and [N] for a column of a
-// table; classes are int64 [N], their numbers, and with `probabilities` float32 [N, classes]; a class for each position is int64
-// [N, ...]. .npz has these as "prediction", and the probabilities beside the classes. An input without an answer is NaN or -1.
+// Writes answers. .npy has a row for each input, in their order: numbers as float32 [N, ...] with a target's shape, [N] for a
+// column of a table; classes as int64 [N], or with `probabilities` float32 [N, classes]; a class for each position as int64 [N,
+// ...]. .npz has these as "prediction", and probabilities beside classes. An input without an answer is NaN or -1.
 class AnswerArrays {
  public:
-  // Throws ConfigError for answers that are no array.
+  // Throws ConfigError for answers that cannot be arrays.
   AnswerArrays(std::filesystem::path file, const DataForm& form, bool probabilities);
   void add(const Prediction& p);
   void write(std::ostream& says) const;
@@ -32,10 +32,10 @@ class AnswerArrays {
   const DataForm& form_;
   bool zipped_, probabilities_;
   int64_t rows_ = 0, faults_ = 0;
-  size_t each_ = 0;                                 // numbers of an answer
-  std::vector<int64_t> classes_;                    // each_ of every row
-  std::vector<float> numbers_, shares_;             // the same; and one for each class
-  std::unordered_map<std::string, int64_t> place_;  // of the class with this name
+  size_t each_ = 0;                                 // count of numbers in an answer
+  std::vector<int64_t> classes_;                    // each_ in every row
+  std::vector<float> numbers_, shares_;             // each_ in every row; one for each class
+  std::unordered_map<std::string, int64_t> place_;  // class numbers by name
 };
 
 }  // namespace halfstep::app

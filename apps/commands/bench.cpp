@@ -27,7 +27,7 @@
 namespace halfstep::app {
 namespace {
 
-// Options of the command line; those not given come from the config, or depend on the device.
+// Options of the command line; missing ones come from the config, or depend on the device.
 struct BenchArguments {
   BenchOptions bench;
   std::optional<std::string> config, arms, baseline;
@@ -54,7 +54,8 @@ std::vector<Precision> parse_arms(const std::string& list) {
   return out;
 }
 
-// The network of a config, which must be of the benchmark's kind, and its bench section, where the command line is silent.
+// Takes options that the command line lacks from a config: its network, which must be of the benchmark's kind, and its bench
+// section.
 void apply_config(BenchArguments& o) {
   const Config config = load_config(*o.config, {.device = o.device});
   print_warnings(config);
@@ -91,7 +92,7 @@ void apply_config(BenchArguments& o) {
   }
 }
 
-// The day and second in UTC.
+// Returns the time in UTC, to the second.
 std::string now() {
   const std::time_t t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm utc{};
@@ -100,7 +101,7 @@ std::string now() {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)};
 }
 
-// The current clock of the cores, in MHz, and a GPU's clocks, power and temperature from nvidia-smi. Empty if unknown.
+// Returns the cores' current clock in MHz, and a GPU's clocks, power and temperature from nvidia-smi. Empty if unknown.
 Json clocks(bool gpu) {
   Json out{{"cpu_mhz", Json::array()}, {"gpu", nullptr}};
   std::ifstream info("/proc/cpuinfo");
@@ -119,7 +120,7 @@ Json clocks(bool gpu) {
 
 bool is_mixed(const BenchArm& arm) { return arm.precision == Precision::bfloat16 || arm.precision == Precision::float16; }
 
-// As the recipe prints it.
+// Prints an arm as the recipe does.
 void print_recipe(const BenchArm& arm) {
   std::cout << '\n'
             << (is_mixed(arm) ? "Mixed precision:" : "Default precision:") << '\n'
@@ -155,7 +156,7 @@ void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
   }
 }
 
-// What every arm is held against: float32 where it was measured.
+// Returns the arm that others are compared with: float32 if it was measured.
 const BenchArm& reference(const std::vector<BenchArm>& arms) {
   const auto f32 = std::find_if(arms.begin(), arms.end(), [](const BenchArm& a) { return a.precision == Precision::float32; });
   return f32 == arms.end() ? arms.front() : *f32;
@@ -172,7 +173,7 @@ void print_verdict(const std::vector<BenchArm>& arms, int64_t layers) {
   }
 }
 
-// A step whose products ran on the plain kernel says nothing about a GPU.
+// Throws if a step's products ran on the plain kernel, which says nothing about a GPU.
 void check_products(const std::vector<BenchArm>& arms) {
   for (const BenchArm& a : arms) {
     const int64_t calls = plain_products(a.products);
@@ -183,7 +184,7 @@ void check_products(const std::vector<BenchArm>& arms) {
   }
 }
 
-// What the GPU does not compute is no fault of the others' times; where nothing else was asked for, it is the answer.
+// Throws if all requested arms were refused; else the other arms' times are valid.
 void check_measured(const std::vector<BenchArm>& refused, bool all) {
   if (all) throw DeviceError(refused.front().refused);
   for (const BenchArm& a : refused) std::cerr << name(a.precision) << " was not measured: " << a.refused << '\n';
@@ -219,7 +220,7 @@ Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, b
   return out;
 }
 
-// What neither the command line nor a config says.
+// Fills in options that neither the command line nor a config gives.
 void apply_defaults(BenchArguments& o) {
   const bool gpu = o.bench.device.is_cuda();
   if (!o.arms) o.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");
@@ -265,7 +266,7 @@ void print_json(const BenchArguments& o, const std::vector<BenchArm>& arms, cons
   std::cout << out.dump() << std::endl;
 }
 
-// A line for each arm, unless the results are JSON. The exit code.
+// Prints a line for each arm, unless the results are JSON. Returns the exit code.
 int check_baseline(const BenchArguments& o, const std::vector<BenchArm>& arms, const std::optional<Json>& baseline,
                    const std::string& where) {
   if (!baseline) return kDone;
@@ -283,7 +284,7 @@ int bench(BenchArguments o) {
     apply_config(o);
   else
     o.bench.device = named_device(o.device.value_or("auto"));
-  if (o.arms) o.bench.arms = parse_arms(*o.arms);  // before anything is started
+  if (o.arms) o.bench.arms = parse_arms(*o.arms);  // parsed before anything starts
   const std::string where = backend_for(o.bench.device).describe();
   apply_defaults(o);
   const BenchOptions& b = o.bench;

@@ -39,7 +39,8 @@ void add_bench(CLI::App& program, Action& chosen);
 void add_op(CLI::App& program, Action& chosen);
 void add_ops(CLI::App& program, Action& chosen);
 
-// What may come in place of the last of `words`, the arguments after the program's name: one a line. Nothing: names of files.
+// Prints the completions of the last of `words`, the arguments after the program's name, one on a line. No output: complete file
+// names.
 void complete(const CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace halfstep::app

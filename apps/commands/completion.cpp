@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Tab key in shells. The shell's part is a few lines that ask the program, so that it never lists what the program has not.
+// Completion in shells. The shell's part is a few lines that ask the program, so that its lists are never out of date.
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <map>

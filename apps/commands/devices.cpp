@@ -19,7 +19,7 @@
 namespace halfstep::app {
 namespace {
 
-// What ranks there are, or could be. Null on all ranks but the first.
+// Describes the ranks that there are, or could be. Null on all ranks except the first.
 Json ranks_here() {
   const auto group = open_process_group({.timeout_s = 60});
   if (!group) {
@@ -65,7 +65,7 @@ int devices(bool json) {
       std::cout << name.str() << (name.str().size() < 4 ? "     " : "  ") << entry["description"].get<std::string>() << '\n';
   }
   const Json ranks = ranks_here();
-  if (ranks.is_null()) return kDone;  // of another rank than the first
+  if (ranks.is_null()) return kDone;  // not the first rank
   if (json) {
     std::cout << Json{{"devices", all}, {"ranks", ranks}}.dump() << '\n';
     return kDone;
@@ -84,7 +84,7 @@ struct DevicesArguments {
   int64_t batch = 4096, width = 4096;
 };
 
-// How the GPU does the products of a training step, in each precision: the step of `bench mlp`, a few times.
+// Shows how the GPU computes the products of a training step in each precision, by a few steps of `bench mlp`.
 int products(const DevicesArguments& o) {
   BenchOptions bench{.batch = o.batch, .width = o.width, .layers = 3, .batches = 1, .epochs = 2, .device = Device::cuda};
   bench.graph = GraphMode::off;

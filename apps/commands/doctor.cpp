@@ -35,7 +35,7 @@ Json as_json(const ReplayResult& r) {
   return out;
 }
 
-// Of a run: computes it again from a checkpoint until a step goes wrong, or until step `last`.
+// Examines a run: computes it again from a checkpoint until a step goes wrong, or until step `last`.
 int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
   catch_stop_signals();
   std::ostream& lines = o.json ? std::cerr : std::cout;
@@ -62,7 +62,7 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
     std::cout << "step " << result.last << " (epoch " << result.epoch
               << (result.attempt > result.last ? joined(", attempt ", result.attempt, ": skipped ones are no steps") : "") << ")\n"
               << result.fault->text() << '\n';
-    if (result.attempt > result.last) list_capsules();  // of an earlier attempt
+    if (result.attempt > result.last) list_capsules();  // the fault is in an earlier attempt
     return kDone;
   }
   const int64_t taken = result.last - result.first;
@@ -81,7 +81,7 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
   return kNotHeld;
 }
 
-// "step 5 (epoch 1): the loss is not finite; 8 rows, halfstep 0.2.0, 2 threads"
+// Returns "step 5 (epoch 1): the loss is not finite; 8 rows, halfstep 0.2.0, 2 threads".
 std::string title(const Capsule& c) {
   int64_t rows = 0;
   for (const Capsule::Batch& b : c.batches) rows += b.input.dim() > 0 ? b.input.size(0) : 1;
@@ -91,7 +91,7 @@ std::string title(const Capsule& c) {
                 c.threads == num_threads() ? "" : joined(" (here ", num_threads(), ": last bits may differ)"));
 }
 
-// Of a step in a file: computes it again, which must give the verdict that the run gave.
+// Examines a capsule: computes its step again, and compares the verdict with the run's.
 int doctor_of_capsule(const DoctorArguments& o) {
   const Capsule capsule = read_capsule(o.file);
   if (!capsule.checkpoint_sha256.empty() || capsule.state.model.empty()) {  // the state is elsewhere: the run's data is needed

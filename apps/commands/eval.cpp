@@ -29,11 +29,11 @@ namespace {
 struct EvalArguments {
   ModelOptions model;
   std::string split;
-  ConfigOptions config;  // its sets
+  ConfigOptions config;  // with the --set options
   bool json = false;
 };
 
-// The pairs of classes that are taken for each other most often.
+// Prints the pairs of classes that are confused most often.
 void print_most_confused(const Json& counts, const std::vector<std::string>& names) {
   constexpr size_t kShown = 12;
   std::vector<std::pair<int64_t, std::string>> pairs;
@@ -52,7 +52,7 @@ void print_most_confused(const Json& counts, const std::vector<std::string>& nam
 }
 
 void print_confusion(const Json& counts, const DataForm& form, size_t width) {
-  constexpr size_t kName = 16;  // columns of a class
+  constexpr size_t kName = 16;  // columns of a class's name
   std::cout << "confusion matrix (a row: what it is, a column: what the model answers)\n";
   std::vector<std::string> names, heads;
   for (size_t c = 0; c < counts.size(); ++c) {
@@ -78,7 +78,7 @@ void print_confusion(const Json& counts, const DataForm& form, size_t width) {
     return sum;
   };
   Cells cells = table(names);
-  if (width > 0 && columns(cells) > width) {  // columns by number
+  if (width > 0 && columns(cells) > width) {  // replaces names by numbers
     std::vector<std::string> rows;
     for (size_t c = 0; c < names.size(); ++c) heads[c] = std::to_string(c), rows.push_back(heads[c] + ' ' + names[c]);
     cells = table(rows);
@@ -89,7 +89,7 @@ void print_confusion(const Json& counts, const DataForm& form, size_t width) {
   print_cells(std::cout, cells, fit);
 }
 
-// Data that the rules of the config did not look at must fit the model.
+// Checks that data which the config's rules have not seen fits the model.
 void check_alike(const Dataset& data, const DataForm& form, const Config& config, const std::string& split) {
   const DataFacts wanted = facts_of(form, config.json);
   check<DataError>(data.input_shape() == wanted.input && data.target_shape() == wanted.target && data.classes() == wanted.classes,
@@ -98,7 +98,7 @@ void check_alike(const Dataset& data, const DataForm& form, const Config& config
                    data.classes());
 }
 
-// Prints the metrics behind the loss, and then their tables.
+// Prints the metrics, loss first, and then their tables.
 void print_metrics(const EvalResult& r, const DataForm& form) {
   for (const MetricValue& m : r.metrics) {
     if (!m.in_lines()) continue;
@@ -158,11 +158,14 @@ int eval(const EvalArguments& o) {
                     {"seconds", r.seconds},
                     {"step", step},
                     {"checkpoint", checkpoint.string()}});
+    if (r.ignored > 0) out.update(Json{{"labels", r.labels}, {"ignored_labels", r.ignored}});
     std::cout << out.dump() << '\n';
     return kDone;
   }
+  std::string left_out;
+  if (r.ignored > 0) left_out = joined(", ", r.ignored, " of ", r.labels, " labels left out (loss.ignore_index)");
   std::cout << checkpoint.string() << " (step " << step << (averaged ? ", averaged weights" : "") << ") on " << split << ", "
-            << r.samples << " samples: loss " << number_text(r.loss, 6);
+            << r.samples << " samples" << left_out << ": loss " << number_text(r.loss, 6);
   print_metrics(r, loader->dataset().form());
   return kDone;
 }

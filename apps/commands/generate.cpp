@@ -52,7 +52,7 @@ void note_unknown(const std::vector<std::string>& words) {
 int generate(const GenerateArguments& o) {
   apply_threads(o.model.threads);
 #ifdef SIGPIPE
-  std::signal(SIGPIPE, SIG_DFL);  // a reader that has gone, such as `head`, ends the program without a word
+  std::signal(SIGPIPE, SIG_DFL);  // a reader that exits, such as `head`, ends the program silently
 #endif
   const std::string prompt = prompt_of(o);
   Predictor model(o.model.path, o.model.predictor());

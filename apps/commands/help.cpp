@@ -29,7 +29,7 @@ std::string fitted(const std::string& text, size_t width, size_t column) {
     const size_t indent = begin == 2 && line.size() > column ? column : begin;
     while (line.size() > width) {
       const size_t space = line.rfind(' ', width);
-      if (space == std::string::npos || space <= indent) break;  // a word that is longer
+      if (space == std::string::npos || space <= indent) break;  // the word does not fit
       out += line.substr(0, line.find_last_not_of(' ', space) + 1) + '\n';
       line = std::string(indent, ' ') + line.substr(space + 1);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The help of the program and its commands, in lines that fit.
+// Help texts of the program and its commands, wrapped to the terminal.
 #pragma once
 
 #include <CLI/Formatter.hpp>
@@ -7,14 +7,14 @@
 
 namespace halfstep::app {
 
-// CLI11 breaks no line of a description.
+// Wraps descriptions, which CLI11 does not.
 class FittedHelp : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
 };
 
-// Lines of at most `width` columns, broken at spaces. What belongs to a name in a table of options continues in the column where
-// descriptions begin, and other text under its own beginning.
+// Wraps text to `width` columns at spaces. In a table of options, lines continue in the column of descriptions; other text
+// continues below its own beginning.
 std::string fitted(const std::string& text, size_t width, size_t column);
 
 }  // namespace halfstep::app

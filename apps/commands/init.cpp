@@ -55,6 +55,10 @@ void add_init(CLI::App& program, Action& chosen) {
   c->add_option("--task", o->wishes.task, "predict classes, or numbers")->check(CLI::IsMember({"classification", "regression"}));
   c->add_option("--text", o->wishes.text, "a column of texts, whose words are the input in place of all other columns")
       ->type_name("COLUMN");
+  c->add_option("--set", o->wishes.sets,
+                "how the data is read, as a config has it: data.encoding=latin-1, data.delimiter, data.skip_rows=[1], "
+                "data.header=false; data.on_error=skip for pictures")
+      ->type_name("data.KEY=VALUE");
   c->add_option("--out", o->out, "write the config to this file")->type_name("FILE");
   c->add_flag("--replace", o->replace, "replace the file");
   c->callback([o, &chosen] { chosen = [o] { return init(*o); }; });

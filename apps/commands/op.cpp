@@ -15,7 +15,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr size_t kMaxLine = size_t(16) << 20;
-constexpr int64_t kMaxShown = 64;  // elements of a result that is printed
+constexpr int64_t kMaxShown = 64;  // most elements of a result to print
 
 struct OpArguments {
   std::string op, in, out, batch, autocast, device = "cpu";
@@ -50,7 +50,7 @@ Json answer(const std::string& line) {
   } catch (...) { return describe_exception(); }
 }
 
-// The next line; false at the end.
+// Reads the next line; returns false at the end.
 bool next_line(std::istream& in, std::string& line) {
   using Traits = std::char_traits<char>;
   line.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options that several subcommands share.
+// Options shared by several subcommands.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -15,7 +15,7 @@ void add_set(CLI::App& command, ConfigOptions& options);
 void add_device(CLI::App& command, std::optional<std::string>& device);
 void add_threads(CLI::App& command, std::optional<int>& threads);
 
-// What commands that use a trained model have in common: the model itself, --no-amp, --trained-weights, --device and --threads.
+// Options of commands that use a trained model: the model, --no-amp, --trained-weights, --device and --threads.
 struct ModelOptions {
   std::string path;
   std::optional<std::string> device;
@@ -26,10 +26,10 @@ struct ModelOptions {
   }
 };
 void add_model(CLI::App& command, ModelOptions& options);
-// "model: runs/trees/step-00000030 (step 30, averaged weights)", to stderr.
+// Prints "model: runs/trees/step-00000030 (step 30, averaged weights)" to stderr.
 void print_model(const Predictor& model);
 
-// What commands that look at some batches in 16 bits have in common.
+// Options of commands that examine some batches in 16 bits.
 struct BatchesOptions {
   std::string path;
   ConfigOptions config;
@@ -40,9 +40,9 @@ struct BatchesOptions {
 void add_batches(CLI::App& command, BatchesOptions& options);
 
 void apply_threads(const std::optional<int>& threads);
-// Warnings of a config, to stderr.
+// Prints the warnings of a config to stderr.
 void print_warnings(const Config& config);
-// logging.level of the config.
+// Applies logging.level of the config.
 void apply_log_level(const LoggingSection& logging, bool quiet);
 
 }  // namespace halfstep::app

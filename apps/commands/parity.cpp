@@ -23,11 +23,11 @@ struct ParityArguments : BatchesOptions {
 };
 
 constexpr size_t kNameWidth = 44;  // of a table's first column
-constexpr double kIdle = 0.001;    // a gain below which a trial is not listed
+constexpr double kIdle = 0.001;    // smallest gain that is listed
 
 std::string shortened(const std::string& name) { return name.size() < kNameWidth ? name : name.substr(0, kNameWidth - 4) + "..."; }
 
-// "conv1 Conv2d"
+// Returns "conv1 Conv2d".
 std::string named(const ModuleParity& m) { return joined(m.path, m.path.empty() ? "" : " ", m.what.substr(0, m.what.find('('))); }
 
 std::string percent_text(double share) { return number_text(std::round(1000 * share) / 10, 4) + " %"; }
@@ -77,10 +77,10 @@ void print_modules(const std::vector<ModuleParity>& modules) {
 
 struct Trial {
   std::string name;
-  double measure, gain;  // gain: the share of the error that is gone
+  double measure, gain;  // gain: the share of the error that is removed
 };
 
-// Ordered by what they gain.
+// Returns the trials, largest gain first.
 std::vector<Trial> trials_of(const Parity& p, const std::vector<ParityVariant>& variants) {
   std::vector<Trial> out;
   for (size_t i = 0; i < p.variants.size(); ++i)
@@ -152,7 +152,7 @@ int parity(const ParityArguments& o) {
   const StepUnderTest step = next_batches(opened, o.batches);
   const std::vector<ParityVariant> variants = o.bisect ? bisection(step) : std::vector<ParityVariant>();
   Optimizer& optimizer = *opened.session.optimizer;
-  for (size_t g = 0; g < optimizer.param_groups().size(); ++g)  // a schedule ends at 0, where no update could be compared
+  for (size_t g = 0; g < optimizer.param_groups().size(); ++g)  // a schedule may end at 0, where updates could not be compared
     if (optimizer.lr(g) == 0) optimizer.set_lr(optimizer.initial_lr(g), g);
   const Parity p = compare_with_float32(step, variants, &optimizer);
   const std::vector<Trial> trials = trials_of(p, variants);

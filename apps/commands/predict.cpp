@@ -33,7 +33,7 @@ struct PredictArguments {
 
 std::string percent(double share) { return number_text(100 * share, 4) + " %"; }
 
-// A cell of a CSV file.
+// Quotes text as a cell of a CSV file.
 std::string cell_text(const std::string& text, char delimiter) {
   if (text.find_first_of(std::string("\"\r\n") + delimiter) == std::string::npos) return text;
   std::string out = "\"";
@@ -42,7 +42,7 @@ std::string cell_text(const std::string& text, char delimiter) {
 }
 
 std::string joined_labels(const Prediction& p, const DataForm& form) {
-  // Characters make a word; longer names are apart.
+  // Join characters to words, and separate longer names.
   const bool letters =
       std::all_of(form.names.begin(), form.names.end(), [](const std::string& n) { return n.size() <= 4; }) && form.label_sequences;
   std::string out;
@@ -50,7 +50,7 @@ std::string joined_labels(const Prediction& p, const DataForm& form) {
   return out;
 }
 
-// What the answers are written as.
+// Writes answers in the requested format.
 class Writer {
  public:
   Writer(const PredictArguments& arguments, const DataForm& form, std::ostream& out) : a_(arguments), form_(form), out_(out) {}
@@ -64,12 +64,12 @@ class Writer {
   void write(const Prediction& p) {
     if (a_.json) return json(p);
     if (a_.csv) return csv(p);
-    if (!p.fault.empty()) return;  // stderr has it
+    if (!p.fault.empty()) return;  // stderr has the fault
     text(p);
   }
 
  private:
-  // Are the numbers of several columns, in a row for each step into the future?
+  // Returns whether numbers are of several columns, one row for each future step.
   bool has_columns() const { return std::holds_alternative<SeriesForm>(form_.source) && form_.names.size() > 1; }
 
   void text_of_columns(const Prediction& p) {
@@ -117,7 +117,7 @@ class Writer {
     if (headed_) return;
     headed_ = true;
     std::vector<std::string> names = std::holds_alternative<TableForm>(form_.source) ? header_ : std::vector<std::string>{"input"};
-    if (std::holds_alternative<TableForm>(form_.source) && header_.empty()) return;  // a table without names stays one
+    if (std::holds_alternative<TableForm>(form_.source) && header_.empty()) return;  // a table without a header stays without one
     for (const std::string& c : columns()) names.push_back(c);
     line(names);
   }
@@ -155,7 +155,7 @@ class Writer {
       j["class"] = p.top[0].name;
       j["probability"] = number(p.top[0].probability);
       j["top"] = Json::array();
-      for (const Share& s : p.top)
+      for (const ClassShare& s : p.top)
         j["top"].push_back({{"class", s.name}, {"number", s.number}, {"probability", number(s.probability)}});
       for (size_t c = 0; c < p.probabilities.size(); ++c) j["probabilities"][form_.class_name(int64_t(c))] = p.probabilities[c];
     } else if (!p.labels.empty() || form_.classes > 0) {
@@ -181,7 +181,7 @@ class Writer {
   bool headed_ = false;
 };
 
-// Metrics over the answers whose truth is known, to stderr: stdout has the answers alone.
+// Prints metrics over the answers with known truth to stderr; stdout has only answers.
 void print_metrics(const Predictor& model) {
   if (model.known() == 0) return;
   std::cerr << model.known() << " with a known answer:";
@@ -194,8 +194,8 @@ void print_metrics(const Predictor& model) {
   std::cerr << '\n';
 }
 
-// What the tables hold that the training data does not have, to stderr, and how they were read.
-class Unknowns {
+// Prints to stderr what the tables contain that the training data does not, and how they were read.
+class UnknownValues {
  public:
   void add(const CsvRows& rows) {
     for (const std::string& w : rows.notes.warnings) logging::warn(w);
@@ -227,7 +227,7 @@ class Unknowns {
   std::string value_, answer_;
 };
 
-// Throws ConfigError if the predictions would take the place of what they are made from.
+// Throws ConfigError if the output would overwrite an input.
 void check_out(const PredictArguments& o) {
   if (!o.out) return;
   std::error_code none;
@@ -287,7 +287,7 @@ int predict(const PredictArguments& given) {
   };
   std::vector<std::string> inputs = o.inputs;
   std::replace(inputs.begin(), inputs.end(), std::string("-"), std::string("/dev/stdin"));
-  Unknowns unknowns;
+  UnknownValues unknowns;
   const auto sees = [&](const CsvRows& rows) {
     unknowns.add(rows);
     writer.table(rows);

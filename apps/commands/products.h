@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPU did its matrix products, for people and for programs.
+// Reports on a GPU's matrix products, as text and as JSON.
 #pragma once
 
 #include <ostream>
@@ -10,11 +10,11 @@
 
 namespace halfstep::app {
 
-// An object for each kind, with the names of ProductReport's members. "ms" only where it was measured.
+// Returns an object for each kind, with the names of ProductReport's members. "ms" only if measured.
 Json products_json(const std::vector<ProductReport>& products);
-// A row for each kind.
+// Prints a row for each kind.
 void print_products(std::ostream& out, const std::vector<ProductReport>& products);
-// Calls that ran on a kernel of halfstep's own though the library was to do them.
+// Counts the calls that ran on halfstep's own kernel although the library should have run them.
 int64_t plain_products(const std::vector<ProductReport>& products);
 
 }  // namespace halfstep::app

@@ -26,7 +26,6 @@
 #include "apps/terminal/terminal.h"
 #include "framework/backend/export_error.h"
 #include "framework/base/log.h"
-#include "framework/base/log_writer.h"
 #include "framework/base/number_text.h"
 #include "framework/comm/launcher.h"
 #include "framework/comm/process_group.h"
@@ -40,7 +39,7 @@ constexpr const char* kExitCodes =
     "            6 a check failed; 74 another rank is lost;\n"
     "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
 
-// The first argument that is an option which the command does not have; 0: none.
+// Returns the index of the first argument that is an unknown option; 0: none.
 int unknown_option(const CLI::App& command, int argc, const char* const* argv) {
   for (int i = 2; i < argc; ++i) {
     const std::string name = std::string(argv[i]).substr(0, std::string(argv[i]).find('='));
@@ -51,7 +50,7 @@ int unknown_option(const CLI::App& command, int argc, const char* const* argv) {
   return 0;
 }
 
-// Another option of the command, or the key of the config that the word is: "--set train.epochs=3" for "--epochs 3".
+// Suggests another option of the command, or the config key that the word means: "--set train.epochs=3" for "--epochs 3".
 std::string help_for_option(const CLI::App& command, int at, int argc, const char* const* argv) {
   std::string word = argv[at], value;
   if (const size_t equals = word.find('='); equals != std::string::npos) {
@@ -100,7 +99,7 @@ int usage_error(const CLI::ParseError& e, const CLI::App& program, int argc, con
 
 namespace {
 
-// The beginning of a message of any rank but the first: "rank 2: ".
+// Returns the prefix of messages on ranks other than the first: "rank 2: ".
 std::string speaker() {
   try {
     const int rank = detect_launch().rank;
@@ -112,7 +111,7 @@ std::string speaker() {
 
 int report_exception() {
   const auto report = [](const std::exception& e, int code) {
-    std::cerr << speaker() + e.what() + '\n';  // in one piece: ranks share stderr
+    std::cerr << speaker() + e.what() + '\n';  // one write: ranks share stderr
     return code;
   };
   try {
@@ -141,7 +140,7 @@ int report_exception() {
     std::cerr << "[system] " << e.code().message() << '\n';
     return kFailed;
   } catch (const std::exception& e) {
-    logging::debug(e.what());  // a third-party library's message, which does not help a user
+    logging::debug(e.what());  // a third-party library's message, of no help to users
     std::cerr
         << "[halfstep] a defect of halfstep itself\nhelp: please report the command and its input; \"logging.level\": \"debug\" "
            "shows more\n";
@@ -154,11 +153,11 @@ int report_exception() {
 
 namespace {
 
-// Is what the command writes to stdout for programs, or a text with lines of its own?
+// Returns whether the command's stdout is for programs, or a text with its own line breaks.
 bool writes_data(const CLI::App& command) {
   for (const char* name : {"completion", "generate", "init", "schema"})
     if (command.get_name() == name) return true;
-  for (const char* name : {"--json", "--csv"})
+  for (const char* name : {"--json", "--csv", "--lines"})
     if (const CLI::Option* o = command.get_option_no_throw(name); o && o->count() > 0) return true;
   const std::vector<CLI::App*> inner = command.get_subcommands();
   return std::any_of(inner.begin(), inner.end(), [](const CLI::App* c) { return writes_data(*c); });
@@ -199,7 +198,7 @@ int run_command(int argc, const char* const* argv) {
     complete(program, {argv + 2, argv + argc});
     return kDone;
   }
-  // `halfstep help train` is `halfstep train --help`.
+  // Turns `halfstep help train` into `halfstep train --help`.
   std::vector<const char*> arguments(argv, argv + argc);
   if (argc > 1 && argv[1] == std::string_view("help")) {
     arguments.erase(arguments.begin() + 1);
@@ -220,7 +219,7 @@ int run_command(int argc, const char* const* argv) {
   } catch (...) { return report_exception(); }
 }
 
-// A message of the library for a person at a terminal.
+// Prints a message of the library for a person at a terminal.
 void print_message(logging::Level level, std::string_view message) {
   erase_redrawn_line();
   const char* const no_color = std::getenv("NO_COLOR");
@@ -229,7 +228,7 @@ void print_message(logging::Level level, std::string_view message) {
   std::cerr << (color ? "\033[33m" : "") << name << ':' << (color ? "\033[0m" : "") << ' ' << message << '\n';
 }
 
-// Has everything been said on stdout?
+// Returns whether everything was written to stdout.
 bool stdout_is_written() {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::cout && !std::ferror(stdout)) return true;
@@ -240,7 +239,7 @@ bool stdout_is_written() {
 }  // namespace
 
 int run_program(int argc, const char* const* argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is then an error of the write, which names the file
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit then fails with an error that names the file
   name_shortened_files();
   const FittedStream messages(std::cerr, STDERR_FILENO);
   if (terminal_width(STDERR_FILENO) > 0) logging::set_writer(print_message);

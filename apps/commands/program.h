@@ -6,7 +6,7 @@
 
 namespace halfstep::app {
 
-// The whole program: parses, runs, reports errors on stderr. Never throws.
+// Runs the whole program: parses, runs, reports errors on stderr. Never throws.
 int run_program(int argc, const char* const* argv);
 
 }  // namespace halfstep::app

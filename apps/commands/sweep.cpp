@@ -34,14 +34,14 @@ constexpr size_t kReportedMembers = 20;
 
 struct SweepArguments {
   std::string file;
-  std::vector<std::string> lists;  // KEY=VALUE,VALUE: then `file` is a config
+  std::vector<std::string> lists;  // KEY=VALUE,VALUE; if given, `file` is a config
   ConfigOptions config;
   std::optional<int> threads;
   int jobs = 1;
   bool dry_run = false, retry = false, json = false;
 };
 
-// One sweep at a time in a folder, which is no run's.
+// Locks the folder for one sweep. Throws if it is a run's.
 RunLock lock_folder(const fs::path& folder) {
   check<ConfigError>(!fs::exists(folder / "config.resolved.json"), "sweep", folder.string(), " holds a run",
                      Help{"give the sweep another \"output_dir\", or another \"name\""});
@@ -86,7 +86,7 @@ int list_members(const SweepArguments& o, const SweepFile& sweep, const SweepMem
   return kDone;
 }
 
-// Of the best members: more curves than these are no picture. A sweep is not lost because its report is.
+// Writes a report of the best members: more curves would be unreadable. A failure to write it does not fail the sweep.
 void write_page(const fs::path& folder, const std::vector<SweepResult>& results, std::ostream& lines) {
   std::vector<fs::path> runs;
   for (const SweepResult& r : results)
@@ -151,7 +151,7 @@ void add_sweep(CLI::App& program, Action& chosen) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   add_set(*c, o->config);
-  c->get_option("--set")->allow_extra_args(false);  // what follows its value is a KEY=LIST
+  c->get_option("--set")->allow_extra_args(false);  // a KEY=LIST may follow its value
   c->add_flag("--dry-run", o->dry_run, "check the configs of all members, list them, and stop");
   c->add_flag("--retry", o->retry, "train members again that failed before");
   c->add_flag("--json", o->json, "print the results as one JSON object on stdout; everything else goes to stderr");

@@ -34,7 +34,7 @@ struct TrainArguments {
   std::optional<std::string> resume;
   std::optional<int> threads;
   std::optional<int64_t> until, profile;
-  bool overwrite = false, dry_run = false, lr_preview = false, json = false, quiet = false, no_color = false;
+  bool overwrite = false, dry_run = false, lr_preview = false, json = false, lines = false, quiet = false, no_color = false;
 };
 
 void report_amp(const Json& summary, uint64_t casts, Progress& progress) {
@@ -44,7 +44,7 @@ void report_amp(const Json& summary, uint64_t casts, Progress& progress) {
                 " steps skipped, last loss scale " + summary["scale"].dump());
 }
 
-// A run is not lost because its report is.
+// Writes the report. A failure does not fail the run.
 void write_report(const std::filesystem::path& folder, Progress& progress) {
   try {
     atomic_write(folder / "report.html", report_of({folder}));
@@ -52,7 +52,7 @@ void write_report(const std::filesystem::path& folder, Progress& progress) {
   } catch (const Error& e) { progress.warn("no report: " + one_line(e)); }
 }
 
-// The folder of the run: rank 0 opens it and sends its findings to the others.
+// Opens the run's folder: rank 0 opens it and sends its findings to the others.
 std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& o, ProcessGroup* group) {
   std::optional<std::string> resume = o.resume;
   if (!resume && !o.overwrite) resume = config.checkpoint.resume;
@@ -65,12 +65,12 @@ std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& 
   if (!group) return dir;
   found = from_first(*group, found);
   if (dir) return dir;
-  RunDir::Found same;
-  if (!found.is_null()) same = {found["checkpoint"].get<std::string>(), found["continues"].get<bool>()};
-  return std::make_unique<RunDir>(config.output_dir, same);
+  RunDir::FoundRun shared;
+  if (!found.is_null()) shared = {found["checkpoint"].get<std::string>(), found["continues"].get<bool>()};
+  return std::make_unique<RunDir>(config.output_dir, shared);
 }
 
-// Before anything is trained: one that cannot be read would end the run where it is met.
+// Opens all pictures before training: an unreadable one would end the run when it is met.
 void open_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Progress& progress) {
   PictureReport report = examine_pictures(
       config.json, {.rank = group ? group->rank() : 0, .ranks = group ? group->size() : 1, .draws = !quiet, .stopped = [] {
@@ -109,12 +109,16 @@ int train(const TrainArguments& o) {
     }
     return kDone;
   }
-  backend_for(config.device);                            // before any file is touched
+  if (o.lines) config.logging.sinks.push_back(kStdoutSink);
+  backend_for(config.device);                            // throws before any file is touched
   if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
       join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
-  Progress progress(
-      {.out = o.json ? stderr : stdout, .quiet = o.quiet, .silent = !first, .color = !o.no_color, .plain = group != nullptr});
+  Progress progress({.out = o.json || o.lines ? stderr : stdout,
+                     .quiet = o.quiet,
+                     .silent = !first,
+                     .color = !o.no_color,
+                     .plain = group != nullptr});
   open_all_pictures(config, group.get(), o.quiet, progress);
   std::string measured;
   config.json = with_statistics(config.json, &measured);
@@ -123,13 +127,13 @@ int train(const TrainArguments& o) {
   Watch watch{.until = o.until};
   std::shared_ptr<const void> kept = std::exchange(config.kept, nullptr);
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
-  kept.reset();  // what is trained on has its owners now
+  kept.reset();  // the training data has other owners now
   if (o.profile) trainer.profile(*o.profile);
-  const uint64_t casts = autocast::cast_count();  // of steps that were planned
+  const uint64_t casts = autocast::cast_count();  // excludes casts of planned steps
   const TrainSummary summary = trainer.run();
   if (config.amp.report) report_amp(summary.json, autocast::cast_count() - casts, progress);
   if (config.logging.report && first && !o.until) write_report(dir->path(), progress);
-  if (o.json && first) std::cout << summary.json.dump() << std::endl;
+  if ((o.json || o.lines) && first) std::cout << summary.json.dump() << std::endl;
   if (group) group->close();
   if (o.until) return kDone;
   if (summary.ending != Ending::finished) return summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
@@ -156,7 +160,11 @@ void add_train(CLI::App& program, Action& chosen) {
   c->add_flag("--overwrite", o->overwrite,
               "start over; the old run in output_dir is removed when the new one has its first checkpoint");
   c->add_flag("--json", o->json, "print the result as one JSON object on stdout; everything else goes to stderr");
-  c->add_option("--until", o->until)->group("");  // ends after this step: for the ranks of `halfstep verify`
+  c->add_flag("--lines", o->lines,
+              "print each line of metrics.jsonl on stdout when it is written, and the result last, as --json does; everything else "
+              "goes to stderr")
+      ->excludes("--dry-run", "--lr-preview");
+  c->add_option("--until", o->until)->group("");  // last step; used by the ranks of `halfstep verify`
   c->add_flag("--quiet", o->quiet, "print only errors and warnings");
   c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");
   add_device(*c, o->config.device);

@@ -27,7 +27,7 @@ struct TuneArguments : BatchesOptions {
   bool overwrite = false;
 };
 
-// Of a step's operations, by layer.
+// Returns each layer's share of a step's operations.
 std::map<std::string, double> shares_of(const Config& config) {
   std::map<std::string, double> out;
   double all = 0;
@@ -41,7 +41,7 @@ std::map<std::string, double> shares_of(const Config& config) {
   return out;
 }
 
-// Has the gradient any size in float32? Of a model that has fitted its batches it may be 0.
+// Returns whether the float32 gradient is not 0, as it may be for a model that has fitted its batches.
 bool has_gradient(const Parity& p) { return p.error > 0 || p.noise > 0; }
 
 std::string error_text(const Parity& p) {
@@ -52,22 +52,22 @@ std::string error_text(const Parity& p) {
 
 std::string share_text(double share) { return number_text(100 * share, 2) + " %"; }
 
-// The config that the new one changes.
+// Returns the config that the new one extends.
 fs::path base_file(const TuneArguments& o) {
   fs::path base = o.path;
   if (!fs::is_directory(base)) return base;
-  if (!fs::exists(base / "config.resolved.json")) base = base.parent_path();  // of a checkpoint
+  if (!fs::exists(base / "config.resolved.json")) base = base.parent_path();  // the path was a checkpoint's
   return base / "config.resolved.json";
 }
 
-// As a path from the new one's folder.
+// Returns that path relative to the new config's folder.
 std::string base_of(const TuneArguments& o) {
   const fs::path base = base_file(o);
   const fs::path folder = fs::absolute(o.out).parent_path();
   return fs::absolute(base).lexically_normal().lexically_relative(folder.lexically_normal()).generic_string();
 }
 
-// JSON as people write it in a line, with a blank after each comma and colon.
+// Formats JSON on one line, with a blank after each comma and colon.
 std::string in_a_line(const Json& value) {
   const std::string text = value.dump(1);
   std::string out;
@@ -82,8 +82,8 @@ std::string in_a_line(const Json& value) {
   return out;
 }
 
-// What --set changes, which the new config is to have as well: "a.b=1" as {"a": {"b": 1}}. Throws ConfigError for a place in a
-// list, which a config that extends another cannot change.
+// Converts --set options, which the new config must contain too: "a.b=1" to {"a": {"b": 1}}. Throws ConfigError for a place in a
+// list, which an extending config cannot change.
 Json settings_of(const std::vector<std::string>& sets) {
   Json out = Json::object();
   for (const std::string& set : sets) {
@@ -102,7 +102,7 @@ Json settings_of(const std::vector<std::string>& sets) {
   return out;
 }
 
-// A few lines that extend the first config.
+// Returns a few lines that extend the first config.
 std::string tuned_config(const TuneArguments& o, LoadedRun& opened, const Tuning& t) {
   std::string modules;
   std::string out = joined("// Written by `halfstep tune ", o.path, "` from ", o.batches, o.batches == 1 ? " batch" : " batches",
@@ -113,12 +113,12 @@ std::string tuned_config(const TuneArguments& o, LoadedRun& opened, const Tuning
   out += joined("// Then ", error_text(t.after), ".\n");
   Json config = {{"extends", base_of(o)}, {"output_dir", opened.config.output_dir + "-tuned"}};
   config.update(settings_of(o.config.sets), /*merge_objects=*/true);
-  if (!config["amp"].is_object()) config["amp"] = Json::object();  // of --set amp=true
+  if (!config["amp"].is_object()) config["amp"] = Json::object();  // from --set amp=true
   if (opened.was_float32) config["amp"]["enabled"] = true;
   config["amp"]["dtype"] = joined(t.low);
   for (const TunedModule& m : t.modules) config["amp"]["modules"][pattern_for(*opened.session.model, m.path)] = "float32";
   out += "{";
-  for (const auto& [key, value] : config.items())  // a line each
+  for (const auto& [key, value] : config.items())  // one on a line
     out += joined(out.ends_with("{") ? "\n  " : ",\n  ", Json(key).dump(), ": ", in_a_line(value));
   return out + "\n}\n";
 }

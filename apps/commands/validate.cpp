@@ -30,6 +30,7 @@ int validate_files(const ValidateArguments& o) {
       if (const std::string warning = pictures.warning(); !warning.empty()) config.warnings.push_back(joined(file, ": ", warning));
       config.data_fault += pictures.error();
       const bool readable = config.data_fault.empty();
+      const std::string notes = config.facts ? config.facts->notes.line() : "";
       const std::vector<std::string> weights = config.facts ? check_weights(config.model, "model") : std::vector<std::string>{};
       if (o.json) {
         Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
@@ -37,7 +38,7 @@ int validate_files(const ValidateArguments& o) {
         if (!weights.empty()) answer["weights"] = weights;
         if (pictures.pictures > 0)
           answer["pictures"] = {{"all", pictures.pictures}, {"opened", pictures.checked}, {"bad", pictures.bad}};
-        if (config.facts && !config.facts->notes.made.empty()) answer["data"] = config.facts->notes.made;
+        if (!notes.empty()) answer["data"] = notes;
         std::cout << line_of(answer) << '\n';
       } else {
         print_warnings(config);
@@ -45,7 +46,7 @@ int validate_files(const ValidateArguments& o) {
           std::cout << file << ": valid" << (config.facts ? "" : " (shapes not checked: the data files are not there)") << '\n';
         else
           std::cout << file << ": cannot be trained with: its keys are right, but its data cannot be read\n";
-        if (config.facts && !config.facts->notes.made.empty()) std::cout << "  data.train: " << config.facts->notes.made << '\n';
+        if (!notes.empty()) std::cout << "  data.train: " << notes << '\n';
         if (pictures.pictures > 0)
           std::cout << "  " << pictures.opened(kPictureSeconds) << ", " << pictures.bad << " cannot be read\n";
         for (const std::string& line : weights) std::cout << "  " << line << '\n';

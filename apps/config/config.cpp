@@ -13,7 +13,7 @@
 namespace halfstep::app {
 namespace {
 
-// Such a file would be answered with an unknown key.
+// Refuses a sweep's file, which would otherwise give an error about an unknown key.
 void refuse_sweep(const ParsedJson& parsed, const std::filesystem::path& file) {
   for (const char* key : {"grid", "random"})
     check<ConfigError>(!parsed.json.is_object() || !parsed.json.contains(key) || parsed.json.contains("model"), "config",
@@ -21,7 +21,7 @@ void refuse_sweep(const ParsedJson& parsed, const std::filesystem::path& file) {
                        Help{"`halfstep sweep " + file.string() + "` trains its members"});
 }
 
-// Data in place of a config would be answered with a fault of its JSON.
+// Refuses data in place of a config, which would otherwise give a JSON error.
 void refuse_data(const std::filesystem::path& file) {
   std::error_code none;
   const bool folder = std::filesystem::is_directory(file, none);
@@ -41,7 +41,7 @@ void refuse_data(const std::filesystem::path& file) {
 
 Config finish(ParsedJson parsed, const std::filesystem::path& file, const ConfigOptions& options, Issues& issues) {
   for (const std::string& s : options.sets) apply_set(parsed, s, issues);
-  const bool object = parsed.json.is_object();  // else validate() says so
+  const bool object = parsed.json.is_object();  // else validate() reports it
   replace_rivals(parsed, options.sets, issues);
   if (options.no_amp && object) parsed.json["amp"] = false;
   check_effective(parsed, options.sets, issues);
@@ -56,7 +56,7 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   if (!options.known) config.kept = std::make_shared<const KeptData>();
   RuleResult result = apply_rules(config.json, issues, options.known);
   issues.raise(file.string(), parsed.origins);
-  config.json.erase("extends");  // already merged in
+  config.json.erase("extends");  // merged already
   static_cast<Sections&>(config) = read_sections(config.json);
   static_cast<MixedPrecision&>(config) = result.precision;
   for (const Issue& issue : issues.list()) config.warnings.push_back(Issues::line(issue, parsed.origins));

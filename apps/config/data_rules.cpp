@@ -2,7 +2,7 @@
 // Rules of the section "data".
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"
-#include "apps/config/rule_set.h"
+#include "apps/config/rules.h"
 
 namespace halfstep::app {
 namespace {
@@ -72,26 +72,26 @@ class DataRules : private RuleSet {
       issues_.error(path + ".dates", "must name the columns that dates_as and date_order are for");
   }
 
-  // Texts are the whole input of a table.
+  // Checks that texts are a table's only input.
   void texts(const Json& self, const std::string& path) {
-    const bool there = !self["texts"].empty();
+    const bool has_texts = !self["texts"].empty();
     for (const Field& f : dataset_catalog().row(self).component.fields) {
       const bool of_texts = f.key == "tokenizer" || f.key == "seq_len" || f.key == "max_words" || f.key == "min_count" ||
                             f.key == "tokenizer_file",
                  of_others = f.key == "features" || f.key == "exclude" || f.key == "dates" || f.key == "categories" ||
                              f.key == "unknown" || f.key == "standardize" || f.key == "fill";
-      if (self[f.key] == f.fallback || !(there ? of_others : of_texts)) continue;
-      issues_.error(join_path(path, f.key), there ? "is for columns of numbers and categories, but texts are the whole input"
-                                                  : "is for \"texts\", which names no column");
+      if (self[f.key] == f.fallback || !(has_texts ? of_others : of_texts)) continue;
+      issues_.error(join_path(path, f.key), has_texts ? "is for columns of numbers and categories, but texts are the whole input"
+                                                      : "is for \"texts\", which names no column");
     }
-    if (there && (self["missing"] == "mean" || self["missing"] == "median"))
+    if (has_texts && (self["missing"] == "mean" || self["missing"] == "median"))
       issues_.error(path + ".missing", "of texts must be \"refuse\", \"drop_row\" or \"constant\" (a text without words), got " +
                                            self["missing"].dump());
-    if (there && self["tokenizer"] == "bpe" && self["tokenizer_file"].is_null() && path == "data.train")
+    if (has_texts && self["tokenizer"] == "bpe" && self["tokenizer_file"].is_null() && path == "data.train")
       issues_.error(path + ".tokenizer_file", "must name the tokenizer of \"tokenizer\": \"bpe\"");
   }
 
-  // Held-out data beside the training data: does it share samples with it, and are its inputs the same in kind?
+  // Checks held-out data against the training data: no shared samples, and inputs of the same kind.
   void held_out() {
     if (!clean({"data.train"})) return;
     const Json& train = c_["data"]["train"];
@@ -117,11 +117,15 @@ class DataRules : private RuleSet {
       if (!self["fold"].is_null() && self["fold"] != train["fold"])
         issues_.error(path + ".fold", "must be that of data.train, " + train["fold"].dump() + ", or both share samples, got " +
                                           self["fold"].dump());
-      const Json whole{0.0, 1.0}, &a = self["range"], &b = train["range"];
+      const Json &a = self["range"], &b = train["range"];
       const double least = std::max(a[0].get<double>(), b[0].get<double>()),
                    most = std::min(a[1].get<double>(), b[1].get<double>());
-      if (a != whole && b != whole && a != b && least < most)
+      if (!self["fold"].is_null() || !(least < most)) continue;
+      const bool file = self.contains("path") || self.contains("files") || self.contains("input");
+      if (a != b)
         issues_.warn(path + ".range", joined("shares the samples of [", least, ", ", most, ") with data.train"));
+      else if (file)
+        issues_.warn(path, "has samples of data.train, which the model has seen: \"range\" or \"fold\" parts them");
     }
   }
 
@@ -130,7 +134,7 @@ class DataRules : private RuleSet {
                        [](const Json& t) { return t["type"] == "Normalize"; });
   }
 
-  // Do both have all samples from the same files, or the same generator?
+  // Returns whether both have all samples from the same files, or from the same generator.
   static bool same_source(const Json& self, const Json& train) {
     for (const char* key : {"root", "path", "files", "input", "part", "size"}) {
       if (self.contains(key) && self[key] != train[key]) return false;
@@ -139,13 +143,13 @@ class DataRules : private RuleSet {
     return !self.contains("split") || part(self, "test") == part(train, "train");
   }
 
-  // "fold" and "stratified".
+  // Checks "fold" and "stratified".
   void parts(const Json& self, const std::string& path) {
-    const bool folds = !self["fold"].is_null(), whole = self["range"] == Json{0.0, 1.0};
-    if (folds && !whole) issues_.error(path + ".fold", "must not be given together with range");
+    const bool folds = !self["fold"].is_null(), full_range = self["range"] == Json{0.0, 1.0};
+    if (folds && !full_range) issues_.error(path + ".fold", "must not be given together with range");
     if (folds && (self["fold"][1] < 2 || self["fold"][0] >= self["fold"][1]))
       issues_.error(path + ".fold", "must be [k, K] with 0 <= k < K and K >= 2, got " + self["fold"].dump());
-    const bool cut_here = folds || (self["stratified"] == true && !whole);
+    const bool cut_here = folds || (self["stratified"] == true && !full_range);
     if (cut_here && !dataset_catalog().row(self).takes_parts && self.contains("standardize") && self["standardize"] == true)
       issues_.error(path + ".standardize",
                     R"(would look at held-out data; use "transforms": [{"type": "Normalize", "from": "data"}])");
@@ -155,7 +159,7 @@ class DataRules : private RuleSet {
       issues_.error(path + ".stratified", "needs data with classes");
   }
 
-  // Transforms that make shares of classes, and samplers that weigh classes.
+  // Checks transforms that make shares of classes, and samplers that weigh classes.
   void class_users(const DataFacts& facts) {
     const Json& transforms = c_["data"]["train"]["transforms"];
     for (size_t i = 0; i < transforms.size(); ++i) {
@@ -181,7 +185,7 @@ class DataRules : private RuleSet {
                     joined("must be at most the ", *facts.size, " samples of data.train without replacement, got ", draws.dump()));
   }
 
-  // Data that is read in streams has an order of its own.
+  // Checks data that is read in streams, which has an order of its own.
   void streams() {
     if (!clean({"data"})) return;
     Json& loader = c_["data"]["loader"];

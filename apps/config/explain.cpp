@@ -17,8 +17,8 @@ namespace {
 
 constexpr size_t kWidth = 100;
 
-// A key in one place, with the types that have it where that is a component.
-struct Place {
+// A place of a key, with the types that have it if it is a component's.
+struct KeyPlace {
   std::string path;
   const Field* field = nullptr;
   std::vector<std::string> types;
@@ -30,13 +30,13 @@ const Section* section_of(const Field& f) { return f.section ? f.section : f.ite
 
 bool same(const Field& a, const Field& b) { return a.expects() == b.expects() && a.doc == b.doc && a.fallback == b.fallback; }
 
-// Every key of a config once; those of a family below the first key that takes it.
+// All keys of a config, each once; those of a family below the first key that takes it.
 class Index {
  public:
   Index() { section("", root_schema().fields); }
-  const std::vector<Place>& places() const& { return places_; }
+  const std::vector<KeyPlace>& places() const& { return places_; }
   const std::vector<std::pair<std::string, const Family*>>& families() const& { return families_; }
-  void places() && = delete;  // for (... : Index().places()) would read what is gone
+  void places() && = delete;  // for (... : Index().places()) would dangle
   void families() && = delete;
 
  private:
@@ -46,7 +46,7 @@ class Index {
   }
   void add(const std::string& path, const Field& f, const std::string& type, const Family* of) {
     const auto known =
-        std::find_if(places_.begin(), places_.end(), [&](const Place& p) { return p.path == path && same(*p.field, f); });
+        std::find_if(places_.begin(), places_.end(), [&](const KeyPlace& p) { return p.path == path && same(*p.field, f); });
     if (known != places_.end()) {
       if (!type.empty()) known->types.push_back(type);
       return;
@@ -65,11 +65,11 @@ class Index {
     for (const Field& field : f.common) add(path + "." + field.key, field, "every type", &f);
   }
 
-  std::vector<Place> places_;
+  std::vector<KeyPlace> places_;
   std::vector<std::pair<std::string, const Family*>> families_;
 };
 
-// `text` in lines of at most kWidth columns, all but the first behind `indent` spaces.
+// Wraps `text` to kWidth columns, with `indent` spaces before all lines except the first.
 std::string wrapped(const std::string& text, size_t indent) {
   std::string out;
   size_t column = indent;
@@ -107,7 +107,7 @@ std::string default_of(const Field& f) {
   return f.fallback.is_null() ? "left out" : f.fallback.dump();
 }
 
-// groups: a type's own fields before the common ones, of which its own take the place.
+// Formats fields. groups: a type's own fields before the common ones, which they override.
 std::string keys_of(const std::vector<const std::vector<Field>*>& groups) {
   std::vector<const Field*> shown;
   size_t width = 0;
@@ -138,7 +138,7 @@ std::string types_of(const Family& family) {
 
 std::string line(const char* name, const std::string& text) { return "  " + padded(name, 9) + wrapped(text, 11) + '\n'; }
 
-std::string text_of(const Place& p) {
+std::string text_of(const KeyPlace& p) {
   const Field& f = *p.field;
   std::string out = wrapped(p.path + (f.doc.empty() ? "" : ": " + f.doc), 2) + '\n' + line("value", f.expects());
   if (f.kind != Kind::section) out += line("default", default_of(f));
@@ -158,7 +158,7 @@ std::string text_of(const std::string& path, const Family& family, const Compone
   return out + (example.empty() ? "" : "a config with it:\n" + example);
 }
 
-// "model.layers.0.bias" without its numbers.
+// Returns "model.layers.0.bias" without its numbers.
 std::string without_numbers(const std::string& path) {
   std::string out;
   for (size_t at = 0; at <= path.size();) {
@@ -171,8 +171,9 @@ std::string without_numbers(const std::string& path) {
   return out;
 }
 
-// Where a key is below another one of its family, as in "model.layers.bias", the part between counts for nothing.
-bool is_at(const Place& p, const std::string& path) {
+// Returns whether the path leads to the place; the part of the path between two keys of one family is ignored, as in
+// "model.layers.bias".
+bool is_at(const KeyPlace& p, const std::string& path) {
   if (p.path == path) return true;
   if (!p.family) return false;
   const size_t key = p.path.rfind('.'), given = path.rfind('.');
@@ -185,8 +186,8 @@ std::vector<std::string> parts_of_path(const std::string& path) {
   return out;
 }
 
-// Does `given` lead to the place? Before its last part it may leave out parts of the place's path, as data.missing does, name
-// another split, and name types that have the key, as optimizer.AdamW.lr does.
+// Returns whether `given` leads to the place. Before its last part it may omit parts of the place's path, as data.missing does,
+// name another split, and name types that have the key, as optimizer.AdamW.lr does.
 bool leads_to(const std::vector<std::string>& given, const std::vector<std::string>& path, const std::vector<std::string>& types) {
   size_t at = 0;
   for (size_t i = 0; i + 1 < given.size(); ++i) {
@@ -198,12 +199,12 @@ bool leads_to(const std::vector<std::string>& given, const std::vector<std::stri
   return true;
 }
 
-// All that the path, key or type means; "": nothing.
+// Returns the text about everything that the path, key or type means; "" if nothing.
 std::string text_at(const Index& index, const std::string& path) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "\n") + text; };
 
-  for (const Place& p : index.places())
+  for (const KeyPlace& p : index.places())
     if (is_at(p, path)) add(text_of(p));
   if (!out.empty()) return out;
 
@@ -215,12 +216,12 @@ std::string text_at(const Index& index, const std::string& path) {
     if (key.empty()) add(text_of(at, *family, *c));
     for (const auto* fields : {&c->fields, &family->common})
       for (const Field& f : *fields)
-        if (f.key == key) add(text_of(Place{at + "." + key, &f, {c->type}, family}));
+        if (f.key == key) add(text_of(KeyPlace{at + "." + key, &f, {c->type}, family}));
   }
   if (!out.empty()) return out;
 
   const std::vector<std::string> given = parts_of_path(path);
-  for (const Place& p : index.places()) {
+  for (const KeyPlace& p : index.places()) {
     const std::vector<std::string> own = parts_of_path(p.path);
     if (own.back() == given.back() && leads_to(given, own, p.types)) add(text_of(p));
   }
@@ -235,16 +236,16 @@ std::string text_at(const Index& index, const std::string& path) {
 
 std::string setting_named(std::string word) {
   std::replace(word.begin(), word.end(), '-', '_');
-  const auto key_of = [](const Place& p) { return p.path.substr(p.path.rfind('.') + 1); };
+  const auto key_of = [](const KeyPlace& p) { return p.path.substr(p.path.rfind('.') + 1); };
   const Index index;
   std::vector<std::string> keys;
-  for (const Place& p : index.places())
+  for (const KeyPlace& p : index.places())
     if (p.family != &module_family()) keys.push_back(key_of(p));
   const std::string near = suggest(word, keys);
-  // The key with the shortest path, and of those one that every config has.
-  const auto rank = [](const Place& p) { return 2 * std::count(p.path.begin(), p.path.end(), '.') + (p.family ? 1 : 0); };
-  const Place* found = nullptr;
-  for (const Place& p : index.places()) {
+  // Prefer the key with the shortest path, and then one that every config has.
+  const auto rank = [](const KeyPlace& p) { return 2 * std::count(p.path.begin(), p.path.end(), '.') + (p.family ? 1 : 0); };
+  const KeyPlace* found = nullptr;
+  for (const KeyPlace& p : index.places()) {
     if (p.family == &module_family() || key_of(p) != near) continue;
     if (!found || rank(p) < rank(*found)) found = &p;
   }
@@ -254,7 +255,7 @@ std::string setting_named(std::string word) {
 std::vector<std::string> setting_paths() {
   const Index index;
   std::vector<std::string> out;
-  for (const Place& p : index.places())
+  for (const KeyPlace& p : index.places())
     if (p.family != &module_family() && p.family != &dataset_family() && !section_of(*p.field)) out.push_back(p.path);
   return out;
 }
@@ -269,7 +270,7 @@ std::vector<std::string> type_names() {
 
 std::vector<std::string> words_of_setting(const std::string& path) {
   const Index index;
-  for (const Place& p : index.places()) {
+  for (const KeyPlace& p : index.places()) {
     if (p.path != path) continue;
     std::vector<std::string> out = p.field->words;
     if (p.field->kind == Kind::boolean || p.field->switchable) out.insert(out.end(), {"true", "false"});
@@ -286,7 +287,7 @@ std::string explain(const std::string& what) {
   std::vector<std::string> names;
   for (const auto& [at, family] : index.families())
     for (const Component& c : family->components) names.push_back(c.type);
-  for (const Place& p : index.places()) names.push_back(p.path.substr(p.path.rfind('.') + 1));
+  for (const KeyPlace& p : index.places()) names.push_back(p.path.substr(p.path.rfind('.') + 1));
   std::string near;
   // Words may be parts of a path or of a name: "optimizer momentum", "early stopping", "batch size".
   for (const char* between : {".", "_", ""}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a key of configs, or a type, means: the text of `halfstep explain`.
+// Explains config keys and types: the text of `halfstep explain`.
 #pragma once
 
 #include <string>
@@ -7,21 +7,20 @@
 
 namespace halfstep::app {
 
-// `what`: a key by its path ("optimizer.momentum", "model.layers.0.bias"), of which parts may be left out ("data.missing") or be
-// types
-// ("optimizer.AdamW.lr"), a type ("Conv2d"), a type's key ("Conv2d.padding"), or a key alone ("momentum"), which is explained
-// wherever it occurs; "" gives the sections of a config. Several words are parts of one name ("early stopping") or path. Other
-// programs' names are understood. Throws ConfigError with the nearest names for anything else.
+// Explains `what`: a key by its path ("optimizer.momentum", "model.layers.0.bias"), with parts omitted ("data.missing") or
+// replaced by types ("optimizer.AdamW.lr"), a type ("Conv2d"), a type's key ("Conv2d.padding"), or a key alone ("momentum"), which
+// is explained wherever it occurs; "" explains the sections of a config. Several words are parts of one name ("early stopping") or
+// path. Other programs' names are understood. Throws ConfigError with the nearest names for anything else.
 std::string explain(const std::string& what);
 
-// The path of the key that somebody means by `word`, such as "train.epochs" by "epochs" or "num-epochs"; "" if there is none. Keys
-// of layers are left out, since a model has many.
+// Returns the path of the key that `word` probably means, such as "train.epochs" for "epochs" or "num-epochs"; "" if there is
+// none. Ignores keys of layers, since a model has many.
 std::string setting_named(std::string word);
 
-// For completion: the paths of all keys but those of layers and data sets' types, and what `explain` takes besides.
+// Returns completions: the paths of all keys except those of layers and of data sets' types, and the other arguments of `explain`.
 std::vector<std::string> setting_paths();
 std::vector<std::string> type_names();
-// The words that a key takes: "auto", "float16" and "bfloat16" of "amp.dtype"; types of a component; true and false.
+// Returns the words that a key takes: "auto", "float16" and "bfloat16" of "amp.dtype"; types of a component; true and false.
 std::vector<std::string> words_of_setting(const std::string& path);
 
 }  // namespace halfstep::app

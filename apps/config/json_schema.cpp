@@ -11,12 +11,12 @@
 namespace halfstep::app {
 namespace {
 
-// Lists of types and if/then take the place of anyOf where they can, since editors explain those better.
+// Writes lists of types and if/then instead of anyOf where possible, since editors explain those better.
 class SchemaWriter {
  public:
   Json document(const Section& root) {
     Json properties = properties_of({&root.fields});
-    // Keys that splits share stand in "data" itself (share_data_keys in merge.h).
+    // "data" itself may have the keys that splits share (share_data_keys in merge.h).
     Json& data = properties["data"]["properties"];
     data["type"] = {{"type", "string"}, {"description", "the type of each split that gives none"}};
     for (const Component& c : dataset_family().components) {
@@ -38,11 +38,11 @@ class SchemaWriter {
  private:
   using Groups = std::vector<const std::vector<Field>*>;  // a type's own fields come before the common ones
 
-  // What a value may be.
+  // Returns the schema of a value.
   Json value_of(const Field& f) {
     Json out = Json::object();
     if (!f.doc.empty()) out["description"] = f.doc;
-    switch (f.kind) {  // lists by name: compilers differ in whether one value in braces is a list
+    switch (f.kind) {  // compilers differ in whether one value in braces is a list
       case Kind::boolean: out["type"] = Json::array({"boolean"}); break;
       case Kind::integer: bounded(out, "integer", f); break;
       case Kind::number: bounded(out, "number", f); break;
@@ -91,7 +91,7 @@ class SchemaWriter {
     return out;
   }
 
-  // null in a config is a key that was left out.
+  // Returns the schema of a key; null in a config means that the key is omitted.
   Json property_of(const Field& f) {
     Json out = value_of(f);
     if (out.contains("type")) out["type"].push_back("null");
@@ -138,14 +138,15 @@ class SchemaWriter {
     out["else"] = {{"anyOf", std::move(others)}};
   }
 
-  // A component is the name of its type, or an object, which may leave out the type where a base or the other splits have it.
+  // Returns the schema of a component: the name of its type, or an object, which may omit the type if a base or the other splits
+  // have it.
   Json shape_of(const Family& family) {
     const std::string name = name_of(family);
     const Json reference{{"$ref", "#/definitions/" + name}};
     if (definitions_.contains(name)) return reference;
-    definitions_[name] = nullptr;  // its own parts may be of this family
+    definitions_[name] = nullptr;  // reserved: its parts may be of this family
     Json types = Json::array(), cases = Json::array(), common = Json::object();
-    for (const Field& f : family.common) {  // once, and not in each type
+    for (const Field& f : family.common) {  // once, not in each type
       definitions_[name + "_" + f.key] = property_of(f);
       common[f.key] = {{"$ref", "#/definitions/" + name + "_" + f.key}};
     }
@@ -164,14 +165,14 @@ class SchemaWriter {
     return reference;
   }
 
-  // What a value must have besides, where nothing is taken from a base: null if nothing.
+  // Returns further requirements of a value that takes nothing from a base; null if there are none.
   Json needs_of(const Field& f) {
     if (f.kind == Kind::component) return needs_of(*f.family);
     if (f.kind == Kind::section) return needs_of(Groups{&f.section->fields});
     if (f.kind != Kind::list || !(f.item->family || f.item->section)) return nullptr;
     const Json item = needs_of(*f.item);
     if (item.is_null()) return nullptr;
-    Json out{{"items", item}};  // of arrays only
+    Json out{{"items", item}};  // applies to arrays only
     if (f.or_single) out["allOf"] = Json::array({item});
     return out;
   }

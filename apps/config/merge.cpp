@@ -20,13 +20,13 @@ void erase_below(Origins& origins, const std::string& path) {
 
 using Tree = nlohmann::json;
 
-constexpr size_t kMaxChain = 32;                  // configs that extend one another
-constexpr size_t kMaxExpanded = size_t(1) << 20;  // bytes that ${...} may come to, in all
+constexpr size_t kMaxChain = 32;                  // longest chain of "extends"
+constexpr size_t kMaxExpanded = size_t(1) << 20;  // most bytes that ${...} may expand to, in all
 constexpr size_t kMaxShownOption = 200;
 
 bool is_off(const Tree& section) { return section.is_object() && section.contains("enabled") && section["enabled"] == false; }
 
-// A section that the base has switched off: what a config that extends it sets there would have no effect.
+// Reports keys for a section that the base has switched off, where they would have no effect.
 void check_switched_on(const Tree& base, const Tree& over, const std::string& path, Issues& issues) {
   if (!is_off(base) || over.contains("enabled")) return;
   const auto given = std::find_if(over.begin(), over.end(), [](const Tree& value) { return !value.is_null(); });
@@ -65,7 +65,7 @@ void merge_value(Tree& base, Origins& origins, const Tree& over, const Origins& 
 ParsedJson load_chain(const std::filesystem::path& file, Issues& issues, std::vector<std::filesystem::path>& open,
                       size_t& bytes_left) {
   ParsedJson own = parse_json_file(file, bytes_left, issues);
-  std::error_code error;  // none: the file was just read
+  std::error_code error;  // never set: the file was just read
   const std::filesystem::path self = std::filesystem::weakly_canonical(file, error);
   if (std::find(open.begin(), open.end(), self) != open.end()) {
     std::string circle;
@@ -95,15 +95,15 @@ bool is_index(const std::string& s) {
   return !s.empty() && s.size() < 8 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Whether a string can be written as JSON and handed to C interfaces. What files hold was checked when it was read; the command
-// line, the environment and names of files may hold anything.
+// Returns whether a string can be written as JSON and passed to C interfaces. Strings of files were checked when they were read;
+// the command line, the environment and file names may contain anything.
 bool is_text(const std::string& s) {
   try {
     return s.find('\0') == std::string::npos && !Tree(s).dump().empty();
   } catch (const Tree::type_error&) { return false; }  // not UTF-8
 }
 
-// Does a data set of this type have the key? One of an unknown type has only "type", which is then reported.
+// Returns whether a data set of this type has the key. An unknown type has only "type", and is reported later.
 bool is_key_of_data_set(const Tree& type, const std::string& key) {
   const Component* const found = type.is_string() ? dataset_family().find(type.get<std::string>()) : nullptr;
   const auto among = [&](const std::vector<Field>& fields) {
@@ -138,7 +138,7 @@ class Expander {
           v = nullptr;
           return;
         }
-        if (it.key() != "vocabulary") value(*it, join_path(path, it.key()));  // tokens of a text are taken literally
+        if (it.key() != "vocabulary") value(*it, join_path(path, it.key()));  // a text's tokens are literal
       }
     } else if (v.is_array()) {
       for (size_t i = 0; i < v.size(); ++i) value(v[i], join_path(path, i));
@@ -179,7 +179,7 @@ class Expander {
     return "";
   }
 
-  const Tree name_, seed_;  // as they were: strings are replaced on the way
+  const Tree name_, seed_;  // copies: strings are replaced during the walk
   const std::filesystem::path& file_;
   Issues& issues_;
   size_t left_ = kMaxExpanded;

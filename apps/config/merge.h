@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a config comes about before it is checked: extends, --set, ${...}, keys that splits of the data share.
+// Assembles a config before it is checked: extends, --set, ${...}, keys that splits of the data share.
 #pragma once
 
 #include <filesystem>
@@ -10,26 +10,27 @@
 
 namespace halfstep::app {
 
-// `over` on top of `base`: objects merge key by key, null deletes, everything else replaces. Origins follow. A key for a section
+// Merges `over` into `base`: objects merge key by key, null deletes, everything else replaces. Origins follow. A key for a section
 // that `base` has switched off ("enabled": false) and `over` does not switch on has no effect, and is added to `issues`.
 void merge_over(ParsedJson& base, const ParsedJson& over, Issues& issues);
 
-// The file with all it extends merged under it. Throws ConfigError for unreadable files, for a circle and for a chain without end.
+// Reads the file and merges it over all that it extends. Throws ConfigError for unreadable files, for a cycle and for a chain that
+// is too long.
 ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues);
 
-// "a.0.b=value": the value is JSON if it can be, else a string. Steps through numbers into lists; `true` and a component's bare
-// name become objects on the way. What cannot be set is added to `issues`.
+// Applies "a.0.b=value": the value is JSON if it parses, else a string. Numbers step into lists; `true` and a component's bare
+// name become objects on the way. Adds what cannot be set to `issues`.
 void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues);
 
-// What is set takes the place of what the config has in its stead: train.max_steps of train.epochs, and the other way round;
-// data.fold of the splits' range. `issues` has a warning for each that says so.
+// Removes the alternative of a key that --set gives: train.epochs for train.max_steps, and vice versa; the splits' range for
+// data.fold. Adds a warning to `issues` for each.
 void replace_rivals(ParsedJson& config, const std::vector<std::string>& sets, Issues& issues);
 
-// Copies the keys of data sets in "data" itself into each of data.train, data.val and data.test that is present, does not set the
-// key and has a type with that key, and removes them from "data". A key that no split takes remains, and is reported as unknown.
+// Copies the keys of data sets in "data" itself into each of data.train, data.val and data.test that is present, lacks the key and
+// has a type with that key, and removes them from "data". A key that no split takes remains, and is reported as unknown.
 void share_data_keys(ParsedJson& config);
-// After all of them: an assignment to a section that is switched off, such as "amp.dtype=bfloat16" with "amp": false, has no
-// effect and is added to `issues`, unless another one of `sets` assigns the section's `enabled`.
+// Adds an issue for an assignment to a section that is switched off after all assignments, such as "amp.dtype=bfloat16" with
+// "amp": false, unless another one of `sets` assigns the section's `enabled`.
 void check_effective(const ParsedJson& config, const std::vector<std::string>& sets, Issues& issues);
 
 // Replaces ${name}, ${seed}, ${config_dir} and ${env:X} in all strings; sets the default name. A string or key that is not UTF-8 or

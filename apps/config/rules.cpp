@@ -8,7 +8,6 @@
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/metrics.h"
-#include "apps/config/rule_set.h"
 #include "apps/config/sections.h"
 #include "apps/schema/suggest.h"
 #include "framework/data/formats/read_once.h"
@@ -19,7 +18,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMaxName = 255, kMaxPath = 3500;  // bytes; Linux takes 4095 in all, and a run adds names of its own
+constexpr size_t kMaxName = 255, kMaxPath = 3500;  // bytes; Linux allows 4095 in all, and a run adds names of its own
 constexpr int64_t kMaxParameters = int64_t(1) << 50;
 
 class Rules : private RuleSet {
@@ -75,7 +74,7 @@ class Rules : private RuleSet {
                     "must be in steps or epochs, got " + every.dump() + ": the clock does not decide which steps are observed");
   }
 
-  // A name that no file system takes is found before anything is trained.
+  // Reports a name that no file system takes, before anything is trained.
   void output_dir() {
     if (!clean({"output_dir"})) return;
     const std::filesystem::path path = c_["output_dir"].get<std::string>();
@@ -133,7 +132,7 @@ class Rules : private RuleSet {
     }
   }
 
-  // Are there errors that need no data, while the data takes long to read? Then it is read when they are gone.
+  // Returns whether the data, which takes long to read, should wait until errors that need no data are fixed.
   bool waits_for_others(const RuleResult& out) {
     constexpr double kQuick = 16e6;  // bytes
     if (known_ || bytes_to_read(c_) < kQuick) return false;
@@ -143,7 +142,7 @@ class Rules : private RuleSet {
   }
 
   void facts(RuleResult& out) {
-    const Keep<const CsvTable> tables;  // of which each split takes a part
+    const Keep<const CsvTable> tables;  // each split takes a part of one table
     if (known_) {
       out.facts = facts_of(*known_, c_);
       return;
@@ -173,7 +172,7 @@ class Rules : private RuleSet {
     }
   }
 
-  // Bad data is not an error of the config: it is distinguished from missing data.
+  // Returns the facts of a split. Bad data is not an error of the config: it is distinguished from missing data.
   std::optional<DataFacts> facts_of_split(const char* split, RuleResult& out) {
     const auto unreadable = [&](const Error& e) {
       if (out.data_fault.empty()) out.data_fault = e.what();
@@ -183,13 +182,13 @@ class Rules : private RuleSet {
       return dataset_facts(c_, split);
     } catch (const DataError& e) { return unreadable(e); } catch (const IoError& e) {
       return unreadable(e);
-    } catch (const MemoryError&) { throw; } catch (const Error& e) {  // such as columns that the file does not have
+    } catch (const MemoryError&) { throw; } catch (const Error& e) {  // such as missing columns
       issues_.error(join_path("data", split), one_line(e));
       return std::nullopt;
     }
   }
 
-  // Warns of layers that leave out another token than the one that fills the rows of texts up.
+  // Warns of layers that ignore another token than the one that pads the rows of texts.
   void compare_padding(const Json& at, const std::string& path, int64_t padding) {
     if (padding < 0 || !at.is_structured()) return;
     if (at.is_object() && at.contains("padding_idx") && at["padding_idx"].is_number() && at["padding_idx"] != padding)
@@ -205,10 +204,10 @@ class Rules : private RuleSet {
     std::vector<int64_t> counts;
     try {
       Json raw = c_;
-      raw["data"]["train"]["transforms"] = Json::array();  // which may need statistics of all samples
+      raw["data"]["train"]["transforms"] = Json::array();  // may need statistics of all samples
       counts = class_counts(*build_dataset(raw, "train"), loss.value("ignore_index", int64_t(-1)));
     } catch (const DataError&) { return; } catch (const IoError&) {
-      return;  // the files do not exist: training reports that
+      return;  // missing files: training reports them
     }
     std::string none;
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -250,7 +249,7 @@ class Rules : private RuleSet {
     if (clean({"metrics", "checkpoint"})) monitor(targets);
   }
 
-  // The metric that is always computed for such data, or the loss.
+  // Returns the metric that is always computed for such data, or the loss.
   std::string first_choice(std::optional<Targets> targets) const {
     if (targets) {
       for (const NamedMetric& m : build_metrics(c_["metrics"], targets))
@@ -259,7 +258,7 @@ class Rules : private RuleSet {
     return "loss";
   }
 
-  // Which values decide about the best checkpoint and about stopping, and which way.
+  // Chooses the values that decide about the best checkpoint and about stopping, and their direction.
   void monitor(std::optional<Targets> targets) {
     Json& ck = c_["checkpoint"];
     if (ck["keep_best"].is_null()) ck["keep_best"] = c_["data"]["val"].is_null() ? 0 : 1;
@@ -272,7 +271,7 @@ class Rules : private RuleSet {
     const bool val = !c_["data"]["val"].is_null();
     if (ck["monitor"].is_null()) ck["monitor"] = !val ? "train/loss" : "val/" + first_choice(targets);
     const std::string what = ck["monitor"];
-    bool more_is_better = false, known = false;  // known: of data that it fits
+    bool more_is_better = false, known = false;  // known: a metric that fits the data
     std::vector<std::string> legal = {"val/loss"};
     for (const NamedMetric& m : build_metrics(c_["metrics"], {})) {
       if (what == "val/" + m.name) known = true, more_is_better = m.metric->more_is_better();
@@ -304,7 +303,7 @@ class Rules : private RuleSet {
     out.layers = inferred.layers;
     int64_t parameters = 0;
     for (const LayerRow& row : out.layers) {
-      parameters += row.parameters;  // of a layer: below 2^62
+      parameters += row.parameters;  // each below 2^62
       if (parameters > kMaxParameters)
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }

@@ -18,12 +18,12 @@ struct ReadArg<std::optional<ByteCount>> {
 };
 template <>
 struct ReadArg<std::optional<DType>> {
-  static std::optional<DType> from(const Json& value) { return parse_dtype(value.get<std::string>()); }  // "auto": nothing
+  static std::optional<DType> from(const Json& value) { return parse_dtype(value.get<std::string>()); }  // "auto": unset
 };
 
 namespace {
 
-// Each of these is called with every key of a section.
+// Builds the schema: keys() calls one of these functions for every key of a section.
 
 class SchemaOf {
  public:
@@ -47,7 +47,7 @@ class SchemaOf {
   void section(S&, const std::string& key, const std::string& doc) {
     unread(app::section(key, section_of<S>(key), doc));
   }
-  // A section that may also be `true` or `false`; left out, it is `false`.
+  // Adds a section that may also be `true` or `false`; `false` if omitted.
   template <class S>
   void switched(S&, const std::string& key, const std::string& doc) {
     Field f = optional_section(key, section_of<S>(key), doc);

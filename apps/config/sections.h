@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key of a config but those of its components, once: its C++ value, and beside it, in keys(), its type, bounds, default and
-// documentation. Both the schema that checks JSON and the code that reads checked values come from keys(), so a value here is
-// the document's or the default, and code that runs a config reads members instead of JSON. An empty optional is a key that was
-// left out and has no default, or "auto". The fields of a component are in its row of a catalogue.
+// Every key of a config except those of its components, once: its C++ member, and in keys() its type, bounds, default and
+// documentation. Both the schema that checks JSON and the code that reads checked values come from keys(), so a value here is the
+// document's or the default, and code that runs a config reads members instead of JSON. An empty optional is an omitted key
+// without a default, or "auto". The fields of a component are in its row of a catalogue.
 #pragma once
 
 #include <optional>
@@ -143,7 +143,7 @@ struct LookaheadSection {
 };
 
 struct TrainSection {
-  std::optional<int64_t> epochs, max_steps;  // one of them
+  std::optional<int64_t> epochs, max_steps;  // exactly one is set
   int64_t accumulate_steps;
   std::optional<double> clip_grad_norm, clip_grad_value, clip_grad_agc;
   bool grad_norm, guard;
@@ -199,7 +199,7 @@ struct TrainSection {
   }
 };
 
-// What a run does when a step goes wrong (docs/diagnostics.md).
+// How a run handles a step that goes wrong (docs/diagnostics.md).
 struct DiagnosticsSection {
   bool explain;
   Interval every;
@@ -224,7 +224,7 @@ struct DiagnosticsSection {
 struct CheckpointSection {
   Interval every;
   int64_t keep_last, keep_best;
-  std::string monitor, mode;  // the rules fill in those of these three that are left out
+  std::string monitor, mode;  // the rules fill in omitted ones of these three
   std::optional<std::string> resume;
 
   void keys(auto& key) {
@@ -288,7 +288,7 @@ struct PerformanceSection {
   }
 };
 
-// For ranks that train together (docs/distributed.md).
+// Options of ranks that train together (docs/distributed.md).
 struct DistributedSection {
   std::string backend, wire, sum;
   double bucket_mb, timeout_s;
@@ -370,22 +370,22 @@ struct Sections {
   }
 };
 
-// The whole config.
+// Returns the schema of the whole config.
 const Section& root_schema();
 
-// For a document, or its section "amp", that was checked against the schema without errors.
+// Reads a document, or its section "amp", that passed the schema.
 Sections read_sections(const Json& config);
 
-// What "device", "amp" and "train.guard" come to.
+// Mixed precision as "device", "amp" and "train.guard" together define it.
 struct MixedPrecision : ModelPrecision {
   Device device;
   GradScalerOptions scaler;
-  bool calibrates_scale = false;  // amp.scaler.init_scale is "auto": scaler.init_scale is what it is at most
+  bool calibrates_scale = false;  // amp.scaler.init_scale is "auto"; scaler.init_scale is its upper bound
 };
-// Of a document whose "device" and "amp" have no errors; "train.guard" is read where it has none.
+// Reads a document whose "device" and "amp" have no errors; reads "train.guard" if it has none.
 MixedPrecision mixed_precision(const Json& config);
 
-// "auto": cuda when there is one. Throws ConfigError for an unknown name.
+// Parses a device; "auto" is cuda if there is one. Throws ConfigError for an unknown name.
 Device named_device(const std::string& device);
 
 }  // namespace halfstep::app

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxOriginBytes = size_t(64) << 20;
 
-// Walks text that is known to be JSON and notes where keys and values begin.
+// Walks valid JSON text and notes where keys and values begin.
 class Scanner {
  public:
   Scanner(std::string_view text, const std::string& file, Origins& origins, Issues& issues)

@@ -8,7 +8,7 @@
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/optimizers.h"
-#include "apps/config/rule_set.h"
+#include "apps/config/rules.h"
 #include "apps/config/sections.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/device.h"
@@ -22,7 +22,7 @@ class TrainingRules : private RuleSet {
  public:
   TrainingRules(Json& config, const MixedPrecision& precision, Issues& issues) : RuleSet(config, issues), precision_(precision) {}
 
-  // Optimizer, schedule and the like are made on the device that computes nothing: an exception there is an error of the config.
+  // Constructs optimizer, schedule and the like on Device::meta: an exception there is an error of the config.
   void run(const DataFacts& facts) {
     const SavedGenerator generator;
     const DefaultDevice on(Device::meta);
@@ -30,10 +30,14 @@ class TrainingRules : private RuleSet {
     if (clean({"train"}))
       accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
     if (clean({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
-    if (clean({"data", "train", "amp"})) batch_of_one(facts, *model);
+    if (clean({"data", "train", "amp"})) check_batch_of_one(facts, *model);
+    if (clean({"train"}) && c_["train"]["accumulate_steps"] > 1 && divides_by_uses(c_["model"]))
+      issues_.warn("train.accumulate_steps",
+                   joined("is ", c_["train"]["accumulate_steps"].dump(), ", and scale_grad_by_freq counts the uses of a row in ",
+                          "each micro-batch, as in PyTorch: the gradient is not that of one large batch"));
     std::unique_ptr<Optimizer> optimizer;
     if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
-    if (optimizer->needs_closure()) closure(*optimizer);
+    if (optimizer->needs_closure()) check_closure(*optimizer);
     if (clean({"scheduler"}) && c_["scheduler"].is_null() && rates_are_zero(*optimizer))
       issues_.warn("optimizer.lr", "is 0, so no step changes a parameter");
     if (!clean({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
@@ -42,7 +46,7 @@ class TrainingRules : private RuleSet {
     const std::optional<int64_t> total = !most.is_null() ? std::optional(most.get<int64_t>())
                                          : steps         ? std::optional(*steps * epochs.get<int64_t>())
                                                          : std::nullopt;
-    if (total == 0) return;  // nothing is scheduled
+    if (total == 0) return;  // there are no steps
     const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
     std::shared_ptr<Schedule> schedule;
     const bool made = accepted("scheduler", [&] { schedule = build_scheduler(c_["scheduler"], *optimizer, length); });
@@ -62,14 +66,14 @@ class TrainingRules : private RuleSet {
       issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
   }
 
-  // What can be said without the data, by the parameters of another model.
+  // Checks what needs no data, with a substitute model's parameters.
   void run_before_data() {
     const SavedGenerator generator;
     const DefaultDevice on(Device::meta);
     const Linear model(1, 1);
     if (!clean({"optimizer"})) return;
     Json alone = c_["optimizer"];
-    alone["groups"] = Json::array();  // which name parameters
+    alone["groups"] = Json::array();  // groups name parameters of the real model
     std::unique_ptr<Optimizer> optimizer;
     if (!accepted("optimizer", [&] { optimizer = build_optimizer(alone, model); })) return;
     if (!clean({"scheduler", "train"}) || c_["scheduler"].is_null() || !c_["optimizer"]["groups"].empty()) return;
@@ -97,7 +101,8 @@ class TrainingRules : private RuleSet {
     }
   }
 
-  // Is the rate of every group 0, at first, or in each step of the run? The second looks at one or two thousand steps.
+  // Returns whether the rate of every group is 0, at first or in each step of the run. The second checks one or two thousand
+  // steps.
   static bool rates_are_zero(const Optimizer& optimizer) {
     for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
       if (optimizer.initial_lr(g) != 0) return false;
@@ -111,8 +116,14 @@ class TrainingRules : private RuleSet {
     return true;
   }
 
-  // An optimizer that evaluates the loss itself, several times a step.
-  void closure(const Optimizer& optimizer) {
+  // Returns whether a layer divides its gradient by how often a row was used.
+  static bool divides_by_uses(const Json& model) {
+    if (model.is_object() && model.contains("scale_grad_by_freq") && model["scale_grad_by_freq"] == true) return true;
+    return model.is_structured() && std::any_of(model.begin(), model.end(), divides_by_uses);
+  }
+
+  // Checks an optimizer that evaluates the loss itself, several times in a step.
+  void check_closure(const Optimizer& optimizer) {
     const std::string type = c_["optimizer"]["type"];
     if (optimizer.param_groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
     if (clean({"amp", "device", "train"}) && precision_.scaler.fixed)
@@ -133,14 +144,14 @@ class TrainingRules : private RuleSet {
       issues_.error("train.checkpoint_activations", "must not be \"auto\" with " + type + ", whose steps cannot be planned");
   }
 
-  // Layers such as batch norms cannot train on a single sample, which the last batch of an epoch may be.
-  void batch_of_one(const DataFacts& facts, Module& model) {
+  // Checks layers, such as batch norms, that cannot train on a single sample, which an epoch's last batch may be.
+  void check_batch_of_one(const DataFacts& facts, Module& model) {
     const Json &loader = c_["data"]["loader"], &t = c_["train"];
     const int64_t batch = loader["batch_size"];
     const std::optional<Epoch> epoch = epoch_of(facts);
     const bool last = epoch && epoch->samples % batch == 1 && loader["drop_last"] == false && batch > 1;
     if ((!last && batch > 1) || facts.streams > 0) return;
-    // Is that batch ever trained?
+    // Returns whether training ends before that batch.
     const auto before = [&](const Json& most, int64_t each) {
       return !most.is_null() && most.get<int64_t>() * each < epoch->batches;
     };
@@ -160,7 +171,7 @@ class TrainingRules : private RuleSet {
     }
   }
 
-  // Samples and batches of an epoch, where the size of the data is known.
+  // Samples and batches of an epoch, if the size of the data is known.
   struct Epoch {
     int64_t samples, batches;
   };
@@ -178,7 +189,7 @@ class TrainingRules : private RuleSet {
     return Epoch{samples, loader["drop_last"] == true ? samples / batch : rounded_up(samples, batch)};
   }
 
-  // Optimizer steps of an epoch, where the size of the data is known.
+  // Returns the optimizer steps of an epoch, if the size of the data is known.
   std::optional<int64_t> steps_per_epoch(const DataFacts& facts) const {
     const Json& t = c_["train"];
     const std::optional<Epoch> epoch = epoch_of(facts);
@@ -189,7 +200,7 @@ class TrainingRules : private RuleSet {
   }
 
   const MixedPrecision& precision_;
-  static constexpr int64_t kUnknownSteps = int64_t(1) << 20;  // of an epoch: more than others count on
+  static constexpr int64_t kUnknownSteps = int64_t(1) << 20;  // of an epoch: more than schedules need
 
   static bool has_type(const Json& schedule, const char* type) {
     if (schedule.is_array()) return std::any_of(schedule.begin(), schedule.end(), [&](const Json& s) { return has_type(s, type); });

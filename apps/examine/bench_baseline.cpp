@@ -12,7 +12,7 @@
 namespace halfstep::app {
 namespace {
 
-// Of an arm that was measured.
+// Returns the values of a measured arm; null if it is missing.
 const Json* arm_of(const Json& baseline, const std::string& arm) {
   for (const Json& a : baseline["arms"])
     if (a["arm"] == arm && !a.contains("refused")) return &a;
@@ -50,7 +50,7 @@ Json read_baseline(const std::filesystem::path& file, const BenchOptions& option
   } catch (const IoError& e) {
     const std::string why = e.what();
     fail<ConfigError>("bench", "--baseline must be a readable file; ", why.substr(why.find(']') + 2));
-  } catch (const JsonError&) {}  // said below
+  } catch (const JsonError&) {}  // reported below
   check<ConfigError>(is_bench(out), "bench", "--baseline must be what `halfstep bench mlp --json` printed, got ", file.string());
   const std::pair<const char*, Json> same[] = {
       {"device", name(options.device.type)}, {"batch", options.batch}, {"width", options.width}, {"layers", options.layers},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times of `halfstep bench mlp` against those of an earlier run, as its --json wrote them.
+// Compares times of `halfstep bench mlp` with those of an earlier run, from its --json output.
 #pragma once
 
 #include <filesystem>
@@ -11,26 +11,26 @@
 
 namespace halfstep::app {
 
-// An arm in both runs: the median of a step, and the spread, which is from the fastest step to the 90th percentile.
+// An arm in both runs: the median of a step, and its spread, from the fastest step to the 90th percentile.
 struct ArmComparison {
   std::string arm;
   double median_ms, spread_ms, baseline_ms, baseline_spread_ms;
   double ratio() const { return median_ms / baseline_ms; }
-  // By more than either spread.
+  // Returns whether it is slower by more than either spread.
   bool slower() const;
-  // "float32: 23.1 ms, 0.98 of 23.6 ms: not slower"
+  // Returns "float32: 23.1 ms, 0.98 of 23.6 ms: not slower".
   std::string text() const;
 };
 
-// Is it what `bench mlp --json` printed, with the times of each arm that was not refused?
+// Returns whether `bench mlp --json` printed it, with the times of each arm that was not refused.
 bool is_bench(const Json& json);
 inline constexpr size_t kMostBenchBytes = size_t(256) << 20;
 
-// Throws ConfigError where the file is none of `bench mlp --json`, was measured with another network, device or number of threads,
+// Throws ConfigError if the file is not from `bench mlp --json`, was measured with another network, device or number of threads,
 // or has none of the arms.
 Json read_baseline(const std::filesystem::path& file, const BenchOptions& options, int threads);
 
-// The arms that both have, in the order of `arms`.
+// Compares the arms that both have, in the order of `arms`.
 std::vector<ArmComparison> compare_arms(const std::vector<BenchArm>& arms, const Json& baseline);
 Json comparisons_json(const std::vector<ArmComparison>& comparisons);
 

@@ -59,7 +59,7 @@ std::optional<DType> autocast_dtype(Precision p) {
 
 double roundoff(Precision p) { return p == Precision::float32 ? 0x1p-24 : p == Precision::bfloat16 ? 0x1p-8 : 0x1p-11; }
 
-// Float32 products in TF32 while it lives.
+// Computes float32 products in TF32 while it lives.
 struct TensorFloat {
   [[nodiscard]] explicit TensorFloat(bool on) { set_allow_tf32(on); }
   ~TensorFloat() { set_allow_tf32(saved); }
@@ -67,7 +67,7 @@ struct TensorFloat {
   bool saved = allow_tf32();
 };
 
-// One run of an arm. Fills in everything but the median and its neighbours.
+// Runs an arm once. Fills in everything except the median and its neighbours.
 void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   const TensorFloat mode(arm.precision == Precision::tf32);
   Backend& backend = backend_for(o.device);
@@ -82,7 +82,7 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   backend.synchronize();
   memory.reset_peak();
   auto* const reporter = dynamic_cast<ProductReporter*>(&backend);
-  if (reporter) reporter->take_product_reports();  // earlier reports are not this arm's
+  if (reporter) reporter->take_product_reports();  // discard reports of earlier arms
   std::vector<Tensor> losses;
   std::vector<StepOutcome> outcomes;
   arm.steps = o.epochs * o.batches;
@@ -95,7 +95,7 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
     outcomes.push_back(r.outcome);
     ++timed;
     if (i + 1 < o.warmup || (timed < o.inner && i + 1 != o.warmup)) continue;
-    backend.synchronize();  // these steps' time is their own
+    backend.synchronize();  // exclude earlier steps from the time
     if (i + 1 > o.warmup || o.warmup == 0) arm.step_ms.push_back(1e3 * seconds_since(begin) / double(timed));
     begin = Clock::now();
     timed = 0;
@@ -109,12 +109,12 @@ void run_arm(const BenchOptions& o, const ResidentData& data, BenchArm& arm) {
   arm.peak_bytes = stats.peak;
   arm.peak_by_tag = stats.peak_by_tag;
   arm.losses.clear();
-  if (o.device.is_meta()) return;  // which has no values
+  if (o.device.is_meta()) return;  // meta has no values
   for (const Tensor& l : losses) arm.losses.push_back(l.item<double>());
   arm.skipped = std::count_if(outcomes.begin(), outcomes.end(), [](const StepOutcome& s) { return !s.applied(); });
 }
 
-// The peak of an arm without running it.
+// Returns an arm's peak without computing it.
 size_t planned_peak(const BenchOptions& o, Precision precision) {
   const PlanFor target(o.device.type);
   const DefaultDevice on(Device::meta);
@@ -159,7 +159,7 @@ std::vector<BenchArm> bench_mlp(const BenchOptions& o, const std::function<void(
     try {
       for (int64_t r = 0; r < o.repeats; ++r) run_arm(o, data, arm);
     } catch (const DeviceError& e) {
-      backend_for(o.device).synchronize();  // throws when it is the device that fails, and not this arm alone
+      backend_for(o.device).synchronize();  // throws if the device itself fails, not only this arm
       arm = {.precision = precision, .refused = e.what()};
       arms.push_back(arm);
       continue;

@@ -18,19 +18,19 @@ namespace {
 
 std::string percent(double share) { return number_text(100 * share, 2) + " %"; }
 
-constexpr int64_t kStep = 8;           // elements: Tensor Cores and AMX take 16-bit operands in steps of this
-constexpr int64_t kTile = 64;          // of a product's columns, which a GPU computes together
-constexpr double kWaste = 0.2;         // of a tile, that is worth a word
-constexpr double kShare = 0.05;        // of a step's operations, below which nothing is worth a word
-constexpr double kOutputShare = 0.25;  // of a model's output, whose width the data decides, the same
-constexpr int64_t kFewRows = 64;       // in a product, where a GPU's processors wait for each other
-constexpr double kGain = 1.2;          // in time, that is worth another precision
-constexpr double kRoom = 0.9;          // of the memory, that a step may take
+constexpr int64_t kStep = 8;           // elements: Tensor Cores and AMX process 16-bit operands in such steps
+constexpr int64_t kTile = 64;          // columns of a product that a GPU computes together
+constexpr double kWaste = 0.2;         // share of a tile: less waste is not reported
+constexpr double kShare = 0.05;        // share of a step's operations: smaller layers are not reported
+constexpr double kOutputShare = 0.25;  // the same for a model's output, whose width the data decides
+constexpr int64_t kFewRows = 64;       // in a product: fewer leave a GPU's processors idle
+constexpr double kGain = 1.2;          // speedup that justifies another precision
+constexpr double kRoom = 0.9;          // share of the memory that a step may take
 constexpr int64_t kMostBatch = int64_t(1) << 24;
 
-// What a device does in a second, roughly: its order of magnitude decides whether a step is made of work or of waiting.
+// Approximate speed of a device: its order of magnitude decides whether a step mostly computes or waits.
 struct Pace {
-  double start;  // seconds a kernel costs before it does anything
+  double start;  // seconds of overhead for each kernel
   double flops, bytes;
 };
 Pace pace_of(Device device, bool low) {
@@ -66,7 +66,7 @@ class Doctor {
          "set it to \"auto\", or take amp.dtype \"bfloat16\", which has the range of float32", "weights that learn at all"});
   }
 
-  // Seconds of a step by what the device does with its products and its bytes.
+  // Estimates the seconds of a step from the device's rates for its products and bytes.
   static double seconds_of(const StepPlan& plan, MachineRates& rates) {
     double seconds = 0, bytes = plan.cast_bytes();
     for (const LoggedCall& call : plan.calls) {
@@ -76,7 +76,7 @@ class Doctor {
     return seconds + bytes / rates.bytes_per_second();
   }
 
-  // Is the step faster in the other precision? The plan and the rates of the device say whether that is worth a trial.
+  // Tests whether the other precision is faster, if the plan and the device's rates justify a trial.
   void precision() {
     if (!options_.rates && (!options_.probe || !has_backend(plan_.device.type))) return;
     MachineRates of_device(plan_.device);
@@ -98,10 +98,10 @@ class Doctor {
          joined("about ", number_text(gain, 2), " times the samples a second: ", how)});
   }
 
-  // Products in 16 bits whose sizes do not fit the hardware.
+  // Finds 16-bit products whose sizes do not fit the hardware.
   void widths() {
     const double all = plan_.total_flops();
-    bool first = true;  // whose input wants no gradient
+    bool first = true;  // its input needs no gradient
     for (const LayerRow& row : plan_.layers) {
       for (const LoggedCall& call : row.calls) {
         for (const MatrixProduct& p : call.products) {
@@ -132,7 +132,7 @@ class Doctor {
     }
   }
 
-  // Layers in float32 of a model in 16 bits, and the casts around them.
+  // Finds float32 layers in a 16-bit model, and the casts around them.
   void islands() {
     if (!plan_.low) return;
     DType before = DType::f32;
@@ -187,13 +187,13 @@ class Doctor {
   }
 
   void memory() {
-    const double there = options_.memory ? *options_.memory : device_memory(plan_.device);
-    if (there <= 0) return;
-    const double peak = double(plan_.middle.peak);
-    const int64_t most = largest_batch(kRoom * there);
-    if (peak > kRoom * there) {
+    const double device_bytes = options_.memory ? *options_.memory : device_memory(plan_.device);
+    if (device_bytes <= 0) return;
+    const double peak = double(plan_.later_steps.peak);
+    const int64_t most = largest_batch(kRoom * device_bytes);
+    if (peak > kRoom * device_bytes) {
       add({"data.loader.batch_size",
-           joined("a step takes ", bytes_text(peak), " of the ", bytes_text(there), " that ", plan_.device, " has"),
+           joined("a step takes ", bytes_text(peak), " of the ", bytes_text(device_bytes), " that ", plan_.device, " has"),
            most > 0 ? joined("at most ", most, "; with train.accumulate_steps the gradient is that of the whole batch. Or ",
                              "\"train\": {\"checkpoint_activations\": \"auto\"}, which computes activations again")
                     : std::string("even the smallest batch is too much: a smaller model, or SGD, which keeps less than Adam"),
@@ -201,17 +201,17 @@ class Doctor {
     }
   }
 
-  // The largest batch whose step fits, by bisection on Device::meta; 0: none.
+  // Returns the largest batch whose step fits, by bisection on Device::meta; 0: none.
   int64_t largest_batch(double bytes) const {
     const auto fits = [&](int64_t batch) {
       try {
-        return double(plan_step(config_, batch).middle.peak) <= bytes;
+        return double(plan_step(config_, batch).later_steps.peak) <= bytes;
       } catch (const MemoryError&) { return false; } catch (const ShapeError&) { return false; } catch (const ValueError&) {
         return false;
       }
     };
     int64_t low = 1, high = kMostBatch;
-    if (!fits(low)) low = 2;  // batch normalisation takes no single sample
+    if (!fits(low)) low = 2;  // batch normalisation needs two samples
     if (!fits(low)) return 0;
     while (high - low > std::max<int64_t>(1, low / 50)) {
       const int64_t middle = low < high / 4 ? std::max(low + 1, std::min(high / 2, low * 2)) : (low + high) / 2;
@@ -234,11 +234,11 @@ class Doctor {
          joined("up to ", number_text((starting + work) / std::max(work, 1e-9), 2), " times the samples a second")});
   }
 
-  struct Measured {
-    double load, step;  // seconds: medians
+  struct MeasuredTimes {
+    double load, step;  // seconds (medians)
   };
-  // What a batch and a step take on the device.
-  static Measured measure(const Config& config) {
+  // Measures loading of a batch and a step on the device.
+  static MeasuredTimes measure(const Config& config) {
     using Clock = std::chrono::steady_clock;
     constexpr int kSteps = 12;
     constexpr double kSeconds = 2;
@@ -254,24 +254,24 @@ class Doctor {
       if (!batch) batch = s.train->next();
       const auto [input, target] = on_device(*batch, s.device);
       const double loaded = since(from);
-      const auto there = Clock::now();
+      const auto step_begin = Clock::now();
       step(input, target);
       backend_for(s.device).synchronize();
-      loading.push_back(loaded), stepping.push_back(since(there));
+      loading.push_back(loaded), stepping.push_back(since(step_begin));
     }
     const auto middle = [](std::vector<double> v) {
-      v.erase(v.begin());  // the first one finds everything cold
+      v.erase(v.begin());  // drop the first, cold one
       std::sort(v.begin(), v.end());
       return v[v.size() / 2];
     };
     return {middle(loading), middle(stepping)};
   }
-  const Measured& measured() {
+  const MeasuredTimes& measured() {
     if (!measured_) measured_ = measure(config_);
     return *measured_;
   }
 
-  // Is data there when a step wants it?
+  // Checks whether steps wait for data.
   void data() {
     if (!has_backend(plan_.device.type)) return;
     const auto [load, work] = measured();
@@ -292,7 +292,7 @@ class Doctor {
   const Config& config_;
   const DoctorOptions& options_;
   StepPlan plan_;
-  std::optional<Measured> measured_;
+  std::optional<MeasuredTimes> measured_;
   std::vector<Finding> findings_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds what limits a config's speed and precision, from the plan of its step and from a short measurement.
+// Finds what limits a config's speed and precision, from the plan of its step and a short measurement.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@ namespace halfstep::app {
 
 struct Finding {
   std::string where;   // path in the config: "model.layers.1", "amp.scaler.enabled"
-  std::string what;    // with its numbers
+  std::string what;    // with numbers
   std::string remedy;  // the change to make
-  std::string gain;    // that this would bring
+  std::string gain;    // expected benefit
 };
 
 struct DoctorOptions {
   bool probe = true;             // time data, steps, products and copies on the real device
-  std::optional<double> memory;  // bytes of the device; empty: it is asked
-  MachineRates* rates = nullptr;  // in place of what the device is measured to do; null: it is measured
+  std::optional<double> memory;  // bytes of the device; empty: ask it
+  MachineRates* rates = nullptr;  // replaces a measurement of the device; null: measure
 };
 
-// Throws as loading data and a step do. Most important first.
+// Returns the findings, most important first. Throws as loading data and a step do.
 std::vector<Finding> examine(const Config& config, const DoctorOptions& options = {});
 
 }  // namespace halfstep::app

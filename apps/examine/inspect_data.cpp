@@ -8,6 +8,7 @@
 #include <iostream>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
@@ -23,6 +24,14 @@ namespace {
 constexpr size_t kExamples = 5, kShown = 16;
 constexpr int64_t kMostRows = 32;  // of a sheet
 
+struct SeenInput {
+  int64_t first;
+  size_t target;
+  int64_t count = 0;
+};
+using Seen =
+    std::unordered_map<size_t, SeenInput>;  // by the hash of the input: 64 bits, so that no two of a data set meet by chance
+
 std::string_view bytes_of(const Tensor& t, int64_t sample) {
   const size_t size = t.size(0) > 0 ? t.nbytes() / size_t(t.size(0)) : 0;
   return {static_cast<const char*>(t.const_data_ptr()) + size_t(sample) * size, size};
@@ -30,7 +39,7 @@ std::string_view bytes_of(const Tensor& t, int64_t sample) {
 
 Json or_null(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
-// Of each input of a table, or column of a series: "price", "color=red", "sold.year". Empty for other data.
+// Names the inputs of a table, or the columns of a series: "price", "color=red", "sold.year". Empty for other data.
 std::vector<std::string> input_names(const DataForm& form) {
   std::vector<std::string> out;
   if (const auto* series = std::get_if<SeriesForm>(&form.source)) return series->options.columns;
@@ -98,7 +107,7 @@ void print_channels(std::ostream& out, const char* what, const std::vector<Chann
   if (channels.size() > kShown) out << "  ... and " << channels.size() - kShown << " more; --json has all\n";
 }
 
-// The samples of each class; empty where samples have no class of their own, or there are too many classes for a sheet.
+// Returns the samples of each class; empty if samples have no class, or there are too many classes for a sheet.
 std::vector<std::vector<int64_t>> samples_by_class(const Dataset& data) {
   if (data.classes() == 0 || data.classes() > kMostRows || !data.target_shape().empty()) return {};
   std::vector<std::vector<int64_t>> out(size_t(data.classes()));
@@ -111,6 +120,35 @@ std::vector<std::vector<int64_t>> samples_by_class(const Dataset& data) {
   return out;
 }
 
+// Counts the samples of val and test whose inputs are in the training data; of windows of a series, which may repeat, none.
+void count_shared(DataReport& out, const Json& raw, const Seen& seen) {
+  const bool train = out.split == "train";
+  const std::hash<std::string_view> hash;
+  for (const std::string& other : train ? std::vector<std::string>{"val", "test"} : std::vector<std::string>{"train"}) {
+    if (!raw["data"].contains(other) || raw["data"][other].is_null()) continue;
+    Json without = raw;
+    without["data"][other]["transforms"] = Json::array();
+    std::shared_ptr<const Dataset> data;
+    try {
+      data = build_dataset(without, other);
+    } catch (const Error&) { continue; }  // of a split that nobody asked for
+    if (data->input_shape() != out.input) continue;
+    int64_t count = 0;
+    std::unordered_set<size_t> found;
+    for_each_batch(*data, [&](const Batch& batch, int64_t) {
+      const Tensor x = batch.input.contiguous();
+      for (int64_t i = 0; i < x.size(0); ++i) {
+        const size_t key = hash(bytes_of(x, i));
+        const auto at = seen.find(key);
+        if (at == seen.end()) continue;
+        if (train) ++count;
+        if (!train && found.insert(key).second) count += at->second.count;
+      }
+    });
+    if (count > 0) out.shared.emplace_back(train ? other : out.split, count);
+  }
+}
+
 }  // namespace
 
 DataReport inspect_data(const Config& config, const std::string& split) {
@@ -119,7 +157,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   const auto data = build_dataset(raw, split);
   DataReport out{.split = split,
                  .describe = data->describe(),
-                 .made = data->notes().made,
+                 .made = data->notes().line(),
                  .samples = data->size(),
                  .classes = data->classes()};
   out.input = data->input_shape(), out.target = data->target_shape();
@@ -131,14 +169,10 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   const bool is_series = std::holds_alternative<SeriesForm>(form.source);
 
   ChannelSums inputs, targets;
-  struct Seen {
-    int64_t first;
-    size_t target;
-  };
-  std::unordered_map<size_t, Seen> seen;  // by the hash of the input: 64 bits, so that no two of a data set meet by chance
+  Seen seen;
   const std::hash<std::string_view> hash;
   for_each_batch(*data, [&](const Batch& batch, int64_t first) {
-    // Of a series the columns are the last dimension.
+    // A series has its columns in the last dimension.
     const auto columns = [&](const Tensor& t, int64_t count) {
       return is_series ? t.reshape({t.size(0), -1, count}).transpose(1, 2) : t;
     };
@@ -152,7 +186,8 @@ DataReport inspect_data(const Config& config, const std::string& split) {
     }
     for (int64_t i = 0; i < x.size(0); ++i) {
       const size_t target = hash(bytes_of(y, i));
-      const auto [at, is_new] = seen.try_emplace(hash(bytes_of(x, i)), Seen{first + i, target});
+      const auto [at, is_new] = seen.try_emplace(hash(bytes_of(x, i)), SeenInput{first + i, target});
+      ++at->second.count;
       if (is_new) continue;
       ++out.duplicates;
       out.contradictions += at->second.target != target;
@@ -161,6 +196,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   });
   out.inputs = inputs.result(), out.targets = targets.result();
   if (!config.json["data"][split]["transforms"].empty()) out.transformed = channel_statistics(*build_dataset(config.json, split));
+  if (!is_series) count_shared(out, raw, seen);
   warn(out);
   return out;
 }
@@ -176,6 +212,7 @@ Json report_json(const DataReport& r) {
   out["duplicates"] = r.duplicates;
   out["contradictions"] = r.contradictions;
   out["duplicate_examples"] = r.examples;
+  for (const auto& [split, count] : r.shared) out["shared"][split] = count;
   out["warnings"] = r.warnings;
   return out;
 }
@@ -195,6 +232,8 @@ void print_report(std::ostream& out, const DataReport& r) {
   out << "duplicates: " << r.duplicates;
   for (const auto& [sample, before] : r.examples) out << (sample == r.examples[0].first ? " (" : ", ") << sample << " = " << before;
   out << (r.examples.empty() ? "" : size_t(r.duplicates) > r.examples.size() ? ", ...)" : ")") << '\n';
+  for (const auto& [split, count] : r.shared)
+    out << split << ": " << count << (count == 1 ? " sample has" : " samples have") << " the input of a sample of train\n";
   for (const std::string& w : r.warnings) out << "warning: " << w << '\n';
 }
 

@@ -33,11 +33,11 @@ uint64_t bytes_in(const fs::path& folder) {
   return bytes;
 }
 
-// null for what JSON has no number for.
+// Converts to JSON, with null for numbers that JSON lacks.
 Json finite(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
 Json json_of(const TensorMap& tensors, bool values) {
-  constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // bytes; more take long, and --values asks for it
+  constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // bytes; larger files take long, and need --values
   Json out = Json::array();
   uint64_t bytes = 0;
   for (const auto& [name, t] : tensors) bytes += uint64_t(t.numel()) * size_of(t.dtype());
@@ -74,7 +74,7 @@ Json json_of(const DataForm& form) {
   return out;
 }
 
-// Of the parts that a checkpoint and an exported file have in common.
+// Adds the parts that a checkpoint and an exported file share.
 void add_model(Json& out, const StoredModel& model, bool values) {
   const JsonValue& meta = model.contents.meta;
   if (const auto config = meta->find("config"); config != meta->end()) {
@@ -108,7 +108,7 @@ void add_checkpoint(Json& out, const fs::path& path, bool values) {
   out["state"] = Json{{"tensors", model.contents.state.size()}};
 }
 
-// A file of tensors, or the checkpoint that is in use.
+// Returns a file of tensors, or the checkpoint in use.
 fs::path weights_at(const fs::path& path) {
   std::error_code none;
   if (fs::is_regular_file(path, none) && (is_weight_index(path) || is_torch_file(path))) return path;
@@ -117,7 +117,7 @@ fs::path weights_at(const fs::path& path) {
   return inside.empty() ? model_in_use(path) : inside;
 }
 
-// Of files of other programs; returns their metadata.
+// Adds tensors of other programs' files; returns their metadata.
 std::map<std::string, std::string> add_tensors(Json& out, const fs::path& path, const std::string& key, bool values) {
   const WeightFile file = read_weight_file(path, key);
   out["kind"] = "tensors";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run, a checkpoint or a file of weights holds.
+// Describes a run, a checkpoint or a file of weights.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace halfstep::app {
 
-// path: a run's folder, of which the model in use is shown (model_in_use in model_file.h), a checkpoint, or weights in any form of
-// framework/io/weights/weight_file.h. values: also the range of each tensor's numbers. key: which dictionary of tensors, of a file
-// of torch.save that has several.
+// Describes what `path` names: a run's folder, with the model in use (model_in_use in model_file.h), a checkpoint, or weights in
+// any form of framework/io/weights/weight_file.h. values: includes the range of each tensor's numbers. key: chooses one dictionary
+// of tensors, in a torch.save file that has several.
 //
 //   kind        "run", "checkpoint", "exported" (by `halfstep export`) or "tensors"
 //   checkpoints of a run: step, bytes, latest and best, and "fault" for one that cannot be read
@@ -20,11 +20,11 @@ namespace halfstep::app {
 //   tensors     name, shape, dtype, numbers; with `values` min, max, mean, std, nan and inf; "unread": true if halfstep cannot have
 //   it key, files, others   of weights: where the file has them; the files, if several; the number of entries that are no tensors
 //
-// What is not known is left out. Throws IoError or DataError for a file that cannot be read, CheckpointError for a run without a
-// checkpoint that can.
+// Omits unknown values. Throws IoError or DataError for a file that cannot be read, CheckpointError for a run without a readable
+// checkpoint.
 Json inspect_model(const std::filesystem::path& path, bool values, const std::string& key = "");
 
-// width: of the terminal; 0: no limit.
+// Prints the report. width: of the terminal; 0: no limit.
 void print_model_report(std::ostream& out, const Json& report, size_t width = 0);
 
 }  // namespace halfstep::app

@@ -15,9 +15,9 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMaxArguments = 1000;  // positions of a call, and members of a list
+constexpr size_t kMaxArguments = 1000;  // positions of a call, and elements of a list
 
-// "3" and "3.1" as positions; empty when `text` is neither.
+// Parses "3" and "3.1" as positions; empty if `text` is neither.
 std::optional<std::pair<size_t, std::optional<size_t>>> position(std::string_view text) {
   const auto number = [](std::string_view s) -> std::optional<size_t> {
     size_t n = 0;
@@ -34,7 +34,7 @@ std::optional<std::pair<size_t, std::optional<size_t>>> position(std::string_vie
 
 struct Inputs {
   std::vector<TensorArgument> arguments;
-  TensorMap floating;  // by the names of the file: tensors that get a gradient
+  TensorMap floating;  // by name in the file: tensors that get a gradient
   TensorMap weights;
 };
 
@@ -92,7 +92,7 @@ std::string_view type_name(const Error& e) {
   if (dynamic_cast<const type*>(&e)) return #type;
   HALFSTEP_ERROR(ShapeError)
   HALFSTEP_ERROR(DTypeError)
-  HALFSTEP_ERROR(RecordingError)  // a DeviceError, too
+  HALFSTEP_ERROR(RecordingError)  // also a DeviceError
   HALFSTEP_ERROR(DeviceError)
   HALFSTEP_ERROR(ValueError)
   HALFSTEP_ERROR(IndexError)
@@ -110,11 +110,12 @@ nlohmann::json parsed(std::string_view text, const char* what) {
   try {
     return read_json<nlohmann::json>(text);
   } catch (const JsonError& e) {
-    fail<ConfigError>("op", what, " must be JSON: ", e.what(), e.column ? " in column " + std::to_string(e.column) : "");
+    fail<ConfigError>("op", what, " must be JSON: ", e.what(), e.column ? " in column " + std::to_string(e.column) : "",
+                      Help{R"(names and texts are in double quotes; true, false, null, "inf" and "nan" are written so)"});
   }
 }
 
-// A value in at most 200 bytes.
+// Prints a value in at most 200 bytes.
 std::string shown(const nlohmann::json& value) {
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
   return text.size() > 200 ? text.substr(0, 200) + "..." : text;
@@ -205,7 +206,7 @@ Json describe_exception() {
   } catch (const std::bad_alloc&) {
     return failure("MemoryError", "[memory] the host has no memory left");
   } catch (const Error& e) { return failure(type_name(e), e.what()); } catch (...) {
-    // A third-party library's message would not help a user.
+    // Hide a third-party library's message, which does not help users.
     return failure("Exception", "[halfstep] a defect of halfstep itself\nhelp: please report the line");
   }
 }

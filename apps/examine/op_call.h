@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// One op, called by name on tensors of a file: `halfstep op`, for reproducing and for holding ops against another framework.
+// Calls one op by name on tensors of a file: `halfstep op`, for reproducing errors and for comparing ops with another framework.
 //
-// Input file: tensors "0", "1", ... are the tensor arguments in call order, "1.0", "1.1", ... a list argument; one that is not
-// there is left out. Optionally "w" (or "w.0", ... for several outputs) weighs the outputs for the gradient.
-// Output file: "out" (or "out.0", "out.1", ... for several), and with `grad` the gradient of the sum of w * out over all
-// floating outputs, for each floating input, under "grad." and the input's name; one that gets no gradient is not there.
+// Input file: tensors "0", "1", ... are the tensor arguments in order, "1.0", "1.1", ... a list argument; a missing one is an
+// omitted argument. Optionally "w" (or "w.0", ... for several outputs) weighs the outputs for the gradient.
+// Output file: "out" (or "out.0", "out.1", ... for several), and with `grad` the gradient of the sum of w * out over all floating
+// outputs, for each floating input, as "grad." and the input's name; an input without a gradient is missing.
 #pragma once
 
 #include <filesystem>
@@ -28,23 +28,23 @@ struct OpCall {
   std::optional<DType> autocast = {};
   Device device = Device::cpu;
   bool grad = false;
-  std::filesystem::path out = {};  // empty: results are not kept
+  std::filesystem::path out = {};  // empty: do not write results
 };
 
-// From a line of a batch: {"op": "conv2d", "in": "c7.safetensors", "attrs": {"stride": 2}, "autocast": "float16", "device": "cpu",
-// "grad": true, "out": "o7.safetensors"}; all but "op" may be left out or null. Throws ConfigError.
+// Parses a line of a batch: {"op": "conv2d", "in": "c7.safetensors", "attrs": {"stride": 2}, "autocast": "float16", "device":
+// "cpu", "grad": true, "out": "o7.safetensors"}; all except "op" may be omitted or null. Throws ConfigError.
 OpCall read_op_call(std::string_view line);
-// A JSON object of attributes. Throws ConfigError.
+// Parses a JSON object of attributes. Throws ConfigError.
 nlohmann::json read_attributes(std::string_view text);
-// The region's dtype by name; throws ConfigError unless float16 or bfloat16.
+// Parses the region's dtype; throws ConfigError unless it is float16 or bfloat16.
 DType autocast_dtype(const std::string& name);
 
-// Runs it, writes `out`, and returns the tensors written. Throws as the op does.
+// Runs the op, writes `out`, and returns the tensors written. Throws as the op does.
 TensorMap run_op_call(const OpCall& call);
 
-// {"ok": true, "outputs": [{"name": "out", "dtype": "float32", "shape": [2, 3]}]}
+// Returns {"ok": true, "outputs": [{"name": "out", "dtype": "float32", "shape": [2, 3]}]}.
 Json describe_outputs(const TensorMap& outputs);
-// Describes the exception being handled, of any type: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}
+// Describes the exception being handled, of any type: {"ok": false, "type": "ShapeError", "error": "[conv2d] ..."}.
 Json describe_exception();
 
 }  // namespace halfstep::app

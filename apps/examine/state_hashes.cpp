@@ -12,7 +12,8 @@
 namespace halfstep::app {
 namespace {
 
-// The elements' bytes, in row-major order. Of a view: under a log of kernels, a copy of the tensor would be another event.
+// Returns the elements' bytes in row-major order. Takes a view, because a copy of the tensor would be an event in a log of
+// kernels.
 std::string bytes_of(const TensorView& v, Device device) {
   const size_t size = size_of(v.dtype), count = size_t(v.numel());
   std::string out(count * size, '\0');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SHA-256 of all that a run is after a step, and of all that the kernels of a step wrote: where do two runs that must be equal
-// begin to differ?
+// SHA-256 of a run's whole state after each step, and of all outputs of a step's kernels, to find where two runs that must be
+// equal begin to differ.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +16,38 @@
 
 namespace halfstep::app {
 
-// By part: "parameters", "buffers", "kept" (of stateful layers), "optimizer", "scaler", "schedule", "generator", "loader". A run
-// that is watched has "batch" as well: what the step was computed from.
+// Hashes by part: "parameters", "buffers", "kept" (of stateful layers), "optimizer", "scaler", "schedule", "generator", "loader".
+// A watched run also has "batch", the step's input.
 using StateHashes = std::map<std::string, std::string>;
 StateHashes state_hashes(const CheckpointContents& contents, const Module& model);
-// Of all parts.
+// Returns one hash of all parts.
 std::string hash_of(const StateHashes& parts);
 
 using StateTrace = std::map<int64_t, StateHashes>;  // by step
 struct StateDifference {
   int64_t step = 0;
-  std::vector<std::string> parts;  // empty: one run has no such step
+  std::vector<std::string> parts;  // that differ; empty: one run lacks the step
 };
-// The first step of `other` after which it is not what `first` is. parts: those that are compared, all if empty.
+// Returns the first step after which `other` differs from `first`. parts: those to compare; empty: all.
 std::optional<StateDifference> first_difference(const StateTrace& first, const StateTrace& other,
                                                 const std::vector<std::string>& parts = {});
 
-// A kernel of a step, with the hashes of what it wrote.
+// A kernel of a step, with the hashes of its outputs.
 struct LoggedKernel {
   std::string text;    // "forward of linear (gemm) in fc1"
-  std::string shapes;  // of what it wrote
+  std::string shapes;  // of its outputs
   std::vector<std::string> writes;
 };
 using KernelHashes = std::vector<LoggedKernel>;
-// The first kernel that wrote other bytes: "forward of mul in odd (kernel 7 of 40)". Kernels with one text and the same shapes are
-// compared in their order; where one run has more of them (the first step after a checkpoint casts all weights) they are passed
-// over, unless nothing else differs. Nothing if the logs are equal.
+// Returns the first kernel whose output bytes differ: "forward of mul in odd (kernel 7 of 40)". Compares kernels of equal text and
+// shapes in their order; if one run has more of them (the first step after a checkpoint casts all weights), it skips them, unless
+// nothing else differs. Returns nothing if the logs are equal.
 std::optional<std::string> first_difference(const KernelHashes& first, const KernelHashes& other);
 
-// Takes part in a run by the functions of a Watch: hashes the state after each step, and lists the kernels of one.
+// Follows a run by the functions of a Watch: hashes the state after each step, and lists the kernels of one step.
 class RunTracer {
  public:
-  // witnessed: each step is computed under a log. log_step: whose kernels are listed; 0: none.
+  // witnessed: computes each step under a log. log_step: the step whose kernels are listed; 0: none.
   RunTracer(Device device, bool witnessed, int64_t log_step) : device_(device), witnessed_(witnessed), log_step_(log_step) {}
 
   void begins(int64_t step, const Batch& batch);
@@ -63,7 +63,7 @@ class RunTracer {
   int64_t log_step_;
   StateTrace states_;
   KernelHashes log_;
-  std::optional<Sha256> batch_;  // of the step's micro-batches so far
+  std::optional<Sha256> batch_;  // micro-batches of the step so far
   std::optional<KernelLog> watch_;
 };
 

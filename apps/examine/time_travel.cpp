@@ -26,7 +26,7 @@ int64_t threads_of(const CheckpointContents& contents) {
   return meta.has("written_by") ? meta.part("written_by").integer("threads", 1, num_threads()) : num_threads();
 }
 
-// Do the parameters that were reached equal those of the run's own checkpoint of this step?
+// Compares the replayed parameters with those of the run's own checkpoint of this step.
 void compare(const fs::path& folder, int64_t step, const Session& session, ReplayResult& result) {
   const std::vector<int64_t> there = list_checkpoints(folder);
   if (std::find(there.begin(), there.end(), step) == there.end()) return;
@@ -43,10 +43,10 @@ void compare(const fs::path& folder, int64_t step, const Session& session, Repla
                                           threads == num_threads() ? "" : joined(": the run computed with ", threads, " threads")));
       return;
     }
-  } catch (const CheckpointError&) {}  // one that cannot be read
+  } catch (const CheckpointError&) {}  // unreadable
 }
 
-// Other samples make other steps, whatever the checkpoint holds. `sets` may have asked for them.
+// Checks that the data is the run's, unless `sets` change it: other samples give other steps from the same checkpoint.
 void check_data(const StoredRun& start, const Session& session, const ReplayOptions& o) {
   const auto changes_data = [](const std::string& set) { return set.starts_with("data") || set.starts_with("seed="); };
   if (start.data_sha256.empty() || std::any_of(o.sets.begin(), o.sets.end(), changes_data)) return;
@@ -55,8 +55,7 @@ void check_data(const StoredRun& start, const Session& session, const ReplayOpti
                    Help{"bring back the files that it read; RUN/capsules has steps that went wrong, with their batches"});
 }
 
-// Where the replay of a run ends that another process trains: what its metrics do not have yet may not have been computed. False:
-// nothing is left.
+// Ends the replay of a run that another process is training at the last step of its metrics. Returns false if no steps are left.
 bool set_bound(const StoredRun& start, const ReplayOptions& o, Watch& watch, ReplayResult& result) {
   const std::optional<RunningRun> running = still_running(start.folder);
   if (!running) return true;
@@ -108,7 +107,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
     };
   watch.begins = o.begins;
   auto last_word = std::chrono::steady_clock::now();
-  watch.stepped = [&](const TriedStep& tried, Session& session) {
+  watch.stepped = [&](const AttemptedStep& tried, Session& session) {
     if (const auto now = std::chrono::steady_clock::now(); o.say && now - last_word >= std::chrono::seconds(10)) {
       last_word = now;
       o.say(joined("step ", tried.step, ": nothing found so far"));
@@ -127,7 +126,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
 
 namespace {
 
-// What a replay of the same steps, and of a few more, makes of a change of the config. Nothing: it does not mend them.
+// Replays the same steps, and a few more, with a change of the config. Returns the result, or nothing if the change is no cure.
 std::optional<std::string> trial(const fs::path& run, const ReplayOptions& o, const ReplayResult& bad, const std::string& set) {
   constexpr int64_t kSteps = 20;
   ReplayOptions changed = o;
@@ -149,10 +148,10 @@ void try_remedies(const fs::path& run, const ReplayOptions& given, ReplayResult&
   constexpr int64_t kFromStart = 200;
   Diagnosis& d = *bad.fault;
   ReplayOptions o = given;
-  // The checkpoint may be of weights that were driven away already.
-  const bool late = bad.loss_before > 0 && !bad.losses.empty() && !(std::abs(bad.losses[0]) <= 10 * bad.loss_before);
-  if (late && bad.last > kFromStart) return;
-  if (late) o.from = 0;
+  // The checkpoint's weights may have diverged already.
+  const bool diverged_before = bad.loss_before > 0 && !bad.losses.empty() && !(std::abs(bad.losses[0]) <= 10 * bad.loss_before);
+  if (diverged_before && bad.last > kFromStart) return;
+  if (diverged_before) o.from = 0;
   if (d.cause != "optimizer_blowup" && d.cause != "divergence") return;
   const Json optimizer = open_run("doctor", run, o.from).config["optimizer"], lr = optimizer["lr"];
   const auto replace = [&](const char* text, const Remedy& by) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run computed again from one of its checkpoints. A step is a function of the checkpoint, the config, the data and the number of
-// threads, so that what happened at a step can be looked at later: normal steps need to record nothing.
+// Replays a run from one of its checkpoints. A step is a function of the checkpoint, the config, the data and the number of
+// threads, so a step can be examined later, and normal steps need to record nothing.
 //
-// The run's folder is only read. What the replay writes goes to a folder of its own, which is removed.
+// Only reads the run's folder. The replay writes to a folder of its own, which is removed.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,32 @@
 namespace halfstep::app {
 
 struct ReplayOptions {
-  std::optional<int64_t> from = {};    // the newest checkpoint that can be read and is not later than this; left out: the newest
-  std::optional<int64_t> until = {};   // the last step to take
+  std::optional<int64_t> from = {};    // start at the newest readable checkpoint up to this step; unset: at the newest
+  std::optional<int64_t> until = {};   // last step
   std::vector<std::string> sets = {};  // changes of the config: "optimizer.lr=0.1"
   std::function<void(const std::string&)> say = nullptr;  // lines for the user
-  bool seeks = true;                                      // a fault, at which the replay ends
-  int64_t explain_from = 0;                               // faults of earlier steps are passed over
-  decltype(Watch::begins) begins = nullptr;               // as of a watch
+  bool seeks = true;                                      // stop at a fault
+  int64_t explain_from = 0;                               // ignore faults of earlier steps
+  decltype(Watch::begins) begins = nullptr;               // see Watch
   decltype(Watch::stepped) stepped = nullptr;
 };
 
 struct ReplayResult {
-  int64_t first = 0, last = 0;           // steps that were taken: (first, last]
+  int64_t first = 0, last = 0;           // replayed steps: (first, last]
   std::optional<Diagnosis> fault;        // of the first step that went wrong, which is `last`
-  int64_t epoch = 0, attempt = 0;        // of that step; attempt counts skipped ones, too
+  int64_t epoch = 0, attempt = 0;        // of that step; attempt counts skipped ones too
   std::vector<double> losses;            // of the steps
-  double loss_before = 0;                // the run's usual loss at `first`; 0: not known
-  std::vector<std::string> differences;  // from the run's own checkpoints on the way, where their bytes were not met
-  std::string still_running;             // of a run that another process trains: who, and to where it was replayed
+  double loss_before = 0;                // the run's usual loss at `first`; 0: unknown
+  std::vector<std::string> differences;  // from the run's own checkpoints, where bytes differ
+  std::string still_running;             // who trains the run now, and up to which step it was replayed
 };
 
-// `run`: a run's folder, or one of its checkpoints. A run without a checkpoint is replayed from its start, and a run that another
-// process trains to the last line of its metrics. Throws CheckpointError and ConfigError where there is neither a checkpoint nor a
-// config, DataError where the training data is not what it was and `sets` leave it as it is, and as training does.
+// Replays `run`, a run's folder or one of its checkpoints. A run without a checkpoint is replayed from its start, and a run that
+// another process is training up to the last line of its metrics. Throws CheckpointError and ConfigError if there is neither a
+// checkpoint nor a config, DataError if the training data has changed and `sets` do not replace it, and as training does.
 ReplayResult replay(const std::filesystem::path& run, const ReplayOptions& options);
 
-// Adds remedies that were tried over the same steps: of weights that were driven away a lower learning rate.
+// Adds remedies that were tried over the same steps; for diverged weights a lower learning rate.
 void try_remedies(const std::filesystem::path& run, const ReplayOptions& options, ReplayResult& result);
 
 }  // namespace halfstep::app

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does a config train to the same bits however it is run? The first steps are computed several times: at once, stopped and resumed,
-// under a witness, replayed from a checkpoint, with data workers, recorded, by several ranks, and on other numbers of threads.
-// After each step all states must be equal.
+// Tests whether a config trains to the same bits in all ways of running it. Computes the first steps several times: at once,
+// stopped and resumed, under a witness, replayed from a checkpoint, with data workers, recorded, by several ranks, and on other
+// numbers of threads. After each step all states must be equal.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace halfstep::app {
 struct VerifyOptions {
   int64_t steps = 24;  // at least 2
   int ranks = 2;
-  std::filesystem::path program = {};                     // that runs as a rank: `PROGRAM train CONFIG`; empty: no ranks are tried
+  std::filesystem::path program = {};                     // runs as a rank: `PROGRAM train CONFIG`; empty: no ranks
   std::function<void(const std::string&)> say = nullptr;  // lines for the user
 };
 
@@ -27,24 +27,24 @@ struct Check {
   enum class Result : uint8_t { equal, differs, not_run };
   std::string name;  // "stopped and resumed"
   Result result = Result::equal;
-  int64_t steps = 0;   // that were compared
-  std::string why;     // it was not run
-  std::string note;    // what else there is to say
-  bool judged = true;  // false: it may differ
+  int64_t steps = 0;   // number of compared steps
+  std::string why;     // reason for not running it
+  std::string note;    // remarks
+  bool judged = true;  // false: a difference is allowed
   std::optional<StateDifference> difference = {};
-  std::string place = {};  // where it comes from: "forward of mul in odd (kernel 7 of 40)"
+  std::string place = {};  // origin of the difference: "forward of mul in odd (kernel 7 of 40)"
 };
 
 struct Certificate {
   std::vector<Check> checks;
-  StateTrace states;  // of the run that all are compared with
+  StateTrace states;  // of the reference run
   bool holds() const;
 };
 
-// Throws as training does, and ConfigError for options outside of their range. Leaves nothing behind.
+// Throws as training does, and ConfigError for options out of range. Removes all that it writes.
 Certificate verify(const Config& config, const VerifyOptions& options);
 
-// The number of threads, which is put back.
+// Sets the number of threads, and restores it.
 struct ThreadsScope {
   [[nodiscard]] explicit ThreadsScope(int threads) : before(num_threads()) { set_num_threads(threads); }
   ~ThreadsScope() { set_num_threads(before); }
@@ -52,10 +52,10 @@ struct ThreadsScope {
   int before;
 };
 
-// Ranks against the same number of micro-batches in one process. `scratch`: a folder for what they write.
+// Compares ranks with the same number of micro-batches in one process. `scratch`: a folder for their files.
 Check verify_ranks(const Config& config, const VerifyOptions& options, const std::filesystem::path& scratch);
 
-// "time travel           equal, 12 steps"
+// Returns "time travel           equal, 12 steps".
 std::string text_of(const Check& check);
 Json certificate_json(const Certificate& certificate);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained model as a C++ program that makes it of halfstep's layers, and builds against the installed package.
+// Exports a trained model as a C++ program that builds it of halfstep's layers and compiles against the installed package.
 #include <algorithm>
 #include <set>
 
@@ -45,7 +45,7 @@ class CppCode {
     return call(type, arguments_of(self));
   }
 
-  // Lines in front of the expression, and classes that it uses.
+  // Return the lines before the expression, and the classes that it uses.
   std::string statements() const { return statements_; }
   std::string classes() const {
     return flattens_ ? R"(
@@ -74,7 +74,7 @@ class Mlp : public Sequential {
   std::string shared(const Json& given, int depth) { return "as_shared(" + layers(given, depth) + ")"; }
 
   std::string sequential(const std::string& name, const NamedLayers& parts, int depth) {
-    // One layer in braces would be a copy of it, if it is a Sequential itself.
+    // Braces with one Sequential would copy it instead of containing it.
     const bool plain = are_numbered(parts) && parts.size() > 1;
     std::string out = name + (plain ? "{" : "({");
     for (const auto& [key, part] : parts) {
@@ -85,7 +85,7 @@ class Mlp : public Sequential {
     return out + (plain ? "}" : "})");
   }
 
-  // The first arguments by position, the others by name in braces.
+  // Formats a call, with the first arguments by position and the others by name in braces.
   static std::string call(const std::string& type, const std::vector<Argument>& arguments) {
     const ModuleRow& row = module_catalog().row({{"type", type}});
     std::string first, options;
@@ -111,7 +111,7 @@ class Mlp : public Sequential {
 
   std::string graph(const Json& self, int depth) {
     std::string nodes, inputs;
-    std::set<std::string> again;  // nodes whose layer another one runs, too
+    std::set<std::string> again;  // nodes whose layer another node runs too
     for (const Json& n : self["nodes"])
       if (!n["layer_of"].is_null()) again.insert(n["layer_of"].get<std::string>());
     for (size_t i = 0; i < self["nodes"].size(); ++i) {
@@ -192,7 +192,7 @@ Exported export_cpp(const ExportSource& source, const ExportOptions& o) {
   std::string loading = "  load(*model, folder + \"/model.safetensors\");\n";
   if (!state.shared.empty()) {
     loading = "  TensorMap tensors = load_safetensors(folder + \"/model.safetensors\").tensors;\n";
-    for (const auto& [name, first] : state.shared)  // one tensor in the model, which the code makes of two
+    for (const auto& [name, first] : state.shared)  // one tensor in the model, two in the code
       loading += "  tensors.emplace(" + Json(name).dump() + ", tensors.at(" + Json(first).dump() + "));\n";
     loading +=
         "  StateDict state;\n  for (const auto& [name, tensor] : tensors) state.push_back({name, tensor});\n"

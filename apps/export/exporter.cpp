@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kExport = "export";
 
-// "runs/digits/step-00000378" -> "digits"; "digits.safetensors" -> "digits"
+// Returns "digits" for "runs/digits/step-00000378" and for "digits.safetensors".
 std::string name_of(const fs::path& model) {
   const fs::path at = fs::weakly_canonical(fs::absolute(model));
   if (at.extension() == ".safetensors") return at.stem() == "model" ? at.parent_path().filename().string() : at.stem().string();
@@ -32,7 +32,7 @@ std::string use_line(const ExportSource& source, const fs::path& out) {
   return "halfstep " + command + ' ' + shell_word(out.string()) + (command == "predict" ? " INPUT..." : " --prompt TEXT");
 }
 
-// What may be written at `out`: nothing is there, or --replace was given and it is an export's kind of thing.
+// Checks that `out` may be written: it does not exist, or --replace was given and it is an earlier export.
 void check_place(const ExportOptions& o, bool file) {
   const fs::file_status there = fs::symlink_status(o.out);
   const std::string name = o.out.string();

@@ -15,7 +15,7 @@
 namespace halfstep::app {
 
 std::vector<Argument> arguments_of(const Json& layer) {
-  // The first dimension of a config's batches are its samples; PyTorch's defaults say otherwise.
+  // Configs take batches first, which is not PyTorch's default.
   static const std::set<std::string> always{"batch_first", "dim"}, never{"sync", "stateful"};
   std::vector<Argument> out;
   for (const Field& f : module_catalog().row(layer).component.fields) {

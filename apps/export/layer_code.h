@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's config as source code: what both languages share. The catalogue's fields are the constructor arguments of PyTorch's
-// layers, by name and in order, and halfstep's classes have them, too.
+// Converts a model's config to source code; parts common to both languages. The catalogue's fields are the constructor arguments
+// of PyTorch's layers, by name and in order, and those of halfstep's classes.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@ namespace halfstep::app {
 struct Argument {
   std::string name;
   Json value;
-  bool is_default = false;  // the value is what the class takes by itself
+  bool is_default = false;  // the value is the class's default
 };
 
-// A layer's arguments in order. Keys that are no constructor's arguments (type, name, init, weights, freeze) are left out, and so
-// is what only halfstep's configs have: sync, stateful.
+// Returns a layer's arguments in order. Omits keys that are not constructor arguments (type, name, init, weights, freeze), and
+// those that only halfstep's configs have: sync, stateful.
 std::vector<Argument> arguments_of(const Json& layer);
 
-// The layers of a list, or one layer, with their names in the state_dict.
+// Layers of a list, or one layer, with their names in the state_dict.
 using NamedLayers = std::vector<std::pair<std::string, Json>>;
 NamedLayers named_layers(const Json& layers);
-// The names are "0", "1", ...
+// Returns whether the names are "0", "1", ...
 bool are_numbered(const NamedLayers& layers);
-Json branch_names(const Json& parallel);                                // of its branches; none, if they are "0", "1", ...
+Json branch_names(const Json& parallel);                                // none if they are "0", "1", ...
 NamedLayers layers_of_repeat(const Json& repeat);                       // its copies
-std::vector<Argument> arguments_of_encoder_layer(const Json& encoder);  // of the layer that a TransformerEncoder repeats
+std::vector<Argument> arguments_of_encoder_layer(const Json& encoder);  // of the layer that it repeats
 
 std::string indented(int depth, int width = 2);
-std::string number_code(double v);  // shortest text that a double reads as v
-std::string number_code(float v);   // and that a float does: 0.1307, not 0.1307000070810318
+std::string number_code(double v);  // shortest text that parses to the double v
+std::string number_code(float v);   // and to the float v: 0.1307, not 0.1307000070810318
 
-// What PyTorch has no layer for, or one that gives several tensors: a name and its Python code.
+// Returns Python classes, by name, for layers that PyTorch lacks or that return several tensors.
 const std::map<std::string, std::string>& torch_classes();
 
-// A source file: lines that say where it is from, and that it is its user's own.
+// Returns the first lines of a source file: its origin, and that its user may change it.
 std::string origin_lines(const std::string& comment, const std::string& from, int64_t step);
 
 }  // namespace halfstep::app

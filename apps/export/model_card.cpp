@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The README.md of an exported folder, with the header of Hugging Face's model cards.
+// Writes the README.md of an exported folder, with the header of Hugging Face's model cards.
 #include <algorithm>
 #include <cmath>
 
@@ -25,7 +25,7 @@ std::string columns_text(const CsvEncoding& encoding) {
   return listed(names);
 }
 
-// "MNIST", "CSV, houses.csv"
+// Returns "MNIST" or "CSV, houses.csv".
 std::string data_text(const Json& data) {
   std::string out = data.value("type", "");
   for (const char* key : {"path", "root", "input"})

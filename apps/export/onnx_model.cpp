@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model with its preparation as an ONNX file, so that a program that runs it need not repeat what the training data went through.
+// Exports a model with its preparation as an ONNX file, so that programs need not repeat the preparation of the training data.
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/losses.h"
 #include "apps/export/exporter.h"
@@ -65,15 +65,16 @@ Exported export_onnx_model(const ExportSource& source, const ExportOptions& o) {
   options.metadata["preparation"] = Json{{"inside", !prepare.is_empty()}, {"outside", prepare.outside}}.dump();
 
   const std::string tokenizer = tokenizer_file(model.form());
-  fs::path beside = o.out;
-  beside.replace_extension(".tokenizer.json");
-  check<ConfigError>(tokenizer.empty() || o.replace || !fs::exists(beside), "export", beside.string(), " exists",
+  fs::path tokenizer_path = o.out;
+  tokenizer_path.replace_extension(".tokenizer.json");
+  check<ConfigError>(tokenizer.empty() || o.replace || !fs::exists(tokenizer_path), "export", tokenizer_path.string(), " exists",
                      Help{"--replace, or another --out"});
   Exported out{.path = o.out};
   out.bytes = export_onnx(o.out, module, f, {proof.input}, options).bytes;
   if (!tokenizer.empty()) {
-    atomic_write(beside, tokenizer);
-    out.notes += "note: the inputs are tokens; " + beside.string() + " makes them of texts, by the package tokenizers on PyPI\n";
+    atomic_write(tokenizer_path, tokenizer);
+    out.notes +=
+        "note: the inputs are tokens; " + tokenizer_path.string() + " makes them of texts, by the package tokenizers on PyPI\n";
   }
   if (o.test_data > 0) write_test_data(o.out.parent_path(), f, proof, o.test_data, o.replace);
   for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the file: prepare inputs with it\n";
@@ -83,10 +84,10 @@ Exported export_onnx_model(const ExportSource& source, const ExportOptions& o) {
   std::string shape = "1";
   for (const int64_t n : without_batch(proof.input.shape())) shape += ", " + std::to_string(n);
   if (!tokenizer.empty()) {
-    out.use =
-        "python -c " + shell_word("import numpy, onnxruntime, tokenizers; x = numpy.array([tokenizers.Tokenizer.from_file(" +
-                                  Json(beside.string()).dump() + ").encode(\"a text\").ids]); print(onnxruntime.InferenceSession(" +
-                                  Json(o.out.string()).dump() + ").run(None, {\"input\": x}))");
+    out.use = "python -c " +
+              shell_word("import numpy, onnxruntime, tokenizers; x = numpy.array([tokenizers.Tokenizer.from_file(" +
+                         Json(tokenizer_path.string()).dump() + ").encode(\"a text\").ids]); print(onnxruntime.InferenceSession(" +
+                         Json(o.out.string()).dump() + ").run(None, {\"input\": x}))");
     return out;
   }
   out.use =

@@ -8,10 +8,10 @@
 namespace halfstep::app {
 namespace {
 
-// A number for each column, or one for all, as a tensor that broadcasts over inputs [N, columns].
+// Returns one number for each column, or one for all, as a tensor that broadcasts over inputs [N, columns].
 Tensor each_column(const std::vector<double>& numbers) { return tensor(numbers).to(DType::f32); }
 
-// (x - mean) / std for each channel, by ops: what the transform does by itself.
+// Computes (x - mean) / std for each channel by ops, as the transform does.
 Tensor normalized(const Tensor& x, const ChannelScaling& scaling) {
   const auto channels = [&](const std::vector<float>& v) {
     Shape shape = Dims::filled(x.dim(), 1);
@@ -34,8 +34,8 @@ Preparation::Preparation(const Predictor& model, bool raw) {
 }
 
 Tensor Preparation::operator()(Tensor x) const {
-  if (!units.fill.empty()) x = where(eq(x, x), x, each_column(units.fill));  // NaN: a missing value
-  if (!units.mean.empty())  // in double: large numbers, such as times, keep their differences
+  if (!units.fill.empty()) x = where(eq(x, x), x, each_column(units.fill));  // NaN is a missing value
+  if (!units.mean.empty())  // in double: keeps differences of large numbers, such as times
     x = ((x.to(DType::f64) - tensor(units.mean, {.dtype = DType::f64})) / tensor(units.std, {.dtype = DType::f64})).to(DType::f32);
   for (const ChannelScaling* s : inside) x = normalized(x, *s);
   return x;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to inputs in front of a model, as far as an export carries it: scaling from the units of a table or a series, and
-// Normalize. Transforms that change sizes are code that no graph has: they stay outside, and so does all that comes before them.
+// The part of a model's preparation that an export includes: scaling from the units of a table or a series, and Normalize.
+// Transforms that change sizes are code that no graph has: they, and everything before them, stay outside.
 #pragma once
 
 #include <string>
@@ -14,28 +14,28 @@ namespace halfstep::app {
 
 struct Preparation {
   InputUnits units;                           // of columns, or of a series
-  std::vector<const ChannelScaling*> inside;  // in order
-  Json outside = Json::array();               // transforms, as the config has them
+  std::vector<const ChannelScaling*> inside;  // included, in order
+  Json outside = Json::array();               // not included, as in the config
 
   explicit Preparation(const Predictor& model, bool raw = false);
   Tensor operator()(Tensor x) const;
   bool is_empty() const { return units.mean.empty() && units.fill.empty() && inside.empty(); }
 };
 
-// Golden inputs as they are in front of the preparation: behind the transforms that are outside, in the units of the file.
+// Returns golden inputs before the preparation: after the outside transforms, in the units of the file.
 Tensor golden_inputs(const Predictor& model, const Preparation& prepare);
-// With preparation, and with numbers in the units of the file.
+// Computes outputs with preparation, with numbers in the units of the file.
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x);
-bool has_scale(const DataForm& form);  // numbers * std + mean are in the file's units
-// Of targets from several columns: mean and std of each number of an answer.
+bool has_scale(const DataForm& form);  // whether numbers * std + mean are in the file's units
+// Returns mean and std of each number of an answer, for targets of several columns.
 std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataForm& form);
-// What the loss's last step does to numbers: "sigmoid", "exp" or "" for nothing.
+// Returns the loss's activation of numbers: "sigmoid", "exp" or "" for none.
 std::string last_step_code(const Predictor& model);
-// A transform with its arguments: Resize {"size":14}.
+// Formats a transform with its arguments: Resize {"size":14}.
 std::string transform_text(const Json& transform);
-// A model of a table's texts: the file that makes its inputs of texts, for the package `tokenizers`; "": another model.
+// Returns the `tokenizers` file that converts a table's texts to inputs; "" for other models.
 std::string tokenizer_file(const DataForm& form);
-// What the inputs of a table are, in order, and what is answered: "input 0: height".
+// Describes the inputs of a table in order, and the answer: "input 0: height".
 std::vector<std::string> input_lines(const DataForm& form);
 
 }  // namespace halfstep::app

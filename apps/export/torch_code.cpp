@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trained model as a Python file that makes it of PyTorch's layers.
+// Exports a trained model as a Python file that builds it of PyTorch's layers.
 #include <map>
 #include <set>
 
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 class TorchCode {
  public:
-  // An expression that makes the layer.
+  // Returns an expression that constructs the layer.
   std::string layer(const Json& self, int depth) {
     const std::string type = self["type"];
     if (type == "Sequential") return sequential("nn.Sequential", named_layers(self["layers"]), depth);
@@ -53,7 +53,7 @@ class TorchCode {
   }
 
  private:
-  // Layers are attributes of a module.
+  // Checks that a layer's name can be an attribute of a module.
   static void check_name(const std::string& name) {
     constexpr std::string_view kTaken =
         " add_module append apply bfloat16 buffers children compile cpu cuda double dump_patches eval extend extra_repr "
@@ -103,11 +103,14 @@ class TorchCode {
     const auto known = wrapped.find(type);
     const std::string own = known == wrapped.end() ? type : known->second;
     const bool is_own = torch_classes().contains(own);
+    check<ExportError>(!module_catalog().row({{"type", type}}).component.of_program, "export", "PyTorch has no layer \"", type,
+                       "\", which is of this program",
+                       Help{"export to onnx, or to safetensors and write the layer in Python"});
     if (own == "TransformerEncoder" || own == "MultiheadAttention") uses("causal_mask");
     if (is_own) uses(own);
     std::string out = (is_own ? "" : "nn.") + type + "(";
     for (const Argument& a : arguments) {
-      const bool tanh = a.name == "activation" && a.value == "gelu_tanh";  // PyTorch has no word for it
+      const bool tanh = a.name == "activation" && a.value == "gelu_tanh";  // PyTorch has no name for it
       if (tanh) uses("gelu_tanh");
       if (!a.is_default) out += a.name + "=" + (tanh ? "gelu_tanh" : value(a.value)) + ", ";
     }
@@ -153,7 +156,7 @@ std::string numbers(const std::vector<T>& v) {
   return out + "]";
 }
 
-// prepare(x) and answer(model, x).
+// Writes the functions prepare(x) and answer(model, x).
 std::string torch_preparation(const Predictor& model, const Preparation& p) {
   std::string out = "\n\ndef prepare(x):\n";
   std::string body;

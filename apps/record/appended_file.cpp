@@ -55,7 +55,7 @@ bool AppendedFile::append(std::string_view piece) {
 }
 
 void AppendedFile::sync() {
-  // EINVAL: a file system without anything to wait for.
+  // EINVAL: the file system cannot sync.
   if (fd_ >= 0 && ::fsync(fd_) != 0 && errno != EINVAL) lose(errno);
 }
 

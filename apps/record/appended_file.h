@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that grows at its end, by whole pieces. What cannot be written is counted and warned of once; nothing throws after the
-// file is open.
+// A file that grows by whole pieces. Pieces that cannot be written are counted and warned of once; nothing throws after the file
+// is open.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace halfstep::app {
 
 class AppendedFile {
  public:
-  AppendedFile() = default;  // takes pieces and writes none
+  AppendedFile() = default;  // discards pieces
   // Replaces the file's content by `begin`. Throws IoError.
   AppendedFile(const std::filesystem::path& path, std::string_view begin);
   ~AppendedFile();
   AppendedFile(AppendedFile&& other) noexcept;
   AppendedFile& operator=(AppendedFile&& other) noexcept;
 
-  bool append(std::string_view piece);  // all of it or nothing; false: it is lost
-  void sync();                          // to the disk; a failure counts as a piece lost
-  bool torn() const { return torn_; }   // it ends with a part of a piece that could not be removed
+  bool append(std::string_view piece);  // writes all of it or nothing; false: it is lost
+  void sync();                          // to the disk; a failure counts as a lost piece
+  bool torn() const { return torn_; }   // the file ends with an incomplete piece that could not be removed
   bool is_open() const { return fd_ >= 0; }
   int64_t lost() const { return lost_; }
   void lose(int error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where metrics go: each sink takes the same entries, JSON objects of numbers by name, and writes them in its own form.
+// Destinations of metrics: each sink takes the same entries, JSON objects of numbers by name, and writes them in its format.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 
 namespace halfstep::app {
 
-// Where a run continues: the lines that the file already has, and the best checkpoint.
+// The place where a run continues, for sinks: the lines that the file already has, and the best checkpoint.
 struct ResumePoint {
-  int64_t step = 0;             // tried ones
-  int64_t last_log_step = -1;   // whether a training line of `step` is already written
-  int64_t last_eval_step = -1;  // the same of an evaluation
-  int64_t best_step = -1;       // whose checkpoint is the best; -1: none
-  int64_t applied = 0;          // of `step`
-  int64_t epoch = 0;            // finished ones: their lines are already written
+  int64_t step = 0;             // attempted steps
+  int64_t last_log_step = -1;   // `step` if its training line is already written
+  int64_t last_eval_step = -1;  // `step` if its evaluation's line is already written
+  int64_t best_step = -1;       // step of the best checkpoint; -1: none
+  int64_t applied = 0;          // applied steps of `step`
+  int64_t epoch = 0;            // finished epochs, whose lines are already written
 };
 
 class MetricSink {
  public:
   virtual ~MetricSink() = default;
-  // Writes the whole entry or nothing. The first failure prints a warning; training continues, and lost() counts.
+  // Writes the whole entry or nothing. The first failure prints a warning; training continues, and lost() counts failures.
   virtual void write(const Json& entry) = 0;
-  virtual void sync() = 0;  // to the disk; a failure counts as an entry lost
+  virtual void sync() = 0;  // to the disk; a failure counts as a lost entry
   virtual int64_t lost() const = 0;
 };
 
@@ -38,8 +38,8 @@ class FileSink : public MetricSink {
   AppendedFile file_;
 };
 
-// An entry that a file has when a run resumes: written before that point, to be written again, or not one of a run.
-enum class Place : uint8_t { before, again, foreign };
-Place place_of(const Json& entry, const ResumePoint& from);
+// The relation of a file's entry to the point of resuming: written before it, to be written again, or not of a run.
+enum class EntryPlace : uint8_t { before, again, foreign };
+EntryPlace place_of(const Json& entry, const ResumePoint& from);
 
 }  // namespace halfstep::app

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <iostream>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -52,7 +53,7 @@ std::string csv_head(const std::vector<std::string>& columns) {
 
 bool is_cell(const Json& value) { return value.is_number() || value.is_null(); }
 
-// The entry that a row was made of; nothing where a cell is no number.
+// Converts a row back to its entry; nothing if a cell is not a number.
 std::optional<Json> entry_of(const std::vector<std::string>& columns, std::string_view line) {
   const std::vector<std::string> cells = csv_cells(line);
   if (cells.size() > columns.size()) return {};
@@ -82,7 +83,7 @@ uint32_t crc32c(std::string_view bytes) {  // Castagnoli's polynomial, reflected
   return ~crc;
 }
 
-// Each number, word and switch below `value`, by its dotted path: SessionStartInfo.hparams of TensorBoard's plugin.
+// Adds each number, word and switch below `value`, by its dotted path: SessionStartInfo.hparams of TensorBoard's plugin.
 void add_hyperparameters(const Json& value, const std::string& path, ProtoWriter& info) {
   if (value.is_structured()) {
     size_t place = 0;
@@ -102,14 +103,14 @@ void add_hyperparameters(const Json& value, const std::string& path, ProtoWriter
   info.message(1, ProtoWriter().bytes(1, path).message(2, content));
 }
 
-// The config's parts that training depends on, as a Summary with what the plugin reads beside an empty tensor.
+// Returns the config's parts that affect training, as a Summary that the plugin reads beside an empty tensor.
 ProtoWriter hyperparameters(const Json& config, double time) {
   ProtoWriter info;
   for (const char* key : {"seed", "model", "loss", "optimizer", "scheduler", "amp", "train"})
     if (const auto found = config.find(key); found != config.end()) add_hyperparameters(*found, key, info);
   if (const auto data = config.find("data"); data != config.end() && data->is_object())
     add_hyperparameters(data->value("loader", Json()), "data.loader", info);
-  info.real64(5, time);  // the start
+  info.real64(5, time);  // start time
   const auto plugin = ProtoWriter().bytes(1, "hparams").message(2, ProtoWriter().integer(1, 0).message(3, info));
   const auto empty = ProtoWriter().integer(1, 1).message(2, ProtoWriter().message(2, ProtoWriter().integer(1, 0)));
   const auto value =
@@ -117,11 +118,22 @@ ProtoWriter hyperparameters(const Json& config, double time) {
   return ProtoWriter().message(1, value);
 }
 
-// A confusion matrix to look at: rows are classes, columns what the model predicts. A cell's colour is its share of the row, green
-// where the answer is right, red where it is wrong; a row without samples is grey.
+// Prints the lines of metrics.jsonl as they are written, for the program that reads stdout. The end of a command finds that stdout
+// could not be written.
+class StdoutSink : public MetricSink {
+ public:
+  void write(const Json& entry) override {
+    std::cout << entry.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  }
+  void sync() override {}
+  int64_t lost() const override { return 0; }
+};
+
+// Draws a confusion matrix: rows are classes, columns predictions. A cell's colour is its share of the row, green on the diagonal,
+// red elsewhere; a row without samples is grey.
 Picture confusion_picture(const Json& rows) {
   const auto n = int64_t(rows.size());
-  const int64_t side = std::clamp<int64_t>(320 / n, 1, 40);  // of a cell, of which the last pixel is a white line if there is room
+  const int64_t side = std::clamp<int64_t>(320 / n, 1, 40);  // of a cell, whose last pixel is a white line if there is room
   Picture out{.width = n * side, .height = n * side, .channels = 3};
   for (int64_t y = 0; y < n * side; ++y) {
     const Json& row = rows[size_t(y / side)];
@@ -138,8 +150,8 @@ Picture confusion_picture(const Json& rows) {
   return out;
 }
 
-// An event as a record: its size and its bytes, each followed by a checksum. A plain checksum of bytes that contain checksums is
-// weak, so that the format rotates it and adds a constant.
+// Formats an event as a record: its size and its bytes, each with a checksum. The format rotates the checksum and adds a constant,
+// because a plain checksum of bytes that contain checksums is weak.
 std::string event_record(const ProtoWriter& event) {
   const uint64_t size = event.str().size();
   std::string out;
@@ -165,6 +177,7 @@ MetricSinks::MetricSinks(const std::vector<std::string>& names, const fs::path& 
   for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
     if (name == "jsonl") sinks_.push_back(std::make_unique<MetricsFile>(folder / "metrics.jsonl", from));
     if (name == "csv") sinks_.push_back(std::make_unique<CsvSink>(folder / kMetricsCsv, from));
+    if (name == kStdoutSink) sinks_.push_back(std::make_unique<StdoutSink>());
     if (name == "tensorboard") sinks_.push_back(std::make_unique<EventSink>(folder, from, config));
   }
 }
@@ -195,7 +208,7 @@ CsvSink::CsvSink(const fs::path& path, const ResumePoint& from) : path_(path) {
       if (begin == 0) {
         columns_ = csv_cells(line);
         kept = csv_head(columns_);
-      } else if (const auto entry = entry_of(columns_, line); entry && place_of(*entry, from) == Place::before) {
+      } else if (const auto entry = entry_of(columns_, line); entry && place_of(*entry, from) == EntryPlace::before) {
         kept.append(line).push_back('\n');
       }
     }
@@ -238,7 +251,7 @@ EventSink::EventSink(const fs::path& folder, const ResumePoint& from, const Json
     std::snprintf(digits, sizeof digits, "%010lld", static_cast<long long>(second));
     path = folder / (std::string(kEventsPrefix) + digits + ".halfstep");
   }
-  const int64_t forgotten = from.step > 0 ? from.applied + 1 : 0;  // the first step that does not count
+  const int64_t forgotten = from.step > 0 ? from.applied + 1 : 0;  // first step that does not count any more
   const ProtoWriter start = ProtoWriter().integer(1, 1);           // SessionLog.status: START
   file_ =
       AppendedFile(path, event_record(ProtoWriter().real64(1, time).bytes(3, "brain.Event:2")) +
@@ -247,7 +260,7 @@ EventSink::EventSink(const fs::path& folder, const ResumePoint& from, const Json
 }
 
 void EventSink::write(const Json& entry) {
-  if (file_.torn()) return file_.lose(EIO);  // no reader comes past half a record
+  if (file_.torn()) return file_.lose(EIO);  // readers stop at an incomplete record
   ProtoWriter values;
   for (const auto& [name, value] : entry.items()) {
     if (is_confusion_matrix(value)) {

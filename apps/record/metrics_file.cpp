@@ -14,41 +14,41 @@
 namespace halfstep::app {
 namespace {
 
-// Cut off by a crash, or somebody else's, a line is foreign.
-Place place_of_line(std::string_view line, const ResumePoint& from) {
+// Classifies a line; one that a crash cut off, or of another program, is foreign.
+EntryPlace place_of_line(std::string_view line, const ResumePoint& from) {
   try {
     return place_of(read_json<Json>(line), from);
-  } catch (const JsonError&) { return Place::foreign; }
+  } catch (const JsonError&) { return EntryPlace::foreign; }
 }
 
-// The lines of steps up to `from` that have been written and will not be written again.
+// Returns the lines of steps up to `from` that will not be written again.
 std::string lines_until(const ResumePoint& from, const std::string& text, int64_t& foreign) {
   std::string kept;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
     begin = end + 1;
-    const Place place = place_of_line(line, from);
-    if (place == Place::foreign && !line.empty()) ++foreign;
-    if (place == Place::before) kept.append(line).push_back('\n');
+    const EntryPlace place = place_of_line(line, from);
+    if (place == EntryPlace::foreign && !line.empty()) ++foreign;
+    if (place == EntryPlace::before) kept.append(line).push_back('\n');
   }
   return kept;
 }
 
 }  // namespace
 
-// The steps that were tried decide, skipped ones included. Of the step itself, each kind of entry has its own mark.
-Place place_of(const Json& entry, const ResumePoint& from) {
-  if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) return Place::foreign;
-  const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files have none
+// Classifies an entry by its attempted steps, skipped ones included. For the step itself, each kind of entry has its own mark.
+EntryPlace place_of(const Json& entry, const ResumePoint& from) {
+  if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) return EntryPlace::foreign;
+  const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files lack it
   const int64_t step = tried.is_number_integer() ? tried.get<int64_t>() : -1;
-  if (step < 0) return Place::foreign;
-  if (step != from.step) return step < from.step ? Place::before : Place::again;
+  if (step < 0) return EntryPlace::foreign;
+  if (step != from.step) return step < from.step ? EntryPlace::before : EntryPlace::again;
   if (entry.contains("train/epoch_loss")) {
     const Json epoch = entry.value("epoch", Json());
-    return epoch.is_number_integer() && epoch.get<int64_t>() <= from.epoch ? Place::before : Place::again;
+    return epoch.is_number_integer() && epoch.get<int64_t>() <= from.epoch ? EntryPlace::before : EntryPlace::again;
   }
-  return (entry.contains("val/loss") ? from.last_eval_step : from.last_log_step) == step ? Place::before : Place::again;
+  return (entry.contains("val/loss") ? from.last_eval_step : from.last_log_step) == step ? EntryPlace::before : EntryPlace::again;
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, const ResumePoint& from) {

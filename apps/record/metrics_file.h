@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl: one JSON object a line, each with the applied steps before it ("step") and the steps tried ("attempted").
+// metrics.jsonl: one JSON object on a line, each with the number of applied steps ("step") and of attempted ones ("attempted").
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace halfstep::app {
 
 class MetricsFile : public FileSink {
  public:
-  MetricsFile() = default;  // takes lines and writes none
-  // Keeps the lines of the run up to `from`, and warns of lines that are not metrics of a run. Throws IoError.
+  MetricsFile() = default;  // discards lines
+  // Keeps the run's lines up to `from`, and warns of lines that are not metrics of a run. Throws IoError.
   MetricsFile(const std::filesystem::path& path, const ResumePoint& from);
 
-  // Writes the whole line or nothing. The first failure prints a warning; training continues, and lost() counts.
+  // Writes the whole line or nothing. The first failure prints a warning; training continues, and lost() counts failures.
   void write(const Json& entry) override;
 };
 

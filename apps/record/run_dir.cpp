@@ -43,14 +43,14 @@ bool is_of_run(const std::string& name) {
   return name.starts_with(kEventsPrefix) || is_checkpoint_name(name);
 }
 
-// Did the run end so before its first checkpoint?
+// Returns whether the run failed before its first checkpoint.
 bool failed_early(const fs::path& dir) {
   std::error_code none;
   if (!list_checkpoints(dir).empty() || !fs::is_regular_file(dir / kRecord, none)) return false;
   try {
     return read_json<Json>(read_file(dir / kRecord, kMostOfRecord)).value("ending", "") == "failed";
   } catch (const Error&) {
-  } catch (const Json::exception&) {}  // damaged: nobody knows
+  } catch (const Json::exception&) {}  // damaged: unknown
   return false;
 }
 
@@ -86,7 +86,7 @@ RunDir::RunDir(fs::path path, const std::optional<std::string>& resume, bool ove
   overwrites_ = true;
 }
 
-RunDir::RunDir(fs::path path, const Found& found)
+RunDir::RunDir(fs::path path, const FoundRun& found)
     : path_(std::move(path)), checkpoint_(found.checkpoint), continues_(found.continues), reads_only_(true) {}
 
 RunDir::~RunDir() {
@@ -117,16 +117,16 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, const std::vec
   check_folder(path_, !error, error.message());
   if (!lock_) {
     lock();
-    check_free(path_, !holds_run(path_));  // another process may have been quicker
+    check_free(path_, !holds_run(path_));  // another process may have been faster
   }
   if (overwrites_) move_aside();
   if (!continues_ && fs::is_directory(path_ / kCapsules, error))
-    fs::remove_all(path_ / kCapsules, error);  // a run left nothing else
+    fs::remove_all(path_ / kCapsules, error);  // a run left only capsules
   for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
   atomic_write(path_ / kConfig, write_json(config, 2, "config") + "\n");
   metrics_ = MetricSinks(sinks, path_, from, config);
-  // The line of an observed step is written before the checkpoint of that step.
-  const bool metrics = !sinks.empty();
+  // The line of an observed step is written before that step's checkpoint.
+  const bool metrics = std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink != kStdoutSink; });
   if (metrics) observed_from_ = ResumePoint{.step = from.step, .last_log_step = from.step};
   if (metrics && fs::exists(path_ / kObserved, error)) observed();
   open_ = true;
@@ -139,7 +139,7 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, const std::vec
     mark_best(path_, from.best_step);
     return from.best_step;
   }
-  try {  // a state of before it held best_step
+  try {  // an older state contains best_step
     const auto best = best_checkpoint(path_);
     return best && is_there(checkpoint_step(*best)) ? checkpoint_step(*best) : -1;
   } catch (const CheckpointError&) { return -1; }
@@ -158,7 +158,7 @@ MetricsFile& RunDir::observed() {
   observed_.emplace();
   try {
     if (observed_from_) observed_ = MetricsFile(path_ / kObserved, *observed_from_);
-  } catch (const IoError& e) {  // in the middle of a run, which needs no such line
+  } catch (const IoError& e) {  // during a run, which does not depend on this line
     logging::warn(joined(one_line(e), "; training continues without this file"));
   }
   return *observed_;
@@ -188,7 +188,7 @@ void RunDir::move_aside() {
   sync_directory(path_);
 }
 
-// The new run counts from its first checkpoint on; before that, the old one does.
+// Restores the old run if the new one has no checkpoint: the new run counts from its first checkpoint on.
 void RunDir::recover() {
   const fs::path moving = path_ / kMoving, replaced = path_ / kReplaced;
   std::error_code later;
@@ -196,15 +196,15 @@ void RunDir::recover() {
   if (fs::exists(replaced) && !list_checkpoints(path_).empty()) discard_replaced();
   if (fs::exists(replaced)) fs::rename(replaced, moving);
   if (!fs::exists(moving)) return;
-  if (failed_early(moving) && fs::exists(path_ / kConfig)) {  // of two that failed, the last one is what somebody looks into
+  if (failed_early(moving) && fs::exists(path_ / kConfig)) {  // of two failed runs, the last one is kept
     fs::remove_all(moving);
     return;
   }
   for (const fs::path& entry : entries(moving)) {
     const fs::path to = path_ / entry.filename();
-    if (entry.filename() == kCapsules && fs::exists(to)) {  // those of the new run say why it ended: they stay, under another name
+    if (entry.filename() == kCapsules && fs::exists(to)) {  // keep the new run's capsules, under another name
       for (const fs::path& file : entries(to)) fs::rename(file, to / (kFailedCapsule + file.filename().string()));
-      for (const fs::path& file : entries(entry))  // of runs that failed earlier nobody asks any more
+      for (const fs::path& file : entries(entry))  // of earlier failed runs
         if (!file.filename().string().starts_with(kFailedCapsule)) fs::rename(file, to / file.filename());
       fs::remove_all(entry);
     } else {
@@ -219,7 +219,7 @@ void RunDir::recover() {
 
 void RunDir::discard_replaced() {
   fs::rename(path_ / kReplaced, path_ / kReplacedToGo);
-  std::error_code later;  // then the next start removes it
+  std::error_code later;  // the next start removes it
   fs::remove_all(path_ / kReplacedToGo, later);
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The folder of a run: config.resolved.json, run.json, metrics.jsonl and its other forms, observed.jsonl, report.html, the
-// checkpoints and capsules. One run at a time writes there.
+// The folder of a run: config.resolved.json, run.json, metrics.jsonl and its other formats, observed.jsonl, report.html,
+// checkpoints and capsules. Only one run at a time writes there.
 //
-// A run that is overwritten is moved to <folder>/replaced-run when the new one is about to take its first step, and removed when
-// the new one has its first checkpoint. A new run that ends before, however it ends, leaves the old one whole: it is moved back at
-// once, or by the next start after a kill; the new one's capsules stay beside its own. replaced-run.moving and replaced-run.old are
-// the same folder while it is being filled or emptied, so that a start after a crash knows which of the two runs counts.
+// A run that is overwritten is moved to <folder>/replaced-run just before the new one's first step, and removed when the new one
+// has its first checkpoint. If the new run ends before that, the old one is moved back, at once or, after a kill, by the next
+// start; the new one's capsules stay beside the old run's. replaced-run.moving and replaced-run.old are the same folder while it
+// is filled or emptied, so that a start after a crash knows which of the two runs counts.
 #pragma once
 
 #include <filesystem>
@@ -21,45 +21,44 @@
 
 namespace halfstep::app {
 
-// The names of capsules begin so whose run failed before its first checkpoint.
+// Prefix of the names of capsules whose run failed before its first checkpoint.
 inline const std::string kFailedCapsule = "failed-";
 
 class RunDir {
  public:
-  // Locks the folder if it exists, and cleans up after killed runs. resume: nothing, "auto" or a checkpoint's path. Nothing of
-  // an older run is changed. Throws ConfigError when another run holds the lock, or when the folder holds an older run that is
-  // neither resumed nor to be overwritten, CheckpointError when there are checkpoints to resume from but none can be read, and
-  // IoError.
+  // Locks the folder if it exists, and cleans up after killed runs, without changing an older run. resume: unset, "auto" or a
+  // checkpoint's path. Throws ConfigError if another run holds the lock, or if the folder holds an older run that is neither
+  // resumed nor to be overwritten, CheckpointError if there are checkpoints to resume from but none can be read, and IoError.
   [[nodiscard]] RunDir(std::filesystem::path path, const std::optional<std::string>& resume, bool overwrite);
-  // For a rank that leaves the folder to rank 0, which found these; nothing is locked or written.
-  struct Found {
+  // Rank 0's findings, for a rank that leaves the folder to rank 0; it locks and writes nothing.
+  struct FoundRun {
     std::optional<std::filesystem::path> checkpoint;
     bool continues = false;
   };
-  [[nodiscard]] RunDir(std::filesystem::path path, const Found& found);
+  [[nodiscard]] RunDir(std::filesystem::path path, const FoundRun& found);
   ~RunDir();
   RunDir(const RunDir&) = delete;
   RunDir& operator=(const RunDir&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // What to resume from; nothing for a new run.
+  // Returns the checkpoint to resume from; nothing for a new run.
   const std::optional<std::filesystem::path>& checkpoint() const { return checkpoint_; }
-  // Does that checkpoint lie in this folder?
+  // Returns whether that checkpoint is in this folder.
   bool continues() const { return continues_; }
 
-  // From here on the folder is this run's: moves a run that is overwritten and checkpoints that cannot be read out of the way,
-  // points `latest` and `best` where the resumed run says, writes config.resolved.json and opens the sinks of metrics. Returns the
-  // step of the checkpoint that is the best now, -1 for none.
+  // Takes over the folder: moves away a run that is overwritten and unreadable checkpoints, points `latest` and `best` to the
+  // resumed run's, writes config.resolved.json and opens the sinks of metrics. Returns the step of the best checkpoint, -1 for
+  // none.
   int64_t open(const Json& config, const ResumePoint& from, const std::vector<std::string>& sinks);
-  // run.json, of a folder that is open; without open() and on ranks that write nothing these do nothing.
+  // Write run.json in an open folder; without open(), and on ranks that write nothing, they do nothing.
   void record_start(const Json& facts, int64_t step);
   void record_end(const std::string& ending, const Json& summary);
   MetricSinks& metrics() { return metrics_; }
-  // observed.jsonl, which is made when it is first asked for; where metrics are not written, it takes lines and writes none.
+  // Returns observed.jsonl, created on first use; discards lines if metrics are not written.
   MetricsFile& observed();
-  void sync();  // both, to the disk
+  void sync();  // metrics and observed.jsonl, to the disk
 
-  // The new run has a whole checkpoint, or is finished: the one that it overwrote goes.
+  // Removes the overwritten run: the new one has a checkpoint, or is finished.
   void established();
 
  private:
@@ -77,10 +76,10 @@ class RunDir {
   std::optional<RunRecord> record_;
   bool open_ = false;
   std::optional<MetricsFile> observed_;
-  std::optional<ResumePoint> observed_from_;  // where metrics are written
+  std::optional<ResumePoint> observed_from_;  // set if metrics are written
 };
 
-// The folder of a run that --overwrite was replacing when its successor was killed, if there is one. For messages.
+// Returns the folder of a run that --overwrite was replacing when the new run was killed, for messages.
 std::optional<std::filesystem::path> replaced_run(const std::filesystem::path& dir);
 
 }  // namespace halfstep::app

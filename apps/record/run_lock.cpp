@@ -17,8 +17,8 @@
 namespace halfstep::app {
 namespace {
 
-// 0, or the errno of the failure. flock also works across hosts where the server of an NFS does; where it does not exist, a lock
-// of fcntl may. Both belong to this process: the file is closed in a program that a forked process becomes.
+// Locks the file; returns 0 or the errno. flock also works across hosts if an NFS server supports it; where it does not exist, a
+// lock of fcntl may. Both belong to this process: the file is closed on exec.
 int try_lock(int fd) {
   if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return 0;
   if (errno == EWOULDBLOCK) return EWOULDBLOCK;
@@ -29,7 +29,7 @@ int try_lock(int fd) {
   return errno == EACCES || errno == EAGAIN ? EWOULDBLOCK : errno;
 }
 
-// Whether `fd` is still the file at `path`: its holder may have removed it between open and lock.
+// Returns whether `fd` is still the file at `path`: its holder may have removed it between open and lock.
 bool is_at(int fd, const std::filesystem::path& path) {
   struct stat here = {}, there = {};
   return ::fstat(fd, &here) == 0 && ::stat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
@@ -45,7 +45,7 @@ std::string description() {
   return "process " + std::to_string(::getpid()) + " on " + host + ", started " + started;
 }
 
-// What the holder wrote, as one line of printable characters. It may just have the lock and be about to write.
+// Returns the holder's text as one line of printable characters; it may be empty just after locking.
 std::string holder(int fd) {
   char text[512];
   ssize_t n = 0;
@@ -71,7 +71,7 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
                     ")");
     }
     int error = try_lock(fd);
-    if (error == EWOULDBLOCK) ::usleep(20000), error = try_lock(fd);  // lock_holder has it for a moment
+    if (error == EWOULDBLOCK) ::usleep(20000), error = try_lock(fd);  // lock_holder may hold it for a moment
     if (error == 0 && !is_at(fd, path_)) {
       ::close(fd);
       continue;
@@ -88,7 +88,7 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
     return;
   }
   const std::string text = description() + '\n';
-  // It is only for messages of other processes, so a failure is not an error.
+  // Ignore failures: the text is only for messages of other processes.
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One writer a folder: the lock that a run holds on its output_dir.
+// The lock that a run holds on its output_dir, so that only one run writes there.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 
 namespace halfstep::app {
 
-// Holds <dir>/run.lock from construction to destruction, which removes the file. The kernel drops the lock when the process ends,
-// however it ends, so a file that remains blocks nobody. The file names the holder, for the error message of a second run.
+// Holds <dir>/run.lock from construction to destruction, which removes the file. The kernel drops the lock when the process ends
+// in any way, so a remaining file blocks nothing. The file names the holder, for the error message of a second run.
 class RunLock {
  public:
-  // `dir` must exist. Throws ConfigError, naming the process and its host, when another one holds the lock, and IoError when the
-  // file cannot be written. Where the file system has no locks, there is a warning and no lock.
+  // Locks `dir`, which must exist. Throws ConfigError, naming the process and its host, if another one holds the lock, and IoError
+  // if the file cannot be written. If the file system has no locks, it warns and does not lock.
   [[nodiscard]] explicit RunLock(const std::filesystem::path& dir);
   ~RunLock();
   RunLock(const RunLock&) = delete;
@@ -26,7 +26,7 @@ class RunLock {
   int fd_ = -1;
 };
 
-// Who holds the lock of this folder: "process 12 on host, started ..."; nothing if nobody does. Writes nothing.
+// Returns who holds the lock of this folder: "process 12 on host, started ..."; nothing if nobody does. Writes nothing.
 std::optional<std::string> lock_holder(const std::filesystem::path& dir);
 
 }  // namespace halfstep::app

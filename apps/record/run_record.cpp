@@ -15,9 +15,9 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostStarts = 100;  // a run that is resumed for ever does not grow this file for ever
+constexpr size_t kMostStarts = 100;  // keeps the file small if a run is resumed very often
 
-// "2026-11-26T10:41:08Z"
+// Returns "2026-11-26T10:41:08Z".
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -29,11 +29,11 @@ std::string utc_now() {
 
 Json earlier_starts(const std::filesystem::path& path) {
   std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return Json::array();  // of a halfstep that wrote none
+  if (!std::filesystem::is_regular_file(path, none)) return Json::array();  // the halfstep wrote none
   try {
     const Json old = read_json<Json>(read_file(path, kMostOfRecord));
     if (old.is_object() && old.contains("starts") && old["starts"].is_array()) return old["starts"];
-  } catch (const Error&) {}  // said below
+  } catch (const Error&) {}  // reported below
   logging::warn(path.string() + " is not what halfstep writes; it begins anew");
   return Json::array();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.json: which program trained a run, where, when, and how it ended. It is written when a run starts, when it resumes, and at
-// the end. A run that was killed has the ending "running".
+// run.json: the program that trained a run, its machine, its times, and its ending. Written when a run starts, when it resumes,
+// and at the end. A run that was killed has the ending "running".
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace halfstep::app {
 
-inline constexpr size_t kMostOfRecord = size_t(16) << 20;  // bytes that are read of it
+inline constexpr size_t kMostOfRecord = size_t(16) << 20;  // most bytes to read
 
 class RunRecord {
  public:
-  // facts: "device", "threads", "ranks", and what logging.machine allows. continues: earlier starts are kept, the newest 100 of
-  // them. Throws IoError.
+  // facts: "device", "threads", "ranks", and what logging.machine allows. continues: keeps the newest 100 earlier starts. Throws
+  // IoError.
   RunRecord(std::filesystem::path path, const Json& facts, int64_t step, bool continues);
-  // A file that cannot be written is a warning.
+  // Warns if the file cannot be written.
   void end(const std::string& ending, const Json& summary);
 
  private:
@@ -27,7 +27,7 @@ class RunRecord {
   Json json_;
 };
 
-// That of this process, a string an argument.
+// Returns this process's command line, one string for each argument.
 Json command_line();
 
 }  // namespace halfstep::app

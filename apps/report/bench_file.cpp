@@ -12,7 +12,7 @@
 namespace halfstep::app {
 namespace {
 
-// One arm's values, of the kinds that they must have.
+// Reads one arm's values and checks their types.
 struct ArmReader {
   const Json& arm;
   const std::string& file;
@@ -81,7 +81,7 @@ Measurement read_measurement(const std::filesystem::path& file) {
   Json json;
   try {
     json = read_json<Json>(read_file(file, kMostBenchBytes));
-  } catch (const JsonError&) {}  // said below
+  } catch (const JsonError&) {}  // reported below
   check<DataError>(is_bench(json), "report", file.string(), " must be a run's folder, or what `halfstep bench mlp --json` printed");
   Measurement out{.name = file.filename().string(), .settings = Json::object(), .arms = {}};
   for (const Json& arm : json["arms"]) out.arms.push_back(measured(arm, file.string()));

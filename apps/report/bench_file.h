@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `halfstep bench mlp --json` printed, read back for people.
+// Reads the output of `halfstep bench mlp --json` for reports.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace halfstep::app {
 
-// A precision. A number that the file does not have is NaN.
+// Measurements of one precision. Missing numbers are NaN.
 struct MeasuredArm {
-  std::string name, refused;                  // refused: why the device does not compute it; then there is nothing else
+  std::string name, refused;                  // refused: why the device does not compute it; all else is then missing
   double median_ms, fastest_ms, p90_ms;       // of a step
   double speedup, peak_bytes, planned_bytes;  // speedup: over float32
-  double difference, tolerance;               // of its losses from those of the reference
+  double difference, tolerance;               // of its losses from the reference's
   bool agrees = true;
   double steps, skipped, plain_products;
-  Points step_ms, losses;                                // from 1; losses that are not finite are NaN
+  Points step_ms, losses;                                // from 1; NaN if not finite
   std::vector<std::pair<std::string, double>> memory{};  // at the peak, by purpose
 };
 
 struct Measurement {
-  std::string name;  // of the file
-  Json settings;     // all but the arms
+  std::string name;  // file name
+  Json settings;     // everything except the arms
   std::vector<MeasuredArm> arms;
 
-  // float32 where it was measured, else the first arm with losses; nullptr where there is none.
+  // Returns float32 if it was measured, else the first arm with losses; nullptr if there is none.
   const MeasuredArm* reference() const;
 };
 

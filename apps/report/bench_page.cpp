@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/bench_page.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
+#include "apps/report/report.h"
 #include "apps/terminal/progress.h"
 #include "framework/base/text_stream.h"
 

@@ -13,10 +13,10 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kWidth = 560, kHeight = 236, kLeft = 62, kRight = kWidth - 14, kTop = 8, kBottom = kHeight - 26;
-constexpr double kEdge = 16;  // a number as near to the right edge ends at its tick
+constexpr double kEdge = 16;  // a label this near to the right edge is right-aligned
 constexpr size_t kColors = 8;
 
-// The part of the plane that is drawn.
+// The visible part of the plane.
 struct Frame {
   double x0 = INFINITY, x1 = -INFINITY, low = INFINITY, high = -INFINITY;  // low, high: logarithms on a logarithmic axis
   bool log = false;
@@ -59,7 +59,7 @@ std::vector<double> power_ticks(const Frame& f) {
   return out;
 }
 
-// Powers of ten, or round numbers where less than one of them is in sight.
+// Returns powers of ten, or round numbers if fewer than two are visible.
 std::vector<double> log_ticks(const Frame& f) {
   const int from = int(std::ceil(f.low)), to = int(std::floor(f.high)), by = std::max(1, (to - from + 5) / 6);
   std::vector<double> out;
@@ -83,12 +83,12 @@ void draw_axes(std::ostream& svg, const Frame& f, Unit unit) {
         << value_text(v, unit) << "</text>";
   }
   for (const double v : ticks(f.x0, f.x1, 6))
-    if (v == std::floor(v))  // there is no half a step
+    if (v == std::floor(v))  // there are no half steps
       svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\""
           << (f.x(v) > kRight - kEdge ? "end" : "middle") << "\">" << step_text(v) << "</text>";
 }
 
-// behind: how many curves are drawn after it. It is wider than they are, so that it shows where they have the same values.
+// Draws a curve. behind: the number of curves drawn after it; it is wider than they are, so that it shows where values are equal.
 void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points& points, size_t behind) {
   const std::string color = color_of(c.color);
   svg << "<path class=\"line" << (c.faint ? " faint" : "") << "\" fill=\"none\" stroke=\"" << color << '"';
@@ -98,7 +98,7 @@ void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points&
   bool pen = false;
   for (const Point& p : points) {
     if (!f.shows(p)) {
-      pen = false;  // a gap where the value is not finite
+      pen = false;  // a gap for a value that is not finite
       continue;
     }
     svg << (pen ? 'L' : 'M') << rounded(f.x(p.x)) << ' ' << rounded(f.y(p.y));

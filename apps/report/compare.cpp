@@ -15,9 +15,9 @@ namespace halfstep::app {
 namespace {
 
 constexpr size_t kLeastOfValue = 12, kMostOfValue = 40;  // columns of a config's value
-constexpr int kCurve = 48, kCurveText = 26;              // columns of a small curve, and of the numbers beside it
+constexpr int kCurve = 48, kCurveText = 26;              // columns of a small curve, and of its numbers
 
-// The value at the last line up to `step`.
+// Returns the value of the last point up to `step`.
 double value_at(const Points& points, double step) {
   double out = NAN;
   for (const Point& p : points)
@@ -25,7 +25,7 @@ double value_at(const Points& points, double step) {
   return out;
 }
 
-// Of a key at the chosen step; of a run without a line of it what run.json says. NaN if nothing does.
+// Returns the value of a key at the chosen step, or, if the run has no line with it, that of run.json. NaN if there is none.
 double compared(const RecordedRun& run, const std::string& key, double step) {
   if (const auto it = run.values.find(key); it != run.values.end()) return value_at(it->second, step);
   const auto last = run.last.find(key);
@@ -37,11 +37,11 @@ double chosen_step(const RecordedRun& run) {
   return best ? best->at.x : INFINITY;
 }
 
-// Of the runs' numbers, those that people compare.
+// Returns the keys of the runs' numbers that people compare.
 std::vector<std::string> compared_keys(const std::vector<RecordedRun>& runs) {
   std::set<std::string> keys;
   for (const RecordedRun& r : runs)
-    for (const auto& [key, points] : r.values)  // the number that comes with a table is another metric
+    for (const auto& [key, points] : r.values)  // a table's number repeats another metric
       if ((key.starts_with("val/") && !r.tables.contains(key + "/table")) || key == "train/loss" || key == "samples_per_second" ||
           key == "peak_bytes" || key == "skipped")
         keys.insert(key);
@@ -68,7 +68,7 @@ std::string small_curve(const Points& points, int width) {
   const double from = low->y, size = high->y - low->y;
   const int n = std::min(width, int(finite.size()));
   std::string out;
-  for (int i = 0; i < n; ++i) {  // the mean of its part
+  for (int i = 0; i < n; ++i) {  // mean of this part
     const size_t begin = finite.size() * size_t(i) / size_t(n), end = finite.size() * size_t(i + 1) / size_t(n);
     double sum = 0;
     for (size_t k = begin; k < end; ++k) sum += finite[k].y;

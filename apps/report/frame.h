@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of every page: head, style, and the script that shows values under the pointer.
+// The frame of every page: head, style, and the script that shows values at the pointer.
 #pragma once
 
 #include <iosfwd>
@@ -7,7 +7,7 @@
 
 namespace halfstep::app {
 
-// Up to the heading, with a line below it.
+// Writes the page up to its heading, with a line below that.
 void begin_page(std::ostream& out, const std::string& title, const std::string& about);
 void end_page(std::ostream& out);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kStripWidth = 560, kStripLeft = 12, kStripRight = kStripWidth - 20, kStripRow = 62, kStripText = 20;
 
-// Where the axis ends: at the largest value, unless a few are far beyond the rest.
+// Returns the end of the axis: the largest value, unless a few are far beyond the rest.
 double end_of_axis(const std::vector<Strip>& strips) {
   double usual = 0, largest = 0;
   for (const Strip& s : strips) {
@@ -42,7 +42,7 @@ struct StripRow {
       if (p.y <= end)
         svg << "<circle r=\"2.2\" cx=\"" << at(p.y) << "\" cy=\"" << number_text(y, 5) << "\" fill=\"" << color
             << "\" opacity=\".75\"/>";
-      else  // an arrow: it lies beyond
+      else  // an arrow for a value beyond the axis
         svg << "<path d=\"M" << kStripRight + 4 << ' ' << number_text(y - 3.5, 5) << "l7 3.5l-7 3.5z\" fill=\"" << color << "\"/>";
     }
     svg << "<line x1=\"" << at(s.middle) << "\" x2=\"" << at(s.middle) << "\" y1=\"" << begin << "\" y2=\"" << bottom

@@ -27,13 +27,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kShownSide = 96;                     // pixels of a picture's longer side
-constexpr int64_t kCoarseSide = 48;                    // below it pixels are shown as squares
+constexpr int64_t kCoarseSide = 48;                    // pictures with fewer pixels are shown as squares
 constexpr size_t kMatrixClasses = 50, kMostCell = 60;  // kMostCell: columns of a cell
-constexpr size_t kShownText = 240;                     // columns of a text
-constexpr int64_t kShownNumbers = 16;                  // of a sample that is neither a picture nor a table's row
+constexpr size_t kShownText = 240;                     // columns of a text's cell
+constexpr int64_t kShownNumbers = 16;                  // most numbers of a sample that is neither a picture nor a table's row
 
-// A sample that is answered wrongly, or a number's error.
-struct Finding {
+// A sample with a wrong answer, or with a number's error.
+struct AnswerError {
   int64_t index;
   double confidence;
   std::string truth, answer;
@@ -55,13 +55,13 @@ bool is_picture(const Shape& shape) {
   return shape.size() == 3 && (shape[0] == 1 || shape[0] == 3) && shape[1] >= 4 && shape[2] >= 4;
 }
 
-// [C, H, W]. Large ones are made smaller by whole factors: each pixel is the mean of a square.
+// Returns a picture [C, H, W], reduced by a whole factor if it is large: each pixel is the mean of a square.
 Picture small_picture(const Tensor& given, bool is_unit) {
   const int64_t channels = given.size(0), height = given.size(1), width = given.size(2);
   const int64_t by = (std::max(height, width) + kShownSide - 1) / kShownSide;
   const Tensor input = given.to(DType::f32).contiguous();
   const std::vector<float> values = input.to_vector<float>();
-  float low = 0, high = 1;  // of other data: from its least to its largest value
+  float low = 0, high = 1;  // range of other data
   if (const auto [least, most] = std::minmax_element(values.begin(), values.end()); !is_unit) low = *least, high = *most;
   Picture out{.width = (width + by - 1) / by, .height = (height + by - 1) / by, .channels = channels};
   for (int64_t y = 0; y < height; y += by)
@@ -89,7 +89,7 @@ SamplePlace place_of_sample(const Dataset* data, int64_t i) {
   return {data, i};
 }
 
-// A file's name below its class, where samples are files, or the line of a table's file.
+// Returns a file's name below its class if samples are files, or the line of a table's file.
 std::string name_of_sample(const Dataset* data, int64_t given) {
   const SamplePlace at = place_of_sample(data, given);
   if (const auto* pictures = dynamic_cast<const ImageFolderDataset*>(at.data)) {
@@ -100,7 +100,7 @@ std::string name_of_sample(const Dataset* data, int64_t given) {
   return "sample " + std::to_string(given);
 }
 
-// The numbers of a small sample, or a table's row as it was encoded: columns and cells.
+// The numbers of a small sample, or a table's encoded row: columns and cells.
 struct Rows {
   const DataForm& form;
 
@@ -153,9 +153,9 @@ struct Rows {
   }
 };
 
-class Search {
+class MistakeSearch {
  public:
-  Search(const fs::path& run, int64_t most, double seconds)
+  MistakeSearch(const fs::path& run, int64_t most, double seconds)
       : model_(run),
         most_(most),
         ends_(std::chrono::steady_clock::now() +
@@ -172,7 +172,7 @@ class Search {
     out_.split = model_.config().data.has("val") ? "val" : "test";
     refuse(!model_.config().data.has(out_.split), "the run has no data.val");
     Json config = model_.config().json;
-    config["data"][out_.split]["transforms"] = Json::array();  // the model does them itself
+    config["data"][out_.split]["transforms"] = Json::array();  // the model applies them itself
     data_ = build_dataset(config, out_.split, Device::cpu, &form());
     refuse(data_->input_shape() != form().input, "the samples have another shape now");
     out_.samples = data_->size();
@@ -195,14 +195,16 @@ class Search {
       std::iota(indices.begin(), indices.end(), begin);
       const Batch read = data_->batch(indices);
       const std::vector<Prediction> answers = model_.answers(read.input);
-      const std::vector<double> truths = read.target.reshape({-1}).to_vector<double>();
+      std::vector<double> truths = read.target.reshape({-1}).to_vector<double>();
+      for (double& t : truths)
+        if (out_.has_classes && int64_t(t) == ignored_class(model_.config().loss)) t = -1;
       for (size_t i = 0; i < answers.size(); ++i) judge(indices[i], answers[i], truths.at(i));
       out_.examined += int64_t(answers.size());
       keep_worst();
     }
     if (!out_.has_classes) measure();
   }
-  // As the metrics rmse and r2 do.
+  // Computes rmse and r2 as the metrics do.
   void measure() {
     double mean = 0, squares = 0, spread = 0;
     const auto n = double(out_.all.size());
@@ -230,7 +232,8 @@ class Search {
     found_.push_back({index, std::abs(p.numbers[0] - wanted), number_text(wanted, 5), number_text(p.numbers[0], 5)});
   }
   void keep_worst() {
-    std::stable_sort(found_.begin(), found_.end(), [](const Finding& a, const Finding& b) { return a.confidence > b.confidence; });
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const AnswerError& a, const AnswerError& b) { return a.confidence > b.confidence; });
     if (int64_t(found_.size()) > most_) found_.resize(size_t(most_));
   }
 
@@ -241,7 +244,7 @@ class Search {
     std::vector<std::vector<std::string>> file_rows;
     if (!out_.has_texts) file_rows = rows_of_file();
     if (!is_picture(form().input) && file_rows.empty()) out_.columns = rows.columns();
-    for (const Finding& f : found_) {
+    for (const AnswerError& f : found_) {
       Mistake m{.index = f.index,
                 .sample = name_of_sample(data_.get(), f.index),
                 .truth = f.truth,
@@ -261,11 +264,11 @@ class Search {
     }
   }
 
-  // The rows of a table as its file has them, without the target; empty for other data, and where the file has changed.
+  // Returns the rows of a table as its file has them, without the target; empty for other data, and if the file has changed.
   std::vector<std::vector<std::string>> rows_of_file() {
     std::vector<int64_t> lines;
     const CsvDataset* table = nullptr;
-    for (const Finding& f : found_) {
+    for (const AnswerError& f : found_) {
       const SamplePlace at = place_of_sample(data_.get(), f.index);
       table = dynamic_cast<const CsvDataset*>(at.data);
       if (!table) return {};
@@ -290,7 +293,7 @@ class Search {
   const int64_t most_;
   const Clock::time_point ends_;
   std::shared_ptr<const Dataset> data_;
-  std::vector<Finding> found_;
+  std::vector<AnswerError> found_;
   Mistakes out_;
 };
 
@@ -298,7 +301,7 @@ class Search {
 
 Mistakes find_mistakes(const fs::path& run, int64_t most, double seconds) {
   try {
-    return Search(run, most, seconds).find();
+    return MistakeSearch(run, most, seconds).find();
   } catch (const Error& e) {
     const std::string why = one_line(e);
     const std::string own = "[report] ";

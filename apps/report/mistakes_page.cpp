@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes as a part of a page.
+// Writes mistakes as a part of a page.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -49,7 +49,7 @@ void write_rows(std::ostream& out, const Mistakes& found) {
   out << "</table>\n";
 }
 
-// "5 of 30 samples of data.val at step 12 are answered wrongly (16.67 %)."
+// Returns "5 of 30 samples of data.val at step 12 are answered wrongly (16.67 %).".
 std::string how_many(const Mistakes& found) {
   const bool all = found.examined == found.samples;
   const std::string where = (all ? " of " : " of the first ") + std::to_string(found.examined) + " samples of data." + found.split +
@@ -61,7 +61,7 @@ std::string how_many(const Mistakes& found) {
          value_text(double(found.wrong) / double(found.examined), Unit::share) + ").";
 }
 
-// What a run answered to a sample, in HTML; nothing if it did not come to it.
+// Returns a run's answer for a sample, in HTML; nothing if it did not examine the sample.
 std::string answer_of(const Mistakes& run, int64_t index) {
   if (size_t(index) >= run.all.size()) return "";
   const Mistakes::Answered& a = run.all[size_t(index)];
@@ -71,7 +71,7 @@ std::string answer_of(const Mistakes& run, int64_t index) {
          "</span>";
 }
 
-// The worst samples of all runs: those that most of them answer wrongly first.
+// Returns the worst samples of all runs, those that most runs answer wrongly first.
 std::vector<const Mistake*> worst_of_all(const std::vector<Mistakes>& runs) {
   std::map<int64_t, const Mistake*> samples;
   size_t most = 0;
@@ -141,7 +141,7 @@ void write_mistakes_together(std::ostream& out, const std::vector<std::string>& 
                               : "The samples with the largest errors of all runs together; errors are in brackets.")
       << "</p>\n";
   const bool pictures = !worst[0]->picture.empty();
-  // All runs have the same columns if they read the same file.
+  // All runs that read the same file have the same columns.
   const Mistakes& with_cells = *std::max_element(
       runs.begin(), runs.end(), [](const Mistakes& a, const Mistakes& b) { return a.columns.size() < b.columns.size(); });
   if (pictures) {

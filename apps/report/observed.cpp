@@ -13,16 +13,16 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kSmallRate = 0.05;                             // of the largest: updates are small, and many are lost
-constexpr size_t kMostTensors = 60;                             // on the page
-constexpr int kLeastExponent = -1100, kLargestExponent = 1100;  // beyond those of float64
+constexpr double kSmallRate = 0.05;                             // share of the largest rate; at lower rates many updates are lost
+constexpr size_t kMostTensors = 60;                             // most tensors on the page
+constexpr int kLeastExponent = -1100, kLargestExponent = 1100;  // limits beyond those of float64
 
 double number_at(const Json& object, const char* key) {
   const auto it = object.find(key);
   return it != object.end() && it->is_number() ? it->get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-// The exponents of a gradient, as observed.jsonl has them.
+// Adds the exponents of a gradient from observed.jsonl.
 void add_exponents(ObservedTensor& out, const Json& entry) {
   const auto grad = entry.find("grad");
   if (grad == entry.end() || !grad->is_object() || !grad->value("counts", Json()).is_array()) return;
@@ -65,7 +65,7 @@ Exponents exponents_of(const ObservedStep& step) {
   return out;
 }
 
-// Its counts as a strip of cells, the darkest where most lie. edge: below this exponent float16 has zeros.
+// Writes counts as a strip of cells, darkest at the most. edge: float16 has zeros below this exponent.
 void write_strip(std::ostream& out, const ObservedTensor& t, const Exponents& all, double edge) {
   const double most = t.counts.empty() ? 0 : *std::max_element(t.counts.begin(), t.counts.end());
   out << "<svg class=\"strip\" viewBox=\"0 0 " << all.high - all.low + 1 << " 1\" preserveAspectRatio=\"none\" role=\"img\" "
@@ -91,12 +91,12 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
   std::ifstream lines(file);
   std::vector<ObservedStep> all;
   std::vector<double> rooms;
-  double most = 0;  // of the learning rates
+  double most = 0;  // largest learning rate
   for (std::string text; std::getline(lines, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || !line.value("step", Json()).is_number() || !line.value("layers", Json()).is_object()) continue;
     ObservedStep seen = step_of(line);
-    if (std::isnan(seen.lr))  // of an older halfstep
+    if (std::isnan(seen.lr))  // written by an older halfstep
       if (const auto lr = run.values.find("lr"); lr != run.values.end())
         for (const Point& p : lr->second)
           if (p.x <= seen.step) seen.lr = p.y;
@@ -106,7 +106,7 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
   }
   for (size_t i = 0; i < all.size(); ++i) {
     const ObservedStep& seen = all[i];
-    double lost = -1, zero = -1;  // the largest of a tensor
+    double lost = -1, zero = -1;  // largest of any tensor
     for (const ObservedTensor& t : seen.tensors) {
       if (t.lost > lost) lost = t.lost;
       if (t.zero > zero) zero = t.zero;
@@ -125,7 +125,7 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
 void write_observed(std::ostream& out, const RecordedRun& run, bool with_name) {
   const ObservedStep& seen = *run.observed;
   const Exponents all = exponents_of(seen);
-  // The least number of float16 is 2^-24, and gradients are stored under the scale.
+  // The smallest float16 is 2^-24, and gradients are stored under the scale.
   const double edge = run.precision() == "float16" && seen.scale > 0 ? -24 - std::log2(seen.scale) : -INFINITY;
   const bool has_edge = all.any() && edge > all.low && edge <= all.high;
   out << "<div class=\"card\">" << (with_name ? "<b>" + escaped(run.name) + "</b> " : "") << "<span class=\"soft\">Step "

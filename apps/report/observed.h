@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// observed.jsonl for people: where the gradients of each parameter lie, and what of their updates was lost.
+// Reads observed.jsonl for reports: the exponents of each parameter's gradient, and lost updates.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace halfstep::app {
 
-// Adds the curves "observed/..." to run.values, and run.observed. What is no line of an observed step is left out.
+// Adds the curves "observed/..." to run.values, and run.observed. Ignores lines that are not of observed steps.
 void add_observed(RecordedRun& run, const std::filesystem::path& file);
 
-// The last observed step of a run as a table.
+// Writes the last observed step of a run as a table.
 void write_observed(std::ostream& out, const RecordedRun& run, bool with_name);
 
 }  // namespace halfstep::app

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/page.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,11 +6,10 @@
 #include <set>
 
 #include "apps/record/metric_sinks.h"
-#include "apps/record/metric_sinks.h"
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
 #include "apps/report/observed.h"
-#include "apps/report/summary.h"
+#include "apps/report/report.h"
 #include "apps/terminal/progress.h"
 #include "framework/base/text_stream.h"
 
@@ -86,7 +83,7 @@ class Page {
         out.push_back({runs_.size() > 1 ? runs_[i].name : name, it->second, i, key.starts_with("val/")});
     return out;
   }
-  // One value throughout, the same in all runs.
+  // Returns whether all runs have one and the same value throughout.
   static bool is_constant(const std::vector<Curve>& curves) {
     for (const Curve& c : curves)
       for (const Point& p : c.points)
@@ -102,7 +99,7 @@ class Page {
     out_ << chart(title, curves, "d" + std::to_string(charts_++), o);
   }
 
-  // Longer curves are smoothed more: about forty values of them count at a time.
+  // Returns the factor of smoothing: about forty points of a curve count at a time, so longer curves are smoothed more.
   static double fade(size_t n) { return std::clamp(1 - 40.0 / double(n), 0.3, 0.95); }
 
   void curves() {
@@ -130,7 +127,7 @@ class Page {
     std::set<std::string> known, others;
     for (const KnownCurve& k : kCurves) known.insert(k.key);
     for (const RecordedRun& r : runs_)
-      for (const auto& [key, points] : r.values)  // the number that comes with a table is in another curve
+      for (const auto& [key, points] : r.values)  // a table's number is in another curve
         if (!known.contains(key) && !r.tables.contains(key + "/table")) others.insert(key);
     for (const std::string& key : others)
       draw(key.starts_with("val/") ? "Validation: " + key.substr(4) : key, each(key, ""),
@@ -179,7 +176,8 @@ class Page {
     out_ << "</div>\n";
   }
 
-  // The counts of the model's own answers if all were looked at, else what the run wrote at its last evaluation; and when that was.
+  // Returns the confusion matrix and its time: of the model's answers if all samples were examined, else of the run's last
+  // evaluation.
   std::pair<Json, std::string> confusion_of(size_t run) const {
     constexpr size_t kMostClasses = 50;
     if (!mistakes_.empty() && !mistakes_[run].confusion.empty() && mistakes_[run].examined == mistakes_[run].samples)

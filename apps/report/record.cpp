@@ -26,7 +26,7 @@ void flatten(const Json& value, const std::string& path, std::map<std::string, J
   for (const auto& [key, inner] : value.items()) flatten(inner, path.empty() ? key : path + "." + key, out);
 }
 
-// The newest checkpoint may be damaged: the curves are there without it.
+// Adds facts from the newest checkpoint; if it is damaged, the curves remain.
 void add_checkpoint(RecordedRun& run, const fs::path& folder) {
   try {
     const auto newest = latest_checkpoint(folder);
@@ -91,7 +91,7 @@ std::string types_of(const Json& list) {
   return out;
 }
 
-// Of lists with the same components the keys in which these differ, "model.layers.0.out_features"; else the lists.
+// Returns, for lists with the same components, the keys in which these differ, "model.layers.0.out_features"; else the lists.
 std::vector<Difference> expanded(const Difference& d) {
   for (const Json& v : d.values)
     if (!v.is_array() || v.empty() || types_of(v) != types_of(d.values[0])) return {d};
@@ -101,7 +101,7 @@ std::vector<Difference> expanded(const Difference& d) {
   return differences_of(flat);
 }
 
-// Is it what the type of a data set has where a config does not say?
+// Returns whether the value is the data set type's default.
 bool is_default(const Json& config, const std::string& key, const Json& value) {
   std::vector<std::string> parts;
   TextReader in(key);
@@ -129,7 +129,7 @@ std::optional<RecordedRun::BestValue> RecordedRun::best() const {
   const auto checkpoint = config.find("checkpoint");
   if (checkpoint == config.end() || !checkpoint->is_object() || !checkpoint->value("monitor", Json()).is_string()) return {};
   BestValue out{(*checkpoint)["monitor"].get<std::string>(), {}, checkpoint->value("mode", Json()) == Json("max")};
-  // The mean of an epoch decides, where lines have it.
+  // Use the mean of an epoch if lines have it.
   const bool of_epochs = out.key == "train/loss" && values.contains("train/epoch_loss");
   const auto found = values.find(of_epochs ? "train/epoch_loss" : out.key);
   if (found == values.end() || found->second.empty()) return {};

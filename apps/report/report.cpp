@@ -5,8 +5,6 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/config/config.h"
-#include "apps/report/bench_page.h"
-#include "apps/report/page.h"
 #include "apps/train/plan.h"
 
 namespace halfstep::app {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/summary.h"
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -8,21 +6,22 @@
 #include <ostream>
 
 #include "apps/report/chart.h"
+#include "apps/report/report.h"
 #include "apps/terminal/progress.h"
 
 namespace halfstep::app {
 namespace {
 
-// A table whose rows a narrow screen shows as lists, with the name of its column before each value.
-class Stacked {
+// A table that a narrow screen shows as lists, with the column's name before each value.
+class StackedTable {
  public:
-  [[nodiscard]] Stacked(std::ostream& out, std::vector<std::string> names, size_t numbers_from)
+  [[nodiscard]] StackedTable(std::ostream& out, std::vector<std::string> names, size_t numbers_from)
       : out_(out), names_(std::move(names)), numbers_from_(numbers_from) {
     out_ << "<div class=\"card\"><table class=\"stacked\"><tr>";
     for (size_t c = 0; c < names_.size(); ++c) out_ << (c < numbers_from_ ? "<th>" : "<th class=\"n\">") << names_[c] << "</th>";
     out_ << "</tr>\n";
   }
-  // Cells in HTML, in the order of the names.
+  // Adds a row of cells in HTML, in the order of the names.
   void row(const std::vector<std::string>& cells, const char* kind = "") {
     out_ << "<tr>";
     for (size_t c = 0; c < cells.size(); ++c)
@@ -34,8 +33,8 @@ class Stacked {
            << "</span></td>";
     out_ << "</tr>\n";
   }
-  ~Stacked() { out_ << "</table></div>\n"; }
-  Stacked(const Stacked&) = delete;
+  ~StackedTable() { out_ << "</table></div>\n"; }
+  StackedTable(const StackedTable&) = delete;
 
  private:
   std::ostream& out_;
@@ -55,7 +54,7 @@ double steps_of(const RecordedRun& r) {
   return steps;
 }
 
-// At this step, or at the last before it.
+// Returns the value at this step, or at the last before it.
 std::optional<double> value_at(const RecordedRun& r, const std::string& key, double step) {
   const auto found = r.values.find(key);
   std::optional<double> out;
@@ -65,7 +64,7 @@ std::optional<double> value_at(const RecordedRun& r, const std::string& key, dou
   return out;
 }
 
-// Of the validation data at the best step, in the order of the page: those in the units of the file before the loss.
+// Returns the keys of validation metrics, in the order of the page: those in the units of the file before the loss.
 std::vector<std::string> metric_keys(const std::vector<RecordedRun>& runs, const std::vector<Mistakes>& mistakes) {
   std::vector<std::string> out;
   const auto add = [&](const std::string& key) {
@@ -77,7 +76,7 @@ std::vector<std::string> metric_keys(const std::vector<RecordedRun>& runs, const
   for (const Mistakes& m : mistakes)
     if (m.rmse) add("val/rmse"), add("val/r2");
   for (const RecordedRun& r : runs)
-    for (const auto& [key, points] : r.values)  // the number that comes with a table is another metric
+    for (const auto& [key, points] : r.values)  // a table's number repeats another metric
       if (key.starts_with("val/") && key != "val/loss" && !r.tables.contains(key + "/table")) add(key);
   constexpr size_t kMost = 6;
   if (out.size() > kMost) out.resize(kMost);
@@ -110,7 +109,7 @@ void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, cons
   names.insert(names.end(), {"train loss", "steps", "skipped", "time", "samples/s", "peak memory"});
   out << "<h2>Result</h2>\n";
   {
-    Stacked table(out, names, 2);
+    StackedTable table(out, names, 2);
     for (size_t i = 0; i < runs.size(); ++i) {
       const RecordedRun& r = runs[i];
       const auto best = r.best();
@@ -152,7 +151,7 @@ void write_differences(std::ostream& out, const std::vector<RecordedRun>& runs) 
   std::vector<std::string> names = {"key"};
   for (size_t i = 0; i < runs.size(); ++i) names.push_back(key_of(runs, i));
   const auto table = [&](const std::vector<Difference>& rows) {
-    Stacked to(out, names, names.size());
+    StackedTable to(out, names, names.size());
     for (const Difference& d : rows) {
       std::vector<std::string> cells = {escaped(d.key)};
       for (const Json& v : d.values) cells.push_back(escaped(value_words(v, kLongest)));

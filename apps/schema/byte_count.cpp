@@ -15,7 +15,7 @@ std::optional<ByteCount> parse_byte_count(const Json& value) {
     count = value.get<double>();
   } else if (value.is_string()) {
     const std::string text = value.get<std::string>();
-    const size_t end = text.find_first_not_of("0123456789.");  // so that the E of EiB is no exponent
+    const size_t end = text.find_first_not_of("0123456789.");  // not as a number: the E of EiB would be an exponent
     TextReader number(text.substr(0, end)), unit(end == std::string::npos ? "bytes" : text.substr(end));
     std::string word, rest;
     if (!(number >> count) || (number >> rest) || !(unit >> word) || (unit >> rest)) return {};

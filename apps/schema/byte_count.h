@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "6 GiB", "512 MB", 1e9: sizes in bytes.
+// Sizes in bytes: "6 GiB", "512 MB", 1e9.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ struct ByteCount {
   int64_t bytes = 0;
 };
 
-// Nothing when the value is no number of bytes from 1 to 2^53: kB, MB, GB and TB count in thousands, KiB, MiB, GiB and TiB in 1024.
+// Parses a number of bytes from 1 to 2^53; nothing for other values. kB, MB, GB and TB are powers of 1000, KiB, MiB, GiB and TiB
+// of 1024.
 std::optional<ByteCount> parse_byte_count(const Json& value);
 
 }  // namespace halfstep::app

@@ -43,8 +43,8 @@ std::optional<Interval> parse_interval(const Json& value) {
   } else {
     return {};
   }
-  const bool whole = out.unit == Unit::seconds || out.count == std::floor(out.count);
-  if (!(out.count > 0) || out.count > kMaxCount || !whole) return {};
+  const bool is_valid_count = out.unit == Unit::seconds || out.count == std::floor(out.count);
+  if (!(out.count > 0) || out.count > kMaxCount || !is_valid_count) return {};
   return out;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "500 steps", "1 epoch", "10 min", 500, "never".
+// Intervals: "500 steps", "1 epoch", "10 min", 500, "never".
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace halfstep::app {
 struct Interval {
   enum class Unit : uint8_t { never, steps, epochs, seconds };
   Unit unit = Unit::never;
-  double count = 0;  // steps and epochs: whole
+  double count = 0;  // of steps and epochs: an integer
 };
 
-// Nothing when the value is none of these.
+// Parses an interval; nothing for other values.
 std::optional<Interval> parse_interval(const Json& value);
 
 }  // namespace halfstep::app

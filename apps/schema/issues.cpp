@@ -14,7 +14,7 @@ bool inside(std::string_view path, std::string_view above) {
   return above.empty() || (path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '.'));
 }
 
-// The nearest value in the text: a missing key is reported at the place of its object.
+// Returns the nearest origin: a missing key is reported at its object.
 const Origin* find_origin(std::string path, const Origins& origins, bool& exact) {
   exact = true;
   while (true) {
@@ -27,10 +27,10 @@ const Origin* find_origin(std::string path, const Origins& origins, bool& exact)
   }
 }
 
-// At most `n` bytes, without characters that would move a terminal's cursor.
+// Returns at most `n` bytes, without characters that would move a terminal's cursor.
 std::string printable(std::string text, size_t n) {
   if (text.size() > n) {
-    while (n > 0 && (text[n] & 0xc0) == 0x80) --n;  // not inside a character
+    while (n > 0 && (text[n] & 0xc0) == 0x80) --n;  // do not split a character
     text = text.substr(0, n) + "...";
   }
   for (char& c : text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything wrong with a config, gathered before anything is thrown.
+// Collects all errors of a config before anything is thrown.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace halfstep::app {
 struct Mark {
   int line = 0, column = 0;  // from 1; 0: unknown
 };
-// Where a value was written. `file` may also be a command line option ("--set optimizer.lr=1"), without marks.
+// The place where a value was written. `file` may also be a command line option ("--set optimizer.lr=1"), without line and column.
 struct Origin {
   std::string file;
   Mark key, value;
@@ -22,28 +22,28 @@ using Origins = std::map<std::string, Origin>;  // by dotted path: "model.layers
 
 struct Issue {
   std::string path, message;
-  bool at_key = false;  // the key is at fault, not its value
+  bool at_key = false;  // the key is wrong, not its value
   bool warning = false;
 };
 
 class Issues {
  public:
-  // The first hundred are listed, the others counted.
+  // Adds an error. The first hundred are listed, the others counted.
   void error(std::string path, std::string message, bool at_key = false) {
     ++errors_;
     if (errors_ <= kListed) list_.push_back({std::move(path), std::move(message), at_key, false});
   }
   void warn(std::string path, std::string message) { list_.push_back({std::move(path), std::move(message), false, true}); }
 
-  // Is there an error at `path`, above it or below it? Always, when there are more errors than are listed.
+  // Returns whether there is an error at `path`, above it or below it; true if there are more errors than are listed.
   bool touches(std::string_view path) const;
   int64_t errors() const { return errors_; }
-  bool full() const { return errors_ >= kListed; }  // another error is only counted, so its message need not be put together
+  bool full() const { return errors_ >= kListed; }  // further errors are only counted, so callers need not build messages
   const std::vector<Issue>& list() const { return list_; }
 
-  // One line: "mlp.json:12:5: optimizer.lr: must be a number > 0, got -1".
+  // Formats "mlp.json:12:5: optimizer.lr: must be a number > 0, got -1".
   static std::string line(const Issue& issue, const Origins& origins);
-  // Throws ConfigError that lists every error, in the order of the file. Does nothing without errors.
+  // Throws a ConfigError that lists all errors, in the order of the file. Does nothing without errors.
   void raise(std::string_view file, const Origins& origins) const;
 
  private:
@@ -52,7 +52,7 @@ class Issues {
   int64_t errors_ = 0;
 };
 
-// "a" + "b" -> "a.b"; "" + "b" -> "b".
+// Joins "a" and "b" to "a.b"; "" and "b" to "b".
 std::string join_path(const std::string& base, const std::string& key);
 inline std::string join_path(const std::string& base, size_t index) { return join_path(base, std::to_string(index)); }
 

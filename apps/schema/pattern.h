@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions of configs, which come from anywhere: RE2 finds them in time proportional to the text, whatever the pattern,
-// and bounds its memory, where a matcher that backtracks can be made to run for years.
+// Regular expressions of configs, which come from untrusted files: RE2 searches in time linear in the text for any pattern, with
+// bounded memory; a backtracking matcher could run for years.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ class Pattern {
   explicit Pattern(const std::string& text);
   Pattern(Pattern&&) noexcept;
   ~Pattern();
-  std::string error() const;  // why it is not a regular expression; empty: it is one
+  std::string error() const;  // empty: it is a valid regular expression
   bool found_in(const std::string& text) const;
-  std::optional<size_t> match_length(const std::string& text) const;  // of the first match; nothing: there is none
-  // `text` with the first match replaced by `by`, in which \1 to \9 are the match's groups.
+  std::optional<size_t> match_length(const std::string& text) const;  // of the first match; unset: no match
+  // Returns `text` with the first match replaced by `by`, in which \1 to \9 are the match's groups.
   std::string replaced(std::string text, const std::string& by) const;
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a config may hold, as data: fields with type, range, default and documentation.
+// A schema of configs as data: fields with type, range, default and documentation.
 //
 //   const Section kScaler{"scaler", {number("init_scale", 65536, "first loss scale").above(0), ...}};
 //
-// validate() checks a JSON value against it, reports all errors and returns the value with all defaults filled in. null is used
-// for "not given" everywhere.
+// validate() checks a JSON value against it, reports all errors and returns the value with all defaults filled in. null means "not
+// given" everywhere.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace halfstep::app {
 
-inline constexpr int64_t kMaxSample = (int64_t(1) << 31) - 1;  // values of a sample, and the width of a layer
-inline constexpr double kMaxCount = 1e9;                       // of steps, epochs, samples and the like in a config
+inline constexpr int64_t kMaxSample = (int64_t(1) << 31) - 1;  // values in a sample, and width of a layer
+inline constexpr double kMaxCount = 1e9;                       // most steps, epochs, samples and the like
 
 struct Section;
 struct Family;
@@ -33,25 +33,25 @@ struct Field {
   Json fallback = nullptr;  // null: absent unless given
   bool needed = false;
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
-  bool low_open = false, high_open = false;  // the bound itself is not legal
-  std::vector<std::string> words = {};       // text: the legal ones (none: any); others: words legal besides
-  int min_items = 0, max_items = 1 << 30;    // of a list
-  std::shared_ptr<const Field> item = nullptr;  // of a list; of a map: a value
-  bool keys_are_patterns = false;               // of a map: regular expressions
-  bool or_single = false;     // a list: or one item, without brackets
-  bool null_items = false;    // a list: items may be null
+  bool low_open = false, high_open = false;     // the bound itself is excluded
+  std::vector<std::string> words = {};          // text: the allowed words (none: any); other kinds: words allowed besides values
+  int min_items = 0, max_items = 1 << 30;       // length of a list
+  std::shared_ptr<const Field> item = nullptr;  // of a list; of a map: its values
+  bool keys_are_patterns = false;               // of a map: keys are regular expressions
+  bool or_single = false;                       // of a list: one item without brackets is allowed
+  bool null_items = false;                      // of a list: items may be null
   const Section* section = nullptr;
   const Family* family = nullptr;
-  bool switchable = false;    // a section that may also be `true` or `false`
-  std::string short_for = {};  // a section that may also be a string, the value of this key
-  bool also_integer = false;   // text: or an integer
-  bool is_pattern = false;     // text: a regular expression
-  bool also_boolean = false;   // a list: or true or false
-  int from_input = 0;         // of a layer: left out, it is the size of this dimension of the input (not 0, the batch), and a
-                              // number must be that size; a list, where the field is one, may say more
-  bool from_target = false;   // "auto" is the number of classes, or the width of the target
-  bool from_tokens = false;   // "auto" is the number of tokens of the data
-  bool from_streams = false;  // "auto" is true if the data is read in streams
+  bool switchable = false;     // a section: `true` or `false` is allowed
+  std::string short_for = {};  // a section: a string is allowed, the value of this key
+  bool also_integer = false;   // text: an integer is allowed
+  bool is_pattern = false;     // text: must be a regular expression
+  bool also_boolean = false;   // a list: true or false is allowed
+  int from_input = 0;          // of a layer: if omitted, the size of this dimension of the input (not 0, the batch); if a
+                               // number is given, it must be that size; a list, where allowed, is not checked
+  bool from_target = false;    // "auto" is the number of classes, or the width of the target
+  bool from_tokens = false;    // "auto" is the number of tokens of the data
+  bool from_streams = false;   // "auto" is true if the data is read in streams
 
   Field required() const;
   Field above(double bound) const;  // > bound
@@ -60,16 +60,16 @@ struct Field {
   Field at_most(double bound) const;
   Field or_word(std::string word) const;
   Field items(int least, int most) const;
-  Field or_one() const;      // of a list: one item will do, without brackets
-  Field with_nulls() const;  // of a list: an item may be null
-  Field or_boolean() const;  // of a list
+  Field or_one() const;                  // of a list: one item without brackets is allowed
+  Field with_nulls() const;              // of a list: items may be null
+  Field or_boolean() const;              // of a list
   Field or_text(std::string key) const;  // of a section
   Field from_input_dim(int dim) const;
   Field or_target_width() const;  // or "auto"
   Field or_vocabulary() const;    // or "auto"
   Field or_streams() const;       // or "auto"
-  // "a number > 0", "a list of integers >= 1", "\"min\" or \"max\"". An upper bound that is far above all that people write is
-  // left out; the message about a value beyond it names it.
+  // Describes the allowed values: "a number > 0", "a list of integers >= 1", "\"min\" or \"max\"". Omits an upper bound far above
+  // usual values; the message about a value beyond it names it.
   std::string expects() const;
   bool is_far(double bound) const;
 };
@@ -83,12 +83,12 @@ Field choice(std::string key, Json fallback, std::vector<std::string> words, std
 Field interval(std::string key, Json fallback, std::string doc);
 Field byte_count(std::string key, Json fallback, std::string doc);  // apps/schema/byte_count.h
 Field list(std::string key, Json fallback, Field item, std::string doc);
-// An object with keys of the user's, at most max_items of them.
+// Makes a field for an object with the user's own keys, at most max_items of them.
 Field map(std::string key, Field value, bool keys_are_patterns, std::string doc);
 Field section(std::string key, const Section& section, std::string doc);
-Field optional_section(std::string key, const Section& section, std::string doc);  // absent stays absent
+Field optional_section(std::string key, const Section& section, std::string doc);  // absent by default
 Field component(std::string key, const Family& family, std::string doc);
-// Known, but only as `accepted` (null: not at all) so far.
+// Makes a field that is known, but accepts only `accepted` (null: nothing) so far.
 Field not_yet(std::string key, Json accepted, std::string doc);
 
 // An object with named fields.
@@ -102,19 +102,22 @@ struct Section {
 struct Component {
   std::string type, doc;
   std::vector<Field> fields;
+  bool of_program = false;  // added by HALFSTEP_REGISTER_..., unknown to other programs and to PyTorch
 };
 struct Family {
-  std::string what;  // "layer", "optimizer"
+  std::string what;  // its kind: "layer", "optimizer"
   std::vector<Component> components;
-  std::vector<Field> common;         // fields of every component
-  std::vector<std::string> cpp_only;  // types that a config cannot use, and a program can
+  std::vector<Field> common;          // fields of every component
+  std::vector<std::string> cpp_only;  // types that programs can use, but configs cannot
   const Component* find(std::string_view type) const;
 };
 
-// Types that only programs can use, by the kind of component: "layer".
+// Returns the types of a kind of component ("layer") that only programs can use.
 std::vector<std::string> cpp_only_components(const std::string& what);
+// Returns what a config has in place of another program's key, or, for key "", of its type: "; ..."; "": unknown.
+std::string in_place_of(const std::string& what, const std::string& type, const std::string& key);
 
-// A whole document.
+// Validates a whole document.
 Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues);
 Json validate(const Json& value, const Field& field, const std::string& path, Issues& issues);
 

@@ -5,12 +5,12 @@
 #include <cctype>
 #include <utility>
 
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 namespace {
 
-// Names of our keys and types in other trainers. A word may mean several; the one that is legal in its place counts.
+// Other trainers' names of our keys and types. A word may have several meanings; the one allowed in its place counts.
 // clang-format off
 constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"otype", "type"}, {"class", "type"}, {"kind", "type"}, {"class_path", "type"}, {"_target_", "type"}, {"learning_rate", "lr"},
@@ -69,6 +69,12 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"augmentation", "transforms"}, {"augmentations", "transforms"}, {"kfold", "fold"}, {"k_fold", "fold"},
     {"cross_validation", "fold"},
 };
+// Keys of ours that mean the same in another schedule.
+constexpr std::pair<std::string_view, std::string_view> kLike[] = {
+    {"step_size", "milestones"}, {"factor", "gamma"}, {"gamma", "factor"}, {"T_max", "total_steps"}, {"T_max", "total_iters"},
+    {"T_max", "T_0"}, {"T_0", "T_max"}, {"total_steps", "T_max"}, {"total_steps", "total_iters"}, {"total_iters", "T_max"},
+    {"total_iters", "total_steps"}, {"eta_min", "min_lr"},
+};
 // clang-format on
 
 char lower(char c) { return char(std::tolower(static_cast<unsigned char>(c))); }
@@ -85,6 +91,9 @@ std::string suggest(std::string_view word, const std::vector<std::string>& candi
   }
   for (const auto& [other, ours] : kSynonyms) {
     if (same_word(other, word) && legal(ours)) return std::string(ours);
+  }
+  for (const auto& [other, ours] : kLike) {
+    if (other == word && legal(ours)) return std::string(ours);
   }
   return nearest_name(word, candidates);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean ...?"
+// Suggestions: "Did you mean ...?"
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace halfstep::app {
 
-// The candidate that `word` most probably means: one that another program spells so, or a similar one; "" when there is none.
+// Returns the candidate that `word` probably means: another program's name for it, or a similar name; "" if there is none.
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
 
-// "; did you mean \"lr\"?", or "" when there is nothing to suggest.
+// Returns "; did you mean \"lr\"?", or "" if there is no suggestion.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-// What other programs call our key or type `name`: learning_rate, base_lr, ... for lr.
+// Returns other programs' names of our key or type `name`: learning_rate, base_lr, ... for lr.
 std::vector<std::string> other_names(std::string_view name);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds JSON values against the schema.
+// Checks JSON values against a schema.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,7 +9,7 @@
 #include "apps/schema/pattern.h"
 #include "apps/schema/schema.h"
 #include "apps/schema/suggest.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -18,7 +18,7 @@ std::string shown(const Json& value) {
   std::string text = value.dump();
   if (text.size() <= 60) return text;
   size_t end = 57;
-  while ((text[end] & 0xc0) == 0x80) --end;  // not inside a character
+  while ((text[end] & 0xc0) == 0x80) --end;  // do not split a character
   return text.substr(0, end) + "...";
 }
 
@@ -57,9 +57,9 @@ class Checker {
   }
 
   Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
-               const std::string& path, const Json& head = Json::object()) {
+               const std::string& path, const Json& head = Json::object(), const Family* family = nullptr) {
     Json out = head;
-    std::vector<std::string> known, offered;  // types that do not work yet are known, but not offered
+    std::vector<std::string> known, offered;  // keys that are not supported yet are known, but not offered
     for (const auto& [key, ignored] : head.items()) known.push_back(key), offered.push_back(key);
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
@@ -68,14 +68,14 @@ class Checker {
       }
     }
     for (const auto& [key, ignored] : value.items()) {
-      if (!contains(known, key)) unknown(key, offered, what, path);
+      if (!contains(known, key)) unknown(key, offered, what, path, family);
     }
     const auto own = [&](const std::string& key) {
       return std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.key == key; });
     };
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
-        if (group == &common && own(f.key)) continue;  // a type's own meaning of the key holds
+        if (group == &common && own(f.key)) continue;  // the type's own field overrides it
         const auto it = value.find(f.key);
         Json checked = field(it == value.end() ? Json() : *it, f, join_path(path, f.key));
         if (f.kind != Kind::not_yet) out[f.key] = std::move(checked);
@@ -108,14 +108,14 @@ class Checker {
   Json integer(const Json& value, const Field& f, const std::string& path) {
     if (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>() &&
         std::abs(value.get<double>()) < 0x1p53) {
-      return integer(Json(int64_t(value.get<double>())), f, path);  // 1e4
+      return integer(Json(int64_t(value.get<double>())), f, path);  // accepts 1e4
     }
     const bool fits = !value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t(std::numeric_limits<int64_t>::max());
     return value.is_number_integer() && fits && in_range(value, f) ? value : wrong(value, f, path);
   }
 
   Json pattern(const Json& value, const std::string& path) {
-    constexpr size_t kLongest = 1000;  // bytes
+    constexpr size_t kLongest = 1000;  // bytes of a pattern
     const std::string text = value.get<std::string>();
     if (text.size() > kLongest) {
       issues_.error(path, "must not be longer than " + std::to_string(kLongest) + " bytes");
@@ -129,10 +129,11 @@ class Checker {
     if (value.is_boolean() && f.also_boolean) return value;
     if (!value.is_array() && f.or_single && f.item->kind == Kind::component) return field(value, *f.item, path);
     if (!value.is_array()) {
-      Issues unsaid;  // the message about the list already says what a single item must be
-      const Json one = f.or_single ? Checker(unsaid, document_).field(value, *f.item, path) : Json();
+      Issues discarded;  // the list's message already describes single items
+      const Json one = f.or_single ? Checker(discarded, document_).field(value, *f.item, path) : Json();
       if (one.is_null()) return wrong(value, f, path);
-      for (const Issue& issue : unsaid.list()) issues_.error(issue.path, issue.message, issue.at_key);  // of its kind, but wrong
+      for (const Issue& issue : discarded.list())
+        issues_.error(issue.path, issue.message, issue.at_key);  // right kind, other error
       return one;
     }
     if (int(value.size()) < f.min_items || int(value.size()) > f.max_items) return wrong(value, f, path);
@@ -172,7 +173,7 @@ class Checker {
     issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + word_of(*f.section, value, path));
     return nullptr;
   }
-  // Where a section is given a word that one of its keys takes, such as "amp": "bf16".
+  // Returns the key of a section that takes a word which was given for the section itself, such as "amp": "bf16".
   static std::string word_of(const Section& section, const Json& value, const std::string& path) {
     if (!value.is_string()) return "";
     for (const Field& f : section.fields) {
@@ -203,27 +204,45 @@ class Checker {
       if (contains(family.cpp_only, name)) {
         issues_.error(type_path, name + " takes several tensors, where a config has one: it is for C++ only (docs/layers.md)");
       } else {
-        const std::string hint = did_you_mean(name, types);
+        std::string hint = in_place_of(family.what, name, "");
+        if (hint.empty()) hint = did_you_mean(name, types);
         issues_.error(type_path, "unknown " + family.what + " " + shown(name) + (hint.empty() ? "; use " + one_of(types) : hint));
       }
       return nullptr;
     }
-    return section(object, found->fields, family.common, found->type, path, Json{{"type", name}});
+    return section(object, found->fields, family.common, found->type, path, Json{{"type", name}}, &family);
   }
 
-  void unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what, const std::string& path) {
+  // family: of the component that has the key; null for a section.
+  void unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what, const std::string& path,
+               const Family* family) {
     if (issues_.full()) return issues_.error("", "");
-    std::string hint = did_you_mean(key, keys);
-    if (hint.empty()) hint = elsewhere(key);
+    std::string hint = family ? in_place_of(family->what, what, key) : "", owners;
+    if (hint.empty()) hint = did_you_mean(key, keys);
+    if (hint.empty() && family) owners = owners_of(key, *family);
+    if (hint.empty() && owners.empty()) hint = elsewhere(key);
     if (hint.empty() && keys.empty()) hint = "; " + what + " takes none";
     if (hint.empty()) {
       hint = "; " + (what.empty() ? "a config" : what) + " takes ";
       for (size_t i = 0; i < keys.size(); ++i) hint += (i ? ", " : "") + keys[i];
     }
-    issues_.error(join_path(path, key), (what.empty() ? "unknown key" : "unknown key of " + what) + hint, true);
+    issues_.error(join_path(path, key), (what.empty() ? "unknown key" : "unknown key of " + what) + owners + hint, true);
+  }
+  // Returns the other components that take it: "; LBFGS and AdamW do". Keys of data sets have their like in the sections of data.
+  static std::string owners_of(const std::string& key, const Family& family) {
+    if (family.what == "data set") return "";
+    std::string out;
+    int others = -2;  // beyond those that are named
+    for (const Component& c : family.components) {
+      if (std::none_of(c.fields.begin(), c.fields.end(), [&](const Field& f) { return f.key == key; })) continue;
+      if (++others <= 0) out += (out.empty() ? ", which " : ", ") + c.type;
+    }
+    if (out.empty()) return "";
+    return out + (others > 0 ? " and " + std::to_string(others) + (others == 1 ? " other take" : " others take")
+                             : others == 0 ? " take" : " takes");
   }
 
-  // A key that is legal in another section, also in another program's spelling.
+  // Suggests a key of another section, also for another program's name.
   std::string elsewhere(const std::string& key) const {
     if (!document_) return "";
     std::vector<std::pair<std::string, std::string>> all = {
@@ -250,7 +269,7 @@ class Checker {
   }
 
   Issues& issues_;
-  const Section* document_;  // all sections, or null
+  const Section* document_;  // of the whole document, or null
 };
 
 }  // namespace

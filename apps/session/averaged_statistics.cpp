@@ -11,7 +11,7 @@
 namespace halfstep::app {
 namespace {
 
-// The statistics of the norms that training moves, under their names in the model's state.
+// Returns the statistics of the norms that training updates, by name in the model's state.
 StateDict moving_statistics(Module& model) {
   StateDict out;
   for (const auto& [path, module] : model.named_modules()) {
@@ -32,13 +32,13 @@ StateDict copies_of(const StateDict& state) {
   return out;
 }
 
-// Both have the same tensors in one order.
+// Copies tensors between lists of the same order.
 void assign(const StateDict& from, const StateDict& to) {
   const NoGrad off;
   for (size_t i = 0; i < from.size(); ++i) to[i].tensor.detach().copy_(from[i].tensor);
 }
 
-// Puts the loader and the default generator back where they were.
+// Restores the loader's position and the default generator.
 class SavedPlace {
  public:
   [[nodiscard]] explicit SavedPlace(DataLoader<>& loader)
@@ -67,23 +67,25 @@ void make_averaged_statistics(Session& s, const TrainSection& train, int64_t ste
   if (std::none_of(averages.begin(), averages.end(), [](const Tensor& t) { return t.defined(); })) return;
   const WeightAverage::Scope averaged(*s.average);
   const StateDict now = moving_statistics(*s.model), before = copies_of(now);
+  double samples = 0;  // of this rank
   {
     const SavedPlace place(*s.train);
     const FreshStates begin(*s.model);
     const NoGrad off;
     const RunningStatistics anew(*s.model);
-    const GroupScope together(group);  // for norms whose statistics are those of all ranks, as in training
+    const GroupScope together(group);  // for norms with statistics over all ranks, as in training
     s.train->set_state({});
     for (int64_t i = 0; i < s.batches_per_epoch; ++i) {
       const std::optional<Batch> batch = s.train->next();
       if (!batch) break;
       const auto [input, target] = on_device(*batch, s.device);
       if (!input.defined()) continue;
+      samples += double(input.size(0));
       const Autocast region(s.device, s.region);
       (*s.model)(input);
     }
   }
-  if (group) average_buffers(*s.model, *group);
+  if (group) average_buffers(*s.model, *group, samples);
   s.averaged_statistics = copies_of(now);
   s.averaged_at = step;
   assign(before, now);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The running statistics of batch norms under the mean of weights that train.swa keeps. No forward of training has seen these
-// weights, so their statistics are made anew by a pass over data.train (update_bn): before each evaluation, which uses them with
-// the mean, and before each checkpoint, which holds them beside it.
+// Running statistics of batch norms for the mean of weights that train.swa keeps. Training runs no forward with these weights, so
+// a pass over data.train computes their statistics (update_bn): before each evaluation, which uses them with the mean, and before
+// each checkpoint, which stores them beside it.
 #pragma once
 
 #include "apps/session/session.h"
 
 namespace halfstep::app {
 
-// Does the run make them?
+// Returns whether the run needs them.
 bool makes_averaged_statistics(const Session& session, const TrainSection& train);
 
-// Makes those of the mean at `step`, unless it has them or there is no mean yet. All ranks call it together. Leaves weights,
-// buffers, the loader and the default generator as they were.
+// Computes them for the mean at `step`, unless that was done or there is no mean yet. All ranks call it together. Restores
+// weights, buffers, the loader and the default generator.
 void make_averaged_statistics(Session& session, const TrainSection& train, int64_t step, ProcessGroup* group);
 
-// While it lives, the model's norms have them, where there are any.
+// Puts them, if there are any, into the model's norms while it lives.
 class AveragedStatistics {
  public:
   [[nodiscard]] explicit AveragedStatistics(Session& session);

@@ -8,33 +8,35 @@ namespace halfstep::app {
 
 double BestRule::error(double value) const {
   if (samples < 1) return 0;
-  constexpr double kRounding = 1e-9;  // of shares, which are sums of floats
+  constexpr double kRounding = 1e-9;  // tolerance for shares, which are sums of floats
   const double n = double(samples), p = std::clamp(value, 0.0, 1.0);
   return std::max(std::sqrt(p * (1 - p) / n), 1 / n) + kRounding;
 }
 
-std::optional<Bests> BestRule::with(Bests bests, const Best& now) const {
+std::optional<BestCheckpoints> BestRule::with(BestCheckpoints bests, const BestCheckpoint& now) const {
   const double sign = larger_is_better ? 1 : -1;
   const auto at_least = [&](double a, double b) { return sign * a >= sign * b; };
-  std::vector<Best>& list = bests.list;
-  std::erase_if(list, [&](const Best& b) { return b.step == now.step; });  // of the same weights: only skipped steps between
+  std::vector<BestCheckpoint>& list = bests.list;
+  std::erase_if(list,
+                [&](const BestCheckpoint& b) { return b.step == now.step; });  // the same weights: only skipped steps in between
   if (!bests.top || at_least(now.value, *bests.top)) bests.top = now.value;
   if (list.empty() || at_least(now.value, *bests.top - sign * error(*bests.top))) {
     list.insert(list.begin(), now);
   } else {
-    list.insert(std::find_if(list.begin() + 1, list.end(), [&](const Best& b) { return at_least(now.value, b.value); }), now);
+    list.insert(std::find_if(list.begin() + 1, list.end(), [&](const BestCheckpoint& b) { return at_least(now.value, b.value); }),
+                now);
   }
   if (int64_t(list.size()) <= keep) return bests;
-  // The first is chosen; of the others the worst goes, of equal ones the earliest.
-  const auto worst = std::min_element(list.begin() + 1, list.end(), [&](const Best& a, const Best& b) {
+  // Keep the first; of the others drop the worst, of equal ones the earliest.
+  const auto worst = std::min_element(list.begin() + 1, list.end(), [&](const BestCheckpoint& a, const BestCheckpoint& b) {
     return a.value != b.value ? sign * a.value < sign * b.value : a.step < b.step;
   });
   const int64_t leaves = keep > 1 ? worst->step : list[1].step;
-  std::erase_if(list, [&](const Best& b) { return b.step == leaves; });
+  std::erase_if(list, [&](const BestCheckpoint& b) { return b.step == leaves; });
   return leaves == now.step ? std::nullopt : std::optional(bests);
 }
 
-void store(Json& trainer, const Bests& bests) {
+void store(Json& trainer, const BestCheckpoints& bests) {
   const bool none = bests.list.empty();
   trainer["best"] = none ? Json() : Json(bests.list[0].value);
   trainer["best_step"] = bests.step();
@@ -44,9 +46,9 @@ void store(Json& trainer, const Bests& bests) {
   for (size_t i = 1; i < bests.list.size(); ++i) trainer["next_best"].push_back({bests.list[i].value, bests.list[i].step});
 }
 
-Bests stored_bests(const StoredJson& t) {
-  Bests out;
-  // A state that is older than best_step leaves it to the file `best`.
+BestCheckpoints stored_bests(const StoredJson& t) {
+  BestCheckpoints out;
+  // A state without best_step leaves it to the file `best`.
   if (const auto value = t.number_or_null("best"))
     out.list.push_back({*value, t.integer("best_step", -1, -1), t.integer("best_epoch", -1, -1)});
   out.top = t.has("best_top") ? t.number_or_null("best_top") : t.number_or_null("best");

@@ -12,10 +12,10 @@ namespace halfstep::app {
 namespace {
 
 struct Renamed {
-  std::string then, now;  // beginnings of names: "head.0.", "head.left."
+  std::string then, now;  // prefixes of names: "head.0.", "head.left."
 };
 
-// Outer ones first, so that inner ones find the names that these made.
+// Returns the renamed branches, outer ones first, so that inner ones find names that were already replaced.
 std::vector<Renamed> branches_of(Module& model) {
   std::vector<Renamed> out;
   for (const auto& [name, module] : model.named_modules()) {
@@ -29,7 +29,7 @@ std::vector<Renamed> branches_of(Module& model) {
   return out;
 }
 
-// `behind`: whether names have a word before them: "optimizer.head.0.weight".
+// Renames tensors. `behind`: names have a prefix: "optimizer.head.0.weight".
 void rename(TensorMap& tensors, const Renamed& r, bool behind) {
   TensorMap out;
   for (const auto& [name, tensor] : tensors) {

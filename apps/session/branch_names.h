@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of a halfstep that named all branches of a Parallel by their numbers.
+// Reads checkpoints of halfstep 0.1.0, which numbered all branches of a Parallel.
 #pragma once
 
 #include "framework/io/checkpoint/checkpoint.h"
@@ -7,8 +7,8 @@
 
 namespace halfstep::app {
 
-// The same contents, in which the branches of a Parallel have their names in this model, and not the numbers that halfstep 0.1.0
-// gave them.
+// Returns the contents with the names that the branches of a Parallel have in this model, instead of the numbers of halfstep
+// 0.1.0.
 CheckpointContents with_branch_names(CheckpointContents contents, Module& model);
 
 }  // namespace halfstep::app

@@ -25,16 +25,17 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
   module.eval();
   EvalResult out;
   double all = 0;
+  const std::optional<int64_t> ignored = ignored_class(config);
   const DataForm form = loader.dataset().form();
   for (const NamedMetric& m : metrics) m.metric->reset();
   for (const NamedMetric& m : metrics)
     if (m.last_value) m.last_value->reset();
   const bool compares = std::any_of(metrics.begin(), metrics.end(), [](const NamedMetric& m) { return m.last_value != nullptr; });
   const auto* const series = compares ? std::get_if<SeriesForm>(&form.source) : nullptr;
-  loader.set_state({});  // random transforms draw the same numbers each time, also after a resume
+  loader.set_state({});  // random transforms draw the same numbers each time, also after resuming
   for (const Batch& batch : loader) {
     const auto [input, target] = on_device(batch, device);
-    Tensor answer, truth, none;  // none for a rank whose part of the batch is empty; none: the last values
+    Tensor answer, truth, none;  // answer, truth: undefined on a rank without rows; none: without last values
     double sum = 0, over = 0;
     if (input.defined()) {
       Tensor output, value;
@@ -59,6 +60,8 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
     out.loss += sum;
     all += over;
     out.samples += loader.part().total;
+    if (ignored && truth.dtype() == DType::i64)
+      out.labels += truth.numel(), out.ignored += truth.eq(*ignored).sum().item<int64_t>();
     for (const NamedMetric& m : metrics) m.metric->add(answer, truth);
     for (const NamedMetric& m : metrics)
       if (series && m.last_value) m.last_value->add(none, truth);
@@ -77,7 +80,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
 std::string beside(const MetricValue& m) { return m.last_value ? " (last value: " + number_text(*m.last_value, 4) + ")" : ""; }
 
 std::vector<std::string> lines_by_column(const std::vector<MetricValue>& metrics, size_t most) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // by the metric's name
+  std::vector<std::pair<std::string, std::vector<std::string>>> lines;  // by metric name
   for (const MetricValue& m : metrics) {
     if (m.column.empty()) continue;
     const std::string name = m.name.substr(0, m.name.size() - m.column.size() - 1);

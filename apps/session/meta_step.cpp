@@ -14,7 +14,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int64_t kMostBatches = 4096;  // of a step
+constexpr int64_t kMostBatches = 4096;  // most micro-batches of a step
 
 const DataFacts& known_facts(const Config& config) {
   if (!config.facts && !config.data_fault.empty()) throw DataError(config.data_fault);
@@ -23,7 +23,7 @@ const DataFacts& known_facts(const Config& config) {
   return *config.facts;
 }
 
-// As far as the config says. Then ranks can record their steps.
+// Returns whether the config allows NCCL; then ranks can record their steps.
 bool may_use_nccl(const Config& config) {
   return config.device.is_cuda() && (config.distributed.backend == "auto" || config.distributed.backend == "nccl");
 }

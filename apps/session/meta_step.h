@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training step of a config on Device::meta: the real layers, autocast, backward, scaler and optimizer, with nothing computed.
+// Runs the training step of a config on Device::meta: the real layers, autocast, backward, scaler and optimizer, without
+// computing.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +18,22 @@
 
 namespace halfstep::app {
 
-// The samples of a planned step: `batch`, or for 0 those of a batch of the config.
+// Returns the samples of a planned step: `batch`, or for 0 the config's batch.
 int64_t planned_batch(const Config& config, int64_t batch = 0);
-// Those of rank 0, which no other rank exceeds.
+// Returns the samples of rank 0, which has the most.
 inline int64_t part_of_rank(int64_t batch, int64_t ranks) { return (batch + ranks - 1) / ranks; }
 
-// Tensors are made on Device::meta while it lives, and its memory is counted as the config's device would.
+// Creates tensors on Device::meta while it lives, and counts their memory as the config's device would.
 class MetaStep {
  public:
-  // `recomputed`: modules that compute again in backward besides those that the config names. Throws DataError when data that
-  // shapes depend on is missing. ranks: of several, the step is rank 0's, and `batch` are its samples.
+  // recomputed: modules that recompute in backward, in addition to the config's. ranks: with several, the step is rank 0's, and
+  // `batch` is its number of samples. Throws DataError if data that shapes depend on is missing.
   MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed = {}, int ranks = 1);
-  // One optimizer step. Results are kept as a trainer keeps them until it reads the losses.
+  // Runs one optimizer step. Keeps results as a trainer does until it reads the losses.
   void run();
-  // The same, but only the results of the first step are kept besides, as if it were the second.
+  // Runs a step, but keeps only the results of the first step beside its own, as if it were the second.
   void run_as_second();
-  // Since the last reset_peak of the allocator of Device::meta, without what others hold there.
+  // Returns the peak since the last reset_peak of Device::meta's allocator, without others' memory.
   MemoryStats peak() const { return peak_without(allocator(Device::meta).stats(), others_); }
   const MemoryStats& others() const { return others_; }
   Module& model() { return *model_; }

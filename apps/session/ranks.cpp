@@ -17,7 +17,7 @@
 namespace halfstep::app {
 namespace {
 
-// "train.epochs (3, 4 on rank 0)"
+// Returns "train.epochs (3, 4 on rank 0)".
 std::string difference(const Json& mine, const Json& first) {
   std::string out;
   for (const auto& op : nlohmann::json::diff(nlohmann::json(first), nlohmann::json(mine))) {
@@ -43,7 +43,7 @@ void check_same(ProcessGroup& group, const Json& mine) {
   check<ConfigError>(differing.empty(), "distributed", "all ranks must be started with one config and the same options", differing);
 }
 
-// Ranks of one machine that each took all cores would be slower than one of them.
+// Divides a machine's cores among its ranks: if each took all, they would be slower than one.
 void share_cores(ProcessGroup& group, const std::optional<int>& threads) {
   const std::vector<std::string> hosts = group.gather(host_name());
   if (threads || std::getenv("OMP_NUM_THREADS")) return;

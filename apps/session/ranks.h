@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a run that a launcher started, as the parts of a run see them.
+// Ranks of a run that a launcher started.
 #pragma once
 
 #include <memory>
@@ -12,27 +12,28 @@
 
 namespace halfstep::app {
 
-// Throws ConfigError for what trains in one process alone.
+// Throws ConfigError for a config that trains in one process only.
 void check_for_ranks(const Config& config);
-// Null where this process is alone; else every rank must call it. Threads are shared among the ranks of a machine unless `threads`
-// or the environment gives a number. Throws ConfigError when the ranks were started with different configs, with the difference.
+// Joins the other ranks; null if this process is alone. Every rank must call it. Divides the threads of a machine among its ranks
+// unless `threads` or the environment gives a number. Throws ConfigError, with the difference, if the ranks have different
+// configs.
 std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options);
 
-// Lets ranks share the optimizer's states, where the config says so. Throws ConfigError for an optimizer that cannot.
+// Shares the optimizer's states over the ranks if the config says so. Throws ConfigError for an optimizer that cannot share.
 void share_states(Optimizer& optimizer, const Config& config, ProcessGroup& group);
 
-// Is this the rank that writes: files, stdout? True without a group.
+// Returns whether this rank writes files and stdout. True without a group.
 inline bool writes(const ProcessGroup* group) { return !group || group->rank() == 0; }
 
-// Rank 0's value, on all of them.
+// Returns rank 0's value on all ranks.
 Json from_first(ProcessGroup& group, const Json& mine);
 
-// The rows of all ranks, in their order, on the host of each. Undefined where a rank has none; those of one at least are not.
+// Returns the rows of all ranks, in their order, on each host. Undefined for a rank without rows; at least one must have some.
 Tensor gather_rows(ProcessGroup& group, const Tensor& mine);
 
 std::string host_name();
 
-// "4 ranks (Open MPI v4.1.4)", and on how many machines.
+// Returns "4 ranks (Open MPI v4.1.4)", and the number of machines.
 std::string describe_ranks(ProcessGroup& group);
 
 }  // namespace halfstep::app

@@ -33,7 +33,7 @@ Json preview_rates(const Config& config, int64_t most) {
 
 namespace {
 
-// Finds the lowest point, and the steepest one before it: slopes are over five points, from the first that is not of the beginning.
+// Finds the lowest point and the steepest one before it. Slopes are over five points.
 void mark_slopes(RateSearch& out) {
   const auto lowest = std::min_element(out.points.begin(), out.points.end(),
                                        [](const RatePoint& a, const RatePoint& b) { return a.smooth < b.smooth; });
@@ -64,7 +64,7 @@ RateSearch find_rate(Config config, const RateRange& range) {
 
   RateSearch out;
   double mean = 0, weight = 0, best = INFINITY, window = 0, over = 0;
-  bool counted = false;  // has any target?
+  bool counted = false;  // whether any target counts
   s.model->train();
   while (int64_t(out.points.size()) < range.steps) {
     const double share = double(out.points.size()) / double(range.steps - 1);
@@ -80,7 +80,7 @@ RateSearch find_rate(Config config, const RateRange& range) {
       over += weight_of;
       counted = counted || weight_of != 0;
     } else {
-      result = step.flush();  // the end of an epoch
+      result = step.flush();  // end of an epoch
       check<ConfigError>(counted, "lr-find", "no target of the training data counts: all are loss.ignore_index or of a class of ",
                          "weight 0", Help{"give the data targets that the loss counts"});
     }

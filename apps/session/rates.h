@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates before training: the rates of a schedule, and a search for the largest rate that a model tolerates.
+// Learning rates before training: a preview of a schedule, and a search for the largest rate that a model tolerates.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace halfstep::app {
 
-// The rate of each group of parameters after 0, 1, ... applied steps: {"steps": all, "step": [...], "lr": [[...] a group]}, and
-// "momentum": [...] where the schedule moves it. More than `most` steps are thinned out evenly, the last stays.
+// Returns the rate of each group after 0, 1, ... applied steps: {"steps": total, "step": [...], "lr": [[...] for each group]}, and
+// "momentum": [...] if the schedule moves it. Thins more than `most` steps evenly, and keeps the last.
 Json preview_rates(const Config& config, int64_t most = 10000);
 
 struct RateRange {
@@ -20,17 +20,17 @@ struct RateRange {
   int64_t steps = 100;
 };
 struct RatePoint {
-  double lr, loss;  // loss: of the step taken with that rate
-  double smooth;    // mean of the losses so far, in which one fades by 0.9 a step
+  double lr, loss;  // loss: of the step with that rate
+  double smooth;    // running mean of the losses, which decay by 0.9 in each step
 };
 struct RateSearch {
   std::vector<RatePoint> points;
-  bool diverged = false;            // ended early: the loss grew to four times its best, or was not finite
-  std::optional<double> steepest;   // where the smooth loss falls fastest over log lr: a good rate; nothing where it never falls
-  std::optional<double> lowest;     // where it was lowest: too large a rate
+  bool diverged = false;           // ended early: the loss reached four times its minimum, or was not finite
+  std::optional<double> steepest;  // where the smooth loss falls fastest over log lr: a good rate; unset if it never falls
+  std::optional<double> lowest;    // where it is lowest: too large a rate
 };
-// Trains the config's model from its first weights with rates that grow from one to the other by a constant factor (Smith 2017).
-// Rates of groups keep their proportions to the first one's. Nothing is written. Throws ValueError for an empty range.
+// Trains the config's model from its first weights with rates that grow by a constant factor over `range` (Smith 2017). Groups
+// keep their ratios to the first one's rate. Writes nothing. Throws ValueError for an empty range.
 RateSearch find_rate(Config config, const RateRange& range);
 
 }  // namespace halfstep::app

@@ -14,18 +14,18 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kFreeShare = 0.9;  // of the device's memory: the rest is for data, libraries and other programs
+constexpr double kFreeShare = 0.9;  // share of the device's memory to use: the rest is for data, libraries and other programs
 constexpr int kPlanRounds = 3;
 
-// How many ranks share the device's memory with this one: all of its machine on a CPU, none on a GPU.
+// Returns the number of ranks that share the device's memory: all of the machine on a CPU, one on a GPU.
 int sharers(ProcessGroup& group, Device device) {
   if (!device.is_cpu()) return 1;
   const std::vector<std::string> hosts = group.gather(host_name());
   return int(std::count(hosts.begin(), hosts.end(), hosts[size_t(group.rank())]));
 }
 
-// The first step of a run has a peak of its own, which is as a rule lower: its optimizer has no state at first.
-RecomputationPlan fitting(const Config& config, int64_t batch, double budget, const RecomputationOptions& given, int ranks) {
+// Plans for a step's peak. The first step usually has a lower one, because the optimizer has no state yet.
+RecomputationPlan fitting_plan(const Config& config, int64_t batch, double budget, const RecomputationOptions& given, int ranks) {
   double excess = 0;
   RecomputationPlan plan;
   for (int round = 0; round < kPlanRounds; ++round) {
@@ -84,7 +84,7 @@ std::optional<Recomputation> choose_recomputation(const Config& config, int64_t 
     if (group) out.budget = from_first(*group, out.budget).get<double>();
     if (out.budget <= 0) return out;
   }
-  out.plan = fitting(config, batch, out.budget, options, group ? group->size() : 1);
+  out.plan = fitting_plan(config, batch, out.budget, options, group ? group->size() : 1);
   if (group) out.plan.modules = from_first(*group, out.plan.modules).get<std::vector<std::string>>();
   return out;
 }
@@ -95,12 +95,12 @@ std::string text(const Recomputation& chosen) {
     return "the memory of the device is not known here, so nothing is computed again; set train.memory_budget";
   const std::string budget = joined(bytes_text(chosen.budget), ", ", chosen.budget_is);
   const double before = double(plan.before.peak), after = double(plan.after.peak);
-  const std::string late = after > chosen.budget ? "; no choice has a lower peak, which is above the budget" : "";
+  const std::string above_budget = after > chosen.budget ? "; no choice has a lower peak, which is above the budget" : "";
   if (plan.modules.empty())
-    return joined("budget ", budget, ": nothing is computed again, the peak of a step is ", bytes_text(before), late);
+    return joined("budget ", budget, ": nothing is computed again, the peak of a step is ", bytes_text(before), above_budget);
   return joined("budget ", budget, ": ", plan.modules.size(), plan.modules.size() == 1 ? " module is" : " modules are",
                 " computed again in backward, ", names_text(plan.modules), "; peak of a step ", bytes_text(before), " -> ",
-                bytes_text(after), ", ", number_text(100 * plan.repeated(), 3), " % more operations", late);
+                bytes_text(after), ", ", number_text(100 * plan.repeated(), 3), " % more operations", above_budget);
 }
 
 Json to_json(const Recomputation& chosen) {

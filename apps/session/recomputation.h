@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run computes again in backward where the plan chooses it: train.memory_budget, and train.checkpoint_activations "auto".
+// Chooses the modules that recompute in backward: for train.memory_budget, and for train.checkpoint_activations "auto".
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace halfstep::app {
 
 struct Recomputation {
   RecomputationPlan plan;
-  double budget = 0;      // bytes; 0: not known, and nothing is chosen
-  std::string budget_is;  // "train.memory_budget", "90 % of the free memory of this machine"
+  double budget = 0;      // bytes; 0: unknown, and nothing is chosen
+  std::string budget_is;  // its origin: "train.memory_budget", "90 % of the free memory of this machine"
 };
 
-// Bytes that tensors could take on a device now; 0: not known.
+// Returns the bytes that tensors could use on a device now; 0: unknown.
 double device_memory(Device device);
 
-// Nothing where the config leaves no choice. batch: as of planned_batch. Without train.memory_budget the budget is 90 % of
-// device_memory, and where no choice fits, the one with the smallest peak is taken. With a group, all ranks must call it: the ranks
-// of a machine share its memory, and rank 0's choice is that of all; `batch` are its samples. Throws MemoryError when
+// Chooses modules; nothing if the config leaves no choice. batch: see planned_batch. Without train.memory_budget the budget is 90
+// % of device_memory, and if no choice fits, it takes the one with the smallest peak. With a group, all ranks must call it: the
+// ranks of a machine share its memory, and all use rank 0's choice; `batch` is rank 0's number of samples. Throws MemoryError if
 // train.memory_budget cannot be met.
 std::optional<Recomputation> choose_recomputation(const Config& config, int64_t batch = 0, ProcessGroup* group = nullptr);
 
-// One sentence: budget, modules, peak before and after, repeated operations.
+// Describes the choice in one sentence: budget, modules, peak before and after, repeated operations.
 std::string text(const Recomputation& chosen);
 Json to_json(const Recomputation& chosen);
 

@@ -24,7 +24,7 @@
 namespace halfstep::app {
 namespace {
 
-// A config whose data was not there to infer from when it was checked.
+// Infers the model of a config whose data did not exist when it was checked.
 void infer_from(Config& config, const Dataset& data) {
   if (config.facts) return;
   const DataFacts& facts = config.facts.emplace(facts_of(data));
@@ -36,7 +36,7 @@ void infer_from(Config& config, const Dataset& data) {
   config.model = inferred.model;
 }
 
-std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data) {
+std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data, std::optional<int64_t> ignored) {
   const Json& self = l.sampler;
   if (self.is_null()) return {};
   constexpr const char* kPath = "data.loader.sampler";
@@ -51,9 +51,9 @@ std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Datase
     const std::vector<int64_t> labels = class_labels(data);
     std::vector<double> weights;
     if (self["weights"] == "balanced")
-      weights = balanced_weights(labels);
+      weights = balanced_weights(labels, ignored.value_or(kIgnoredClass));
     else
-      for (const int64_t c : labels) weights.push_back(self["weights"].at(size_t(c)));
+      for (const int64_t c : labels) weights.push_back(c == ignored ? 0.0 : self["weights"].at(size_t(c)).get<double>());
     return std::make_shared<WeightedSampler>(std::move(weights), self["num_samples"].is_null() ? 0 : int64_t(self["num_samples"]),
                                              self["replacement"]);
   } catch (const ValueError& e) { fail<ConfigError>(kPath, one_line(e)); }
@@ -81,7 +81,7 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
   }
   const LoaderOptions options{.batch_size = l.batch_size,
                               .shuffle = train && l.shuffle,
-                              .sampler = train ? make_sampler(l, *data) : nullptr,
+                              .sampler = train ? make_sampler(l, *data, ignored_class(config.loss)) : nullptr,
                               .drop_last = train && l.drop_last,
                               .seed = config.seed,
                               .num_workers = l.num_workers,
@@ -93,16 +93,14 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
 }
 
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
-  std::optional<int64_t> ignored;
-  if (config.loss.contains("ignore_index")) ignored = config.loss["ignore_index"].get<int64_t>();
   const DataForm form = data.form();
   if (std::holds_alternative<SeriesForm>(form.source)) {
-    bool plain = true;  // transforms change what the last value of a window is
+    bool plain = true;  // transforms change the last value of a window
     for (const char* split : {"train", "val", "test"})
       plain = plain && (config.json["data"][split].is_null() || config.json["data"][split]["transforms"].empty());
     return build_number_metrics(config.metrics, form.names, plain);
   }
-  return build_metrics(config.metrics, facts_of(data).targets(), ignored);
+  return build_metrics(config.metrics, facts_of(data).targets(), ignored_class(config.loss));
 }
 
 bool lay_out(Module& model, const Config& config) {
@@ -157,13 +155,13 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group) {
 
 namespace {
 
-// describe() has the rate of the first group; ", lr of groups 0.001, 0.0001" where others have another.
+// Returns ", lr of groups 0.001, 0.0001" if groups have other rates than the first, which describe() prints.
 std::string rates_of_groups(const Optimizer& optimizer) {
   std::string out = ", lr of groups ";
   bool differ = false;
   for (size_t g = 0; g < optimizer.param_groups().size(); ++g) {
     const double rate = optimizer.initial_lr(g);
-    if (g > 0 && rate == optimizer.initial_lr(g - 1)) continue;  // as of biases, which a rule of their own exempts from decay
+    if (g > 0 && rate == optimizer.initial_lr(g - 1)) continue;  // a group of biases without decay repeats the rate
     out += joined(g ? ", " : "", rate);
     differ |= g > 0;
   }
@@ -174,15 +172,15 @@ std::string rates_of_groups(const Optimizer& optimizer) {
 
 Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   backend_for(config.device);
-  const Keep<const CsvTable> tables;  // which data.train and data.val may share
+  const Keep<const CsvTable> tables;  // data.train and data.val may share them
   auto train = make_loader(config, "train", group);
   infer_from(config, train->dataset());
   Session s;
   const int64_t batch = part_of_rank(planned_batch(config), group ? group->size() : 1);
-  s.recomputation = choose_recomputation(config, batch, group);  // before the model takes memory
+  s.recomputation = choose_recomputation(config, batch, group);  // chosen before the model takes memory
   static_cast<ModelParts&>(s) = make_model(config);
   s.train = std::move(train);
-  // Before the optimizer and its followers are made: Lookahead keeps the weights that it finds.
+  // Load weights before Lookahead is made, which copies the weights.
   if (values == FirstValues::with_files) s.weights_read = load_weights(*s.model, config.model, "model");
   recompute_activations(*s.model, config.train.checkpoint_activations);
   if (s.recomputation) recompute_modules(*s.model, s.recomputation->plan.modules);

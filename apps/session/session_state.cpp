@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a checkpoint keeps of a session, and a session that continues from one.
+// Saves a session's state in a checkpoint, and restores it.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -19,11 +19,11 @@
 namespace halfstep::app {
 namespace {
 
-const std::string kOfAverage = "average.";  // in a state: statistics under the averaged weights
+const std::string kOfAverage = "average.";  // prefix in a state: statistics for the averaged weights
 
 Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
 
-// What the loss of a sample is a mean over, as far as its shape says.
+// Returns the denominator of one sample's loss, as far as its shape determines it.
 double usual_denominator(const Session& s) {
   const DataFacts facts = facts_of(s.train->dataset());
   const Tensor one = empty(with_batch(1, facts.target), {.dtype = facts.target_dtype(), .device = Device::meta});
@@ -53,16 +53,16 @@ int use_averages(const CheckpointContents& contents, StateDict& state) {
 
 namespace {
 
-// Where a run continues: in the data, and in the schedule.
+// The place where a run continues in the data and in the schedule.
 struct PlaceInRun {
-  LoaderState state;                 // with the batches of before
-  std::optional<LoaderPlace> place;  // with others
-  int64_t then = 0;                  // steps an epoch then
-  double pace = 1;                   // the steps of a run with as many an epoch as now, divided by those that there were
+  LoaderState state;                 // with the former batch size
+  std::optional<LoaderPlace> place;  // with another batch size
+  int64_t then = 0;                  // former steps in an epoch
+  double pace = 1;                   // ratio of a run's steps with the current epoch length to its former steps
   int64_t steps(int64_t before) const { return std::llround(double(before) * pace); }
 };
 
-// How many steps an epoch has had; 0: an older halfstep's checkpoint does not say.
+// Returns the former number of steps in an epoch; 0: an older halfstep's checkpoint does not store it.
 int64_t steps_per_epoch_then(const CheckpointContents& contents, const StoredJson& loader) {
   if (const StoredJson t = stored_meta(contents).part("trainer"); t.has("steps_per_epoch")) return t.integer("steps_per_epoch", 0);
   const Json config = stored_config(contents);
@@ -101,7 +101,7 @@ PlaceInRun place_in_run(const CheckpointContents& contents, const StoredJson& lo
   return out;
 }
 
-// From where the loader is to the end of the last epoch.
+// Returns the steps from the loader's place to the end of the last epoch.
 int64_t steps_left(const Session& s) {
   const LoaderState at = s.train->state();
   const int64_t batches = std::clamp<int64_t>(s.batches_per_epoch - at.next_batch, 0, s.train->left());
@@ -109,8 +109,8 @@ int64_t steps_left(const Session& s) {
   return (batches + each - 1) / each + (epochs - at.epoch - 1) * s.steps_per_epoch;
 }
 
-// The state for a config that may be another one: options of the optimizer and rates are the config's, and the schedule is where a
-// run would be that had as many steps an epoch from its start.
+// Adapts the state to a config that may differ: the optimizer's options and rates are the config's, and the schedule is where a
+// run would be that had this config and epoch length from its start.
 CheckpointContents for_config(const CheckpointContents& contents, const PlaceInRun& at, const Counters& n) {
   CheckpointContents out = contents;
   std::erase_if(out.state, [](const auto& entry) { return entry.first.starts_with("optimizer.param_groups."); });
@@ -122,25 +122,29 @@ CheckpointContents for_config(const CheckpointContents& contents, const PlaceInR
                ? schedule.erase(it)
                : std::next(it);
     if (at.pace != 1 && schedule.contains("count")) schedule["count"] = count;
-  } else if (at.pace != 1 && schedule.is_number()) {
+  } else if (schedule.is_null() || (at.pace != 1 && schedule.is_number())) {
     schedule = count;
   }
   if (at.pace == 1) return out;
-  for (auto& [name, t] : out.state) {  // averages begin at a share of the run, too
+  for (auto& [name, t] : out.state) {  // averages begin at a share of the run too
     if (name.starts_with("optimizer.") && name.find(".average") != std::string::npos && name.ends_with("_step"))
       t = full({}, double(at.steps(int64_t(t.item<double>()))));
   }
   return out;
 }
 
-void take_pace(const PlaceInRun& at, const Counters& n, Session& s) {
+// is_new: the run had no schedule before.
+void take_pace(const PlaceInRun& at, const Counters& n, bool is_new, Session& s) {
   const int64_t place = at.steps(n.steps), whole = s.total_steps;
-  s.total_steps = std::max(n.steps, n.steps + whole - place);
-  if (!s.schedule) return;
-  s.other_pace = joined("an epoch has ", s.steps_per_epoch, " steps, before ", at.then,
-                        ": the learning rates that follow are those of a run that had ", s.steps_per_epoch,
-                        " from its start, from its step ", at.steps(n.applied()), " of ", whole, " on; ",
-                        number_text(s.optimizer->lr(), 3), " is the next");
+  const bool other = at.pace != 1;
+  if (other) s.total_steps = std::max(n.steps, n.steps + whole - place);
+  if (!s.schedule || !(other || is_new)) return;
+  const std::string both = other && is_new ? " and " : "";
+  s.other_pace = joined(other ? joined("an epoch has ", s.steps_per_epoch, " steps, before ", at.then) : "", both,
+                        is_new ? "the run had no schedule before" : "",
+                        ": the learning rates that follow are those of a run that had ", is_new ? "it" : "", both,
+                        other ? joined(s.steps_per_epoch) : "", " from its start, from its step ", at.steps(n.applied()), " of ",
+                        whole, " on; ", number_text(s.optimizer->lr(), 3), " is the next");
 }
 
 }  // namespace
@@ -181,7 +185,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
   if (!s.data_sha256.empty()) loader["data_sha256"] = s.data_sha256;
   out.meta["loader"] = loader;
   out.meta["config"] = config;
-  // For people who ask why two runs differ.
+  // Recorded for people who compare runs.
   out.meta["written_by"] = {
       {"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(s.device).describe()}};
   out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", transforms_in_use(config)}};
@@ -209,7 +213,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   if (t.has("epoch_over")) {
     counters.epoch_loss = t.number("epoch_loss"), counters.epoch_over = t.number("epoch_over");
     counters.window_loss = t.number("window_loss"), counters.window_over = t.number("window_over");
-  } else {  // an older halfstep weighed each loss by its samples
+  } else {  // an older halfstep weighed losses by samples
     const double each = usual_denominator(s);
     counters.epoch_loss = t.number("epoch_loss") * each, counters.epoch_over = double(t.integer("epoch_samples", 0)) * each;
     counters.window_loss = t.number("window_loss") * each, counters.window_over = double(t.integer("window_samples", 0)) * each;
@@ -234,13 +238,13 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
   halfstep::unpack(for_config(with_branch_names(contents, *s.model), at, counters), parts_of(s));
-  if (at.pace != 1) take_pace(at, counters, s);
+  take_pace(at, counters, counters.steps > 0 && !meta.has("schedule"), s);
   return counters;
 }
 
 namespace {
 
-// What goes along with the weights must have done so from the start.
+// Checks that averages and Lookahead were there from the start.
 void check_followers(const char* command, const CheckpointContents& contents, const Session& session) {
   const Json config = stored_config(contents);
   for (const auto& [kind, key] : {std::pair("EMA", "ema"), std::pair("SWA", "swa"), std::pair("Lookahead", "lookahead")}) {
@@ -307,10 +311,10 @@ std::optional<StoredData> stored_data(const CheckpointContents& contents) {
 }
 
 std::string changed_keys(const Json& now, const Json& then, const Session& session) {
-  Json old = then;  // with defaults for keys newer than the halfstep that wrote it
+  Json old = then;  // with defaults for keys that the writer did not know
   try {
     old = with_statistics(resolve_config(then, "the checkpoint's config").json);
-  } catch (const Error&) {}  // then it differs in more than its age
+  } catch (const Error&) {}  // then more than its age differs
   std::string changed;
   for (const auto& op : nlohmann::json::diff(nlohmann::json(old), nlohmann::json(now))) {
     const std::string path = op["path"];

@@ -15,7 +15,7 @@
 namespace halfstep::app {
 namespace {
 
-// The newest checkpoint that fits and can be read. False: one was there that is not any more, as its run continues.
+// Opens the newest readable checkpoint that fits. Returns false if one vanished, because its run continues.
 bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const std::function<void(const std::string&)>& say) {
   std::vector<int64_t> steps = list_checkpoints(out.folder);
   std::reverse(steps.begin(), steps.end());
@@ -39,7 +39,7 @@ bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const
   return !vanished;
 }
 
-// What run.json says of the data that the steps after this one were trained with: a run may be resumed with other data.
+// Returns run.json's fingerprint of the data for steps after this one: a run may be resumed with other data.
 std::string recorded_data(const std::filesystem::path& folder, int64_t step) {
   try {
     std::string out;
@@ -48,7 +48,7 @@ std::string recorded_data(const std::filesystem::path& folder, int64_t step) {
       if (start.at("step").get<int64_t>() <= step) out = start.value("data_sha256", "");
     return out;
   } catch (const Error&) {
-  } catch (const Json::exception&) {}  // of a halfstep that wrote none, or damaged: it is not known
+  } catch (const Json::exception&) {}  // missing or damaged: unknown
   return {};
 }
 
@@ -62,7 +62,7 @@ StoredRun open_run(const char* command, const std::filesystem::path& run, const 
   check<CheckpointError>(std::filesystem::is_directory(out.folder), command, run.string(),
                          " is neither a run's folder nor a config",
                          Help{"give the folder that `halfstep train` names, or a JSON config"});
-  constexpr int kTries = 5;  // a run that continues removes its older checkpoints
+  constexpr int kTries = 5;  // a running run removes older checkpoints
   for (int i = 0; i < kTries && !open_checkpoint(out, is_checkpoint ? checkpoint_step(run) : latest, say); ++i) {}
   if (out.contents) {
     out.config = stored_config(*out.contents);
@@ -83,10 +83,10 @@ std::optional<RunningRun> still_running(const std::filesystem::path& folder) {
   if (!holder) return {};
   RunningRun out{.holder = *holder};
   std::ifstream in(folder / "metrics.jsonl", std::ios::binary);
-  constexpr std::streamoff kEnd = std::streamoff(1) << 20;  // of the file: lines are shorter
+  constexpr std::streamoff kEnd = std::streamoff(1) << 20;  // of the file to read: lines are shorter
   in.seekg(0, std::ios::end);
   in.seekg(std::max<std::streamoff>(0, std::streamoff(in.tellg()) - kEnd));
-  for (std::string line; std::getline(in, line) && !in.eof();) {  // the last one may not be whole yet
+  for (std::string line; std::getline(in, line) && !in.eof();) {  // the last line may be incomplete
     const Json entry = Json::parse(line, nullptr, false);
     if (!entry.is_object() || !entry.contains("step") || !entry.contains("attempted")) continue;
     if (!entry["step"].is_number_integer() || !entry["attempted"].is_number_integer()) continue;

@@ -5,6 +5,7 @@
 
 #include "apps/start/init_config.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/formats/npy.h"
 #include "framework/data/sets/arrays.h"
 #include "framework/io/files/zip.h"
@@ -18,10 +19,11 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostLabels = 1000;
 constexpr int64_t kMostChannels = 10000;  // with a mean and a deviation each
-constexpr int64_t kMostColors = 4;        // of pixels, whose rows and columns have none
+constexpr int64_t kMostColors = 4;        // of pixels; else the layout is not an image
 
 struct NamedArrays {
-  std::string x, y, x_val, y_val;  // of val: "" where it is a part of the others
+  std::string x, y, x_val, y_val;     // of val: "" where it is a part of the others
+  std::vector<std::string> others{};  // that are neither
 };
 
 bool is_npz(const fs::path& file) { return file.extension() == ".npz"; }
@@ -39,7 +41,7 @@ std::vector<std::string> array_names(const fs::path& file) {
 
 std::string item(const std::string& name) { return "a[" + in_quotes(name) + "]"; }
 
-// A line of Python that reads the arrays as `a`, changes them, and writes others.
+// Returns a line of Python that reads the arrays as `a`, changes them, and writes others.
 std::string in_numpy(const fs::path& file, const std::string& change) {
   const std::string from = in_quotes(file.string()), to = in_quotes(file.stem().string() + "_new" + file.extension().string());
   return is_npz(file)
@@ -48,7 +50,7 @@ std::string in_numpy(const fs::path& file, const std::string& change) {
                       "); ", change, "; save_file(a, ", to, ")");
 }
 
-// "x_test" for "x_train", if there is such an array.
+// Returns "x_test" for "x_train", if there is such an array.
 std::string held_out_name(const std::vector<std::string>& names, const std::string& name, const std::string& part) {
   const size_t at = name.find("train");
   if (at == std::string::npos) return "";
@@ -56,7 +58,7 @@ std::string held_out_name(const std::vector<std::string>& names, const std::stri
   return std::find(names.begin(), names.end(), other) != names.end() ? other : "";
 }
 
-// By the names that people use, else the only two.
+// Finds inputs and targets by usual names, or if there are only two arrays.
 NamedArrays find_arrays(const fs::path& file, const std::string& wish) {
   const std::vector<std::string> names = array_names(file);
   std::string all;
@@ -87,6 +89,8 @@ NamedArrays find_arrays(const fs::path& file, const std::string& wish) {
     const std::string x = held_out_name(names, out.x, part), y = held_out_name(names, out.y, part);
     if (out.x_val.empty() && !x.empty() && !y.empty()) out.x_val = x, out.y_val = y;
   }
+  for (const std::string& n : names)
+    if (n != out.x && n != out.y && n != out.x_val && n != out.y_val) out.others.push_back(n);
   return out;
 }
 
@@ -94,13 +98,13 @@ Tensor read_array(const fs::path& file, const std::string& name) {
   return is_npz(file) ? read_npz(file, name) : map_safetensors(file).tensors.at(name);
 }
 
-// What an array holds.
+// Statistics of an array's values.
 struct ArrayValues {
-  bool whole = true;
-  int64_t not_finite = 0;
+  bool all_integers = true;
+  int64_t not_finite = 0, beyond = 0;  // beyond: finite, but not in float32
   double least = INFINITY, most = -INFINITY, mean = 0, deviation = 0;
-  std::set<double> distinct{};  // at most kMostLabels + 1 of them
-  bool zero_one() const { return whole && least >= 0 && most <= 1; }
+  std::set<double> distinct{};  // at most kMostLabels + 1
+  bool zero_one() const { return all_integers && least >= 0 && most <= 1; }
 };
 ArrayValues values_of(const Tensor& t) {
   constexpr int64_t kPiece = int64_t(1) << 20;
@@ -115,7 +119,8 @@ ArrayValues values_of(const Tensor& t) {
         ++out.not_finite;
         continue;
       }
-      out.whole = out.whole && p[i] == std::floor(p[i]);
+      out.beyond += !std::isfinite(float(p[i]));
+      out.all_integers = out.all_integers && p[i] == std::floor(p[i]);
       out.least = std::min(out.least, p[i]), out.most = std::max(out.most, p[i]);
       sum += p[i], squares += p[i] * p[i], ++count;
       if (out.distinct.size() <= kMostLabels) out.distinct.insert(p[i]);
@@ -125,19 +130,19 @@ ArrayValues values_of(const Tensor& t) {
   return out;
 }
 
-// A shape without its first dimension.
+// Returns a shape without its first dimension.
 Shape rest_of(const Shape& s) { return s.empty() ? s : without_batch(s); }
 Shape sample_of(const Tensor& t) { return rest_of(t.shape()); }
 
-// The inputs with their channels first, and the layers that bring them there, or the reader.
-struct Layout {
+// The inputs' shape with channels first, and the layers, or the reader's option, that move them there.
+struct ArrayLayout {
   std::vector<InitLine> layers{};
   Shape sample;
   bool channels_last = false;
   int spatial() const { return int(sample.size()) - 1; }
   bool is_large() const { return (spatial() == 1 || spatial() == 2) && *std::min_element(sample.begin() + 1, sample.end()) >= 8; }
 };
-Layout layout_of(const Tensor& x, const Shape& target) {
+ArrayLayout layout_of(const Tensor& x, const Shape& target) {
   const Shape s = sample_of(x);
   if (looks_channels_last(s)) return {{}, {s[2], s[0], s[1]}, true};
   if (s.size() != 2) return {{}, s};
@@ -153,7 +158,7 @@ void append(std::vector<InitLine>& to, std::vector<InitLine> lines) {
   for (InitLine& line : lines) to.push_back(std::move(line));
 }
 
-// Halves a series three times.
+// Returns layers that halve a series three times.
 std::vector<InitLine> series_layers(int64_t length) {
   std::vector<InitLine> out;
   int64_t channels = 32;
@@ -169,7 +174,7 @@ std::vector<InitLine> series_layers(int64_t length) {
   return out;
 }
 
-// An answer at every place of the input: `channels` of them.
+// Returns layers for an answer at every place of the input, with `channels` numbers.
 std::vector<InitLine> dense_layers(int spatial, int64_t channels, const std::string& meaning) {
   const std::string conv = joined(R"({"type": "Conv)", spatial, R"(d", "out_channels": )");
   return {{conv + R"(32, "kernel_size": 3, "padding": 1}, "ReLU")", "as large as the input"},
@@ -179,7 +184,7 @@ std::vector<InitLine> dense_layers(int spatial, int64_t channels, const std::str
 
 enum class ArrayTask : uint8_t { classes, numbers, yes_or_no };
 
-// What is asked of the model, and, in `out`, what the user may want to know or must decide.
+// Decides the model's task, and notes in `out` what the user should know or decide.
 ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string& name, const InitWishes& wishes,
                   const fs::path& file, bool dense, InitParts& out) {
   const std::string labels = item(name),
@@ -197,9 +202,13 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
     const ArrayValues sums = values_of(y.to(DType::f64).sum({1}));
     return sums.least == 1 && sums.most == 1 ? ArrayTask::classes : ArrayTask::yes_or_no;
   }
+  if (yes_or_no && !typed && !dense && (y.dim() == 1 || (y.dim() == 2 && y.size(1) == 1))) {
+    out.notes.push_back(name + " has 0 and 1 as floats, read as classes; numbers to predict: --task regression");
+    return ArrayTask::classes;
+  }
   if (yes_or_no && (!typed || (dense && y.dtype() == DType::boolean) || (y.dim() > 2 && !dense))) return ArrayTask::yes_or_no;
   if (!typed) {
-    if (values.whole && values.distinct.size() <= 20 && !wide)
+    if (values.all_integers && values.distinct.size() <= 20 && !wide)
       out.notes.push_back(
           joined(name, " has ", values.distinct.size(),
                  " whole numbers as floats, read as numbers to predict; if they are classes: --task classification"));
@@ -224,7 +233,7 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
 
 void add_layers(InitParts& out, const Tensor& x, const Tensor& y, ArrayTask task, const ArrayValues& labels) {
   const Shape target = sample_of(y);
-  Layout at = layout_of(x, target);
+  ArrayLayout at = layout_of(x, target);
   const Shape places = rest_of(at.sample);
   const bool places_alone = !places.empty() && places.size() <= 2 && target == places;
   const bool with_channels =
@@ -244,7 +253,7 @@ void add_layers(InitParts& out, const Tensor& x, const Tensor& y, ArrayTask task
       append(out.layers, std::move(at.layers));
       append(out.layers,
              at.spatial() == 1 ? series_layers(at.sample[1]) : init_convolutions(std::min(at.sample[1], at.sample[2]), true));
-      if (at.spatial() == 2) out.layers.pop_back();  // its own last layer
+      if (at.spatial() == 2) out.layers.pop_back();  // drops its last layer
     }
     out.layers.push_back({at.is_large() ? R"("Flatten")" : R"("Flatten", {"type": "Linear", "out_features": 128}, "ReLU")", ""});
     if (target.size() > 1 && task != ArrayTask::classes) {
@@ -291,7 +300,14 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   check<DataError>(inputs.not_finite == 0, "init", file.string(), ": ", names.x, " has ", inputs.not_finite, " of ", x.numel(),
                    " values that are not finite, and no step with one can be used",
                    Help{in_numpy(file, item(names.x) + " = np.nan_to_num(" + item(names.x) + ")")});
-  const Layout at = layout_of(x, sample_of(y));
+  for (const auto& [name, values] : {std::pair(names.x, &inputs), {names.y, &labels}})
+    check<DataError>(values->beyond == 0, "init", file.string(), ": ", name, " has ", values->beyond,
+                     " values that float32 does not hold, up to ", std::max(-values->least, values->most),
+                     Help{in_numpy(file, joined(item(name), " = ", item(name), " / np.abs(", item(name), ").max()"))});
+  check<DataError>(inputs.distinct.size() > 1, "init", file.string(), ": the inputs must have two different values, but ", names.x,
+                   " has ", *inputs.distinct.begin(), " alone");
+  if (!names.others.empty()) out.notes.push_back("arrays that are left out: " + list_text(names.others));
+  const ArrayLayout at = layout_of(x, sample_of(y));
   const bool dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
   out.remedy = x.size(0) < 5 ? "some samples are needed to train with, and others to check with"
                              : "docs/your_data.md, \"Arrays\", has a config to begin with";
@@ -313,6 +329,8 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
     out.data.push_back({R"("task": "regression")", "whole numbers would be classes"});
   else if (wishes.task == "classification")
     out.data.push_back({R"("task": "classification")", "as asked"});
+  else if (is_floating(y.dtype()) && task == ArrayTask::classes && (y.dim() == 1 || y.size(1) == 1))
+    out.data.push_back({R"("task": "classification")", "floats would be numbers"});
   const bool bytes = x.dtype() == DType::u8 && x.dim() > 2, pixels = bytes && inputs.most > 1;
   if (bytes && !pixels) {
     out.data.push_back({R"("bytes": "numbers")", "they are 0 and 1, and stay so; \"pixels\" divides them by 255"});

@@ -9,12 +9,14 @@
 #include <string_view>
 
 #include "framework/base/check.h"
+#include "framework/data/tables/labels.h"
 #include "framework/data/tables/series_times.h"
 
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostOddTexts = 5;  // different ones, beside numbers or dates
+constexpr double kExact = 9007199254740992;  // 2^53: whole numbers from here on are not exact
+constexpr size_t kMostOddTexts = 5;  // distinct ones beside numbers or dates
 
 std::string small_letters(std::string_view text) {
   std::string out(text);
@@ -31,24 +33,39 @@ CellKind kind_of_cell(std::string_view cell, const CsvFormat& format, CsvDateOrd
   return parse_date(cell, order, date) ? CellKind::date : CellKind::text;
 }
 
-// The number of a cell that is a plain one in this format, without a look at its text; NaN: its text is needed.
+// Returns the number of a cell that is a plain one in this format, without parsing its text; NaN: its text is needed, such as that
+// of an integer that is not exact as a number.
 double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvFormat& format) {
   const double value = format.decimal == sheet.format().decimal ? sheet.plain_number(row, column) : NAN;
-  return std::abs(value) <= double(std::numeric_limits<float>::max()) ? value : NAN;
+  return std::abs(value) < kExact ? value : NAN;
 }
 
-// Marks of accounting, such as "(" and a currency sign of several bytes, may be in front of its first digit.
+// Returns whether all cells are months such as "01.2015", which are numbers, too.
+bool are_months(const CsvSheet& sheet, size_t column) {
+  bool some = false;
+  CsvDate date;
+  for (size_t row = 0; row < sheet.rows(); ++row) {
+    const std::string_view cell = sheet.cell(row, column);
+    if (cell.empty()) continue;
+    if (cell.size() != 7 || !parse_date(cell, CsvDateOrder::ymd, date)) return false;
+    some = true;
+  }
+  return some;
+}
+
+// Returns whether a cell starts as a number; accounting marks, such as "(" and a currency sign of several bytes, may precede its
+// first digit.
 bool starts_as_number(std::string_view cell) {
   const size_t at = cell.find_first_of("0123456789");
   return at <= 5 && std::none_of(cell.begin(), cell.begin() + std::ptrdiff_t(at), [](unsigned char c) { return std::isalpha(c); });
 }
 
-// Cells that are neither numbers nor dates; of them, those that begin as numbers do.
-struct Unread {
+// Cells that are neither numbers nor dates, and those of them that begin as numbers.
+struct UnparsedCells {
   size_t texts = 0, like_numbers = 0, dates = 0;
 };
-Unread unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order) {
-  Unread out;
+UnparsedCells unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order) {
+  UnparsedCells out;
   double value = 0;
   CsvDate date;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
@@ -64,22 +81,22 @@ Unread unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order
   return out;
 }
 
-// What the column's texts are, if all of them are numbers in another form.
-CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r) {
+// Returns the form of the column's texts if all are numbers in another form.
+CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReading& r, bool quantities = false) {
   CsvHint first;
   double value = 0;
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
     const std::string_view cell = sheet.cell(row, c.at);
     if (kind_of_cell(cell, r.format, r.order, value, date) != CellKind::text) continue;
-    const CsvHint hint = number_hint(cell, r.format);
-    if (hint.what.empty()) return {};
+    const CsvHint hint = quantities ? quantity_hint(cell, r.format) : number_hint(cell, r.format);
+    if (hint.what.empty() || (quantities && !first.what.empty() && hint.what != first.what)) return {};
     if (first.what.empty()) first = hint;
   }
   return first;
 }
 
-// Takes the few cells that are of another kind than nearly all of a column for missing values.
+// Declares the few cells of another kind than nearly all of a column as missing values.
 void find_odd(const CsvSheet& sheet, const TableReading& r, InitColumn& c) {
   const size_t most = std::max(c.numbers, c.dates), others = c.filled() - most;
   const CellKind kind = c.numbers >= c.dates ? CellKind::number : CellKind::date;
@@ -93,7 +110,7 @@ void find_odd(const CsvSheet& sheet, const TableReading& r, InitColumn& c) {
     const std::string_view cell = sheet.cell(row, c.at);
     const CellKind is = kind_of_cell(cell, r.format, r.order, value, date);
     if (is == CellKind::missing || is == kind) continue;
-    if (is == CellKind::number) return;  // a number taken for a missing value would be one in all columns
+    if (is == CellKind::number) return;  // a number declared as missing would be missing in all columns
     words.emplace(cell);
     rows.push_back(row);
   }
@@ -112,12 +129,15 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   std::vector<double> plain;
   double before = NAN, least = INFINITY, most = -INFINITY, value = 0, letters = 0, blanks = 0;
   bool counts = true, grows = true;
+  const bool months = are_months(sheet, at);
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
-    const double number = plain_number(sheet, row, at, r.format);
+    const double number = months ? NAN : plain_number(sheet, row, at, r.format);
     const std::string_view cell = std::isnan(number) ? sheet.cell(row, at) : std::string_view();
-    const CellKind kind =
-        std::isnan(number) ? kind_of_cell(cell, r.format, r.order, value, date) : (value = number, CellKind::number);
+    const bool month = months && parse_date(cell, r.order, date);
+    const CellKind kind = month                ? CellKind::date
+                          : std::isnan(number) ? kind_of_cell(cell, r.format, r.order, value, date)
+                                               : (value = number, CellKind::number);
     if (kind == CellKind::missing) {
       cell.empty() ? void(++c.empties) : void(c.words.emplace(cell));
       continue;
@@ -131,8 +151,8 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
     }
     if (kind == CellKind::date) value = date.days;
     ++(kind == CellKind::date ? c.dates : c.numbers);
-    c.whole = c.whole && value == std::floor(value);
-    counts = counts && (std::isnan(before) || value == before + 1);
+    c.all_integers = c.all_integers && value == std::floor(value);
+    counts = counts && (std::isnan(before) || value == before + 1) && value < kExact;
     grows = grows && !(value <= before);
     before = value, least = std::min(least, value), most = std::max(most, value);
   }
@@ -150,15 +170,18 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   else
     find_odd(sheet, r, c);
   const bool all = filled == c.rows && c.kind == ColumnKind::number && c.odd.empty();
-  c.counts_up = all && c.whole && counts;
-  c.permutes = all && c.whole && c.distinct == c.rows && most - least + 1 == double(c.rows);
+  c.counts_up = all && c.all_integers && counts;
+  c.permutes = all && c.all_integers && c.distinct == c.rows && most - least + 1 == double(c.rows);
   c.grows = filled == c.rows && grows && (c.kind == ColumnKind::number || c.kind == ColumnKind::date);
   if (c.kind == ColumnKind::text || c.kind == ColumnKind::mixed) c.hint = shared_hint(sheet, c, r);
+  if (c.kind == ColumnKind::text && c.hint.what.empty() && c.distinct > kFewQuantities) c.hint = shared_hint(sheet, c, r, true);
   return c;
 }
 
-// "", "Unnamed: 0": what a program writes above an index.
+// Returns whether a name is missing: "", or "Unnamed: 0", which pandas writes above an index.
 bool has_no_name(const std::string& name) { return name.empty() || name.starts_with("Unnamed: "); }
+
+}  // namespace
 
 bool is_named_as_id(const std::string& name) {
   const std::string small = small_letters(name);
@@ -168,8 +191,6 @@ bool is_named_as_id(const std::string& name) {
       (n > 2 && (name.ends_with("Id") || name.ends_with("ID")) && std::islower(static_cast<unsigned char>(name[n - 3])));
   return ends || small == "id" || small == "index" || small == "rownames";
 }
-
-}  // namespace
 
 bool is_word_for_missing(std::string_view cell) {
   static const std::set<std::string> words = {"?",    "na", "n/a", "#n/a", "nan",          "null",
@@ -181,8 +202,8 @@ bool InitColumn::texts_differ() const {
   return kind == ColumnKind::text && ((distinct == filled() && distinct >= 5) || (distinct > 20 && 2 * distinct > filled()));
 }
 
-// Do accounting's marks make numbers of texts? Not if a column of texts then mixes both, or has them on all of its numbers, as
-// "(1)" and "(2)" that count something.
+// Returns whether accounting's marks turn texts into numbers. Not if a column of texts then mixes both, or has them on all of its
+// numbers, like "(1)" and "(2)" that number something.
 bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFormat& accounting, CsvDateOrder order) {
   bool some = false;
   double value = 0;
@@ -208,12 +229,12 @@ bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFo
 
 TableReading read_columns(const CsvSheet& sheet) {
   TableReading out{.format = {sheet.format().delimiter, '.', 0}, .columns = {}};
-  Unread best = unread(sheet, out.format, out.order);
+  UnparsedCells best = unread(sheet, out.format, out.order);
   const char delimiter = sheet.format().delimiter;
   const auto try_format = [&](char decimal, char thousands) {
     if (decimal == delimiter) return;
     const CsvFormat format{delimiter, decimal, thousands};
-    if (const Unread found = unread(sheet, format, out.order); found.texts < best.texts) best = found, out.format = format;
+    if (const UnparsedCells found = unread(sheet, format, out.order); found.texts < best.texts) best = found, out.format = format;
   };
   if (best.like_numbers > 0) {
     for (const auto& [decimal, thousands] : {std::pair(',', char(0)), {',', '.'}, {',', ' '}, {'.', ','}, {'.', ' '}, {'.', '\''}})
@@ -224,11 +245,11 @@ TableReading read_columns(const CsvSheet& sheet) {
     CsvFormat plain = marks;
     plain.accounting = false;
     if (best.like_numbers == 0 || decimal == delimiter || !reads_accounting(sheet, plain, marks, out.order)) continue;
-    if (const Unread found = unread(sheet, marks, out.order); found.texts < best.texts) best = found, out.format = marks;
+    if (const UnparsedCells found = unread(sheet, marks, out.order); found.texts < best.texts) best = found, out.format = marks;
   }
-  if (best.like_numbers > 0) {  // also dates in another order
-    const Unread day_first = unread(sheet, out.format, CsvDateOrder::dmy),
-                 month_first = unread(sheet, out.format, CsvDateOrder::mdy);
+  if (best.like_numbers > 0) {  // try another order of dates too
+    const UnparsedCells day_first = unread(sheet, out.format, CsvDateOrder::dmy),
+                        month_first = unread(sheet, out.format, CsvDateOrder::mdy);
     const bool day = day_first.texts <= month_first.texts;
     if (std::min(day_first.texts, month_first.texts) < best.texts) {
       out.order = day ? CsvDateOrder::dmy : CsvDateOrder::mdy;
@@ -255,15 +276,18 @@ TableReading read_columns(const CsvSheet& sheet) {
 }
 
 std::string reference(const CsvSheet& sheet, const InitColumn& c) {
-  return sheet.has_header() ? in_quotes(c.name) : std::to_string(c.at);
+  const std::vector<std::string>& names = sheet.names();
+  const bool one =
+      std::count_if(names.begin(), names.end(), [&](const std::string& n) { return text_key(n) == text_key(c.name); }) == 1;
+  return sheet.has_header() && one ? in_quotes(c.name) : std::to_string(c.at);
 }
 
-std::string spoken(const CsvSheet& sheet, const InitColumn& c) {
+std::string phrase(const CsvSheet& sheet, const InitColumn& c) {
   return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
 }
 
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
-  try {  // a sheet says places in its errors alone
+  try {  // only errors of a sheet contain places
     sheet.fail_at(row, column, "");
   } catch (const DataError& e) {
     const std::string text = e.what();
@@ -273,7 +297,7 @@ std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
 }
 
 std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c) {
-  const bool all_differ = c.distinct == c.filled(), index = c.kind == ColumnKind::number && c.whole;
+  const bool all_differ = c.distinct == c.filled(), index = c.kind == ColumnKind::number && c.all_integers;
   if (c.kind == ColumnKind::empty) return "is empty";
   if (20 * c.filled() < c.rows) return joined("is empty but for ", c.filled(), c.filled() == 1 ? " row" : " rows");
   if (c.distinct == 1 && !c.has_gaps()) return "has one value alone";

@@ -8,6 +8,7 @@
 #include "apps/catalog/pictures.h"
 #include "apps/config/config.h"
 #include "apps/schema/json.h"
+#include "apps/start/init_reading.h"
 #include "framework/base/check.h"
 #include "framework/data/sets/text.h"
 #include "framework/io/files/json.h"
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Letters, digits, - and _ of a file's name, for a run and its folder.
+// Makes the name of a run and its folder from a file's: letters, digits, - and _.
 std::string run_name(const fs::path& path) {
   std::string out;
   for (const char c : (path.filename().empty() ? path.parent_path().filename() : path.stem()).string())
@@ -34,7 +35,7 @@ bool exists_any(const fs::path& folder, std::initializer_list<const char*> names
   return std::any_of(names.begin(), names.end(), [&](const char* name) { return fs::exists(folder / name); });
 }
 
-// --- data sets in their publishers' files ---
+// ---- published data sets
 
 InitParts init_published(const fs::path& root, const char* type, int64_t samples, int64_t side) {
   InitParts out;
@@ -50,10 +51,11 @@ InitParts init_published(const fs::path& root, const char* type, int64_t samples
   return out;
 }
 
-// --- text ---
+// ---- text
 
-InitParts init_texts(const fs::path& file) {
-  const TextDataset characters(file, {.seq_len = 64});
+InitParts init_texts(const fs::path& file, const InitWishes& wishes) {
+  const InitReading reading = reading_of(wishes, "a text", {"encoding"});
+  const TextDataset characters(file, {.seq_len = 64, .encoding = reading.format.encoding});
   InitParts out;
   const int64_t tokens = characters.size() * 64;
   out.what = joined("a text of about ", tokens, " characters, ", characters.vocabulary(), " different ones");
@@ -62,6 +64,7 @@ InitParts init_texts(const fs::path& file) {
   out.data = {{"\"root\": " + in_quotes(folder_of_file(file)), ""},
               {R"("tokenizer": "char")", "or byte, word, or bpe with a tokenizer_file"},
               {joined(R"("seq_len": )", seq_len), "characters that are read together"}};
+  out.data.insert(out.data.end(), reading.lines.begin(), reading.lines.end());
   for (const auto& [split, range] : {std::pair("train", "[0, 0.9]"), std::pair("val", "[0.9, 1]")})
     out.data.push_back(
         {joined('"', split, R"(": {"type": "Text", "path": )", in_quotes(file.filename().string()), ", \"range\": ", range, "}"),
@@ -75,9 +78,37 @@ InitParts init_texts(const fs::path& file) {
   return out;
 }
 
+// The tabs of each line, or the other delimiters, if the lines are rows of a table; "": they are not.
+std::string delimiters_of_lines(const fs::path& file, const InitWishes& wishes) {
+  constexpr size_t kLines = 10, kHead = 1 << 16, kLongest = 1000;
+  DataNotes notes;
+  const FileText read = open_text_file(file, reading_of(wishes, "a text", {"encoding"}).format.encoding, "Text", false, notes);
+  const std::string_view head = read.text.substr(0, kHead);
+  for (const auto& [delimiter, name] : {std::pair('\t', "tab"), {',', "comma"}, {';', "semicolon"}, {'|', "bar"}}) {
+    std::optional<std::ptrdiff_t> wanted;
+    size_t lines = 0;
+    bool numbers = delimiter == '\t', same = true;
+    for (size_t at = 0; at < head.size() && same; ++lines) {
+      const size_t end = head.find('\n', at);
+      if (end == head.npos && head.size() < read.text.size()) break;  // a part of a line
+      const std::string_view line = head.substr(at, std::min(end, head.size()) - at);
+      at = std::min(end, head.size() - 1) + 1;
+      const auto count = std::count(line.begin(), line.end(), delimiter);
+      same = wanted.value_or(count) == count && line.size() < kLongest;
+      wanted = count;
+      const std::string_view last = line.substr(line.rfind(delimiter) + 1);
+      numbers = numbers || (lines > 0 && !last.empty() && last.find_first_not_of("0123456789.-+eE\r") == last.npos);
+    }
+    const std::ptrdiff_t least = delimiter == '\t' ? 1 : 2;
+    if (!same || !numbers || lines < kLines || wanted.value_or(0) < least) continue;
+    return joined(*wanted, ' ', name, *wanted == 1 ? "" : "s");
+  }
+  return "";
+}
+
 // --- the whole ---
 
-// Files that are no data, or not enough of it.
+// Refuses files that are not data, or not enough of it.
 void refuse_other_files(const fs::path& data, const std::string& end) {
   const auto refuse = [&](const char* what, const std::string& help) { fail<DataError>("init", data.string(), what, Help{help}); };
   if (end == ".npy")
@@ -95,6 +126,7 @@ InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
   if (fs::is_directory(data, none)) {
     check<ConfigError>(wishes.target.empty() && wishes.task.empty(), "init", data.string(),
                        " is a folder, whose folders are the classes: --target and --task are for tables and arrays");
+    reading_of(wishes, "a folder", {"on_error"});
     for (const fs::path& at : {data, data / "mnist", data / "MNIST" / "raw"})
       if (exists_any(at, {"train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"}))
         return init_published(data, "MNIST", 60000, 28);
@@ -106,16 +138,25 @@ InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
         Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
   }
   const std::string end = in_small_letters(data.extension().string());
-  if (end == ".npz" || end == ".safetensors") return init_arrays(data, wishes);
+  if (end == ".npz" || end == ".safetensors") {
+    reading_of(wishes, "arrays", {});
+    return init_arrays(data, wishes);
+  }
   const bool text = end == ".txt" || end == ".md" || end == ".text";
+  if (const std::string delimiters = end == ".txt" ? delimiters_of_lines(data, wishes) : ""; !delimiters.empty()) {
+    InitParts table = init_table(data, wishes);
+    table.notes.insert(table.notes.begin(),
+                       joined("each line has ", delimiters, ", so the file is read as a table; named .md it would be a text"));
+    return table;
+  }
   check<ConfigError>(!text || (wishes.target.empty() && wishes.task.empty()), "init", data.string(),
                      " is a text, whose next tokens are predicted: --target and --task are for tables and arrays");
-  if (text) return init_texts(data);
+  if (text) return init_texts(data, wishes);
   refuse_other_files(data, end);
-  return init_table(data, wishes);  // whatever its name, its first lines say whether it is one
+  return init_table(data, wishes);  // whatever its name: its first lines decide
 }
 
-// Names of columns may hold ends of lines, which would end a comment.
+// Replaces line breaks, which names of columns may contain, since they would end a comment.
 std::string in_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
@@ -125,7 +166,7 @@ std::string in_one_line(std::string text) {
 void add(std::string& out, const std::string& indent, const InitLine& line, bool comma) {
   constexpr size_t kColumn = 60;
   std::string text = indent + line.code + (comma ? "," : "");
-  if (!line.comment.empty() && text.size() + 2 > kColumn) {  // above it
+  if (!line.comment.empty() && text.size() + 2 > kColumn) {  // puts it above the line
     out += indent + "// " + in_one_line(line.comment) + '\n';
   } else if (!line.comment.empty()) {
     text.resize(kColumn, ' ');
@@ -135,7 +176,7 @@ void add(std::string& out, const std::string& indent, const InitLine& line, bool
 }
 
 // Opens the pictures. False: a few cannot be read, and the config leaves them out now. Throws DataError for more.
-bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& config) {
+bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& config, bool skips) {
   constexpr int64_t kFew = 20;  // of so many pictures one may be bad, which is an accident
   const PictureReport pictures = examine_pictures(config, {.seconds = kPictureSeconds});
   if (pictures.pictures == 0) return true;
@@ -144,7 +185,8 @@ bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& con
     if (const std::string flawed = pictures.warning(); !flawed.empty()) made.notes.push_back(flawed);
     return true;
   }
-  check<DataError>(kFew * pictures.bad <= pictures.checked, "init", data.string(), ": no config is written:\n", pictures.error());
+  check<DataError>(skips || kFew * pictures.bad <= pictures.checked, "init", data.string(), ": no config is written:\n",
+                   pictures.error());
   std::string line;
   add(line, "    ", {R"("on_error": "skip")", "some pictures cannot be read; \"fail\" ends a run that meets one"}, true);
   made.text.insert(made.text.find("    \"loader\": "), line);
@@ -153,7 +195,7 @@ bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& con
 
 // Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Gives the
 // number of classes of a sample; 0: it has none.
-int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& parts) {
+int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& parts, bool skips) {
   std::string wrong;
   const std::vector<std::string> before = made.notes;
   try {
@@ -167,13 +209,13 @@ int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& part
       made.notes.push_back(joined("valid: ", f.size.value_or(0), " samples to train with, input ", f.input,
                                      f.classes > 0 ? joined(", ", f.classes, " classes") : joined(", target ", f.target), ", ",
                                      parameters, " parameters"));
-      if (wrong.empty() && !check_init_pictures(data, made, config.json)) {
+      if (wrong.empty() && !check_init_pictures(data, made, config.json, skips)) {
         made.notes = before;
-        return check_init(data, made, parts);
+        return check_init(data, made, parts, skips);
       }
       if (wrong.empty()) return f.target.empty() ? f.classes : 0;
     }
-  } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with a NUL
+  } catch (const ConfigError& e) { wrong = e.what(); } catch (const JsonError& e) {  // a name with NUL
     fail<DataError>("init", data.string(), ": names cannot be written into a config: ", e.what(), Help{"rename the columns"});
   }
   if (wrong.empty()) return 0;
@@ -202,7 +244,7 @@ std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
                           R"( "ReLU")", pools ? R"(, {"type": "MaxPool2d", "kernel_size": 2})" : ""),
                    ""});
   };
-  const bool small = side < 16;  // there is room for one pooling, and one convolution would be too few
+  const bool small = side < 16;  // there is room for only one pooling, and one convolution would be too few
   if (small) add_block(channels, false), channels *= 2;
   for (int64_t size = side, first = 1; first || (size >= 8 && channels <= 128); size /= 2, channels *= 2, first = 0)
     add_block(channels, size >= 8);
@@ -211,7 +253,11 @@ std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
   return out;
 }
 
-InitConfig init_config(const fs::path& data, const InitWishes& wishes) {
+namespace {
+
+InitConfig config_of(const fs::path& data, const InitWishes& wishes) {
+  std::error_code none;
+  const bool skips = fs::is_directory(data, none) && reading_of(wishes, "a folder", {"on_error"}).skips_pictures;
   const InitParts p = parts_of(data, wishes);
   InitConfig out{run_name(data), in_one_line(p.what), "", p.notes};
   const int64_t per_epoch = std::max<int64_t>(1, (p.samples + p.batch_size - 1) / p.batch_size);
@@ -232,13 +278,21 @@ InitConfig init_config(const fs::path& data, const InitWishes& wishes) {
   add(t, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
   t += "}\n";
   constexpr int64_t kMatrixClasses = 20;  // more are hard to read
-  if (const int64_t classes = check_init(data, out, p); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
+  if (const int64_t classes = check_init(data, out, p, skips); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
     std::string line;
     add(line, "  ", {R"("metrics": ["confusion_matrix"])", "which class is taken for which; accuracy is measured anyway"}, true);
     t.insert(t.find("  \"optimizer\": "), line);
   }
   for (std::string& note : out.notes) note = in_one_line(note);
   return out;
+}
+
+}  // namespace
+
+InitConfig init_config(const fs::path& data, const InitWishes& wishes) {
+  try {
+    return config_of(data, wishes);
+  } catch (const DataError& e) { throw DataError(with_option(e.what())); }
 }
 
 }  // namespace halfstep::app

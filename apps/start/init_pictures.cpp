@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders of pictures.
+// First configs for folders of pictures.
 #include <algorithm>
 #include <cctype>
 #include <optional>
@@ -22,7 +22,7 @@ std::string small_folder_name(std::string text) {
   return text;
 }
 
-// Are some of the pictures, spread over all, without a colour?
+// Samples some pictures, spread over all, and returns whether none has a colour.
 bool are_gray(const ImageFolderDataset& data) {
   constexpr int64_t kRead = 12;
   const int64_t n = std::min(kRead, data.size());
@@ -31,18 +31,18 @@ bool are_gray(const ImageFolderDataset& data) {
       const auto pixels = read_picture(data.file(i * data.size() / n), 3).pixels;
       for (size_t at = 0; at + 2 < pixels.size(); at += 3)
         if (pixels[at] != pixels[at + 1] || pixels[at] != pixels[at + 2]) return false;
-    } catch (const DataError&) {}  // the check of the config names it
+    } catch (const DataError&) {}  // the check of the config reports it
   }
   return true;
 }
 
-// Digits and letters, which mean something else when they are mirrored.
+// Returns whether the classes are digits or letters, which mirroring would change.
 bool are_characters(const std::vector<std::string>& classes) {
   return std::all_of(classes.begin(), classes.end(),
                      [](const std::string& c) { return c.size() == 1 && std::isalnum(static_cast<unsigned char>(c[0])); });
 }
 
-// What is left of a folder's name without this word, in small letters: "seg_" of "seg_train"; nothing: the word is not in it.
+// Returns a folder's name without this word, in lower case: "seg_" for "seg_train"; nothing if it lacks the word.
 std::optional<std::string> rest_without(const std::string& folder, const std::string& word) {
   std::string name = small_folder_name(folder);
   const auto is_letter = [&](size_t at) { return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])); };
@@ -51,7 +51,7 @@ std::optional<std::string> rest_without(const std::string& folder, const std::st
   return name.erase(at, word.size());
 }
 
-// The first of these folders whose name has one of the words, and `rest` beside it; "" if none is there.
+// Returns the first of these folders whose name is one of the words plus `rest`; "" if there is none.
 std::string folder_called(const fs::path& root, std::initializer_list<const char*> words, const std::string& rest) {
   const std::vector<std::string> there = visible_folders(root);
   for (const char* word : words)
@@ -60,23 +60,23 @@ std::string folder_called(const fs::path& root, std::initializer_list<const char
   return "";
 }
 
-// A part that just holds a folder of its own name: "seg_train/seg_train".
+// Returns the inner folder of a part that only contains a folder of the same name: "seg_train/seg_train".
 std::string inner_folder(const fs::path& root, const std::string& part) {
   const std::vector<std::string> inner = visible_folders(root / part);
   return inner.size() == 1 && inner[0] == part && !visible_folders(root / part / part).empty() ? part + '/' + part : part;
 }
 
-// Where pictures lie: the parts of the data are folders with a folder for each class.
+// The folders of pictures: parts of the data, each with a folder for each class.
 struct PictureFolders {
   fs::path root;                 // of the parts, or of the classes
-  std::string train, val, test;  // empty: there is no such part
+  std::string train, val, test;  // empty: no such part
   std::string remark;
 };
 
 PictureFolders picture_folders(const fs::path& given) {
   PictureFolders out{given, {}, {}, {}, {}};
-  for (;;) {  // to the first folder that does not just hold another
-    // "train" and "test", or names that are alike but for these words: "seg_train" and "seg_test".
+  for (;;) {  // down to the first folder that contains more than one other
+    // Matches "train" and "test", or names with a common rest: "seg_train" and "seg_test".
     std::set<std::string> rests{""};
     for (const std::string& folder : visible_folders(out.root))
       for (const char* word : {"train", "training"})
@@ -120,7 +120,7 @@ InitParts init_pictures(const fs::path& given) {
   auto [root, train, val, test, remark] = picture_folders(given);
   const ImageFolderDataset data(root / train, {.size = 32});
   const auto classes = int64_t(data.class_names().size());
-  for (std::string* part : {&val, &test}) {  // such as test/unknown
+  for (std::string* part : {&val, &test}) {  // drops parts such as test/unknown
     if (part->empty()) continue;
     const std::vector<std::string> folders = visible_folders(root / *part);
     const auto is_class = [&](const std::string& folder) { return find_label(data.class_names(), folder) >= 0; };
@@ -132,7 +132,7 @@ InitParts init_pictures(const fs::path& given) {
   if (val.empty()) std::swap(val, test);
   const bool parts = !val.empty();
 
-  // The sides of some hundred pictures, spread over all.
+  // Reads the sizes of some hundred pictures, spread over all.
   constexpr int64_t kLook = 300;
   std::vector<int64_t> sides;
   std::set<std::pair<int64_t, int64_t>> sizes;
@@ -155,7 +155,7 @@ InitParts init_pictures(const fs::path& given) {
   if (classes == 1) out.what += "; with one class every model is right, and accuracy is always 100 %";
   if (const std::string left_out = data.notes().made; !left_out.empty()) out.what += "; " + left_out;
   for (const std::string& w : data.notes().warnings) out.what += "; " + w;
-  out.what = replace_not_utf8(std::move(out.what));  // it becomes a comment of one line
+  out.what = replace_not_utf8(std::move(out.what));  // becomes a comment of one line
   std::replace(out.what.begin(), out.what.end(), '\n', ' ');
   out.data.push_back({"\"root\": " + in_quotes(root.string()), ""});
   out.data.push_back({joined("\"size\": ", size),

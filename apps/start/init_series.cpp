@@ -15,9 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 using Columns = std::vector<InitColumn>;
 
-constexpr size_t kMostSkipped = 20;  // rows of a time that is there twice, which a config names
+constexpr size_t kMostSkipped = 20;  // most duplicate times that a config names
 
-// The time of a row, as a number; NaN: it has none.
+// Returns the time of a row as a number; NaN: none.
 double time_at(const CsvSheet& sheet, const TableReading& r, size_t row, size_t column) {
   double value = NAN;
   CsvDate date;
@@ -27,7 +27,7 @@ double time_at(const CsvSheet& sheet, const TableReading& r, size_t row, size_t 
 
 bool is_date(const InitColumn& c) { return c.kind == ColumnKind::date && !c.has_gaps() && c.odd.empty(); }
 
-// The columns of the year and the quarter or month, and of the day and so on, where there are such.
+// Returns the columns of a split time: year and quarter or month, day and so on.
 std::vector<size_t> parts_of_time(const Columns& all) {
   std::vector<size_t> out;
   for (const char* part : {"year", "quarter", "month", "day", "hour", "minute"})
@@ -39,7 +39,7 @@ std::vector<size_t> parts_of_time(const Columns& all) {
   return has_year && (next == "quarter" || next == "month") ? out : std::vector<size_t>{};
 }
 
-// The columns of the time, if there can be one. Of two columns the other one must be of numbers.
+// Returns the columns of the time, if there can be one. With two columns the other one must be of numbers.
 std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const InitWishes& wishes) {
   if (wishes.task == "classification" || all.size() < 2) return {};
   const auto is_unix = [&](const InitColumn& c) {
@@ -63,7 +63,7 @@ std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const I
   return {};
 }
 
-// Is one of the columns named as what is to be predicted from the others?
+// Returns whether a column is named like a target that the others predict.
 bool names_target(const Columns& all) {
   static const std::set<std::string> names = {"target",   "label",     "labels", "outcome", "species",
                                               "survived", "diagnosis", "churn",  "class"};
@@ -74,12 +74,12 @@ bool names_target(const Columns& all) {
   });
 }
 
-// Rows that have the time of the row before, and those that have an earlier one.
-struct Order {
+// Rows with the time of the row before, and rows with an earlier time.
+struct RowOrder {
   std::vector<size_t> twice, back;
 };
-Order order_of(const CsvSheet& sheet, const TableReading& r, size_t time) {
-  Order out;
+RowOrder order_of(const CsvSheet& sheet, const TableReading& r, size_t time) {
+  RowOrder out;
   for (size_t row = 1; row < sheet.rows(); ++row) {
     const double before = time_at(sheet, r, row - 1, time), now = time_at(sheet, r, row, time);
     if (now < before) out.back.push_back(row);
@@ -88,17 +88,17 @@ Order order_of(const CsvSheet& sheet, const TableReading& r, size_t time) {
   return out;
 }
 
-// What an attempt to read the rows as a series has found.
-struct Found {
+// Results of an attempt to read the rows as a series.
+struct SeriesColumns {
   std::vector<size_t> time;
   std::vector<const InitColumn*> values;
-  std::vector<std::string> left_out;  // other columns, with the reason
-  std::vector<int64_t> skipped;       // lines whose time is there twice
-  std::optional<SeriesTimes> times;   // nothing where the order is not checked
-  std::string unchecked;              // why it is not
+  std::vector<std::string> left_out;  // other columns, with reasons
+  std::vector<int64_t> skipped;       // lines with a duplicate time
+  std::optional<SeriesTimes> times;   // unset: the order is not checked
+  std::string unchecked;              // reason for that
 };
 
-void choose_values(Found& found, const CsvSheet& sheet, const Columns& all) {
+void choose_values(SeriesColumns& found, const CsvSheet& sheet, const Columns& all) {
   for (const InitColumn& c : all) {
     if (std::find(found.time.begin(), found.time.end(), c.at) != found.time.end()) continue;
     std::string why = all.size() == 2 ? "" : reason_to_leave_out(sheet, c);
@@ -106,17 +106,20 @@ void choose_values(Found& found, const CsvSheet& sheet, const Columns& all) {
     if (why.empty())
       found.values.push_back(&c);
     else
-      found.left_out.push_back(spoken(sheet, c) + ' ' + why);
+      found.left_out.push_back(phrase(sheet, c) + ' ' + why);
   }
 }
 
 // Reads the times. False: the rows of a table with more columns do not follow each other. Throws for two columns whose rows go
-// back.
-bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
+// back, and for one value alone.
+bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
+  const bool constant = found.values.size() == 1 && found.values[0]->distinct < 2;
+  check<DataError>(!constant, "init", file.string(), ": a series must have two different values, but ",
+                   phrase(sheet, *found.values[0]), " has one alone");
   const bool several = r.columns.size() > 2;
   const InitColumn& time = r.columns[found.time[0]];
   if (found.time.size() == 1) {
-    const Order order = order_of(sheet, r, time.at);
+    const RowOrder order = order_of(sheet, r, time.at);
     const bool reversed = order.back.size() + 1 == sheet.rows() && sheet.rows() > 2;
     if (several && !order.back.empty() && !reversed) return false;
     if (!order.back.empty()) {
@@ -132,26 +135,27 @@ bool check_order(Found& found, const CsvSheet& sheet, const TableReading& r, con
     } else if (!order.twice.empty()) {
       if (several) return false;
       found.unchecked =
-          joined("the order of ", spoken(sheet, time), " is not checked: ", cell_place(sheet, order.twice[0], time.at),
+          joined("the order of ", phrase(sheet, time), " is not checked: ", cell_place(sheet, order.twice[0], time.at),
                  " is not later than the row before it");
       return true;
     }
   }
   try {
     CsvFormat format = r.format;
-    format.skip_rows = found.skipped;
+    format.encoding = sheet.format().encoding, format.skip_rows = sheet.format().skip_rows;
+    format.skip_rows.insert(format.skip_rows.end(), found.skipped.begin(), found.skipped.end());
     const CsvSheet kept("init", file, format, sheet.has_header());
     found.times = read_times(kept, found.time);
   } catch (const DataError& e) {
     if (several) return false;
     throw;
   } catch (const ConfigError&) { return false; }
-  // A rhythm with pauses, such as nights, is one; times without a rhythm may be those of events, each for itself.
+  // A rhythm with pauses, such as nights, makes a series; times without a rhythm may be independent events.
   return !several || found.times->irregular_text.empty() || (found.times->on_grid && 3 * found.times->gaps.size() < sheet.rows());
 }
 
-// A model that adds a change to the last row of the window, or to its column `target` (-1: all): it starts near the prediction of
-// no change, and levels that the training data did not have are no harder for it.
+// Returns a model that adds a change to the last row of the window, or to its column `target` (-1: all): it starts near the
+// prediction of no change, and handles levels that the training data lacks.
 std::vector<InitLine> last_value_and_change(int64_t window, int64_t target) {
   std::string level = R"("Flatten")";
   if (target >= 0)
@@ -168,8 +172,22 @@ std::vector<InitLine> last_value_and_change(int64_t window, int64_t target) {
 
 std::string json_list(const std::vector<std::string>& all) { return "[" + list_text(all, all.size()) + "]"; }
 
-// "missing" and its words.
-void add_missing(InitParts& out, const Found& found, const CsvSheet& sheet, int64_t window) {
+// Adds "skip_rows": the requested ones, and those whose time the row before has.
+void add_skipped(InitParts& out, const SeriesColumns& found, const InitReading& reading, const std::string& time) {
+  if (found.skipped.empty()) return add_skip_rows(out, reading);
+  std::vector<std::string> lines;
+  for (const int64_t l : found.skipped) lines.push_back(std::to_string(l));
+  std::vector<std::string> all = lines;
+  for (const int64_t l : reading.format.skip_rows) all.push_back(std::to_string(l));
+  const bool some = all.size() > lines.size();
+  out.data.push_back({"\"skip_rows\": " + json_list(all),
+                      some ? "as asked, or with the time of the row before" : "they have the time of the row before"});
+  out.notes.push_back(
+      joined("left out, since the row before has the same ", time, ": line", lines.size() > 1 ? "s " : " ", list_text(lines)));
+}
+
+// Adds "missing" and its words.
+void add_missing(InitParts& out, const SeriesColumns& found, const CsvSheet& sheet, int64_t window) {
   size_t cells = 0;
   std::set<std::string> words;
   for (const InitColumn* c : found.values) {
@@ -180,7 +198,7 @@ void add_missing(InitParts& out, const Found& found, const CsvSheet& sheet, int6
   std::vector<std::string> list;
   for (const std::string& w : words) list.push_back(in_quotes(w));
   const std::string gaps = found.times && found.times->irregular_text.empty() ? found.times->gaps_text : "";
-  // Windows that no gap cuts must be left.
+  // Leave enough windows without gaps.
   const bool many = !gaps.empty() && int64_t(found.times->gaps.size()) * window * 2 > int64_t(sheet.rows());
   if (cells > 0 || many)
     out.data.push_back({R"("missing": "interpolate")",
@@ -206,7 +224,7 @@ bool is_named_as_time(const InitColumn& c) {
 
 std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& r, const fs::path& file,
                                            const InitWishes& wishes) {
-  Found found{.time = find_time(r.columns, sheet, wishes)};
+  SeriesColumns found{.time = find_time(r.columns, sheet, wishes)};
   const bool several = r.columns.size() > 2;
   if (found.time.empty() || (several && wishes.target.empty() && names_target(r.columns))) return {};
   choose_values(found, sheet, r.columns);
@@ -215,17 +233,19 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
     return {};
   if (!check_order(found, sheet, r, file)) return {};
 
+  const InitReading reading = table_reading(wishes);
   InitParts out;
   const auto rows = int64_t(sheet.rows());
   const int64_t window = std::clamp<int64_t>(rows / 10, 4, 28);
   std::vector<std::string> names, references, times;
-  for (const InitColumn* c : found.values) names.push_back(spoken(sheet, *c)), references.push_back(reference(sheet, *c));
+  for (const InitColumn* c : found.values) names.push_back(phrase(sheet, *c)), references.push_back(reference(sheet, *c));
   for (const size_t t : found.time) times.push_back(reference(sheet, r.columns[t]));
   const bool one = names.size() == 1;
   out.what = one ? joined("a series of ", rows, " values of ", names[0])
                  : joined("a series of ", rows, " rows of ", list_text(names), ", to predict the next ",
-                          target ? spoken(sheet, *target) : std::string("row"));
+                          target ? phrase(sheet, *target) : std::string("row"));
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
+  out.data.insert(out.data.end(), reading.lines.begin(), reading.lines.end());
   out.data.push_back(one ? InitLine{"\"column\": " + references[0], ""}
                          : InitLine{"\"columns\": " + json_list(references), "what the model sees"});
   if (!one && target) out.data.push_back({"\"target\": " + reference(sheet, *target), "what it predicts; left out: all columns"});
@@ -240,17 +260,11 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
     out.data.push_back({"\"time\": " + (times.size() == 1 ? times[0] : json_list(times)), "must increase from row to row"});
   else
     out.notes.push_back(found.unchecked);
-  if (!found.skipped.empty()) {
-    std::vector<std::string> lines;
-    for (const int64_t l : found.skipped) lines.push_back(std::to_string(l));
-    out.data.push_back({"\"skip_rows\": " + json_list(lines), "they have the time of the row before"});
-    out.notes.push_back(joined("left out, since the row before has the same ", spoken(sheet, r.columns[found.time[0]]), ": line",
-                               lines.size() > 1 ? "s " : " ", list_text(lines)));
-  }
+  add_skipped(out, found, reading, phrase(sheet, r.columns[found.time[0]]));
   if (found.times)
     for (const std::string& how : {found.times->read_text, found.times->doubt_text})
       if (!how.empty()) out.notes.push_back(how);
-  add_format(out, r);
+  add_format(out, r, reading);
   add_missing(out, found, sheet, window);
   out.data.push_back({joined("\"window\": ", window), one ? "values that the model sees" : "rows that the model sees"});
   out.data.push_back({"\"horizon\": 1", one ? "values after them, which it predicts" : "rows after them, which it predicts"});

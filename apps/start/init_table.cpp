@@ -4,9 +4,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_set>
 
-#include "apps/start/init_config.h"
 #include "apps/start/init_columns.h"
+#include "apps/start/init_config.h"
+#include "apps/start/init_reading.h"
 #include "apps/start/init_series.h"
 #include "framework/base/check.h"
 #include "framework/base/list_text.h"
@@ -26,8 +28,8 @@ std::string in_pandas(const fs::path& file, const std::string& change) {
                 in_quotes(file.stem().string() + "_new.csv"), ", index=False)");
 }
 
-void add_format(InitParts& out, const TableReading& r) {
-  if (r.format.thousands && r.format.thousands == r.format.delimiter)
+void add_format(InitParts& out, const TableReading& r, const InitReading& reading) {
+  if (r.format.thousands && r.format.thousands == r.format.delimiter && reading.format.delimiter == 0)
     out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
   if (r.format.decimal != '.')
     out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
@@ -47,28 +49,28 @@ void add_split(InitParts& out, const char* type, const fs::path& file, const std
                         std::string_view(split) == "train" ? train : val});
 }
 
-// Names the cells that are taken for missing values although they hold something else.
+// Notes cells that are declared as missing although they contain something else.
 void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   if (c.odd.empty()) return;
   std::vector<std::string> cells;
   for (const size_t row : c.odd)
     cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
-  out.notes.push_back(joined(spoken(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
+  out.notes.push_back(joined(phrase(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
                              c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
                              "; correct it in the file, or leave it"));
 }
 
 namespace {
 
-// --- the target ---
+// ---- the target
 
 struct TargetChoice {
   const InitColumn* column = nullptr;
   std::string why;
-  std::vector<std::string> others;  // that could be one as well
+  std::vector<std::string> others;  // other possible targets
 };
 
-// Why a column is not taken for the target without a wish; "": it could be one.
+// Returns why a column is not chosen as target unless requested; "": it could be.
 std::string reason_against_target(const CsvSheet& sheet, const InitColumn& c) {
   const std::string left_out = reason_to_leave_out(sheet, c);
   if (c.kind == ColumnKind::text && !c.texts_differ() && c.distinct > 1 && c.distinct <= kMostClasses && 2 * c.filled() >= c.rows)
@@ -90,7 +92,7 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
     if (against.empty())
       could.push_back(&c);
     else
-      reasons += (reasons.empty() ? "" : "; ") + spoken(sheet, c) + ' ' + against;
+      reasons += (reasons.empty() ? "" : "; ") + phrase(sheet, c) + ' ' + against;
   }
   const auto take = [&](const InitColumn* c, const char* why) {
     if (!out.column && c) out.column = c, out.why = why;
@@ -108,7 +110,7 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
   if (!wishes.target.empty()) {
     take(&all[sheet.find(wishes.target)], "as asked");
     check<DataError>(out.column->distinct > 1, "init", file.string(), ": the target must have two different values, but ",
-                     spoken(sheet, *out.column), " has ", out.column->distinct == 0 ? "none" : "one alone",
+                     phrase(sheet, *out.column), " has ", out.column->distinct == 0 ? "none" : "one alone",
                      Help{could.empty() ? "no column has them: is the file whole?" : "give another --target"});
   }
   take(named({"target", "label", "labels", "outcome", "species", "survived", "diagnosis", "churn"}), "by its name");
@@ -122,22 +124,22 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
   return out;
 }
 
-// Is the target one of classes? Throws for a task that it does not allow.
+// Returns whether the target is one of classes. Throws for a task that it does not allow.
 bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWishes& wishes) {
   const bool texts = target.kind != ColumnKind::number,
-             few = target.whole && target.distinct <= 20 && 5 * target.distinct <= target.filled();
+             few = target.all_integers && target.distinct <= 20 && 5 * target.distinct <= target.filled();
   check<ConfigError>(wishes.task != "regression" || !texts, "init", "--task regression needs a column of numbers, but ",
-                     spoken(sheet, target), " has texts or dates",
+                     phrase(sheet, target), " has texts or dates",
                      Help{target.example.empty() ? "--task classification has a class for each date"
                                                  : joined("such as \"", target.example.substr(0, 40), '"')});
   const bool classes = wishes.task == "classification" || (wishes.task.empty() && (texts || few));
   check<DataError>(!classes || target.distinct <= kMostClasses, "init", "a target may have ", kMostClasses, " classes, but ",
-                   spoken(sheet, target), " has ", target.distinct, " different ", texts ? "texts" : "numbers",
+                   phrase(sheet, target), " has ", target.distinct, " different ", texts ? "texts" : "numbers",
                    Help{texts ? "give another --target" : "--task regression predicts numbers"});
   return classes;
 }
 
-// --- the table ---
+// ---- the table
 
 bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
   if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.at))) return false;
@@ -145,7 +147,7 @@ bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
   return cell.empty() || c.words.contains(std::string(cell));
 }
 
-// Adds "missing" and its words. The reader leaves out rows without a target; in a text target a word such as NA may be a class.
+// Adds "missing" and its words. The reader omits rows without a target; in a text target a word such as NA may be a class.
 void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target, bool classes,
                  const std::vector<const InitColumn*>& inputs, const char* rule) {
   size_t cells = 0, without = 0;
@@ -158,13 +160,13 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   for (const InitColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
   if (!words_are_classes) words.insert(target.words.begin(), target.words.end());
   if (without > 0)
-    out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", spoken(sheet, target),
+    out.notes.push_back(joined(without, without == 1 ? " row has" : " rows have", " no value of ", phrase(sheet, target),
                                without == 1 ? ", and is left out" : ", and are left out"));
   for (const std::string& w : words_are_classes ? target.words : std::set<std::string>()) {
     size_t rows = 0;
     for (size_t row = 0; row < sheet.rows(); ++row) rows += sheet.cell(row, target.at) == w;
     const std::string word = in_quotes(w);
-    out.notes.push_back(joined(word, " counts as a class of ", spoken(sheet, target), ", in ", rows, rows == 1 ? " row" : " rows",
+    out.notes.push_back(joined(word, " counts as a class of ", phrase(sheet, target), ", in ", rows, rows == 1 ? " row" : " rows",
                                "; if it means no answer, \"missing_words\": [", word, "] leaves these rows out"));
   }
   if (cells > 0)
@@ -176,8 +178,56 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
-// Is the first row a header, in a table without numbers in its first rows? It is if none of its cells comes again, but in rows that
-// are the same as a whole, and others come again more often; not if one does. Empty: the cells do not say it.
+// Says what rows have in common that a random part for validation would not show: rows that are there twice, and ids.
+void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_columns, const std::vector<const InitColumn*>& inputs) {
+  constexpr size_t kFew = 20;  // different rows, as of a few categories, which come again anyway
+  std::unordered_set<size_t> seen;
+  size_t twice = 0;
+  for (size_t row = 0; row < sheet.rows(); ++row) {
+    size_t all = 0;
+    for (size_t c = 0; c < sheet.names().size(); ++c) {
+      const double number = sheet.plain_number(row, c);
+      const size_t own = std::isnan(number) ? std::hash<std::string_view>()(sheet.cell(row, c)) : std::hash<double>()(number);
+      all = (all ^ own) * 0x9e3779b97f4a7c15u + (all >> 31);
+    }
+    twice += !seen.insert(all).second;
+  }
+  size_t most = 0;
+  for (const InitColumn& c : all_columns) most = std::max(most, c.distinct);
+  const size_t different = sheet.rows() - twice;
+  if (20 * twice >= sheet.rows() && twice > 1 && different > kFew && 2 * most >= different)
+    out.notes.push_back(joined(twice, " of ", sheet.rows(),
+                               " rows equal an earlier one in each cell; in both parts, they make "
+                               "validation better than new rows are"));
+  for (const InitColumn* c : inputs)
+    if (sheet.has_header() && c->kind == ColumnKind::number && c->all_integers && c->distinct < c->filled() &&
+        is_named_as_id(c->name))
+      out.notes.push_back(joined(c->name, " is named as an id, with ", c->distinct, " different in ", c->filled(),
+                                 " rows: an input, read as a number; rows of one id lie in both parts, so that validation may be "
+                                 "better than new ids are (\"exclude\" leaves the column out)"));
+}
+
+// Says what is read of a column in another way than it is written.
+void note_reading(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
+  constexpr size_t kLooked = 1000;
+  if (c.kind == ColumnKind::text)
+    for (const std::string& word : c.words) {
+      size_t cells = 0;
+      for (size_t row = 0; row < sheet.rows(); ++row) cells += sheet.cell(row, c.at) == word;
+      out.notes.push_back(joined(in_quotes(word), " counts as a missing value of ", phrase(sheet, c), ", in ", cells,
+                                 cells == 1 ? " row" : " rows", "; without \"missing_words\" it is a text like the others"));
+    }
+  if (c.kind != ColumnKind::number || !c.all_integers) return;
+  for (size_t row = 0; row < std::min(kLooked, sheet.rows()); ++row) {
+    const std::string_view cell = sheet.cell(row, c.at);
+    if (cell.size() < 2 || cell[0] != '0' || cell[1] < '0' || cell[1] > '9') continue;
+    return out.notes.push_back(joined(phrase(sheet, c), " has numbers with a 0 in front, such as \"", cell.substr(0, 40),
+                                      "\", which is lost; a code stays a text with a letter in front"));
+  }
+}
+
+// Returns whether the first row of a table without numbers in its first rows is a header: yes if none of its cells recurs, except
+// in rows that are wholly equal, and cells of other rows do; no if one recurs. Empty: undecided.
 std::optional<bool> has_words_as_header(const CsvSheet& sheet) {
   bool repeats = false, number = false;
   const std::vector<size_t>& same = sheet.same_as_first();
@@ -205,14 +255,14 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
                         ": --target COLUMN [--task classification|regression]");
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
-                      joined(target.distinct, " different ",
+                      joined(target.distinct + (texts ? target.words.size() : 0), " different ",
                              texts          ? "texts"
-                             : target.whole ? "whole numbers"
+                             : target.all_integers ? "whole numbers"
                                             : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
 }
 
-// The columns that a model is to see; the others are listed with the reason.
+// Returns the columns that the model gets; lists the others with reasons.
 std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& sheet, const Columns& all,
                                                 const InitColumn& target, const fs::path& file) {
   std::vector<const InitColumn*> inputs;
@@ -227,7 +277,7 @@ std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& she
       inputs.push_back(&c);
       continue;
     }
-    excluded.push_back(reference(sheet, c)), why.push_back(spoken(sheet, c) + ' ' + reason);
+    excluded.push_back(reference(sheet, c)), why.push_back(phrase(sheet, c) + ' ' + reason);
     free_text |= c.is_free_text(), texts |= c.has_many_texts();
   }
   check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", list_text(why, 8, "; "),
@@ -244,11 +294,13 @@ std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& she
 
 InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   std::optional<CsvSheet> read;
-  read.emplace("init", file, CsvFormat(), std::nullopt);
-  const bool open = !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
+  const InitReading reading = table_reading(wishes);
+  read.emplace("init", file, reading.format, reading.header);
+  const bool open =
+      !reading.header && !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
   const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
   const bool first_is_repeated = !read->same_as_first().empty();
-  if (header) read.emplace("init", file, CsvFormat(), *header);
+  if (header) read.emplace("init", file, reading.format, *header);
   const CsvSheet& sheet = *read;
   const TableReading r = read_columns(sheet);
   const size_t rows = sheet.rows();
@@ -260,9 +312,11 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   const InitColumn& target = *choice.column;
   const bool classes = has_classes(sheet, target, wishes);
   InitParts out;
-  out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", spoken(sheet, target), " (",
+  out.what = joined("a table of ", rows, " rows and ", r.columns.size(), " columns, to predict ", phrase(sheet, target), " (",
                     choice.why, ')');
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
+  out.data.insert(out.data.end(), reading.lines.begin(), reading.lines.end());
+  add_skip_rows(out, reading);
   if (header)
     out.data.push_back({joined("\"header\": ", *header ? "true" : "false"),
                         !*header            ? "a text of the first row comes again"
@@ -270,18 +324,24 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
                                             : "none of the first row's texts comes again"});
   if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
   add_target(out, sheet, choice, classes);
-  add_format(out, r);
+  add_format(out, r, reading);
   const std::vector<const InitColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
   const std::vector<const InitColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
   std::vector<std::string> dates;
   const InitColumn* in_order = nullptr;
   for (const InitColumn* c : texts.empty() ? inputs : std::vector<const InitColumn*>()) {
     note_odd(out, sheet, *c);
+    note_reading(out, sheet, *c);
     if (c->kind != ColumnKind::date) continue;
     dates.push_back(reference(sheet, *c));
     if (c->grows) in_order = c;
   }
   note_odd(out, sheet, target);
+  note_repeats(out, sheet, r.columns, inputs);
+  if (!dates.empty() && !in_order)
+    out.notes.push_back(joined("rows have dates (", list_text(dates),
+                               "), but the part for validation is a random one: it lies between "
+                               "the training rows, where later rows may be harder"));
   if (!dates.empty()) {
     out.data.push_back({"\"dates\": [" + list_text(dates, dates.size()) + "]",
                         "days since 1970; \"dates_as\": \"parts\" gives year, month, day and weekday"});
@@ -305,7 +365,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
                    in_order ? joined("; rows are in the order of ", in_order->name, ", and later ones would be harder") : ""),
             "the rest", classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
-  const bool many = rows >= 5000;  // a second hidden layer gains nothing, or loses, on fewer
+  const bool many = rows >= 5000;  // on fewer rows a second hidden layer does not help
   for (int layer = 0; layer < (many ? 2 : 1); ++layer)
     out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""});
   out.layers.push_back(
@@ -319,7 +379,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
     std::vector<std::string> others;
     for (const InitColumn& c : r.columns) {
       const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
-      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : spoken(sheet, c));
+      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : phrase(sheet, c));
     }
     add_texts(out, sheet, texts, list_text(others));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables whose input is a text.
+// First configs for tables whose input is a text.
 #include <algorithm>
 
 #include "apps/start/init_config.h"
@@ -10,16 +10,16 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kLongText = 8;                              // words of a text beside which other columns say little
-constexpr size_t kFewOthers = 3;                             // columns that a long text may take the place of
-constexpr int64_t kMostWords = 1024, kMostCharacters = 256;  // of a text, before it is cut
+constexpr double kLongText = 8;                              // words of a text, with which other columns add little
+constexpr size_t kFewOthers = 3;                             // most columns that a long text replaces
+constexpr int64_t kMostWords = 1024, kMostCharacters = 256;  // of a text; the rest is cut
 
 bool is_index(const CsvSheet& sheet, const InitColumn& c) {
   const std::string reason = reason_to_leave_out(sheet, c);
   return reason == "is an id" || reason == "is an index without a name";
 }
 
-// Tokens of the texts: how many most of them have.
+// Returns the number of tokens that most texts do not exceed.
 int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, Tokenizer tokenizer) {
   std::vector<int64_t> lengths;
   for (size_t row = 0; row < sheet.rows(); ++row) {
@@ -30,19 +30,19 @@ int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>
   std::sort(lengths.begin(), lengths.end());
   const int64_t longest = lengths.back(), usual = lengths[lengths.size() * 95 / 100],
                 most = tokenizer == Tokenizer::word ? kMostWords : kMostCharacters;
-  const bool alike = longest <= std::max<int64_t>(128, 2 * usual);  // a single long one would make all rows as long
+  const bool alike = longest <= std::max<int64_t>(128, 2 * usual);  // a single long text would make all rows as long
   return std::clamp<int64_t>(alike ? longest : usual, int64_t(2 * texts.size()), most);
 }
 
 }  // namespace
 
-std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::vector<InitColumn>& all,
-                                               const InitColumn& target, bool classes, const InitWishes& wishes) {
+std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::vector<InitColumn>& all, const InitColumn& target,
+                                            bool classes, const InitWishes& wishes) {
   if (!wishes.text.empty()) {
     const InitColumn& wished = all[sheet.find(wishes.text)];
-    check<ConfigError>(&wished != &target, "init", "--text must not be the target, ", spoken(sheet, target));
+    check<ConfigError>(&wished != &target, "init", "--text must not be the target, ", phrase(sheet, target));
     check<ConfigError>(wished.kind == ColumnKind::text || wished.kind == ColumnKind::mixed, "init",
-                       "--text must be a column of texts, but ", spoken(sheet, wished), " has ",
+                       "--text must be a column of texts, but ", phrase(sheet, wished), " has ",
                        wished.kind == ColumnKind::number ? "numbers"
                        : wished.kind == ColumnKind::date ? "dates"
                                                          : "nothing");
@@ -59,20 +59,19 @@ std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::ve
     long_ones |= c.words_of_cell >= kLongText;
   }
   if (!free.empty() && (others == 0 || (classes && long_ones && others <= kFewOthers))) return free;
-  if (others == 0 && differ.size() == 1) return differ;  // of several, one must be wished for
+  if (others == 0 && differ.size() == 1) return differ;  // with several, one must be requested
   return {};
 }
 
-void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts,
-               const std::string& others) {
-  std::vector<std::string> names, spoken_names;
+void add_texts(InitParts& out, const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, const std::string& others) {
+  std::vector<std::string> names, phrases;
   bool few_words = true;
   for (const InitColumn* c : texts) {
-    names.push_back(reference(sheet, *c)), spoken_names.push_back(spoken(sheet, *c));
+    names.push_back(reference(sheet, *c)), phrases.push_back(phrase(sheet, *c));
     few_words = few_words && c->has_few_words();
   }
   std::string list, said;
-  for (size_t i = 0; i < names.size(); ++i) list += (i ? ", " : "") + names[i], said += (i ? " and " : "") + spoken_names[i];
+  for (size_t i = 0; i < names.size(); ++i) list += (i ? ", " : "") + names[i], said += (i ? " and " : "") + phrases[i];
   const Tokenizer tokenizer = few_words ? Tokenizer::character : Tokenizer::word;
   const int64_t length = usual_length(sheet, texts, tokenizer);
   const auto add = [&](const std::string& code, const std::string& comment) {

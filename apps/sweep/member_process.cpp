@@ -17,9 +17,9 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int kNotStarted = 127;  // as a shell says of a program that it cannot start
+constexpr int kNotStarted = 127;  // the shells' code for a program that cannot be started
 
-// In the new process, where only calls are allowed that are safe in a signal handler.
+// Runs in the new process, where only async-signal-safe calls are allowed.
 [[noreturn]] void become(char* const* words, const char* output, pid_t parent) {
   setpgid(0, 0);
   const bool bound = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
@@ -58,7 +58,7 @@ void MemberProcess::stop() {
   stopping_ = true;
 }
 
-// SIGTSTP would not do: a process group without a parent in the terminal's ignores it.
+// Sends SIGSTOP: orphaned process groups of a terminal ignore SIGTSTP.
 void MemberProcess::pause() {
   if (!code_) kill(pid_, SIGSTOP);
 }

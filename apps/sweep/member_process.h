@@ -11,21 +11,22 @@
 
 namespace halfstep::app {
 
-// Its output goes to a file. It is in a process group of its own, so that Ctrl-C in a terminal reaches it once, by stop(), and
-// Ctrl-Z by pause(). When the process that started it dies, the kernel sends it SIGTERM, on which a run saves and stops.
+// Its output goes to a file. It has its own process group, so that Ctrl-C in a terminal reaches it once, by stop(), and Ctrl-Z by
+// pause(). When its parent dies, the kernel sends it SIGTERM, on which a run saves and stops.
 class MemberProcess {
  public:
-  // Throws IoError where the system starts no process.
+  // Throws IoError if the process cannot be started.
   [[nodiscard]] MemberProcess(std::vector<std::string> command, const std::filesystem::path& output);
-  ~MemberProcess();  // stops it, and waits
+  ~MemberProcess();  // stops it and waits
   MemberProcess(const MemberProcess&) = delete;
 
-  // Its exit code once it has ended, 128 and the signal that killed it; nothing: it runs. Asked after that, it is the same.
+  // Returns its exit code once it has ended, 128 plus the signal that killed it; nothing while it runs. Later calls return the
+  // same.
   std::optional<int> ended();
-  // Sends SIGTERM. To be called until it has ended: a signal that comes before its program has begun is lost, and a second one
-  // changes nothing.
+  // Sends SIGTERM. Call it repeatedly until the process has ended: a signal before its program has begun is lost, and a second one
+  // has no effect.
   void stop();
-  void pause();  // until resume(); it keeps its memory
+  void pause();  // stops it until resume(); it keeps its memory
   void resume();
   bool is_stopping() const { return stopping_; }
 

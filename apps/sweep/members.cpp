@@ -17,9 +17,9 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kListedMembers = 3;  // of those with a wrong config
-constexpr size_t kLongestValue = 24;  // of a value in a table
-constexpr size_t kLongestLabel = 60;  // of a folder's name
+constexpr size_t kListedMembers = 3;  // most members with a wrong config to list
+constexpr size_t kLongestValue = 24;  // columns of a value in a table
+constexpr size_t kLongestLabel = 60;  // characters of a folder's name
 constexpr size_t kLongestError = 300;
 constexpr int kNumberDigits = 4;
 
@@ -27,13 +27,13 @@ bool is_index_word(const std::string& s) {
   return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// "0007-lr0.01" -> 7; 0: no member's folder.
+// Returns 7 for "0007-lr0.01"; 0 for a folder that is not a member's.
 int64_t number_of_folder(const std::string& folder) {
   const std::string digits = folder.substr(0, folder.find('-'));
   return digits.size() >= kNumberDigits && digits.size() < 8 && is_index_word(digits) ? std::stoll(digits) : 0;
 }
 
-// "-lr0.01-out_features64", of characters that no shell and no file system minds.
+// Returns "-lr0.01-out_features64", of characters that are safe in shells and file systems.
 std::string label_of(const Settings& values) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-";
   std::vector<std::string> keys;
@@ -55,7 +55,7 @@ std::string settings_text(const Settings& values) {
   return out;
 }
 
-// What makes two configs the same for a sweep.
+// Returns the part of a config by which a sweep compares members.
 std::string identity_of(Json config) {
   config.erase("output_dir");
   return nlohmann::json(config).dump();
@@ -64,10 +64,10 @@ std::string identity_of(Json config) {
 Json json_in(const fs::path& file) {
   try {
     return read_json<Json>(read_file(file, size_t(16) << 20));
-  } catch (const Error&) { return {}; }  // none, or one that was not written by a sweep
+  } catch (const Error&) { return {}; }  // missing, or not written by a sweep
 }
 
-// The folders of members by what they train, also with the defaults that a newer halfstep adds to their config.
+// Maps members' configs, with the defaults of a newer halfstep added, to their folders.
 std::map<std::string, std::string> folders_by_config(const fs::path& output_dir, const std::set<std::string>& listed) {
   std::map<std::string, std::string> out;
   std::error_code none;
@@ -80,7 +80,7 @@ std::map<std::string, std::string> folders_by_config(const fs::path& output_dir,
     if (!listed.contains(identity)) {
       try {
         identity = identity_of(resolve_config(config, name).json);
-      } catch (const Error&) {}  // then it is not one of the file's
+      } catch (const Error&) {}  // not one of the file's members
     }
     const auto [at, added] = out.emplace(identity, name);
     if (!added) at->second = std::min(at->second, name);
@@ -93,7 +93,7 @@ std::string detail_of(const ConfigError& e) {
   return text.starts_with("[config] ") ? text.substr(9) : text;
 }
 
-// Adds a member to those of the file, unless its config is another's.
+// Adds a member, unless its config equals another's.
 void add_member(const Settings& values, const Config& config, std::set<std::string>& identities, SweepMembers& out) {
   if (!identities.insert(identity_of(config.json)).second) {
     ++out.repeated;
@@ -135,7 +135,7 @@ std::string value_text(const Json& value) {
   std::string out = value.is_string() ? value.get<std::string>() : line_of(value);
   size_t end = kLongestValue;
   if (out.size() <= end) return out;
-  while (end > 0 && (out[end] & 0xc0) == 0x80) --end;  // not inside a character
+  while (end > 0 && (out[end] & 0xc0) == 0x80) --end;  // do not split a character
   return out.substr(0, end) + "...";
 }
 
@@ -150,7 +150,7 @@ SweepMembers check_members(const SweepFile& sweep, const std::vector<std::string
     try {
       const Config config = sweep_config(sweep, sweep.members[i], sets);
       if (!config.data_fault.empty()) throw DataError(config.data_fault + "\nin " + who + " of " + sweep.path.string());
-      for (const std::string& w : config.warnings)  // one that a swept key has in every member is said once
+      for (const std::string& w : config.warnings)  // a warning about a swept key in every member is printed once
         if (warnings.insert(w.starts_with("--set ") ? w.substr(w.find(": ")) : w).second) out.warnings.push_back(w);
       add_member(sweep.members[i], config, identities, out);
     } catch (const ConfigError& e) {
@@ -200,13 +200,13 @@ void make_folders(const SweepMembers& members) {
     record_exit(m, {});
     Json config = m.config;
     config.erase("output_dir");
-    atomic_write(m.folder / "config.json", config.dump(2) + "\n");  // last: now the folder is the member's
+    atomic_write(m.folder / "config.json", config.dump(2) + "\n");  // written last: it marks the folder as the member's
   }
 }
 
 namespace {
 
-// The last message of a run that failed, without its help.
+// Returns the last message of a failed run, without its help.
 std::string error_in(const fs::path& output) {
   std::string text;
   try {
@@ -239,7 +239,7 @@ MemberState state_of(const SweepMember& member) {
       if (!points.empty()) out.steps = std::max(out.steps, int64_t(points.back().x));
     out.seconds = last("seconds");
     if (const auto best = run.best()) out.value = best->at.y, out.value_step = int64_t(best->at.x);
-  } catch (const Error&) { return out; }  // a file that is no run's: the member begins anew
+  } catch (const Error&) { return out; }  // the file is not a run's: the member starts again
   const Json record = json_in(member.folder / "run.json");
   const Json summary = record.is_object() ? record.value("summary", Json()) : Json();
   if (!summary.is_object()) return out;

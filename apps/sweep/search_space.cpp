@@ -15,15 +15,15 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kMostWhole = 9007199254740992.0;  // 2^53: up to here a double has every whole number
-constexpr double kLastStep = 1e-9;  // of a step: a range whose last step ends a rounding error beyond it has that step
+constexpr double kMostWhole = 9007199254740992.0;  // 2^53: a double represents all integers up to here
+constexpr double kLastStep = 1e-9;                 // share of a step: a range may miss its last step by this rounding error
 
 struct ValueRange {
   double from, to;
   bool log, whole;
   std::optional<double> step;
   std::optional<int64_t> count;
-  // How many steps there are after the first value.
+  // Returns the number of steps after the first value.
   int64_t steps() const { return int64_t(std::floor((to - from) / *step + kLastStep)); }
 };
 
@@ -37,7 +37,7 @@ const Section& range_section() {
   return all;
 }
 
-// One that was checked.
+// Reads a range that was checked.
 ValueRange range_of(const Json& given) {
   const Json scale = given.value("scale", Json("linear")), step = given.value("step", Json()), count = given.value("count", Json());
   ValueRange out{
@@ -54,7 +54,7 @@ ValueRange range_of(const Json& given) {
 
 bool is_range(const Json& given) { return given.is_object() && (given.contains("from") || given.contains("to")); }
 
-// What lists and ranges of grids and of draws have in common. False after an error.
+// Checks what lists and ranges of grids and of draws have in common. Returns false after an error.
 bool check_values(const Json& given, const std::string& path, Issues& issues) {
   const int64_t before = issues.errors();
   if (given.is_array()) {
@@ -79,7 +79,7 @@ bool check_values(const Json& given, const std::string& path, Issues& issues) {
 
 Json rounded(double v, int digits) { return halfstep::number_of(number_text(v, digits)).value_or(v); }
 
-// Of a range without "step": where a share of 0 is its first value, and one of 1 its last.
+// Returns the value at a share of a range without "step": its first value at 0, its last at 1.
 double at_share(const ValueRange& r, double share) {
   if (!r.log) return r.from + share * (r.to - r.from);
   return std::exp(std::log(r.from) + share * (std::log(r.to) - std::log(r.from)));
@@ -129,7 +129,7 @@ Json drawn_value(const Json& given, const std::string& key, uint64_t seed, int64
   if (r.step) return stepped_value(r, int64_t(share * double(r.steps() + 1)));
   if (!r.whole) return std::clamp(rounded(at_share(r, share), 6).get<double>(), r.from, r.to);
   if (!r.log) return int64_t(r.from) + int64_t(share * (r.to - r.from + 1));
-  ValueRange wide = r;  // so that the ends are as likely as the others
+  ValueRange wide = r;  // makes the ends as likely as the others
   wide.from -= 0.5, wide.to += 0.5;
   return int64_t(std::clamp(std::round(at_share(wide, share)), r.from, r.to));
 }

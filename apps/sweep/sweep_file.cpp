@@ -26,7 +26,7 @@ const Section& draws_section() {
   return all;
 }
 
-// A member of the file, if it is there, is not null and is an object.
+// Returns a key of the file if its value is an object; null if it is missing or null.
 const Json* object_at(const Json& file, const char* key, const std::string& path, Issues& issues) {
   const auto found = file.find(key);
   if (found == file.end() || found->is_null()) return nullptr;
@@ -50,7 +50,7 @@ void check_keys(const Json& file, Issues& issues) {
       issues.error(key, "unknown key of a sweep" + did_you_mean(key, known), true);
 }
 
-// Keys that make no sense for a member, and those that are given twice.
+// Checks swept keys: refuses keys that make no sense for a member, and duplicates.
 class SweptKeys {
  public:
   explicit SweptKeys(Issues& issues) : issues_(issues) {}
@@ -69,7 +69,7 @@ class SweptKeys {
   std::vector<std::string> all_;
 };
 
-// Each of `members` with each of a key's values.
+// Combines each of `members` with each of a key's values.
 std::vector<Settings> crossed(const std::vector<Settings>& members, const std::string& key, const std::vector<Json>& values) {
   std::vector<Settings> out;
   for (const Settings& member : members) {
@@ -81,7 +81,7 @@ std::vector<Settings> crossed(const std::vector<Settings>& members, const std::s
   return out;
 }
 
-// The members that "random" makes: one without a setting where there is none.
+// Draws the members of "random"; returns one without settings if there is no "random".
 std::vector<Settings> draw_members(const Json& file, SweptKeys& keys, Issues& issues, std::vector<std::string>& names) {
   const Json* const random = object_at(file, "random", "random", issues);
   if (!random) return {{}};
@@ -139,7 +139,7 @@ void read_members(const Json& file, SweepFile& sweep, Issues& issues) {
   }
 }
 
-// "0,1,2", "[0,1,2]", "[0,5],[1,5]", "SGD,Adam", or a range as in a file.
+// Parses "0,1,2", "[0,1,2]", "[0,5],[1,5]", "SGD,Adam", or a range as in a file.
 Json values_in(const std::string& text) {
   try {
     const Json all = read_json<Json>("[" + text + "]");
@@ -157,7 +157,7 @@ Json values_in(const std::string& text) {
   return out;
 }
 
-// Such a file would be answered with each of its keys.
+// Refuses a config, which would otherwise give an error for each of its keys.
 void refuse_config(const Json& file, const std::filesystem::path& path) {
   for (const char* key : {"grid", "random", "base", "config"})
     if (file.contains(key)) return;
@@ -182,10 +182,10 @@ SweepFile read_sweep(const std::filesystem::path& path) {
   check<ConfigError>(parsed.json.is_object(), "sweep", path.string(), ": a sweep must be an object",
                      Help{R"(such as {"base": "mnist.json", "grid": {"optimizer.lr": [0.1, 0.01]}})"});
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);      // a byte order mark
-  const Json file = read_json<Json>(text, /*comments=*/true);  // with the keys in their order
+  const Json file = read_json<Json>(text, /*comments=*/true);  // keeps the order of keys
   refuse_config(file, path);
   check_keys(file, issues);
-  ParsedJson head{nlohmann::json::object(), {}};  // with ${...} and defaults as in a config
+  ParsedJson head{nlohmann::json::object(), {}};  // expands ${...} and defaults as in a config
   for (const char* key : {"name", "output_dir", "base"})
     if (const std::string given = text_at(file, key, issues); !given.empty()) head.json[key] = given;
   expand(head, path, issues);

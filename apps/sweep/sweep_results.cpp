@@ -14,7 +14,7 @@
 namespace halfstep::app {
 namespace {
 
-// Is it a key that repeats a training, on other random numbers or on another part of the data?
+// Returns whether a key repeats a training, with other random numbers or on another part of the data.
 bool repeats(const std::string& key) {
   const std::string last = key.substr(key.rfind('.') + 1);
   return last == "seed" || last == "fold";
@@ -24,11 +24,11 @@ bool is_done(const SweepResult& r) { return r.state.finished() && !r.state.faile
 
 // Finished members that differ in seed or fold alone.
 struct Spread {
-  Settings others;  // of the other keys
+  Settings others;  // values of the other keys
   size_t members = 0;
   std::vector<double> values;
   double mean() const { return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size()); }
-  double deviation() const {  // of a sample: divided by n - 1
+  double deviation() const {  // divides by n - 1
     double squares = 0;
     for (const double v : values) squares += (v - mean()) * (v - mean());
     return std::sqrt(squares / double(values.size() - 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a sweep found: its members with their values and endings, the best first.
+// Results of a sweep: its members with their values and endings, best first.
 #pragma once
 
 #include <iosfwd>
@@ -15,16 +15,16 @@ struct SweepResult {
   MemberState state;
 };
 
-// Finished members before others, those with the better monitored value first.
+// Returns finished members first, sorted by the monitored value, best first.
 std::vector<SweepResult> sweep_results(const SweepMembers& members);
 
-// width: of the terminal; 0: no limit.
+// Prints a table of members. width: of the terminal; 0: no limit.
 void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results,
                    size_t width = 0);
-// A line for each setting of the other keys, where the sweep is over seeds or folds: mean and standard deviation of the monitored
-// value.
+// Prints mean and standard deviation of the monitored value for each setting of the other keys, if the sweep is over seeds or
+// folds.
 void print_spreads(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results);
-// With the members in the order of `results`; what is not known is null.
+// Returns members in the order of `results`; unknown values are null.
 Json results_json(const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results);
 
 }  // namespace halfstep::app

@@ -30,7 +30,7 @@ struct RunningMember {
 volatile std::sig_atomic_t g_paused = 0;
 void on_terminal_stop(int) { g_paused = 1; }
 
-// While it lives, Ctrl-Z is noted. A SIGTSTP that was ignored, as in a shell without jobs, stays so.
+// Notes Ctrl-Z while it lives. A SIGTSTP that was ignored, as in a shell without jobs, stays ignored.
 class TerminalStops {
  public:
   [[nodiscard]] TerminalStops() {
@@ -58,7 +58,7 @@ class TerminalStops {
   struct sigaction before_ = {};
 };
 
-// The kernel stops a run whose sweep was killed; it saves first.
+// Waits for a run whose sweep was killed: the kernel stops it, and it saves first.
 void wait_for_lock(const SweepMember& member, const SweepOptions& o) {
   for (int look = 0; std::filesystem::exists(member.folder / "run.lock") && !stop_signal(); ++look) {
     try {
@@ -85,10 +85,10 @@ std::vector<std::string> command_for(const SweepMember& member, const SweepOptio
           std::to_string(std::max(1, o.threads / jobs))};
 }
 
-// Was the run stopped from outside, so that the next start continues it?
+// Returns whether the run was stopped from outside, so that the next start continues it.
 bool was_stopped(int code, const MemberProcess& process) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP})
-    if (code == 128 + signal) return true;  // it came before the run could save
+    if (code == 128 + signal) return true;  // the signal came before the run could save
   return code == kRequeue || code == kInterrupted || (process.is_stopping() && code != kDone);
 }
 
@@ -131,7 +131,7 @@ void train_members(const SweepMembers& members, const SweepOptions& o) {
       o.say(m.name + (continues ? ": continues" : ": begins"));
       continue;
     }
-    // Each is asked once: one that ends a moment later is found at the next look.
+    // Ask each once: one that ends a moment later is found in the next round.
     std::erase_if(running, [&](const RunningMember& r) {
       const std::optional<int> code = r.process->ended();
       if (!code) return false;

@@ -11,19 +11,19 @@
 namespace halfstep::app {
 
 struct SweepOptions {
-  std::filesystem::path program;  // that has the command `train`
-  int jobs = 1;                   // members at a time
-  int threads = 1;                // of all of them together
-  bool retry = false;             // also members whose last start failed
+  std::filesystem::path program;  // has the command `train`
+  int jobs = 1;                   // number of members at a time
+  int threads = 1;                // for all of them together
+  bool retry = false;             // train members whose last start failed too
   std::function<void(const std::string&)> say;
 };
 
-// Those that are to be trained: neither finished nor, without `retry`, failed.
+// Returns the members to train: not finished and, without `retry`, not failed.
 std::vector<const SweepMember*> members_to_train(const SweepMembers& members, bool retry);
 
-// Until all have ended, or a stop signal (apps/terminal/signals.h): then those that run save and stop. A member that fails does not
-// stop the others. Members that another process still trains, as after a sweep that was killed, are waited for, at most a minute;
-// then ConfigError is thrown.
+// Trains until all have ended, or until a stop signal (apps/terminal/signals.h): then running members save and stop. A failing
+// member does not stop the others. Waits at most a minute for members that another process still trains, as after a killed sweep;
+// then throws ConfigError.
 void train_members(const SweepMembers& members, const SweepOptions& options);
 
 }  // namespace halfstep::app

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which build of halfstep this is. Only build_info.cpp includes the header that each commit changes, so that a commit compiles
-// nothing else again; scripts/check_layers.py checks that.
+// The build of halfstep. Only build_info.cpp includes the header that each commit changes, so that a commit recompiles nothing
+// else; scripts/check_layers.py checks that.
 #pragma once
 
 #include <string>

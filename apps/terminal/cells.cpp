@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMargin = 2, kGap = 2, kFewest = 8;  // kFewest: columns of a shortened text
 
 struct CellColumns {
-  std::vector<size_t> shown, widths;  // shown: numbers of columns; widths: of all
+  std::vector<size_t> shown, widths;  // shown: column numbers; widths: of all columns
 
   size_t total() const {
     size_t sum = kMargin;
@@ -60,9 +60,9 @@ void print_cells(std::ostream& out, const Cells& rows, const CellsFit& fit) {
     const size_t over = all.total() > fit.width ? all.total() - fit.width : 0, own = all.widths[c];
     all.widths[c] = own - std::min(over, own - std::min(own, kFewest));
   }
-  if (all.total() > fit.width) all.widths = full;  // in parts, then, of whole texts
+  if (all.total() > fit.width) all.widths = full;  // then prints whole texts in parts
   for (size_t& w : all.widths) w = std::min(w, fit.width - std::min(fit.width, 2 * kMargin));
-  for (size_t next = 1; next < all.shown.size() || next == 1;) {  // parts
+  for (size_t next = 1; next < all.shown.size() || next == 1;) {  // one for each part
     CellColumns part{{all.shown[0]}, all.widths};
     for (; next < all.shown.size(); ++next) {
       part.shown.push_back(all.shown[next]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables in a terminal, in a file, or in a pipe.
+// Tables for a terminal, a file, or a pipe.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,14 @@ namespace halfstep::app {
 using Cells = std::vector<std::vector<std::string>>;
 
 struct CellsFit {
-  size_t width = 0;                    // columns of the terminal; 0: no limit, and nothing below is done
-  std::vector<size_t> left_out = {};   // columns that may be missing, the first at first; a line says which are
+  size_t width = 0;                    // columns of the terminal; 0: no limit, and only `right` applies
+  std::vector<size_t> left_out = {};   // columns that may be omitted, the first one first; a line lists them
   std::vector<size_t> shortened = {};  // columns whose texts may end in "..."
-  std::vector<size_t> right = {};      // columns of numbers; these also without a limit
+  std::vector<size_t> right = {};      // columns of numbers
 };
 
-// Rows with columns of equal width but for the last. A table that does not fit is printed in parts, each with the first column.
+// Prints rows with columns of equal width, except the last. A table that does not fit is printed in parts, each with the first
+// column.
 void print_cells(std::ostream& out, const Cells& rows, const CellsFit& fit = {});
 
 }  // namespace halfstep::app

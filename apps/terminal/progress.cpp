@@ -17,11 +17,11 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kPlainEverySeconds = 5, kBarEverySeconds = 0.1;
-constexpr size_t kLeastBar = 6, kMostBar = 32;  // columns with the brackets
-constexpr size_t kSpared = 3;                   // of the terminal's: what a person types, such as ^C, is to find room
-constexpr double kLongWait = 0.1;               // share of the time that waiting is worth a word
+constexpr size_t kLeastBar = 6, kMostBar = 32;  // columns, with brackets
+constexpr size_t kSpared = 3;                   // columns of the terminal left free for typed keys, such as ^C
+constexpr double kLongWait = 0.1;               // share of the time above which waiting is shown
 
-// Of whole numbers and texts: printf writes others as the locale says.
+// Formats integers and texts; printf would format other types by the locale.
 template <class... Args>
 std::string formatted(const char* format, Args... args) {
   char buffer[256];
@@ -35,7 +35,7 @@ double time_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-// Does the terminal break lines anew when its width changes? xterm cuts them off.
+// Returns whether the terminal rewraps lines when its width changes; xterm truncates them.
 bool breaks_anew() { return !std::getenv("XTERM_VERSION") || std::getenv("TMUX"); }
 
 std::string bar_of(double share, size_t columns) {
@@ -45,7 +45,7 @@ std::string bar_of(double share, size_t columns) {
   return out + "]";
 }
 
-// A line of a log file.
+// Returns the line for a log file.
 std::string plain_text(const ProgressView& v) {
   std::string text;
   if (v.epochs > 0) text += formatted("epoch %lld/%lld  ", (long long)v.epoch, (long long)v.epochs);
@@ -70,7 +70,7 @@ std::string bar_text(const ProgressView& v, size_t width) {
   std::string left;
   if (std::isfinite(v.seconds_left)) left = duration_text(std::max(1.0, std::round(v.seconds_left))) + " left";
   if (left.starts_with("1.0 s")) left = "1 s left";
-  std::vector<std::string> more;  // the most important first
+  std::vector<std::string> more;  // most important first
   if (v.evaluates) more.emplace_back("evaluating");
   if (v.loss && !v.evaluates) more.push_back("loss " + number_text(*v.loss, 3));
   if (v.skipped > 0) more.push_back(formatted("%lld skipped", (long long)v.skipped));
@@ -85,7 +85,7 @@ std::string bar_text(const ProgressView& v, size_t width) {
     return out;
   };
   std::vector<std::string> parts = {head, std::string(kLeastBar, ' '), percent, left};
-  if (joint(parts).size() > width) {  // no bar
+  if (joint(parts).size() > width) {  // omits the bar
     parts.erase(parts.begin() + 1);
     if (joint(parts).size() > width) parts = {percent, left};
     return shortened(joint(parts), width);
@@ -112,7 +112,7 @@ std::string line_of_parts(const std::vector<LinePart>& parts, size_t width) {
 
 Progress::Progress(const ProgressOptions& options) : options_(options) {
   const char* term = std::getenv("TERM");
-  const bool dumb = term && std::string_view(term) == "dumb";  // it knows no escape sequences
+  const bool dumb = term && std::string_view(term) == "dumb";  // has no escape sequences
   terminal_ = !options.plain && !dumb && isatty(fileno(options.out)) != 0;
   const char* no_color = std::getenv("NO_COLOR");
   color_ = terminal_ && options.color && !(no_color && *no_color);
@@ -123,7 +123,7 @@ Progress::~Progress() {
   std::fflush(options_.out);
 }
 
-// A terminal that became narrower has broken the bar into several lines.
+// Erases the bar, which a terminal that became narrower has wrapped to several lines.
 void Progress::clear() {
   if (drawn_ == 0) return;
   const size_t now = terminal_width(fileno(options_.out));
@@ -187,10 +187,10 @@ EpochLines::EpochLines(Progress& progress, int64_t epochs) : progress_(progress)
 
 void EpochLines::add(int64_t epoch, std::vector<LinePart> parts, bool is_best) {
   if (!progress_.has_bar()) return progress_.line(line_of_parts(parts, 0));
-  constexpr double kLongSeconds = 300;  // a person who looks in is to see something new
+  constexpr double kLongSeconds = 300;  // longest interval between lines
   const bool first = printed_ == std::chrono::steady_clock::time_point();
-  if (is_best) parts.push_back({"best"}), best_ = Held{epoch, parts};
-  last_ = Held{epoch, std::move(parts)};
+  if (is_best) parts.push_back({"best"}), best_ = PendingLine{epoch, parts};
+  last_ = PendingLine{epoch, std::move(parts)};
   if (first || epoch % every_ == 0 || time_since(printed_) >= kLongSeconds) end();
 }
 
@@ -212,7 +212,7 @@ void EpochLines::print(std::vector<LinePart> parts) {
 }
 
 std::string duration_text(double seconds) {
-  if (!(std::abs(seconds) < 1e15)) return "?";  // no number, infinity, or what no long holds
+  if (!(std::abs(seconds) < 1e15)) return "?";  // not a number, infinite, or beyond the range of long
   if (seconds < 60) return fixed_text(seconds, seconds < 10 ? 1 : 0) + " s";
   const long s = long(seconds + 0.5);
   if (s < 3600) return formatted("%ld:%02ld", s / 60, s % 60);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that nothing else uses, and that is removed with the object.
+// A private temporary folder, removed with the object.
 #pragma once
 
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace halfstep::app {
 
 class ScratchFolder {
  public:
-  // what: that needs it, for the message where it cannot be made. Throws IoError.
+  // Throws IoError if it cannot be made. what: names its user in the message.
   [[nodiscard]] explicit ScratchFolder(const char* what) {
     const std::filesystem::path parent = std::filesystem::temp_directory_path();
     std::string name = (parent / "halfstep-XXXXXX").string();

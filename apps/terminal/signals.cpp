@@ -14,7 +14,7 @@ namespace {
 
 volatile std::sig_atomic_t g_received = 0, g_redrawn = -1;
 
-// Calls nothing that a handler may not call.
+// Calls only async-signal-safe functions.
 void erase_line(int descriptor) { [[maybe_unused]] const auto written = descriptor >= 0 ? write(descriptor, "\r\033[J", 4) : 0; }
 
 void on_signal(int number) {
@@ -25,12 +25,12 @@ void on_signal(int number) {
   if (g_received == 0 || number == SIGINT) g_received = number;
 }
 
-// Calls nothing that a handler may not call.
+// Calls only async-signal-safe functions.
 void on_lost_page(int number, siginfo_t* info, void*) {
   const char* const path = mapped_file_at(info->si_addr);
   if (!path) {
     signal(number, SIG_DFL);
-    return;  // the access is repeated, and ends the process
+    return;  // repeats the access, which ends the process
   }
   const auto say = [](const char* text) { [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text)); };
   say("[file] ");

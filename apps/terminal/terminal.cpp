@@ -16,9 +16,9 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostIndent = 24;  // below a label
+constexpr size_t kMostIndent = 24;  // columns below a label
 
-// Of wcwidth, which needs a locale: what people name classes, columns and files with.
+// Ranges of wide characters, without wcwidth, which needs a locale: enough for names of classes, columns and files.
 constexpr std::pair<uint32_t, uint32_t> kWide[] = {{0x1100, 0x115f},   {0x2e80, 0xa4cf},  {0xac00, 0xd7a3}, {0xf900, 0xfaff},
                                                    {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6}, {0x1f300, 0x1f64f},
                                                    {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
@@ -29,7 +29,7 @@ bool is_in(const std::pair<uint32_t, uint32_t> (&ranges)[N], uint32_t letter) {
   return std::any_of(ranges, ranges + N, [&](const auto& r) { return letter >= r.first && letter <= r.second; });
 }
 
-// The bytes of what begins at `at`: an escape sequence, or a letter, whose columns are added.
+// Returns the bytes of the unit at `at`: an escape sequence, or a letter, whose width is added to `columns`.
 size_t piece(std::string_view text, size_t at, size_t& columns) {
   const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
   if (byte(at) == 0x1b && byte(at + 1) == '[') {
@@ -56,7 +56,7 @@ std::string without_escapes(const std::string& text) {
   return out;
 }
 
-// The same of JSON, whose texts stay whole.
+// Wraps JSON without breaking its strings.
 std::string wrapped_json(std::string line, size_t width) {
   constexpr char kBlank = 1;
   bool quoted = false;
@@ -70,7 +70,7 @@ std::string wrapped_json(std::string line, size_t width) {
   return line;
 }
 
-// Where the lines after the first begin.
+// Returns the indent of the lines after the first.
 size_t indent_of(const std::string& painted, size_t width) {
   const std::string line = without_escapes(painted);
   const size_t begin = std::min(line.find_first_not_of(' '), line.size());
@@ -101,11 +101,11 @@ std::string wrapped(const std::string& line, size_t width) {
   const size_t indent = indent_of(line, width);
   std::string out;
   size_t column = 0;
-  bool begun = false;  // is there a word in this line?
+  bool begun = false;  // this line has a word
   for (size_t at = 0; at < line.size();) {
     const size_t word = std::min(line.find_first_not_of(' ', at), line.size());
     size_t end = std::min(line.find(' ', word), line.size());
-    if (line.compare(end, 2, " %") == 0) end = std::min(line.find(' ', end + 1), line.size());  // with its number
+    if (line.compare(end, 2, " %") == 0) end = std::min(line.find(' ', end + 1), line.size());  // keeps " %" with its number
     const std::string text = line.substr(word, end - word);
     const size_t columns = columns_of(text);
     if (begun && !text.empty() && column + (word - at) + columns > width) {
@@ -145,7 +145,7 @@ std::string with_fitting_comments(const std::string& config, size_t width) {
   TextReader lines(config);
   for (std::string line; std::getline(lines, line);) {
     const size_t begin = std::min(line.find_first_not_of(' '), line.size()), at = line.find(" // ");
-    const bool is_apart = at != std::string::npos && at > begin;  // and no comment alone
+    const bool is_apart = at != std::string::npos && at > begin;  // not a line with only a comment
     const bool is_long = width > 0 && columns_of(line) > width;
     const std::string margin(begin, ' ');
     const size_t comment = is_apart ? at + 4 : begin + 3;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines for the terminal that a person looks at: they are broken at words. Pipes and files get whole lines, which programs read.
+// Wraps lines at words for a person's terminal. Pipes and files get unwrapped lines, for programs.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +10,26 @@
 
 namespace halfstep::app {
 
-// Its columns now; 0: the descriptor is no terminal, or one of unknown width.
+// Returns its current columns; 0: the descriptor is not a terminal, or its width is unknown.
 size_t terminal_width(int descriptor);
 
-// What a terminal shows of a text in UTF-8: escape sequences take no column, and letters of East Asia two.
+// Returns the columns that UTF-8 text takes: none for escape sequences, two for East Asian letters.
 size_t columns_of(std::string_view text);
 
-// The line, broken at spaces. What follows the first lies below the text that follows "word:" or a gap, and else two columns
-// further right. A word that is too long stays whole, so that a path can be copied. width 0: as it is.
+// Breaks the line at spaces. Further lines start below the text that follows "word:" or a gap, or else two columns further right.
+// A word that is too long is not broken, so that a path can be copied. width 0: no wrapping.
 std::string wrapped(const std::string& line, size_t width);
 
-// As much as fits, with "..." in place of the rest. An escape sequence counts as text.
+// Truncates text to fit, with "..." at its end. Escape sequences count as text.
 std::string shortened(const std::string& text, size_t columns);
 
-// A name among others in a line: one with line breaks or blanks at its ends, or an empty one, in quotes, with escapes.
+// Returns a name for use within a line: quoted, with escapes, if it is empty or has line breaks or blanks at its ends.
 std::string in_line(const std::string& name);
 
-// A config whose lines fit: a comment that does not goes above its line.
+// Moves comments that do not fit above their lines of a config.
 std::string with_fitting_comments(const std::string& config, size_t width);
 
-// While it lives, the stream's lines are wrapped, if the descriptor is a terminal's. A line is held back until it ends.
+// Wraps the stream's lines while it lives, if the descriptor is a terminal's. Buffers a line until it ends.
 class FittedStream {
  public:
   [[nodiscard]] FittedStream(std::ostream& out, int descriptor);
@@ -39,7 +39,7 @@ class FittedStream {
  private:
   class Buffer;
   std::ostream& out_;
-  std::unique_ptr<Buffer> buffer_;  // null: the stream is as it was
+  std::unique_ptr<Buffer> buffer_;  // null: the stream is unchanged
 };
 
 }  // namespace halfstep::app

@@ -12,10 +12,10 @@ namespace halfstep::app {
 
 void BestTracker::continue_from(int64_t best) {
   const std::vector<int64_t> there = list_checkpoints(run_.dir.path());
-  std::vector<Best>& list = run_.n.bests.list;
-  if (run_.n.bests.step() < 0 && !list.empty()) list[0].step = best;  // of an older halfstep
+  std::vector<BestCheckpoint>& list = run_.n.bests.list;
+  if (run_.n.bests.step() < 0 && !list.empty()) list[0].step = best;  // written by an older halfstep
   if (best != run_.n.bests.step()) run_.n.bests = {};
-  std::erase_if(list, [&](const Best& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
+  std::erase_if(list, [&](const BestCheckpoint& b) { return std::find(there.begin(), there.end(), b.step) == there.end(); });
   if (run_.group) agree();
 }
 
@@ -24,8 +24,8 @@ void BestTracker::consider(const std::string& what, std::optional<double> value,
   if (ck.monitor != what || ck.keep_best < 1 || !run_.saves()) return;
   if (!value || !std::isfinite(*value)) return;
   const BestRule rule{.larger_is_better = ck.mode == "max", .samples = samples, .keep = ck.keep_best};
-  const Bests before = run_.n.bests;
-  std::optional<Bests> after = rule.with(before, {*value, run_.n.applied(), run_.epoch_now()});
+  const BestCheckpoints before = run_.n.bests;
+  std::optional<BestCheckpoints> after = rule.with(before, {*value, run_.n.applied(), run_.epoch_now()});
   if (!after) return;
   run_.n.bests = std::move(*after);
   if (!saver_.save_again())

@@ -45,7 +45,7 @@ int64_t capsules_in(const fs::path& folder) {
   return out;
 }
 
-// The config from which the same step is computed on any device.
+// Returns a config that computes the same step on any device.
 Json portable(Json config, const StepUnderTest& step) {
   if (step.low) config["amp"]["dtype"] = joined(*step.low);
   return config;
@@ -77,7 +77,7 @@ Json step_json(const StepUnderTest& step, const CapsuleStep& about, const Diagno
            {{"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(step.device).describe()}}}};
 }
 
-// In place of a state that is too large, or that ranks share: the newest checkpoint before the step.
+// Returns the newest checkpoint before the step, for a state that is too large, or that ranks share.
 Json checkpoint_before(const fs::path& dir, int64_t step) {
   const std::vector<int64_t> all = list_checkpoints(dir);
   const auto later = std::lower_bound(all.begin(), all.end(), step);
@@ -92,16 +92,17 @@ std::optional<fs::path> write_capsule(const Config& config, Session& s, const St
                                       const Diagnosis& verdict) {
   const fs::path folder = fs::path(config.output_dir) / "capsules", path = folder / joined("step-", about.number, ".safetensors");
   if (capsules_in(folder) >= config.diagnostics.capsules && !fs::exists(path)) return {};
-  const bool whole = !s.optimizer->is_sharded();
+  const bool has_whole_state = !s.optimizer->is_sharded();
   CheckpointContents state =
-      halfstep::pack(RunParts{*s.model, whole ? s.optimizer.get() : nullptr, &s.scaler, s.schedule.get(), nullptr});
+      halfstep::pack(RunParts{*s.model, has_whole_state ? s.optimizer.get() : nullptr, &s.scaler, s.schedule.get(), nullptr});
   Json json = step_json(step, about, verdict);
   TensorMap tensors;
   for (size_t i = 0; i < step.batches.size(); ++i) {
     tensors[numbered("input", i)] = step.batches[i].inputs.at(0);
     tensors[numbered("target", i)] = step.batches[i].targets.at(0);
   }
-  if (!whole || bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > size_t(config.diagnostics.capsule_mb) << 20) {
+  if (!has_whole_state || bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > size_t(config.diagnostics.capsule_mb)
+                                                                                                  << 20) {
     json["checkpoint"] = checkpoint_before(config.output_dir, about.number);
   } else {
     for (const auto& [name, t] : state.model) tensors[kModelPart + name] = t;
@@ -258,7 +259,7 @@ Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const Co
     const Tensor input = b.input.to(parts.device), target = b.target.to(parts.device);
     const auto loss = [&parts, &step, input, target, rows = b.rows] {
       const DrawsOf draws(rows);
-      if (rows) default_generator().set_state(step.random);  // the rows of a window have the numbers of one batch
+      if (rows) default_generator().set_state(step.random);  // the rows of a window draw as one batch
       return (*parts.loss)((*parts.model)(input), target);
     };
     step.batches.push_back({loss, {input}, {target}, b.weight, b.samples, b.rows});

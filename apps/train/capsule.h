@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A capsule: one file from which a step that went wrong can be computed again in another process, without the run and its data.
+// A capsule: a file from which another process can compute a faulty step again, without the run and its data.
 //
 //   runs/mine/capsules/step-1234.safetensors
 //     input.0, target.0, ...        the step's micro-batches
-//     model.*, kept.*, optimizer.*  the state before the step: weights and buffers, what stateful layers kept, the optimizer's
+////     model.*, kept.*, optimizer.*  the state before the step: weights and buffers, states of stateful layers, the optimizer's
 //
-// Its metadata has, as JSON: halfstep.config, the run's; halfstep.data, what the model takes; halfstep.state, the scaler and the
-// schedule; halfstep.step, all else that is known of the step, with its verdict. halfstep.tensors is the SHA-256 of the tensors,
-// halfstep.sha256 that of these values. Where the state is larger than diagnostics.capsule_mb, halfstep.step names a checkpoint
-// in its place.
+// Its metadata has, as JSON: halfstep.config, the run's; halfstep.data, the model's input; halfstep.state, the scaler and the
+// schedule; halfstep.step, all other facts about the step, with its verdict. halfstep.tensors is the SHA-256 of the tensors,
+// halfstep.sha256 that of these values. If the state is larger than diagnostics.capsule_mb, halfstep.step names a checkpoint
+// instead.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,16 @@
 
 namespace halfstep::app {
 
-// What a capsule says of a step besides what computes it again.
+// Facts about a capsule's step that are not needed to compute it.
 struct CapsuleStep {
   int64_t number = 0, epoch = 0;
   std::string what;  // "the loss is not finite"
   StepHistory history;
-  int rank = 0, ranks = 1;  // whose rows
+  int rank = 0, ranks = 1;  // the rank whose rows it has
 };
 
-// Call it while the model is as before the step. Writes <output_dir>/capsules/step-N.safetensors, whole or not at all, and returns
-// its path; nothing if the run's folder has diagnostics.capsules of them already. Throws IoError.
+// Writes <output_dir>/capsules/step-N.safetensors, completely or not at all, and returns its path; nothing if the run's folder
+// already has diagnostics.capsules of them. Call it while the model is in its state from before the step. Throws IoError.
 std::optional<std::filesystem::path> write_capsule(const Config& config, Session& session, const StepUnderTest& step,
                                                    const CapsuleStep& about, const Diagnosis& verdict);
 
@@ -45,27 +45,27 @@ struct Capsule {
   };
   Json config, data, verdict;
   CapsuleStep about;
-  CheckpointContents state;  // without tensors where a checkpoint holds them
+  CheckpointContents state;  // without tensors if a checkpoint holds them
   std::vector<Batch> batches;
   double scale = 1;
   bool low_gradients = false;
   Generator::State random = {};
-  int64_t threads = 1;                        // that the run computed with
+  int64_t threads = 1;                        // of the run
   std::string written_by;                     // the version of halfstep
-  std::string checkpoint, checkpoint_sha256;  // of its manifest.json; empty where the capsule has the state
+  std::string checkpoint, checkpoint_sha256;  // of its manifest.json; empty if the capsule has the state
 };
 // Throws CheckpointError for a file that is damaged, or that write_capsule did not write.
 Capsule read_capsule(const std::filesystem::path& path);
 
-// The verdict on the capsule's step, computed here. `changes`: of its config. Throws CheckpointError where the weights do not fit
-// the model, and DeviceError for an absent device.
+// Computes the capsule's step and returns its diagnosis. `changes`: of its config. Throws CheckpointError if the weights do not
+// fit the model, and DeviceError for an absent device.
 Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const ConfigOptions& changes = {});
 
-// The checkpoint that holds the state of a capsule without one: where it was written, or in the run's folder that the capsule is
-// in. Throws CheckpointError if it is gone or another one.
+// Returns the checkpoint with the state of a capsule without one: at its former path, or in the run's folder around the capsule.
+// Throws CheckpointError if it is missing or another one.
 std::filesystem::path checkpoint_of(const Capsule& capsule, const std::filesystem::path& path);
 
-// {"cause": "log_domain", "where": ..., "what": ..., "evidence": ..., "remedies": [...]}
+// Returns {"cause": "log_domain", "where": ..., "what": ..., "evidence": ..., "remedies": [...]}.
 Json verdict_json(const Diagnosis& verdict);
 
 }  // namespace halfstep::app

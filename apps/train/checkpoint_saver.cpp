@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/checkpoint_saver.h"
 
-#include "amp/step/data_parallel.h"
 #include "apps/session/ranks.h"
 
 namespace halfstep::app {
@@ -19,9 +18,9 @@ void CheckpointSaver::save() {
   health_.check_weights();
   run_.n.seconds = run_.clock.seconds();
   health_.learn_cause();
-  if (run_.group) average_buffers(*run_.s.model, *run_.group);
+  run_.share_buffers();
   run_.make_averaged_statistics();
-  if (pace_.is_due()) run_.dir.sync();  // a checkpoint promises the lines until its step
+  if (pace_.is_due()) run_.dir.sync();  // a checkpoint requires that the lines up to its step are on disk
   write();
   saved_ = now;
   saved_step_ = run_.n.applied();
@@ -40,7 +39,7 @@ void CheckpointSaver::save_before_evaluation(int ended) {
   run_.n.evaluation_due = ended;
   save();
   run_.n.evaluation_due = 0;
-  saved_.reset(), saved_step_ = kSecured;  // a checkpoint of the same step with the evaluation's results replaces it
+  saved_.reset(), saved_step_ = kSecured;  // is replaced by a checkpoint of the same step with the evaluation's results
 }
 
 bool CheckpointSaver::save_again() {
@@ -57,18 +56,18 @@ void CheckpointSaver::settle() {
 
 std::vector<int64_t> CheckpointSaver::best_steps() const {
   std::vector<int64_t> out;
-  for (const Best& b : run_.n.bests.list) out.push_back(b.step);
+  for (const BestCheckpoint& b : run_.n.bests.list) out.push_back(b.step);
   return out;
 }
 
-// Rank 0 writes; where ranks share the optimizer's states, it first gathers them.
+// Writes on rank 0, after gathering the optimizer's states if ranks share them.
 void CheckpointSaver::write() {
   const std::vector<int64_t> best = best_steps();
   CheckpointContents contents;
   if (writes(run_.group) || run_.s.optimizer->is_sharded()) contents = pack(run_.s, run_.config.json, run_.n, run_.group);
   if (writes(run_.group))
     save_checkpoint(run_.dir.path(), run_.n.applied(), contents, run_.config.checkpoint.keep_last, best, &pace_);
-  if (run_.group) run_.group->wait(run_.group->barrier());  // no rank ends before the checkpoint is whole
+  if (run_.group) run_.group->wait(run_.group->barrier());  // ranks wait until the checkpoint is complete
 }
 
 }  // namespace halfstep::app

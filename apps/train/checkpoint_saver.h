@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the checkpoints of a run: at most one for each moment, and none of weights that are not finite.
+// Writes the checkpoints of a run: at most one at each moment, and none with weights that are not finite.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@ class CheckpointSaver {
  public:
   CheckpointSaver(RunContext& run, StepOutcomes& outcomes, RunHealth& health) : run_(run), outcomes_(outcomes), health_(health) {}
 
-  void resumed();  // this moment is saved in the run's folder
-  void save();     // unless this moment is saved already
-  // Weights that only skipped steps lie behind are saved already. The older checkpoint stays, since `halfstep doctor` can compute
-  // those steps again from there.
+  void resumed();  // marks this moment as saved in the run's folder
+  void save();     // does nothing if this moment is saved
+  // Saves, unless only skipped steps followed the last save. The older checkpoint is kept, since `halfstep doctor` can compute
+  // those steps from it.
   void save_at_interval();
-  // So that an evaluation that fails loses no step: once, as long as the run has no checkpoint. ended: see DueTimes.
+  // Saves once before an evaluation, if the run has no checkpoint, so that a failing evaluation loses no step. ended: see
+  // DueTimes.
   void save_before_evaluation(int ended);
-  // Saves once more, with what the counters hold now. Was a checkpoint written?
+  // Saves again with the current counters. Returns whether a checkpoint was written.
   bool save_again();
-  // Makes sure that what was saved without waiting for the disk is on it.
+  // Waits until checkpoints that were saved without waiting are on the disk.
   void settle();
 
  private:
@@ -39,7 +40,7 @@ class CheckpointSaver {
   RunHealth& health_;
   CheckpointPace pace_;
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save
-  int64_t saved_step_ = -1;                           // applied ones then; kSecured: only save_before_evaluation has saved
+  int64_t saved_step_ = -1;                           // applied steps then; kSecured: only save_before_evaluation has saved
 };
 
 }  // namespace halfstep::app

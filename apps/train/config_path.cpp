@@ -9,7 +9,7 @@
 namespace halfstep::app {
 namespace {
 
-// The part of the config at "model.layers.2".
+// Returns the part of the config at "model.layers.2".
 const Json* part_at(const Json& config, const std::string& path) {
   std::string pointer = "/" + path;
   std::replace(pointer.begin(), pointer.end(), '.', '/');
@@ -17,7 +17,7 @@ const Json* part_at(const Json& config, const std::string& path) {
   return config.contains(at) ? &config[at] : nullptr;
 }
 
-// An MLP does not spell out its layers: the n-th Linear is that of hidden[n].
+// Returns the key of an MLP's layer, which it does not spell out: the n-th Linear is hidden[n]'s.
 std::string key_in_mlp(const std::vector<LayerRow>& rows, const LayerRow& row, const Json& mlp) {
   size_t linear = 0;
   for (const LayerRow& r : rows) {

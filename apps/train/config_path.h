@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place in a config of a layer that a diagnosis names as the model does: layer "2" of an MLP is model.hidden[1].
+// Finds the config's place of a layer that a diagnosis names as the model does: layer "2" of an MLP is model.hidden[1].
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace halfstep::app {
 
-// where: a layer, or a tensor of one: "fc1", "2.weight". "model.hidden[1], Linear(in_features=24, ...)"; empty: no layer has this
-// name.
+// Returns "model.hidden[1], Linear(in_features=24, ...)" for a layer, or a tensor of one: "fc1", "2.weight"; empty: no layer has
+// this name.
 std::string place_in_config(const Config& config, const std::string& where);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a line, an evaluation and a checkpoint of a run are due: every so many applied steps, epochs or seconds.
+// Computes when a run's line, evaluation and checkpoint are due: at intervals of applied steps, epochs or seconds.
 #pragma once
 
 #include <array>
@@ -12,23 +12,23 @@
 
 namespace halfstep::app {
 
-// What has just ended.
+// Bits of what has just ended.
 constexpr int kStepEnds = 1, kEpochEnds = 2;
 
 class DueTimes {
  public:
   DueTimes(RunContext& run, StepOutcomes& outcomes, const RankAgreement& ranks) : run_(run), outcomes_(outcomes), ranks_(ranks) {}
 
-  void start();  // now, for all that is due by seconds
-  // Is it due at the end of a step, an epoch or both? What is due by seconds is then due again after as many more.
+  void start();  // starts the intervals of seconds
+  // Returns whether it is due at the end of a step, an epoch or both. An interval of seconds then starts again.
   bool is_due(Due what, int ended);
-  uint32_t by_clock() const;  // the bits of all that is due by seconds
+  uint32_t by_clock() const;  // bits of everything that is due by seconds
 
  private:
   using Clock = RunClock::Clock;
   const Interval& interval(Due what) const;
   static size_t place(Due what) { return what == Due::log ? 0 : what == Due::evaluation ? 1 : 2; }
-  bool is_over(Due what) const;  // the time of an interval of seconds
+  bool is_over(Due what) const;  // whether an interval of seconds has passed
   bool is_due_at(Due what, bool epoch_end);
 
   RunContext& run_;

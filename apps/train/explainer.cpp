@@ -13,7 +13,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kExplanations = 20;  // of a run
+constexpr size_t kExplanations = 20;  // most explanations in a run
 
 double loss_of(const StepResult& r) { return r.loss.defined() ? r.loss.item<double>() : NAN; }
 
@@ -38,7 +38,7 @@ Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Pr
 bool Explainer::Findings::is_full() const { return explained.size() >= kExplanations; }
 
 TrainStepOptions Explainer::added_to(TrainStepOptions o) {
-  if (!looks_.at_once || group_) return o;  // ranks know a loss at the end of a window only: see stepped()
+  if (!looks_.at_once || group_) return o;  // ranks know a loss only at the end of a window: see stepped()
   o.on_bad_loss = [this](const StepUnderTest& step) {
     observer_.stop();
     explain(step, "the loss is not finite");
@@ -68,11 +68,11 @@ void Explainer::begin(int64_t attempt, int64_t applied, int64_t epoch, const Bat
 void Explainer::stepped(const StepResult& r) {
   for (const Diagnosis& d : observer_.stepped(r)) say_quiet(d);
   if (!r.stepped) return;
-  if (r.no_target) history_.skips.add_without_target(), counted_ = now_.attempt;  // nothing is wrong with the numbers
+  if (r.no_target) history_.skips.add_without_target(), counted_ = now_.attempt;  // the numbers are in order
   const bool examines = looks_.on && (looks_.at_once || step_.kept_step()) && !r.no_target;
   if (examines) examine(r);
   if (!watch_) return;
-  const TriedStep tried{now_.attempt, now_.step, loss_of(r), r.outcome.applied()};
+  const AttemptedStep tried{now_.attempt, now_.step, loss_of(r), r.outcome.applied()};
   if (!examines && !r.no_target) count(tried.applied, tried.loss);
   counted_ = now_.attempt;
   if (watch_->stepped) watch_->stepped(tried, s_);
@@ -102,7 +102,7 @@ void Explainer::say_quiet(Diagnosis d) {
     progress_.warn(joined("step ", now_.step, " (epoch ", now_.epoch, "): observed\n", d.text()));
 }
 
-// Of a watched run: what the update did.
+// Records the update's effect on the weights in a watched run.
 void Explainer::look_at_weights() {
   const NoGrad off;
   const std::vector<Tensor> now = s_.model->parameters();
@@ -126,7 +126,7 @@ void Explainer::count(bool applied, double loss) {
   history_.losses.add(loss);
 }
 
-// Each rank computes its own rows; one that found a fault knows more than one that found none.
+// Combines the ranks' diagnoses of their own rows: one that found a fault wins over one that found none.
 Diagnosis Explainer::of_all_ranks(Diagnosis d, bool& own) const {
   if (!group_ || group_->size() == 1) return d;
   const bool finds_nothing = d.cause == "not_reproduced" || d.cause == "overflow_scale";
@@ -141,7 +141,7 @@ Diagnosis Explainer::of_all_ranks(Diagnosis d, bool& own) const {
   return other;
 }
 
-// The line that names the file, on all ranks; the rank whose verdict it is writes it.
+// Returns the line that names the file, on all ranks; the rank with the diagnosis writes the file.
 std::string Explainer::keep_in_capsule(const StepUnderTest& step, CapsuleStep about, const Diagnosis& d, bool own) const {
   if (!d.is_fault()) return "";
   if (group_) about.rank = group_->rank(), about.ranks = group_->size();
@@ -164,7 +164,7 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   Diagnosis d;
   try {
     d = diagnose(step, history);
-  } catch (const MemoryError&) {  // the run itself has what it needs
+  } catch (const MemoryError&) {  // leave the memory to the run
     d = {.cause = "unexplained", .sentence = "there is no memory to compute the step again", .remedies = {{"a smaller batch"}}};
   }
   d.place = place_in_config(config_, d.where);
@@ -177,7 +177,7 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   }
   findings_.latest = d.cause;
   findings_.step = now_.step;
-  // What a broken step leaves behind is not another fault.
+  // Consequences of a broken step are not another fault.
   if (!findings_.last_cause.empty() && d.cause.ends_with("_broken")) return;
   findings_.last_cause = joined(d.cause, d.sentence.empty() ? "" : ": ", d.sentence);
   if (!findings_.add(d) && !config_.train.detect_anomaly) return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains steps that go wrong while a run trains: it has them computed again (amp/diagnosis/diagnose.h) and prints what it finds.
+// Explains steps that go wrong during training: computes them again (amp/diagnosis/diagnose.h) and prints the findings.
 //
-// On a CPU this happens at once: for a loss that is not finite before its backward, for skipped steps at the third in a row. A
-// GPU's results are read where the run reads them anyway. While the last known steps were skipped, no weight has changed, so the
-// next step is examined in their place.
+// On a CPU it does so at once: before the backward of a loss that is not finite, and at the third skipped step in a row. A GPU's
+// results are examined when the run reads them anyway. While the last known steps were skipped, no weight has changed, so the next
+// step is examined in their place.
 #pragma once
 
 #include <cstdint>
@@ -24,53 +24,53 @@
 
 namespace halfstep::app {
 
-struct TriedStep {
-  int64_t attempt, step;  // its numbers among all steps and, if it is applied, among those
+struct AttemptedStep {
+  int64_t attempt, step;  // its numbers among attempted steps and, if it is applied, among applied ones
   double loss;
   bool applied;
 };
 
-// The number of a step among those that are applied, as which it was tried, and among all; and its epoch, from 1.
+// A step's numbers among applied steps (as which it was attempted) and among attempted ones, and its epoch, from 1.
 struct FoundStep {
   int64_t step, attempt, epoch;
 };
 
-// For a run that is computed again (time_travel.h, verify.h), and ends early. Each function may be left out.
+// Functions of a replay or a comparison of runs (time_travel.h, verify.h), which may end the run early. Each may be empty.
 struct Watch {
-  std::optional<int64_t> until = {};          // the last step to take
-  std::optional<int64_t> until_attempt = {};  // the same, counted among all that were tried
-  int64_t from = 0;                           // steps before this one are not examined
-  // Looks for a fault: every step is watched, nothing is printed, and the run ends at the first fault.
+  std::optional<int64_t> until = {};          // last step
+  std::optional<int64_t> until_attempt = {};  // the same, among attempted steps
+  int64_t from = 0;                           // earlier steps are not examined
+  // Looks for a fault: watches every step, prints nothing, and ends the run at the first fault.
   std::function<void(const FoundStep&, const Diagnosis&)> found = nullptr;
   std::function<void(int64_t attempt, const Batch&)> begins = nullptr;  // before each micro-batch
-  std::function<void(const TriedStep&, Session&)> stepped = nullptr;
+  std::function<void(const AttemptedStep&, Session&)> stepped = nullptr;
 };
 
 class Explainer {
  public:
-  // All arguments must outlive it; `step` may be made later.
+  // All arguments must outlive it; `step` may be constructed later.
   Explainer(const Config& config, Session& session, TrainStep& step, Progress& progress, RunDir& dir, ProcessGroup* group,
             Watch* watch);
-  // With what it needs to hear of losses.
+  // Adds the callbacks that it needs.
   TrainStepOptions added_to(TrainStepOptions options);
 
-  // So many steps of the run before were skipped, and this was its usual loss.
+  // Continues the counts of an earlier process: its skipped steps and its usual loss.
   void resumed(int64_t skipped, double loss) { history_.skips.resumed(skipped), history_.losses.resumed(loss); }
-  // Does it look at which of the applied steps this one is, counted from 1? Then begin() must know.
+  // Returns whether it observes this applied step, counted from 1. Then begin() needs the number.
   bool observes(int64_t step) const { return observer_.is_due(step); }
-  // Before a batch: the steps tried so far, this one included, and those of them that were applied.
+  // Call before a batch, with the counts of attempted and applied steps, this one included.
   void begin(int64_t attempt, int64_t applied, int64_t epoch, const Batch& batch);
-  // After it. Throws DivergedError where train.detect_anomaly says so.
+  // Call after it. Throws DivergedError if train.detect_anomaly requires it.
   void stepped(const StepResult& result);
-  // An outcome that was read later.
+  // Takes an outcome that was read later.
   void read(int64_t step, bool applied, double loss);
 
-  bool ended() const { return ended_; }  // as the watch says
+  bool ended() const { return ended_; }  // whether the watch ends the run
 
-  // What was found in the steps since the last one that was applied: "input_nonfinite: ..."; empty: nothing.
+  // Returns the finding in the steps since the last applied one: "input_nonfinite: ..."; empty: none.
   const std::string& last_cause() const { return findings_.last_cause; }
   bool has_explained() const { return !findings_.explained.empty(); }
-  // What was found in the last step that was tried as the one with this number: "input_nonfinite"; empty: nothing.
+  // Returns the finding in the last attempt of this step: "input_nonfinite"; empty: none.
   std::string cause_of(int64_t step) const { return step == findings_.step ? findings_.latest : ""; }
 
  private:
@@ -82,13 +82,13 @@ class Explainer {
   void count(bool applied, double loss);
   Diagnosis of_all_ranks(Diagnosis d, bool& own) const;
 
-  // What was found so far.
+  // Findings so far.
   struct Findings {
     std::set<std::pair<std::string, std::string>> explained;                              // causes and their places
     std::string last_cause;                                                               // see last_cause()
     std::string latest;                                                                   // the latest cause
     int64_t step = -1;                                                                    // and its step
-    bool add(const Diagnosis& d) { return explained.insert({d.cause, d.where}).second; }  // is it new?
+    bool add(const Diagnosis& d) { return explained.insert({d.cause, d.where}).second; }  // returns whether it is new
     bool is_full() const;
   };
 
@@ -98,20 +98,20 @@ class Explainer {
   Progress& progress_;
   ProcessGroup* group_;
   Watch* watch_;
-  Observer observer_;
+  RunObserver observer_;
   struct {
-    bool seeks, on, at_once;  // seeks: a fault, for the watch
+    bool seeks, on, at_once;  // seeks: looks for a fault for the watch
   } looks_;
   bool ended_ = false;
   struct {
     bool is_kept = false;
     std::vector<std::vector<int64_t>> samples{};  // of its micro-batches
-  } kept_;                                        // the step that is under way
-  FoundStep now_{};                               // that step
-  int64_t counted_ = 0;                           // the last step whose outcome is known
+  } kept_;                                        // of the current step
+  FoundStep now_{};                               // the current step
+  int64_t counted_ = 0;                           // last step with a known outcome
   struct {
-    Tensors before{};   // the parameters before a watched step
-    double update = 0;  // the largest |change| / |parameters| of watched steps
+    Tensors before{};   // parameters before a watched step
+    double update = 0;  // largest |change| / |parameters| of watched steps
   } weights_;
   struct History {
     SkipCount skips;

@@ -9,7 +9,7 @@
 namespace halfstep::app {
 namespace {
 
-// Four digits are enough, and lines stay short.
+// Rounds to four digits, which keeps lines short.
 Json short_number(double v) { return number_of(number_text(v, 4)).value_or(v); }
 
 Json line_of(int64_t step, int64_t attempt, double lr, const Observation& seen) {
@@ -33,7 +33,7 @@ Json line_of(int64_t step, int64_t attempt, double lr, const Observation& seen) 
 
 }  // namespace
 
-Observer::Observer(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off)
+RunObserver::RunObserver(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off)
     : config_(config),
       s_(session),
       step_(step),
@@ -41,7 +41,7 @@ Observer::Observer(const Config& config, Session& session, TrainStep& step, RunD
       has_ranks_(has_ranks),
       on_(!off && config.diagnostics.every.unit != Interval::Unit::never && !session.optimizer->needs_closure()) {}
 
-std::optional<int64_t> Observer::number_of(int64_t step, int64_t epoch) const {
+std::optional<int64_t> RunObserver::number_of(int64_t step, int64_t epoch) const {
   const Interval& every = config_.diagnostics.every;
   const auto count = int64_t(every.count);
   if (is_due(step)) return step / count;
@@ -50,12 +50,12 @@ std::optional<int64_t> Observer::number_of(int64_t step, int64_t epoch) const {
   return {};
 }
 
-bool Observer::is_due(int64_t step) const {
+bool RunObserver::is_due(int64_t step) const {
   const Interval& every = config_.diagnostics.every;
   return on_ && every.unit == Interval::Unit::steps && step % int64_t(every.count) == 0;
 }
 
-void Observer::begin(int64_t step, int64_t attempt, int64_t epoch) {
+void RunObserver::begin(int64_t step, int64_t attempt, int64_t epoch) {
   if (!on_) return;
   if (step_.pending() == 0) {
     seen_.reset();
@@ -69,7 +69,7 @@ void Observer::begin(int64_t step, int64_t attempt, int64_t epoch) {
   if (seen_) seen_->open();
 }
 
-std::vector<Diagnosis> Observer::stepped(const StepResult& r) {
+std::vector<Diagnosis> RunObserver::stepped(const StepResult& r) {
   if (!seen_) return {};
   seen_->close();
   if (!r.stepped) return {};
@@ -82,7 +82,7 @@ std::vector<Diagnosis> Observer::stepped(const StepResult& r) {
       out = quiet_.look(seen, step);
     }
     dir_.observed().write(line_of(number_, attempt_, lr_, seen));
-  } catch (const MemoryError&) {}  // the run itself has what it needs
+  } catch (const MemoryError&) {}  // leave the memory to the run
   seen_.reset();
   return out;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observed steps of a run (diagnostics.every): each writes a line to observed.jsonl, and is examined for causes that break no step.
+// Observes steps of a run (diagnostics.every): writes a line to observed.jsonl for each, and looks for causes that break no step.
 //
-// Which steps are observed follows from their numbers alone, so that a resumed run observes the same ones: every N-th step, or the
+// The numbers of steps alone decide which ones are observed, so that a resumed run observes the same ones: every N-th step, or the
 // first one after every N-th epoch. With several ranks all observe and rank 0 writes; they compare nothing with float32, as each
-// would do so for its own rows.
+// has only its own rows.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@
 
 namespace halfstep::app {
 
-class Observer {
+class RunObserver {
  public:
-  // All arguments must outlive it; `step` may be made later.
-  Observer(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off);
+  // All arguments must outlive it; `step` may be constructed later.
+  RunObserver(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off);
 
-  bool is_due(int64_t step) const;  // by its number alone
-  // Before a batch of the step with this number among applied steps, from 1, and among all that were tried.
+  bool is_due(int64_t step) const;  // decided by its number alone
+  // Call before a batch of the step with this number among applied steps, from 1, and among attempted ones.
   void begin(int64_t step, int64_t attempt, int64_t epoch);
-  // Is that step an observed one? Then TrainStep has to keep it.
+  // Returns whether the current step is observed. Then TrainStep must keep it.
   bool observes() const { return seen_.has_value(); }
-  // After the batch. Of an observed step that has come to its end: its quiet causes, where they are to be explained.
+  // Call after the batch. Returns the silent causes of an observed step that has ended, if they are to be explained.
   std::vector<Diagnosis> stepped(const StepResult& result);
-  // This step is not observed to its end: it broke.
+  // Stops observing this step: it broke.
   void stop() { seen_.reset(); }
 
  private:
@@ -43,7 +43,7 @@ class Observer {
   std::optional<StepObserver> seen_;
   int64_t number_ = 0, attempt_ = 0;
   double lr_ = 0;
-  QuietCauses quiet_;
+  SilentCauses quiet_;
 };
 
 }  // namespace halfstep::app

@@ -2,7 +2,9 @@
 #include "apps/train/plan.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <ostream>
 #include <sstream>
 
 #include "apps/session/meta_step.h"
@@ -99,7 +101,7 @@ StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
   Allocator& memory = allocator(Device::meta);
   memory.reset_peak();
   step.run();
-  plan.first = step.peak();
+  plan.first_step = step.peak();
   plan.sent_bytes = -step.sent_bytes();
   memory.reset_peak();
   {
@@ -107,11 +109,11 @@ StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
     step.run();
     plan.calls = log.calls();
   }
-  plan.middle = step.peak();
+  plan.later_steps = step.peak();
   plan.sent_bytes += step.sent_bytes();
   for (LoggedCall& call : plan.calls) call.live -= step.others().live, call.peak -= step.others().live;
-  const auto reached =
-      std::find_if(plan.calls.begin(), plan.calls.end(), [&](const LoggedCall& call) { return call.peak == plan.middle.peak; });
+  const auto reached = std::find_if(plan.calls.begin(), plan.calls.end(),
+                                    [&](const LoggedCall& call) { return call.peak == plan.later_steps.peak; });
   plan.peak_call = size_t(reached - plan.calls.begin());
   return plan;
 }
@@ -125,8 +127,8 @@ void print_summary(std::ostream& out, const StepPlan& plan, size_t width) {
     cells.push_back({row.name, row.what, joined(row.output), std::to_string(row.parameters), joined(row.dtype)});
   print_cells(out, cells, {.width = width, .shortened = {1, 0}, .right = {3}});
   out << "parameters  " << plan.parameters << '\n'
-      << "first step  peak " << plan.first.peak << " bytes: " << tag_text(plan.first) << '\n'
-      << "later       peak " << plan.middle.peak << " bytes: " << tag_text(plan.middle) << '\n';
+      << "first step  peak " << plan.first_step.peak << " bytes: " << tag_text(plan.first_step) << '\n'
+      << "later       peak " << plan.later_steps.peak << " bytes: " << tag_text(plan.later_steps) << '\n';
   if (plan.peak_call < plan.calls.size()) out << "            reached in " << place_of(plan.calls[plan.peak_call]) << '\n';
   if (plan.ranks > 1) out << "ranks       " << bytes_text(plan.sent_bytes) << " sent by each in a step\n";
   if (plan.recomputation) out << "recomputed  " << text(*plan.recomputation) << '\n';
@@ -157,8 +159,8 @@ Json plan_json(const StepPlan& plan) {
            {"parameters", plan.parameters},
            {"layers", layers},
            {"memory",
-            {{"first_step", {{"peak_bytes", plan.first.peak}, {"by_purpose", tag_bytes(plan.first)}}},
-             {"later_steps", {{"peak_bytes", plan.middle.peak}, {"by_purpose", tag_bytes(plan.middle)}}}}},
+            {{"first_step", {{"peak_bytes", plan.first_step.peak}, {"by_purpose", tag_bytes(plan.first_step)}}},
+             {"later_steps", {{"peak_bytes", plan.later_steps.peak}, {"by_purpose", tag_bytes(plan.later_steps)}}}}},
            {"flops", flops_json(plan.flops())},
            {"flops_in_16_bits", plan.low_share()},
            {"casts", plan.casts()},
@@ -213,6 +215,75 @@ std::string plan_text(const StepPlan& plan) {
   const Json calls = calls_json(plan);
   for (size_t i = 0; i < calls.size(); ++i) text += (i ? ",\n  " : "\n  ") + calls[i].dump();
   return text + "\n ]\n}\n";
+}
+
+// Prints the calls of a planned step as a table.
+
+namespace {
+
+double saved_bytes(const LoggedCall& call) {
+  double bytes = 0;
+  for (const LoggedTensor& t : call.saved) bytes += double(numel(t.shape)) * double(size_of(t.dtype));
+  return bytes;
+}
+
+int64_t casts_of(const LoggedCall& call) {
+  return std::count_if(call.casts.begin(), call.casts.end(), [](const LoggedCast& c) { return !c.shadow; });
+}
+
+bool moves_nothing(const LoggedCall& call) {
+  return call.flops() == 0 && call.bytes_read == 0 && call.bytes_written == 0 && saved_bytes(call) == 0 && casts_of(call) == 0;
+}
+
+std::string amount(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
+
+// Returns distinct reasons: "cross_entropy: computes in float32 and reads 16 bits; reduction=mean". Backward calls add none.
+std::vector<std::string> reasons_of(const StepPlan& plan) {
+  std::vector<std::pair<std::string, std::string>> found;  // reasons, and the ops they apply to
+  for (const LoggedCall& call : plan.calls) {
+    if (moves_nothing(call) || call.reason == "as its forward") continue;
+    const std::string why = call.reason + (call.attributes.empty() ? "" : "; ") + text(call.attributes), op(call.op);
+    const auto same = std::find_if(found.begin(), found.end(), [&](const auto& f) { return f.first == why; });
+    if (same == found.end())
+      found.emplace_back(why, op);
+    else if (std::string all = ", " + same->second + ','; all.find(", " + op + ',') == std::string::npos)
+      same->second += ", " + op;
+  }
+  std::vector<std::string> out;
+  for (const auto& [why, ops] : found) out.push_back(ops + ": " + why);
+  return out;
+}
+
+}  // namespace
+
+void print_calls(std::ostream& out, const StepPlan& plan, size_t width) {
+  const bool in_table = width == 0;  // whether the table has the reasons
+  Cells cells{{"pass", "layer", "op", "dtype", "MFLOP", "read", "written", "saved", "casts"}};
+  if (in_table) cells[0].emplace_back("why");
+  std::map<std::string, int64_t> folded;
+  std::string pass;
+  for (const LoggedCall& call : plan.calls) {
+    if (moves_nothing(call)) {
+      ++folded[std::string(call.op)];
+      continue;
+    }
+    const std::string own(name(call.pass));
+    cells.push_back({in_table || own != pass ? own : "", call.layer, std::string(call.op), joined(call.compute),
+                     call.flops() > 0 ? number_text(call.flops() / 1e6, 4) : "-", amount(call.bytes_read),
+                     amount(call.bytes_written), amount(saved_bytes(call)), std::to_string(casts_of(call))});
+    if (in_table) cells.back().push_back(call.reason + (call.attributes.empty() ? "" : "; ") + text(call.attributes));
+    pass = own;
+  }
+  print_cells(out, cells, {.width = width, .left_out = {8, 7, 5}, .shortened = {1, 2}, .right = {4, 5, 6, 7, 8}});
+  if (!in_table) {
+    out << "why\n";
+    for (const std::string& line : reasons_of(plan)) out << "  " << line << '\n';
+  }
+  if (folded.empty()) return;
+  int64_t calls = 0;
+  std::string names;
+  for (const auto& [op, n] : folded) calls += n, names += joined(names.empty() ? "" : ", ", op, ' ', n);
+  out << calls << (calls == 1 ? " more call moves" : " more calls move") << " no bytes: " << names << '\n';
 }
 
 }  // namespace halfstep::app

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training step of a config would do, found by running one on Device::meta: through the real layers, autocast, backward,
-// scaler and optimizer, with nothing computed.
+// Plans a training step of a config by running it on Device::meta: through the real layers, autocast, backward, scaler and
+// optimizer, without computing.
 #pragma once
 
 #include <array>
@@ -17,39 +17,39 @@ namespace halfstep::app {
 
 struct StepPlan {
   std::string name;
-  Device device;             // that the step is for
+  Device device;             // device of the step
   std::optional<DType> low;  // of mixed precision
-  int64_t batch = 0;         // samples of this process
-  int ranks = 1;             // of several, all is rank 0's
+  int64_t batch = 0;         // samples in this process
+  int ranks = 1;             // with several, all values are rank 0's
   double sent_bytes = 0;     // to the other ranks, in a step
   int64_t parameters = 0;
   std::vector<LayerRow> layers;
-  std::vector<LoggedCall> calls;  // of a step in the middle of a run: weights have their 16-bit copies, the optimizer its state
-  // Memory of the device, without the data set: parameters, one batch and the step. The cpu's are what its allocator will count,
-  // workspace included; a GPU's are without the workspace of its libraries.
-  MemoryStats first, middle;                   // peaks of the run's first step, and of those that follow
-  size_t peak_call = 0;                        // of `calls`: where the middle's peak is reached
-  std::optional<Recomputation> recomputation;  // if the plan chooses: all else is with it
+  std::vector<LoggedCall> calls;  // of a step in the middle of a run: 16-bit copies and optimizer states exist
+  // Memory of the device without the data set: parameters, one batch and the step. For a CPU as its allocator will count it,
+  // workspace included; for a GPU without its libraries' workspace.
+  MemoryStats first_step, later_steps;         // peaks of the run's first step, and of later ones
+  size_t peak_call = 0;                        // index in `calls` of the peak of `later_steps`
+  std::optional<Recomputation> recomputation;  // set if the plan chooses: all else includes it
 
   std::array<double, kDTypeCount> flops() const;  // by dtype
   double total_flops() const;
-  double low_share() const;  // of the operations: in 16 bits
+  double low_share() const;  // share of the operations in 16 bits
   int64_t casts() const;
   double cast_bytes() const;  // read and written
 };
 
-// batch: of all ranks; 0: the config's. Throws DataError when data that shapes depend on is missing, MemoryError when no step fits
-// into train.memory_budget, and everything that the step throws.
+// Plans a step. batch: of all ranks; 0: the config's. Throws DataError if data that shapes depend on is missing, MemoryError if no
+// step fits into train.memory_budget, and everything that the step throws.
 StepPlan plan_step(const Config& config, int64_t batch = 0, int ranks = 1);
 
-// Layers, memory by purpose, operations and casts. width: of the terminal; 0: no limit.
+// Prints layers, memory by purpose, operations and casts. width: of the terminal; 0: no limit.
 void print_summary(std::ostream& out, const StepPlan& plan, size_t width = 0);
-// The summary as JSON; with `calls`, each on a line of its own when it is written by write_plan.
+// Returns the summary as JSON; with `calls`, which write_plan puts on a line each.
 Json plan_json(const StepPlan& plan);
 Json calls_json(const StepPlan& plan);
-// A text that a line-by-line comparison of two plans reads well.
+// Returns a text for line-by-line comparison of two plans.
 std::string plan_text(const StepPlan& plan);
-// A row for each call that computes or moves something, and the others counted. For a terminal the reasons are below the table.
+// Prints a row for each call that computes or moves something, and counts the others. In a terminal the reasons follow the table.
 void print_calls(std::ostream& out, const StepPlan& plan, size_t width = 0);
 
 }  // namespace halfstep::app

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `halfstep train --profile N`: where the time of a training step is spent, by op and by layer, and how much of it is more than
-// this machine needs.
+// `halfstep train --profile N`: shows where a training step spends its time, by op and by layer, and how much of it exceeds the
+// machine's minimum.
 //
-// After a few steps to warm up, every other step is timed call by call until N of them were; the steps between them are timed as a
-// whole, so that the cost of the profile is known. Training goes its way: no bit of the run changes.
+// After a few warm-up steps, every other step is timed call by call until N of them were; the steps between are timed as a whole,
+// which shows the cost of profiling. Training is unaffected: no bit of the run changes.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@
 
 namespace halfstep::app {
 
-// What the calls of a name in one layer and pass have to do in a step, by the plan. "autocast" are the casts of a layer, and
-// "optimizer" is all of the update.
+// Planned work of the calls with a name in one layer and pass in a step. "autocast" are the casts of a layer, and "optimizer" is
+// the whole update.
 struct PlannedWork {
   double flops = 0, bytes = 0, floor_seconds = 0;
 };
@@ -36,15 +36,15 @@ struct CallName {
 using PlannedCalls = std::map<CallName, PlannedWork>;
 PlannedCalls planned_calls(const std::vector<LoggedCall>& calls, MachineRates& rates);
 
-// Medians over the profiled steps.
+// A row of a profile: medians over the profiled steps.
 struct ProfileRow {
   CallName call;
-  bool wait = false;  // for data or other ranks
+  bool wait = false;  // waits for data or other ranks
   double calls = 0, seconds = 0;
-  std::optional<PlannedWork> work;  // nothing where the plan has no such call
+  std::optional<PlannedWork> work;  // unset if the plan has no such call
 };
 
-// The kernels, copies and fills of a GPU by name: medians over the profiled steps.
+// A row for a GPU's kernels, copies and fills by name: medians over the profiled steps.
 struct KernelRow {
   std::string name;
   double calls = 0, seconds = 0;
@@ -52,24 +52,25 @@ struct KernelRow {
 
 struct StepProfile {
   size_t steps = 0;
-  double seconds = 0, fastest = 0, slowest = 0;  // of a profiled step, as a whole: the median and the range
+  double seconds = 0, fastest = 0, slowest = 0;  // of a whole profiled step: median and range
   double plain_seconds = 0;                      // of the steps between them
-  std::vector<ProfileRow> rows;                  // by time
-  double in_calls = 0, between = 0;              // of a step: seconds in calls and waits, and in none
+  std::vector<ProfileRow> rows;                  // sorted by time
+  double in_calls = 0, between = 0;              // seconds of a step in calls and waits, and in none
   size_t left_out = 0;                           // spans beyond the limit
-  std::vector<KernelRow> kernels;                // by time; empty on a CPU
+  std::vector<KernelRow> kernels;                // sorted by time; empty on a CPU
   double busy = 0;                               // seconds of a step in which a GPU runs a kernel, a copy or a fill
-  std::string no_kernels;                        // why a GPU's kernels are not known
+  std::string no_kernels;                        // why a GPU's kernels are unknown
 };
 
 class StepProfiler {
  public:
-  static constexpr int64_t kWarmUp = 3;      // steps that are not looked at
-  static constexpr size_t kSpans = 100'000;  // kept in all, since viewers fail on larger traces
+  static constexpr int64_t kWarmUp = 3;      // steps that are not profiled
+  static constexpr size_t kSpans = 100'000;  // most spans kept, since viewers fail on larger traces
 
   StepProfiler(int64_t steps, Device device, PlannedCalls planned) : steps_(steps), device_(device), planned_(std::move(planned)) {}
 
-  // Before the data of a step is fetched; nothing where a step has begun. After it. Where it does not come, since the data ended.
+  // begin(): call before the data of a step is fetched; does nothing if a step has begun. end(): after the step. cancel(): the
+  // data ended.
   void begin();
   void end();
   void cancel();
@@ -77,12 +78,12 @@ class StepProfiler {
 
   size_t taken() const { return taken_.size(); }
   StepProfile result() const;
-  // Chrome's trace format, which Perfetto and chrome://tracing open: a span is an event with its layer, shapes and dtypes, and so
-  // is a kernel, with the call that launched it. Each stream of a GPU has a row.
+  // Returns a trace in Chrome's format, which Perfetto and chrome://tracing open: each span is an event with its layer, shapes and
+  // dtypes; so is each kernel, with the call that launched it. Each stream of a GPU has a row.
   std::string trace(int process = 0) const;
 
  private:
-  struct Taken {
+  struct ProfiledStep {
     std::vector<ProfileSpan> spans;
     std::vector<ProfileKernel> kernels;
     double seconds;
@@ -98,16 +99,16 @@ class StepProfiler {
   std::optional<Clock::time_point> first_;
   std::unique_ptr<ProfileScope> scope_;
   std::unique_ptr<CallScope> step_;
-  std::vector<Taken> taken_;
+  std::vector<ProfiledStep> taken_;
   std::vector<double> plain_;
   size_t spans_ = 0, left_out_ = 0;
   std::string no_kernels_;
 };
 
-// The tables: the calls that take the most time, ops and layers.
+// Returns tables: the calls that take the most time, ops and layers.
 std::vector<std::string> profile_lines(const StepProfile& profile);
 Json profile_json(const StepProfile& profile);
-// FOLDER/profile/profile.json and trace.json.gz. Throws IoError.
+// Writes FOLDER/profile/profile.json and trace.json.gz. Throws IoError.
 void write_profile(const std::filesystem::path& folder, const StepProfiler& profiler);
 
 }  // namespace halfstep::app

@@ -16,11 +16,11 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kFarAbove = 10;       // times the first loss: it rose
-constexpr double kEnoughSamples = 50;  // for an accuracy that is compared with guessing
-constexpr double kManySkips = 0.25;    // of all steps: more than a scale that looks for its place costs
+constexpr double kFarAbove = 10;       // times the first loss: the loss rose
+constexpr double kEnoughSamples = 50;  // for comparing an accuracy with guessing
+constexpr double kManySkips = 0.25;    // share of all steps: more than a scaler's search costs
 
-// How this program was called: scripts/run.sh says so.
+// Returns the name by which the program was called; scripts/run.sh sets it.
 std::string command_name() {
   const char* const name = std::getenv("HALFSTEP_COMMAND");
   return name && *name ? name : "halfstep";
@@ -33,7 +33,7 @@ TrainSummary RunEnding::summary(Ending ending) const {
   TrainSummary out;
   out.ending = ending;
   for (const NamedMetric& m : run_.s.metrics)
-    if (m.always) out.json["val." + m.name] = nullptr;  // of a run without data.val
+    if (m.always) out.json["val." + m.name] = nullptr;  // for a run without data.val
   out.json.update(metrics_json("val", run_.n.val_metrics));
   out.json.update(Json{{"val.loss", or_null(run_.n.val_loss)},
                        {"train.loss", or_null(run_.n.train_loss)},
@@ -53,10 +53,10 @@ TrainSummary RunEnding::summary(Ending ending) const {
   return out;
 }
 
-// The best checkpoint with its own values, as {"step": 16, "epoch": 4, "val.loss": 0.3}; null: there is none here.
+// Returns the best checkpoint with its values, as {"step": 16, "epoch": 4, "val.loss": 0.3}; null: there is none here.
 Json RunEnding::best_json() const {
   if (run_.n.bests.list.empty() || !writes(run_.group)) return nullptr;
-  const Best& best = run_.n.bests.list[0];
+  const BestCheckpoint& best = run_.n.bests.list[0];
   Json out = {{"step", best.step}, {"epoch", best.epoch > 0 ? Json(best.epoch) : Json()}};
   std::ifstream in(run_.dir.path() / checkpoint_name(best.step) / "state.json");
   const Json state = Json::parse(in, nullptr, /*allow_exceptions=*/false);
@@ -74,7 +74,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   if (run_.s.total_steps == 0 && run_.n.steps == 0) {
     run_.progress.line(joined("done: 0 steps, as train.epochs says; the first values are saved", values.empty() ? "" : ", ",
                               values.substr(0, values.empty() ? 0 : values.size() - 2)));
-    return say_next();
+    return print_next_commands();
   }
   if (run_.n.steps == run_.first_step) {
     run_.progress.line(joined("nothing left to do: ", values, run_.n.stopped ? "stopped early at step " : "ended at step ",
@@ -82,7 +82,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
                               run_.n.stopped             ? ""
                               : run_.config.train.epochs ? "; a larger train.epochs continues it"
                                                          : "; a larger train.max_steps continues it"));
-    return say_next();
+    return print_next_commands();
   }
   std::string line = "done: ";
   if (run_.n.stopped)
@@ -96,7 +96,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   for (const std::string& columns : lines_by_column(run_.n.val_metrics, 12)) run_.progress.line("val " + columns);
   warn_of_scale(skips_in_row);
   warn_of_no_progress();
-  say_next();
+  print_next_commands();
 }
 
 // Warns of a loss scale that began too high.
@@ -104,7 +104,7 @@ void RunEnding::warn_of_scale(int64_t skips_in_row) const {
   const std::optional<double> scale = run_.scale();
   if (!scale || *scale >= run_.config.scaler.init_scale || double(run_.n.skipped) <= kManySkips * double(run_.n.steps)) return;
   const std::string now = number_text(*scale, 6);
-  // Of the skips, those that lowered the first scale to the last one; growth made room for the others.
+  // Count the skips that lowered the first scale to the last one; growth made room for the others.
   const double first = std::log(run_.config.scaler.init_scale / *scale) / -std::log(run_.config.scaler.backoff_factor);
   const std::string remedy =
       double(run_.n.skipped) > 2 * first + 1
@@ -136,8 +136,8 @@ void RunEnding::warn_of_no_progress() const {
                               shell_word((run_.dir.path() / "config.resolved.json").string()), " measures which rates suit"));
 }
 
-// Where the model is, and what to type next.
-void RunEnding::say_next() const {
+// Prints the model's path, and the next commands to type.
+void RunEnding::print_next_commands() const {
   if (!run_.saves()) return;
   const std::string folder = run_.dir.path().string();
   const bool text = std::holds_alternative<TextForm>(run_.s.form.source);
@@ -147,7 +147,7 @@ void RunEnding::say_next() const {
     run_.progress.line(joined("model: step ", run_.n.applied(), " in ", folder));
     return run_.progress.line(next);
   }
-  const Best& best = run_.n.bests.list[0];
+  const BestCheckpoint& best = run_.n.bests.list[0];
   std::string when = joined("step ", best.step, " of ", run_.n.applied());
   if (best.epoch > 0) when = joined("epoch ", best.epoch, " of ", run_.epoch_now(), ", ") + when;
   std::string value = joined(run_.config.checkpoint.monitor, " ", number_text(best.value, 4));

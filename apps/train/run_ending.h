@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says and gives back when it ends.
+// Prints the end of a run, and makes its summary.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class RunEnding {
   Json best_json() const;
   void warn_of_scale(int64_t skips_in_row) const;
   void warn_of_no_progress() const;
-  void say_next() const;
+  void print_next_commands() const;
 
   RunContext& run_;
 };

@@ -59,7 +59,7 @@ void RunHealth::check_progress() const {
                            : "train.guard skips steps whose gradients are not finite";
   if (run_.n.last_skip && run_.n.last_skip->cause == "targets_ignored")
     advice = "each step needs a target that is not loss.ignore_index and whose class has a weight above 0";
-  else if (!cause.empty() && !cause.starts_with("overflow_scale"))  // no scale mends it
+  else if (!cause.empty() && !cause.starts_with("overflow_scale"))  // a lower scale does not cure it
     advice = "the explanation above has the evidence, and what to change: " + cause;
   if (run_.saves() && run_.config.train.epochs && !run_.n.stopped) advice += "; --resume auto with more train.epochs continues";
   fail<DivergedError>("train", "a run must apply a step, got ", run_.n.steps,

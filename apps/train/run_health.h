@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remarks on skipped steps, and the errors that end a run which learns nothing more.
+// Notes skipped steps, and throws the errors that end a run which no longer learns.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ class RunHealth {
   // Notes the first skipped step of each kind. step: its number among applied ones.
   void note_skip(int64_t step, bool loss_finite);
   void note_no_target(int64_t step);
-  // Takes over the cause of the last skipped step, which may be explained after its outcome was read.
+  // Adopts the cause of the last skipped step, which may be explained after its outcome was read.
   void learn_cause();
 
-  // Losses may stay finite while an update breaks weights that no batch uses. Throws DivergedError where one is not finite.
+  // Throws DivergedError if a weight is not finite. Losses may stay finite while an update breaks weights that no batch uses.
   void check_weights() const;
-  // Throws DivergedError where steps were tried and none was applied: the weights are the first values, which nobody wants to
-  // evaluate or export by mistake. All is saved, the scale included.
+  // Throws DivergedError if no attempted step was applied: nobody wants to evaluate or export initial weights by mistake.
+  // Everything is saved before, the scale included.
   void check_progress() const;
   [[noreturn]] void diverged(const std::string& what) const;
 

@@ -41,11 +41,13 @@ void RunLines::introduce() const {
         "swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");
   if (run_.s.recomputation) run_.progress.line("memory: " + text(*run_.s.recomputation));
   run_.progress.line(joined("data: ", run_.s.train->dataset().describe()));
-  if (const std::string made = run_.s.train->dataset().notes().made; !made.empty()) run_.progress.line(joined("      ", made));
+  if (const std::string notes = run_.s.train->dataset().notes().line(); !notes.empty()) run_.progress.line(joined("      ", notes));
   if (run_.s.val) run_.progress.line(joined("val:  ", run_.s.val->dataset().describe()));
-  const std::string held_out = run_.s.val ? run_.s.val->dataset().notes().made : "";
+  const DataNotes of_val = run_.s.val ? run_.s.val->dataset().notes() : DataNotes();
+  const std::string& held_out = of_val.made;
   const bool has_texts = run_.s.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(run_.s.form.source);
   if (held_out.starts_with("left out") || (has_texts && !held_out.empty())) run_.progress.line(joined("      ", held_out));
+  if (!of_val.ignored.empty()) run_.progress.line(joined("      ", of_val.ignored));
   run_.progress.line(joined(run_.s.optimizer_text, run_.s.schedule ? ", " + run_.s.schedule->describe() : "", ", ",
                             run_.s.total_steps, " steps, ", run_.s.steps_per_epoch, " an epoch -> ", run_.dir.path().string()));
   if (run_.group)
@@ -66,7 +68,7 @@ void RunLines::show(bool evaluates) {
   v.step = run_.n.applied(), v.steps = run_.s.total_steps;
   v.lr = run_.s.optimizer->lr();
   v.samples_per_second = steps > 0 ? double(run_.n.samples - run_.first_samples) / std::max(1e-9, run_.clock.training()) : 0;
-  // Epochs count all steps, train.max_steps those that are applied.
+  // Epochs count all steps, train.max_steps applied ones.
   const int64_t done = run_.config.train.epochs ? run_.n.steps : run_.n.applied(),
                 left = std::max<int64_t>(run_.s.total_steps - done, 0);
   v.seconds_left = steps > 0 ? spent / double(steps) * double(left) : INFINITY;
@@ -125,7 +127,7 @@ void RunLines::log_epoch() {
 void RunLines::end_epoch(bool evaluated, bool is_best) { epochs_.add(run_.epoch(), epoch_parts(evaluated), is_best); }
 
 std::vector<LinePart> RunLines::epoch_parts(bool evaluated) const {
-  const bool terminal = run_.progress.has_bar();  // which has columns, and less room
+  const bool terminal = run_.progress.has_bar();  // has columns, and less room
   const std::string all = run_.config.train.epochs ? joined("/", *run_.config.train.epochs) : "", now = joined(run_.epoch());
   const std::string indent(terminal ? all.size() - std::min(all.size(), now.size() + 1) : 0, ' ');
   std::vector<LinePart> out = {{"epoch " + indent + now + all}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run says while it trains: lines and a bar for a person, and the training lines of metrics.jsonl.
+// Lines of a run while it trains: lines and a bar for a person, and the training lines of metrics.jsonl.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace halfstep::app {
 
-// "accuracy 97.31 %"
+// Returns "accuracy 97.31 %".
 std::string shown(const MetricValue& metric);
-// Infinite and NaN are no JSON.
+// Returns null for infinity and NaN, which JSON lacks.
 Json or_null(const std::optional<double>& value);
 
 class RunLines {
@@ -23,12 +23,12 @@ class RunLines {
 
   void introduce() const;
   void begin() { logged_.samples = run_.n.samples; }
-  // The bar of a terminal moves between losses that are read, which costs a GPU its lead: it shows what is known.
+  // Redraws a terminal's bar with known values. It reads no losses, which would cost a GPU its lead.
   void show(bool evaluates = false);
-  void log(bool epoch_end);  // a line of metrics.jsonl and one for a person; outcomes have been read
-  void log_epoch();          // the line of an epoch at whose end no other is due; the window of the next training line stays open
-  void end_epoch(bool evaluated, bool is_best);  // the line of an epoch for a person
-  void end() { epochs_.end(); }                  // prints what is held back
+  void log(bool epoch_end);  // writes a line of metrics.jsonl and one for a person; outcomes must have been read
+  void log_epoch();          // writes the line of an epoch at which no other is due; the training line's window stays open
+  void end_epoch(bool evaluated, bool is_best);  // prints the line of an epoch
+  void end() { epochs_.end(); }                  // prints pending lines
 
  private:
   std::vector<LinePart> epoch_parts(bool evaluated) const;
@@ -38,7 +38,7 @@ class RunLines {
   struct {
     double seconds = 0, wait = 0, rank_wait = 0;
     int64_t samples = 0;
-  } logged_;  // of training, time spent waiting for data and ranks, and samples at the last line of metrics.jsonl
+  } logged_;  // at the last line of metrics.jsonl: time of training and of waiting for data and ranks, and samples
 };
 
 }  // namespace halfstep::app

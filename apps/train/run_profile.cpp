@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/train/run_profile.h"
-
 #include <utility>
 
 #include "apps/catalog/infer.h"
 #include "apps/session/ranks.h"
 #include "apps/train/plan.h"
+#include "apps/train/trainer.h"
 
 namespace halfstep::app {
 
@@ -36,7 +35,7 @@ void RunProfile::end_run() {
   if (profiler_ && !profiler_->done()) report();
 }
 
-// A run is not lost because its profile cannot be written.
+// Writes the profile. A failure does not fail the run.
 void RunProfile::report() {
   if (profiler_->taken() == 0)
     return run_.progress.warn(joined("no profile: it needs ", StepProfiler::kWarmUp + 2, " steps, the first ",

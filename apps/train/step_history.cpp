@@ -8,7 +8,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr int64_t kSkipsInARow = 3;  // fewer are the scaler's search for its scale
-constexpr size_t kLosses = 200;      // whose median is known
+constexpr size_t kLosses = 200;      // number of losses for the median
 
 }  // namespace
 

@@ -7,9 +7,9 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int64_t kBadLosses = 10;         // in a row, before a run without a scaler counts as diverged, or one that ends with them
-constexpr int64_t kBadLossesScaled = 100;  // with one: overflow may pass
-constexpr double kNewLoss = 0.02;          // share of the latest loss in the usual one
+constexpr int64_t kBadLosses = 10;         // in a row: a run without a scaler, or ending with them, then counts as diverged
+constexpr int64_t kBadLossesScaled = 100;  // with a scaler: overflow may pass
+constexpr double kNewLoss = 0.02;          // weight of the latest loss in the usual one
 
 }  // namespace
 
@@ -20,7 +20,7 @@ void StepOutcomes::read() {
     const double loss = p.loss.defined() ? p.loss.item<double>() : NAN;
     const bool applied = !p.stepped || p.outcome.applied();
     if (p.stepped && !p.no_target) explainer_.read(step, applied, loss);
-    // A step without targets says nothing about the scale, and ends no row of skips.
+    // A step without targets says nothing about the scale, and does not end a row of skips.
     if (p.stepped) skips_in_row_ = applied ? 0 : p.no_target ? std::max<int64_t>(skips_in_row_, 1) : skips_in_row_ + 1;
     if (!applied) {
       run_.n.last_skip = {step - run_.n.skipped, p.no_target ? "targets_ignored" : ""};
@@ -31,7 +31,7 @@ void StepOutcomes::read() {
       ++run_.n.skipped;
     }
     const double over = p.loss.defined() ? p.over.value() : 0;
-    if (over == 0) continue;  // nothing was learned from it
+    if (over == 0) continue;  // no target counted
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
     if (!std::isfinite(loss)) continue;
     if (!run_.n.first_loss) run_.n.first_loss = loss;

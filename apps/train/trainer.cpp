@@ -6,7 +6,6 @@
 #include <csignal>
 #include <utility>
 
-#include "amp/step/data_parallel.h"
 #include "apps/catalog/infer.h"
 #include "apps/session/averaged_statistics.h"
 #include "apps/session/evaluate.h"
@@ -19,7 +18,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int64_t kEmptyEpochs = 10;  // of parts of the data without a target that counts, before a run counts as endless
+constexpr int64_t kEmptyEpochs = 10;  // passes over the data in which no target counts, before the run is stopped as endless
 
 }  // namespace
 
@@ -109,21 +108,21 @@ TrainSummary Trainer::run_steps() {
     train_batch();
     if (run_.progress.is_due()) lines_.show();
     if (explainer_.ended()) return ending_.summary(Ending::interrupted);
-    // Stop only between optimizer steps, since checkpoints do not hold the gradients of an open window.
+    // Stop only between optimizer steps, since checkpoints do not contain the gradients of an open window.
     if (ranks_.stop_requested() && step_.pending() == 0) {
       saver_.save();
       return stopped(joined("after step ", run_.n.applied(), "; continue with --resume auto"));
     }
   }
   outcomes_.read();
-  // No checkpoint is written of such weights, so that a run that ends with them is not done.
+  // Such weights are not saved, so the run must not end successfully.
   if (outcomes_.are_bad_at_end()) health_.diverged("the last losses are not finite");
   if (run_.s.val && run_.n.last_eval_step != run_.n.steps) saver_.save_before_evaluation(0), evaluate_now();
-  if (run_.n.epoch_over > 0) bests_.consider("train/loss", run_.n.epoch_loss / run_.n.epoch_over);  // of an epoch cut short
+  if (run_.n.epoch_over > 0) bests_.consider("train/loss", run_.n.epoch_loss / run_.n.epoch_over);  // for an incomplete epoch
   if (run_.saves())
     saver_.save();
   else
-    run_.dir.established();  // a run that was to leave no checkpoint
+    run_.dir.established();  // for a run that leaves no checkpoint
   if (recorded_) health_.check_progress();
   TrainSummary out = ending_.summary(Ending::finished);
   lines_.end();
@@ -148,7 +147,7 @@ void Trainer::train_batch() {
   }
   if (!batch) return end_epoch();
   const auto [input, target] = on_device(*batch, run_.s.device);
-  run_.grad_norm = Tensor();  // nothing of a recorded step may be held when it is recorded anew
+  run_.grad_norm = Tensor();  // a recorded step's memory must not be held when the step is recorded again
   ranks_.forget();
   std::optional<BatchRows> part;
   if (run_.group) {
@@ -160,8 +159,9 @@ void Trainer::train_batch() {
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
   run_.n.samples += run_.s.train->part().total;
+  run_.own_samples += run_.s.train->part().rows;
   if (run_.group && !r.stepped) return;
-  // Ranks know a window's loss, one process each micro-batch's.
+  // With ranks a window has one loss, in one process each micro-batch.
   outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.over : run_.s.loss->denominator(target)});
   if (!r.stepped) return;
   ranks_.take(step_);
@@ -183,15 +183,16 @@ void Trainer::end_epoch() {
     ++run_.n.steps;
   }
   profile_.end_step(last.stepped);
-  reset_states(*run_.s.model);  // the streams of the data begin anew
+  reset_states(*run_.s.model);  // the data's streams begin again
   outcomes_.read();
-  // train.max_steps counts applied steps: where none of the data's targets counts it would never be reached.
-  const bool whole = run_.s.batches_per_epoch == run_.s.train->size();
-  if (!run_.config.train.epochs && run_.n.epoch_over == 0 && outcomes_.bad_losses() == 0 && (whole || run_.epoch() >= kEmptyEpochs))
+  // train.max_steps counts applied steps, and would never be reached if no target of the data counts.
+  const bool whole_epoch = run_.s.batches_per_epoch == run_.s.train->size();
+  if (!run_.config.train.epochs && run_.n.epoch_over == 0 && outcomes_.bad_losses() == 0 &&
+      (whole_epoch || run_.epoch() >= kEmptyEpochs))
     health_.check_progress();
   run_.n.train_loss = run_.n.epoch_over > 0 ? std::optional(run_.n.epoch_loss / run_.n.epoch_over) : std::nullopt;
   run_.n.epoch_loss = 0, run_.n.epoch_over = 0;
-  // In this order, so that a checkpoint has the lines of its step behind it, and none is written twice after resuming.
+  // Keep this order: a checkpoint then follows the lines of its step, and resuming writes none twice.
   const int ended = kEpochEnds | (last.stepped ? kStepEnds : 0);
   if (due_.is_due(Due::log, ended))
     log(true);
@@ -224,7 +225,7 @@ void Trainer::log(bool epoch_end) {
 void Trainer::evaluate_now() {
   outcomes_.read();
   if (run_.progress.has_bar()) lines_.show(true);
-  if (run_.group) average_buffers(*run_.s.model, *run_.group);
+  run_.share_buffers();
   run_.make_averaged_statistics();
   std::optional<WeightAverage::Scope> averaged;
   if (run_.s.average) averaged.emplace(*run_.s.average);
@@ -248,8 +249,8 @@ void Trainer::evaluate_now() {
     bests_.consider("val/" + m.name, m.value, !m.is_share ? 0 : m.counted > 0 ? m.counted : r.samples);
 }
 
-// What a value decides: a schedule that looks at it, and whether training ends. Before a checkpoint of this moment is written, so
-// that it holds the decisions.
+// Applies a value's effects on a schedule that follows it, and on early stopping. Call it before writing a checkpoint of this
+// moment, which then contains the decisions.
 void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
   if (run_.s.schedule && run_.config.checkpoint.monitor == what && value) run_.s.schedule->observe(*value);
   const Json& stop = run_.config.train.early_stopping;

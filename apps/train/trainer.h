@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a config's model: steps, evaluations, checkpoints, metrics.
 //
-// The loss, the scale and the outcome of steps are read back only where something is logged, evaluated or saved. A run that is
-// stopped and resumed takes the same steps, to the bit, as one that was not.
+// The loss, the scale and the outcome of steps are read only when something is logged, evaluated or saved. A run that is stopped
+// and resumed takes the same steps, bit for bit, as one that was not.
 //
-// Steps are counted as they are applied: a step that the scaler skips moves neither the schedule nor train.max_steps, an interval
-// of steps or the name of a checkpoint.
+// Applied steps count: a step that the scaler skips does not advance the schedule, train.max_steps, intervals of steps or the
+// names of checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +17,57 @@
 #include "apps/train/checkpoint_saver.h"
 #include "apps/train/due_times.h"
 #include "apps/train/explainer.h"
+#include "apps/train/profile.h"
 #include "apps/train/rank_agreement.h"
 #include "apps/train/run_context.h"
 #include "apps/train/run_ending.h"
 #include "apps/train/run_health.h"
 #include "apps/train/run_lines.h"
-#include "apps/train/run_profile.h"
 #include "apps/train/step_outcomes.h"
 
 namespace halfstep::app {
 
+// Profiles the first steps of a run: prints where their time is spent, and writes it to the run's folder (profile.h).
+class RunProfile {
+ public:
+  explicit RunProfile(RunContext& run) : run_(run) {}
+
+  void take(int64_t steps);  // call before the run; else the others do nothing
+  void begin_step();
+  void end_step(bool stepped);  // after a step, or if the data ends before one
+  void end_run();               // if the run ends before all steps were profiled
+
+ private:
+  void report();
+
+  RunContext& run_;
+  std::optional<StepProfiler> profiler_;
+};
+
 class Trainer {
  public:
-  // Resumes when `dir` says so. All arguments must outlive it. With a group, every rank runs one. With `watch` it ends when that
-  // says so, without a last evaluation or checkpoint.
+  // Resumes if `dir` says so. All arguments must outlive it. With a group, every rank runs one. A `watch` can end the run, without
+  // a last evaluation or checkpoint.
   Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group = nullptr, Watch* watch = nullptr);
 
-  // Until the config's end or a stop signal; one that came before the first step leaves the run's folder as it is. Throws
+  // Trains until the config's end or a stop signal; a signal before the first step leaves the run's folder unchanged. Throws
   // DivergedError.
   TrainSummary run();
 
-  // Before run(): where the time of so many steps is spent is printed, and written to the run's folder (profile.h).
+  // Profiles this many steps: prints where their time is spent, and writes it to the run's folder (profile.h). Call it before
+  // run().
   void profile(int64_t steps) { profile_.take(steps); }
 
   const Session& session() const { return run_.s; }
 
  private:
   TrainSummary run_steps();
-  Json run_facts() const;  // what run.json says of program and machine
+  Json run_facts() const;  // run.json's facts about program and machine
   bool finished();
   void train_batch();
   void end_epoch();
-  void after_step();  // everything that is due after an optimizer step
-  // What follows the lines of a step, an epoch or both (`ended`, see DueTimes).
+  void after_step();  // does everything that is due after an optimizer step
+  // Follows the lines of a step, an epoch or both (`ended`, see DueTimes).
   void finish(int ended, bool evaluates);
   void log(bool epoch_end);
   void evaluate_now();

@@ -16,8 +16,8 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kFarFromPixels = 2;  // sharpened and resized pixels go a little beyond 1
-constexpr double kFar = 10;           // times the largest number of the training data
+constexpr double kFarFromPixels = 2;  // upper bound of pixels: sharpening and resizing may exceed 1
+constexpr double kFar = 10;           // times the training data's largest number
 
 bool takes_pixels(const DataForm& form) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
@@ -50,10 +50,11 @@ void check_range(const Tensor& x, const DataForm& form, const std::string& what)
                    Help{"prepare them as the training data was: for pixels in [0, 1], x * 255"});
 }
 
-// Warns of samples whose numbers are not finite: a model answers something for them.
+// Warns of samples that are not finite; the model answers them anyway.
 void note_not_finite(const Tensor& x, const std::string& what) {
   if (x.numel() == 0 || !is_floating(x.dtype())) return;
-  const std::vector<float> finite = amin(isfinite(x.reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
+  const std::vector<float> finite =
+      amin(isfinite(x.to(DType::f32).reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
   const auto first = std::find(finite.begin(), finite.end(), 0);
   if (first == finite.end()) return;
   logging::warn(joined(what, ": ", std::count(finite.begin(), finite.end(), 0), " of ", x.size(0),
@@ -61,7 +62,7 @@ void note_not_finite(const Tensor& x, const std::string& what) {
                        "]: their predictions mean nothing"));
 }
 
-// Warns of numbers that are far outside of the training data's.
+// Warns of numbers far outside the training data's range.
 void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
   const auto* const table = std::get_if<TableForm>(&form.source);
@@ -76,14 +77,14 @@ void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
   double least = INFINITY, most = -INFINITY;
   size_t column = 0;
   for (int64_t i = 0; i < rows; ++i) {
-    bool far = false;
+    bool found_far = false;
     for (int64_t k = 0; k < each; ++k, ++p) {
       const size_t at = low.size() > 1 ? size_t(k) : 0;
-      if (!is_far(*p, low[at], high[at]) || (samples + far > 0 && at != column)) continue;
-      column = at, far = true;
+      if (!is_far(*p, low[at], high[at]) || (samples + found_far > 0 && at != column)) continue;
+      column = at, found_far = true;
       least = std::min<double>(least, *p), most = std::max<double>(most, *p);
     }
-    if (far && samples++ == 0) first = i;
+    if (found_far && samples++ == 0) first = i;
   }
   if (samples == 0) return;
   const std::string of = low.size() > 1 ? joined(" in column ", column) : "";
@@ -95,7 +96,7 @@ void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
 
 namespace {
 
-// With a batch dimension, and the channels where the model has them.
+// Adds a batch dimension, and moves channels where the model has them.
 Tensor with_channels_first(const Tensor& x, const DataForm& form) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
   if (!array || !array->channels_last || form.input.empty()) return x.shape() == form.input ? x.unsqueeze(0) : x;
@@ -116,7 +117,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
                    array && array->channels_last ? ", or with their channels last" : "", ", got ", given.shape());
   if (form.input_dtype == DType::f32) {
     if (takes_pixels(form) && x.dtype() == DType::u8) {
-      const bool bits = are_zeros_and_ones(x);  // no pixels, as in the training data
+      const bool bits = are_zeros_and_ones(x);  // not pixels, as in the training data
       logging::warn(what + (bits ? ": bytes of 0 and 1 are read as they are, not divided by 255 as pixels up to 255 are"
                                  : ": bytes are read as pixels, divided by 255"));
       return bits ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
@@ -157,7 +158,9 @@ ArrayFile read_array_file(const std::filesystem::path& path, const Json& config)
   return {x.empty() ? tensors.begin()->second : tensors.at(x), x.empty() || y.empty() || y == x ? Tensor() : tensors.at(y)};
 }
 
-Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, const std::string& what) {
+Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, const std::string& what,
+                     std::optional<int64_t> ignored) {
+  constexpr int64_t kLeftOut = -2;  // one that the loss ignores; -1: unknown
   const auto refuse = [&](const std::string& why) {
     logging::warn(joined(what, ": the targets ", y.shape(), " are not compared with the answers: ", why));
     return Tensor();
@@ -167,17 +170,23 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
     if (y.numel() != samples * numel(form.target)) return refuse(joined("answers are numbers ", form.target));
     return y.to(DType::f32).reshape(with_batch(samples, form.target));
   }
-  const Tensor whole = y.to(DType::f64).contiguous();
+  const Tensor values = y.to(DType::f64).contiguous();
   if (!form.target.empty() || form.label_sequences)
     return y.shape() == with_batch(samples, form.target) && !y.is_floating_point() && !form.label_sequences
                ? y.to(DType::i64)
                : refuse("answers are a class for each position");
   Tensor out = Tensor::empty({samples}, {.dtype = DType::i64, .device = Device::cpu});
-  const double* p = whole.const_data_ptr<double>();
+  int64_t left_out = 0;
+  const double* p = values.const_data_ptr<double>();
   int64_t* to = out.data_ptr<int64_t>();
   if (y.numel() == samples) {
-    for (int64_t i = 0; i < samples; ++i)
-      to[i] = p[i] == std::floor(p[i]) && p[i] >= 0 && p[i] < double(form.classes) ? int64_t(p[i]) : -1;
+    for (int64_t i = 0; i < samples; ++i) {
+      const bool is_left_out = ignored && p[i] == double(*ignored);
+      left_out += is_left_out;
+      to[i] = is_left_out ? kLeftOut
+              : p[i] == std::floor(p[i]) && p[i] >= 0 && p[i] < double(form.classes) ? int64_t(p[i])
+                                                                                       : -1;
+    }
   } else if (y.shape() == Shape{samples, form.classes}) {
     for (int64_t i = 0; i < samples; ++i, p += form.classes) {
       const double* const one = std::find(p, p + form.classes, 1.0);
@@ -186,6 +195,8 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
   } else {
     return refuse(joined("answers are one of ", form.classes, " classes"));
   }
+  if (left_out > 0)
+    logging::warn(joined(what, ": ", left_out, " of ", samples, " answers are ", *ignored, ", which metrics leave out"));
   if (const auto unknown = std::count(to, to + samples, -1); unknown > 0)
     logging::warn(joined(what, ": ", unknown, unknown == 1 ? " answer is" : " answers are",
                          " unknown and left out of the metrics, the first is [", std::find(to, to + samples, -1) - to,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of a user as inputs of a model: what their shape, dtype and range must be, by those of the training data.
+// Converts a user's arrays to a model's inputs: checks shape, dtype and range against the training data's.
 #pragma once
 
 #include <filesystem>
@@ -11,25 +11,26 @@
 
 namespace halfstep::app {
 
-// As the model's data has them, with a batch dimension; bytes become pixels in [0, 1] for a model of pixels,
-// unless all are 0 and 1. Throws DataError for
-// inputs of another shape, tokens outside the vocabulary, and as check_range. Warns of numbers that are not finite, or far outside
-// of the training data's. what: their name.
+// Returns the array in the form of the model's data, with a batch dimension; bytes become pixels in [0, 1] for a model of pixels,
+// unless all are 0 and 1. Throws DataError for inputs of another shape, tokens outside the vocabulary, and as check_range. Warns
+// of numbers that are not finite, or far outside the training data's range. what: their name.
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what);
 
-// Arrays of a file: inputs, and the answers that are known to be right if it has an array of targets. .npz and .safetensors have
-// them under the names that the training data's config gives, or as "x" and "y"; inputs may be the only array of the latter.
+// Arrays of a file: inputs, and targets if it has them. .npz and .safetensors have them under the names of the training data's
+// config, or as "x" and "y"; in the latter inputs may be the only array.
 struct ArrayFile {
-  Tensor inputs, targets;  // targets: undefined where there are none
+  Tensor inputs, targets;  // targets: undefined if there are none
 };
 ArrayFile read_array_file(const std::filesystem::path& path, const Json& config);
 
-// Targets [N, ...] as metrics take them: classes i64 [N] (also of booleans, [N, 1] and one-hot rows), -1 for one that the training
-// data does not have; others as they are, of the shape of the model's targets. Undefined, with a warning, for other shapes.
-Tensor known_answers(const Tensor& targets, int64_t samples, const DataForm& form, const std::string& what);
+// Converts targets [N, ...] for metrics: classes become i64 [N] (also booleans, [N, 1] and one-hot rows), with -1 for classes that
+// the training data lacks; others are unchanged, of the model's target shape. Returns undefined, with a warning, for other shapes.
+// ignored: the class that the loss leaves out.
+Tensor known_answers(const Tensor& targets, int64_t samples, const DataForm& form, const std::string& what,
+                     std::optional<int64_t> ignored);
 
-// Throws DataError for numbers [N, ...] that are surely in other units than the training data's: pixels from 0 to 255, or
-// normalised ones, for a model of pixels in [0, 1]; and the like for arrays, whose range the form knows.
+// Throws DataError for numbers [N, ...] that are certainly in other units than the training data's: pixels from 0 to 255, or
+// normalised ones, for a model of pixels in [0, 1]; likewise for arrays whose range the form has.
 void check_range(const Tensor& x, const DataForm& form, const std::string& what);
 
 }  // namespace halfstep::app

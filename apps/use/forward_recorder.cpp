@@ -23,7 +23,7 @@ std::vector<Tensor> tensors_of(const Module& model) {
 
 uintptr_t address_of(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.const_data_ptr()); }
 
-// Whatever a recording of the model depends on beside its input. Equal numbers: nothing has changed.
+// Returns numbers for everything besides the input that a recording depends on; equal numbers mean no change.
 std::vector<uintptr_t> state_of(const Module& model, const std::vector<Tensor>& tensors) {
   std::vector<uintptr_t> out{uintptr_t(allow_tf32())};
   for (const Tensor& t : tensors) {
@@ -43,15 +43,15 @@ ForwardRecorder::ForwardRecorder(Forward forward, Module& model, Device device)
       given_up_(!backend_for(device).can_record() || !model.is_recordable()) {}
 
 size_t ForwardRecorder::recordings() const {
-  return size_t(std::count_if(kept_.begin(), kept_.end(), [](const Kept& k) { return k.recording != nullptr; }));
+  return size_t(std::count_if(kept_.begin(), kept_.end(), [](const ShapeRecording& k) { return k.recording != nullptr; }));
 }
 
 Tensor ForwardRecorder::operator()(const Tensor& input) {
   const NoGrad off;
   if (given_up_ || input.numel() == 0 || model_.any_hooks()) return eager(input);
   forget_if_changed();
-  const auto found =
-      std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.shape == input.shape() && k.dtype == input.dtype(); });
+  const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [&](const ShapeRecording& k) { return k.shape == input.shape() && k.dtype == input.dtype(); });
   if (found == kept_.end()) {
     Tensor output = eager(input);
     if (kept_.empty()) {  // after the call, which makes 16-bit copies
@@ -63,10 +63,10 @@ Tensor ForwardRecorder::operator()(const Tensor& input) {
     return output;
   }
   kept_.splice(kept_.begin(), kept_, found);
-  Kept& kept = kept_.front();
+  ShapeRecording& kept = kept_.front();
   try {
     return kept.recording || record(kept) ? replay(kept, input) : eager(input);
-  } catch (const RecordingError&) {  // it draws random numbers, and the generator was seeded anew
+  } catch (const RecordingError&) {  // the model draws random numbers, and the generator was seeded again
     forget();
     return eager(input);
   }
@@ -78,7 +78,7 @@ Tensor ForwardRecorder::eager(const Tensor& input) {
   } catch (const MemoryError&) {
     if (recordings() == 0) throw;
   }
-  forget();  // recordings hold memory of their own, which only their release gives back
+  forget();  // frees the memory of the recordings
   return forward_(input.to(device_));
 }
 
@@ -92,8 +92,8 @@ void ForwardRecorder::forget() {
   tensors_.clear();
 }
 
-// False: the call has to run eagerly, and nothing is kept any more.
-bool ForwardRecorder::record(Kept& kept) {
+// Records a call. Returns false if the call must run eagerly; then no recording is kept.
+bool ForwardRecorder::record(ShapeRecording& kept) {
   Backend& backend = backend_for(device_);
   bool begun = false;
   std::string problem;
@@ -114,7 +114,7 @@ bool ForwardRecorder::record(Kept& kept) {
   } catch (const RecordingError& e) {
     problem = one_line(e);
     given_up_ = true;
-  } catch (const MemoryError&) {  // a later call may find some
+  } catch (const MemoryError&) {  // a later call may succeed
   } catch (...) {
     abandon(begun);
     throw;
@@ -124,7 +124,7 @@ bool ForwardRecorder::record(Kept& kept) {
   return false;
 }
 
-Tensor ForwardRecorder::replay(const Kept& kept, const Tensor& input) const {
+Tensor ForwardRecorder::replay(const ShapeRecording& kept, const Tensor& input) const {
   if (input.device().is_cpu() && input.is_contiguous())
     backend_for(device_).copy_from_host(input.const_data_ptr(), kept.input.data_ptr(), input.nbytes());
   else
@@ -133,7 +133,7 @@ Tensor ForwardRecorder::replay(const Kept& kept, const Tensor& input) const {
   return kept.output;
 }
 
-// What the recording would have written was not: 16-bit copies that were cast in it.
+// Discards what the recording did not compute: 16-bit copies that were cast in it.
 void ForwardRecorder::abandon(bool begun) {
   if (begun) backend_for(device_).abandon_recording();
   for (const Tensor& p : model_.parameters()) autocast::drop_shadow(p);

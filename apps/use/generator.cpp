@@ -48,7 +48,7 @@ std::vector<int64_t> tokens_without_text(const TextOptions& o) {
   return out;
 }
 
-// "12 5 7"
+// Parses "12 5 7".
 std::vector<int64_t> numbers_in(std::string_view text, int64_t vocabulary) {
   std::vector<int64_t> out;
   constexpr std::string_view kSpace = " \t\r\n\v\f";
@@ -66,12 +66,12 @@ std::vector<int64_t> numbers_in(std::string_view text, int64_t vocabulary) {
   return out;
 }
 
-// Does `bytes`, at most three, begin a code point that ends later?
+// Returns whether `bytes`, at most three, begin a code point that needs more.
 bool begins_code_point(std::string_view bytes) {
   for (size_t more = 1; more <= 3; ++more) {
-    for (const char fill : {'\x80', '\xBF'}) {  // the least and the largest byte within a code point
-      const std::string whole = std::string(bytes) + std::string(more, fill);
-      if (utf8_length(whole, 0) == whole.size()) return true;
+    for (const char fill : {'\x80', '\xBF'}) {  // smallest and largest continuation byte
+      const std::string completed = std::string(bytes) + std::string(more, fill);
+      if (utf8_length(completed, 0) == completed.size()) return true;
     }
   }
   return false;
@@ -199,7 +199,7 @@ std::string TextSampler::next() {
   check<ValueError>(!prompt_.empty(), kGenerate, "start(prompt) comes before next()");
   if (scores_.empty()) scores_ = reader_.read(std::span(tokens_).last(1));
   for (const int64_t t : textless_) scores_[size_t(t)] = kNever;
-  // A number of 53 bits that depends on the seed and the token's place alone.
+  // Draw 53 bits that depend on the seed and the token's place alone.
   const math::Random4 r = math::philox(sampling_.seed, tokens_.size());
   const double place = (double(r.v[0] >> 5) * 0x1p26 + double(r.v[1] >> 6)) * 0x1p-53;
   tokens_.push_back(token_at(token_probabilities(scores_, sampling_), place));

@@ -38,7 +38,7 @@ Tensor golden_inputs(const DataForm& form) {
 
 namespace {
 
-// Of a large output every k-th number of each sample: at most kMostOutputs.
+// Returns k, where every k-th number of a large output is stored: at most kMostOutputs for each sample.
 int64_t stride_of(const Tensor& output) {
   const int64_t each = output.numel() / std::max<int64_t>(output.size(0), 1);
   return std::max<int64_t>((each + kMostOutputs - 1) / kMostOutputs, 1);
@@ -127,12 +127,12 @@ Proof read_proof(const std::string& text, const std::string& path) {
 
 std::string check_proof(const Predictor& model, const Proof& proof) {
   const OpLogScope log(model.parts().device);
-  const Tensor whole = model(proof.input), output = thinned(whole);
+  const Tensor full_output = model(proof.input), output = thinned(full_output);
   const Json computed = computed_dtypes(log);
   const std::string where = model.checkpoint().string();
   check<CheckpointError>(output.shape() == proof.output.shape(), "check", where, ": the golden samples' answers had the shape ",
                          proof.output.shape(), " when the file was written, and have ", output.shape(), " now");
-  // The same ops in other dtypes are the same model in another precision, as --no-amp asks for.
+  // The same ops in other dtypes are the same model in another precision, as with --no-amp.
   const bool same =
       identity(model) == proof.written_by && (computed == proof.computed || ops_of(computed) != ops_of(proof.computed));
   const double bound = same ? 0 : computes_in_half(computed) || computes_in_half(proof.computed) ? kHalfBound : kFloatBound;
@@ -143,8 +143,8 @@ std::string check_proof(const Predictor& model, const Proof& proof) {
     if (now[i] == then[i] || (std::isnan(now[i]) && std::isnan(then[i]))) continue;
     const double off = std::abs(now[i] - then[i]) / (1 + std::abs(then[i]));
     check<CheckpointError>(off <= bound, "check", where, ": golden sample ", i / each + 1, " of ", samples, ", output ",
-                           int64_t(i % each) * stride_of(whole), " was ", then[i], " when the file was written, and is ", now[i],
-                           " now (bound ", bound, ")",
+                           int64_t(i % each) * stride_of(full_output), " was ", then[i], " when the file was written, and is ",
+                           now[i], " now (bound ", bound, ")",
                            Help{same ? "machine and build are the same: weights, config or data of the file were changed"
                                      : "weights, config or data of the file were changed, or this machine computes otherwise"});
     worst = std::max(worst, off);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An exported model proves itself: it carries three golden inputs with the outputs that it had when it was written. Where it is
-// used, it answers them again. A preparation that differs, weights that are not those that were written, and another machine's or
-// runtime's drift then show before the first answer.
+// Golden samples: an exported model contains three inputs with the outputs that it had when it was written, and its user computes
+// them again. This detects, before the first answer, a wrong preparation, wrong weights, and deviations of another machine or
+// runtime.
 #pragma once
 
 #include <functional>
@@ -16,25 +16,25 @@ namespace halfstep::app {
 class Predictor;
 
 struct Proof {
-  Tensor input;     // [3, ...], before the preparation, as Predictor's operator() takes them
-  Tensor output;    // [3, ...] as it returns them; of more than 4096 numbers a sample, every k-th: [3, n]
-  Json computed;    // dtypes that its ops compute in: {"linear": ["bfloat16"]}
-  Json written_by;  // version, commit, compiler, device, threads: where all are the same, so are the bits
+  Tensor input;     // [3, ...], before the preparation, as for Predictor's operator()
+  Tensor output;    // [3, ...] as it returns them; if more than 4096 numbers for each sample, every k-th: [3, n]
+  Json computed;    // dtypes in which its ops compute: {"linear": ["bfloat16"]}
+  Json written_by;  // version, commit, compiler, device, threads: if all are equal, so are the bits
 };
 
-// Inputs are drawn as the data has them: pixels in [0, 1), numbers of mean 0 and deviation 1, tokens of the vocabulary.
+// Draws inputs like the data: pixels in [0, 1), numbers of mean 0 and deviation 1, tokens of the vocabulary.
 Proof make_proof(const Predictor& model);
 Tensor golden_inputs(const DataForm& form);
 using ProofFunction = std::function<Tensor(const Tensor&)>;
-Proof make_proof(const Predictor& model, const Tensor& input, const ProofFunction& function);  // of a function around the model
+Proof make_proof(const Predictor& model, const Tensor& input, const ProofFunction& function);  // for a function around the model
 
-// As text, and back. Reading throws CheckpointError.
+// Convert to text and back. Reading throws CheckpointError.
 std::string to_text(const Proof& proof);
 Proof read_proof(const std::string& text, const std::string& path);
 
-// "3 golden samples: to the bit", or how far off the answers are. Throws CheckpointError for answers beyond the bound, with the
-// first sample that differs. The bound, relative to 1 + |y|: 0 on the machine and build that wrote it; elsewhere 1e-4, and 3e-2
-// where an op computes in 16 bits.
+// Returns "3 golden samples: to the bit", or the largest deviation of the answers. Throws CheckpointError, with the first sample
+// that differs, for deviations beyond the bound. The bound, relative to 1 + |y|, is 0 on the machine and build that wrote it;
+// elsewhere 1e-4, or 3e-2 if an op computes in 16 bits.
 std::string check_proof(const Predictor& model, const Proof& proof);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How inputs come to a model: from the units of files, and in batches.
+// Converts inputs from the units of files, and runs them in batches.
 #include <algorithm>
 #include <cmath>
 #include <variant>
@@ -21,7 +21,7 @@ Tensor Predictor::from_units(const Tensor& inputs) const {
   const InputUnits units = input_units(form_);
   if (units.mean.empty() && units.fill.empty()) return inputs;
   const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
-  // One for all, for each column of a table, or for each column of the rows of a window.
+  // One number for all, for each column of a table, or for each column of a window's rows.
   const auto of = [](const std::vector<double>& each, int64_t j) { return each[size_t(j) % each.size()]; };
   const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
   float* to = out.data_ptr<float>();

@@ -9,7 +9,7 @@ namespace {
 
 bool is_of_amp(const std::string& set) { return set.starts_with("amp.") || set.starts_with("amp="); }
 
-// The config in 16 bits. `load` takes options.
+// Returns the config in 16 bits. `load` takes options.
 template <class Load>
 Config in_16_bits(const Load& load, ConfigOptions options, bool& was_float32) {
   ConfigOptions as_it_is = options;
@@ -54,7 +54,7 @@ StepUnderTest next_batches(LoadedRun& opened, int64_t count) {
   out.scale = s.scaler.get_scale();
   out.low_gradients = t.accumulate_steps == 1 && !t.clip_grad_norm && !t.clip_grad_value && !t.clip_grad_agc;
   out.random = default_generator().state();
-  bool begins = false;  // an epoch, in which the streams of the data begin anew
+  bool begins = false;  // an epoch begins, and with it the data's streams
   int64_t empty = 0;    // in a row
   while (std::ssize(out.batches) < count) {
     const LoaderState at = s.train->state();

@@ -77,7 +77,7 @@ StoredModel load_model(const fs::path& path) {
   check<CheckpointError>(step.is_number_integer(), kModel, path.string(), ": halfstep.step in its metadata is no whole number");
   StoredModel out;
   out.contents.model = std::move(file.tensors);
-  for (const auto& [alias, name] : file.metadata) {  // of weights that layers share
+  for (const auto& [alias, name] : file.metadata) {  // names of shared weights
     if (const auto shared = out.contents.model.find(name); shared != out.contents.model.end())
       out.contents.model.emplace(alias, shared->second);
   }

@@ -30,12 +30,13 @@ namespace fs = std::filesystem;
 constexpr const char* kPredict = "predict";
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// What a checkpoint of an older halfstep was trained on: its training data says it.
+// Reads the training data, for a checkpoint of an older halfstep that does not describe it.
 StoredData of_training_data(const Config& config) {
   return {build_dataset(config.json, "train")->form(), transforms_in_use(with_statistics(config.json))};
 }
 
-// Does a call write into the model? Stateful layers keep their last state, and embeddings with max_norm scale rows of weights.
+// Returns whether a call writes into the model: stateful layers keep their last state, and embeddings with max_norm scale rows of
+// weights.
 bool writes_when_called(const Json& model) {
   if (model.is_object()) {
     if (model.contains("stateful") && model["stateful"] == true) return true;
@@ -44,7 +45,7 @@ bool writes_when_called(const Json& model) {
   return model.is_structured() && std::any_of(model.begin(), model.end(), writes_when_called);
 }
 
-// Pictures as a data set. One that cannot be read is black, and has its error beside it.
+// Pictures as a data set. An unreadable one is black, with its error.
 struct Pictures {
   const std::vector<fs::path>* paths;
   const DataForm* form;
@@ -59,7 +60,7 @@ struct Pictures {
   }
 };
 
-// The pictures that a path names: itself, or those in the folder, as ImageFolder finds them.
+// Returns the picture that a path names, or those in the folder, as ImageFolder finds them.
 std::vector<fs::path> pictures_at(const fs::path& path) {
   if (!fs::is_directory(path)) return {path};
   PassedOver passed;
@@ -70,8 +71,8 @@ std::vector<fs::path> pictures_at(const fs::path& path) {
   return out;
 }
 
-// The class that a picture's folder names, NaN if it names none: of the folders of the path that was given the first one from the
-// top, as an ImageFolder takes the first one below its root.
+// Returns the class that a picture's folders name, NaN if none does: the first from the top that names one, as ImageFolder takes
+// the first below its root.
 double class_of_folder(const fs::path& path, const DataForm& form) {
   for (const fs::path& folder : path.parent_path())
     if (const int64_t place = find_label(form.names, folder.string()); place >= 0) return double(place);
@@ -119,7 +120,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
     fail<CheckpointError>(kPredict, checkpoint_.string(), ": the weights do not fit the model of its config: ", one_line(e));
   }
   parts_.model->eval();
-  // Autocast keeps 16-bit copies of weights that are trained, and would cast frozen ones in each call.
+  // Autocast keeps 16-bit copies only of trained weights, and would cast frozen ones in each call.
   parts_.model->requires_grad_(true);
   if (!parts_.device.is_cpu() || writes_when_called(config_.model)) turn_ = std::make_unique<std::mutex>();
   if (!parts_.device.is_cpu() && options.record) {
@@ -128,12 +129,10 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
     };
     recorder_ = std::make_unique<ForwardRecorder>(forward, *parts_.model, parts_.device);
   }
-  // On the CPU the copies are made here, so that they take no memory that a call would reuse in the next one.
+  // On the CPU make the copies here, so that they do not occupy memory that calls would reuse.
   if (parts_.device.is_cpu() && parts_.low)
     (*this)(zeros(with_batch(1, form_.input), {.dtype = form_.input_dtype, .device = Device::cpu}));
-  std::optional<int64_t> ignored;
-  if (config_.loss.contains("ignore_index")) ignored = config_.loss["ignore_index"].get<int64_t>();
-  metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored);
+  metrics_ = build_metrics(config_.metrics, facts_of(form_, config_.json).targets(), ignored_class(config_.loss));
   for (const NamedMetric& m : metrics_) m.metric->reset();
 }
 
@@ -186,7 +185,7 @@ std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptio
     for (int64_t i = 0; i < n; ++i) {
       const std::vector<int64_t> classes = best.select(0, i).to_vector<int64_t>();
       for (size_t t = 0; t < classes.size(); ++t) {
-        // Of CTC: class 0 is blank, and a class that stays counts once.
+        // In CTC class 0 is blank, and repeated classes count once.
         const bool silent = form_.label_sequences && (classes[t] == 0 || (t > 0 && classes[t] == classes[t - 1]));
         if (!silent) out[size_t(i)].labels.push_back(form_.class_name(classes[t]));
       }
@@ -207,7 +206,7 @@ std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptio
   return out;
 }
 
-// Adds those whose truth is known to the metrics.
+// Adds outputs with known truth to the metrics.
 void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths) {
   std::vector<int64_t> rows, classes;
   std::vector<double> numbers;
@@ -225,7 +224,7 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
   for (const NamedMetric& m : metrics_) m.metric->add(of, truth);
 }
 
-// The same of answers of any shape, whose truths are as known_answers gives them; those of one class or number go into `found`.
+// Adds answers of any shape, with truths from known_answers, to the metrics; puts single classes and numbers into `found`.
 void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found) {
   const bool single = truths.numel() == truths.size(0);
   if (!single || outputs.dim() != 2) {
@@ -236,7 +235,7 @@ void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector
   }
   std::vector<double> values = truths.reshape({-1}).to_vector<double>();
   for (size_t i = 0; i < found.size(); ++i) {
-    if (form_.classes > 0 && values[i] < 0) values[i] = kUnknown;
+    if (form_.classes > 0 && (values[i] < 0 || int64_t(values[i]) == ignored_class(config_.loss))) values[i] = kUnknown;
     if (std::isnan(values[i])) continue;
     found[i].truth = values[i];
     if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(values[i]));
@@ -254,7 +253,7 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
                       const std::function<void(const CsvRows&)>& sees) {
   check<ConfigError>(!std::holds_alternative<TextForm>(form_.source), kPredict, checkpoint_.string(), " is a model of text",
                      Help{"halfstep generate writes with it"});
-  std::vector<fs::path> pending;  // pictures, which are answered in batches across paths
+  std::vector<fs::path> pending;  // pictures, answered in batches across paths
   const auto flush = [&] {
     if (!pending.empty()) pictures(pending, options, receive);
     pending.clear();
@@ -285,7 +284,7 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
     } catch (const DataError& e) {
       flush();
       receive({.input = given, .fault = e.what()});
-    } catch (const ConfigError& e) {  // a column that is not there
+    } catch (const ConfigError& e) {  // a missing column
       receive({.input = given, .fault = e.what()});
     }
   }
@@ -328,7 +327,7 @@ void Predictor::texts(const std::vector<std::string>& texts, const FileOptions& 
   } catch (const ValueError& e) { fail<ConfigError>(kPredict, one_line(e)); }
 }
 
-// name: of a row, without its number.
+// Answers a table. name: of a row, without its number.
 void Predictor::table(const CsvRows& rows, const std::string& name, const FileOptions& o, const Receive& receive,
                       const std::function<void(const CsvRows&)>& sees) {
   if (sees) sees(rows);
@@ -369,7 +368,9 @@ void Predictor::series(const fs::path& path, const FileOptions& o, const Receive
 void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive& receive) {
   const ArrayFile file = read_array_file(path, config_.json);
   const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
-  const Tensor truths = file.targets.defined() ? known_answers(file.targets, x.size(0), form_, path.string()) : Tensor();
+  Tensor truths;
+  if (file.targets.defined())
+    truths = known_answers(file.targets, x.size(0), form_, path.string(), ignored_class(config_.loss));
   in_batches(x, o.batch, [&](int64_t begin, const Tensor& outputs) {
     std::vector<Prediction> found = answer(outputs, o);
     if (truths.defined()) compare(outputs, truths.narrow(0, begin, outputs.size(0)), found);

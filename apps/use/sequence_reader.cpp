@@ -15,9 +15,9 @@ namespace {
 
 constexpr const char* kReader = "generate";
 constexpr int64_t kTrial = 128;         // tokens of the trial
-constexpr double kAgreement = 1e-3;     // of the largest score; other orders of sums change 1e-6 of it
+constexpr double kAgreement = 1e-3;     // share of the largest score; other orders of sums change 1e-6
 const AutocastOptions kInFloat32{.enabled = false};
-constexpr int64_t kLongestPiece = 512;  // of a prompt, for models that see everything
+constexpr int64_t kLongestPiece = 512;  // tokens of a prompt that models without a window read at once
 
 }  // namespace
 
@@ -27,7 +27,7 @@ SequenceReader::SequenceReader(Module& model, const SequenceReaderOptions& optio
   find_mode();
 }
 
-// The model's scores, [T, vocabulary].
+// Returns the model's scores, [T, vocabulary].
 Tensor SequenceReader::call(std::span<const int64_t> tokens, const AutocastOptions& region) {
   const NoGrad off;
   const Tensor x = from_vector(std::vector<int64_t>(tokens.begin(), tokens.end()), {1, int64_t(tokens.size())}, Device::cpu);
@@ -39,7 +39,7 @@ Tensor SequenceReader::call(std::span<const int64_t> tokens, const AutocastOptio
   return y.select(0, 0);
 }
 
-// Outside of a pass, and without the states that stateful layers have from another call.
+// Calls the model outside a pass, with fresh states of stateful layers.
 Tensor SequenceReader::call_alone(std::span<const int64_t> tokens, const AutocastOptions& region) {
   const FreshStates fresh(model_);
   return call(tokens, region);
@@ -52,8 +52,8 @@ void SequenceReader::find_mode() {
   mode_ = Mode::window;
   context_ = options_.seq_len;
   try {
-    const Tensor whole = call_alone(tokens, kInFloat32).to(DType::f32);
-    if (options_.by_steps) try_steps(tokens, whole);
+    const Tensor at_once = call_alone(tokens, kInFloat32).to(DType::f32);
+    if (options_.by_steps) try_steps(tokens, at_once);
     if (mode_ == Mode::window && options_.seq_len > 1) call_alone(std::span(tokens).first(1), kInFloat32);
   } catch (const ShapeError& e) {
     mode_ = Mode::fixed;
@@ -62,7 +62,7 @@ void SequenceReader::find_mode() {
   cache_.clear();
 }
 
-void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor& whole) {
+void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor& at_once) {
   const std::span<const int64_t> all = tokens;
   const size_t half = all.size() / 2;
   Tensors parts;
@@ -77,7 +77,7 @@ void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor&
     why_not_ = one_line(e);
   }
   if (!why_not_.empty()) return;
-  const double largest = whole.abs().max().item<double>(), error = (cat(parts, 0) - whole).abs().max().item<double>();
+  const double largest = at_once.abs().max().item<double>(), error = (cat(parts, 0) - at_once).abs().max().item<double>();
   if (error <= kAgreement * largest) {  // false for NaN
     mode_ = Mode::steps;
     context_ = cache_.positions() > 0 ? options_.seq_len : 0;
@@ -95,7 +95,7 @@ std::vector<float> SequenceReader::read(std::span<const int64_t> tokens) {
   check<ValueError>(!tokens.empty(), kReader, "needs a token to read");
   seen_.insert(seen_.end(), tokens.begin(), tokens.end());
   const Tensor scores = by_steps() ? read_step(int64_t(tokens.size())) : read_window();
-  // Never more than a window is needed again; what is older goes now and then.
+  // Drop old tokens at times: at most a window is needed again.
   const size_t needed = size_t(std::max(context_, int64_t(1)));
   if (seen_.size() > 2 * needed) seen_.erase(seen_.begin(), seen_.end() - int64_t(needed));
   return scores.to(DType::f32).cpu().to_vector<float>();

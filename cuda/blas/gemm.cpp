@@ -92,7 +92,7 @@ double environment(const char* name) {
   return value ? number_before(value).value_or(0) : 0;
 }
 
-// The argument of set_gemm_tuning().
+// Holds the argument of set_gemm_tuning().
 std::atomic<double>& tuned_gflop() {
   static std::atomic<double> gflop{environment("HALFSTEP_TUNE")};
   return gflop;

@@ -18,13 +18,13 @@ namespace {
 
 constexpr size_t kMajor = 9;  // attributes keep their meaning within a major version
 
-struct Found {
+struct LoadedCudnn {
   Cudnn dnn;
   std::string problem;  // empty: the library exists
 };
 
-Found load() {
-  Found found;
+LoadedCudnn load() {
+  LoadedCudnn found;
   if (const char* value = std::getenv("HALFSTEP_CUDA_DNN"); value && value == std::string_view("plain")) {
     found.problem = "it is left out by HALFSTEP_CUDA_DNN=plain";
   } else {
@@ -48,8 +48,8 @@ Found load() {
   return found;
 }
 
-const Found& found() {
-  static const Found instance = load();
+const LoadedCudnn& found() {
+  static const LoadedCudnn instance = load();
   return instance;
 }
 

@@ -14,10 +14,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kEagerTests = 1000;  // before the host yields its core to others
+constexpr int kEagerTests = 1000;  // polls before the host sleeps between them
 constexpr auto kNap = std::chrono::microseconds(20);
-constexpr double kAsk = 0.5;  // seconds in which living ranks must answer
-constexpr double kEnd = 5;    // seconds for the library's shutdown
+constexpr double kAnswerSeconds = 0.5;  // in which living ranks must answer
+constexpr double kFinalizeSeconds = 5;  // of ncclCommFinalize
 
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
@@ -32,8 +32,8 @@ Communicator::~Communicator() {
   if (host_) abort();
   if (comm_) {
     const auto from = Clock::now();
-    for (ncclResult_t state = nccl_.ncclCommFinalize(comm_); state == ncclInProgress && since(from) < kEnd; state = progress())
-      std::this_thread::sleep_for(kNap);
+    ncclResult_t state = nccl_.ncclCommFinalize(comm_);
+    for (; state == ncclInProgress && since(from) < kFinalizeSeconds; state = progress()) std::this_thread::sleep_for(kNap);
     nccl_.ncclCommDestroy(comm_);
   }
   cudaStreamDestroy(stream_);
@@ -41,7 +41,7 @@ Communicator::~Communicator() {
 
 void Communicator::open() {
   ncclUniqueId id{};
-  if (rank_ == 0) held("ncclGetUniqueId", nccl_.ncclGetUniqueId(&id));
+  if (rank_ == 0) check_nccl("ncclGetUniqueId", nccl_.ncclGetUniqueId(&id));
   const Tensor bytes = Tensor::empty({int64_t(sizeof id)}, {.dtype = DType::u8, .device = Device::cpu});
   std::memcpy(bytes.data_ptr(), &id, sizeof id);
   host_->wait(host_->broadcast({bytes}, 0));
@@ -50,7 +50,7 @@ void Communicator::open() {
   // Calls return at once, so that the timeout also ends calls that wait for a rank that is gone. NCCL then starts a thread for
   // each group of calls, which takes 20 to 50 us in eager steps and nothing in replays.
   config.blocking = 0;
-  settle("ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig(&comm_, host_->size(), id, rank_, &config));
+  finish_call("ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig(&comm_, host_->size(), id, rank_, &config));
 }
 
 void Communicator::check_whole() const {
@@ -58,10 +58,10 @@ void Communicator::check_whole() const {
 }
 
 void Communicator::group(const std::string& what, const std::function<ncclResult_t()>& calls) {
-  held("ncclGroupStart", nccl_.ncclGroupStart());
+  check_nccl("ncclGroupStart", nccl_.ncclGroupStart());
   const ncclResult_t result = calls();
   const ncclResult_t end = nccl_.ncclGroupEnd();
-  settle(what, result == ncclSuccess || result == ncclInProgress ? end : result);
+  finish_call(what, result == ncclSuccess || result == ncclInProgress ? end : result);
 }
 
 void Communicator::wait_for(const std::string& what, const Event& event) {
@@ -71,18 +71,18 @@ void Communicator::wait_for(const std::string& what, const Event& event) {
     if (state == cudaSuccess) return;
     if (state != cudaErrorNotReady) check_cuda(state, "cudaEventQuery");
     cudaGetLastError();  // "not ready" must not become the next call's error
-    held(what, progress());
+    check_nccl(what, progress());
     pause(what, i, from);
   }
 }
 
-void Communicator::settle(const std::string& what, ncclResult_t result) {
+void Communicator::finish_call(const std::string& what, ncclResult_t result) {
   const auto from = Clock::now();
   for (int i = 0; result == ncclInProgress; ++i) {
     result = progress();
     if (result == ncclInProgress) pause(what, i, from);
   }
-  held(what, result);
+  check_nccl(what, result);
 }
 
 ncclResult_t Communicator::progress() const {
@@ -99,7 +99,7 @@ void Communicator::pause(const std::string& what, int turn, Clock::time_point fr
     std::this_thread::sleep_for(kNap);
 }
 
-void Communicator::held(const std::string& what, ncclResult_t result) {
+void Communicator::check_nccl(const std::string& what, ncclResult_t result) {
   if (result == ncclSuccess || result == ncclInProgress) return;
   const char* const text = nccl_.ncclGetErrorString(result);
   if (result != ncclInvalidArgument && result != ncclInvalidUsage) lost(what, joined("failed (", text, ")"));
@@ -114,7 +114,7 @@ void Communicator::lost(const std::string& what, const std::string& how) {
   abort();
   std::string who = "all ranks live, but one of them is late or does something else";
   try {
-    host_->set_timeout(kAsk);
+    host_->set_timeout(kAnswerSeconds);
     host_->wait(host_->barrier());
   } catch (const PeerLostError& e) {
     who = e.what();
@@ -127,7 +127,7 @@ void Communicator::lost(const std::string& what, const std::string& how) {
   throw PeerLostError(broken_);
 }
 
-void Communicator::broke(const std::string& why) {
+void Communicator::mark_broken(const std::string& why) {
   abort();
   broken_ = why;
 }

@@ -40,13 +40,13 @@ class Communicator {
 
   void leave() { host_ = nullptr; }  // at the end, together with all ranks
   void abort();                      // also ends work running on the device
-  void broke(const std::string& why);
+  void mark_broken(const std::string& why);
 
  private:
-  void settle(const std::string& what, ncclResult_t result);
+  void finish_call(const std::string& what, ncclResult_t result);
   ncclResult_t progress() const;
   void pause(const std::string& what, int turn, std::chrono::steady_clock::time_point from);
-  void held(const std::string& what, ncclResult_t result);
+  void check_nccl(const std::string& what, ncclResult_t result);
   [[noreturn]] void lost(const std::string& what, const std::string& how);
 
   const Nccl& nccl_;

@@ -141,7 +141,7 @@ class NcclGroup final : public ProcessGroup {
     try {
       for (; !hosted_.empty() && hosted_.front().first <= ticket; hosted_.pop_front()) host_->wait(hosted_.front().second);
     } catch (const PeerLostError& e) {  // work on the device that needs other ranks never ends either
-      comm_->broke(e.what());
+      comm_->mark_broken(e.what());
       throw;
     }
     wait_seconds_ += std::chrono::duration<double>(Clock::now() - from).count();

@@ -12,25 +12,25 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kLeast = NCCL_VERSION(2, 14, 0), kBeyond = NCCL_VERSION(3, 0, 0);
+constexpr int kOldestVersion = NCCL_VERSION(2, 14, 0), kFirstUnsupported = NCCL_VERSION(3, 0, 0);
 
 int version_of(const Nccl& nccl) {
   int version = 0;
   return nccl.ncclGetVersion(&version) == ncclSuccess ? version : 0;
 }
 
-struct Found {
+struct LoadedNccl {
   Nccl nccl;
   std::string problem;  // empty: the library exists
 };
 
-Found load() {
-  Found found;
+LoadedNccl load() {
+  LoadedNccl found;
 #define HS_FIND(name) HS_SYMBOL(found.nccl, name)
   found.problem =
       open_library("HALFSTEP_NCCL", {HALFSTEP_NCCL_PATH, "libnccl.so.2", "libnccl.so"}, {HS_NCCL(HS_FIND)}, [&]() -> std::string {
         const int version = version_of(found.nccl);
-        if (version >= kLeast && version < kBeyond) return "";
+        if (version >= kOldestVersion && version < kFirstUnsupported) return "";
         // Earlier versions were numbered differently, with smaller numbers.
         return "is not of version 2.14 or later of 2, but says " + std::to_string(version);
       });
@@ -41,7 +41,7 @@ Found load() {
 }  // namespace
 
 const Nccl* find_nccl(std::string& why) {
-  static const Found found = load();
+  static const LoadedNccl found = load();
   why = found.problem;
   return found.problem.empty() ? &found.nccl : nullptr;
 }

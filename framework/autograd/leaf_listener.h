@@ -35,7 +35,7 @@ class ListenToLeaves {
   std::vector<Tensor> leaves_;
 };
 
-// As backward(), but no listener hears of it.
+// Runs backward() without reporting to listeners.
 void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs);
 
 // Reports the leaves of one backward() to their listeners.

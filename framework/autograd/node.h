@@ -58,7 +58,7 @@ struct BackwardCall {
   const NodeSet* wanted = nullptr;  // nodes on a path to the inputs of grad(); null: all
   bool is_last = false;             // saved tensors are freed after this backward
   LeafReports* reports = nullptr;   // gets the leaves whose gradients are complete; null: nobody does
-  // Is the gradient of input i wanted?
+  // Returns whether the gradient of input i is wanted.
   bool needs(size_t i) const;
 };
 

@@ -17,13 +17,13 @@ namespace halfstep {
 //   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
 
-// States that a forward begins with and then moves, as those of stateful recurrent layers: where it is computed again, it begins
-// with those that it began with the first time.
+// Keeps the states that a forward begins with and then changes, such as those of stateful recurrent layers: the second forward
+// begins with the same states as the first.
 class TakenStates {
  public:
-  // Does this thread compute a forward again? What a forward moves, such as running statistics, was moved the first time.
+  // Returns whether this thread computes a forward again. The first time has already changed running statistics and the like.
   static bool again() { return open_ && open_->any_again_; }
-  // `now`, or what this call, in the order of the forward, gave then.
+  // Returns `now` or, the second time, what the same call of the first forward returned.
   static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
 
   class Scope {

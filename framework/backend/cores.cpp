@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The whole number that a text begins with, or `otherwise`.
+// Returns the integer that a text begins with, or `otherwise`.
 int64_t number_at(std::string_view text, int64_t otherwise) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   int64_t out = otherwise;
@@ -30,14 +30,14 @@ int cores(int64_t quota, int64_t period) {
   return quota > 0 && period > 0 ? int(std::min<int64_t>((quota + period - 1) / period, 1 << 20)) : 0;
 }
 
-// Of one folder of control groups; 0: no limit.
+// Returns the limit of one control group; 0: none.
 int cores_in(const fs::path& group) {
   if (const std::string most = line_of(group / "cpu.max"); !most.empty())  // "150000 100000", "max 100000"
     return cores(number_at(most, 0), number_at(std::string_view(most).substr(std::min(most.find(' '), most.size())), 100'000));
   return cores(number_at(line_of(group / "cpu.cfs_quota_us"), 0), number_at(line_of(group / "cpu.cfs_period_us"), 100'000));
 }
 
-// Of the folder `name` below `top`, and of all folders on the way. A container may not see the former.
+// Returns the lowest limit of the folders from `top` down to `name`, which a container may not see.
 int least_of(const fs::path& top, const fs::path& name) {
   int least = 0;
   fs::path at = top;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many threads the CPU backend has where nobody says it.
+// Finds the default number of threads of the CPU backend.
 #pragma once
 
 #include <filesystem>
 
 namespace halfstep {
 
-// How many cores the control group of this process may keep busy, rounded up: of cpu.max (version 2), or cpu.cfs_quota_us by
-// cpu.cfs_period_us (version 1), the least of the group and those around it. 0: it has no limit. Below `root` are proc and sys.
+// Returns how many cores the control group of this process may keep busy, rounded up; 0: no limit. That is the lowest limit of the
+// group and those around it, read from cpu.max (version 2), or cpu.cfs_quota_us and cpu.cfs_period_us (version 1). `root` is the
+// folder that contains proc and sys.
 int cores_of_group(const std::filesystem::path& root = "/");
 
-// OMP_NUM_THREADS, of whose list the first number counts; without it, as many as there are processors, or as cores_of_group() says
-// if those are fewer. At least 1.
+// Returns the first number of OMP_NUM_THREADS or, without one, the number of processors or of cores_of_group(), whichever is less.
+// At least 1.
 int default_threads(const char* omp_num_threads, int processors, int of_group);
 
 }  // namespace halfstep

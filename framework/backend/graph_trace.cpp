@@ -62,7 +62,7 @@ void GraphTrace::host_read(const Tensor& t) {
                     Help{"an export follows tensors alone; where(), masks and other ops on tensors can take such a branch"});
 }
 
-// Not within its own form in simpler ops, which has the op in it.
+// Asks for no simpler form inside of an op's simpler form, which may contain the op.
 bool GraphTrace::asks_for_simpler(const ObservedCall& call) const {
   return depth_ == 0 && !takes_(call.name, call.attributes(), call.inputs) &&
          std::find(simplified_.begin(), simplified_.end(), call.name) == simplified_.end();

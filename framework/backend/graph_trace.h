@@ -39,8 +39,8 @@ struct TraceCall {
 class GraphTrace final : public OpObserver {
  public:
   using Takes = std::function<bool(std::string_view op, const Attributes& attributes, std::span<const Tensor> inputs)>;
-  // While it lives, the thread cannot read values on the host that depend on `inputs`: item() and to_vector() throw ExportError,
-  // since a trace would take them for constants.
+  // Makes item() and to_vector() throw ExportError, while it lives, for values that depend on `inputs`: a trace would take them
+  // for constants.
   [[nodiscard]] GraphTrace(const Tensors& inputs, Takes takes);
   GraphTrace(const GraphTrace&) = delete;
 

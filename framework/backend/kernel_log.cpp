@@ -16,7 +16,7 @@
 namespace halfstep {
 namespace {
 
-// The bytes between a view's first and last element.
+// Returns the addresses of a view's first byte and of the end of its last element.
 std::pair<uintptr_t, uintptr_t> extent(const TensorView& v) {
   int64_t low = 0, high = 0;
   for (int d = 0; d < v.shape.size(); ++d) {

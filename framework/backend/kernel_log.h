@@ -31,7 +31,7 @@
 
 namespace halfstep {
 
-// Of a floating tensor; of others all are zero.
+// Counts of a floating tensor's values; all zero for other tensors.
 struct ValueCounts {
   int64_t numel = 0, nan = 0, positive_inf = 0, negative_inf = 0;
   int64_t zero = 0, negative = 0, subnormal = 0;  // negative: finite values below zero
@@ -47,7 +47,7 @@ struct KernelRead {
   Shape shape;
   bool number = false;                // a C++ number
   std::vector<int> producers;         // events that wrote the memory, in order; <= -2: roots. Empty: not known
-  std::optional<ValueCounts> counts;  // where the kernel wrote what is not finite
+  std::optional<ValueCounts> counts;  // set where the kernel wrote values that are not finite
 };
 struct KernelWrite {
   DType dtype = DType::f32;
@@ -61,7 +61,7 @@ struct KernelEvent {
   StepPass pass = StepPass::forward;
   std::vector<KernelRead> reads;
   std::vector<KernelWrite> writes;
-  bool bad() const;  // does it write what is not finite?
+  bool bad() const;  // whether it writes values that are not finite
 };
 
 class KernelLog final : public OpObserver {
@@ -77,8 +77,8 @@ class KernelLog final : public OpObserver {
   ~KernelLog() override;
   KernelLog(const KernelLog&) = delete;
 
-  // A tensor that was there before: "input", "param:fc1.weight". Undefined tensors are left out. `on_purpose`: its infinities are
-  // meant, as those of a mask are.
+  // Adds a tensor that existed before: "input", "param:fc1.weight". Ignores undefined tensors. `on_purpose`: its infinities are
+  // intended, such as those of a mask.
   void root(std::string name, const Tensor& t, bool on_purpose = false);
   // Called after each event, with the memory that it wrote.
   using Seen = std::function<void(const KernelEvent&, std::span<const TensorView> writes)>;
@@ -87,7 +87,8 @@ class KernelLog final : public OpObserver {
   const std::vector<KernelEvent>& events() const { return events_; }
   const std::string& root_name(int producer) const { return roots_[size_t(-2 - producer)]; }
   std::vector<int> producers_of(const Tensor& t) const { return producers_of(t.view()); }
-  // Of Look::gradients: what kernels of the backward wrote in float16, infinite where one of them overflowed; 0: nothing.
+  // Returns the largest value that kernels of the backward wrote in float16: infinity after an overflow, 0 if they wrote nothing.
+  // Needs Look::gradients.
   double largest_gradient() const { return largest_gradient_; }
 
   void begin(const ObservedCall& call) override;
@@ -104,7 +105,7 @@ class KernelLog final : public OpObserver {
     int event;
   };
   ValueCounts count(const TensorView& v);
-  void take_over(const TensorView& v, int event);  // from here on, its memory is what this event wrote
+  void take_over(const TensorView& v, int event);  // assigns its memory to this event from now on
   std::vector<int> producers_of(const TensorView& v) const;
   std::vector<std::optional<ValueCounts>> before(std::span<const TensorView> reads, std::span<const TensorView> writes);
   void see_gradient(const TensorView& v);
@@ -122,22 +123,22 @@ class KernelLog final : public OpObserver {
   Tensor row_;                         // of the kernel `tally`
   std::string op_;                     // the outermost call that is open
   int depth_ = 0, casting_ = 0;        // calls and casts that are open
-  // What kernels that run overwrite.
+  // Counts of the values that running kernels overwrite.
   std::map<const ObservedKernel*, std::vector<std::optional<ValueCounts>>> before_;
   std::optional<Observing> observing_;
 };
 
-// Where what is not finite comes from.
+// Source of the values that are not finite.
 struct Origin {
-  std::string root;             // of that name, if not empty: it was so before
+  std::string root;             // the root that had them; empty: an event produced them
   int event = -1;               // else this event wrote it from good values, or from infinities that are there on purpose
   std::optional<int> nan_born;  // the first event on the way that made a NaN of infinities
   bool planted = false;         // the event read infinities that are there on purpose, such as those of a mask
   bool found() const { return !root.empty() || event >= 0; }
 };
-// From `sink`, a tensor that is not finite, back through bad values to the event, or the root, that had none before it. Infinities
-// that were put there on purpose (C++ numbers, and tensors that no kernel was seen to write, handed on by fill, where, copy, add,
-// sub or mul, without a NaN) are not followed.
+// Follows the values of `sink` that are not finite back to the event that produced them from finite ones, or to the root that had
+// them. Does not follow infinities that were written on purpose: C++ numbers and tensors that no observed kernel wrote, passed on
+// by fill, where, copy, add, sub or mul, without a NaN.
 Origin origin_of(const KernelLog& log, const Tensor& sink);
 
 }  // namespace halfstep

@@ -12,13 +12,13 @@ bool writes_nan(const KernelEvent& e) {
 }
 bool is_bad(const KernelRead& r) { return r.counts && r.counts->bad(); }
 
-// Kernels that hand on the infinities that they are given.
+// Returns whether the kernel passes on infinities of its inputs.
 bool hands_on(const KernelEvent& e) {
   static const auto& kernels = *new std::set<std::string, std::less<>>{"fill", "where", "copy", "add", "sub", "mul"};
   return kernels.contains(e.kernel);
 }
 
-// Infinities that are there on purpose, as those of a mask.
+// Finds infinities that were written on purpose, such as those of a mask.
 class Planted {
  public:
   explicit Planted(const KernelLog& log) : log_(log) {
@@ -32,7 +32,7 @@ class Planted {
   }
   bool event(int id) const { return events_.contains(id); }
   bool producer(int p) const { return p <= -2 ? log_.is_on_purpose(p) : event(p); }
-  // A number, a constant that no kernel was seen to write, or what only planted and good producers wrote.
+  // Accepts a number, a constant that no observed kernel wrote, and values of intended and finite producers alone.
   bool read(const KernelRead& r) const {
     const auto fine = [&](int p) { return producer(p) || (p >= 0 && !log_.events()[size_t(p)].bad()); };
     return r.number || (r.counts->nan == 0 && std::all_of(r.producers.begin(), r.producers.end(), fine));

@@ -27,8 +27,8 @@ class MachineRates {
   // Returns the seconds of one kernel that reads and writes `bytes` in total, all recently used: a copy, including the backend
   // call and the start of its threads.
   virtual double copy_seconds(double bytes);
-  // The least time that a call of a plan can take here: that of its products, or of a copy of as many bytes as it reads and writes,
-  // whichever is longer. Without the casts of autocast.
+  // Returns the least time of a plan's call on this machine: that of its products, or of a copy of the bytes that it reads and
+  // writes, whichever is longer. Ignores autocast's casts.
   double floor_seconds(const LoggedCall& call);
 
  private:

@@ -41,7 +41,7 @@ bool Observing::any_follows_values() {
   return false;
 }
 
-// One that wants each kernel comes before those that leave its work to a library.
+// Prefers an observer of every kernel to one that leaves calls of libraries whole.
 Backend* Observing::backend_on(Device device) {
   Backend* found = nullptr;
   for (const Observing* o = thread_.innermost; o; o = o->outer_) {

@@ -53,7 +53,7 @@ struct CallResult {
   bool failed = false;                               // the call threw
 };
 
-// How autocast lets the next call compute.
+// Autocast's decision for the next call.
 struct AutocastChoice {
   CastPolicy policy = CastPolicy::keep;
   bool casts = false;                    // as the policy says; else the kernel does that by itself
@@ -100,11 +100,11 @@ class OpObserver {
     Device device;
     bool libraries = false;  // what a library computes as a whole is one kernel; else halfstep's own kernels compute it
   };
-  // The device whose kernels are reported. Those of Device::meta always are.
+  // Returns the device whose kernels are reported. Those of Device::meta always are.
   virtual std::optional<Kernels> observes_kernels() const { return {}; }
-  // Shall simpler ops compute this call, if it has such a form?
+  // Returns whether simpler ops should compute this call, if it has such a form.
   virtual bool asks_for_simpler(const ObservedCall&) const { return false; }
-  // Shall each value have a tensor of its own? Then ops in place copy their result, and no index is read on the host.
+  // Returns whether each value needs a tensor of its own. Then ops in place copy their result, and no index is read on the host.
   virtual bool follows_values() const { return false; }
 };
 
@@ -116,7 +116,7 @@ class Observing {
   Observing(const Observing&) = delete;
 
   static bool any() { return thread_.innermost != nullptr; }
-  // The innermost observer of this type, or null.
+  // Returns the innermost observer of this type, or null.
   template <class Observer>
   static Observer* find() {
     for (const Observing* o = thread_.innermost; o; o = o->outer_)
@@ -134,14 +134,14 @@ class Observing {
   }
   static bool asks_for_simpler(const ObservedCall& call);
   static bool follow_values() { return any() && any_follows_values(); }
-  // The backend that reports its kernels, if an observer asks for those of this device; else null.
+  // Returns the backend that reports its kernels, if an observer asks for those of this device; else null.
   static Backend* backend_on(Device device);
   static bool observes_kernels(Device device) { return any() && backend_on(device) != nullptr; }
 
  private:
   friend class CallScope;
   friend class StepPassScope;
-  // The observers of a thread, and the part of a step that it is in.
+  // The observers of a thread, and its part of the step.
   struct Thread {
     Observing* innermost;
     StepPass pass;
@@ -177,7 +177,7 @@ class CallScope {
   CallScope(const CallScope&) = delete;
 
   bool observed() const { return open_ != nullptr; }
-  // The call has come to its end.
+  // Reports the end of the call.
   void done(const CallResult& result = {}) {
     if (open_) [[unlikely]]
       end(result);

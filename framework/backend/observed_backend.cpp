@@ -45,7 +45,7 @@ std::string_view kind_of(const T&) {
   return {};
 }
 
-// "binary_backward" of div: "div_backward".
+// Returns "div_backward" for "binary_backward" of div.
 std::string named(std::string_view kernel, std::string_view kind) {
   if (kind.empty()) return std::string(kernel);
   return std::string(kind) + (kernel.ends_with("_backward") ? "_backward" : "");
@@ -85,7 +85,7 @@ class ObservedBackend : public Backend {
   bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
     return real_.gains_by_packing(rows, k, n, dtype);
   }
-  // In order, in this thread: the same parts, so the same bits.
+  // Returns the device's own number of chunks, which determines the bits of the result.
   int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
     return real_.sides(rows, multiplications, dtype);
   }
@@ -97,7 +97,7 @@ class ObservedBackend : public Backend {
  protected:
   using Views = std::vector<TensorView>;
 
-  // A call of a library, which may decline.
+  // Reports a call of a library, which may decline; returns whether it ran.
   template <class Call>
   bool report_library(const char* name, Views reads, Views writes, const Call& call) {
     for (Views* views : {&reads, &writes}) std::erase_if(*views, [](const TensorView& v) { return !v; });
@@ -127,7 +127,7 @@ class ObservedBackend : public Backend {
     Views reads, writes;
     (collect(arguments, reads, writes), ...);
     if (const BatchNormArgs* norm = first<BatchNormArgs>(arguments...); norm && norm->training && kernel == "batch_norm")
-      std::erase_if(reads, [&](const TensorView& r) {  // the running statistics, of which nothing else depends
+      std::erase_if(reads, [&](const TensorView& r) {  // the running statistics: nothing else depends on them
         return std::any_of(writes.begin(), writes.end(), [&](const TensorView& o) { return o.data == r.data; });
       });
     const std::string name = named(kernel, kind);
@@ -136,7 +136,7 @@ class ObservedBackend : public Backend {
     call();
     report_after(observed);
   }
-  // A kernel for each parameter.
+  // Reports an update as one kernel for each parameter.
   template <class Call>
   void report(std::string_view, const Call& call, const std::span<const ParamUpdate>& params, const UpdateRule& rule,
               const StepControl&) {
@@ -175,7 +175,7 @@ class ObservedBackend : public Backend {
   Backend& real_;
 };
 
-// What a device's library computes as a whole stays its work.
+// Reports as one kernel each call that a device's library computes as a whole.
 class ObservedLibraries final : public ObservedBackend, public AttentionLibrary, public RecurrentLibrary {
  public:
   ObservedLibraries(Device device, Backend& real, AttentionLibrary& attention, RecurrentLibrary& recurrent)

@@ -7,10 +7,10 @@
 
 namespace halfstep {
 
-// A backend that hands each call to the device's own and reports it to the observers of the thread (framework/backend/observe.h).
-// libraries: with what a library computes as a whole, attention and recurrent networks, if the device has such a library.
+// Returns a backend that passes each call on to the device's own and reports it to the thread's observers
+// (framework/backend/observe.h). libraries: calls that a library computes as a whole (attention, recurrent networks) stay whole.
 std::unique_ptr<Backend> observed_backend(Device device, bool libraries);
-// The device's own backend, whether it is observed or not. Throws as backend_for().
+// Returns the device's own backend, observed or not. Throws as backend_for().
 Backend& unobserved_backend(Device device);
 
 }  // namespace halfstep

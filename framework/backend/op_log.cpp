@@ -23,7 +23,7 @@ std::string text(DType dtype) {
   return out.str();
 }
 
-// Why an op that autocast looked at computes in the dtype that it does.
+// Returns the reason for the dtype that autocast chose for an op.
 std::string reason_of(const AutocastChoice& what, std::span<const DType> given) {
   const auto has = [&](DType d) { return std::find(given.begin(), given.end(), d) != given.end(); };
   const bool floats = std::any_of(given.begin(), given.end(), is_floating);
@@ -80,7 +80,7 @@ void OpLog::cast(const Tensor& from, const Tensor& to, bool kept) {
 
 void OpLog::kernel(const ObservedKernel& kernel) {
   if (muted_ || !kernel.device.is_meta()) return;
-  if (depth_ == 0 && casting_ == 0) {  // work that is no op's, such as an optimizer's
+  if (depth_ == 0 && casting_ == 0) {  // work outside of ops, such as an optimizer's
     const ObservedCall call{.name = kernel.name, .layer = LayerScope::current()};
     ObservedKernel alone = kernel;
     alone.product.reset();
@@ -102,7 +102,7 @@ void OpLog::begin(const ObservedCall& c) {
   if (c.kind == SpanKind::cast) ++casting_;
   if (c.kind != SpanKind::op || depth_++ > 0) return;
   LoggedCall call = std::exchange(next_, {});
-  const bool looked_at = !call.reason.empty();
+  const bool autocast_chose = !call.reason.empty();
   const CastPolicy policy = std::exchange(policy_, {}).value_or(c.policy);
   call.op = c.name;
   call.pass = Observing::pass();
@@ -111,17 +111,17 @@ void OpLog::begin(const ObservedCall& c) {
   if (!c.is_backward) call.attributes = c.attributes();
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     LoggedTensor t = entry_of(c.inputs[i]);
-    if (looked_at && given_.size() == c.inputs.size() && c.inputs[i].defined()) t.given = given_[i];
+    if (autocast_chose && given_.size() == c.inputs.size() && c.inputs[i].defined()) t.given = given_[i];
     call.inputs.push_back(t);
   }
   const auto floating =
       std::find_if(c.inputs.begin(), c.inputs.end(), [](const Tensor& t) { return t.defined() && t.is_floating_point(); });
   if (floating != c.inputs.end()) call.compute = floating->dtype();
-  if (looked_at && policy == CastPolicy::f32 && is_half(call.compute)) {
+  if (autocast_chose && policy == CastPolicy::f32 && is_half(call.compute)) {
     call.compute = DType::f32;
     call.reason = "computes in float32 and reads 16 bits" + set_by_;
   }
-  if (!looked_at) {
+  if (!autocast_chose) {
     constexpr const char* reasons[] = {"takes the dtype it is given", "as its forward", "as its parameters"};
     call.reason = reasons[size_t(call.pass)];
   }

@@ -66,7 +66,7 @@ void ProfileScope::end(const ObservedCall& call, const CallResult&) {
   mark(span, false);
 }
 
-// A device that has failed says so elsewhere. From then on the scope has the times of the calls alone.
+// Stops marking after an error, which the device reports elsewhere. The scope then has only the times of the calls.
 void ProfileScope::mark(int span, bool begin) noexcept {
   if (!stopwatch_) return;
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long each op call of a piece of a program takes: forward, backward, casts, updates and waits.
+// Measures each op call of a piece of a program: forward, backward, casts, updates and waits.
 //
 //   ProfileScope profile(Device::cpu);
 //   step(x, y);
@@ -52,17 +52,18 @@ struct ProfileKernel {
 
 class ProfileScope final : public OpObserver {
  public:
-  // At most `limit` spans are kept; the later ones are counted. Throws ValueError on Device::meta, whose calls compute nothing, and
-  // where this thread has an open scope; RecordingError while work is recorded. TrainStep records no step while a scope is open.
+  // Keeps at most `limit` spans and counts the later ones. Throws ValueError on Device::meta, whose calls compute nothing, and if
+  // this thread has an open scope; RecordingError while work is recorded. TrainStep records no step while a scope is open.
   [[nodiscard]] explicit ProfileScope(Device device, size_t limit = 100'000);
   ~ProfileScope() override;
   ProfileScope(const ProfileScope&) = delete;
 
-  // In the order in which they began. Waits for a GPU. Throws ValueError inside of a call.
+  // Returns the spans in the order of their begin. Waits for a GPU. Throws ValueError inside of a call.
   const std::vector<ProfileSpan>& spans();
   size_t left_out() const { return left_out_; }
-  // What a GPU ran for the spans, by time; empty on a CPU. Needs CUPTI, NVIDIA's library for profilers: without it, or where a
-  // profiler such as Nsight watches the process, there are none, and no_kernels() says why. Waits for the GPU. Throws as spans().
+  // Returns the kernels that a GPU ran for the spans, by time; nothing on a CPU. Needs CUPTI, NVIDIA's library for profilers:
+  // without it, or while a profiler such as Nsight watches the process, the list is empty and no_kernels() gives the reason. Waits
+  // for the GPU. Throws as spans().
   const std::vector<ProfileKernel>& kernels();
   const std::string& no_kernels() const { return no_kernels_; }
 

@@ -65,8 +65,8 @@ std::atomic<int> thread_count{0};  // 0: all cores
 std::atomic<bool> tf32{false}, dnn_benchmark{false}, by_shape{false};
 std::atomic<int64_t> dnn_workspace{DnnOptions{}.workspace};
 
-// Of those that this process may use when it begins: a program may later bind its threads to cores. OpenMP's own number of threads
-// belongs to the program, which shares OpenMP with us.
+// Returns how many processors the process may use at its start, because a program may later bind its threads to cores. OpenMP's
+// own number of threads belongs to the program, which shares OpenMP with us.
 int processors() {
   static const int count = omp_get_num_procs();
   return count;

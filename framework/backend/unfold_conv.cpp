@@ -9,12 +9,12 @@ namespace halfstep {
 namespace {
 
 // All sizes of one convolution. The columns of an image: [groups * inner, positions].
-struct Sizes {
+struct ConvSizes {
   int64_t images, channels, filters, groups, pixels, positions, inner;
   bool is_pointwise;  // whether it is a product of the image itself: one tap, which reads each pixel once, in order
   Spatial out;
 
-  Sizes(const TensorView& x, const TensorView& y, const Window& w, int64_t group_count)
+  ConvSizes(const TensorView& x, const TensorView& y, const Window& w, int64_t group_count)
       : images(x.shape[0]), channels(x.shape[1]), filters(y.shape[1]), groups(group_count), out(spatial_sizes(y, w.dims)) {
     const WindowGeometry g(w, spatial_sizes(x, w.dims), out);
     pixels = g.pixels();
@@ -55,7 +55,7 @@ int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 // repeats one group; several groups need copies, unless there is one image.
 class Weights {
  public:
-  Weights(const ConvKernels& kernels, const TensorView& weight, const Sizes& s, int64_t count)
+  Weights(const ConvKernels& kernels, const TensorView& weight, const ConvSizes& s, int64_t count)
       : rows_(s.filters / s.groups),
         inner_(s.inner),
         groups_(s.groups),
@@ -154,7 +154,7 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
     return;
   }
   if (conv_format({x, weight, out}) == MemoryFormat::channels_last) {
-    if (groups == 1 && Sizes(x, out, window, groups).is_pointwise) {
+    if (groups == 1 && ConvSizes(x, out, window, groups).is_pointwise) {
       const TensorView filters = dense(weight.data, weight.dtype, {weight.shape[0], weight.shape[1]});
       return kernels.gemm({.a = pixels_of(x),
                            .b = transposed_matrix(filters),
@@ -166,7 +166,7 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
     unfold_conv(kernels, own_x.view(), own_weight.view(), bias, window, groups, relu, result.view());
     return kernels.copy(result.view(), out);
   }
-  const Sizes s(x, out, window, groups);
+  const ConvSizes s(x, out, window, groups);
   // Rounds a 16-bit result after adding the bias, not before.
   const bool bias_in_f32 = bias && is_half(out.dtype);
   const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
@@ -197,7 +197,7 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
   if (out.numel() == 0) return;
   if (weight.numel() == 0 || grad.numel() == 0) return bias_alone(kernels, bias, out);
   if (conv_format({grad, weight, out}) == MemoryFormat::channels_last) {
-    if (groups == 1 && Sizes(out, grad, window, groups).is_pointwise) {
+    if (groups == 1 && ConvSizes(out, grad, window, groups).is_pointwise) {
       const TensorView filters = dense(weight.data, weight.dtype, {weight.shape[0], weight.shape[1]});
       return kernels.gemm({.a = pixels_of(grad), .b = filters, .c = pixels_of(out), .bias = bias});
     }
@@ -205,7 +205,7 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
     unfold_conv_backward_data(kernels, own_grad.view(), own_weight.view(), bias, window, groups, result.view());
     return kernels.copy(result.view(), out);
   }
-  const Sizes s(out, grad, window, groups);
+  const ConvSizes s(out, grad, window, groups);
   const bool bias_in_f32 = bias && is_half(out.dtype);
   const DType columns_type = sum_type(grad.dtype);
   const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, columns_type),
@@ -234,7 +234,7 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
   if (out.numel() == 0) return;
   if (x.numel() == 0 || grad.numel() == 0) return kernels.fill(out, 0);
   if (conv_format({x, grad, out}) == MemoryFormat::channels_last) {
-    if (groups == 1 && Sizes(x, grad, window, groups).is_pointwise) {
+    if (groups == 1 && ConvSizes(x, grad, window, groups).is_pointwise) {
       const TensorView result = dense(out.data, out.dtype, {out.shape[0], out.shape[1]});
       return kernels.gemm({.a = transposed_matrix(pixels_of(grad)), .b = pixels_of(x), .c = result});
     }
@@ -242,7 +242,7 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
     unfold_conv_backward_weight(kernels, own_x.view(), own_grad.view(), window, groups, result.view(), {});
     return kernels.copy(result.view(), out);
   }
-  const Sizes s(x, grad, window, groups);
+  const ConvSizes s(x, grad, window, groups);
   // Computes a product for each image and then adds the products, which allows more parallelism than one long sum.
   const DType type = sum_type(x.dtype);
   const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),

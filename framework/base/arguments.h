@@ -14,7 +14,7 @@ struct ByName {
   explicit ByName() = default;
 };
 
-// Of a list, its elements' type.
+// The type of a list's elements.
 template <class T>
 struct ElementOf {
   class Type {};

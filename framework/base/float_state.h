@@ -34,12 +34,14 @@ class FloatState {
 #elif defined(__aarch64__)
   [[nodiscard]] FloatState() {
     asm volatile("mrs %0, fpcr" : "=r"(before_));
-    if (before_ != 0) [[unlikely]]
+    if (before_ != 0) [[unlikely]] {
       asm volatile("msr fpcr, %0" ::"r"(uint64_t(0)));
+    }
   }
   ~FloatState() {
-    if (before_ != 0) [[unlikely]]
+    if (before_ != 0) [[unlikely]] {
       asm volatile("msr fpcr, %0" ::"r"(before_));
+    }
   }
   bool was_plain() const { return before_ == 0; }
 

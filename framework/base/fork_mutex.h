@@ -17,8 +17,8 @@ class ForkMutex : public std::mutex {
   friend class ForkMutexes;
 };
 
-// What fork() calls before it takes the mutexes, and after it has given them back: in the parent, and in the child. One set a
-// process.
+// Functions that fork() calls before it takes the mutexes and after it has released them, in the parent and in the child. One set
+// per process.
 struct ForkGate {
   void (*before)();
   void (*after)();

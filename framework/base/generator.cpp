@@ -9,7 +9,7 @@ namespace halfstep {
 
 namespace {
 
-// Of all generators, which hold it for a few instructions.
+// Returns the mutex of all generators, which hold it for a few instructions.
 ForkMutex& states() {
   static auto& mutex = *new ForkMutex;
   return mutex;

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "framework/base/fork_mutex.h"
-#include "framework/base/log_writer.h"
 
 namespace halfstep::logging {
 namespace {

@@ -13,6 +13,10 @@ void info(std::string_view message);
 void warn(std::string_view message);
 void warn_once(std::string_view message);  // once a process for equal text
 
+// Sends each message that passes the level to `write` instead of stderr, for a program that prints in its own way; nullptr: to
+// stderr. Not thread-safe.
+void set_writer(void (*write)(Level, std::string_view));
+
 // Receives every message instead of stderr while it lives (tests assert warnings with it). Not thread-safe.
 class Capture {
  public:

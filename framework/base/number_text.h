@@ -14,11 +14,11 @@ std::string fixed_text(double v, int decimals);     // as printf's %.2f writes i
 std::string general_text(double v, int digits);     // %.3g: significant digits
 std::string exponent_text(double v, int decimals);  // %.4e
 
-// As std::from_chars does, also where the standard library lacks it for double.
+// Works as std::from_chars, also where the standard library lacks it for double.
 std::from_chars_result read_number(const char* first, const char* last, double& value);
-// The number that a text is; nothing for other texts. What is too large is infinite, what is too small 0.
+// Returns the number that a text is; nothing for other texts. Numbers out of range become infinity or 0.
 std::optional<double> number_of(std::string_view text);
-// The number that a text begins with, behind blanks and a plus sign.
+// Returns the number that a text begins with, after blanks and a plus sign.
 std::optional<double> number_before(std::string_view text);
 
 // Gives this thread's C functions the classic locale in a scope: for a library that reads numbers by strtod.

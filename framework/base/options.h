@@ -29,7 +29,7 @@
 #include "framework/base/arguments.h"
 #include "framework/base/check.h"
 #include "framework/base/number_tuple.h"
-#include "framework/base/sizes.h"
+#include "framework/base/shape.h"
 
 namespace halfstep {
 
@@ -37,10 +37,10 @@ namespace halfstep {
 using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, Sizes>;
 enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor };
 
-// How a member of type T is an option: its kind, its value as data, and back. put returns false for data of another form, and then
-// changes nothing. Specialise it for a type of your own. Optional: kCount, how many `numbers` there are (0: any); kWhole, that they
-// are whole; kFewest, that fewer do; kRepeats, of these only counts that divide kCount; kNeeded, that it has no default; words(),
-// the legal ones.
+// Makes a type T usable as an option: its kind, and its conversion to data and back. put changes nothing and returns false for
+// data of another form. Specialise it for a type of your own. Optional: kCount, the length of `numbers` (0: any); kWhole, that they
+// are integers; kFewest, that there may be fewer; kRepeats, of these only counts that divide kCount; kNeeded, that it has no
+// default; words(), the legal ones.
 template <class T>
 struct OptionMember;
 
@@ -87,7 +87,7 @@ struct OptionMember<std::vector<int64_t>> {
   static OptionValue get(const std::vector<int64_t>& member) { return std::vector<double>(member.begin(), member.end()); }
   static bool put(std::vector<int64_t>& member, const OptionValue& value);  // also one number
 };
-// n numbers, none left out.
+// Converts n numbers, none left out.
 template <class Tuple, size_t n>
 struct TupleMember {
   static constexpr OptionKind kKind = OptionKind::numbers;
@@ -162,10 +162,10 @@ struct OptionMember<std::optional<T>> : OptionMember<T> {
   }
 };
 
-// How describe() of a layer prints an option: "p=0.5", "0.5", only if it is not the default, or not at all.
+// How describe() of a layer prints an option: "p=0.5", "0.5", only if it differs from the default, or never.
 enum class OptionShown : uint8_t { named, bare, if_changed, never };
 
-// What is said of an option, whatever its struct.
+// Facts of an option that do not depend on its struct.
 struct OptionFacts {
   std::string name, doc;
   OptionKind kind = OptionKind::number;
@@ -181,7 +181,7 @@ struct OptionFacts {
   OptionShown shown = OptionShown::named;
   bool quoted = false;  // a text in describe()
 
-  // "> 0", ">= 0", "in [0, 1)", "not 0", "\"min\" or \"max\""; empty where everything is legal.
+  // Returns the legal values: "> 0", ">= 0", "in [0, 1)", "not 0", "\"min\" or \"max\""; empty if all are.
   std::string domain() const;
   std::string counts() const;  // of `numbers`: "2", "1 or 2", "1, 2 or 4", "1 to 4"
 };
@@ -263,7 +263,7 @@ Option<O> option(std::string name, T O::*member, std::string doc) {
   return out;
 }
 
-// The name of a class as an argument of a template.
+// A class name as a template argument.
 struct ClassName {
   char text[40] = {};
   template <size_t n>
@@ -278,7 +278,7 @@ concept HasOptionList = requires {
   { O::list() } -> std::convertible_to<const OptionList<O>&>;
 };
 
-// The options of a member that has a list of its own, and lists one after the other.
+// Lists the options of a member that has a list of its own, and joins lists.
 template <class O, HasOptionList T>
 OptionList<O> within(T O::*member) {
   OptionList<O> out;
@@ -295,7 +295,7 @@ OptionList<O> operator+(OptionList<O> first, const OptionList<O>& then) {
   return first;
 }
 
-// The option of a flag that configs say in one of two words, those for false and true. The default comes first.
+// Describes a flag that configs say in one of two words, those for false and true. The default comes first.
 template <class O>
 Option<O> in_words(const char* name, bool O::*member, const char* no, const char* yes, const char* doc) {
   Option<O> out = option(name, member, doc).one_of({no, yes});
@@ -324,7 +324,7 @@ struct Unset {
     return Required<T>(T());
   }
 };
-// The defaults of O. Of a struct that begins with ByName, up to two members that follow it are Required.
+// Returns the defaults of O. In a struct that begins with ByName, up to two members that follow it are Required.
 template <class O>
 O defaults_of() {
   if constexpr (requires { O{}; })
@@ -342,7 +342,7 @@ void check_options(std::string_view owner, const O& options) {
   if constexpr (requires { (options.check)(owner); }) (options.check)(owner);
 }
 
-// The options with this member, which was given by position. Throws ValueError if they have it by name as well.
+// Returns the options with this member, which was given by position. Throws ValueError if they have it by name as well.
 template <class O, class T>
 O with_option(O options, const char* name, T O::*member, const T& value) {
   if (!(OptionMember<T>::get(options.*member) == OptionMember<T>::get(O().*member)))
@@ -351,7 +351,7 @@ O with_option(O options, const char* name, T O::*member, const T& value) {
   return options;
 }
 
-// Are all options of the list the same? Allocates nothing.
+// Returns whether all options of the list have equal values. Allocates nothing.
 template <HasOptionList O>
 bool same_values(const O& a, const O& b) {
   for (const Option<O>& o : O::list())

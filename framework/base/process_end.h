@@ -38,7 +38,8 @@ class FirstUse {
   bool is_first_;
 };
 
-// The T of this thread, made at its first use and deleted when the thread ends. What destructors use later is made anew, and kept.
+// Returns the T of this thread, made at its first use and deleted when the thread ends. For destructors that run later it is made
+// anew and kept.
 template <class T>
 T& of_this_thread() {
   static thread_local constinit T* own = nullptr;

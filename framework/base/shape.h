@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -87,5 +88,31 @@ Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shap
 
 // Maps -rank <= dim < rank to 0 <= result < rank; throws IndexError naming `op`. Rank 0 counts as rank 1.
 int wrap_dim(int64_t dim, int rank, std::string_view op);
+
+// Arguments for the dimensions of a window: one number for all of them, or one each.
+// MaxPool2d(3), Conv2d(3, 8, {3, 2}). Empty: not given.
+class Sizes {
+ public:
+  Sizes() = default;
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Sizes(T all) : values_{int64_t(all)}, is_number_(true) {}
+  // {3, 2}. Not of a std::initializer_list: GCC would take {.stride = 2} for one.
+  template <std::integral First, std::integral... Rest>
+  requires(sizeof...(Rest) > 0) Sizes(First first, Rest... rest) : values_{int64_t(first), int64_t(rest)...} {}
+  Sizes(const Dims& each) : values_(each) {}
+
+  bool empty() const { return values_.empty(); }
+  bool is_number() const { return is_number_; }
+  const Dims& values() const { return values_; }
+  bool operator==(const Sizes&) const = default;
+  // Returns one number for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of
+  // them and for one below `least`.
+  Dims each(int count, std::string_view layer, std::string_view argument,
+            int64_t least = std::numeric_limits<int64_t>::min()) const;
+
+ private:
+  Dims values_;
+  bool is_number_ = false;
+};
 
 }  // namespace halfstep

@@ -24,6 +24,12 @@ constexpr PluginNames kMpi = {"MPI", "libhalfstep_mpi.so", "HALFSTEP_MPI_PLUGIN"
                       kGloo = {"Gloo", "libhalfstep_gloo.so", "HALFSTEP_GLOO_PLUGIN", "gloo"};
 const PluginNames& names_of(TransportKind engine) { return engine == TransportKind::mpi ? kMpi : kGloo; }
 
+#ifdef HALFSTEP_STATIC
+constexpr bool kStatic = true;
+#else
+constexpr bool kStatic = false;
+#endif
+
 std::vector<std::string> places(const PluginNames& names) {
   if (const char* given = std::getenv(names.variable); given && *given) return {given};
   std::vector<std::string> out;
@@ -41,6 +47,10 @@ std::vector<std::string> places(const PluginNames& names) {
 
 // Opens the plugin; returns null and the reason if there is none.
 const HalfstepTransport* open_plugin(TransportKind engine, std::string& why) {
+  if (kStatic) {  // dlopen would take libraries of the very glibc that is in the program, and crash with others
+    why = "this halfstep is linked statically and trains in one process";
+    return nullptr;
+  }
   for (const std::string& place : places(names_of(engine))) {
     // RTLD_GLOBAL for MPI, which opens parts of its own that look for its symbols among the global ones.
     void* library = dlopen(place.c_str(), RTLD_NOW | (engine == TransportKind::mpi ? RTLD_GLOBAL : RTLD_LOCAL));
@@ -64,8 +74,9 @@ const HalfstepTransport& plugin(const Launch& launch) {
   const PluginNames& n = names_of(engine);
   fail<ConfigError>("distributed", launch.launcher, launch.by_mpi ? " started " : " says that this is one of ", launch.size,
                     " ranks, but ", n.file, " could not be opened: ", why,
-                    Help{joined("scripts/setup.sh --with ", n.package, " installs ", n.library, "; then build again. ", n.variable,
-                                " names a library of your own")});
+                    Help{kStatic ? "take the Debian package, or build halfstep without HALFSTEP_STATIC"
+                                 : joined("scripts/setup.sh --with ", n.package, " installs ", n.library,
+                                          "; then build again. ", n.variable, " names a library of your own")});
 }
 
 class PluginTransport final : public Transport {

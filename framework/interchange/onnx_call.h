@@ -62,7 +62,6 @@ class OnnxCall {
   double real(std::string_view name) const { return get<double>(name); }
   const std::string& word(std::string_view name) const { return get<std::string>(name); }
   const Ints& ints(std::string_view name) const { return get<Ints>(name); }
-  const std::vector<double>& reals(std::string_view name) const { return get<std::vector<double>>(name); }
   std::vector<OnnxSize> sizes(std::string_view name) const;
   OnnxSize size(std::string_view name) const;
   std::pair<int64_t, int64_t> both(std::string_view name) const;  // in traces a and b

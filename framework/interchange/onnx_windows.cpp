@@ -29,8 +29,8 @@ OnnxNames conv(OnnxCall& c) {
   return {c.flag("relu") ? c.node("Relu", {y}) : y};
 }
 
-// Returns ONNX's output_padding: how much the result exceeds the least size that gives the input.
-Ints beyond(const Ints& sizes, const Ints& positions, const Ints& k, const Ints& s, const Ints& p, const Ints& d) {
+// Returns by how much the result exceeds the smallest size that gives the input.
+Ints output_padding(const Ints& sizes, const Ints& positions, const Ints& k, const Ints& s, const Ints& p, const Ints& d) {
   Ints out;
   for (size_t i = 0; i < p.size(); ++i) out.push_back(sizes[i] - ((positions[i] - 1) * s[i] - 2 * p[i] + d[i] * (k[i] - 1) + 1));
   return out;
@@ -46,7 +46,7 @@ OnnxNames conv_transpose(OnnxCall& c) {
                   {"pads", joined_lists(p, p)},
                   {"dilations", d},
                   {"group", c.integer("groups")},
-                  {"output_padding", beyond(c.ints("in"), c.ints("out"), k, s, p, d)}})};
+                  {"output_padding", output_padding(c.ints("in"), c.ints("out"), k, s, p, d)}})};
 }
 
 // Returns how far the last window reaches beyond the input and the padding before it.
@@ -121,11 +121,11 @@ OnnxNames avg_pool(OnnxCall& c) {
       if (!with_padding) from = std::max<int64_t>(from, 0), to = std::min(to, in[i]);
       each.push_back(double(to - from));
     }
-    Shape line = Dims::filled(rank, 1);
-    line[int(i) + 2] = out[i];
-    counts = counts * from_vector(each, line, Device::cpu);
+    Shape broadcast_shape = Dims::filled(rank, 1);
+    broadcast_shape[int(i) + 2] = out[i];
+    counts = counts * from_vector(each, broadcast_shape, Device::cpu);
   }
-  if (const int64_t own = c.integer("divisor_override")) counts = full_like(counts, double(own));
+  if (const int64_t divisor = c.integer("divisor_override")) counts = full_like(counts, double(divisor));
   const Tensor factor = area / counts;
   if (same_values(factor, ones_like(factor))) return {y};
   return {c.node("Mul", {y, c.constant(factor.to(c.x().dtype()))})};
@@ -180,7 +180,7 @@ OnnxNames unfold(OnnxCall& c) {
   return {c.reshape(parts.size() == 1 ? parts[0] : c.node("Concat", parts, {{"axis", int64_t(2)}}), c.result())};
 }
 // Returns one-hot kernels that turn a window's elements into channels.
-Tensor taps(int64_t channels, const Ints& k, DType dtype) {
+Tensor one_hot_kernels(int64_t channels, const Ints& k, DType dtype) {
   const int64_t area = k[0] * k[1];
   return eye(area).repeat({channels, 1}).reshape({channels * area, 1, k[0], k[1]}).to(dtype);
 }
@@ -189,13 +189,13 @@ OnnxNames fold(OnnxCall& c) {
              &at = c.ints("positions");
   const int64_t channels = c.y().size(1);
   const std::string x = c.reshape(c.in(0), {c.result()[0], {channels * k[0] * k[1]}, {at[0]}, {at[1]}});
-  return {c.node("ConvTranspose", {x, c.constant(taps(channels, k, c.x().dtype()))},
+  return {c.node("ConvTranspose", {x, c.constant(one_hot_kernels(channels, k, c.x().dtype()))},
                  {{"kernel_shape", k},
                   {"strides", s},
                   {"pads", joined_lists(p, p)},
                   {"dilations", d},
                   {"group", channels},
-                  {"output_padding", beyond(c.ints("pixels"), at, k, s, p, d)}})};
+                  {"output_padding", output_padding(c.ints("pixels"), at, k, s, p, d)}})};
 }
 
 }  // namespace row

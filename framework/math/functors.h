@@ -11,7 +11,8 @@
 
 namespace halfstep {
 
-// Declares the class for the third reading of a formula, on tensors (framework/ops/core/expr.h), so that rows find its overloads.
+// A formula is compiled for the host, for the device and, with Expr (framework/ops/core/expr.h), for tensors. Declares Expr and its
+// functions, so that rows find them.
 class Expr;
 namespace m {
 #define HS_EXPR_UNARY(X)                                                                                                        \

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and parameters in lists and maps, registered under the names that PyTorch gives them.
+// Containers of modules and of parameters, which register their elements under PyTorch's names.
 #pragma once
 
 #include <initializer_list>
@@ -12,7 +12,7 @@
 
 namespace halfstep {
 
-// Modules named "0", "1"...; the owner of the list calls them.
+// A list of modules named "0", "1"...; the owner of the list calls them.
 //
 //   for (const auto& layer : layers) x = layer(x);
 //   layers[2] = Linear(8, 8);
@@ -33,7 +33,7 @@ class ModuleList : public Module {
   ModuleList& push_back(P&& module) {
     return append(std::forward<P>(module));
   }
-  // The modules of a list, a vector or braces, which are shared.
+  // Appends the modules of a list, a vector or braces, and shares them.
   template <class List>
   ModuleList& extend(const List& modules) {
     for (const auto& module : modules) append(as_shared(module));
@@ -42,10 +42,10 @@ class ModuleList : public Module {
   ModuleList& extend(std::initializer_list<AnyModule> modules) { return extend<>(modules); }
   size_t size() const { return child_slots().size(); }
   bool empty() const { return size() == 0; }
-  Part<Module> operator[](int64_t i) const;  // -1: the last. Throws IndexError
+  Part<Module> operator[](int64_t i) const;  // Counts from the end for negative i. Throws IndexError.
   PartIterator begin() const { return PartIterator(child_slots().data()); }
   PartIterator end() const { return PartIterator(child_slots().data() + size()); }
-  // The module as what it is: `layers.at<TransformerBlock>(i)(x, mask)`. Throws ValueError when it is something else.
+  // Returns the module as an M: `layers.at<TransformerBlock>(i)(x, mask)`. Throws ValueError if it has another type.
   template <class M>
   M& at(size_t i) const {
     return module_as<M>((*this)[int64_t(i)], "ModuleList", "module ", i);
@@ -53,7 +53,7 @@ class ModuleList : public Module {
   std::string describe() const override { return "ModuleList"; }
 };
 
-// Modules under names of the user's.
+// Modules by name.
 class ModuleDict : public Module {
  public:
   ModuleDict() = default;
@@ -69,7 +69,7 @@ class ModuleDict : public Module {
   }
   size_t size() const { return child_slots().size(); }
   bool contains(const std::string& name) const;
-  Part<Module> operator[](const std::string& name) const;  // throws ValueError with near names
+  Part<Module> operator[](const std::string& name) const;  // throws ValueError with the nearest names
   template <class M>
   M& at(const std::string& name) const {
     return module_as<M>((*this)[name], "ModuleDict", '"', name, '"');
@@ -77,7 +77,7 @@ class ModuleDict : public Module {
   std::string describe() const override { return "ModuleDict"; }
 };
 
-// Parameters named "0", "1"...
+// A list of parameters named "0", "1"...
 class ParameterList : public Module {
  public:
   ParameterList() = default;
@@ -87,11 +87,11 @@ class ParameterList : public Module {
   void push_back(const Tensor& t) { register_parameter(std::to_string(size()), t); }
   size_t size() const { return own_parameters(); }
   const Tensor& operator[](size_t i) const;  // throws IndexError
-  void replace(size_t i, const Tensor& t);   // as an assignment to a Parameter
+  void replace(size_t i, const Tensor& t);   // assigns, as to a Parameter
   std::string describe() const override { return "ParameterList"; }
 };
 
-// Parameters under names of the user's.
+// Parameters by name.
 class ParameterDict : public Module {
  public:
   ParameterDict() = default;
@@ -101,8 +101,8 @@ class ParameterDict : public Module {
   void insert(const std::string& name, const Tensor& t) { names_.push_back(register_parameter(name, t).slot->name); }
   size_t size() const { return own_parameters(); }
   bool contains(const std::string& name) const;
-  const Tensor& operator[](const std::string& name) const;  // throws ValueError with near names
-  void replace(const std::string& name, const Tensor& t);   // as an assignment to a Parameter
+  const Tensor& operator[](const std::string& name) const;  // throws ValueError with the nearest names
+  void replace(const std::string& name, const Tensor& t);   // assigns, as to a Parameter
   std::string describe() const override { return "ParameterDict"; }
 
  private:

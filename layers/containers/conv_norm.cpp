@@ -9,7 +9,7 @@
 namespace halfstep {
 namespace {
 
-// The dtype in which a convolution with this weight computes here.
+// Returns the dtype in which a convolution with this weight computes on this thread.
 DType compute_dtype(const Tensor& weight) {
   const Device::Type device = weight.device().type;
   return weight.dtype() != DType::f64 && autocast::is_enabled(device) ? autocast::dtype(device) : weight.dtype();
@@ -88,13 +88,13 @@ ConvNorm::Folded ConvNorm::fold(DType dtype) const {
   return out;
 }
 
-// The lock is not held while values are made: the device may be busy with the recording of another thread, which may want it.
+// Does not hold the lock while it folds: the device may be busy with the recording of another thread, which may want the lock.
 std::shared_ptr<const ConvNorm::Folded> ConvNorm::folded() const {
   const DType dtype = compute_dtype(conv_.weight);
   {
     const std::lock_guard lock(mutex_);
     if (folded_ && is_current(*folded_, dtype)) return folded_;
-    folded_ = nullptr;  // gives its memory back
+    folded_ = nullptr;  // frees its memory
   }
   const auto made = std::make_shared<const Folded>(fold(dtype));
   const std::lock_guard lock(mutex_);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers whose ReLU is computed in the same pass, for containers that know what follows them.
+// Layers that compute their ReLU in the same pass.
 #pragma once
 
 #include "layers/module/module.h"
 
 namespace halfstep {
 
-// relu(module(x)) in one pass, for a Linear, a convolution, a batch normalisation or a Residual; null for other modules. The
-// types are exact: a class derived from one may do something else in forward.
+// Computes relu(module(x)) in one pass, for a Linear, a convolution, a batch normalisation or a Residual; null for other modules
+// and for classes derived from these, which may override forward.
 using WithRelu = Tensor (*)(Module& module, const Tensor& x);
 WithRelu with_relu(const Module& module);
 
 bool is_relu(const Module& module);
-// Does a region of this thread have a policy of its own for an op that is computed as a part of another? Then none is.
+// Returns whether a region of this thread has a policy for an op that could be fused into another; then nothing is fused.
 bool policies_part_ops();
 
 }  // namespace halfstep

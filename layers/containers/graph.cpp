@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -107,7 +107,7 @@ Graph::Graph(std::vector<Node> nodes, std::vector<Input> inputs) : nodes_(std::m
   for (size_t i = 0; i < known.size(); ++i)
     check<ValueError>(std::find(known.begin(), known.begin() + int64_t(i), known[i]) == known.begin() + int64_t(i), "Graph",
                       "two inputs are called \"", known[i], '"');
-  std::vector<std::optional<size_t>> last_use(known.size() + nodes_.size());  // of a value: the step
+  std::vector<std::optional<size_t>> last_use(known.size() + nodes_.size());  // the last step that reads each value
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     check<ValueError>(!node.name.empty() && node.name.find('.') == std::string::npos, "Graph",
@@ -158,7 +158,7 @@ void Graph::structure_changed() {
   if (steps_.size() == nodes_.size()) find_joined();
 }
 
-// The node whose output is all that this node reads, if nothing else reads it.
+// Returns the node whose output is the only input of node i, if nothing else reads that output.
 std::optional<size_t> Graph::only_before(size_t i, std::span<const int> uses) const {
   const size_t v = steps_[i].from[0];
   if (nodes_[i].combine || v < inputs_.size() || uses[v] > 1) return {};
@@ -184,7 +184,7 @@ void Graph::find_joined() {
     }
     if (is_sum(i)) steps_[i].sum_relu = true;
     if (!before) continue;
-    if (steps_[*before].passes && !is_relu(*nodes_[*before].layer)) before = only_before(*before, uses);  // of the convolution
+    if (steps_[*before].passes && !is_relu(*nodes_[*before].layer)) before = only_before(*before, uses);  // to the convolution
     Step& step = steps_[*before];
     if (nodes_[*before].layer)
       step.relu = with_relu(*nodes_[*before].layer);
@@ -228,7 +228,7 @@ Tensor Graph::forward(const Tensor& x) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Tensors in;
     for (size_t v : steps_[i].from) in.push_back(values[v]);
-    for (size_t v : steps_[i].last) values[v] = {};  // a long graph holds only values that it still needs
+    for (size_t v : steps_[i].last) values[v] = {};  // frees values after their last use
     values.push_back(run_step(i, std::move(in), fused));
   }
   return values.back();

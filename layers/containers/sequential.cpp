@@ -26,7 +26,7 @@ void Sequential::structure_changed() {
 
 void Sequential::add_to_stages(std::vector<Stage>& stages, size_t i) const {
   Module* const module = own_child(i).get();
-  // Exact types only: a class derived from them may do something else in forward.
+  // Compare exact types: a derived class may override forward.
   const auto is = [&](const std::type_info& type) { return typeid(*module) == type; };
   Stage* const last = stages.empty() || stages.back().alone ? nullptr : &stages.back();
   const bool chain = last && !last->linears.empty();
@@ -71,12 +71,12 @@ bool Sequential::is_recordable() const {
 
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
-  // Hooks see each layer's own tensors, and policies are those of the layers' own ops.
+  // Run layers one by one: hooks see each layer's own tensors, and policies apply to the layers' own ops.
   if (any_hooks() || policies_part_ops()) {
     for (const auto& layer : *this) y = layer(y);
     return y;
   }
-  // Precisions and recomputing may change at any time, and threads may be in calls: what they ask for is found in each.
+  // Read these at each call: precisions and recomputing may change at any time, also while other threads call.
   const bool own = std::any_of(child_slots().begin(), child_slots().end(), [](const auto& slot) {
     return slot->module && (slot->module->precision() || slot->module->any_recomputes());
   });

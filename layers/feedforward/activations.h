@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations. Constructor arguments, names and defaults are PyTorch's, except that nothing works in place.
+// Activations. Constructor arguments, names and defaults are PyTorch's, but `inplace` is missing.
 #pragma once
 
 #include <concepts>
@@ -22,10 +22,10 @@ using SELU = PlainLayer<"SELU", selu>;
 using Hardsigmoid = PlainLayer<"Hardsigmoid", hardsigmoid>;
 using Hardswish = PlainLayer<"Hardswish", hardswish>;
 using Softsign = PlainLayer<"Softsign", softsign>;
-Tensor softmax_of_image(const Tensor& x);  // over the channels of [N, C, H, W] or [C, H, W]
+Tensor softmax_of_image(const Tensor& x);  // along the channels of [N, C, H, W] or [C, H, W]
 using Softmax2d = PlainLayer<"Softmax2d", softmax_of_image>;
 
-// LeakyReLU and the like: the rows of pointwise.def whose numbers have names there.
+// LeakyReLU and others: the rows of pointwise.def whose parameters have names there.
 #define HS_ONE_OPTION(row, layer, ...) using layer = OptionLayer<#layer, layer##Options>;
 #define HS_TWO_OPTIONS(row, layer, ...) using layer = OptionLayer<#layer, layer##Options>;
 #include "framework/math/pointwise.def"
@@ -73,7 +73,7 @@ class GELU : public OptionLayer<"GELU", GELUOptions> {
   bool tanh_;
 };
 
-// Along a dimension; the last one unless another is named, where PyTorch chooses one by the rank, with a warning.
+// dim: -1 by default; PyTorch instead chooses one by the rank, and warns.
 struct SoftmaxOptions {
   int64_t dim = -1;
   static const OptionList<SoftmaxOptions>& list();
@@ -85,7 +85,7 @@ using Softmax = OptionLayer<"Softmax", SoftmaxOptions, softmax_along>;
 using Softmin = OptionLayer<"Softmin", SoftmaxOptions, softmin_along>;
 using LogSoftmax = OptionLayer<"LogSoftmax", SoftmaxOptions, log_softmax_along>;
 
-// x, or weight x for x <= 0. weight: [num_parameters], which is 1 or the number of channels, dimension 1 of the input.
+// Computes x for x > 0, else weight x. weight: [num_parameters], which is 1 or the number of channels, dimension 1 of the input.
 struct PReLUOptions {
   int64_t num_parameters = 1;
   double init = 0.25;
@@ -96,14 +96,14 @@ class PReLU : public Module {
   using Options = PReLUOptions;
   static constexpr const char* kName = "PReLU";
   explicit PReLU(const PReLUOptions& options = {});
-  explicit PReLU(Whole num_parameters) : PReLU(PReLUOptions{num_parameters}) {}
+  explicit PReLU(Integer num_parameters) : PReLU(PReLUOptions{num_parameters}) {}
   Tensor forward(const Tensor& x) override { return prelu(x, weight); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   Parameter weight;
 };
 
-// x, or s x for x <= 0: in training s is drawn for each element from [lower, upper], else it is their mean.
+// Computes x for x > 0, else s x. In training s is drawn for each element from [lower, upper], in evaluation it is their mean.
 struct RReLUOptions {
   double lower = 1.0 / 8, upper = 1.0 / 3;
   static const OptionList<RReLUOptions>& list();

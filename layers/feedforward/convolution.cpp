@@ -11,7 +11,8 @@ struct Weights {
   Tensor weight, bias;
 };
 
-// kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3), and the bias has the same bound.
+// Draws kaiming_uniform_(weight, a = sqrt(5)), as PyTorch does: the gain sqrt(1/3) cancels the sqrt(3), and the bias has the same
+// bound.
 Weights random_weights(int64_t first, int64_t second, const Dims& kernel, int64_t out_channels, bool with_bias,
                        Generator* generator) {
   MemoryScope tag(MemoryTag::parameters);
@@ -28,7 +29,7 @@ Weights random_weights(int64_t first, int64_t second, const Dims& kernel, int64_
   return out;
 }
 
-// Both are at least 1, and groups, which the options' list checks, divides them.
+// Checks that both are at least 1 and that groups, which the list of options checks, divides them.
 template <class O>
 void check_arguments(const char* type, int64_t in_channels, int64_t out_channels, const O& o) {
   check<ValueError>(in_channels >= 1 && out_channels >= 1, type, "in_channels and out_channels must be >= 1, got ", in_channels,
@@ -40,12 +41,12 @@ void check_arguments(const char* type, int64_t in_channels, int64_t out_channels
                     o.groups);
 }
 
-// One number for each dimension.
+// Returns one number for each dimension.
 Dims padding_sizes(const char* type, int dims, const ConvPadding& padding) {
   return std::get<Sizes>(OptionMember<ConvPadding>::get(padding)).each(dims, type, "padding");
 }
 
-// kernel...: the last dimensions of a weight.
+// Returns the last dimensions of a weight, kernel...
 Dims kernel_of(const Tensor& weight) { return Dims(weight.shape().span().subspan(2)); }
 
 }  // namespace
@@ -109,7 +110,7 @@ ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_chan
   check<ValueError>(!same || options_.stride == Dims::filled(dims, 1), type, "padding \"same\" needs stride 1, got ",
                     options_.stride);
   if (o.padding_mode != "zeros" && o.padding.name != "valid") {
-    for (int d = dims - 1; d >= 0; --d) {  // pad() counts from the last dimension
+    for (int d = dims - 1; d >= 0; --d) {  // pad() takes the last dimension first
       const int64_t total = same ? options_.dilation[d] * (kernel[d] - 1) : 2 * options_.padding.sizes[d];
       around_.push_back(total / 2);
       around_.push_back(total - total / 2);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions. Shapes are those of the ops, framework/ops/window/convolution.h: inputs are [N, C, in...] or [C, in...].
+// Convolutions. The ops are in framework/ops/window/convolution.h: x [N, C, in...] or [C, in...] -> [N, out_channels, out...] with
+// out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1.
 //
 //   Conv2d stem(3, 64, 7, {.stride = 2, .padding = 3, .bias = false});
 //   Conv2d same(64, 64, 3, 1, 1);  // stride and padding by position
 //
-// Parameters: weight, and bias [out_channels] unless without one, both from U(-b, b), b = 1/sqrt(weight.size(1) * the kernel's
+// Parameters: weight, and bias [out_channels] unless .bias = false, both from U(-b, b), b = 1/sqrt(weight.size(1) * the kernel's
 // size). Arguments for dimensions are one number or one each. Throws ValueError for channels that groups does not divide, for
 // sizes and strides below 1, negative padding, and the combinations that PyTorch refuses.
 #pragma once
@@ -49,12 +50,12 @@ class ConvNd : public Module {
  public:
   Tensor forward(const Tensor& x) override { return convolve(x, weight, bias, /*relu=*/false, laid_); }
   Tensor forward_relu(const Tensor& x) { return convolve(x, weight, bias, /*relu=*/true, laid_); }
-  // relu(layer(x)), in one pass if no hook needs the value between.
+  // Computes relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
-  // The layer with another weight and bias of the same shapes, as a call of this layer.
+  // Calls the layer with another weight and bias of the same shapes.
   Tensor call_with(const Tensor& x, const Tensor& other_weight, const Tensor& other_bias, bool relu, LaidWeights& laid) {
     return run([&](const Tensor& in) { return convolve(in, other_weight, other_bias, relu, laid); }, x);
   }
@@ -63,7 +64,7 @@ class ConvNd : public Module {
   int64_t in_channels() const { return weight.size(1) * options_.groups; }
   int64_t out_channels() const { return weight.size(0); }
   Dims kernel_size() const { return Dims(weight.shape().span().subspan(2)); }
-  Parameter weight, bias;  // bias undefined without one
+  Parameter weight, bias;  // bias undefined with .bias = false
 
  protected:
   ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
@@ -76,7 +77,7 @@ class ConvNd : public Module {
   int dims_;
   ConvOptions options_;
   ConvLayerOptions given_;
-  Dims around_;  // padding that pad() adds before the op, if it is not of zeros
+  Dims around_;  // padding that pad() adds before the op, unless it is of zeros
   LaidWeights laid_;
 };
 // Conv2d(3, 8, 3, {.padding = 1}), or by position Conv2d(3, 8, 3, stride, padding, {.bias = false}).
@@ -85,13 +86,13 @@ class Conv : public ConvNd, public OfDims<"Conv", n> {
  public:
   using Options = ConvLayerOptions;
   using OfDims<"Conv", n>::kName;
-  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
+  Conv(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {},
        Generator* generator = nullptr)
       : ConvNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
-  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  Conv(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
        const ConvLayerOptions& rest = {})
       : Conv(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
-  Conv(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  Conv(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
        const std::convertible_to<ConvPadding> auto& padding, const ConvLayerOptions& rest = {})
       : Conv(in_channels, out_channels, kernel_size, stride,
              with_option(rest, "padding", &Options::padding, ConvPadding(padding))) {}
@@ -100,8 +101,9 @@ using Conv1d = Conv<1>;
 using Conv2d = Conv<2>;
 using Conv3d = Conv<3>;
 
-// weight: [in_channels, out_channels / groups, kernel...]. output_size, in place of output_padding: of the spatial dimensions or of
-// all, up to stride - 1 more than without output_padding, else ShapeError; convolutions give the same size for several.
+// weight: [in_channels, out_channels / groups, kernel...]. out = (in - 1) stride - 2 padding + dilation (kernel - 1) +
+// output_padding + 1. output_size, in place of output_padding, is the output's shape or its spatial part; it may exceed the size
+// without output_padding by up to stride - 1, else ShapeError.
 class ConvTransposeNd : public Module {
  public:
   using Call = Tensor(const Tensor&, const Dims&);
@@ -131,13 +133,13 @@ class ConvTranspose : public ConvTransposeNd, public OfDims<"ConvTranspose", n> 
  public:
   using Options = ConvTransposeLayerOptions;
   using OfDims<"ConvTranspose", n>::kName;
-  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
+  ConvTranspose(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& options = {},
                 Generator* generator = nullptr)
       : ConvTransposeNd(kName, n, in_channels, out_channels, kernel_size, options, generator) {}
-  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  ConvTranspose(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
                 const ConvTransposeLayerOptions& rest = {})
       : ConvTranspose(in_channels, out_channels, kernel_size, with_option(rest, "stride", &Options::stride, Sizes(stride))) {}
-  ConvTranspose(Whole in_channels, Whole out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
+  ConvTranspose(Integer in_channels, Integer out_channels, const Sizes& kernel_size, const std::convertible_to<Sizes> auto& stride,
                 const std::convertible_to<Sizes> auto& padding, const ConvTransposeLayerOptions& rest = {})
       : ConvTranspose(in_channels, out_channels, kernel_size, stride,
                       with_option(rest, "padding", &Options::padding, Sizes(padding))) {}

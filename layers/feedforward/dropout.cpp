@@ -6,7 +6,7 @@
 namespace halfstep {
 namespace {
 
-// 1s of x's dtype: one for each of its first `dims` dimensions.
+// Returns ones of x's dtype, with the first `dims` dimensions of x.
 Tensor ones_of(const Tensor& x, int dims) {
   Shape shape = Dims::filled(x.dim(), 1);
   for (int d = 0; d < dims; ++d) shape[d] = x.size(d);
@@ -15,13 +15,13 @@ Tensor ones_of(const Tensor& x, int dims) {
 
 Tensor alpha_dropout(const Tensor& x, double p, int dims) {
   if (p == 1) return x * 0.0;
-  constexpr double kLimit = 1.7580993408473766;  // SELU tends to minus this
+  constexpr double kLimit = 1.7580993408473766;  // minus the limit of SELU at -infinity
   const double a = 1 / std::sqrt((kLimit * kLimit * p + 1) * (1 - p));
   const Tensor kept = bernoulli(ones_of(x, dims), 1 - p);
   return x * (kept * a) + ((kept - 1.0) * (kLimit * a) + kLimit * a * p);
 }
 
-// 0 with probability p and 1 / (1 - p) else, one value for each of the first `dims` dimensions of x, to multiply x by.
+// Returns a factor for x that is 0 with probability p and else 1 / (1 - p), one for each of x's first `dims` dimensions.
 Tensor mask(const Tensor& x, double p, int dims) { return dropout(ones_of(x, dims), p, true); }
 
 Tensor of_channels(const Tensor& x, double p, bool active, int dims) { return active && p > 0 ? x * mask(x, p, dims) : x; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout: sets elements to zero while training, with probability p. The rest grows by 1 / (1 - p); in evaluation all layers here
-// return their input. Throws ValueError for p outside [0, 1]. Randomness is the default generator's.
+// Dropout. In training y = x m / (1 - p), where each element of m is 0 with probability p and else 1; in evaluation y = x. Throws
+// ValueError for p outside [0, 1]. Draws from the default generator.
 #pragma once
 
 #include <string>
@@ -14,16 +14,16 @@ struct DropoutOptions {
   static const OptionList<DropoutOptions>& list();
 };
 
-// x with some elements set to zero: `active` is false in evaluation.
+// Functions of the layers below. `active` is false in evaluation.
 namespace dropouts {
 Tensor elements(const Tensor& x, double p, bool active);
 Tensor channels1d(const Tensor& x, double p, bool active);  // of [N, C, L] or [C, L]
 Tensor channels2d(const Tensor& x, double p, bool active);  // of [N, C, H, W], and of [N, C, L] as in PyTorch
 Tensor channels3d(const Tensor& x, double p, bool active);  // of [N, C, D, H, W] or [C, D, H, W]
-// For SELU: dropped elements become SELU's negative limit, and the result keeps mean 0 and variance 1 (Klambauer et al.,
+// Sets dropped elements to SELU's negative limit, and rescales so that mean 0 and variance 1 are kept (Klambauer et al.,
 // "Self-Normalizing Neural Networks", 2017).
 Tensor alpha(const Tensor& x, double p, bool active);
-Tensor feature_alpha(const Tensor& x, double p, bool active);  // channels of [N, C, ...]
+Tensor feature_alpha(const Tensor& x, double p, bool active);  // drops whole channels of [N, C, ...]
 }  // namespace dropouts
 
 template <ClassName type, Tensor (*function)(const Tensor&, double, bool)>

@@ -9,7 +9,7 @@ int64_t last_of(const Tensor& x) {
   return x.size(-1);
 }
 
-// Of [N, C, in...] or [C, in...].
+// Returns a function that reads C from [N, C, in...] or [C, in...].
 auto channels_of(const char* type, int dims) {
   return [=](const Tensor& x) {
     check_rank(type, x, dims + 1, dims + 2);
@@ -17,7 +17,7 @@ auto channels_of(const char* type, int dims) {
   };
 }
 
-// Of [N, C, in...], with `in` of 1 dimension also [N, C].
+// Returns a function that reads C from [N, C, in...], and from [N, C] if `in` has 1 dimension.
 auto batch_channels_of(const char* type, int dims) {
   return [=](const Tensor& x) {
     check_rank(type, x, dims == 1 ? 2 : dims + 2, dims + 2);
@@ -27,14 +27,14 @@ auto batch_channels_of(const char* type, int dims) {
 
 }  // namespace
 
-LazyLinear::LazyLinear(Whole out_features, const LinearOptions& options)
+LazyLinear::LazyLinear(Integer out_features, const LinearOptions& options)
     : Lazy(1, last_of, [=](int64_t in, Generator* generator) { return Linear(in, out_features, options, generator); }) {}
 
 #define HALFSTEP_LAZY(dims)                                                                                                   \
-  LazyConv##dims##d::LazyConv##dims##d(Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& o)               \
+  LazyConv##dims##d::LazyConv##dims##d(Integer out_channels, const Sizes& kernel_size, const ConvLayerOptions& o)             \
       : Lazy(o.groups, channels_of("LazyConv" #dims "d", dims),                                                               \
              [=](int64_t in, Generator* generator) { return Conv##dims##d(in, out_channels, kernel_size, o, generator); }) {} \
-  LazyConvTranspose##dims##d::LazyConvTranspose##dims##d(Whole out_channels, const Sizes& kernel_size,                        \
+  LazyConvTranspose##dims##d::LazyConvTranspose##dims##d(Integer out_channels, const Sizes& kernel_size,                      \
                                                          const ConvTransposeLayerOptions& o)                                  \
       : Lazy(o.groups, channels_of("LazyConvTranspose" #dims "d", dims), [=](int64_t in, Generator* generator) {              \
           return ConvTranspose##dims##d(in, out_channels, kernel_size, o, generator);                                         \

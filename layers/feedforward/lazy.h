@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lazy layers: the number of input features or channels is that of the first input. From then on they are the layers of the same
-// names without Lazy, with the random numbers that those would have drawn at that moment.
+// Lazy layers, which take the number of input features or channels from their first input. From then on they equal the layers of
+// the same names without Lazy, with the random numbers that those would have drawn at that moment.
 //
 //   Sequential net{LazyConv2d(8, 3), ReLU(), Flatten(), LazyLinear(10)};
-//   net(images);                                      // first, so that there are parameters
+//   net(images);                                      // creates the parameters
 //   SGD optimizer(net.parameters(), {.lr = 0.1});
 //
-// Before the first call, parameters(), buffers() and state_dict() throw ValueError; to(), train() and requires_grad_() hold for
-// what will be made. A layer that is not called alone, but gets an input of a shape that it does not take, stays without sizes.
+// Before the first call, parameters(), buffers() and state_dict() throw ValueError; to(), train() and requires_grad_() apply to
+// the parameters once they exist. If the first input has a shape that the layer refuses, the layer stays lazy.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 
 namespace halfstep {
 
-// `Plain` is the layer without Lazy.
+// `Plain` is the class of the layer without Lazy.
 template <class Plain>
 class Lazy : public Plain {
  public:
@@ -41,7 +41,7 @@ class Lazy : public Plain {
  private:
   Lazy(Generator unused, int64_t least, Features features, Make make)
       : Plain(make(least, &unused)), features_(std::move(features)), make_(std::move(make)) {
-    // As PyTorch prints it: "LazyLinear(in_features=0, ...".
+    // Prints as PyTorch does: "LazyLinear(in_features=0, ...".
     description_ = "Lazy" + Plain::describe();
     const size_t digits = description_.find_first_of("0123456789", description_.find('('));
     description_.replace(digits, description_.find_first_not_of("0123456789", digits) - digits, "0");
@@ -79,27 +79,27 @@ void Lazy<Plain>::settle(const Tensor& x) {
 
 class LazyLinear : public Lazy<Linear> {
  public:
-  explicit LazyLinear(Whole out_features, const LinearOptions& options = {});
+  explicit LazyLinear(Integer out_features, const LinearOptions& options = {});
 };
 
-#define HALFSTEP_LAZY(dims)                                                                                            \
-  class LazyConv##dims##d : public Lazy<Conv##dims##d> {                                                               \
-   public:                                                                                                             \
-    LazyConv##dims##d(Whole out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {});             \
-  };                                                                                                                   \
-  class LazyConvTranspose##dims##d : public Lazy<ConvTranspose##dims##d> {                                             \
-   public:                                                                                                             \
-    LazyConvTranspose##dims##d(Whole out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& o = {}); \
-    using Lazy::forward;                                                                                               \
-    Tensor forward(const Tensor& x, const Dims& output_size) override;                                                 \
-  };                                                                                                                   \
-  class LazyBatchNorm##dims##d : public Lazy<BatchNorm##dims##d> {                                                     \
-   public:                                                                                                             \
-    explicit LazyBatchNorm##dims##d(const BatchNormOptions& options = {});                                             \
-  };                                                                                                                   \
-  class LazyInstanceNorm##dims##d : public Lazy<InstanceNorm##dims##d> {                                               \
-   public:                                                                                                             \
-    explicit LazyInstanceNorm##dims##d(const InstanceNormOptions& options = {});                                       \
+#define HALFSTEP_LAZY(dims)                                                                                              \
+  class LazyConv##dims##d : public Lazy<Conv##dims##d> {                                                                 \
+   public:                                                                                                               \
+    LazyConv##dims##d(Integer out_channels, const Sizes& kernel_size, const ConvLayerOptions& options = {});             \
+  };                                                                                                                     \
+  class LazyConvTranspose##dims##d : public Lazy<ConvTranspose##dims##d> {                                               \
+   public:                                                                                                               \
+    LazyConvTranspose##dims##d(Integer out_channels, const Sizes& kernel_size, const ConvTransposeLayerOptions& o = {}); \
+    using Lazy::forward;                                                                                                 \
+    Tensor forward(const Tensor& x, const Dims& output_size) override;                                                   \
+  };                                                                                                                     \
+  class LazyBatchNorm##dims##d : public Lazy<BatchNorm##dims##d> {                                                       \
+   public:                                                                                                               \
+    explicit LazyBatchNorm##dims##d(const BatchNormOptions& options = {});                                               \
+  };                                                                                                                     \
+  class LazyInstanceNorm##dims##d : public Lazy<InstanceNorm##dims##d> {                                                 \
+   public:                                                                                                               \
+    explicit LazyInstanceNorm##dims##d(const InstanceNormOptions& options = {});                                         \
   };
 HALFSTEP_LAZY(1)  // LazyConv1d, LazyConvTranspose1d, LazyBatchNorm1d, LazyInstanceNorm1d
 HALFSTEP_LAZY(2)  // LazyConv2d, LazyConvTranspose2d, LazyBatchNorm2d, LazyInstanceNorm2d

@@ -8,12 +8,12 @@ namespace halfstep {
 HALFSTEP_OPTIONS(LinearOptions, option("bias", &O::bias, "add a bias"))
 HALFSTEP_OPTIONS(BilinearOptions, option("bias", &O::bias, "add a bias"))
 
-Linear::Linear(Whole in, Whole out, const LinearOptions& o, Generator* generator) {
+Linear::Linear(Integer in, Integer out, const LinearOptions& o, Generator* generator) {
   const int64_t in_features = in, out_features = out;
   check<ValueError>(in_features > 0 && out_features > 0, "Linear", "in_features and out_features must be >= 1, got ", in_features,
                     " and ", out_features);
   MemoryScope tag(MemoryTag::parameters);
-  // kaiming_uniform_(weight, a = sqrt(5)), as PyTorch: the gain sqrt(1/3) cancels the sqrt(3).
+  // Draws kaiming_uniform_(weight, a = sqrt(5)), as PyTorch does: the gain sqrt(1/3) cancels the sqrt(3).
   const double bound = 1 / std::sqrt(double(in_features));
   const auto from_uniform = [&](const Shape& shape) {
     const Tensor made = Tensor::empty(shape);
@@ -29,7 +29,7 @@ std::string Linear::describe() const {
   return Repr("Linear").arg("in_features", weight.size(1)).arg("out_features", weight.size(0)).options(shown).str();
 }
 
-Bilinear::Bilinear(Whole in1, Whole in2, Whole out, const BilinearOptions& o, Generator* generator) {
+Bilinear::Bilinear(Integer in1, Integer in2, Integer out, const BilinearOptions& o, Generator* generator) {
   const int64_t in1_features = in1, in2_features = in2, out_features = out;
   check<ValueError>(in1_features > 0 && in2_features > 0 && out_features > 0, "Bilinear",
                     "in1_features, in2_features and out_features must be >= 1, got ", in1_features, ", ", in2_features, " and ",

@@ -13,17 +13,17 @@ struct LinearOptions {
   bool bias = true;
   static const OptionList<LinearOptions>& list();
 };
-// y = x W^T + b. weight: [out, in], bias: [out], both from U(-1/sqrt(in), 1/sqrt(in)).
+// Computes y = x W^T + b: x [..., in] -> y [..., out]. weight: [out, in], bias: [out], both from U(-1/sqrt(in), 1/sqrt(in)).
 class Linear : public Module {
  public:
   using Options = LinearOptions;
   static constexpr const char* kName = "Linear";
-  Linear(Whole in_features, Whole out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
-  Linear(Whole in_features, Whole out_features, std::same_as<bool> auto bias)
+  Linear(Integer in_features, Integer out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
+  Linear(Integer in_features, Integer out_features, std::same_as<bool> auto bias)
       : Linear(in_features, out_features, LinearOptions{bias}) {}
   Tensor forward(const Tensor& x) override { return linear(x, weight, bias); }
   Tensor forward_relu(const Tensor& x) { return linear(x, weight, bias, /*relu=*/true); }
-  // relu(layer(x)), in one pass if no hook needs the value between.
+  // Computes relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
@@ -32,23 +32,23 @@ class Linear : public Module {
   std::string describe() const override;
   int64_t in_features() const { return weight.size(1); }
   int64_t out_features() const { return weight.size(0); }
-  Parameter weight, bias;  // bias undefined without one
+  Parameter weight, bias;  // bias undefined with .bias = false
 };
 
 struct BilinearOptions {
   bool bias = true;
   static const OptionList<BilinearOptions>& list();
 };
-// y_o = x1 W_o x2 + b_o. weight: [out, in1, in2], bias: [out], both from U(-1/sqrt(in1), 1/sqrt(in1)). x1 [..., in1], x2 [...,
-// in2].
+// Computes y_o = x1 W_o x2 + b_o: x1 [..., in1], x2 [..., in2] -> y [..., out]. weight: [out, in1, in2], bias: [out], both from
+// U(-1/sqrt(in1), 1/sqrt(in1)).
 class Bilinear : public ModuleOf<Bilinear> {
  public:
-  Bilinear(Whole in1_features, Whole in2_features, Whole out_features, const BilinearOptions& options = {},
+  Bilinear(Integer in1_features, Integer in2_features, Integer out_features, const BilinearOptions& options = {},
            Generator* generator = nullptr);
   Tensor forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Parameter weight, bias;  // bias undefined without one
+  Parameter weight, bias;  // bias undefined with .bias = false
 };
 
 }  // namespace halfstep

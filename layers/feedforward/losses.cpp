@@ -9,8 +9,8 @@
 namespace halfstep {
 namespace {
 
-// A weight of the options, where the output is: in its dtype, and float32 for a 16-bit one.
-Tensor beside(const Tensor& weight, const Tensor& output) {
+// Returns a weight of the options on the output's device and in its dtype, or in float32 for an output of 16 bits.
+Tensor matching_weight(const Tensor& weight, const Tensor& output) {
   if (!weight.defined()) return weight;
   const DType dtype = output.dtype() == DType::f64 ? DType::f64 : DType::f32;
   return weight.to(output.device()).to(dtype);
@@ -18,8 +18,8 @@ Tensor beside(const Tensor& weight, const Tensor& output) {
 
 int64_t row_count(const Tensor& target) { return target.dim() > 0 ? target.size(0) : 1; }
 
-// The geometric mean of the weights above 0.
-double usual(const std::vector<double>& weights) {
+// Returns the geometric mean of the positive weights.
+double geometric_mean(const std::vector<double>& weights) {
   double logs = 0;
   int64_t n = 0;
   for (const double w : weights)
@@ -27,15 +27,16 @@ double usual(const std::vector<double>& weights) {
   return n > 0 ? std::exp(logs / double(n)) : 1;
 }
 
-// The sum of the weights of the classes that are not ignored. A target that the loss will refuse counts as any.
-FunctionLoss::Over over_classes(Reduction reduction, const Tensor& weight, int64_t ignored) {
+// Returns the function that sums the weights of the classes that are not ignored. An invalid target, which the loss refuses,
+// counts 1.
+FunctionLoss::DenominatorOf over_classes(Reduction reduction, const Tensor& weight, int64_t ignored) {
   return [=](const Tensor& target) -> Denominator {
     if (reduction == Reduction::sum) return Denominator::of_sum();
-    if (target.is_floating_point())  // probabilities: each position counts once, whatever the weights are
+    if (target.is_floating_point())  // probabilities: each position counts once, with any weights
       return double(target.numel() / std::max<int64_t>(target.dim() == 0 ? 1 : target.size(target.dim() == 1 ? 0 : 1), 1));
     const bool weighs = weight.defined() && weight.dim() == 1 && !weight.device().is_meta();
     const std::vector<double> weights = weighs ? weight.detach().to_vector<double>() : std::vector<double>();
-    const double each = weighs ? usual(weights) : 1;
+    const double each = weighs ? geometric_mean(weights) : 1;
     if (target.dtype() != DType::i64 || target.device().is_meta()) return {target.numel(), each, Tensor()};
     const NoGrad off;
     if (target.device().is_cpu()) {
@@ -54,8 +55,8 @@ FunctionLoss::Over over_classes(Reduction reduction, const Tensor& weight, int64
 
 }  // namespace
 
-// All counts are by shape, so ranks know them of one another.
-FunctionLoss::Over mean_over(Reduction reduction, MeanOf part) {
+// Counts by shape alone, so that each rank knows the counts of the others.
+FunctionLoss::DenominatorOf mean_over(Reduction reduction, MeanOf part) {
   return [=](const Tensor& target) -> Denominator {
     if (reduction == Reduction::sum) return Denominator::of_sum();
     if (part == MeanOf::rows) return double(row_count(target));
@@ -63,16 +64,20 @@ FunctionLoss::Over mean_over(Reduction reduction, MeanOf part) {
     return double(target.numel());
   };
 }
-FunctionLoss::Over MeanOverClasses::of(const CrossEntropyOptions& o) { return over_classes(o.reduction, o.weight, o.ignore_index); }
-FunctionLoss::Over MeanOverClasses::of(const NllLossOptions& o) { return over_classes(o.reduction, o.weight, o.ignore_index); }
-FunctionLoss::Over MeanOverBatch::of(const KLDivLossOptions& o) {
+FunctionLoss::DenominatorOf MeanOverClasses::of(const CrossEntropyOptions& o) {
+  return over_classes(o.reduction, o.weight, o.ignore_index);
+}
+FunctionLoss::DenominatorOf MeanOverClasses::of(const NllLossOptions& o) {
+  return over_classes(o.reduction, o.weight, o.ignore_index);
+}
+FunctionLoss::DenominatorOf MeanOverBatch::of(const KLDivLossOptions& o) {
   return mean_over(o.reduction == KlReduction::sum ? Reduction::sum : Reduction::mean,
                    o.reduction == KlReduction::batchmean ? MeanOf::rows : MeanOf::elements);
 }
 
 Denominator::Denominator(int64_t elements, double each, const Tensor& value)
     : elements_(double(elements)), each_(each), value_(double(elements) * each) {
-  if (!value.defined() || value.device().is_meta()) return;  // nothing more is known
+  if (!value.defined() || value.device().is_meta()) return;  // its value is not known
   check<ShapeError>(value.numel() == 1, "Denominator", "the value must be one number, got shape ", value.shape());
   if (value.device().is_cpu())
     value_ = value.item<double>();
@@ -115,31 +120,31 @@ Tensor kl_div(const Tensor& x, const Tensor& y, const KLDivLossOptions& o) {
   return halfstep::kl_div(x, y, o.reduction, o.log_target);
 }
 Tensor bce(const Tensor& x, const Tensor& y, const BCEOptions& o) {
-  return binary_cross_entropy(x, y, beside(o.weight, x), o.reduction);
+  return binary_cross_entropy(x, y, matching_weight(o.weight, x), o.reduction);
 }
 Tensor bce_with_logits(const Tensor& x, const Tensor& y, const BceWithLogitsOptions& o) {
-  return binary_cross_entropy_with_logits(x, y, {beside(o.weight, x), beside(o.pos_weight, x), o.reduction});
+  return binary_cross_entropy_with_logits(x, y, {matching_weight(o.weight, x), matching_weight(o.pos_weight, x), o.reduction});
 }
 Tensor soft_margin(const Tensor& x, const Tensor& y, const LossOptions& o) { return soft_margin_loss(x, y, o.reduction); }
 Tensor hinge_embedding(const Tensor& x, const Tensor& y, const HingeEmbeddingLossOptions& o) {
   return hinge_embedding_loss(x, y, o.margin, o.reduction);
 }
 Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o) {
-  return halfstep::cross_entropy(x, y, {beside(o.weight, x), o.ignore_index, o.reduction, o.label_smoothing});
+  return halfstep::cross_entropy(x, y, {matching_weight(o.weight, x), o.ignore_index, o.reduction, o.label_smoothing});
 }
 Tensor nll(const Tensor& x, const Tensor& y, const NllLossOptions& o) {
-  // Only to more bits: what would lose some, the op refuses.
+  // Widens only: the op refuses weights that would lose bits.
   const bool narrows = o.weight.defined() && !(is_half(o.weight.dtype()) || o.weight.dtype() == DType::f32);
-  return nll_loss(x, y, {narrows ? o.weight.to(x.device()) : beside(o.weight, x), o.ignore_index, o.reduction});
+  return nll_loss(x, y, {narrows ? o.weight.to(x.device()) : matching_weight(o.weight, x), o.ignore_index, o.reduction});
 }
 Tensor multi_margin(const Tensor& x, const Tensor& y, const MultiMarginOptions& o) {
-  return multi_margin_loss(x, y, {o.p, o.margin, beside(o.weight, x), o.reduction});
+  return multi_margin_loss(x, y, {o.p, o.margin, matching_weight(o.weight, x), o.reduction});
 }
 Tensor multilabel_margin(const Tensor& x, const Tensor& y, const LossOptions& o) {
   return multilabel_margin_loss(x, y.to(DType::i64), o.reduction);
 }
 Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabelSoftMarginLossOptions& o) {
-  return multilabel_soft_margin_loss(x, y, beside(o.weight, x), o.reduction);
+  return multilabel_soft_margin_loss(x, y, matching_weight(o.weight, x), o.reduction);
 }
 
 }  // namespace loss_functions
@@ -150,10 +155,10 @@ Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Ten
   check<ShapeError>(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), kName,
                     "anchor, positive and negative must have one number of dimensions, got ", anchor.shape(), ", ",
                     positive.shape(), " and ", negative.shape());
-  const auto measure = distance ? distance : PairwiseDistance();  // PyTorch's None
-  Tensor apart = measure(anchor, negative);
-  if (swap) apart = minimum(apart, measure(positive, negative));
-  const Tensor loss = relu(measure(anchor, positive) - apart + margin);
+  const auto measure = distance ? distance : PairwiseDistance();  // corresponds to PyTorch's None
+  Tensor negative_distance = measure(anchor, negative);
+  if (swap) negative_distance = minimum(negative_distance, measure(positive, negative));
+  const Tensor loss = relu(measure(anchor, positive) - negative_distance + margin);
   return reduction == Reduction::none ? loss : reduction == Reduction::sum ? sum(loss) : mean(loss);
 }
 

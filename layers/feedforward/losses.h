@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses: the ops of the same names with their options, framework/ops/loss and cross_entropy, nll_loss and mse_loss of
-// framework/ops/ops.h. Arguments, names and defaults are PyTorch's; weights of classes follow the output to its device and dtype.
+// Losses. They apply the ops of framework/ops/loss, whose formulas are there, with options. Arguments, names and defaults are
+// PyTorch's; class weights follow the output to its device and dtype.
 #pragma once
 
 #include <functional>
@@ -11,24 +11,24 @@
 
 namespace halfstep {
 
-// What the loss of a batch is a mean over: rows, elements, or the sum of the weights of the targets that count. The loss of several
-// batches is the mean of theirs, each weighted by its denominator, so it does not depend on where batches end.
+// The denominator of a batch's mean loss: its rows, its elements, or the sum of the weights of its targets. The loss over several
+// batches is their mean weighted by their denominators, so it does not depend on the batch size.
 class Denominator {
  public:
   Denominator(double value) : elements_(value), value_(value) {}
-  // The values of the targets decide it: `value`, 0-dim, on their device. `elements`: how many targets there are, by their shape;
-  // `each`: what one that counts usually adds.
+  // Takes a `value` (0-dim, on the targets' device) that depends on the targets' values. `elements`: the number of targets by
+  // shape; `each`: the usual contribution of one.
   Denominator(int64_t elements, double each, const Tensor& value);
-  static Denominator of_sum();  // the loss is no mean but a sum, to which the next one is added
+  static Denominator of_sum();  // for a loss that is a sum, not a mean
 
   bool is_sum() const { return is_sum_; }
   double elements() const { return elements_; }
   double each() const { return each_; }
   double value() const;         // waits for the device
-  const Tensor& on_device() const { return on_device_; }  // f64, where the host does not know it; else undefined
+  const Tensor& on_device() const { return on_device_; }  // f64 if the host does not know it; else undefined
   Denominator on_host() const;  // waits for the device
-  Denominator clone() const;    // in memory of its own
-  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // known to be: no target counts
+  Denominator clone() const;    // in separate memory
+  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // known to be 0: all targets are ignored
 
  private:
   double elements_, each_ = 1, value_;
@@ -36,29 +36,29 @@ class Denominator {
   bool is_sum_ = false;
 };
 
-// Called with a model's output and the target.
+// A function of a model's output and the target.
 class Loss {
  public:
   virtual ~Loss() = default;
   virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
-  // The same, for a loss that can use the tensor that backward will begin with (mse_loss). TrainStep calls this one.
+  // Computes the same, and passes a tensor to begin backward with, if the loss can use one (mse_loss). TrainStep calls this.
   virtual Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& /*seed*/) const {
     return (*this)(output, target);
   }
-  // What its result is a mean over. Here: the rows, target.size(0). A loss of your own that leaves out padding, or that weighs
-  // samples, returns the number or the weight of those that count; else accumulation, ranks and evaluations weigh batches wrongly.
+  // Returns the denominator of the mean; here the rows, target.size(0). A loss of your own that ignores padding or weighs samples
+  // must return the number or the weight of the samples it counts; else accumulation, ranks and evaluations weigh batches wrongly.
   virtual Denominator denominator(const Tensor& target) const;
-  virtual bool is_recordable() const { return false; }  // as Module::is_recordable
+  virtual bool is_recordable() const { return false; }  // see Module::is_recordable
   virtual std::string describe() const = 0;
 };
 
-// A loss that is a function of the two and decides nothing on the host.
+// A loss that is a function of output and target, and reads nothing on the host.
 class FunctionLoss : public Loss {
  public:
   using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
-  using Over = std::function<Denominator(const Tensor& target)>;
-  // over: what it is a mean over; left out: the rows.
-  FunctionLoss(std::string description, Function function, Over over = nullptr)
+  using DenominatorOf = std::function<Denominator(const Tensor& target)>;
+  // over: computes the denominator; the rows if left out.
+  FunctionLoss(std::string description, Function function, DenominatorOf over = nullptr)
       : description_(std::move(description)), function_(std::move(function)), over_(std::move(over)) {}
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
   Denominator denominator(const Tensor& target) const override { return over_ ? over_(target) : Loss::denominator(target); }
@@ -68,29 +68,29 @@ class FunctionLoss : public Loss {
  private:
   std::string description_;
   Function function_;
-  Over over_;
+  DenominatorOf over_;
 };
 
-// What a loss is a mean over: the elements, lists of the last dimension (as of a number for each class), or rows.
+// Denominators by shape: the elements, the lists along the last dimension (one number for each class), or the rows.
 enum class MeanOf : uint8_t { elements, lists, rows };
-FunctionLoss::Over mean_over(Reduction reduction, MeanOf part);
+FunctionLoss::DenominatorOf mean_over(Reduction reduction, MeanOf part);
 template <MeanOf part = MeanOf::elements>
 struct MeanOver {
   template <class O>
-  static FunctionLoss::Over of(const O& o) {
+  static FunctionLoss::DenominatorOf of(const O& o) {
     return mean_over(o.reduction, part);
   }
 };
-// The sum of the weights of the classes that are not ignored.
+// Sums the weights of the classes that are not ignored.
 struct MeanOverClasses {
-  static FunctionLoss::Over of(const CrossEntropyOptions& o);
-  static FunctionLoss::Over of(const NllLossOptions& o);
+  static FunctionLoss::DenominatorOf of(const CrossEntropyOptions& o);
+  static FunctionLoss::DenominatorOf of(const NllLossOptions& o);
 };
 struct MeanOverBatch {
-  static FunctionLoss::Over of(const KLDivLossOptions& o);
+  static FunctionLoss::DenominatorOf of(const KLDivLossOptions& o);
 };
 
-// A loss that is a function of output, target and options; checks come from the list of the options.
+// A loss that is a function of output, target and options. The list of options supplies the checks.
 template <ClassName type, HasOptionList O, Tensor (*function)(const Tensor&, const Tensor&, const O&), class Mean = MeanOver<>>
 class OptionLoss : public FunctionLoss {
  public:
@@ -104,7 +104,7 @@ class OptionLoss : public FunctionLoss {
   }
 };
 
-// The functions of the losses below. Weights follow the output to its device and dtype.
+// Functions of the losses below. Weights follow the output to its device and dtype.
 namespace loss_functions {
 Tensor mse(const Tensor& x, const Tensor& y, const LossOptions& o);
 Tensor l1(const Tensor& x, const Tensor& y, const LossOptions& o);
@@ -122,7 +122,7 @@ Tensor multilabel_margin(const Tensor& x, const Tensor& y, const LossOptions& o)
 Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabelSoftMarginLossOptions& o);
 }  // namespace loss_functions
 
-// ---- a number against a number
+// ---- regression
 class MSELoss : public OptionLoss<"MSELoss", LossOptions, loss_functions::mse> {
  public:
   explicit MSELoss(const LossOptions& options = {}) : OptionLoss(options), reduction_(options.reduction) {}
@@ -137,28 +137,28 @@ using L1Loss = OptionLoss<"L1Loss", LossOptions, loss_functions::l1>;
 using SmoothL1Loss = OptionLoss<"SmoothL1Loss", SmoothL1LossOptions, loss_functions::smooth_l1>;
 using HuberLoss = OptionLoss<"HuberLoss", HuberLossOptions, loss_functions::huber>;
 using PoissonNLLLoss = OptionLoss<"PoissonNLLLoss", PoissonNllOptions, poisson_nll_loss>;
-// Log-probabilities against probabilities, or against their logarithms.
+// Compares log-probabilities with probabilities, or with log-probabilities.
 using KLDivLoss = OptionLoss<"KLDivLoss", KLDivLossOptions, loss_functions::kl_div, MeanOverBatch>;
 
-// ---- a probability or its logit against a target in [0, 1]
-using BCELoss = OptionLoss<"BCELoss", BCEOptions, loss_functions::bce>;  // not in an autocast region
+// ---- binary classification: a probability or its logit against a target in [0, 1]
+using BCELoss = OptionLoss<"BCELoss", BCEOptions, loss_functions::bce>;  // throws in an autocast region
 using BCEWithLogitsLoss = OptionLoss<"BCEWithLogitsLoss", BceWithLogitsOptions, loss_functions::bce_with_logits>;
 
-// ---- a score against 1 or -1
+// ---- a score against a target of 1 or -1
 using SoftMarginLoss = OptionLoss<"SoftMarginLoss", LossOptions, loss_functions::soft_margin>;
 using HingeEmbeddingLoss = OptionLoss<"HingeEmbeddingLoss", HingeEmbeddingLossOptions, loss_functions::hinge_embedding>;
 
-// ---- a score for each class against a class, or several
+// ---- classification: a score for each class against one class or several
 using CrossEntropyLoss = OptionLoss<"CrossEntropyLoss", CrossEntropyOptions, loss_functions::cross_entropy, MeanOverClasses>;
 using NLLLoss = OptionLoss<"NLLLoss", NllLossOptions, loss_functions::nll, MeanOverClasses>;
 using MultiMarginLoss = OptionLoss<"MultiMarginLoss", MultiMarginOptions, loss_functions::multi_margin>;
-// Targets: class numbers of the output's shape, those before the first -1; of a floating dtype they are converted.
+// Targets: class numbers of the output's shape, of which those before the first -1 count; floating ones are converted.
 using MultiLabelMarginLoss =
     OptionLoss<"MultiLabelMarginLoss", LossOptions, loss_functions::multilabel_margin, MeanOver<MeanOf::lists>>;
 using MultiLabelSoftMarginLoss = OptionLoss<"MultiLabelSoftMarginLoss", MultiLabelSoftMarginLossOptions,
                                             loss_functions::multilabel_soft_margin, MeanOver<MeanOf::lists>>;
 
-// ---- distances; for C++ alone
+// ---- distances; not in configs
 struct PairwiseDistance {
   double p = 2, eps = 1e-6;
   bool keepdim = false;
@@ -170,7 +170,7 @@ struct CosineSimilarity {
   Tensor operator()(const Tensor& x1, const Tensor& x2) const { return cosine_similarity(x1, x2, dim, eps); }
 };
 
-// ---- losses of more than an output and a target; for C++ alone
+// ---- losses with more inputs than output and target; not in configs
 struct CosineEmbeddingLoss {
   double margin = 0;
   LossReduction reduction = Reduction::mean;
@@ -197,7 +197,7 @@ struct TripletMarginLoss {
 struct TripletMarginWithDistanceLoss {
   std::function<Tensor(const Tensor&, const Tensor&)> distance = PairwiseDistance();
   double margin = 1;
-  bool swap = false;  // as of TripletMarginOptions
+  bool swap = false;  // see TripletMarginOptions
   LossReduction reduction = Reduction::mean;
   Tensor operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
 };

@@ -121,7 +121,7 @@ void RunningNorm::check_input(const Tensor& x, int least, int most, int channels
 
 namespace {
 
-// Batch normalisation whose statistics are those of all ranks' samples, and move the running ones, where given.
+// Normalises by the statistics over all ranks' samples, and updates the running ones if there are some.
 Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double momentum, double eps, ProcessGroup& group) {
   const autocast::Off off;
   const Tensor x = x0.to(widened(x0.dtype()));
@@ -152,14 +152,14 @@ Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double m
 
 }  // namespace
 
-// The share of a batch's statistics in the running ones: for equal averages that of the batch that is computed.
+// Returns the weight of this batch in the running statistics: momentum, or 1 / (batches so far, this one included).
 double RunningNorm::share_of_batch(const Tensor& x) const {
-  // On meta there is no number to read, and none of the values depends on it.
+  // Avoids the read on meta, where there is no number and no value depends on it.
   if (options_.momentum || x.device() == Device::meta) return options_.momentum.value_or(0);
   return 1 / double(num_batches_tracked.item<int64_t>() + 1);
 }
 
-// Once the batch was taken: one that was refused does not count.
+// Call after the batch was accepted: a refused batch does not count.
 void RunningNorm::count_batch() const {
   const NoGrad off;
   if (!TakenStates::again()) num_batches_tracked.add_(1);
@@ -169,7 +169,7 @@ Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
   check_input(x, least_rank_, most_rank_, 1);
   const bool tracks = running_mean.defined();
   ProcessGroup* const group = options_.sync && training() ? current_group() : nullptr;
-  // The op counts the batch itself, unless the number is needed before.
+  // Let the op count the batch unless the count is needed before.
   const bool counts_here = training() && tracks && (group || !options_.momentum);
   const double momentum = counts_here ? share_of_batch(x) : options_.momentum.value_or(0);
   Tensor y;
@@ -187,7 +187,7 @@ Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
 Tensor InstanceNormNd::forward(const Tensor& x) {
   const bool batched = x.dim() == dims_ + 2;
   check_input(x, dims_ + 1, dims_ + 2, batched ? 1 : 0);
-  // Batches are counted where they decide the average; PyTorch counts none, and an unset momentum moves nothing there.
+  // Count batches only if the count decides the average. PyTorch counts none here, and with an unset momentum it moves nothing.
   const bool averages = training() && running_mean.defined() && !options_.momentum;
   const double momentum = averages ? share_of_batch(x) : options_.momentum.value_or(0);
   const Tensor y = instance_norm(batched ? x : x.unsqueeze(0), running_mean, running_var, weight, bias,
@@ -214,7 +214,7 @@ RMSNorm::RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& o)
 
 std::string RMSNorm::describe() const { return Repr(kName).arg(shape_).options(options_).str(); }
 
-GroupNorm::GroupNorm(Whole groups, Whole channels, const GroupNormOptions& o)
+GroupNorm::GroupNorm(Integer groups, Integer channels, const GroupNormOptions& o)
     : num_groups_(groups), num_channels_(channels), options_(o) {
   const int64_t num_groups = groups, num_channels = channels;
   check<ValueError>(num_groups >= 1 && num_channels >= 1, "GroupNorm", "num_groups and num_channels must be >= 1, got ", num_groups,
@@ -235,7 +235,7 @@ Tensor GroupNorm::forward(const Tensor& x) {
 
 std::string GroupNorm::describe() const { return Repr(kName).arg(num_groups_).arg(num_channels_).options(options_).str(); }
 
-LocalResponseNorm::LocalResponseNorm(Whole size, const LocalResponseNormOptions& o)
+LocalResponseNorm::LocalResponseNorm(Integer size, const LocalResponseNormOptions& o)
     : FunctionLayer(Repr(kName).arg(int64_t(size)).options(o).str(),
                     [=](const Tensor& x) { return local_response_norm(x, size, o.alpha, o.beta, o.k); }) {
   check_options(kName, o);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations; the formulas: framework/ops/reduce/normalization.h. Parameters: weight (ones) and bias (zeros), where affine.
+// Normalisations: y = (x - mean) / sqrt(var + eps) weight + bias; the layers differ in the elements over which mean and var are
+// taken (framework/ops/reduce/normalization.h). Parameters, where affine: weight (ones) and bias (zeros).
 #pragma once
 
 #include <optional>
@@ -11,7 +12,7 @@ namespace halfstep {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  std::optional<double> momentum = 0.1;  // unset: all batches so far count the same
+  std::optional<double> momentum = 0.1;  // unset: all batches so far weigh the same
   bool affine = true;
   bool track_running_stats = true;
   bool bias = true;
@@ -26,21 +27,21 @@ struct InstanceNormOptions {
   bool bias = true;
   static const OptionList<InstanceNormOptions>& list();
 };
-// What batch and instance normalisation share. Parameters: weight and bias [num_features], buffers: running_mean, running_var
-// [num_features] and num_batches_tracked [] (i64); undefined without affine and track_running_stats.
+// The base of batch and instance normalisation. Parameters: weight and bias [num_features]; buffers: running_mean, running_var
+// [num_features] and num_batches_tracked [] (i64), which are undefined without track_running_stats.
 class RunningNorm : public Module {
  public:
   std::string describe() const override;
-  void reset_running_stats() const;  // to means of 0, variances of 1 and no batches
+  void reset_running_stats() const;  // sets means to 0, variances to 1, batches to 0
   double eps() const { return options_.eps; }
   bool syncs() const { return options_.sync; }
   void set_sync(bool sync) { options_.sync = sync; }
-  // For fine-tuning with small batches: from now on it normalises by its running statistics and leaves them as they are, also after
-  // train(), as in evaluation. Copies do, too. weight and bias are still trained (requires_grad_(false)). Throws ValueError where
-  // statistics are not tracked. false: as train() says from its next call on.
+  // Freezes the running statistics, for fine-tuning with small batches: from now on the layer normalises by them in training too,
+  // and does not update them. Copies inherit this. weight and bias are still trained (see requires_grad_(false)). Throws
+  // ValueError if statistics are not tracked. false: the next call of train() decides again.
   void freeze_statistics(bool on = true);
   bool has_frozen_statistics() const { return stays_in_eval(); }
-  std::optional<double> momentum() const { return options_.momentum; }  // nothing: the running statistics are equal averages
+  std::optional<double> momentum() const { return options_.momentum; }  // unset: equal averages
   void set_momentum(std::optional<double> momentum) { options_.momentum = momentum; }
   Parameter weight, bias;
   ModuleBuffer running_mean, running_var, num_batches_tracked;
@@ -55,22 +56,23 @@ class RunningNorm : public Module {
   BatchNormOptions options_;
 };
 
-// Freezes the statistics of all batch and instance norms of the model that track them. How many there are.
+// Freezes the statistics of all batch and instance norms of the model that track them. Returns their number.
 int64_t freeze_statistics(Module& model, bool on = true);
 
-// Over [N, C, ...] for each channel. Training normalises by the batch's statistics and moves the running ones with each forward
-// (TrainStep takes those of a skipped step back); evaluation uses the running ones, or the batch's where they are not tracked.
-// Throws ShapeError for an input of another rank or other channels, ValueError for one value per channel in training.
+// Normalises each channel of [N, C, ...] over the batch and all positions. In training it uses the batch's statistics, and updates
+// the running ones by running += momentum (batch - running) (TrainStep restores those of a skipped step); in evaluation it uses
+// the running ones, or the batch's if they are not tracked. Throws ShapeError for an input of another rank or number of channels,
+// ValueError for one value per channel in training.
 class BatchNormNd : public RunningNorm {
  public:
   Tensor forward(const Tensor& x) override { return normalized(x, /*relu=*/false); }
   Tensor forward_relu(const Tensor& x) { return normalized(x, /*relu=*/true); }
-  // relu(layer(x)), in one pass if no hook needs the value between.
+  // Computes relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
-  bool is_recordable() const override { return options_.momentum.has_value(); }  // else forward reads how many batches there were
+  bool is_recordable() const override { return options_.momentum.has_value(); }  // else forward reads the number of batches
 
  protected:
   BatchNormNd(const char* type, int least_rank, int most_rank, int64_t num_features, const BatchNormOptions& options)
@@ -87,23 +89,24 @@ class BatchNorm : public BatchNormNd, public OfDims<"BatchNorm", n> {
  public:
   using Options = BatchNormOptions;
   using OfDims<"BatchNorm", n>::kName;
-  explicit BatchNorm(Whole num_features, const BatchNormOptions& options = {})
+  explicit BatchNorm(Integer num_features, const BatchNormOptions& options = {})
       : BatchNormNd(kName, n == 1 ? 2 : n + 2, n + 2, num_features, options) {}
 };
 using BatchNorm1d = BatchNorm<1>;
 using BatchNorm2d = BatchNorm<2>;
 using BatchNorm3d = BatchNorm<3>;
-// Any of these shapes, with `sync`: PyTorch's name for it.
+// Takes any of these shapes, with `sync` set. The name is PyTorch's.
 class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
  public:
-  explicit SyncBatchNorm(Whole num_features, const BatchNormOptions& o = {})
+  explicit SyncBatchNorm(Integer num_features, const BatchNormOptions& o = {})
       : BatchNormNd("SyncBatchNorm", 2, kMaxDims, num_features, o) {
     set_sync(true);
   }
-  static void convert_sync_batchnorm(Module& model);  // sets `sync` of all batch norms in it
+  static void convert_sync_batchnorm(Module& model);  // sets `sync` of all its batch norms
 };
 
-// For each channel of each sample: [N, C, in...] or [C, in...]. Running statistics, where tracked, as in batch normalisation.
+// Normalises each channel of each sample over its positions: [N, C, in...] or [C, in...]. Running statistics, if tracked, are
+// those of batch normalisation.
 class InstanceNormNd : public RunningNorm {
  public:
   Tensor forward(const Tensor& x) override;
@@ -121,7 +124,7 @@ class InstanceNorm : public InstanceNormNd, public OfDims<"InstanceNorm", n> {
  public:
   using Options = InstanceNormOptions;
   using OfDims<"InstanceNorm", n>::kName;
-  explicit InstanceNorm(Whole num_features, const InstanceNormOptions& options = {})
+  explicit InstanceNorm(Integer num_features, const InstanceNormOptions& options = {})
       : InstanceNormNd(kName, n, num_features, options) {}
 };
 using InstanceNorm1d = InstanceNorm<1>;
@@ -134,7 +137,7 @@ struct LayerNormOptions {
   bool bias = true;
   static const OptionList<LayerNormOptions>& list();
 };
-// Over the last dimensions, which are normalized_shape; weight and bias have it, too.
+// Normalises over the last dimensions, normalized_shape, which is also the shape of weight and bias.
 class LayerNorm : public Module {
  public:
   using Options = LayerNormOptions;
@@ -155,7 +158,7 @@ struct RMSNormOptions {
   bool elementwise_affine = true;
   static const OptionList<RMSNormOptions>& list();
 };
-class RMSNorm : public Module {  // without a mean and a bias
+class RMSNorm : public Module {  // y = x / sqrt(mean(x^2) + eps) weight
  public:
   using Options = RMSNormOptions;
   static constexpr const char* kName = "RMSNorm";
@@ -176,12 +179,12 @@ struct GroupNormOptions {
   bool bias = true;
   static const OptionList<GroupNormOptions>& list();
 };
-// Over the channels of each group and all positions of [N, C, ...]; weight and bias: [num_channels].
+// Normalises each group of channels of each sample over its channels and positions: [N, C, ...]; weight and bias: [num_channels].
 class GroupNorm : public Module {
  public:
   using Options = GroupNormOptions;
   static constexpr const char* kName = "GroupNorm";
-  GroupNorm(Whole num_groups, Whole num_channels, const GroupNormOptions& options = {});
+  GroupNorm(Integer num_groups, Integer num_channels, const GroupNormOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -200,7 +203,7 @@ class LocalResponseNorm : public FunctionLayer {
  public:
   using Options = LocalResponseNormOptions;
   static constexpr const char* kName = "LocalResponseNorm";
-  explicit LocalResponseNorm(Whole size, const LocalResponseNormOptions& options = {});
+  explicit LocalResponseNorm(Integer size, const LocalResponseNormOptions& options = {});
 };
 
 struct UnitNormOptions {
@@ -210,7 +213,7 @@ struct UnitNormOptions {
   static const OptionList<UnitNormOptions>& list();
   Tensor operator()(const Tensor& x) const { return normalize(x, p, {dim}, eps); }
 };
-// x / max(|x|_p, eps) along dim: torch.nn.functional.normalize as a layer, which Keras calls UnitNormalization.
+// Computes x / max(|x|_p, eps) along dim: torch.nn.functional.normalize as a layer; Keras's UnitNormalization.
 using UnitNorm = OptionLayer<"UnitNorm", UnitNormOptions>;
 
 }  // namespace halfstep

@@ -7,7 +7,7 @@ namespace {
 struct Window {
   Dims kernel, stride, padding;
 };
-// Checked: one number each.
+// Checks the arguments and returns them with one number for each dimension.
 Window window_of(const char* type, int dims, const Sizes& kernel_size, const Sizes& stride, const Sizes& padding) {
   Window out;
   out.kernel = kernel_size.each(dims, type, "kernel_size", 1);
@@ -20,7 +20,7 @@ Window window_of(const char* type, int dims, const Sizes& kernel_size, const Siz
   return out;
 }
 
-// The text of a pooling, whose stride is the kernel's size where it is left out.
+// Prints a pooling, whose stride is the kernel's size if it is left out.
 template <class O>
 std::string pool_text(const char* type, const Sizes& kernel_size, O shown, int dims = 0) {
   if (shown.stride.empty()) shown.stride = kernel_size;
@@ -65,7 +65,7 @@ FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, con
   check<ValueError>(!o.divisor_override || dims > 1, type, "has no divisor_override");
   const AvgPoolOptions options{w.stride, w.padding, o.ceil_mode, o.count_include_pad, o.divisor_override};
   const auto pool = dims == 1 ? avg_pool1d : dims == 2 ? avg_pool2d : avg_pool3d;
-  // PyTorch makes arguments of one dimension tuples.
+  // PyTorch prints arguments of one dimension as tuples.
   return {pool_text(type, kernel_size, o, dims == 1 ? 1 : 0), [=](const Tensor& x) { return pool(x, w.kernel, options); }};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pooling. Inputs are [N, C, in...] or [C, in...]; framework/ops/window/pooling.h has the formulas. Arguments for dimensions are
-// one number or one each. Throws ValueError for a kernel or stride below 1, and for padding of more than half the kernel.
+// Pooling of [N, C, in...] or [C, in...]; framework/ops/window/pooling.h has the formulas. Without dilation and ceil_mode out =
+// floor((in + 2 padding - kernel) / stride) + 1. Arguments for dimensions are one number or one each. Throws ValueError for a
+// kernel or stride below 1, and for padding of more than half the kernel.
 //
 //   MaxPool2d pool(3, {.stride = 2, .padding = 1});  // or MaxPool2d(3, 2, 1)
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace halfstep {
 
-// A stride that is left out is the kernel's size.
+// The stride is by default the kernel's size.
 struct MaxPoolLayerOptions {
   ByName by_name = ByName();
   Sizes stride = {};
@@ -36,7 +37,7 @@ struct AvgPoolLayerOptions {
   Sizes padding = 0;
   bool ceil_mode = false;
   bool count_include_pad = true;
-  std::optional<int64_t> divisor_override = {};  // not of AvgPool1d
+  std::optional<int64_t> divisor_override = {};  // AvgPool1d has none
   static const OptionList<AvgPoolLayerOptions>& list();
 };
 struct LPPoolLayerOptions {
@@ -62,7 +63,7 @@ using TensorAndIndices = std::pair<Tensor, Tensor>;
 
 class MaxPoolNd : public FunctionLayer {
  public:
-  // And where in the input's plane each largest element lay, row-major, as MaxUnpool takes it: PyTorch's return_indices.
+  // Returns also the place of each largest element within its input plane, row-major, for MaxUnpool: PyTorch's return_indices.
   TensorAndIndices forward_with_indices(const Tensor& x) const { return with_indices_(x); }
 
  protected:
@@ -77,8 +78,8 @@ using MaxPool1d = MaxPool<1>;
 using MaxPool2d = MaxPool<2>;
 using MaxPool3d = MaxPool<3>;
 
-// Undoes a pooling: zeros, with x where its indices say. output_size: of the spatial dimensions or of all, less than a stride away
-// from (in - 1) stride - 2 padding + kernel, which it is where left out; poolings give the same size for several. Else ShapeError.
+// Inverts a max pooling: returns zeros, with x at its indices. output_size, the output's shape or its spatial part, may differ by
+// less than a stride from the default (in - 1) stride - 2 padding + kernel, else ShapeError.
 class MaxUnpoolNd : public ModuleOf<MaxUnpoolNd> {
  public:
   Tensor forward(const Tensor& x, const Tensor& indices, const Dims& output_size = {});
@@ -129,12 +130,12 @@ using LPPool1d = LPPool<1>;
 using LPPool2d = LPPool<2>;
 using LPPool3d = LPPool<3>;
 
-// Exactly one of the first two; of the ratio: sizes become floor(in * output_ratio).
+// Takes exactly one of the first two. output_ratio: sizes become floor(in * output_ratio).
 struct FractionalMaxPoolLayerOptions {
   ByName by_name = ByName();
   Sizes output_size = {};
   ScaleFactors output_ratio = {};
-  Generator* generator = nullptr;  // of the windows' places, drawn at each call, in evaluation, too; null: the default one
+  Generator* generator = nullptr;  // of the windows' places, drawn at each call, also in evaluation; null: the default one
   static const OptionList<FractionalMaxPoolLayerOptions>& list();
 };
 class FractionalMaxPoolNd : public FunctionLayer {
@@ -157,12 +158,12 @@ class FractionalMaxPool : public FractionalMaxPoolNd, public OfDims<"FractionalM
 using FractionalMaxPool2d = FractionalMaxPool<2>;
 using FractionalMaxPool3d = FractionalMaxPool<3>;
 
-// The sizes that an adaptive pooling makes: one number for all, or one each, where an unset one stays the input's.
+// Output sizes of an adaptive pooling: one number for all, or one for each dimension; an unset one keeps the input's size.
 class AdaptiveSizes {
  public:
   template <std::integral T>
   requires(!std::same_as<T, bool>) AdaptiveSizes(T all) : values_{int64_t(all)} {}
-  // {3, std::nullopt}. Not of a std::initializer_list: GCC would take {.output_size = 2} for one.
+  // {3, std::nullopt}. Not a std::initializer_list: GCC would take {.output_size = 2} for one.
   template <class... T>
   requires(sizeof...(T) > 1 &&
            ((std::convertible_to<T, std::optional<int64_t>> && !std::floating_point<T> && !std::same_as<T, bool>)&&...))
@@ -194,7 +195,7 @@ class AdaptiveAvgPool : public AdaptivePoolNd, public OfDims<"AdaptiveAvgPool", 
 using AdaptiveAvgPool1d = AdaptiveAvgPool<1>;
 using AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
 using AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
-// The indices of forward_with_indices: as those of MaxPool.
+// The indices of forward_with_indices are those of MaxPool.
 template <int n>
 class AdaptiveMaxPool : public AdaptivePoolNd, public OfDims<"AdaptiveMaxPool", n> {
  public:

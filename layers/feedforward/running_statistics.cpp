@@ -18,7 +18,7 @@ RunningStatistics::RunningStatistics(Module& model) {
 
 RunningStatistics::~RunningStatistics() {
   for (const auto& [norm, momentum] : norms_) norm->set_momentum(momentum);
-  for (const auto& [m, training] : modes_) m->train(training);  // parents come first: children have the last word
+  for (const auto& [m, training] : modes_) m->train(training);  // restores children after their parents, which set them too
 }
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Running statistics of a model whose weights have changed without any forward, such as averaged ones.
+// Recomputes the running statistics of a model whose weights changed without a forward, such as averaged weights.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,14 @@
 
 namespace halfstep {
 
-// Makes the running statistics of all batch norms anew, and of instance norms that track them, as equal averages over forwards in
-// training mode of these inputs; a model without any does nothing. Frozen statistics stay. For averaged weights, whose own
-// statistics nothing has seen:
+// Recomputes the running statistics of all batch norms, and of instance norms that track them, as equal averages over forwards in
+// training mode of these inputs. Frozen statistics are not changed. Use it for averaged weights, with which no statistics were
+// computed:
 //   update_bn(net, inputs);  // any range of tensors
 class RunningStatistics {
  public:
-  [[nodiscard]] explicit RunningStatistics(Module& model);  // forgets the statistics
-  ~RunningStatistics();                       // the momenta and the modes that all modules had come back
+  [[nodiscard]] explicit RunningStatistics(Module& model);  // resets the statistics
+  ~RunningStatistics();                                     // restores momenta and modes
   RunningStatistics(const RunningStatistics&) = delete;
   bool any() const { return !norms_.empty(); }
 

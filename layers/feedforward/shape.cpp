@@ -6,12 +6,12 @@
 namespace halfstep {
 namespace {
 
-FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, Surround mode, double value) {
+FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, PadKind mode, double value) {
   check<ValueError>(padding.is_number() || padding.values().size() == 2 * dims, type, "padding must be one number or ", 2 * dims,
                     ", got ", padding.values());
   const Dims around = padding.is_number() ? Dims::filled(2 * dims, padding.values()[0]) : padding.values();
   Repr text(type);
-  if (mode == Surround::constant)
+  if (mode == PadKind::constant)
     text.arg("padding", around).arg("value", value);
   else
     text.arg(around);
@@ -56,7 +56,7 @@ FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
   return {Repr(type).options(o).str(), [=](const Tensor& x) { return interpolate(x, o); }};
 }
 
-// The layers for images take images alone.
+// Accepts images alone.
 FunctionLayer for_images(const char* type, InterpolateOptions o) {
   const FunctionLayer layer = upsample(type, o);
   check<ValueError>(o.size.size() <= 2 && o.scale_factor.size() <= 2, type, "size and scale_factor must be one number or 2");
@@ -80,7 +80,7 @@ HALFSTEP_OPTIONS(FoldOptions, option("dilation", &O::dilation, "step within the 
                  option("padding", &O::padding, "zeros around the image").at_least(0),
                  option("stride", &O::stride, "step of the window").at_least(1))
 
-Unflatten::Unflatten(Whole dim, const Dims& unflattened_size)
+Unflatten::Unflatten(Integer dim, const Dims& unflattened_size)
     : FunctionLayer(Repr("Unflatten").arg("dim", int64_t(dim)).arg("unflattened_size", unflattened_size).str(),
                     [=](const Tensor& x) { return unflatten(x, dim, unflattened_size); }) {
   check<ValueError>(!unflattened_size.empty(), "Unflatten", "unflattened_size must have a dimension");
@@ -89,19 +89,19 @@ Unflatten::Unflatten(Whole dim, const Dims& unflattened_size)
 Permute::Permute(const Dims& dims)
     : FunctionLayer(Repr("Permute").arg("dims", dims).str(), [=](const Tensor& x) { return permute(x, dims); }) {}
 
-PixelShuffle::PixelShuffle(Whole upscale_factor)
+PixelShuffle::PixelShuffle(Integer upscale_factor)
     : FunctionLayer(Repr("PixelShuffle").arg("upscale_factor", int64_t(upscale_factor)).str(),
                     [=](const Tensor& x) { return pixel_shuffle(x, upscale_factor); }) {
   check_factor("PixelShuffle", "upscale_factor", upscale_factor);
 }
 
-PixelUnshuffle::PixelUnshuffle(Whole downscale_factor)
+PixelUnshuffle::PixelUnshuffle(Integer downscale_factor)
     : FunctionLayer(Repr("PixelUnshuffle").arg("downscale_factor", int64_t(downscale_factor)).str(),
                     [=](const Tensor& x) { return pixel_unshuffle(x, downscale_factor); }) {
   check_factor("PixelUnshuffle", "downscale_factor", downscale_factor);
 }
 
-ChannelShuffle::ChannelShuffle(Whole groups)
+ChannelShuffle::ChannelShuffle(Integer groups)
     : FunctionLayer(Repr("ChannelShuffle").arg("groups", int64_t(groups)).str(),
                     [=](const Tensor& x) { return channel_shuffle(x, groups); }) {
   check_factor("ChannelShuffle", "groups", groups);
@@ -121,7 +121,7 @@ Unfold::Unfold(const Sizes& kernel_size, const FoldOptions& options) : FunctionL
 Fold::Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options)
     : FunctionLayer(fold_layer(output_size, kernel_size, options)) {}
 
-PadNd::PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value)
+PadNd::PadNd(const char* type, int dims, const Sizes& padding, PadKind mode, double value)
     : FunctionLayer(padding_layer(type, dims, padding, mode, value)) {}
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers that move, repeat or surround elements.
+// Layers that move, repeat or pad elements.
 #pragma once
 
 #include <string>
@@ -18,13 +18,13 @@ struct FlattenOptions {
 };
 using Flatten = OptionLayer<"Flatten", FlattenOptions>;
 
-// Dimension dim as several, of which one may be -1.
+// Splits dimension dim into several, of which one may be -1.
 class Unflatten : public FunctionLayer {
  public:
-  Unflatten(Whole dim, const Dims& unflattened_size);
+  Unflatten(Integer dim, const Dims& unflattened_size);
 };
 
-// torchvision's Permute: dimension dims[i] becomes dimension i; all of them are named, the batch too.
+// Moves dimension dims[i] to dimension i; dims names all of them, the batch too. torchvision's Permute.
 class Permute : public FunctionLayer {
  public:
   explicit Permute(const Dims& dims);
@@ -32,18 +32,18 @@ class Permute : public FunctionLayer {
 
 class PixelShuffle : public FunctionLayer {
  public:
-  explicit PixelShuffle(Whole upscale_factor);
+  explicit PixelShuffle(Integer upscale_factor);
 };
 class PixelUnshuffle : public FunctionLayer {
  public:
-  explicit PixelUnshuffle(Whole downscale_factor);
+  explicit PixelUnshuffle(Integer downscale_factor);
 };
 class ChannelShuffle : public FunctionLayer {
  public:
-  explicit ChannelShuffle(Whole groups);
+  explicit ChannelShuffle(Integer groups);
 };
 
-// Exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
+// Takes exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
 class Upsample : public FunctionLayer {
  public:
   using Options = InterpolateOptions;
@@ -52,7 +52,7 @@ class Upsample : public FunctionLayer {
  protected:
   Upsample(const char* type, const InterpolateOptions& options);
 };
-// Of [N, C, H, W]; the bilinear one with align_corners.
+// Takes [N, C, H, W]. The bilinear one has align_corners set.
 class UpsamplingNearest2d : public Upsample {
  public:
   explicit UpsamplingNearest2d(InterpolateOptions options);
@@ -69,7 +69,8 @@ struct FoldOptions {
   Sizes stride = 1;
   static const OptionList<FoldOptions>& list();
 };
-// [N, C, H, W] -> [N, C kh kw, L]: the elements of a window at each of its L places; and back, summing where windows overlap.
+// Maps [N, C, H, W] to [N, C kh kw, L], the elements of the window at each of its L places. Fold maps them back, and adds where
+// windows overlap.
 class Unfold : public FunctionLayer {
  public:
   using Options = FoldOptions;
@@ -85,14 +86,14 @@ class Fold : public FunctionLayer {
   Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options = {});
 };
 
-// Padding around [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after) from the last
-// on. Negative ones cut off. Throws ValueError for another number of them.
-enum class Surround : uint8_t { zero, constant, reflect, replicate, circular };
+// Pads [N, C, in...] or [C, in...]: one number for all sides, or two for each dimension, (before, after), last dimension first.
+// Negative numbers crop. Throws ValueError for another count of numbers.
+enum class PadKind : uint8_t { zero, constant, reflect, replicate, circular };
 class PadNd : public FunctionLayer {
  protected:
-  PadNd(const char* type, int dims, const Sizes& padding, Surround mode, double value = 0);
+  PadNd(const char* type, int dims, const Sizes& padding, PadKind mode, double value = 0);
 };
-template <ClassName family, Surround mode, int n>
+template <ClassName family, PadKind mode, int n>
 class PadOf : public PadNd, public OfDims<family, n> {
  public:
   using OfDims<family, n>::kName;
@@ -102,16 +103,16 @@ template <int n>
 class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
  public:
   using OfDims<"ConstantPad", n>::kName;
-  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, Surround::constant, value) {}
+  ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, PadKind::constant, value) {}
 };
 template <int n>
-using ZeroPad = PadOf<"ZeroPad", Surround::zero, n>;
+using ZeroPad = PadOf<"ZeroPad", PadKind::zero, n>;
 template <int n>
-using ReflectionPad = PadOf<"ReflectionPad", Surround::reflect, n>;
+using ReflectionPad = PadOf<"ReflectionPad", PadKind::reflect, n>;
 template <int n>
-using ReplicationPad = PadOf<"ReplicationPad", Surround::replicate, n>;
+using ReplicationPad = PadOf<"ReplicationPad", PadKind::replicate, n>;
 template <int n>
-using CircularPad = PadOf<"CircularPad", Surround::circular, n>;
+using CircularPad = PadOf<"CircularPad", PadKind::circular, n>;
 using ZeroPad1d = ZeroPad<1>;
 using ZeroPad2d = ZeroPad<2>;
 using ZeroPad3d = ZeroPad<3>;

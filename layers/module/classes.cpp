@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers of the library, for clone(): of these alone nothing else would say how a module of their class is copied.
+// Registers the library's layers for clone(), which can copy only classes it knows.
 #include "layers/layers.h"
 
 namespace halfstep {
@@ -7,12 +7,12 @@ namespace {
 
 template <class... Ms>
 void know() {
-  (know_class(typeid(Ms), about_class<Ms>()), ...);
+  (register_class(typeid(Ms), class_functions<Ms>()), ...);
 }
 
 }  // namespace
 
-void know_layers() {
+void register_library_layers() {
   know<AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveLogSoftmaxWithLoss, AdaptiveMaxPool1d, AdaptiveMaxPool2d,
        AdaptiveMaxPool3d, AlphaDropout, AvgPool1d, AvgPool2d, AvgPool3d, BatchNorm1d, BatchNorm2d, BatchNorm3d, Bilinear,
        ChannelShuffle, CircularPad1d, CircularPad2d, CircularPad3d, ConstantPad1d, ConstantPad2d, ConstantPad3d, Conv1d, Conv2d,

@@ -7,7 +7,7 @@
 namespace halfstep {
 namespace {
 
-// Evaluation mode while it lives; then each module is in its own mode again.
+// Puts the module into evaluation mode while it lives, and then restores each module's own mode.
 class EvaluationMode {
  public:
   [[nodiscard]] explicit EvaluationMode(Module& module) {
@@ -15,7 +15,7 @@ class EvaluationMode {
     module.eval();
   }
   ~EvaluationMode() {
-    for (const auto& [m, training] : modes_) m->train(training);  // parents come first: children have the last word
+    for (const auto& [m, training] : modes_) m->train(training);  // restores children after their parents, which set them too
   }
   EvaluationMode(const EvaluationMode&) = delete;
 

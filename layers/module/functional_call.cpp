@@ -3,23 +3,23 @@
 
 #include <algorithm>
 
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep {
 namespace {
 
 constexpr const char* kCall = "functional_call";
 
-struct Place {
+struct ReplacedTensor {
   std::string name;
   std::shared_ptr<TensorSlot> slot;
   Tensor own;
   Tensor given{};
 };
 
-Place& place_of(std::vector<Place>& places, const std::string& name, const Module& module) {
+ReplacedTensor& place_of(std::vector<ReplacedTensor>& places, const std::string& name, const Module& module) {
   std::vector<std::string> names;
-  for (Place& p : places) {
+  for (ReplacedTensor& p : places) {
     if (p.name == name) return p;
     names.push_back(p.name);
   }
@@ -35,21 +35,21 @@ Substitution::Substitution(Module& module, const NamedTensors& tensors) {
                     Help{"recompute_in_backward(false)"});
   module.check_copied();
   module.check_sizes();
-  std::vector<Place> places;
+  std::vector<ReplacedTensor> places;
   module.each_slot("", [&](const std::string& name, const std::shared_ptr<TensorSlot>& slot) {
     if (slot->get().defined() && !slot->computed) places.push_back({name, slot, slot->get()});
   });
   for (const NamedTensor& t : tensors) {
     check<ValueError>(t.tensor.defined(), kCall, '"', t.name, "\" is undefined");
     const Tensor own = place_of(places, t.name, module).own;
-    for (Place& p : places) {
+    for (ReplacedTensor& p : places) {
       if (!p.own.same(own)) continue;
       check<ValueError>(!p.given.defined() || p.given.same(t.tensor), kCall, '"', t.name, "\" and \"", p.name,
                         "\" are one tensor, for which there are two");
       p.given = t.tensor;
     }
   }
-  for (const Place& p : places) {
+  for (const ReplacedTensor& p : places) {
     if (!p.given.defined()) continue;
     before_.emplace_back(p.slot, p.own);
     p.slot->put(p.given);

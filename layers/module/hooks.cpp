@@ -22,7 +22,7 @@ void check_count(const char* hook, const Module& module, size_t given, size_t wa
                     wanted == 1 ? " tensor" : " tensors", ", one for each that it was given, got ", given);
 }
 
-// The tensors in `places` whose gradients are wanted, replaced by others that `node` makes of them.
+// Replaces the tensors in `places` that need gradients by outputs of `node`, and appends their numbers to `which`.
 void put_behind(const std::shared_ptr<Node>& node, const std::vector<Tensor*>& places, std::vector<size_t>& which) {
   Tensors made;
   for (size_t i = 0; i < places.size(); ++i) {
@@ -36,7 +36,7 @@ void put_behind(const std::shared_ptr<Node>& node, const std::vector<Tensor*>& p
   for (size_t k = 0; k < made.size(); ++k) *places[which[k]] = made[k];
 }
 
-// Gradients of the tensors `which` among `count`.
+// Returns a list of `count` gradients, with `grads` at the positions `which` and undefined ones elsewhere.
 Tensors spread(const Tensors& grads, const std::vector<size_t>& which, size_t count) {
   Tensors out(count);
   for (size_t k = 0; k < which.size(); ++k) out[which[k]] = grads[k];
@@ -45,11 +45,11 @@ Tensors spread(const Tensors& grads, const std::vector<size_t>& which, size_t co
 
 }  // namespace
 
-// What the two ends of a module's part of the graph share: the gradients of its outputs come by first.
+// State that a module's output node and input node share in backward. The output node runs first.
 struct HookedCall::Backward {
   Module& module;
   std::vector<BackwardHook> hooks;
-  std::vector<size_t> inputs{}, outputs{};  // those that have gradients
+  std::vector<size_t> inputs{}, outputs{};  // numbers of those that need gradients
   size_t input_count = 0, output_count = 0;
   Tensors grad_outputs{};
 
@@ -131,7 +131,7 @@ void SpecialCall::after(const std::vector<Tensor*>& outputs) {
   if (hooked_) hooked_->after(outputs);
   if (!region_) return;
   region_.reset();
-  // What a module in 16 bits gives to one in float32 around it is an input of what follows there.
+  // Cast the outputs back: a float32 module around one of 16 bits takes them as its input.
   std::vector<Tensor*> given;
   for (Tensor* const t : outputs)
     if (t->defined() && autocast::regions().of[size_t(t->device().type)].mode == autocast::Mode::paused) given.push_back(t);

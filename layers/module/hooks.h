@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks of modules: functions called with the inputs and outputs of a module, and with their gradients.
+// Hooks of modules: functions that are called with a module's inputs and outputs, and with their gradients.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ namespace halfstep {
 
 class Module;
 
-// f(Tensor&) for the tensors in `value`, in order: a Tensor, containers, optionals, pairs and tuples of such, and structs that have
-// a member template <class F> void each_tensor(F&& f). Other values have none.
+// Calls f(Tensor&) for each tensor in `value`, in order: a Tensor, containers, optionals, pairs and tuples of such, and structs
+// with a member template <class F> void each_tensor(F&& f). Other values have no tensors.
 template <class T, class F>
 void each_tensor(T& value, F&& f) {
   using V = std::remove_const_t<T>;
@@ -42,14 +42,14 @@ void each_tensor(T& value, F&& f) {
   }
 }
 
-// A hook's argument: the tensors among the arguments of forward, or of its result, as each_tensor finds them. A hook that
-// returns tensors, as many as it was given, replaces them; one that returns nothing only reads.
+// Types of hooks. They get the tensors among the arguments of forward, or of its result, as each_tensor finds them. A hook that
+// returns tensors, as many as it got, replaces them; one that returns nothing only reads.
 using ForwardPreHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs)>;
 using ForwardHook = std::function<std::optional<Tensors>(Module&, const Tensors& inputs, const Tensors& outputs)>;
-// Gradients are undefined for tensors that need none. What it returns replaces the gradients of the inputs.
+// Gets undefined gradients for tensors that need none. Its result replaces the gradients of the inputs.
 using BackwardHook = std::function<std::optional<Tensors>(Module&, const Tensors& grad_inputs, const Tensors& grad_outputs)>;
 
-// A hook of a lambda that returns nothing, a Tensor, Tensors or std::optional<Tensors>.
+// Makes a hook of a lambda that returns nothing, a Tensor, Tensors or std::optional<Tensors>.
 template <class Hook, class F>
 Hook as_hook(F f) {
   return [f = std::move(f)](Module& module, const auto&... tensors) -> std::optional<Tensors> {
@@ -72,13 +72,13 @@ struct ModuleHooks {
   List<ForwardPreHook> before;
   List<ForwardHook> after;
   List<BackwardHook> backward;
-  bool holds_something = false;  // a hook that may hold the module's address
-  bool moved = false;            // the module, after such a hook was registered
-  bool computes = false;         // parameters of the module, before each forward (layers/module/parametrize.h)
+  bool holds_something = false;  // a hook may hold the module's address
+  bool moved = false;            // the module was moved after such a hook was registered
+  bool computes = false;         // computes parameters of the module before each forward (layers/module/parametrize.h)
   bool empty() const { return before.empty() && after.empty() && backward.empty() && !computes; }
 };
 
-// The parameters of a module that are computed from others have their values while it lives, and those from before it after it.
+// Gives the module's parametrized parameters their values while it lives, and then the values from before.
 class ComputedParameters {
  public:
   [[nodiscard]] ComputedParameters() = default;
@@ -90,7 +90,7 @@ class ComputedParameters {
   std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;
 };
 
-// One call of a module with hooks. They are those that the module had when the call began.
+// One call of a module with hooks: those that it had when the call began.
 class HookedCall {
  public:
   HookedCall(Module& module, const ModuleHooks& hooks) : module_(module), hooks_(hooks) {}
@@ -106,7 +106,7 @@ class HookedCall {
   ComputedParameters computed_;
 };
 
-// One call of a module that has hooks, a precision of its own, or both. Hooks see what the module computes with.
+// One call of a module that has hooks, a precision of its own, or both. Hooks see the values that the module computes with.
 class SpecialCall {
  public:
   SpecialCall(Module& module, const ModuleHooks* hooks, std::optional<DType> precision, const std::string* path);

@@ -18,7 +18,7 @@ struct Fans {
   double in, out;
 };
 
-// [out, in, kernel...]
+// Returns the fans of a weight [out, in, kernel...].
 Fans fans(const Tensor& w, const char* where) {
   check<ShapeError>(w.dim() >= 2, where, "needs at least 2 dimensions, [out, in, ...], got ", w.shape());
   check<ShapeError>(w.numel() > 0, where, "needs elements, got ", w.shape());
@@ -79,7 +79,7 @@ void normal_(const Tensor& w, double mean, double std, Generator* generator) {
 void trunc_normal_(const Tensor& w, double mean, double std, double a, double b, Generator* generator) {
   check<ValueError>(std >= 0, "trunc_normal_", "std must be >= 0, got ", std);
   check<ValueError>(a <= b, "trunc_normal_", "a must not be above b, got ", a, " and ", b);
-  // The distribution function at the bounds, a uniform number between them, and back.
+  // Draws by inversion: u uniform between the distribution function's values at the bounds, then its inverse at u.
   const auto below = [&](double x) { return std == 0 ? double(x >= mean) : std::erf((x - mean) / std / std::numbers::sqrt2); };
   const NoGrad off;
   const Tensor wide = Tensor::empty(w.shape(), {.dtype = w.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = w.device()});
@@ -141,8 +141,8 @@ void orthogonal_(const Tensor& w, double gain, Generator* generator) {
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const int64_t rows = w.size(0), columns = w.numel() / rows, most = std::max(rows, columns), least = std::min(rows, columns);
   std::vector<double> values = drawn({most, least}, 1, generator);
-  // Tall: the QR decomposition's Q has orthonormal columns. Its signs are chosen so that R's diagonal is positive, which makes the
-  // distribution uniform.
+  // Take Q of the QR decomposition of a tall matrix, with signs such that R's diagonal is positive: then Q is uniformly
+  // distributed.
   const Eigen::HouseholderQR<Matrix> qr(Eigen::Map<const Matrix>(values.data(), most, least));
   Matrix q = qr.householderQ() * Matrix::Identity(most, least);
   for (int64_t c = 0; c < least; ++c) q.col(c) *= gain * (qr.matrixQR()(c, c) < 0 ? -1 : 1);

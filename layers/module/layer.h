@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What layers are made of: arguments for one or all dimensions, the text that PyTorch prints, and layers that are only a function.
+// Parts of layers: arguments for one or all dimensions, the text that PyTorch prints, and layers that are only a function.
 #pragma once
 
 #include <concepts>
@@ -16,11 +16,11 @@
 
 namespace halfstep {
 
-// A whole number as an argument of a constructor: fractions, which would be cut off, and bools do not compile.
-class Whole {
+// An integer argument of a constructor. Fractions, which would be truncated, and bools do not compile.
+class Integer {
  public:
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Whole(T value) : value_(int64_t(value)) {}
+  requires(!std::same_as<T, bool>) Integer(T value) : value_(int64_t(value)) {}
   operator int64_t() const { return value_; }
 
  private:
@@ -43,8 +43,8 @@ class Repr {
   Repr& arg_if(bool given, const char* key, const T& value) {
     return given ? arg(key, value) : *this;
   }
-  // The options as their list says that they are shown, in its order or in that of `names`, without the others. dims > 0: sizes
-  // are one number for each dimension.
+  // Appends the options in the order of their list or in that of `names`, without the others, as the list says. dims > 0: prints
+  // sizes as one number for each dimension.
   template <HasOptionList O>
   Repr& options(const O& options, int dims = 0, std::initializer_list<std::string_view> names = {}) {
     const O usual;
@@ -94,7 +94,7 @@ class FunctionLayer : public Module {
   Function function_;
 };
 
-// "Conv" and 2: "Conv2d".
+// Appends the dimensions: "Conv" and 2 give "Conv2d".
 constexpr ClassName with_dims(ClassName family, int dims) {
   size_t end = 0;
   while (family.text[end]) ++end;
@@ -102,7 +102,7 @@ constexpr ClassName with_dims(ClassName family, int dims) {
   family.text[end + 1] = 'd';
   return family;
 }
-// What a class of a family has for `dims` spatial dimensions: its name, and how many numbers its sizes are.
+// A family's class for `dims` spatial dimensions: its name, and the count of its sizes.
 template <ClassName family, int dims>
 struct OfDims {
   static constexpr int kDims = dims;
@@ -118,8 +118,8 @@ class PlainLayer : public FunctionLayer {
   PlainLayer() : FunctionLayer(Repr(kName).str(), function) {}
 };
 
-// A type that can be given for the first option of O, by position: Dropout(0.3). A bool is no number, a fraction no whole
-// number.
+// Accepts a type that can be given for the first option of O, by position: Dropout(0.3). A bool is not a number, and a fraction
+// not an integer.
 template <class T, class O>
 concept FirstOption = (PlainNumber<T> && requires(double x) { O{x}; }) ||
                       (std::integral<T> && !std::same_as<T, bool> && requires(int64_t x) { O{x}; }) ||
@@ -134,7 +134,7 @@ O with_first(const T& first) {
     return O{std::string(first)};
 }
 
-// A function of a tensor and options: how a struct of options computes it.
+// Computes the function of an options struct.
 template <class O>
 Tensor call_options(const Tensor& x, const O& options) {
   return options(x);
@@ -153,11 +153,11 @@ class OptionLayer : public FunctionLayer {
   explicit OptionLayer(const T& first) : OptionLayer(with_first<O>(first)) {}
 };
 
-// A rank that a layer takes. Throws ShapeError that names it.
+// Throws ShapeError, naming the layer, unless x has between `least` and `most` dimensions.
 void check_rank(std::string_view layer, const Tensor& x, int least, int most);
 
-// The spatial sizes of an output that was asked for, which is said whole, as x's shape would be, or by those alone. Throws
-// ShapeError for another number of sizes.
+// Returns the spatial part of a requested output size, given as a full shape or as spatial sizes. Throws ShapeError for another
+// count of sizes.
 Dims spatial_part(std::string_view layer, std::string_view argument, const Dims& sizes, const Tensor& x, int dims);
 
 }  // namespace halfstep

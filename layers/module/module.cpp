@@ -28,17 +28,17 @@ void indent_into(std::string& out, const std::string& text) {
   }
 }
 
-// Gives every handle of `t` the memory, dtype and device of `by`.
+// Makes all handles of `t` refer to the memory, dtype and device of `by`.
 void replace(const Tensor& t, const Tensor& by) {
   autocast::drop_shadow(t);
   TensorImpl& impl = *t.impl();
-  // A graph that saved t must not take the other memory for what it saved.
+  // Advance the version, so that a graph that saved t does not take the new memory for the saved one.
   while (by.version() <= t.version()) by.bump_version();
   impl.storage = by.storage();
   impl.offset = by.impl()->offset;
   impl.strides = by.strides();
   impl.dtype = by.dtype();
-  if (impl.autograd) impl.autograd->accumulator.reset();  // made for the dtype and device before
+  if (impl.autograd) impl.autograd->accumulator.reset();  // belongs to the old dtype and device
 }
 
 template <class Convert>
@@ -137,7 +137,7 @@ void Module::settle(ModuleSlot& slot) {
   child.name_ = slot.name;
   const std::string path = join(this->path(), slot.name);
   child.set_path(path);
-  // Children are complete before they are registered, so labels grow into full names from the leaves up.
+  // Children are registered when they are complete, so labels grow to full names from the leaves up.
   child.relabel(path);
 }
 
@@ -167,7 +167,7 @@ uint64_t Module::next_hook_key() {
 
 void Module::remove_hook(uint64_t key) {
   if (!hooks_) return;
-  // A call under way has a copy of its own.
+  // Copy: a call in progress keeps its own list.
   auto left = std::make_shared<ModuleHooks>(*hooks_);
   const auto has_key = [key](const auto& entry) { return entry.first == key; };
   std::erase_if(left->before, has_key);
@@ -178,7 +178,7 @@ void Module::remove_hook(uint64_t key) {
 
 namespace {
 
-// Gives the buffers other memory, with the same values, until its end.
+// Gives the buffers other memory with the same values, and restores them in its destructor.
 class BuffersAside {
  public:
   [[nodiscard]] explicit BuffersAside(std::vector<NamedTensor> buffers) : buffers_(std::move(buffers)) {
@@ -209,7 +209,7 @@ Tensor Module::recomputed(const Tensor& x) {
   const auto again = std::make_shared<bool>(false);
   const auto f = [this, again](const Tensor& in) {
     if (!std::exchange(*again, true)) return forward(in);
-    const BuffersAside aside(named_buffers());  // the first time has moved them
+    const BuffersAside aside(named_buffers());  // the first run has updated them
     return forward(in);
   };
   return checkpoint(f, x, parameters());

@@ -9,15 +9,15 @@
 //   net.fc2 = Linear(256, 100);  // layers/module/part.h; Parameter and ModuleBuffer: layers/module/parameter.h
 //   Net ema = net;               // a copy, with parameters of its own; ema = Net(net) copies into one that is there
 //
-// A module whose forward takes or gives something else derives from ModuleOf<itself>:
+// A module whose forward takes or returns other types derives from ModuleOf<itself>:
 //
 //   struct Decoder : ModuleOf<Decoder> {
 //     std::pair<Tensor, State> forward(const Tensor& x, const State& state, const Tensor& mask = {});
 //   };
 //   auto [y, next] = decoder(x, state);
 //
-// One that takes a tensor and gives something else takes it by value, `std::pair<Tensor, Tensor> forward(Tensor x)`: a forward of a
-// `const Tensor&` is the one of all modules, which gives a tensor.
+// If it takes one tensor and returns another type, it must take the tensor by value, `std::pair<Tensor, Tensor> forward(Tensor
+// x)`: a forward of a `const Tensor&` overrides that of Module, which returns a tensor.
 #pragma once
 
 #include <concepts>
@@ -43,8 +43,8 @@
 namespace halfstep {
 
 struct LoadReport {
-  std::vector<std::string> missing;     // in the module, not in the state
-  std::vector<std::string> unexpected;  // in the state, not in the module
+  std::vector<std::string> missing;     // in the module but not in the state
+  std::vector<std::string> unexpected;  // in the state but not in the module
 };
 
 class Module;
@@ -54,7 +54,7 @@ template <class M, class... Args>
 std::shared_ptr<M> make(Args&&... arguments);
 
 template <class M>
-concept ModuleValue = std::derived_from<M, Module>;  // for M&&: by value, not a variable, which PyTorch would share
+concept ModuleValue = std::derived_from<M, Module>;  // for M&&: by value, not a variable (PyTorch would share that)
 template <class M>
 std::shared_ptr<M> as_shared(std::shared_ptr<M> module) {
   return module;
@@ -63,37 +63,37 @@ template <ModuleValue M>
 std::shared_ptr<M> as_shared(M&& module) {
   return make<M>(std::move(module));
 }
-// What containers take as a part: a module by value, a shared_ptr to one, or a Part, whose module is shared.
+// Accepts the parts of containers: a module by value, a shared_ptr to one, or a Part, whose module is shared.
 template <class P>
 concept ModulePart = requires(P&& part) {
   { as_shared(std::forward<P>(part)) } -> std::convertible_to<std::shared_ptr<Module>>;
 };
 
-// What is known of a class of modules once it was used as a part, by make() or as ModuleOf.
+// Functions of a module class, known once it was used as a part, by make() or as ModuleOf.
 struct ModuleClass {
   std::shared_ptr<Module> (*copy)(const Module&) = nullptr;  // null: it cannot be copied
-  Tensor (*forward)(Module&, const Tensor&) = nullptr;       // a forward(Tensor), which does not override Module's
+  Tensor (*forward)(Module&, const Tensor&) = nullptr;       // of a class whose forward(Tensor) does not override Module's
 };
-bool know_class(const std::type_info& type, const ModuleClass& about);
-void know_layers();  // those of the library
+bool register_class(const std::type_info& type, const ModuleClass& about);
+void register_library_layers();  // registers the library's layers
 template <class M>
-ModuleClass about_class();
+ModuleClass class_functions();
 template <class M>
-inline const bool kKnownClass = know_class(typeid(M), about_class<M>());
+inline const bool kRegisteredClass = register_class(typeid(M), class_functions<M>());
 
 // A child of a module under a name.
 struct ModuleSlot {
   std::string name;
   std::shared_ptr<Module> module{};        // or null
-  Module* owner = nullptr;                 // null: a handle by itself, or one whose owner is gone
+  Module* owner = nullptr;                 // null: a handle by itself, or the owner is gone
   bool (*takes)(const Module&) = nullptr;  // null: any
-  bool listed = false;                     // a container's, which no Part needs to hold
-  bool was_held = false;                   // in the module that this one is a copy of
+  bool listed = false;                     // child of a container, which needs no Part
+  bool was_held = false;                   // held by a Part in the module that this one copies
 
-  // Throws ValueError for a module above this one and for one of a type that the Part does not take.
+  // Throws ValueError for an ancestor of the owner and for a type that the Part does not take.
   void replace(std::shared_ptr<Module> by);
-  // For a Part at `to`, made from the Part at `from` that has `slot`: the slot of the copy, if the module around them is being
-  // copied; else one for the same module, which no module owns.
+  // Returns the slot for a Part at `to` that is copied from the Part at `from` with `slot`: the copy's slot if the module around
+  // them is being copied; else an unowned slot for the same module.
   static std::shared_ptr<ModuleSlot> for_copy(const std::shared_ptr<ModuleSlot>& slot, const void* from, const void* to);
   [[noreturn]] static void fail_empty(const ModuleSlot* slot);
 };
@@ -108,32 +108,32 @@ class Module {
   // `*net.fc = Linear(2, 3)` and `best = Net(net)` move a module into another, which keeps its name, path, mode and hooks. A hook
   // that captures something may hold the module's former address: a call after the move throws ValueError.
   Module& operator=(const Module&) = delete;  // best = Net(net)
-  // One tensor in, one out: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
+  // Maps one tensor to one: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
   virtual Tensor forward(const Tensor& x);
-  // forward with its hooks; an error on the way says in which layer.
+  // Calls forward with its hooks. Errors name the layer.
   Tensor operator()(const Tensor& x);
-  // Does forward do the same for any input of one shape, deciding nothing on the host? Then TrainStep records it by itself on a
-  // GPU. Layers say yes; a module of yours does nothing wrong by saying no.
+  // Returns whether forward does the same for all inputs of one shape and reads nothing on the host; then TrainStep records it by
+  // itself on a GPU. Layers return true; false is always safe.
   virtual bool is_recordable() const { return false; }
   virtual std::string describe() const;                     // "Linear(in_features=784, out_features=256, bias=True)"; the class
   const std::string& name() const { return name_; }         // in its parent; empty at the root
   std::string path() const { return path_ ? *path_ : ""; }  // from the root: "encoder.0"
   std::string str() const;                                  // the tree, as PyTorch prints it
 
-  // Throw ValueError while a lazy layer (layers/feedforward/lazy.h) has not been called.
+  // Throw ValueError before the first call of a lazy layer (layers/feedforward/lazy.h).
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters(const std::string& prefix = "") const;
   NamedTensors named_buffers(const std::string& prefix = "") const;
-  // By the name from here: "encoder.0.weight", "encoder.0", "" for this module. Throw ValueError with the nearest name.
+  // Find by name from here: "encoder.0.weight", "encoder.0", "" for this module. Throw ValueError with the nearest name.
   Tensor get_parameter(const std::string& name) const { return named_parameters().at(name); }
   Tensor get_buffer(const std::string& name) const { return named_buffers().at(name); }
   Module& get_submodule(const std::string& name);
   std::vector<Tensor> buffers() const;
-  // Handles: `for (const auto& layer : net.children()) x = layer(x);`. What is assigned to one replaces the child.
+  // Returns handles: `for (const auto& layer : net.children()) x = layer(x);`. Assigning to one replaces the child.
   std::vector<Part<Module>> children() const;
   std::vector<std::pair<std::string, Part<Module>>> named_children() const;
   std::vector<Module*> modules();  // this and all below it
-  // f(module) for this module and all below it, without making a list.
+  // Calls f(module) for this module and its descendants, without making a list.
   template <class F>
   void visit(const F& f) const {
     f(*this);
@@ -143,10 +143,10 @@ class Module {
   }
   std::vector<std::pair<std::string, Module*>> named_modules(const std::string& prefix = "");
 
-  // Hooks: called with the module, before forward, after it, and when the gradients of its inputs are known; keys are for
-  // remove_hook. They see the tensors among arguments and results, see layers/module/hooks.h. The module must live until the
-  // backward. A module with hooks is run by itself where Sequential would fuse it, and TrainStep does not record a step that has
-  // them. So is one with parametrizations (layers/module/parametrize.h), for which has_hooks() is true, too.
+  // Register hooks, which are called with the module before forward, after it, and when the gradients of its inputs are known.
+  // They return keys for remove_hook. Hooks see the tensors among arguments and results (layers/module/hooks.h). The module must
+  // live until the backward. A module with hooks, or with parametrizations (layers/module/parametrize.h), for which has_hooks() is
+  // true too, is not fused by Sequential, and TrainStep does not record its step.
   template <class F>
   uint64_t register_forward_pre_hook(F f) {
     return add_hook(hooks<F>().before, as_hook<ForwardPreHook>(std::move(f)));
@@ -163,33 +163,34 @@ class Module {
   bool has_hooks() const { return hooks_ != nullptr; }
   bool any_hooks() const;  // of this module or one below it
 
-  // While training, keep of a call of this module from one tensor to one only its input, and compute the rest again in backward
-  // (framework/autograd/recompute.h): the same gradients, to the bit, in less memory. Buffers move once. Where Sequential would
-  // fuse it with its neighbour it is run by itself.
+  // In training, keeps only the input of a call from one tensor to one, and computes the rest again in backward
+  // (framework/autograd/recompute.h): the gradients are equal bit for bit and take less memory. Buffers are updated once.
+  // Sequential does not fuse the module.
   void recompute_in_backward(bool on) { recomputes_ = on; }
   bool recomputes_in_backward() const { return recomputes_; }
   bool any_recomputes() const;  // of this module or one below it
 
-  // In an autocast region, float32 turns the region off for calls of this module and casts their inputs of 16 bits to float32;
-  // float16 and bfloat16 take the place of the region's dtype. Modules below this one follow, but for those with a precision of
-  // their own. Outside a region it does nothing. Copied with the module, not part of its state_dict. Throws DTypeError for others.
+  // Sets the precision within an autocast region: float32 turns the region off for calls of this module and casts their 16-bit
+  // inputs to float32; float16 and bfloat16 replace the region's dtype. Descendants follow unless they have a precision of their
+  // own. It has no effect outside a region. Copies inherit it; the state_dict does not contain it. Throws DTypeError for other
+  // dtypes.
   void set_precision(DType dtype);
   void clear_precision() { precision_.reset(); }
   std::optional<DType> precision() const { return precision_; }
 
-  // A copy, for a caller that does not know the class. A class becomes known when a module of it has a Part, is made by make(), or
-  // is given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
+  // Returns a copy, for a caller that does not know the class. A class becomes known when a module of it is used in a Part, by
+  // make(), or is given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
   std::shared_ptr<Module> clone() const;
 
-  void train(bool on = true);  // recursive; of norms whose statistics are frozen nothing (layers/feedforward/normalization.h)
+  void train(bool on = true);  // recursive; does not affect frozen statistics (layers/feedforward/normalization.h)
   void eval() { train(false); }
   bool training() const { return training_; }
   bool is_training() const { return training_; }
   void zero_grad() const;
   void requires_grad_(bool on) const;                 // freeze with false
-  void apply(const std::function<void(Module&)>& f);  // children first, then this
+  void apply(const std::function<void(Module&)>& f);  // children first, then this module
   Module& to(Device device);                          // moves parameters and buffers in place
-  Module& to_empty(Device device);                    // the same without their values, as from Device::meta, which has none
+  Module& to_empty(Device device);                    // the same without values, as from Device::meta, which has none
   Module& to(DType dtype);                            // floating parameters and buffers
   Module& cpu() { return to(Device::cpu); }
   Module& cuda(int index = 0) { return to(Device{Device::Type::cuda, int8_t(index)}); }
@@ -198,19 +199,21 @@ class Module {
   Module& to(MemoryFormat format);  // parameters and buffers of 4 and 5 dimensions
   int64_t parameter_count() const;
 
-  // A copy of parameters and buffers: `const StateDict best = net.state_dict()` keeps what they are now. What is one tensor in the
-  // module is one in the copy.
+  // Returns copies of parameters and buffers: `const StateDict best = net.state_dict()` keeps their values. Shared tensors are
+  // shared in the copy too.
   StateDict state_dict(const std::string& prefix = "") const;
-  // The same, detached, sharing memory with the module: what is written into them changes it, and training changes them.
+  // Returns them detached, sharing memory with the module: writes go both ways.
   StateDict state_tensors(const std::string& prefix = "") const;
-  // Copies values in. strict: throws ValueError listing every missing, unexpected and misshapen key, with near names.
+  // Copies values into the module. strict: throws ValueError listing every missing, unexpected and misshapen key, with near names.
   LoadReport load_state_dict(const StateDict& state, bool strict = true);
 
-  // For a member of type Parameter: sets requires_grad and the label. An undefined tensor: an option left out, such as a bias.
+  // Registers a tensor for a member of type Parameter: sets requires_grad and the label. An undefined tensor is an omitted option,
+  // such as a bias.
   Registered<Parameter> register_parameter(const std::string& name, const Tensor& t);
-  // For a member of type ModuleBuffer. persistent: saved with the parameters.
+  // Registers a tensor for a member of type ModuleBuffer. persistent: saved with the parameters.
   Registered<ModuleBuffer> register_buffer(const std::string& name, const Tensor& t, bool persistent = true);
-  // `fc = add("fc", Linear(2, 3))`, for a member of type Part<Linear>; add_module and register_module are PyTorch's names for it.
+  // Registers a child for a member of type Part: `fc = add("fc", Linear(2, 3))`. PyTorch's names are add_module and
+  // register_module.
   template <ModulePart P>
   auto add(const std::string& name, P&& child);
   template <ModulePart P>
@@ -223,31 +226,30 @@ class Module {
   Module(Module&& other) noexcept;
   Module& operator=(Module&& other);
 
-  // For containers, which find their children by number or name: copied with the container though no Part holds it.
+  // Registers a child of a container, which finds it by number or name: it is copied with the container though no Part holds it.
   void register_listed(const std::string& name, std::shared_ptr<Module> child);
-  // For lazy layers: parameters and buffers with dimensions get their size later, when a module is moved into this one.
+  // Marks a lazy layer: its parameters and buffers get their sizes when a module is moved into it.
   void wait_for_sizes();
-  bool waits_for_sizes() const;
-  // The value of parameter i, in the order of registration.
+  // Returns parameter i, in the order of registration.
   const Tensor& own_parameter(size_t i) const { return parameters_[i]->get(); }
   size_t own_parameters() const { return parameters_.size(); }
   void replace_parameter(size_t i, const Tensor& t) {
     Parameter held(Registered<Parameter>{parameters_[i]});
     held = t;
   }
-  // Child i, in the order of registration; null where a Part holds none.
+  // Returns child i, in the order of registration; null if its Part is empty.
   const std::shared_ptr<Module>& own_child(size_t i) const { return children_[i]->module; }
   const std::vector<std::shared_ptr<ModuleSlot>>& child_slots() const { return children_; }
-  // In evaluation mode from now on, whatever train() says; false: as train() says from its next call on.
+  // Keeps the module in evaluation mode, even after train(); false: the next call of train() decides again.
   void stay_in_eval(bool on) {
     stays_in_eval_ = on;
     if (on) training_ = false;
   }
   bool stays_in_eval() const { return stays_in_eval_; }
-  // This module was registered, or one above it was, or a child of this one was registered or replaced.
+  // Is called when this module or an ancestor was registered, or a child of this one was registered or replaced.
   virtual void structure_changed() {}
 
-  // forward(arguments), between the hooks, in this layer.
+  // Calls forward(arguments) between the hooks, and adds this layer to errors.
   template <class F, class... Args>
   auto run(const F& forward, Args&&... arguments) {
     const LayerScope layer(path_);
@@ -281,7 +283,7 @@ class Module {
   friend class ParametrizationList;
   friend class Substitution;
 
-  // This thread runs a module's forward while it lives.
+  // Marks that this thread runs a module's forward while it lives.
   class RunScope {
    public:
     [[nodiscard]] explicit RunScope(const Module& module) : outer_(running_) {
@@ -297,22 +299,22 @@ class Module {
     const Module* outer_;
   };
 
-  void warn_of_no_part(const Module& caller) const;  // once, if this module's parameters would be trained and are not listed
+  void warn_of_no_part(const Module& caller) const;  // warns once if this module's parameters would be trained but are not listed
   Tensor recomputed(const Tensor& x);
   std::shared_ptr<ModuleSlot> add_slot(const std::string& name, std::shared_ptr<Module> child);
   using Slots = std::vector<std::shared_ptr<TensorSlot>> Module::*;
-  void list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const;  // and of those below this one
-  // Those of lazy layers that wait, too.
+  void list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const;  // including descendants'
+  // Returns the parameters, including those of lazy layers before their first call.
   std::vector<NamedTensor> all_parameters() const;
   std::vector<NamedTensor> all_tensors() const;
   template <class F>
   void each_slot(const std::string& prefix, const F& f) const;  // f(full name, slot)
-  void check_sizes() const;                                     // no lazy layer waits
+  void check_sizes() const;                                     // throws if a lazy layer has no sizes yet
   void set_computes(bool on);
   void check_name(const char* where, const std::string& name) const;
   void check_copied() const;
   bool is_or_has(const Module* what) const;
-  void settle(ModuleSlot& slot);  // a new child takes its name and path here
+  void settle(ModuleSlot& slot);  // gives a new child its name and path
   void relabel(const std::string& prefix);
   void set_path(const std::string& path);
   void disown() noexcept;
@@ -332,11 +334,11 @@ class Module {
 
   std::vector<std::shared_ptr<TensorSlot>> parameters_, buffers_;
   std::vector<std::shared_ptr<ModuleSlot>> children_;
-  std::string name_;  // in its parent
+  std::string name_;  // within its parent
   const std::string* path_ = nullptr;
   bool training_ = true, stays_in_eval_ = false, recomputes_ = false;
   std::optional<DType> precision_;
-  mutable bool copied_ = false;  // and not yet checked whether all members took what was copied
+  mutable bool copied_ = false;  // copied, and not yet checked whether all members took their copies
   bool was_copied_ = false;
   mutable bool warned_ = false;
   std::shared_ptr<ModuleHooks> hooks_;  // null: none
@@ -358,15 +360,15 @@ inline Tensor Module::operator()(const Tensor& x) {
   return run([this](const Tensor& in) { return recomputes_ && training_ ? recomputed(in) : forward(in); }, x);
 }
 
-// std::make_shared<M>(arguments).
+// Constructs a module as std::make_shared<M>(arguments).
 template <class M, class... Args>
 std::shared_ptr<M> make(Args&&... arguments) {
-  (void)kKnownClass<M>;
+  (void)kRegisteredClass<M>;
   return std::make_shared<M>(std::forward<Args>(arguments)...);
 }
 
 template <class M>
-ModuleClass about_class() {
+ModuleClass class_functions() {
   ModuleClass about;
   if constexpr (std::is_copy_constructible_v<M>)
     about.copy = [](const Module& m) -> std::shared_ptr<Module> { return std::make_shared<M>(static_cast<const M&>(m)); };

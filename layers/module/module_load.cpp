@@ -4,7 +4,7 @@
 #include <set>
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/base/text_stream.h"
 #include "layers/feedforward/normalization.h"
 #include "layers/module/module.h"
@@ -19,7 +19,7 @@ const Tensor* find(const StateDict& state, const std::string& name) {
   return nullptr;
 }
 
-// Does the state have a tensor of the module that is `n` too, under another of its names?
+// Returns whether the state has the tensor of `n` under another of the module's names for it.
 bool under_another_name(const StateDict& mine, const StateDict& state, const NamedTensor& n) {
   return n.tensor.numel() > 0 && std::any_of(mine.begin(), mine.end(), [&](const NamedTensor& other) {
            return other.tensor.shares_memory_with(n.tensor) && other.tensor.const_data_ptr() == n.tensor.const_data_ptr() &&
@@ -27,8 +27,8 @@ bool under_another_name(const StateDict& mine, const StateDict& state, const Nam
          });
 }
 
-// Files from before PyTorch 0.4.1, and many that were converted, have no count of batches. It decides nothing where the statistics
-// are exponential averages: it stays as it is, as in PyTorch. Names of such counts.
+// Returns the names of batch counts that the state may lack: files from before PyTorch 0.4.1, and many converted ones, have none.
+// With exponential averages they decide nothing, so they keep their values, as in PyTorch.
 std::set<std::string> counts_of_batches(Module& module, const StateDict& state) {
   std::set<std::string> out;
   for (const auto& [path, below] : module.named_modules()) {
@@ -39,9 +39,9 @@ std::set<std::string> counts_of_batches(Module& module, const StateDict& state) 
   return out;
 }
 
-constexpr size_t kListed = 6;  // of each kind of problem; a state with other names altogether has hundreds
+constexpr size_t kListed = 6;  // for each kind of problem; a state with other names has hundreds
 
-// Lines of an error, and how many there are beyond those that are listed.
+// Prints the first lines of an error, and how many more there are.
 void list(std::ostream& out, const char* title, const std::vector<std::string>& lines) {
   for (size_t i = 0; i < std::min(lines.size(), kListed); ++i) out << "\n  " << title << ": " << lines[i];
   if (lines.size() > kListed) out << "\n  " << title << ": " << lines.size() - kListed << " more";
@@ -57,7 +57,7 @@ std::vector<std::string> with_hints(std::vector<std::string> names, const std::v
 }  // namespace
 
 LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
-  // Writes go through detached handles: they share memory and version with the parameters, so that shadows notice.
+  // Write through detached handles: they share memory and version with the parameters, so that shadows notice.
   const StateDict mine = state_tensors();
   const std::set<std::string> counts = counts_of_batches(*this, state);
   LoadReport report;
@@ -70,7 +70,7 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
       undefined.push_back(n.name);
     } else if (from->shape() != n.tensor.shape()) {
       shapes.push_back(joined(n.name, " must be ", n.tensor.shape(), ", got ", from->shape()));
-    } else if (is_floating(n.tensor.dtype()) && !is_floating(from->dtype())) {  // such as the integers of a quantised weight
+    } else if (is_floating(n.tensor.dtype()) && !is_floating(from->dtype())) {  // such as integers of a quantised weight
       dtypes.push_back(joined(n.name, " must be floating, got ", from->dtype()));
     }
   }

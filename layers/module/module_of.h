@@ -9,9 +9,9 @@
 
 namespace halfstep {
 
-// The forward of all modules, for a class whose own forward may take other arguments: calls that one where it takes one tensor
-// and gives one. The class's own forward hides this one on purpose, so no compiler shall warn of it in each such class: GCC warns
-// at the hidden function, here; Clang at the first function that hides it, which is ModuleOf's.
+// Base of classes whose own forward may have other arguments: calls it if it takes and returns one tensor. The class's own forward
+// hides this one on purpose; the pragmas silence the warning, which GCC gives at the hidden function, here, and Clang at the first
+// function that hides it, ModuleOf's.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverloaded-virtual"
 template <class Self>
@@ -29,19 +29,18 @@ class ForwardOf : public Module {
   }
 };
 
-// A module whose forward has any arguments and any result: tensors, optional ones, structs, states. It is called by operator(),
-// with hooks and errors as every module. Where forward takes one tensor and gives one, it is a module for Sequential and configs,
-// too.
+// A module whose forward has any arguments and any result: tensors, optional ones, structs, states. operator() calls it with hooks
+// and errors as for every module. If forward takes and returns one tensor, Sequential and configs take the module too.
 template <class Self>
 class ModuleOf : public ForwardOf<Self> {
  public:
-  ModuleOf() { (void)kKnownClass<Self>; }
+  ModuleOf() { (void)kRegisteredClass<Self>; }
   template <class... Args>
   auto operator()(Args&&... arguments) {
     return this->run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },
                      std::forward<Args>(arguments)...);
   }
-  void forward();  // never called or defined: a class has its own
+  void forward();  // never called or defined: classes define their own
   using NoForward = void (ModuleOf::*)();
 };
 #pragma GCC diagnostic pop

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "layers/module/module.h"
 
 namespace halfstep {
@@ -56,7 +56,7 @@ void Module::list_tensors(Slots own, const std::string& prefix, std::vector<Name
 
 namespace {
 
-// A tensor that several modules share is listed under its first name.
+// Removes repeated tensors: a tensor that several modules share keeps its first name.
 std::vector<NamedTensor> once_each(std::vector<NamedTensor> list) {
   std::set<const TensorImpl*> seen;
   std::erase_if(list, [&](const NamedTensor& n) { return !seen.insert(n.tensor.impl()).second; });
@@ -94,18 +94,11 @@ void Module::wait_for_sizes() {
   }
 }
 
-bool Module::waits_for_sizes() const {
-  const auto waits = [](const auto& slots) {
-    return std::any_of(slots.begin(), slots.end(), [](const auto& s) { return s->waits; });
-  };
-  return waits(parameters_) || waits(buffers_);
-}
-
 void Module::check_sizes() const {
   visit([](const Module& m) {
     for (const auto* slots : {&m.parameters_, &m.buffers_}) {
       for (const auto& slot : *slots) {
-        if (!slot->waits) continue;  // describe() is not for nothing
+        if (!slot->waits) continue;  // describe() takes time
         fail<ValueError>("parameters", '"', slot->label, "\" has no size before the first call of ", m.describe(),
                          Help{"call the model with an input first, model(x), and make the optimizer then"});
       }
@@ -129,9 +122,9 @@ NamedTensors Module::named_buffers(const std::string& prefix) const {
 
 namespace {
 
-// As named_parameters and named_buffers, without making names: a training step asks for these lists, and each call of a model on a
-// GPU.
-struct Unnamed {
+// Lists as named_parameters and named_buffers do, without making names: each training step, and each call of a model on a GPU,
+// asks for these lists.
+struct TensorCollector {
   std::unordered_set<const TensorImpl*> seen;
   std::vector<Tensor> list;
   void add(const TensorSlot& slot) {
@@ -143,7 +136,7 @@ struct Unnamed {
 
 std::vector<Tensor> Module::parameters() const {
   check_sizes();
-  Unnamed all;
+  TensorCollector all;
   visit([&](const Module& m) {
     m.check_copied();
     for (const auto& slot : m.parameters_) all.add(*slot);
@@ -153,7 +146,7 @@ std::vector<Tensor> Module::parameters() const {
 
 std::vector<Tensor> Module::buffers() const {
   check_sizes();
-  Unnamed all;
+  TensorCollector all;
   visit([&](const Module& m) {
     m.check_copied();
     for (const auto& slot : m.buffers_) all.add(*slot);
@@ -185,7 +178,7 @@ int64_t Module::parameter_count() const {
 StateDict Module::state_dict(const std::string& prefix) const {
   const NoGrad off;
   StateDict out = state_tensors(prefix);
-  std::map<std::pair<const Storage*, const void*>, Tensor> first;  // copies, by address
+  std::map<std::pair<const Storage*, const void*>, Tensor> first;  // copies made so far, by address
   for (NamedTensor& n : out) {
     Tensor& copy = first[{n.tensor.storage().get(), n.tensor.const_data_ptr()}];
     if (!copy.defined() || n.tensor.numel() == 0 || copy.shape() != n.tensor.shape()) copy = n.tensor.clone();

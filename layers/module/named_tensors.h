@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors under the names that they have in a module.
+// Tensors with their names in a module.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// A list, by position and by name: net.state_dict()["0.weight"], net.named_parameters()[0].tensor.
+// A list with access by position and by name: net.state_dict()["0.weight"], net.named_parameters()[0].tensor.
 class NamedTensors : public std::vector<NamedTensor> {
  public:
   using std::vector<NamedTensor>::vector;
@@ -26,7 +26,7 @@ class NamedTensors : public std::vector<NamedTensor> {
     for (const auto& [name, tensor] : map) push_back({name, tensor});
   }
   using std::vector<NamedTensor>::operator[], std::vector<NamedTensor>::at;
-  // Throw ValueError with the nearest name for one that there is not.
+  // Throw ValueError with the nearest name if the name is unknown.
   const Tensor& operator[](std::string_view name) const { return at(name); }
   const Tensor& at(std::string_view name) const;
   bool contains(std::string_view name) const;

@@ -5,7 +5,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/ops/linalg/lapack.h"
 
 namespace halfstep {
@@ -13,7 +13,7 @@ namespace {
 
 Tensor mT(const Tensor& x) { return x.transpose(-1, -2); }
 bool is_wide(const Tensor& x) { return x.size(-2) < x.size(-1); }
-// The shape of a batch of square matrices as large as the larger side of x's.
+// Returns the shape of a batch of square matrices with the larger side of x's.
 Shape square_shape(const Tensor& x) {
   Shape shape = x.shape();
   shape[x.dim() - 1] = shape[x.dim() - 2] = std::max(x.size(-2), x.size(-1));
@@ -23,7 +23,7 @@ Tensor identity(int64_t n, int64_t k, const Tensor& like) { return eye(n, k, {.d
 Tensor signs(const Tensor& diagonal) { return where(diagonal < 0, full_like(diagonal, -1), ones_like(diagonal)); }
 Tensor diagonal_of(const Tensor& x) { return diagonal(x, 0, -2, -1); }
 
-// The columns of Q for a tall x, by the exponential or Cayley's map.
+// Returns the first columns of Q for a tall x, by the exponential or by Cayley's map.
 Tensor by_skew_matrix(const Tensor& x, bool cayley) {
   const int64_t n = x.size(-2), k = x.size(-1);
   Tensor lower = tril(x);
@@ -43,8 +43,9 @@ Tensor by_skew_matrix(const Tensor& x, bool cayley) {
   return n == k ? q : q.slice(-1, 0, k);
 }
 
-// The product of the reflections 1 - 2 v v^T / |v|^2 by the columns of V = tril(x, -1) + 1, in one: 1 - V T V^T, where T^-1 is the
-// upper triangle of V^T V with half its diagonal (Joffrain et al., "Accumulating Householder transformations, revisited", 2006).
+// Multiplies the reflections 1 - 2 v v^T / |v|^2 by the columns of V = tril(x, -1) + 1, in one product: 1 - V T V^T, where T^-1 is
+// the upper triangle of V^T V with half its diagonal (Joffrain et al., "Accumulating Householder transformations, revisited",
+// 2006).
 Tensor by_reflections(const Tensor& x) {
   const int64_t n = x.size(-2), k = x.size(-1);
   const Tensor v = tril(x, -1) + identity(n, k, x), products = matmul(mT(v), v);
@@ -53,7 +54,7 @@ Tensor by_reflections(const Tensor& x) {
   return q * signs(diagonal_of(x.detach())).unsqueeze(-2);
 }
 
-// The Q of Q R = x whose R has no negative numbers on its diagonal.
+// Returns the Q of the decomposition Q R = x in which R has no negative numbers on its diagonal.
 Tensor orthogonalized(const Tensor& x) {
   const QR made = qr(x);
   return made.q * signs(diagonal_of(made.r)).unsqueeze(-2);
@@ -64,11 +65,11 @@ bool is_orthogonal(const Tensor& x) {
   return allclose(matmul(mT(x), x), identity(x.size(-1), x.size(-1), x).expand(square_shape(x)), 1e-5, tolerance);
 }
 
-// What by_reflections makes an orthogonalized x of.
+// Returns a matrix that by_reflections maps to the orthogonalized x.
 Tensor reflections_of(const Tensor& x) {
   const Tensors made = lapack::geqrf(x);
   const Tensor diagonal = diagonal_of(made[0]);
-  // LAPACK leaves out a reflection that would only change a sign, and says so by a factor of 0.
+  // LAPACK omits a reflection that would only change a sign; its factor is then 0.
   const Tensor sign = where(made[1] == 0, neg(signs(diagonal)), signs(diagonal));
   return tril(made[0], -1) + triu(made[0], 1) + identity(x.size(-2), x.size(-1), x) * sign.unsqueeze(-2);
 }
@@ -117,7 +118,7 @@ Tensor Orthogonal::right_inverse(const Tensor& value) {
     return (is_wide(value) ? mT(original) : original).to(value.dtype());
   }
   const int64_t n = x.size(-2), k = x.size(-1);
-  if (n != k) {  // completed by directions drawn at random
+  if (n != k) {  // completes the basis by random directions
     Shape rest = x.shape();
     rest[x.dim() - 1] = n - k;
     x = cat({x, randn(rest, {.dtype = x.dtype(), .device = x.device()})}, -1);
@@ -125,7 +126,7 @@ Tensor Orthogonal::right_inverse(const Tensor& value) {
   const MemoryScope tag(MemoryTag::parameters);
   const bool keep = n == k && !x.device().is_meta() && is_orthogonal(x);
   base_ = (keep ? x.clone() : orthogonalized(x)).to(value.dtype()).contiguous();
-  // The map of -1 is 1, also by reflections.
+  // The maps take -1 to 1, also by reflections.
   return neg(identity(value.size(-2), value.size(-1), value)).expand(value.shape()).clone();
 }
 

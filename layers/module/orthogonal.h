@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A parametrization by which a matrix stays orthogonal while it is trained (layers/module/parametrize.h):
+// A parametrization that keeps a matrix orthogonal while it is trained (layers/module/parametrize.h):
 //
 //   Part<Linear> fc{this, "fc", orthogonal(Linear(64, 64))};
 //   orthogonal(layer, "weight", {.orthogonal_map = "cayley", .use_trivialization = false});
@@ -15,24 +15,24 @@
 namespace halfstep {
 
 struct OrthogonalOptions {
-  std::optional<std::string> orthogonal_map = {};  // "matrix_exp", "cayley", "householder"; nothing: see orthogonal()
+  std::optional<std::string> orthogonal_map = {};  // "matrix_exp", "cayley", "householder"; unset: see orthogonal()
   bool use_trivialization = true;
 };
-// Of a weight [..., m, n]: Q^T Q = 1 where m >= n, Q Q^T = 1 where m < n. With the lower triangle L of the original,
+// Keeps a weight [..., m, n] orthogonal: Q^T Q = 1 if m >= n, Q Q^T = 1 if m < n. With the lower triangle L of the original,
 //   matrix_exp    Q = exp(A), A = L - L^T
 //   cayley        Q = (1 + A / 2) (1 - A / 2)^-1
-//   householder   Q is the product of the reflections by the columns of L, whose diagonal counts as ones. The signs of the
+//   householder   Q is the product of the reflections by the columns of L, with a diagonal of ones. The signs of the
 //                 original's diagonal are those of Q's columns, and are not trained.
-// With use_trivialization the buffer `base` is multiplied by that, and an assigned value becomes the base (Lezcano-Casado,
-// "Trivializations for Gradient-Based Optimization on Manifolds", 2019); without, only householder can be assigned. A value that is
-// not orthogonal is replaced by the Q of its QR decomposition, that with no negative number on the diagonal of R. Computed in
-// float32 in a region, too; LAPACK computes on the host. Throws ShapeError for a weight of fewer than 2 dimensions, DTypeError for
-// integers, ValueError for another map.
+// With use_trivialization the result is multiplied by the buffer `base`, and an assigned value becomes the base (Lezcano-Casado,
+// "Trivializations for Gradient-Based Optimization on Manifolds", 2019); without, only householder accepts assignments. An
+// assigned value that is not orthogonal is replaced by the Q of its QR decomposition in which the diagonal of R is not negative.
+// Computes in float32 in a region too; LAPACK computes on the host. Throws ShapeError for a weight of fewer than 2 dimensions,
+// DTypeError for integers, ValueError for another map.
 class Orthogonal : public Module {
  public:
   explicit Orthogonal(const Tensor& weight, const OrthogonalOptions& options = {});
   Tensor forward(const Tensor& original) override;
-  Tensor right_inverse(const Tensor& value);  // throws ShapeError for another shape than the weight's
+  Tensor right_inverse(const Tensor& value);  // throws ShapeError if the shape is not the weight's
   bool has_right_inverse() const { return options_.use_trivialization || *options_.orthogonal_map == "householder"; }
   std::string describe() const override { return "_Orthogonal()"; }
 
@@ -42,7 +42,7 @@ class Orthogonal : public Module {
   ModuleBuffer base_;
 };
 
-// The map is matrix_exp for square matrices and householder for others unless it is given.
+// Uses matrix_exp for square matrices and householder for others unless a map is given.
 template <class M>
 M orthogonal(M&& module, const std::string& name = "weight", const OrthogonalOptions& options = {}) {
   Orthogonal made(ParametrizationList::value_of(module_in(module), name), options);

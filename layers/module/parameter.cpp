@@ -33,7 +33,7 @@ void HeldTensor::bind(std::shared_ptr<TensorSlot> slot) noexcept {
   Tensor::operator=(slot_->get());
   if (slot_->holder) slot_->holder->slot_.reset();
   slot_->holder = this;
-  slot_->value = Tensor();  // else the first tensor would live as long as the module, also after another was assigned
+  slot_->value = Tensor();  // else the first tensor would live as long as the module, even after an assignment
 }
 
 void HeldTensor::release() noexcept {

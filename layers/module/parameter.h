@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters and buffers as members of a module. What is assigned to the member is what is trained, moved and saved:
+// Parameters and buffers as members of a module. The tensor that is assigned to the member is trained, moved and saved:
 //
 //   struct Scale : Module {
 //     Parameter gain = register_parameter("gain", ones({8}));
 //     ModuleBuffer steps = register_buffer("steps", zeros({}, {.dtype = DType::i64}));
 //     Tensor forward(const Tensor& x) override { return x * gain; }
 //   };
-//   scale.gain = full({16}, 2.0);       // from here on parameters(), the optimizer's check and save() see this one
+//   scale.gain = full({16}, 2.0);       // now parameters(), the optimizer's check and save() see this tensor
 //   head.weight = embedding.weight;     // both train one tensor, which is counted, updated and saved once
 //
-// A module that is copied has copies of its own; `Parameter` copied by itself, `auto w = scale.gain`, is a tensor as any other.
+// Copying the module copies them. `Parameter` copied by itself, `auto w = scale.gain`, is a plain tensor.
 #pragma once
 
 #include <memory>
@@ -25,24 +25,24 @@ class Module;
 class HeldTensor;
 class ParametrizationList;  // layers/module/parametrize.h
 
-// A tensor that a module has under a name. The member that holds it, where there is one, has its value.
+// A named tensor of a module. Its member, if there is one, holds the value.
 struct TensorSlot {
-  std::string name;              // in its module
+  std::string name;              // within its module
   std::string label;             // from the root, for messages: "encoder.0.weight"
-  Tensor value{};                // without a member; undefined: an option left out, such as a bias
+  Tensor value{};                // without a member; undefined: an omitted option, such as a bias
   HeldTensor* holder = nullptr;  // the member
   bool is_parameter = true;
   bool persistent = true;  // saved; a buffer may not be
-  bool registered = true;  // in a module; false after its module was assigned another
-  bool was_held = false;   // in the module that this one is a copy of
-  bool waits = false;      // of a lazy layer before its first call: `value` has its dtype and device, but no elements
-  std::shared_ptr<ParametrizationList> computed{};  // from other parameters, before each forward; null: it is one by itself
+  bool registered = true;  // in a module; false after another was assigned to its module
+  bool was_held = false;   // held by a member in the module that this one copies
+  bool waits = false;      // of a lazy layer before its first call: `value` has dtype and device, but no elements
+  std::shared_ptr<ParametrizationList> computed{};  // computes it from other parameters before each forward; null: a plain one
 
   inline const Tensor& get() const;
-  inline void put(const Tensor& t);  // without the checks of an assignment
+  inline void put(const Tensor& t);  // without an assignment's checks
 };
 
-// What register_parameter and register_buffer return, for a member of type Parameter or ModuleBuffer to take.
+// The result of register_parameter and register_buffer, for a member of type Parameter or ModuleBuffer.
 template <class Holder>
 struct Registered {
   std::shared_ptr<TensorSlot> slot;
@@ -55,11 +55,11 @@ struct Registered {
   }
 };
 
-// What Parameter and ModuleBuffer share: a tensor, and the slot in which its module has it.
+// The base of Parameter and ModuleBuffer: a tensor, and its slot in the module.
 class HeldTensor : public Tensor {
  public:
   HeldTensor() = default;
-  HeldTensor(const HeldTensor& other);  // in a copy of other's module: the copy's; elsewhere a tensor without a module
+  HeldTensor(const HeldTensor& other);  // in a copy of other's module it takes the copy's tensor; elsewhere it has no module
   HeldTensor(HeldTensor&& other) noexcept;
   ~HeldTensor() { release(); }
 
@@ -68,17 +68,17 @@ class HeldTensor : public Tensor {
   void bind(std::shared_ptr<TensorSlot> slot) noexcept;
   void release() noexcept;
   void assign(const Tensor& t, bool shared);  // into the slot, checked
-  void take(HeldTensor&& other);              // its slot, where this one has none; else its value
+  void take(HeldTensor&& other);              // takes its slot if this one has none; else its value
 
  private:
   friend struct TensorSlot;
   std::shared_ptr<TensorSlot> slot_;
-  bool loose_ = false;  // a copy by itself, which may be assigned anything
+  bool loose_ = false;  // copied by itself: accepts any tensor
 };
 
 // Throws ValueError for a tensor that an operation computed, DTypeError for integers.
 void check_parameter(const char* where, const std::string& name, const Tensor& t);
-// Counts the modules that have it. One that was replaced in all of them is refused by its optimizer.
+// Counts the modules that hold it. An optimizer refuses a parameter that was replaced in all of them.
 void enter_module(const Tensor& parameter);
 void leave_module(const Tensor& parameter);
 
@@ -94,14 +94,14 @@ class ModuleTensor : public HeldTensor {
     bind(std::move(made.slot));
     return *this;
   }
-  // Replaces the tensor by another of any size. A parameter then requires a gradient, and an undefined tensor leaves the module
-  // without it. Throws ValueError for a member that no module has registered, and for a parameter that an operation computed;
-  // DTypeError for a parameter of integers. One that is parametrized passes the value on to its originals.
+  // Replaces the tensor by another of any size. A parameter then requires a gradient; assigning an undefined tensor removes it.
+  // Throws ValueError for a member that no module has registered, and for a parameter that an operation computed; DTypeError for a
+  // parameter of integers. A parametrized one passes the value on to its originals.
   ModuleTensor& operator=(const Tensor& t) & {
     assign(t, /*shared=*/false);
     return *this;
   }
-  // Shares the other's tensor, frozen or not.
+  // Shares the other's tensor, and whether it is frozen.
   ModuleTensor& operator=(const ModuleTensor& other) & {
     assign(other, /*shared=*/true);
     return *this;

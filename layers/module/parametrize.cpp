@@ -7,7 +7,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/recompute.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/base/process_end.h"
 #include "framework/tensor/storage.h"
 #include "layers/containers/containers.h"
@@ -40,7 +40,7 @@ ComputedParameters::~ComputedParameters() {
   for (const auto& [slot, before] : before_) slot->put(before);
 }
 
-// ---- the list of one parameter
+// ---- ParametrizationList
 
 Tensors ParametrizationList::originals() const {
   Tensors out;
@@ -59,7 +59,7 @@ Part<Module> ParametrizationList::operator[](int64_t i) const {
   return Part<Module>(child_slots()[size_t(i < 0 ? i + n : i)]);
 }
 
-// ---- values that are computed once
+// ---- cached values
 
 namespace {
 
@@ -76,7 +76,7 @@ struct ValueCache {
 };
 ValueCache& value_cache() { return of_this_thread<ValueCache>(); }
 
-// The 16-bit dtype of the region that ops of this device are in; -1: none.
+// Returns the 16-bit dtype of the active region for t's device; -1: none.
 int region_of(const Tensor& t) {
   const Device::Type type = t.device().type;
   return autocast::is_enabled(type) ? int(autocast::dtype(type)) : -1;
@@ -101,19 +101,19 @@ Tensor ParametrizationList::value() {
   if (value_cache().depth == 0) return computed();
   CachedValue wanted{.from = parameters(), .with_graph = grad_enabled(), .training = training()};
   wanted.region = wanted.from.empty() ? -1 : region_of(wanted.from[0]);
-  for (const Tensor& t : buffers()) wanted.from.push_back(t);  // such as the mask of a pruned weight
+  for (const Tensor& t : buffers()) wanted.from.push_back(t);  // buffers too, such as the mask of a pruned weight
   const auto versions = [&] {
     std::vector<uint64_t> out;
     for (const Tensor& t : wanted.from) out.push_back(t.version());
     return out;
   };
   if (std::any_of(wanted.from.begin(), wanted.from.end(), [](const Tensor& t) { return t.storage()->is_exposed(); }))
-    return computed();  // they may have been written by their memory
+    return computed();  // the cached value may be stale: its inputs may have been written through their memory
   wanted.versions = versions();
   if (const auto known = value_cache().values.find(this); known != value_cache().values.end() && is_current(known->second, wanted))
     return known->second.value;
   wanted.value = computed();
-  wanted.versions = versions();  // a power iteration has moved some
+  wanted.versions = versions();  // again: a power iteration has moved some
   return (value_cache().values[this] = std::move(wanted)).value;
 }
 
@@ -146,7 +146,7 @@ void ParametrizationList::append(std::shared_ptr<Module> parametrization, const 
 Tensor ParametrizationList::stand_in(const Shape& shape, DType dtype, const std::string& label) {
   const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = Device::meta});
   out.set_label(label);
-  out.impl()->meta().replaced = true;  // an optimizer refuses it
+  out.impl()->meta().replaced = true;  // optimizers then refuse it
   return out;
 }
 
@@ -276,7 +276,7 @@ void ParametrizationList::remove_from(Module& module, const std::string& name, b
   module.set_computes(false);
 }
 
-// ---- weight norm and spectral norm
+// ---- WeightNorm and SpectralNorm
 
 Tensor WeightNorm::norm_of(const Tensor& v) const {
   if (!dim_) return norm(v);
@@ -310,7 +310,7 @@ SpectralNorm::SpectralNorm(const Tensor& weight, const SpectralNormOptions& o) :
   };
   u_ = register_buffer("_u", random(matrix.size(0)));
   v_ = register_buffer("_v", random(matrix.size(1)));
-  iterate(matrix, 15);  // as PyTorch, so that they begin near the singular vectors
+  iterate(matrix, 15);  // as PyTorch does, to begin near the singular vectors
 }
 
 Tensor SpectralNorm::as_matrix(const Tensor& weight) const {
@@ -334,7 +334,7 @@ Tensor SpectralNorm::forward(const Tensor& weight) {
   if (weight.dim() < 2) return normalize(weight, 2, {0}, options_.eps);
   const Tensor matrix = as_matrix(weight);
   if (training() && !TakenStates::again()) iterate(matrix.detach(), options_.n_power_iterations);
-  // Copies: the next forward moves the buffers before this one's backward.
+  // Copy them: the next forward moves the buffers before this one's backward.
   const Tensor u = u_.detach().clone(), v = v_.detach().clone();
   return weight / sum(u * mv(matrix, v));
 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parametrizations: a parameter of a module is computed before each forward from others, which are trained in its place.
+// Parametrizations compute a parameter of a module before each forward from other tensors, which are trained in its place.
 //
-//   Part<Linear> fc{this, "fc", weight_norm(Linear(20, 40))};     // also of a variable: spectral_norm(net.fc)
+//   Part<Linear> fc{this, "fc", weight_norm(Linear(20, 40))};     // or of a variable: spectral_norm(net.fc)
 //   register_parametrization(layer, "weight", [](const Tensor& w) { return w.triu() + w.triu(1).t(); });
-//   parametrizations(layer, "weight").value();                    // the weight as it is now
+//   parametrizations(layer, "weight").value();                    // the current weight
 //   layer.weight = w;                                             // by right_inverse: the originals change
 //   remove_parametrizations(layer, "weight");
-//   const CachedParametrizations once;                            // computed once while it lives, as PyTorch's parametrize.cached
+//   const CachedParametrizations once;                            // computed once in its scope, as by PyTorch's parametrize.cached
 //
-// Names in the state_dict are PyTorch's: parametrizations.weight.original, or original0, original1... where right_inverse gives
-// several, and parametrizations.weight.0.NAME for what the first parametrization itself has. One original is the tensor that the
-// parameter was, so an optimizer that has it trains it; where there are several, make the optimizer afterwards.
+// Names in the state_dict are PyTorch's: parametrizations.weight.original, or original0, original1... if right_inverse returns
+// several, and parametrizations.weight.0.NAME for the tensors of the first parametrization itself. A single original is the former
+// parameter's tensor, so an optimizer that has it trains it; if there are several, construct the optimizer afterwards.
 //
-// Orthogonal ones are in layers/module/orthogonal.h. The value is computed with a graph, at each call, by the module's copies from
-// their own originals. Between calls the member
-// (`layer.weight`) has a shape and a dtype, but no values: reading them throws MetaError, as `value()` has them. One module with
-// parametrizations must not be called by several threads at once. TrainStep does not record a step that has some.
+// layers/module/orthogonal.h has orthogonal ones. The value is computed with a graph, at each call; copies of the module compute
+// it from their own originals. Between calls the member (`layer.weight`) has a shape and a dtype but no values: reading them
+// throws MetaError; `value()` returns them. Threads must not call one module with parametrizations at once. TrainStep does not
+// record a step that has some.
 #pragma once
 
 #include <cstdint>
@@ -31,31 +31,31 @@
 
 namespace halfstep {
 
-// What is known of the class of a parametrization.
+// Functions of a parametrization's class.
 struct ParametrizationClass {
   Tensor (*compute)(Module& module, const Tensors& originals);
-  Tensors (*invert)(Module& module, const Tensor& value);  // null: it has no right_inverse
+  Tensors (*invert)(Module& module, const Tensor& value);  // null without right_inverse
   bool (*can_invert)(const Module& module);
 };
 
-// The originals of one parameter and the modules that compute it, one after the other.
+// The originals of one parameter and the chain of modules that computes it.
 class ParametrizationList : public Module {
  public:
   Tensor value();                                       // with a graph
   const Tensor& original(size_t i = 0) const;           // throws IndexError
   size_t size() const { return child_slots().size(); }  // the number of parametrizations
-  Part<Module> operator[](int64_t i) const;             // -1: the last. Throws IndexError
-  void set(const Tensor& value);                        // by right_inverse, else ValueError
+  Part<Module> operator[](int64_t i) const;             // Counts from the end for negative i. Throws IndexError.
+  void set(const Tensor& value);                        // by right_inverse; without one throws ValueError
   std::string describe() const override { return "ParametrizationList"; }
 
-  // The list of a parameter; null where it has none.
+  // Returns the list of a parameter; null if it has none.
   static std::shared_ptr<ParametrizationList> find(const Module& module, const std::string& name);
   static bool any(const Module& module);
-  static Tensor value_of(const Module& module, const std::string& name);  // of a parameter, parametrized or not
+  static Tensor value_of(const Module& module, const std::string& name);  // of any parameter, parametrized or not
   static void add_to(Module& module, const std::string& name, std::shared_ptr<Module> parametrization,
                      const ParametrizationClass& about, bool unsafe);
   static void remove_from(Module& module, const std::string& name, bool leave_parametrized);
-  // What the member holds between calls.
+  // Returns the tensor without values that the member holds between calls.
   static Tensor stand_in(const Shape& shape, DType dtype, const std::string& label);
 
  private:
@@ -80,8 +80,8 @@ Module& module_in(const std::shared_ptr<M>& module) {
 }
 
 template <class M>
-ParametrizationClass about_parametrization() {
-  (void)kKnownClass<M>;
+ParametrizationClass parametrization_functions() {
+  (void)kRegisteredClass<M>;
   ParametrizationClass about{};
   about.compute = [](Module& module, const Tensors& in) -> Tensor {
     if constexpr (requires(M & m, const Tensor& t) { static_cast<Tensor>(m.forward(t, t)); }) {
@@ -105,41 +105,41 @@ ParametrizationClass about_parametrization() {
   return about;
 }
 
-// `parametrization`: a function of a tensor, or a module with a forward of the original, by value or as a shared_ptr. A module may
-// have `Tensor right_inverse(const Tensor& value)`: the original that gives about this value; without one the parameter becomes the
-// original as it is; so it does where `bool has_right_inverse() const` is false. With a `std::pair<Tensor, Tensor> right_inverse`
-// there are two originals, and forward takes both. Another one for the same parameter computes from the result of those that it
-// has. Throws ValueError for a name that is no parameter of the module and, unless `unsafe`, for a result of another shape or dtype
-// than the parameter's. Returns the module.
+// Appends a `parametrization` to a parameter and returns the module. It is a function of a tensor, or a module whose forward takes
+// the original, by value or as a shared_ptr. The module may have `Tensor right_inverse(const Tensor& value)`, which returns an
+// original for about this value; without it, or if its `bool has_right_inverse() const` is false, the parameter itself becomes the
+// original. If right_inverse returns `std::pair<Tensor, Tensor>`, there are two originals, and forward takes both. A further
+// parametrization of the same parameter takes the result of those before it. Throws ValueError for a name that is not a parameter
+// of the module and, unless `unsafe`, for a result of another shape or dtype than the parameter's.
 template <class M, class P>
 M register_parametrization(M&& module, const std::string& name, P&& parametrization, bool unsafe = false) {
   if constexpr (ModulePart<P>) {
     auto made = as_shared(std::forward<P>(parametrization));
-    using Made = typename decltype(made)::element_type;
-    static_assert(!std::is_same_v<Made, Module>,
+    using CopiedObjects = typename decltype(made)::element_type;
+    static_assert(!std::is_same_v<CopiedObjects, Module>,
                   "a parametrization is given as what it is, not as a Module or AnyModule: its right_inverse could not be found");
-    ParametrizationList::add_to(module_in(module), name, made, about_parametrization<Made>(), unsafe);
+    ParametrizationList::add_to(module_in(module), name, made, parametrization_functions<CopiedObjects>(), unsafe);
   } else {
     static_assert(!std::derived_from<std::remove_cvref_t<P>, Module> && std::is_invocable_r_v<Tensor, P&, const Tensor&>,
                   "a parametrization is a function from a tensor to a tensor, or a module by value: std::move(m), or Net(m)");
     auto made = std::make_shared<FunctionLayer>("Function()", std::forward<P>(parametrization));
-    ParametrizationList::add_to(module_in(module), name, std::move(made), about_parametrization<FunctionLayer>(), unsafe);
+    ParametrizationList::add_to(module_in(module), name, std::move(made), parametrization_functions<FunctionLayer>(), unsafe);
   }
   return std::forward<M>(module);
 }
-// The parameter becomes one by itself again: its value as computed, or else the original, where there is one. Throws ValueError
-// for a parameter without parametrizations.
+// Makes it a plain parameter again: with its computed value, or else with its original, if it has one. Throws ValueError for a
+// parameter without parametrizations.
 template <class M>
 M remove_parametrizations(M&& module, const std::string& name, bool leave_parametrized = true) {
   ParametrizationList::remove_from(module_in(module), name, leave_parametrized);
   return std::forward<M>(module);
 }
-// The parameter of this name, or any one.
+// Returns whether this parameter, or without a name any parameter, has parametrizations.
 template <class M>
 bool is_parametrized(M&& module, const std::string& name = "") {
   return name.empty() ? ParametrizationList::any(module_in(module)) : ParametrizationList::find(module_in(module), name) != nullptr;
 }
-// Throws ValueError for a parameter without any.
+// Throws ValueError for a parameter without parametrizations.
 template <class M>
 ParametrizationList& parametrizations(M&& module, const std::string& name) {
   const auto list = ParametrizationList::find(module_in(module), name);
@@ -147,13 +147,13 @@ ParametrizationList& parametrizations(M&& module, const std::string& name) {
   return *list;
 }
 
-// While it lives, the value of a parametrized parameter is computed once for all calls on this thread, not once for each:
+// Caches the values of parametrized parameters in its scope, for all calls on this thread:
 //
 //   { const CachedParametrizations once; for (const Tensor& x : sequence) state = cell(x, state); }
 //
-// The calls share the value's graph, so one backward goes through all of them. It is computed anew after a write into the
-// parameters of its parametrizations or another mode of the module, and where a graph or a region is wanted that it was computed
-// without. One inside another changes nothing.
+// The calls share the value's graph, so one backward goes through all of them. A value is computed again after a write into its
+// parametrizations' parameters, after a change of the module's mode, and if a graph or a region is active that was not when it was
+// computed. Nested scopes have no effect.
 class CachedParametrizations {
  public:
   [[nodiscard]] CachedParametrizations();
@@ -161,8 +161,8 @@ class CachedParametrizations {
   CachedParametrizations(const CachedParametrizations&) = delete;
 };
 
-// weight = g v / |v|, original0 = g and original1 = v (Salimans and Kingma, "Weight Normalization", 2016). The norm is over all
-// dimensions but `dim`; of the whole where dim is nothing or -1.
+// Computes weight = g v / |v|, original0 = g and original1 = v (Salimans and Kingma, "Weight Normalization", 2016). The norm is
+// over all dimensions except `dim`; over all if dim is unset or -1.
 class WeightNorm : public ModuleOf<WeightNorm> {
  public:
   explicit WeightNorm(std::optional<int64_t> dim = 0) : dim_(dim == -1 ? std::nullopt : dim) {}
@@ -184,10 +184,10 @@ struct SpectralNormOptions {
   double eps = 1e-12;
   std::optional<int64_t> dim = {};  // of the outputs: 0, for transposed convolutions 1
 };
-// weight = original / s, s its largest singular value as a matrix [size(dim), rest] (Miyato et al., "Spectral Normalization for
-// GANs", 2018). s = u^T W v; each forward in training, and each value() then, improves u and v, the buffers _u and _v, by power
-// iterations. Of 1 dimension: original / |original|. Computed in float32 in a region, too. Throws ValueError for
-// n_power_iterations below 1, IndexError for a dim that there is not.
+// Computes weight = original / s, where s is its largest singular value as a matrix [size(dim), rest] (Miyato et al., "Spectral
+// Normalization for GANs", 2018). s = u^T W v; each forward in training, and each value() in training, improves u and v, the
+// buffers _u and _v, by power iterations. With 1 dimension: original / |original|. Computes in float32 in a region too. Throws
+// ValueError for n_power_iterations below 1, IndexError for an invalid dim.
 class SpectralNorm : public Module {
  public:
   explicit SpectralNorm(const Tensor& weight, const SpectralNormOptions& options = {});
@@ -201,14 +201,14 @@ class SpectralNorm : public Module {
   SpectralNormOptions options_;
   ModuleBuffer u_, v_;
 };
-// The options where dim is that of the module's class.
+// Returns the options, with dim filled in by the module's class.
 SpectralNorm spectral_norm_of(const Module& module, const std::string& name, const SpectralNormOptions& options);
 template <class M>
 M spectral_norm(M&& module, const std::string& name = "weight", const SpectralNormOptions& options = {}) {
   return register_parametrization(std::forward<M>(module), name, spectral_norm_of(module_in(module), name, options));
 }
 template <class M>
-M spectral_norm(M&& module, const std::string& name, Whole n_power_iterations, double eps = 1e-12,
+M spectral_norm(M&& module, const std::string& name, Integer n_power_iterations, double eps = 1e-12,
                 std::optional<int64_t> dim = {}) {
   return spectral_norm(std::forward<M>(module), name, SpectralNormOptions{n_power_iterations, eps, dim});
 }

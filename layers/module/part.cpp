@@ -27,7 +27,7 @@ std::unordered_map<std::type_index, ModuleClass>& classes() {
   return all;
 }
 
-// Classes of a plugin may become known while others are looked up.
+// Recursive: classes of a plugin may be registered during a lookup.
 std::recursive_mutex& classes_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -35,20 +35,20 @@ std::recursive_mutex& classes_mutex() {
 
 std::optional<ModuleClass> class_of(const Module& module) {
   const std::lock_guard lock(classes_mutex());
-  static const bool layers_known = (know_layers(), true);
+  static const bool layers_known = (register_library_layers(), true);
   (void)layers_known;
   const auto found = classes().find(typeid(module));
   return found == classes().end() ? std::nullopt : std::optional(found->second);
 }
 
 // A module whose members are being copied. Its Parts and Parameters are copied after its Module, and find their new slots by their
-// place within the object. The entry of a child is removed when the child is complete. The entry of the outermost module is removed
-// when that module is destroyed, since nothing says when its last member was copied.
+// offset within the object. A child's entry is removed when the child is complete; that of the outermost module when that module
+// is destroyed, since nothing reports that its last member was copied.
 struct Copying {
   const Module* from;
   const Module* to;
 };
-thread_local bool copying_is_gone = false;  // at the thread's end, when static modules may still be destroyed
+thread_local bool copying_is_gone = false;  // true at the thread's end, when static modules may still be destroyed
 struct CopyingList : std::vector<Copying> {
   ~CopyingList() { copying_is_gone = true; }
 };
@@ -68,12 +68,12 @@ const Copying* copy_of(const void* from, const void* to) {
   return nullptr;
 }
 
-// What one copy of a tree has made so far, so that what is shared within the tree is shared within the copy.
-struct Made {
+// Objects that one copy of a tree has made so far, so that shared objects are shared within the copy too.
+struct CopiedObjects {
   std::map<const TensorImpl*, Tensor> tensors;
   std::map<const Module*, std::shared_ptr<Module>> modules;
 };
-thread_local Made* made_so_far = nullptr;
+thread_local CopiedObjects* made_so_far = nullptr;
 
 class CopyScope {
  public:
@@ -86,7 +86,7 @@ class CopyScope {
   CopyScope(const CopyScope&) = delete;
 
  private:
-  Made made_;
+  CopiedObjects made_;
   bool outermost_;
 };
 
@@ -135,13 +135,13 @@ std::string class_name(const Module& module) {
 
 }  // namespace
 
-bool know_class(const std::type_info& type, const ModuleClass& about) {
+bool register_class(const std::type_info& type, const ModuleClass& about) {
   const std::lock_guard lock(classes_mutex());
   classes()[type] = about;
   return true;
 }
 
-// ---- slots
+// ---- ModuleSlot
 
 void ModuleSlot::fail_empty(const ModuleSlot* slot) {
   if (!slot)
@@ -199,7 +199,7 @@ std::shared_ptr<TensorSlot> Module::tensor_slot_for_copy(const TensorSlot* slot,
   return nullptr;
 }
 
-// ---- modules
+// ---- Module
 
 Module::Module(const Module& other)
     : training_(other.training_),
@@ -266,7 +266,7 @@ Module& Module::operator=(Module&& other) {
   set_computes(other.hooks_ && other.hooks_->computes);
   for (const auto& slot : children_) slot->owner = this;
   relabel(path());
-  const bool trains = stays_in_eval_ ? other.training_ : training_;  // a frozen norm does not say what its model does
+  const bool trains = stays_in_eval_ ? other.training_ : training_;  // a frozen norm's mode is not that of its model
   stays_in_eval_ = other.stays_in_eval_;
   train(trains);
   structure_changed();
@@ -284,7 +284,8 @@ void Module::disown() noexcept {
   for (const auto& slot : children_) slot->owner = nullptr;
 }
 
-// The members that held tensors and children of the original have taken those of the copy, unless they lie elsewhere.
+// Checks that all members which held tensors and children of the original hold those of the copy, unless they are not within the
+// object.
 void Module::check_copied() const {
   if (!copied_) return;
   for (const auto* slots : {&parameters_, &buffers_}) {

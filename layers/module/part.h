@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Part: a module as a member of another. One line names, makes and registers it:
+// Part: a module as a member of another. One line names, constructs and registers it:
 //
 //   struct Net : Module {
 //     Part<Conv2d> conv{this, "conv", 3, 16, 3};                               // the arguments of Conv2d
-//     Part<Conv2d> half{this, "half", Conv2d(16, 16, 3, {.stride = 2})};       // one with options in braces, by value
+//     Part<Conv2d> half{this, "half", Conv2d(16, 16, 3, {.stride = 2})};       // by value, for options in braces
 //     Part<Module> act{this, "act", wide ? AnyModule(GELU()) : AnyModule(ReLU())};
 //     Part<Linear> fc;                                                         // fc = add("fc", Linear(in, 10)) in the constructor
 //     Tensor forward(const Tensor& x) override { return fc(act(half(conv(x))).flatten(1)); }
 //   };
 //   net.fc->weight                        // its members
-//   net.fc = Linear(16, 100);             // replaced: what is called, trained, moved and saved is the new one
-//   net.fc = other.fc;                    // both use one module; also a shared_ptr, or nullptr for none
-//   *net.fc = Linear(16, 100);            // the module stays and takes the other's values
+//   net.fc = Linear(16, 100);             // replaces it: the new one is called, trained, moved and saved
+//   net.fc = other.fc;                    // shares one module; also a shared_ptr, or nullptr for none
+//   *net.fc = Linear(16, 100);            // keeps the module, and moves the other's values into it
 //
-// A part is copied with the module that has it, and moved with it. A Part that is copied by itself, `auto fc = net.fc`, is a handle
-// to the same module.
+// Copying and moving a module copies and moves its parts. A Part that is copied by itself, `auto fc = net.fc`, is a handle to the
+// same module.
 #pragma once
 
 #include <concepts>
@@ -28,7 +28,8 @@
 
 namespace halfstep {
 
-// Over the children of a container, as handles: for (auto& layer : layers) x = layer(x). A handle lives until the next step.
+// Iterates over the children of a container as handles: for (auto& layer : layers) x = layer(x). A handle lives until the next
+// step.
 class PartIterator {
  public:
   using value_type = Part<Module>;
@@ -47,7 +48,8 @@ class PartIterator {
   mutable std::shared_ptr<Part<Module>> current_;
 };
 
-// Any module, by value or as a shared_ptr: what `a ? AnyModule(ReLU()) : AnyModule(GELU())` and lists of modules have in common.
+// Holds any module, given by value or as a shared_ptr: the common type of `a ? AnyModule(ReLU()) : AnyModule(GELU())` and of
+// lists.
 class AnyModule {
  public:
   template <ModulePart P>
@@ -62,7 +64,7 @@ std::shared_ptr<Module> as_shared(const A& module) {
   return module.ptr();
 }
 
-// Type i of the arguments that M's forward declares, where it is one function, or else M::Call, `using Call = Result(const Tensor&,
+// Yields type i of the arguments of M's forward if it is one function, or else of M::Call, `using Call = Result(const Tensor&,
 // const Inputs&)`. With them a Part can be called with arguments in braces.
 template <size_t i, class... A>
 struct CallArgumentAt {};
@@ -97,7 +99,7 @@ requires(
 template <class M, size_t i>
 using CallArgument = typename CallArgumentOf<typename CallOf<M>::Type, i>::Type;
 
-// What add() returns, for a member of type Part<M> to take.
+// The result of add(), for a member of type Part<M>.
 template <class M>
 struct RegisteredPart {
   std::shared_ptr<ModuleSlot> slot;
@@ -113,12 +115,12 @@ template <class M = Module>
 class Part {
  public:
   Part() = default;  // for `part = add("name", ...)` in the constructor
-  // The arguments are M's; or there is one: a module by value, a shared_ptr, another Part, whose module is shared, or nullptr.
-  // Throws ValueError for a name that is taken, empty or with a dot.
+  // Takes M's arguments; or one module by value, a shared_ptr, another Part, whose module is then shared, or nullptr. Throws
+  // ValueError for a name that is taken, empty or contains a dot.
   template <class Owner, class... Args>
   requires std::derived_from<Owner, Module> Part(Owner* owner, const std::string& name, Args&&... arguments)
       : Part(static_cast<Module*>(owner)->add_slot(name, made(std::forward<Args>(arguments)...))) {
-    (void)kKnownClass<Owner>;
+    (void)kRegisteredClass<Owner>;
     slot_->takes = takes;
   }
   template <std::derived_from<M> D>
@@ -135,7 +137,7 @@ class Part {
     return *this = Part(std::move(added));
   }
   Part& operator=(const Part& other) { return put(other.ptr()); }
-  // Where the module that has this part is assigned: takes the other's place. Else its module.
+  // Takes the other's place if the module around this part is being assigned; else its module.
   Part& operator=(Part&& other) {
     if (slot_ && slot_->owner) return put(other.ptr());
     slot_ = std::move(other.slot_);
@@ -147,7 +149,7 @@ class Part {
   }
   Part& operator=(std::nullptr_t) { return put(nullptr); }
 
-  // The module's call, with its hooks.
+  // Calls the module with its hooks.
   template <class... Args>
   decltype(auto) operator()(Args&&... arguments) const {
     static_assert(!std::is_same_v<M, Module> || sizeof...(Args) == 1,
@@ -168,7 +170,7 @@ class Part {
                     std::forward<CallArgument<N, 3>>(d));
   }
 
-  // Of a list or a map of modules: `for (const auto& layer : layers) x = layer(x);`.
+  // Iterates over a list or a map of modules: `for (const auto& layer : layers) x = layer(x);`.
   template <class Index, class N = M>
   requires requires(N& m, const Index& i) { m[i]; }
   decltype(auto) operator[](const Index& i) const { return (**this)[i]; }
@@ -234,7 +236,7 @@ inline Part<Module>& PartIterator::operator*() const {
   return *current_;
 }
 
-// A module of a container as what it is. Throws ValueError when it is something else; `where` and `which` are for the message.
+// Returns a module of a container as an M. Throws ValueError if it has another type; `where` and `which` are for the message.
 template <class M, class... Which>
 M& module_as(const Part<Module>& module, const char* where, const Which&... which) {
   auto* const m = dynamic_cast<M*>(module.get());

@@ -70,17 +70,17 @@ LoadReport load(Module& module, const std::filesystem::path& path, const LoadOpt
   const StateDict mine = module.state_tensors();
   const bool planned = std::any_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
   if (planned && !options.device->is_meta()) {
-    const LoadReport fits = module.load_state_dict(read.state, options.strict);  // on meta it compares, and copies nothing
-    const bool whole = fits.missing.empty() && read.skipped.empty();
-    check<ValueError>(whole, "load", "a module on the device meta needs all its tensors, but ", path.string(), " lacks ",
+    const LoadReport fits = module.load_state_dict(read.state, options.strict);  // on meta it only compares
+    const bool is_complete = fits.missing.empty() && read.skipped.empty();
+    check<ValueError>(is_complete, "load", "a module on the device meta needs all its tensors, but ", path.string(), " lacks ",
                       fits.missing.size() + read.skipped.size(), " of them, the first of which is ",
-                      whole                  ? ""
+                      is_complete            ? ""
                       : fits.missing.empty() ? read.skipped.front()
                                              : fits.missing.front());
     module.to_empty(*options.device);
   }
   module.to(*options.device);
-  if (!read.skipped.empty()) read = read_state(module, path, options);  // with the module's tensors where they are now
+  if (!read.skipped.empty()) read = read_state(module, path, options);  // again: the module's tensors have their device now
   return module.load_state_dict(read.state, options.strict);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file's tensors as those of a module: other names, parts, and tensors that are joined.
+// Maps a file's tensors to those of a module: renames, slices and joins them.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -14,16 +14,16 @@
 namespace halfstep {
 namespace {
 
-// A tensor of the file under its name in the module.
-struct Item {
+// A tensor of the file with its name in the module.
+struct FileTensor {
   std::string name;
   Tensor tensor;
-  const UnreadTensor* unread = nullptr;  // of one that halfstep cannot have
+  const UnreadTensor* unread = nullptr;  // set for a tensor of a dtype that halfstep lacks
 };
 
-class ForModule {
+class StateMapper {
  public:
-  ForModule(const Module& module, const WeightFile& file, const LoadOptions& options)
+  StateMapper(const Module& module, const WeightFile& file, const LoadOptions& options)
       : mine_(module.state_tensors()), file_(file), options_(options) {
     for (const NamedTensor& n : mine_) names_.insert(n.name);
     const bool meta = !mine_.empty() && mine_[0].tensor.device().is_meta();
@@ -41,7 +41,8 @@ class ForModule {
                       " begins with \"", options_.prefix, '"');
     if (options_.join) join_by_rules();
     if (options_.join_attention) join_attention();
-    for (const Item& item : items_) {
+    join_weight_norm();
+    for (const FileTensor& item : items_) {
       if (item.unread && names_.contains(item.name)) fail<DataError>("weights", item.unread->fault);
       if (item.unread && !item.unread->is_tensor)
         ++out_.others;
@@ -53,7 +54,7 @@ class ForModule {
   }
 
  private:
-  // Does the name have the prefix?
+  // Takes the tensor if its name has the prefix. Returns whether it has.
   bool take(const std::string& name, const Tensor& tensor, const UnreadTensor* unread) {
     if (!name.starts_with(options_.prefix)) return false;
     const std::string rest = name.substr(options_.prefix.size()), mine = options_.rename ? options_.rename(rest) : rest;
@@ -61,7 +62,7 @@ class ForModule {
       left_out_.insert(mine);
       return true;
     }
-    Item item{mine, tensor, unread};
+    FileTensor item{mine, tensor, unread};
     if (!unread) {
       const bool turned = options_.transpose && (options_.transpose(rest) || options_.transpose(mine));
       check<ValueError>(!turned || tensor.dim() == 2, "load", rest, " must be a matrix to be transposed, got ", tensor.shape());
@@ -85,23 +86,23 @@ class ForModule {
   }
 
   void join_by_rules() {
-    struct Whole {
-      std::vector<const Item*> parts;
+    struct JoinedTensor {
+      std::vector<const FileTensor*> parts;
       JoinedPart how;
     };
-    std::map<std::string, Whole> all;
+    std::map<std::string, JoinedTensor> all;
     std::vector<std::string> order;
-    std::vector<Item> left;
-    std::vector<Item> parts;
+    std::vector<FileTensor> left;
+    std::vector<FileTensor> parts;
     parts.swap(items_);
-    for (const Item& item : parts) {
+    for (const FileTensor& item : parts) {
       const auto part = options_.join(item.name);
       if (!part) {
         left.push_back(item);
         continue;
       }
       const auto [whole, fresh] = all.try_emplace(part->name);
-      if (fresh) order.push_back(part->name), whole->second = {std::vector<const Item*>(size_t(part->of)), *part};
+      if (fresh) order.push_back(part->name), whole->second = {std::vector<const FileTensor*>(size_t(part->of)), *part};
       const bool fits = part->place >= 0 && part->place < std::ssize(whole->second.parts);
       check<ValueError>(fits && !whole->second.parts[size_t(part->place)], "load", "\"join\" must give each part of ", part->name,
                         " a place of its own, got ", item.name, " for place ", part->place, ", which is taken or does not exist");
@@ -109,20 +110,21 @@ class ForModule {
     }
     items_ = std::move(left);
     for (const std::string& name : order) {
-      const Whole& whole = all.at(name);
-      std::string there;
+      const JoinedTensor& wanted = all.at(name);
+      std::string found_names;
       size_t absent = 0;
-      for (const Item* part : whole.parts) part ? void(there += (there.empty() ? "" : ", ") + part->name) : void(++absent);
-      check<ValueError>(absent == 0, "load", name, " must be joined of ", whole.parts.size(), " tensors, but the file has only ",
-                        there);
-      add_joined(name, whole.parts, whole.how.add, whole.how.dim);
+      for (const FileTensor* part : wanted.parts)
+        part ? void(found_names += (found_names.empty() ? "" : ", ") + part->name) : void(++absent);
+      check<ValueError>(absent == 0, "load", name, " must be joined of ", wanted.parts.size(), " tensors, but the file has only ",
+                        found_names);
+      add_joined(name, wanted.parts, wanted.how.add, wanted.how.dim);
     }
   }
 
-  void add_joined(const std::string& name, const std::vector<const Item*>& parts, bool add, int64_t dim) {
+  void add_joined(const std::string& name, const std::vector<const FileTensor*>& parts, bool add, int64_t dim) {
     std::string of;
     Tensors tensors;
-    for (const Item* part : parts) {
+    for (const FileTensor* part : parts) {
       if (part->unread && names_.contains(name)) fail<DataError>("weights", part->unread->fault);
       const Tensor& t = part->tensor;
       const DType dtype = add && is_half(t.dtype()) ? DType::f32 : t.dtype();
@@ -131,22 +133,22 @@ class ForModule {
       of += (of.empty() ? "" : ", ") + part->name;
     }
     try {
-      Tensor whole = tensors[0];
-      for (size_t i = 1; add && i < tensors.size(); ++i) whole = whole + tensors[i];
-      items_.push_back({name, add ? whole : cat(tensors, dim)});
+      Tensor sum = tensors[0];
+      for (size_t i = 1; add && i < tensors.size(); ++i) sum = sum + tensors[i];
+      items_.push_back({name, add ? sum : cat(tensors, dim)});
     } catch (const Error& e) { fail<ValueError>("load", name, " must be joined of tensors that fit: ", of, ": ", e.what()); }
     out_.joined.push_back(name + " of " + of);
   }
 
   void join_attention() {
-    using Three = std::array<const char*, 3>;
-    constexpr std::array kNames{Three{"q_proj", "k_proj", "v_proj"},
-                                Three{"query", "key", "value"},
-                                Three{"q", "k", "v"},
-                                Three{"q_lin", "k_lin", "v_lin"},
-                                Three{"wq", "wk", "wv"},
-                                Three{"to_q", "to_k", "to_v"},
-                                Three{"query_proj", "key_proj", "value_proj"}};
+    using QkvNames = std::array<const char*, 3>;
+    constexpr std::array kNames{QkvNames{"q_proj", "k_proj", "v_proj"},
+                                QkvNames{"query", "key", "value"},
+                                QkvNames{"q", "k", "v"},
+                                QkvNames{"q_lin", "k_lin", "v_lin"},
+                                QkvNames{"wq", "wk", "wv"},
+                                QkvNames{"to_q", "to_k", "to_v"},
+                                QkvNames{"query_proj", "key_proj", "value_proj"}};
     std::map<std::string, size_t> places;
     for (size_t i = 0; i < items_.size(); ++i) places[items_[i].name] = i;
     std::set<size_t> used;
@@ -156,7 +158,7 @@ class ForModule {
         const std::string end = "in_proj_" + what;
         if (!n.name.ends_with(end) || places.contains(n.name)) continue;
         const std::string before = n.name.substr(0, n.name.size() - end.size());
-        for (const Three& three : kNames) {
+        for (const QkvNames& three : kNames) {
           std::array<size_t, 3> at{};
           int found = 0;
           int64_t rows = 0;
@@ -178,11 +180,58 @@ class ForModule {
       }
     }
     if (wholes.empty()) return;
-    const std::vector<Item> all = std::move(items_);
+    const std::vector<FileTensor> all = std::move(items_);
     items_.clear();
     for (size_t i = 0; i < all.size(); ++i)
       if (!used.contains(i)) items_.push_back(all[i]);
     for (const auto& [name, at] : wholes) add_joined(name, {&all[at[0]], &all[at[1]], &all[at[2]]}, false, 0);
+  }
+
+  // Does the length fit the direction, and the direction the weight?
+  static bool fits_weight_norm(const Shape& length, const Shape& direction, const Shape& weight) {
+    bool fits = direction == weight && (length.empty() || length.size() == direction.size());
+    for (int d = 0; fits && d < length.size(); ++d) fits = length[d] == 1 || length[d] == direction[d];
+    return fits;
+  }
+
+  // g v / |v|: the norms are along the dimensions in which g has one element.
+  Tensor of_weight_norm(const Tensor& length, const Tensor& direction) const {
+    if (on_.is_meta()) return Tensor::empty(direction.shape(), {.dtype = direction.dtype(), .device = Device::meta});
+    const Tensor g = is_half(length.dtype()) ? length.to(DType::f32) : length;
+    const Tensor v = is_half(direction.dtype()) ? direction.to(DType::f32) : direction;
+    Dims along;
+    for (int64_t d = 0; d < v.dim(); ++d)
+      if (g.dim() == 0 || g.size(d) == 1) along.push_back(d);
+    return v * (g / sqrt(sum(square(v), along, /*keepdim=*/true)));
+  }
+
+  // Puts the length and the direction of a weight together where the module has only the weight.
+  void join_weight_norm() {
+    std::map<std::string, size_t> places;
+    for (size_t i = 0; i < items_.size(); ++i) places[items_[i].name] = i;
+    std::set<size_t> used;
+    std::vector<FileTensor> wholes;
+    for (const NamedTensor& n : mine_) {
+      if (places.contains(n.name)) continue;
+      const size_t dot = n.name.rfind('.') + 1;  // 0 if there is none
+      const std::string parametrized = joined(n.name.substr(0, dot), "parametrizations.", n.name.substr(dot), ".original");
+      for (const auto& [g, v] : {std::pair(parametrized + '0', parametrized + '1'), std::pair(n.name + "_g", n.name + "_v")}) {
+        const auto length = places.find(g), direction = places.find(v);
+        if (length == places.end() || direction == places.end() || names_.contains(g) || names_.contains(v)) continue;
+        const FileTensor &one = items_[length->second], &other = items_[direction->second];
+        if (one.unread || other.unread || !fits_weight_norm(one.tensor.shape(), other.tensor.shape(), n.tensor.shape())) continue;
+        wholes.push_back({n.name, of_weight_norm(one.tensor, other.tensor)});
+        out_.joined.push_back(joined(n.name, " of ", g, ", ", v));
+        used.insert({length->second, direction->second});
+        break;
+      }
+    }
+    if (wholes.empty()) return;
+    std::vector<FileTensor> left;
+    for (size_t i = 0; i < items_.size(); ++i)
+      if (!used.contains(i)) left.push_back(std::move(items_[i]));
+    items_ = std::move(left);
+    items_.insert(items_.end(), wholes.begin(), wholes.end());
   }
 
   void keep_skipped() {
@@ -198,16 +247,16 @@ class ForModule {
   const WeightFile& file_;
   const LoadOptions& options_;
   std::set<std::string> names_;     // of the module
-  std::set<std::string> left_out_;  // by their names in the module
+  std::set<std::string> left_out_;  // names in the module
   Device on_ = Device::cpu;
-  std::vector<Item> items_;
+  std::vector<FileTensor> items_;
   StateForModule out_;
 };
 
 }  // namespace
 
 StateForModule state_for(const Module& module, const WeightFile& file, const LoadOptions& options) {
-  return ForModule(module, file, options).run();
+  return StateMapper(module, file, options).run();
 }
 
 }  // namespace halfstep

@@ -14,7 +14,7 @@ HALFSTEP_OPTIONS(AdaptiveLogSoftmaxOptions,
                  option("div_value", &O::div_value, "each cluster is that much narrower than the one before").above(0),
                  option("head_bias", &O::head_bias, "add a bias to the head"))
 
-AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Whole in, Whole classes, const std::vector<int64_t>& cutoffs,
+AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Integer in, Integer classes, const std::vector<int64_t>& cutoffs,
                                                        const AdaptiveLogSoftmaxOptions& o)
     : in_features_(in), n_classes_(classes), ends_(cutoffs) {
   const int64_t in_features = in, n_classes = classes;
@@ -55,7 +55,7 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
     check<IndexError>(low >= 0 && high < n_classes_, kAdaptiveSoftmax, "targets must lie in [0, ", n_classes_, "), got ",
                       low < 0 ? low : high);
   }
-  Tensor place = wanted;  // in the head: of a frequent class its own, else that of its cluster
+  Tensor place = wanted;  // index in the head: a frequent class's own, else its cluster's
   for (size_t i = 0; i + 1 < ends_.size(); ++i)
     place = where(wanted >= ends_[i],
                   scalar(ends_[0] + int64_t(i), {.dtype = DType::i64, .device = wanted.device()}), place);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A softmax over many classes of which few are frequent.
+// A softmax over many classes, of which few are frequent.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct AdaptiveLogSoftmaxOptions {
 };
 struct AdaptiveLogSoftmaxResult {
   Tensor output;  // the log-probability of each target, [N]
-  Tensor loss;    // minus their mean
+  Tensor loss;    // minus the mean of output
 
   template <class F>
   void each_tensor(F&& f) {
@@ -27,15 +27,16 @@ struct AdaptiveLogSoftmaxResult {
   }
 };
 
-// Classes 0 to n_classes - 1, by falling frequency ("Efficient softmax approximation for GPUs", Grave et al., 2017): the head
-// classifies the classes below cutoffs[0] and the clusters between cutoffs; tail i, two Linears without bias and in_features /
-// div_value^(i + 1) wide between them, those of cluster i. input [N, in_features] and target [N], integers, or [in_features] and
-// []. The host reads how many targets each cluster has. Throws ValueError for cutoffs that do not grow from 1 to below n_classes
-// and for a cluster without width, ShapeError and IndexError for inputs that do not fit. Autocast: the products in 16 bits, results
+// Classes 0 to n_classes - 1 are sorted by falling frequency ("Efficient softmax approximation for GPUs", Grave et al., 2017). The
+// head classifies the classes below cutoffs[0] and the clusters between cutoffs; tail i, two Linears without bias and in_features
+// / div_value^(i + 1) features between them, classifies within cluster i. For a class in cluster i log p(class) = log
+// p_head(cluster i) + log p_tail_i(class). input [N, in_features] and target [N], integers, or [in_features] and []. The host
+// reads the number of targets in each cluster. Throws ValueError for cutoffs that do not increase from 1 to below n_classes and
+// for a cluster without features, ShapeError and IndexError for inputs that do not fit. Autocast: the products in 16 bits, results
 // float32.
 class AdaptiveLogSoftmaxWithLoss : public ModuleOf<AdaptiveLogSoftmaxWithLoss> {
  public:
-  AdaptiveLogSoftmaxWithLoss(Whole in_features, Whole n_classes, const std::vector<int64_t>& cutoffs,
+  AdaptiveLogSoftmaxWithLoss(Integer in_features, Integer n_classes, const std::vector<int64_t>& cutoffs,
                              const AdaptiveLogSoftmaxOptions& options = {});
   AdaptiveLogSoftmaxResult forward(const Tensor& input, const Tensor& target);
   Tensor log_prob(const Tensor& input);                                       // [N, in_features] -> [N, n_classes]
@@ -46,7 +47,7 @@ class AdaptiveLogSoftmaxWithLoss : public ModuleOf<AdaptiveLogSoftmaxWithLoss> {
 
  private:
   int64_t in_features_, n_classes_;
-  std::vector<int64_t> ends_;  // the cutoffs, and n_classes
+  std::vector<int64_t> ends_;  // cutoffs and n_classes
 };
 
 }  // namespace halfstep

@@ -33,7 +33,7 @@ void check_mask(const char* name, const Tensor& mask) {
                     mask.dtype());
 }
 
-// A bool mask as numbers to add to scores; floating masks are unchanged.
+// Converts a bool mask to numbers to add to scores; returns floating masks unchanged.
 Tensor as_summand(const Tensor& mask, DType dtype) {
   if (mask.dtype() != DType::boolean) return mask;
   return masked_fill(zeros(mask.shape(), {.dtype = dtype, .device = mask.device()}), mask, kMinusInf);
@@ -41,7 +41,7 @@ Tensor as_summand(const Tensor& mask, DType dtype) {
 
 Tensor opposite(const Tensor& mask) { return eq(mask, 0.0); }
 
-// A mask that has no say over `count` more keys.
+// Returns the mask with `count` more keys, which it lets all queries see.
 Tensor widened(const Tensor& mask, int64_t count) {
   if (!mask.defined() || count == 0) return mask;
   Shape more = mask.shape();
@@ -49,9 +49,9 @@ Tensor widened(const Tensor& mask, int64_t count) {
   return cat({mask, zeros(more, {.dtype = mask.dtype(), .device = mask.device()})}, -1);
 }
 
-// Keys and values of the positions that were seen, in memory with room for more, so that one more token costs one copy.
-struct KeptKeys {
-  Tensor k, v;  // [N, num_heads, room, width of a head]
+// Keys and values of earlier positions, in memory with room for more, so that one more token costs one copy.
+struct KeyValueCache {
+  Tensor k, v;  // [N, num_heads, room, head size]
   int64_t length = 0;
 
   void add(const Tensor& more_k, const Tensor& more_v) {
@@ -77,7 +77,7 @@ struct KeptKeys {
   }
 };
 
-// The probabilities themselves. mask: bool (true: seen) or floating or undefined, as scaled_dot_product_attention takes it.
+// Computes the probabilities. mask: bool (true: seen), floating or undefined, as for scaled_dot_product_attention.
 Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
   Tensor scores = matmul(q * (1 / std::sqrt(double(q.size(-1)))), k.transpose(-2, -1));
   if (!mask.defined()) return softmax(scores, -1);
@@ -101,7 +101,7 @@ HALFSTEP_OPTIONS(MultiheadAttentionOptions, option("dropout", &O::dropout, "prob
                  option("batch_first", &O::batch_first, "[N, L, E]; false: [L, N, E]"),
                  option("is_causal", &O::is_causal, "a position attends to itself and those before it"))
 
-MultiheadAttention::MultiheadAttention(Whole width, Whole heads, const MultiheadAttentionOptions& o, Generator* generator)
+MultiheadAttention::MultiheadAttention(Integer width, Integer heads, const MultiheadAttentionOptions& o, Generator* generator)
     : embed_dim_(width), num_heads_(heads), options_(o) {
   const int64_t embed_dim = width, num_heads = heads;
   check<ValueError>(embed_dim >= 1 && num_heads >= 1, kAttention, "embed_dim and num_heads must be >= 1, got ", embed_dim, " and ",
@@ -160,14 +160,14 @@ void MultiheadAttention::check_inputs(const Tensor& query, const Tensor& key, co
   }
 }
 
-// [N, num_heads, L, width of a head], a view, of a projection's result: [N, L, embed_dim] or [L, N, embed_dim].
+// Views a projection's result [N, L, embed_dim] or [L, N, embed_dim] as [N, num_heads, L, head size].
 Tensor MultiheadAttention::heads(const Tensor& projected) const {
   const Tensor split = unflatten(projected, -1, {num_heads_, embed_dim_ / num_heads_});
   return options_.batch_first ? split.permute({0, 2, 1, 3}) : split.permute({1, 2, 0, 3});
 }
 
 MultiheadAttention::Projected MultiheadAttention::project(const Tensor& query, const Tensor& key, const Tensor& value) const {
-  if (in_proj_weight.defined() && query.same(key) && key.same(value)) {  // one product, and one for its gradient
+  if (in_proj_weight.defined() && query.same(key) && key.same(value)) {  // one product forward, one for its gradient
     const Tensor packed = linear(query, in_proj_weight, in_proj_bias);
     const Tensors parts = unbind(unflatten(packed, -1, {3, embed_dim_}), -2);
     return {heads(parts[0]), heads(parts[1]), heads(parts[2])};
@@ -204,14 +204,14 @@ void MultiheadAttention::add_keys(Projected& p) const {
   }
 }
 
-// In a pass of a DecodeScope: the keys and values of the passes before, in front of those of this one.
+// Within a DecodeScope: puts the keys and values of earlier passes in front of those of this one.
 void MultiheadAttention::add_earlier(Projected& p, const AttentionInputs& inputs) const {
   const char* const need = "in a pass of a DecodeScope attention of a sequence to itself needs ";
   check<ValueError>(inputs.is_causal, kAttention, need, "is_causal, since later positions are not known yet");
   check<ValueError>(!inputs.attn_mask.defined() && !inputs.key_padding_mask.defined(), kAttention, need, "to have no masks");
   check<ValueError>(added_keys() == 0, kAttention, need, "neither add_bias_kv nor add_zero_attn");
   DecodeScope& pass = *DecodeScope::current();
-  auto& kept = pass.kept<KeptKeys>(*this);
+  auto& kept = pass.kept<KeyValueCache>(*this);
   check<ShapeError>(!kept.k.defined() || kept.k.size(0) == p.k.size(0), kAttention,
                     "needs as many sequences as in the pass before, ",
                     kept.k.defined() ? kept.k.size(0) : 0, ", got ", p.k.size(0));
@@ -222,7 +222,7 @@ void MultiheadAttention::add_earlier(Projected& p, const AttentionInputs& inputs
   p.v = kept.v.narrow(2, 0, kept.length);
 }
 
-// One mask for scaled_dot_product_attention, where bool means the opposite; undefined when everything is seen.
+// Returns one mask for scaled_dot_product_attention, where bool has the opposite meaning; undefined if everything is seen.
 Tensor MultiheadAttention::mask(const AttentionInputs& inputs, const Projected& p) const {
   const int64_t batch = p.q.size(0), rows = p.q.size(2), more = added_keys(), keys = p.k.size(2) - more;
   Tensor scores = inputs.attn_mask, padding = inputs.key_padding_mask;
@@ -258,7 +258,7 @@ MultiheadAttention::Result MultiheadAttention::forward(const Tensor& query, cons
   add_keys(p);
   if (DecodeScope::current() && query.same(key) && key.same(value)) add_earlier(p, inputs);
   const double dropout_p = training() ? options_.dropout : 0;
-  Tensor weights, y;  // y: [N, num_heads, L, width of a head]
+  Tensor weights, y;  // y: [N, num_heads, L, head size]
   if (inputs.need_weights) {
     weights = attention_weights(p.q, p.k, mask(inputs, p));
     if (dropout_p > 0) weights = dropout(weights, dropout_p);

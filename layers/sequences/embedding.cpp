@@ -14,7 +14,7 @@ Tensor random_rows(const char* type, int64_t rows, int64_t width, Generator* gen
   return out;
 }
 
-// Checks what Embedding and EmbeddingBag have in common; a negative padding_idx counts from the end.
+// Checks the common arguments of Embedding and EmbeddingBag; a negative padding_idx counts from the end.
 template <class Options>
 void check_weight(const char* type, const Tensor& weight, Options& o) {
   check_options(type, o);
@@ -56,7 +56,7 @@ Embedding::Embedding(const Tensor& given, const EmbeddingOptions& o) : options_(
   weight = register_parameter("weight", given);
 }
 
-Embedding::Embedding(Whole num_embeddings, Whole embedding_dim, const EmbeddingOptions& o, Generator* generator)
+Embedding::Embedding(Integer num_embeddings, Integer embedding_dim, const EmbeddingOptions& o, Generator* generator)
     : Embedding(random_rows("Embedding", num_embeddings, embedding_dim, generator), o) {
   const NoGrad off;
   if (options_.padding_idx) weight.select(0, *options_.padding_idx).fill_(0);
@@ -81,7 +81,7 @@ EmbeddingBag::EmbeddingBag(const Tensor& given, const EmbeddingBagLayerOptions& 
   weight = register_parameter("weight", given);
 }
 
-EmbeddingBag::EmbeddingBag(Whole num_embeddings, Whole embedding_dim, const EmbeddingBagLayerOptions& o, Generator* generator)
+EmbeddingBag::EmbeddingBag(Integer num_embeddings, Integer embedding_dim, const EmbeddingBagLayerOptions& o, Generator* generator)
     : EmbeddingBag(random_rows("EmbeddingBag", num_embeddings, embedding_dim, generator), o) {
   const NoGrad off;
   if (options_.padding_idx) weight.select(0, *options_.padding_idx).fill_(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a matrix, by their numbers.
+// Embeddings: rows of a matrix by index.
 #pragma once
 
 #include <memory>
@@ -12,19 +12,19 @@
 namespace halfstep {
 
 struct EmbeddingOptions {
-  std::optional<int64_t> padding_idx = {};  // negative: from the end
+  std::optional<int64_t> padding_idx = {};  // negative: counts from the end
   std::optional<double> max_norm = {};
   double norm_type = 2;
   bool scale_grad_by_freq = false;
   static const OptionList<EmbeddingOptions>& list();
 };
-// x: integers of any shape -> [..., embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
+// Maps integers x of any shape to [..., embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
 class Embedding : public Module {
  public:
   using Options = EmbeddingOptions;
   static constexpr const char* kName = "Embedding";
-  Embedding(Whole num_embeddings, Whole embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
-  // With this weight, [num_embeddings, embedding_dim], which is shared, not copied; freeze: it is not trained.
+  Embedding(Integer num_embeddings, Integer embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
+  // Shares this weight, [num_embeddings, embedding_dim]; freeze: it is not trained.
   static std::shared_ptr<Embedding> from_pretrained(const Tensor& weight, bool freeze = true, const EmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return !options_.max_norm; }
@@ -42,16 +42,16 @@ struct EmbeddingBagLayerOptions {
   bool scale_grad_by_freq = false;
   std::string mode = "mean";
   bool include_last_offset = false;
-  std::optional<int64_t> padding_idx = {};  // negative: from the end
+  std::optional<int64_t> padding_idx = {};  // negative: counts from the end
   static const OptionList<EmbeddingBagLayerOptions>& list();
 };
-// The sum, mean or largest elements of the rows of each bag: embedding_bag (framework/ops/reduce/embedding_bag.h). index [B, n], or
-// [n] with offsets [B] where the bags begin -> [B, embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
+// Computes the sum, mean or maximum of the rows of each bag: embedding_bag (framework/ops/reduce/embedding_bag.h). index [B, n],
+// or [n] with offsets [B] where the bags begin -> [B, embedding_dim]. weight: [num_embeddings, embedding_dim] from N(0, 1).
 class EmbeddingBag : public ModuleOf<EmbeddingBag> {
  public:
   using Options = EmbeddingBagLayerOptions;
   static constexpr const char* kName = "EmbeddingBag";
-  EmbeddingBag(Whole num_embeddings, Whole embedding_dim, const EmbeddingBagLayerOptions& options = {},
+  EmbeddingBag(Integer num_embeddings, Integer embedding_dim, const EmbeddingBagLayerOptions& options = {},
                Generator* generator = nullptr);
   static std::shared_ptr<EmbeddingBag> from_pretrained(const Tensor& weight, bool freeze = true,
                                                        const EmbeddingBagLayerOptions& options = {});

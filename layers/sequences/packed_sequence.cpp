@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each of these is one gather of rows, or one write of rows into padding, however many sequences and steps there are.
+// Each function here is one gather of rows, or one write of rows into padding, for any number of sequences and steps.
 #include "layers/sequences/packed_sequence.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using Lengths = std::vector<int64_t>;
 
-// The sequences from long to short and the rows of each step; data is still to come.
+// Returns the sequences sorted by falling length and the number of rows of each step; data is still undefined.
 PackedSequence order_of(std::string_view where, const Lengths& lengths, bool enforce_sorted) {
   PackedSequence out;
   const size_t count = lengths.size();
@@ -33,7 +33,7 @@ PackedSequence order_of(std::string_view where, const Lengths& lengths, bool enf
   return out;
 }
 
-// place(sequence, step) of each row, in the order of packed rows.
+// Returns place(sequence, step) for each packed row.
 template <class Place>
 Tensor rows_of(const PackedSequence& packed, Device device, const Place& place) {
   Lengths rows;
@@ -43,14 +43,14 @@ Tensor rows_of(const PackedSequence& packed, Device device, const Place& place) 
   return from_vector(rows, {int64_t(rows.size())}, device);
 }
 
-// x [n, ...] with its first dimension cut or joined.
+// Splits or joins the first dimension of x [n, ...].
 Tensor with_front(const Tensor& x, int from, const Shape& front) {
   Shape shape = front;
   for (int d = from; d < x.dim(); ++d) shape.push_back(x.size(d));
   return x.reshape(shape);
 }
 
-// [steps, count, ...] with `values` at rows and padding elsewhere.
+// Returns [steps, count, ...] with `values` at `rows` and padding elsewhere.
 Tensor padded(const Tensor& values, const Tensor& rows, int64_t steps, int64_t count, bool batch_first, double padding) {
   Shape shape{steps * count};
   for (int d = 1; d < values.dim(); ++d) shape.push_back(values.size(d));

@@ -13,7 +13,7 @@
 namespace halfstep {
 namespace {
 
-// The rows of `table` [max_len, d_model] for x, to be added to it.
+// Returns the rows of `table` [max_len, d_model] to add to x.
 Tensor rows_for(const Module& self, const char* layer, const Tensor& table, const Tensor& x, bool batch_first) {
   check_rank(layer, x, 2, 3);
   const bool batched = x.dim() == 3;
@@ -28,15 +28,17 @@ Tensor rows_for(const Module& self, const char* layer, const Tensor& table, cons
 }
 
 Tensor waves(int64_t max_len, int64_t d_model) {
-  std::vector<float> values;
-  values.reserve(size_t(max_len * d_model));
+  const Shape shape{max_len, 1, d_model};
+  if (default_device().is_meta()) return Tensor::empty(shape);
+  const Tensor out = Tensor::empty(shape, {.device = Device::cpu});
+  float* at = out.data_ptr<float>();
   for (int64_t i = 0; i < max_len; ++i) {
     for (int64_t j = 0; j < d_model; ++j) {
       const double angle = double(i) * std::pow(10000.0, -double(j / 2 * 2) / double(d_model));
-      values.push_back(float(j % 2 == 0 ? std::sin(angle) : std::cos(angle)));
+      *at++ = float(j % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
   }
-  return from_vector(values, {max_len, 1, d_model});
+  return out.to(default_device());
 }
 
 Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
@@ -63,7 +65,7 @@ HALFSTEP_OPTIONS(PositionEmbeddingOptions, batch_first_of<O>())
 HALFSTEP_OPTIONS(RotaryEmbeddingOptions, option("base", &O::base, "slowest turn, in 2 pi positions").above(0).if_changed(),
                  option("interleaved", &O::interleaved, "pairs are neighbours; else from both halves").if_changed())
 
-PositionalEncoding::PositionalEncoding(Whole width, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
+PositionalEncoding::PositionalEncoding(Integer width, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
   const int64_t d_model = width;
   check_options(kName, o);
   check<ValueError>(d_model >= 1, kName, "d_model must be >= 1, got ", d_model);
@@ -76,7 +78,7 @@ Tensor PositionalEncoding::forward(const Tensor& x) {
   return dropout(x + rows_for(*this, "PositionalEncoding", pe.select(1, 0), x, batch_first_));
 }
 
-PositionEmbedding::PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& o, Generator* generator)
+PositionEmbedding::PositionEmbedding(Integer max_len, Integer d_model, const PositionEmbeddingOptions& o, Generator* generator)
     : weight(register_parameter("weight", random_rows(max_len, d_model, generator))), batch_first_(o.batch_first) {}
 
 Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for(*this, "PositionEmbedding", weight, x, batch_first_); }
@@ -85,14 +87,14 @@ std::string PositionEmbedding::describe() const {
   return Repr("PositionEmbedding").arg(weight.size(0)).arg(weight.size(1)).options(PositionEmbeddingOptions{batch_first_}).str();
 }
 
-RotaryEmbedding::RotaryEmbedding(Whole width, const RotaryEmbeddingOptions& o) : dim_(width), options_(o) {
+RotaryEmbedding::RotaryEmbedding(Integer width, const RotaryEmbeddingOptions& o) : dim_(width), options_(o) {
   const int64_t dim = dim_;
   check<ValueError>(dim >= 2 && dim % 2 == 0, "RotaryEmbedding", "dim must be even and >= 2, got ", dim);
   check_options(kName, o);
 }
 
-// Angles are float64: distant positions have large angles, of which only the remainder modulo 2 pi counts.
-RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype) const {
+// Computes angles in float64: those of distant positions are large, and only the remainder modulo 2 pi counts.
+RotaryEmbedding::Rotation RotaryEmbedding::rotation(const Tensor& positions, DType dtype) const {
   const NoGrad off;
   std::vector<double> speeds;
   for (int64_t j = 0; j < dim_ / 2; ++j) speeds.push_back(std::pow(options_.base, -2 * double(j) / double(dim_)));
@@ -101,9 +103,9 @@ RotaryEmbedding::Turn RotaryEmbedding::turn(const Tensor& positions, DType dtype
   return {cos(angles).to(dtype), sin(angles).to(dtype)};
 }
 
-// Threads may run one model at once. The lock is not held while a table is made: the device may be busy with the recording of
-// another thread, which may want this lock.
-RotaryEmbedding::Turn RotaryEmbedding::known(int64_t first, int64_t end, Device device, DType dtype) {
+// Several threads may run one model. Does not hold the lock while it makes a table: the device may be busy with the recording of
+// another thread, which may want the lock.
+RotaryEmbedding::Rotation RotaryEmbedding::known(int64_t first, int64_t end, Device device, DType dtype) {
   static ForkMutex guard;
   const auto length = [&] { return known_.empty() ? 0 : known_.back().cos.size(0); };
   int64_t have = 0;
@@ -113,25 +115,26 @@ RotaryEmbedding::Turn RotaryEmbedding::known(int64_t first, int64_t end, Device 
     have = length();
     if (have >= end) return known_.back();
   }
-  // Token by token, not each one shall compute all angles again; and all tables before the last are no longer than it together.
+  // Double the size when it grows, so that decoding token by token rarely recomputes, and all former tables together are no longer
+  // than the last.
   const int64_t count = first > 0 ? 2 * end : std::max(end, 2 * have);
-  Turn made = turn(arange(double(count), {.dtype = DType::i64, .device = device}), dtype);
+  Rotation made = rotation(arange(double(count), {.dtype = DType::i64, .device = device}), dtype);
   const std::lock_guard lock(guard);
   if (length() < count) known_.push_back(made);
   return made;
 }
 
-Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions, int64_t first) {
+Tensor RotaryEmbedding::rotated(const Tensor& x, const Tensor& positions, int64_t first) {
   check<ShapeError>(x.dim() >= 2 && x.size(-1) >= dim_, "RotaryEmbedding", "needs [..., L, width] with a width of dim, ", dim_,
                     ", or more, got ", x.shape());
   check<DTypeError>(x.is_floating_point(), "RotaryEmbedding", "needs a floating input, got ", x.dtype());
   const int64_t length = x.size(-2);
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  Turn t;
+  Rotation t;
   if (positions.defined()) {
-    t = turn(positions, wide);
+    t = rotation(positions, wide);
   } else {
-    const Turn table = known(first, first + length, x.device(), wide);
+    const Rotation table = known(first, first + length, x.device(), wide);
     t = {table.cos.narrow(0, first, length), table.sin.narrow(0, first, length)};
   }
   const Tensor turning = x.narrow(-1, 0, dim_);
@@ -144,11 +147,13 @@ Tensor RotaryEmbedding::turned(const Tensor& x, const Tensor& positions, int64_t
   return x.size(-1) == dim_ ? out : cat({out, x.narrow(-1, dim_, x.size(-1) - dim_)}, -1);
 }
 
-Tensor RotaryEmbedding::forward(const Tensor& x) { return turned(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0); }
+Tensor RotaryEmbedding::forward(const Tensor& x) {
+  return rotated(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0);
+}
 
 std::pair<Tensor, Tensor> RotaryEmbedding::forward(const Tensor& q, const Tensor& k, const Tensor& positions) {
   const int64_t first = positions.defined() || k.dim() < 2 ? 0 : DecodeScope::count(*this, k.size(-2));
-  return {turned(q, positions, first), turned(k, positions, first)};
+  return {rotated(q, positions, first), rotated(k, positions, first)};
 }
 
 std::string RotaryEmbedding::describe() const { return Repr(kName).arg(dim_).options(options_).str(); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Positions in a sequence, for attention, which by itself ignores the order.
+// Encodings of positions in a sequence, for attention, which by itself ignores the order.
 //
-// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]; RotaryEmbedding takes [..., L, width]. In a
-// pass of a DecodeScope (layers/sequences/decode.h) positions begin behind those of the pass before.
+// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]; RotaryEmbedding takes [..., L, width]. Within
+// a DecodeScope (layers/sequences/decode.h) positions continue from the pass before.
 #pragma once
 
 #include <memory>
@@ -21,14 +21,14 @@ struct PositionalEncodingOptions {
   bool batch_first = false;
   static const OptionList<PositionalEncodingOptions>& list();
 };
-// x + pe, and dropout. pe[i] = sin(i w_0), cos(i w_0), sin(i w_1), cos(i w_1)..., w_j = 10000^(-2j / d_model) ("Attention Is All
-// You Need", Vaswani et al., 2017). A buffer [max_len, 1, d_model], as in PyTorch's tutorial. Throws ShapeError for more than
-// max_len positions.
+// Computes dropout(x + pe): pe[i] = sin(i w_0), cos(i w_0), sin(i w_1), cos(i w_1)..., w_j = 10000^(-2j / d_model) ("Attention Is
+// All You Need", Vaswani et al., 2017). pe is a buffer [max_len, 1, d_model], as in PyTorch's tutorial. Throws ShapeError for more
+// than max_len positions.
 class PositionalEncoding : public Module {
  public:
   using Options = PositionalEncodingOptions;
   static constexpr const char* kName = "PositionalEncoding";
-  explicit PositionalEncoding(Whole d_model, const PositionalEncodingOptions& options = {});
+  explicit PositionalEncoding(Integer d_model, const PositionalEncodingOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override { return "PositionalEncoding"; }
@@ -43,13 +43,12 @@ struct PositionEmbeddingOptions {
   bool batch_first = false;
   static const OptionList<PositionEmbeddingOptions>& list();
 };
-// x + the rows of weight, [max_len, d_model], which is learned and begins as N(0, 0.02). Throws ShapeError for more than max_len
-// positions.
+// Adds the rows of a learned weight, [max_len, d_model], from N(0, 0.02). Throws ShapeError for more than max_len positions.
 class PositionEmbedding : public Module {
  public:
   using Options = PositionEmbeddingOptions;
   static constexpr const char* kName = "PositionEmbedding";
-  PositionEmbedding(Whole max_len, Whole d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
+  PositionEmbedding(Integer max_len, Integer d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -64,32 +63,33 @@ struct RotaryEmbeddingOptions {
   bool interleaved = false;
   static const OptionList<RotaryEmbeddingOptions>& list();
 };
-// Turns pair j of the first `dim` features at position i by the angle i base^(-2j / dim), so that products of queries and keys
-// depend on the distance of their positions ("RoFormer", Su et al., 2021). For q and k of an attention, [..., heads, L, width of a
-// head]; the result has their shape and dtype and is computed in float32 or wider. Throws ValueError for an odd dim, ShapeError for
-// fewer features.
+// Rotates pair j of the first `dim` features at position i by the angle i base^(-2j / dim), so that products of queries and keys
+// depend on the distance of their positions ("RoFormer", Su et al., 2021). Takes q and k of an attention, [..., heads, L, head
+// size], and returns their shape and dtype; computes in float32 or wider. Throws ValueError for an odd dim, ShapeError for fewer
+// features.
 class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
  public:
   using Options = RotaryEmbeddingOptions;
   static constexpr const char* kName = "RotaryEmbedding";
-  explicit RotaryEmbedding(Whole dim, const RotaryEmbeddingOptions& options = {});
-  Tensor forward(const Tensor& x) override;  // positions 0, 1...
+  explicit RotaryEmbedding(Integer dim, const RotaryEmbeddingOptions& options = {});
+  Tensor forward(const Tensor& x) override;  // at positions 0, 1...
   // positions: integers or floating, of a shape that broadcasts to the dimensions before the last; undefined: 0, 1...
   std::pair<Tensor, Tensor> forward(const Tensor& q, const Tensor& k, const Tensor& positions = {});
   bool is_recordable() const override { return true; }
   std::string describe() const override;
 
  private:
-  struct Turn {
+  struct Rotation {
     Tensor cos, sin;  // [..., L, dim / 2]
   };
-  Turn turn(const Tensor& positions, DType dtype) const;
-  Turn known(int64_t first, int64_t end, Device device, DType dtype);      // of positions 0, 1... up to end or further
-  Tensor turned(const Tensor& x, const Tensor& positions, int64_t first);  // first: of x, where there are no positions
+  Rotation rotation(const Tensor& positions, DType dtype) const;
+  Rotation known(int64_t first, int64_t end, Device device, DType dtype);  // for positions 0, 1... up to end or further
+  Tensor rotated(const Tensor& x, const Tensor& positions,
+                 int64_t first);  // first: x's first position, if `positions` is undefined
 
   int64_t dim_;
   RotaryEmbeddingOptions options_;
-  std::vector<Turn> known_;  // the last is in use; recorded work on a GPU may read those before it
+  std::vector<Rotation> known_;  // the last is in use; recorded work on a GPU may read earlier ones
 };
 
 }  // namespace halfstep

@@ -31,10 +31,10 @@ void check_features(const char* type, const Tensor& x, int64_t input_size) {
                     " features in its last dimension, got ", x.shape());
 }
 
-// Rows of the batch, dimension 1 of the states, in this order; sequences that are sorted already stay as they are.
+// Reorders the batch, dimension 1 of a state; returns it unchanged if the sequences are sorted.
 Tensor in_order(const Tensor& state, const std::vector<int64_t>& order) {
   if (std::is_sorted(order.begin(), order.end()) || !state.defined() || state.dim() != 3 || state.size(1) != int64_t(order.size()))
-    return state;  // the op refuses others
+    return state;  // the op refuses other ranks
   return index_select(state, 1, from_vector(order, {int64_t(order.size())}, state.device()));
 }
 
@@ -91,7 +91,7 @@ RecurrentLayer::RecurrentLayer(const RecurrentLayer& other)
       options_(other.options_),
       packed_(std::make_shared<PackedWeights>()),
       kept_(other.kept_) {
-  // A recorded step writes the state in place.
+  // Write in place: a recorded step reads the state there.
   const NoGrad off;
   for (Tensor* t : {&kept_.h, &kept_.c}) {
     if (t->defined()) *t = t->clone();
@@ -131,9 +131,9 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
   return {r.output, r.h, {}};
 }
 
-// The state is copied on its way in and out: the op keeps its inputs for its backward, and a recorded step finds the state
-// where it was. It is converted if the run has another precision now.
-RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x, Kept& last) {
+// Copies the state on its way in and out: the op keeps its inputs for its backward, and a recorded step reads the state where it
+// was. Converts it if the run's precision has changed.
+RecurrentLayer::Result RecurrentLayer::continue_last(const Tensor& x, KeptState& last) {
   const Device::Type device = x.device().type;
   const DType computes = x.dtype() == DType::f32 && autocast::is_enabled(device) ? autocast::dtype(device) : x.dtype();
   const auto begin = [&](const Tensor& kept) {
@@ -141,7 +141,7 @@ RecurrentLayer::Result RecurrentLayer::go_on(const Tensor& x, Kept& last) {
     return !kept.defined() ? Tensor() : kept.dtype() == computes ? kept.clone() : kept.to(computes);
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
-  const bool moves = !TakenStates::again();  // else it has moved the first time, perhaps for another batch since
+  const bool moves = !TakenStates::again();  // a second forward, for recomputation, must not move the state again
   if (moves && last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
     check<ShapeError>(last.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(last.h, 1),
                       ", got input ", x.shape(), Help{"reset_states(module) begins anew; batches must all be of one size"});
@@ -171,9 +171,9 @@ RecurrentLayer::Result RecurrentLayer::compute(const Tensor& x, const Tensor& h,
   if (DecodeScope* const pass = DecodeScope::current(); pass && lengths.empty() && may_go_on) {
     check<ValueError>(!options_.bidirectional, type_,
                       "a bidirectional layer cannot run in a pass of a DecodeScope, since later steps are not known yet");
-    return go_on(x, pass->kept<Kept>(*this));
+    return continue_last(x, pass->kept<KeptState>(*this));
   }
-  if (lengths.empty()) return options_.stateful && may_go_on ? go_on(x, kept_) : call_op(x, h, c, {});
+  if (lengths.empty()) return options_.stateful && may_go_on ? continue_last(x, kept_) : call_op(x, h, c, {});
   check<ShapeError>(x.dim() == 3, type_, "lengths need a batch of sequences, got input ", x.shape());
   const int64_t steps = x.size(options_.batch_first ? 1 : 0), count = x.size(options_.batch_first ? 0 : 1);
   check<ValueError>(int64_t(lengths.size()) == count, type_, "needs a length for each of the ", count, " sequences of input ",
@@ -196,7 +196,7 @@ RecurrentLayer::Result RecurrentLayer::compute(const PackedSequence& x, const Te
       check<ShapeError>(state.dim() == 3 && state.size(1) == count, type_, "the state of ", count,
                         " packed sequences must be [layers and directions, ", count, ", width], got ", state.shape());
   }
-  // Without a state the op could not return states for sequences without a step.
+  // Give it a zero state: without one the op could not return states for empty sequences.
   const bool all_begin = !x.batch_sizes.empty() && x.batch_sizes[0] == count;
   const int64_t parts = options_.num_layers * (options_.bidirectional ? 2 : 1);
   const Tensor first = h.defined() || all_begin ? in_order(h, x.sorted_indices)
@@ -285,15 +285,15 @@ OneStateLayer::PackedOutput OneStateLayer::operator()(const PackedSequence& x, c
   return run([this](const auto&... in) { return forward(in...); }, x, state);
 }
 
-RNN::RNN(Whole input_size, Whole hidden_size, const RNNOptions& o, Generator* generator)
+RNN::RNN(Integer input_size, Integer hidden_size, const RNNOptions& o, Generator* generator)
     : OneStateLayer(kName, o.nonlinearity == "relu" ? Kind::rnn_relu : Kind::rnn_tanh, input_size, hidden_size, as_common(o),
                     generator) {
   check_options(kName, o);
 }
-GRU::GRU(Whole input_size, Whole hidden_size, const GRUOptions& o, Generator* generator)
+GRU::GRU(Integer input_size, Integer hidden_size, const GRUOptions& o, Generator* generator)
     : OneStateLayer("GRU", Kind::gru, input_size, hidden_size, as_common(o), generator) {}
 
-LSTM::LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& o, Generator* generator)
+LSTM::LSTM(Integer input_size, Integer hidden_size, const LSTMOptions& o, Generator* generator)
     : RecurrentLayer("LSTM", Kind::lstm, input_size, hidden_size, o, generator) {}
 LSTM::Output LSTM::forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths) {
   const Result r = compute(x, state.h, state.c, lengths);
@@ -330,7 +330,7 @@ std::string RecurrentCell::describe() const {
   return Repr(type_).arg(weight_ih.size(1)).arg(weight_hh.size(1)).options(options_).str();
 }
 
-RNNCell::RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& o, Generator* generator)
+RNNCell::RNNCell(Integer input_size, Integer hidden_size, const RNNCellOptions& o, Generator* generator)
     : RecurrentCell("RNNCell", 1, input_size, hidden_size, o, generator) {
   check_options(kName, o);
 }
@@ -342,7 +342,7 @@ Tensor RNNCell::operator()(const Tensor& x, const Tensor& h) {
   return run([this](const auto&... in) { return forward(in...); }, x, h);
 }
 
-GRUCell::GRUCell(Whole input_size, Whole hidden_size, const GRUCellOptions& o, Generator* generator)
+GRUCell::GRUCell(Integer input_size, Integer hidden_size, const GRUCellOptions& o, Generator* generator)
     : RecurrentCell("GRUCell", 3, input_size, hidden_size, {.bias = o.bias}, generator) {}
 Tensor GRUCell::forward(const Tensor& x, const Tensor& h) {
   check_features(type_, x, weight_ih.size(1));
@@ -352,7 +352,7 @@ Tensor GRUCell::operator()(const Tensor& x, const Tensor& h) {
   return run([this](const auto&... in) { return forward(in...); }, x, h);
 }
 
-LSTMCell::LSTMCell(Whole input_size, Whole hidden_size, const LSTMCellOptions& o, Generator* generator)
+LSTMCell::LSTMCell(Integer input_size, Integer hidden_size, const LSTMCellOptions& o, Generator* generator)
     : RecurrentCell("LSTMCell", 4, input_size, hidden_size, {.bias = o.bias}, generator) {}
 LSTMCell::State LSTMCell::forward(const Tensor& x, const State& state) {
   check_features(type_, x, weight_ih.size(1));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers (framework/ops/recurrent/recurrent.h has the formulas, shapes of weights and the order of gates).
+// Recurrent layers. framework/ops/recurrent/recurrent.h has formulas, shapes of weights and the order of gates.
 //
 //   LSTM lstm(28, 64, {.num_layers = 2, .batch_first = true});
 //   auto [output, state] = lstm(x);                    // [N, T, 64]; state.h and state.c: [2, N, 64]
 //   auto [more, last] = lstm(next, state);             // continues where it stopped
-//   auto [ragged, ends] = lstm(x, {}, {5, 2, 0, 3});   // sequences of these lengths: zeros after each, states at its last step
+//   auto [ragged, ends] = lstm(x, {}, {5, 2, 0, 3});   // sequences of these lengths: zeros behind each, states at its last step
 //   auto [packed, end] = lstm(pack_padded_sequence(x, {5, 2}, true));
 //
-// x: [T, N, input_size], [N, T, input_size] with batch_first, or [T, input_size]: one sequence. The output has, of the last layer,
-// the states of all steps, of both directions side by side; H = hidden_size (proj_size where there are projections). A state is
-// [num_layers D, N, H] with D = 2 directions if bidirectional, without N for one sequence; where none is given it is zero.
+// x: [T, N, input_size], [N, T, input_size] with batch_first, or one sequence [T, input_size]. The output has the states of the
+// last layer at all steps, with both directions concatenated. A state is [num_layers D, N, H], without N for one sequence, where H
+// = hidden_size (or proj_size with projections) and D = 2 if bidirectional; it is zero unless given.
 //
 // Parameters, as in PyTorch, of layer k: weight_ih_lk, weight_hh_lk, bias_ih_lk and bias_hh_lk, weight_hr_lk, and the same with
 // _reverse; all from U(-b, b), b = 1/sqrt(hidden_size). Throws ValueError for arguments outside their domain and lengths beyond the
@@ -28,14 +28,14 @@
 
 namespace halfstep {
 
-// output: the result of the layer in a Sequential or a config, where it takes only x: the "sequence", or "last", the state of the
-// last layer after the last step, of both directions side by side.
+// output: the result if the layer takes only x, in a Sequential or a config: the "sequence", or "last", the last layer's state
+// after the last step, with both directions concatenated.
 //
-// stateful: without a given state the layer continues from the last state of the call before, detached, so that batches that
-// continue each other are read as one long sequence; no gradient flows from a batch to the one before. The state starts at zero,
-// and again after reset_states(). It is not part of the state_dict, but of a run that amp/step/run_state.h saves. Throws ValueError
-// when bidirectional, and ShapeError for a batch of another size than the one before. Not for use inside checkpoint(), whose second
-// forward would advance the state again.
+// stateful: without a given state the layer continues from the last state of the call before, detached, so that consecutive
+// batches form one long sequence; no gradient flows from a batch to the one before. The state starts at zero, and again after
+// reset_states(). The state_dict does not contain it, but a run saved by amp/step/run_state.h does. Throws ValueError if
+// bidirectional, and ShapeError if the batch size changes. Inside checkpoint() the state moves at the
+// first forward alone.
 struct RNNOptions {
   int64_t num_layers = 1;
   std::string nonlinearity = "tanh";
@@ -68,7 +68,7 @@ struct LSTMOptions {
   bool stateful = false;
   static const OptionList<LSTMOptions>& list();
 };
-// What all three have in common.
+// The base of RNN, GRU and LSTM.
 class RecurrentLayer : public Module {
  public:
   RecurrentLayer(const RecurrentLayer& other);
@@ -82,12 +82,12 @@ class RecurrentLayer : public Module {
   int64_t hidden_size() const { return hidden_size_; }
   int64_t num_layers() const { return options_.num_layers; }
 
-  // The state that a stateful layer continues from; undefined before its first call. c: of an LSTM.
-  struct Kept {
+  // The state from which a stateful layer continues; undefined before its first call. c: LSTM only.
+  struct KeptState {
     Tensor h, c;
-    bool begins = true;  // nothing has been read since reset_states()
+    bool begins = true;  // true until the first call after reset_states()
   };
-  Kept& kept() { return kept_; }
+  KeptState& kept() { return kept_; }
 
  protected:
   enum class Kind : uint8_t { rnn_tanh, rnn_relu, lstm, gru };
@@ -101,28 +101,28 @@ class RecurrentLayer : public Module {
 
  private:
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
-  Result go_on(const Tensor& x, Kept& kept);
+  Result continue_last(const Tensor& x, KeptState& kept);
   Tensors weights() const;
   const char* type_;
   Kind kind_;
   int64_t input_size_, hidden_size_;
   LSTMOptions options_;
   std::shared_ptr<PackedWeights> packed_;
-  Kept kept_;
+  KeptState kept_;
 };
 
-// The stateful layers in `module`, itself included, and their names: "" is the module itself.
+// Returns the stateful layers in `module`, itself included, with their names: "" is the module itself.
 std::vector<std::pair<std::string, RecurrentLayer*>> stateful_layers(Module& module);
 
-// The states that the stateful layers in `module` would continue from, by the names of layers: "lstm.h", "lstm.c". Copies.
+// Returns copies of the states from which the stateful layers would continue, by name: "lstm.h", "lstm.c".
 StateDict kept_states(Module& module);
-// Puts them back; layers that are not named begin at zero. Throws ValueError for a name that no stateful layer has, before
-// anything is changed.
+// Restores states; layers without one begin at zero. Throws ValueError for a name that no stateful layer has, before it changes
+// anything.
 void set_kept_states(Module& module, const StateDict& states);
-// All begin at zero: where a pass over the data does. Keeps the memory.
+// Resets all states to zero, as at the start of a pass over the data. Keeps their memory.
 void reset_states(Module& module);
 
-// For a pass over other data: the layers begin at zero, and at the end of the scope get back the states that they had before it.
+// Resets the states for a pass over other data, and restores them at the end of the scope.
 class FreshStates {
  public:
   [[nodiscard]] explicit FreshStates(Module& module);
@@ -130,15 +130,15 @@ class FreshStates {
   FreshStates(const FreshStates&) = delete;
 
  private:
-  std::vector<std::pair<RecurrentLayer*, RecurrentLayer::Kept>> before_;
+  std::vector<std::pair<RecurrentLayer*, RecurrentLayer::KeptState>> before_;
 };
 
-// RNN and GRU, whose state is one tensor.
+// The base of RNN and GRU, whose state is one tensor.
 class OneStateLayer : public RecurrentLayer {
  public:
   struct Output {
     Tensor output, state;
-    operator std::tuple<Tensor&, Tensor&>() { return {output, state}; }  // std::tie(y, h) = gru(x, h)
+    operator std::tuple<Tensor&, Tensor&>() { return {output, state}; }  // for std::tie(y, h) = gru(x, h)
     template <class F>
     void each_tensor(F&& f) {
       f(output);
@@ -157,7 +157,7 @@ class OneStateLayer : public RecurrentLayer {
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths);
   PackedOutput forward(const PackedSequence& x, const Tensor& state);
-  // forward with its hooks.
+  // Calls forward with its hooks.
   Output operator()(const Tensor& x, const Tensor& state = {}, const std::vector<int64_t>& lengths = {});
   PackedOutput operator()(const PackedSequence& x, const Tensor& state = {});
 
@@ -165,25 +165,25 @@ class OneStateLayer : public RecurrentLayer {
   using RecurrentLayer::RecurrentLayer;
 };
 
-// h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or its ReLU.
+// Computes h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or relu in place of tanh.
 class RNN : public OneStateLayer {
  public:
   using Options = RNNOptions;
   static constexpr const char* kName = "RNN";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
-  RNN(Whole input_size, Whole hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
-  RNN(Whole input_size, Whole hidden_size, Whole num_layers, const RNNOptions& rest = {})
+  RNN(Integer input_size, Integer hidden_size, const RNNOptions& options = {}, Generator* generator = nullptr);
+  RNN(Integer input_size, Integer hidden_size, Integer num_layers, const RNNOptions& rest = {})
       : RNN(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
-// r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
+// Gates r, z, n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
 class GRU : public OneStateLayer {
  public:
   using Options = GRUOptions;
   static constexpr const char* kName = "GRU";
   using Call = Output(const Tensor&, const Tensor&, const std::vector<int64_t>&);
-  GRU(Whole input_size, Whole hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
-  GRU(Whole input_size, Whole hidden_size, Whole num_layers, const GRUOptions& rest = {})
+  GRU(Integer input_size, Integer hidden_size, const GRUOptions& options = {}, Generator* generator = nullptr);
+  GRU(Integer input_size, Integer hidden_size, Integer num_layers, const GRUOptions& rest = {})
       : GRU(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
 };
 
@@ -196,7 +196,7 @@ struct LSTMState {
   }
 };
 
-// i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'), times W_hr^T where there are projections.
+// Gates i, f, g, o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'), times W_hr^T with projections.
 class LSTM : public RecurrentLayer {
  public:
   using Options = LSTMOptions;
@@ -205,7 +205,7 @@ class LSTM : public RecurrentLayer {
   struct Output {
     Tensor output;
     State state;
-    operator std::tuple<Tensor&, State&>() { return {output, state}; }  // std::tie(y, state) = lstm(x, state)
+    operator std::tuple<Tensor&, State&>() { return {output, state}; }  // for std::tie(y, state) = lstm(x, state)
     template <class F>
     void each_tensor(F&& f) {
       f(output);
@@ -222,8 +222,8 @@ class LSTM : public RecurrentLayer {
     }
   };
   using Call = Output(const Tensor&, const State&, const std::vector<int64_t>&);
-  LSTM(Whole input_size, Whole hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
-  LSTM(Whole input_size, Whole hidden_size, Whole num_layers, const LSTMOptions& rest = {})
+  LSTM(Integer input_size, Integer hidden_size, const LSTMOptions& options = {}, Generator* generator = nullptr);
+  LSTM(Integer input_size, Integer hidden_size, Integer num_layers, const LSTMOptions& rest = {})
       : LSTM(input_size, hidden_size, with_option(rest, "num_layers", &Options::num_layers, int64_t(num_layers))) {}
   using RecurrentLayer::forward;
   Output forward(const Tensor& x, const State& state, const std::vector<int64_t>& lengths);
@@ -232,8 +232,8 @@ class LSTM : public RecurrentLayer {
   PackedOutput operator()(const PackedSequence& x, const State& state = {});
 };
 
-// ---- One step: x [N, input_size] or [input_size]; a state that is not given is zero. Parameters weight_ih, weight_hh, bias_ih and
-// bias_hh, from U(-b, b), b = 1/sqrt(hidden_size). In a Sequential or a config: one step from zero.
+// ---- Cells: one step. x [N, input_size] or [input_size]; the state is zero unless given. Parameters weight_ih, weight_hh,
+// bias_ih and bias_hh from U(-b, b), b = 1/sqrt(hidden_size). In a Sequential or a config they compute one step from zero.
 struct RNNCellOptions {
   bool bias = true;
   std::string nonlinearity = "tanh";
@@ -253,7 +253,7 @@ class RecurrentCell : public Module {
  public:
   bool is_recordable() const override { return true; }
   std::string describe() const override;
-  Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // biases undefined without
+  Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // biases undefined with .bias = false
 
  protected:
   RecurrentCell(const char* type, int64_t gates, int64_t input_size, int64_t hidden_size, const RNNCellOptions& options,
@@ -266,7 +266,7 @@ class RNNCell : public RecurrentCell {
  public:
   using Options = RNNCellOptions;
   static constexpr const char* kName = "RNNCell";
-  RNNCell(Whole input_size, Whole hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
+  RNNCell(Integer input_size, Integer hidden_size, const RNNCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor operator()(const Tensor& x, const Tensor& h = {});
@@ -276,7 +276,7 @@ class GRUCell : public RecurrentCell {
  public:
   using Options = GRUCellOptions;
   static constexpr const char* kName = "GRUCell";
-  GRUCell(Whole input_size, Whole hidden_size, const GRUCellOptions& options = {}, Generator* generator = nullptr);
+  GRUCell(Integer input_size, Integer hidden_size, const GRUCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, Tensor()); }
   Tensor forward(const Tensor& x, const Tensor& h);
   Tensor operator()(const Tensor& x, const Tensor& h = {});
@@ -288,7 +288,7 @@ class LSTMCell : public RecurrentCell {
   static constexpr const char* kName = "LSTMCell";
   using State = LSTMState;
   using Call = State(const Tensor&, const State&);
-  LSTMCell(Whole input_size, Whole hidden_size, const LSTMCellOptions& options = {}, Generator* generator = nullptr);
+  LSTMCell(Integer input_size, Integer hidden_size, const LSTMCellOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override { return forward(x, {}).h; }
   State forward(const Tensor& x, const State& state);
   State operator()(const Tensor& x, const State& state = {});

@@ -73,7 +73,7 @@ RegisteredPart<Dropout> TransformerBlock::add_dropout(const char* name) { return
 
 Tensor TransformerBlock::feed_forward(const Tensor& x) const { return linear2(dropout(options_.activation.behind(*linear1, x))); }
 
-TransformerEncoderLayer::TransformerEncoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& o)
+TransformerEncoderLayer::TransformerEncoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& o)
     : TransformerBlock(d_model, o) {
   self_attn = add_attention("self_attn", d_model, nhead);
   add_feed_forward(d_model);
@@ -96,7 +96,7 @@ Tensor TransformerEncoderLayer::operator()(const Tensor& src, const EncoderInput
   return run([this](const Tensor& x, const EncoderInputs& in) { return forward(x, in); }, src, inputs);
 }
 
-TransformerDecoderLayer::TransformerDecoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& o)
+TransformerDecoderLayer::TransformerDecoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& o)
     : TransformerBlock(d_model, o) {
   self_attn = add_attention("self_attn", d_model, nhead);
   multihead_attn = add_attention("multihead_attn", d_model, nhead);
@@ -144,7 +144,7 @@ std::shared_ptr<ModuleList> copies(const char* type, const std::shared_ptr<Layer
 
 }  // namespace
 
-TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Whole num_layers,
+TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Integer num_layers,
                                        std::shared_ptr<Module> norm)
     : TransformerEncoder(copies("TransformerEncoder", encoder_layer, num_layers), std::move(norm)) {}
 
@@ -169,7 +169,7 @@ Tensor TransformerEncoder::operator()(const Tensor& src, const EncoderInputs& in
   return run([this](const Tensor& x, const EncoderInputs& in) { return forward(x, in); }, src, inputs);
 }
 
-TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Whole num_layers,
+TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Integer num_layers,
                                        std::shared_ptr<Module> norm)
     : TransformerDecoder(copies("TransformerDecoder", decoder_layer, num_layers), std::move(norm)) {}
 

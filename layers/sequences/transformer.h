@@ -6,8 +6,8 @@
 //   TransformerEncoder encoder(layer, 6, make<LayerNorm>(512));
 //   Tensor y = encoder(x, {.src_key_padding_mask = padding});
 //
-// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]. Masks are those of MultiheadAttention, and so
-// are autocast and errors.
+// Sequences are [L, N, d_model], with batch_first [N, L, d_model], or [L, d_model]. Masks, autocast and errors are those of
+// MultiheadAttention.
 #pragma once
 
 #include <functional>
@@ -24,38 +24,38 @@
 
 namespace halfstep {
 
-// The function between the linear layers of a block: "relu", "gelu" (by erf), "gelu_tanh" (that of GPT-2) or your own.
+// The activation of a block: "relu", "gelu" (by erf), "gelu_tanh" (GPT-2's) or a function of your own.
 class TransformerActivation {
  public:
   TransformerActivation(const char* name) : TransformerActivation(std::string(name)) {}
-  TransformerActivation(const std::string& name);  // throws ValueError for other names
+  TransformerActivation(const std::string& name);  // throws ValueError for unknown names
   template <class F>
   requires std::is_invocable_r_v<Tensor, F, const Tensor&> TransformerActivation(F function) : function_(std::move(function)) {}
   const std::string& name() const { return name_; }  // empty for a function of your own
-  // activation(linear(x))
+  // Computes activation(linear(x)).
   Tensor behind(Linear& linear, const Tensor& x) const { return function_ ? function_(linear(x)) : linear.relu(x); }
 
  private:
   std::string name_;
-  std::function<Tensor(const Tensor&)> function_;  // empty: ReLU, which linear() does in the same pass
+  std::function<Tensor(const Tensor&)> function_;  // empty: ReLU, which is fused into linear()
 };
 
 template <>
 struct OptionMember<TransformerActivation> {
   static constexpr OptionKind kKind = OptionKind::text;
-  static OptionValue get(const TransformerActivation& member);  // of a function of your own: no value
+  static OptionValue get(const TransformerActivation& member);  // no value for a function of your own
   static bool put(TransformerActivation& member, const OptionValue& value);
 };
 
 struct TransformerLayerOptions {
   int64_t dim_feedforward = 2048;
-  double dropout = 0.1;  // of the attention's probabilities, and behind attention, activation and feed-forward net
+  double dropout = 0.1;  // of attention probabilities, and after attention, activation and feed-forward net
   TransformerActivation activation = "relu";
   double layer_norm_eps = 1e-5;
   bool batch_first = false;
   bool norm_first = false;
   bool bias = true;
-  bool is_causal = false;  // in layer(x)
+  bool is_causal = false;  // for layer(x)
   static const OptionList<TransformerLayerOptions>& list();
 };
 
@@ -84,7 +84,7 @@ struct DecoderInputs {
   }
 };
 
-// What encoder and decoder layers share: linear2(dropout(activation(linear1(x)))), and the last of their dropouts.
+// The base of encoder and decoder layers, with the feed-forward net: dropout(linear2(dropout(activation(linear1(x))))).
 class TransformerBlock : public Module {
  public:
   bool is_recordable() const override { return true; }
@@ -97,7 +97,7 @@ class TransformerBlock : public Module {
   void add_feed_forward(int64_t d_model);
   RegisteredPart<LayerNorm> add_norm(const char* name, int64_t d_model);
   RegisteredPart<Dropout> add_dropout(const char* name);
-  // x + change(x), where `norm` comes before the change or behind the sum.
+  // Computes norm(x + change(x)), or x + change(norm(x)) with norm_first.
   template <class F>
   Tensor changed(const Tensor& x, LayerNorm& norm, const F& change) const {
     return options_.norm_first ? x + change(norm(x)) : norm(x + change(x));
@@ -106,14 +106,14 @@ class TransformerBlock : public Module {
   TransformerLayerOptions options_;
 };
 
-// x + dropout1(self_attn(x)), normalised by norm1, and x + dropout2(feed-forward net of x), by norm2; with norm_first the norms
-// come before attention and net.
+// Computes x = norm1(x + dropout1(self_attn(x))), then norm2(x + ff(x)), where ff is the feed-forward net; with norm_first x +=
+// dropout1(self_attn(norm1(x))), then x + ff(norm2(x)).
 class TransformerEncoderLayer : public TransformerBlock {
  public:
   using Options = TransformerLayerOptions;
   static constexpr const char* kName = "TransformerEncoderLayer";
   using Call = Tensor(const Tensor&, const EncoderInputs&);
-  TransformerEncoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
+  TransformerEncoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
   using Module::operator();
@@ -124,13 +124,13 @@ class TransformerEncoderLayer : public TransformerBlock {
   Part<Dropout> dropout1, dropout2;
 };
 
-// As the encoder's layer, with attention to `memory`, an encoder's output, between.
+// Adds to the encoder's layer, between its two parts, attention to `memory`, an encoder's output.
 class TransformerDecoderLayer : public TransformerBlock {
  public:
   using Options = TransformerLayerOptions;
   static constexpr const char* kName = "TransformerDecoderLayer";
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
-  TransformerDecoderLayer(Whole d_model, Whole nhead, const TransformerLayerOptions& options = {});
+  TransformerDecoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& options = {});
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
@@ -140,19 +140,18 @@ class TransformerDecoderLayer : public TransformerBlock {
   Part<Dropout> dropout1, dropout2, dropout3;
 };
 
-// num_layers copies of a layer, one after the other, and the norm if there is one. Throws ValueError for 0
-// layers.
+// Runs num_layers copies of a layer, and then `norm` if given. Throws ValueError for 0 layers.
 class TransformerEncoder : public Module {
  public:
   using Call = Tensor(const Tensor&, const EncoderInputs&);
-  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Whole num_layers,
+  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Integer num_layers,
                      std::shared_ptr<Module> norm = nullptr);
-  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, std::shared_ptr<Module> norm = nullptr)
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Integer num_layers, std::shared_ptr<Module> norm = nullptr)
       : TransformerEncoder(std::make_shared<TransformerEncoderLayer>(encoder_layer), num_layers, std::move(norm)) {}
   template <ModuleValue Norm>
-  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Whole num_layers, Norm&& norm)
+  TransformerEncoder(const TransformerEncoderLayer& encoder_layer, Integer num_layers, Norm&& norm)
       : TransformerEncoder(encoder_layer, num_layers, as_shared(std::move(norm))) {}
-  explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
+  explicit TransformerEncoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // shares these layers
   Tensor forward(const Tensor& src, const EncoderInputs& inputs);
   Tensor forward(const Tensor& src) override;
   using Module::operator();
@@ -165,14 +164,14 @@ class TransformerEncoder : public Module {
 class TransformerDecoder : public Module {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const DecoderInputs&);
-  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Whole num_layers,
+  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, Integer num_layers,
                      std::shared_ptr<Module> norm = nullptr);
-  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, std::shared_ptr<Module> norm = nullptr)
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Integer num_layers, std::shared_ptr<Module> norm = nullptr)
       : TransformerDecoder(std::make_shared<TransformerDecoderLayer>(decoder_layer), num_layers, std::move(norm)) {}
   template <ModuleValue Norm>
-  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Whole num_layers, Norm&& norm)
+  TransformerDecoder(const TransformerDecoderLayer& decoder_layer, Integer num_layers, Norm&& norm)
       : TransformerDecoder(decoder_layer, num_layers, as_shared(std::move(norm))) {}
-  explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // these themselves
+  explicit TransformerDecoder(std::shared_ptr<ModuleList> layers, std::shared_ptr<Module> norm = nullptr);  // shares these layers
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
@@ -203,19 +202,19 @@ struct TransformerInputs {
   }
 };
 
-// Encoder and decoder, each with a norm at its end. Matrices are from xavier_uniform_.
+// Encoder and decoder, each with a norm at its end. Matrices are drawn by xavier_uniform_.
 class Transformer : public Module {
  public:
   using Call = Tensor(const Tensor&, const Tensor&, const TransformerInputs&);
   using Options = TransformerOptions;
   static constexpr const char* kName = "Transformer";
   explicit Transformer(const TransformerOptions& options = {});
-  Transformer(Whole d_model, Whole nhead) : Transformer(TransformerOptions{.d_model = d_model, .nhead = nhead}) {}
+  Transformer(Integer d_model, Integer nhead) : Transformer(TransformerOptions{.d_model = d_model, .nhead = nhead}) {}
   Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& src, const Tensor& tgt, const TransformerInputs& inputs = {});
   std::string describe() const override { return "Transformer"; }
-  // [size, size]: -inf above the diagonal, 0 elsewhere.
+  // Returns [size, size] with -inf above the diagonal and 0 elsewhere.
   static Tensor generate_square_subsequent_mask(int64_t size, const TensorOptions& options = {});
   Part<TransformerEncoder> encoder;
   Part<TransformerDecoder> decoder;

@@ -7,10 +7,15 @@
 # compute_75 for Turing, and compute_80 for all later GPUs, since code for Turing makes the arithmetic of bfloat16 from several
 # integer operations. That of compute_75 alone adds a third to the time of the compiler.
 # GPUS "all": for packages. Machine code for every GPU from Turing to Blackwell, and the PTX of Hopper for what comes later.
+# On aarch64 there is besides that of Jetson Orin, 8.7, which runs no code of the others.
 function(halfstep_cuda_targets out gpus ptx)
   set(targets)
   if(gpus STREQUAL "all")
-    set(${out} 75-real 80-real 86-real 89-real 90 100-real 120-real PARENT_SCOPE)
+    set(jetson)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+      set(jetson 87-real)
+    endif()
+    set(${out} 75-real 80-real 86-real ${jetson} 89-real 90 100-real 120-real PARENT_SCOPE)
     return()
   endif()
   foreach(capability IN LISTS gpus)
@@ -34,6 +39,20 @@ function(halfstep_cuda_targets out gpus ptx)
     endforeach()
   endif()
   set(${out} ${targets} PARENT_SCOPE)
+endfunction()
+
+# halfstep_jetson_gpu(OUT FILE): the compute capability of a Jetson's GPU, by the FILE /proc/device-tree/compatible; else empty. The
+# nvidia-smi of such a board does not know it.
+function(halfstep_jetson_gpu out file)
+  set(${out} "" PARENT_SCOPE)
+  if(EXISTS ${file})
+    file(STRINGS ${file} boards REGEX "tegra(194|234)")
+    if(boards MATCHES "tegra234")
+      set(${out} 8.7 PARENT_SCOPE)
+    elseif(boards)
+      message(STATUS "halfstep: Jetson Xavier's GPU, of compute capability 7.2, is left out: 7.5 (Turing) is the least")
+    endif()
+  endif()
 endfunction()
 
 # halfstep_package_note(OUT GPUS CODE): what to say when packages are made of a build with CUDA that was not compiled for all GPUs,

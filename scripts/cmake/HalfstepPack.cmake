@@ -47,7 +47,7 @@ if(HALFSTEP_APPS)
                    "The program with its manual page, configs, the JSON Schema of configs, and completions for shells."
                    TARGETS halfstep_program halfstep_pages)
   halfstep_package(libhalfstep-predict0 libs "uses models that halfstep has trained, from C and Python"
-                   "The library libhalfstep_predict, and /usr/lib/halfstep/halfstep.py, which needs NumPy."
+                   "The library libhalfstep_predict, and the Python package /usr/lib/halfstep/halfstep, which needs NumPy."
                    TARGETS halfstep_predict)
   set(CPACK_DEBIAN_LIBHALFSTEP-PREDICT0_PACKAGE_SUGGESTS python3-numpy)
   set(CPACK_DEBIAN_LIBHALFSTEP-PREDICT0_PACKAGE_GENERATE_SHLIBS ON)  # and calls ldconfig

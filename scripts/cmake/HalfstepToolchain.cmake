@@ -33,7 +33,11 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(MOLD_PROGRAM mold)
   if(MOLD_PROGRAM)
-    add_link_options(-fuse-ld=mold)
+    include(CheckLinkerFlag)
+    check_linker_flag(CXX -fuse-ld=mold HALFSTEP_LINKS_WITH_MOLD)  # a cross compiler looks for it under another name
+    if(HALFSTEP_LINKS_WITH_MOLD)
+      add_link_options(-fuse-ld=mold)
+    endif()
   endif()
 endif()
 
@@ -59,11 +63,25 @@ endif()
 # GCC 12 warns of its own std::string when it inlines operator+ at -O3 (https://gcc.gnu.org/PR105651).
 target_compile_options(halfstep_flags INTERFACE
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<CONFIG:Release>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
+# On aarch64 GCC notes that since version 10 it passes structs such as std::pair<float, float> differently.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-psabi>)
+endif()
 target_compile_definitions(halfstep_flags INTERFACE EIGEN_MPL2_ONLY=1)  # none of Eigen's few files under the LGPL
 if(HALFSTEP_NATIVE)
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(halfstep_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
+  set(HALFSTEP_NEEDS_V2 ON)
+endif()
+# Where the CPU has an instruction for a product and a sum (all of ARM's, and x86-64 from v3 on), compilers use it, and its rounding
+# is another one. Only loops that gain by it may be compiled so (HALFSTEP_FUSES): what is computed once, as data by a formula and
+# first values of weights, has the same bits on every CPU.
+include(CheckCXXSourceCompiles)
+check_cxx_source_compiles("#if !defined(__aarch64__) && !defined(__FMA__)\n#error none\n#endif\nint main() {}" HALFSTEP_MAY_FUSE)
+if(HALFSTEP_MAY_FUSE OR HALFSTEP_NATIVE)
+  target_compile_options(halfstep_flags INTERFACE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:HALFSTEP_FUSES>>>>:-ffp-contract=off>)
 endif()
 set(HALFSTEP_LOOP_OPTIMIZATION -O3)
 set(HALFSTEP_LIGHT_OPTIMIZATION -O1)  # of what computes little: it compiles in three quarters of the time
@@ -89,5 +107,10 @@ endif()
 # target_clones resolves through ifuncs, which run before a sanitizer's runtime is ready.
 if(HALFSTEP_MULTIARCH AND NOT HALFSTEP_NATIVE AND NOT HALFSTEP_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
    AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  target_compile_definitions(halfstep_flags INTERFACE HALFSTEP_MULTIARCH=1)
+  # musl's loader has no ifuncs, and GCC for it refuses the attribute.
+  check_cxx_source_compiles("__attribute__((target_clones(\"arch=x86-64-v3\", \"default\"))) int f(int x) { return x; }
+                             int main(int n, char**) { return f(n); }" HALFSTEP_HAS_CLONES)
+  if(HALFSTEP_HAS_CLONES)
+    target_compile_definitions(halfstep_flags INTERFACE HALFSTEP_MULTIARCH=1)
+  endif()
 endif()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call per op, taken from the op table, for the tests of dtypes in a region.
+// One call for each op, taken from the op table, for tests of dtypes in a region.
 #pragma once
 
 #include <cstring>
@@ -16,9 +16,9 @@ namespace halfstep::calls {
 
 struct OpCall {
   std::string op;
-  Tensors inputs;  // float64 where floating
+  Tensors inputs;  // floating ones in float64
   std::function<Tensors(const Tensors&)> invoke;
-  // The first floating output, or the first.
+  // Returns the first floating output, or else the first.
   Tensor run(const Tensors& in) const {
     const Tensors out = invoke(in);
     for (const Tensor& t : out)
@@ -27,7 +27,7 @@ struct OpCall {
   }
 };
 
-// The first case of each op whose tensors are all inputs.
+// Returns the first case of each op whose tensors are all inputs.
 inline const std::vector<OpCall>& all() {
   static const std::vector<OpCall> list = [] {
     std::vector<OpCall> l;
@@ -56,10 +56,10 @@ inline Tensors cast(const Tensors& in, DType dtype) {
   for (const Tensor& t : in) out.push_back(t.is_floating_point() ? t.to(dtype) : t);
   return out;
 }
-// The inputs, floating ones in `dtype`.
+// Returns the inputs with floating ones in `dtype`.
 inline Tensors draw(const OpCall& call, DType dtype) { return cast(call.inputs, dtype); }
 
-// Same dtype, shape and bits.
+// Returns whether dtype, shape and bits are equal.
 inline bool bitwise(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || !(a.shape() == b.shape())) return false;
   const Tensor x = a.detach().contiguous(), y = b.detach().contiguous();

@@ -165,7 +165,7 @@ TEST_CASE("after a train step with a scaler its gradients are refused, unless it
 TEST_CASE("a step that is computed again for a diagnosis leaves the gradients and their marks") {
   Net n;
   n.scaler.backward(n.loss());
-  run_arm({.module = *n.net, .batches = {{[&] { return n.loss(); }, {}, {}}}}, {.name = "float32", .low = {}});
+  replay_step({.module = *n.net, .batches = {{[&] { return n.loss(); }, {}, {}}}}, {.name = "float32", .low = {}});
   CHECK(!is_true(n));
   n.scaler.backward(n.loss());  // the next micro-batch
   CHECK(!is_true(n));

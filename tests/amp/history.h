@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a training history of tests/amp/histories.safetensors is made of, from its specification: scripts/history_torch.py makes the
-// same in PyTorch.
+// Makes the parts of a training history of tests/amp/histories.safetensors from its specification; scripts/history_torch.py makes
+// the same in PyTorch.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ inline Tensor floats(const Shape& shape, const std::function<double(int64_t)>& o
 
 // ---- model, data, loss
 
-// `dropout`: with a dropout in front, which PyTorch's does not have.
+// `dropout`: puts a dropout in front, which PyTorch's net lacks.
 inline Sequential net_of(const std::string& net, bool dropout) {
   Sequential out;
   if (dropout) out.append(Dropout(0.2));
@@ -47,7 +47,7 @@ inline Sequential net_of(const std::string& net, bool dropout) {
 inline void set_first_weights(Sequential& net, const Json& spec) {
   const NoGrad off;
   const double n = spec["n"];
-  const int norm = spec["net"] == "bn" ? 1 : spec["net"] == "ln" ? 2 : -1;  // whose weights are near 1
+  const int norm = spec["net"] == "bn" ? 1 : spec["net"] == "ln" ? 2 : -1;  // index of the norm, whose weights are near 1
   int i = 0;
   for (const Tensor& p : net.parameters()) {
     p.detach().copy_(
@@ -58,7 +58,7 @@ inline void set_first_weights(Sequential& net, const Json& spec) {
 
 inline std::pair<Tensor, Tensor> data_of(const Json& spec) {
   const int64_t n = spec["n"];
-  const bool places = spec["net"] == "conv";  // the loss of 4 positions
+  const bool places = spec["net"] == "conv";  // loss at 4 positions
   const Shape in = places ? Shape{kSamples, 2, 4} : Shape{kSamples, 4}, rows = places ? Shape{kSamples, 4} : Shape{kSamples},
               out = places ? Shape{kSamples, kClasses, 4} : Shape{kSamples, kClasses};
   const Tensor x = floats(in, [&](int64_t i) { return std::sin(1.3 * double(i) + 0.37 * double(n)); });
@@ -79,7 +79,7 @@ inline std::pair<Tensor, Tensor> data_of(const Json& spec) {
           })};
 }
 
-// A TensorDataset of two takes no classes below 0, such as CrossEntropyLoss ignores.
+// A data set of pairs; TensorDataset refuses classes below 0, which CrossEntropyLoss ignores.
 struct Pairs {
   Tensor x, y;
   int64_t size() const { return x.size(0); }
@@ -97,7 +97,7 @@ struct Order : Sampler {
   }
 };
 
-// A loss of the user's: another one times a factor.
+// A user's loss: another loss times a factor.
 struct Criterion : Loss {
   std::unique_ptr<Loss> base;
   bool of_logs = false;
@@ -178,7 +178,7 @@ auto of_kind(const std::string& kind, const F& f) {
   return f.template operator()<LBFGS>();
 }
 
-// `own`: the group's options beside those that all share.
+// `own`: the group's options, in addition to the shared ones.
 template <class Opt>
 ParamGroup group_of(std::vector<Tensor> params, const Json& shared, const Json& own) {
   using O = typename Opt::Options;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training history that runs: all its parts, window by window, and the numbers that are compared, in the order of
-// scripts/history_torch.py.
+// Runs a training history: all its parts, window by window, and the numbers to compare, in the order of scripts/history_torch.py.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +11,13 @@
 namespace halfstep::testing::history {
 
 struct HistoryNumber {
-  double value, scale;  // of the elements that it is a sum of
+  double value, scale;  // of the elements summed
   std::string label;
 };
 
 class Run {
  public:
-  // The parts as they are before window `from`, with first values. own: with dropout and a random order.
+  // Makes the parts as they are before window `from`, with first values. own: with dropout and a random order.
   Run(const Json& given, bool own, int64_t from = 0) : spec_(given), own_(own), net_(net_of(spec_["net"], own)) {
     set_first_weights(net_, spec_);
     std::tie(x_, y_) = data_of(spec_);
@@ -26,7 +25,7 @@ class Run {
     const Json& opt = spec_["opt"];
     std::vector<Json> groups, owns;
     for (const Json& g : spec_["groups"]) groups.push_back(g), owns.push_back(spec_["group_args"][owns.size()]);
-    std::vector<Json> later;  // groups that come after the schedules
+    std::vector<Json> later;  // groups added after the schedules
     for (const Json& e : events(0, from)) {
       if (e[1] != "add") continue;
       if (int64_t(spec_["n"]) % 2 == 0)
@@ -111,7 +110,7 @@ class Run {
     }
   }
 
-  // All values, which PyTorch's numbers end with.
+  // Appends all values, which PyTorch's numbers end with.
   void all_values(std::vector<HistoryNumber>& out) {
     each_tensor([&](const Tensor& t, const std::string& label) {
       if (!t.defined()) return;
@@ -120,7 +119,7 @@ class Run {
       for (const double v : t.to_vector<double>()) out.push_back({v, scale, "at the end, an element of " + label});
     });
   }
-  // All that a state has, to the bit, by name.
+  // Returns the bits of the whole state, by name.
   std::map<std::string, std::string> bits() const {
     std::map<std::string, std::string> out;
     const auto add = [&](const std::string& name, const Tensor& t) {
@@ -191,7 +190,7 @@ class Run {
 
   // ---- a step
 
-  // The micro-batches of a window. It ends with the epoch.
+  // Returns the micro-batches of a window, which ends with the epoch.
   std::vector<Pair> window() {
     std::vector<Pair> out;
     while (int64_t(out.size()) < int64_t(spec_["accumulate"])) {
@@ -246,7 +245,7 @@ class Run {
       const Gradients gradients = scaler_.unscale_(*optimizer_);
       if (clip().contains("value")) clip_grad_value_(gradients, clip()["value"]);
       if (clip().contains("norm")) {
-        const double type = clip().value("type", 2.0);  // 0: the largest
+        const double type = clip().value("type", 2.0);  // 0: maximum norm
         norm = clip_grad_norm_(gradients, clip()["norm"], type > 0 ? type : INFINITY).item<double>();
       }
     }
@@ -271,7 +270,7 @@ class Run {
   void put_number(double value, const std::string& label, double scale = -1) {
     numbers_->push_back({value, scale < 0 ? std::abs(value) : scale, joined("window ", window_, ", ", label)});
   }
-  // A sum with fixed weights, of absolute values for the scale.
+  // Adds a sum with fixed weights; the sum of absolute values is the scale.
   void put(const Tensor& t, const std::string& label) {
     double sum = 0, scale = 0, j = 0;
     if (t.defined()) {
@@ -284,7 +283,7 @@ class Run {
     put_number(sum, label, scale);
   }
 
-  // Of the parameter as the optimizer counts; nothing before its first step.
+  // Returns a state of a parameter; undefined before its first step.
   Tensor state_of(const std::map<std::string, Tensor>& states, const Tensor& p, const std::string& name) const {
     const std::vector<Tensor> all = optimizer_->parameters();
     for (size_t i = 0; i < all.size(); ++i) {

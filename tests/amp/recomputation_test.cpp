@@ -7,7 +7,6 @@
 #include <limits>
 #include <random>
 
-#include "amp/step/interval_cover.h"
 #include "amp/step/train_step.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/op_log.h"
@@ -25,7 +24,7 @@ std::optional<double> least_cost(const IntervalCover& problem) {
   for (uint32_t bits = 0; bits < 1u << problem.items.size(); ++bits) {
     double cost = 0;
     bool right = true;
-    std::vector<const IntervalCover::Item*> chosen;
+    std::vector<const IntervalCover::Interval*> chosen;
     for (size_t i = 0; i < problem.items.size(); ++i)
       if (bits >> i & 1) chosen.push_back(&problem.items[i]), cost += problem.items[i].cost;
     for (const auto* a : chosen)

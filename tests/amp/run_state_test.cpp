@@ -259,5 +259,19 @@ TEST_CASE("ranks: a buffer that is the same on all of three stays so to the bit 
     table.values.fill_(group.rank() == 0 ? 3.0 : 0.0);
     average_buffers(table, group);
     CHECK(table.values.to_vector<float>() == std::vector<float>(1000, 1.f));
+    // By samples, where ranks have parts of several sizes, or none.
+    const double samples[] = {4, 3, 0};
+    table.values.copy_(given), table.low.copy_(given.to(DType::bf16));
+    average_buffers(table, group, samples[group.rank()]);
+    CHECK(table.values.to_vector<float>() == given.to_vector<float>());
+    CHECK(table.low.to_vector<float>() == given.to(DType::bf16).to_vector<float>());
+    const double values[] = {1, 8, std::nan("")};
+    table.values.fill_(values[group.rank()]);
+    average_buffers(table, group, samples[group.rank()]);
+    CHECK(table.values.to_vector<float>() == std::vector<float>(1000, 4.f));
+    table.values.fill_(double(group.rank()));
+    average_buffers(table, group, 0);
+    CHECK(table.values.to_vector<float>() == std::vector<float>(1000, 1.f));
+    CHECK_THROWS_AS(average_buffers(table, group, -1), ValueError);
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixtures of the scaler's tests: two equal models, four batches, and optimizers that take the scaler's host path.
+// Fixtures for tests of the scaler: two equal models, four batches, and optimizers on the scaler's host path.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace halfstep::scaling {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// `O`, as if its author knew nothing of scalers: step is then guarded on the host.
+// An `O` that does not support scalers: the host guards its step.
 template <class O>
 struct Plain : O {
   using O::O;
@@ -39,7 +39,7 @@ inline std::string bytes(const Module& m) {
   return out;
 }
 
-// One parameter of two elements with the given gradient, behind an SGD.
+// One parameter of two elements with the given gradient, and its SGD.
 struct Single {
   Tensor p = ones({2}, {.requires_grad = true});
   SGD opt{{p}, {.lr = 1}};
@@ -50,7 +50,7 @@ inline std::shared_ptr<Sequential> model() {
   return std::make_shared<Sequential>(std::make_shared<Linear>(8, 8), std::make_shared<Linear>(8, 8));
 }
 
-// The scaler case of PyTorch's tests: `scaled` runs with a scaler, `control` without one and without the doomed step.
+// The scaler case of PyTorch's tests: `scaled` runs with a scaler, `control` without one and without the skipped step.
 struct Twins {
   std::shared_ptr<Sequential> control, scaled;
   std::vector<std::pair<Tensor, Tensor>> data;
@@ -62,7 +62,7 @@ struct Twins {
     scaled->load_state_dict(control->state_dict());
     for (int i = 0; i < 4; ++i) data.emplace_back(rand({8, 8}), rand({8, 8}));
   }
-  // Largest difference of any parameter.
+  // Returns the largest difference of any parameter.
   double difference() const {
     double d = 0;
     const std::vector<Tensor> a = control->parameters(), b = scaled->parameters();
@@ -72,6 +72,6 @@ struct Twins {
 };
 inline void poison(Sequential& m) { m.parameters()[2].grad().fill_(kInf); }
 inline const GradScalerOptions kQuick{.init_scale = 128, .growth_factor = 2, .growth_interval = 1};
-inline constexpr int kSkip = 2;  // the iteration whose gradient is poisoned
+inline constexpr int kSkip = 2;  // iteration with a poisoned gradient
 
 }  // namespace halfstep::scaling

@@ -27,7 +27,7 @@ inline constexpr SmallModel kSmallModels[] = {
         "Flatten")"},
 };
 
-// The config of a run on the CPU of two steps, whose folder is "out" beside it.
+// Returns the config of a run of two steps on the CPU, whose folder is "out" beside it.
 inline std::string config_of(const SmallModel& model, bool amp, int seed = 3) {
   return R"({"version": 1, "name": "small", "output_dir": "out", "device": "cpu", "seed": )" + std::to_string(seed) +
          R"(, "model": {"type": "Sequential", "layers": [)" + model.layers + R"(, {"type": "Linear", "out_features": 3}]},
@@ -39,7 +39,7 @@ inline std::string config_of(const SmallModel& model, bool amp, int seed = 3) {
              "loader": {"batch_size": 4}}, "train": {"epochs": 1}})";
 }
 
-// Inputs for the model, the same for the same seed.
+// Draws inputs for the model; equal seeds give equal inputs.
 inline Tensor inputs_for(const Predictor& model, int64_t count, uint64_t seed = 7) {
   Generator generator(seed);
   Shape shape{count};

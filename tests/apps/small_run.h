@@ -10,7 +10,7 @@
 
 namespace halfstep::app::testing {
 
-// Small, but with everything that has state: dropout, moments, a schedule, shuffling, accumulation with a short last window, a
+// A small config with everything that has state: dropout, moments, a schedule, shuffling, accumulation with a short last window, a
 // scaler that skips its first steps and grows later.
 inline const char* kSmall = R"({
   "name": "small", "seed": 3, "device": "cpu",
@@ -24,13 +24,13 @@ inline const char* kSmall = R"({
   "logging": {"every": "3 steps"}
 })";
 
-// All that a run's newest checkpoint holds, but for times and threads.
+// Returns everything in a run's newest checkpoint except times and threads.
 inline std::string identity(const fs::path& run) {
   const CheckpointContents c = load_checkpoint(run);
   nlohmann::json meta = *c.meta;
   meta["trainer"].erase("seconds");
   meta.erase("config");
-  meta.erase("written_by");  // threads
+  meta.erase("written_by");  // has the number of threads
   return sha256(c.model) + sha256(c.state) + meta.dump();
 }
 

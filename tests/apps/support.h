@@ -53,13 +53,13 @@ inline fs::path configs() { return fs::path(halfstep_source_dir()) / "configs"; 
 struct Ran {
   int code;
   std::string out, err;
-  Json json() const {  // the last line of stdout
+  Json json() const {  // parses the last line of stdout
     std::string line = out.substr(0, out.find_last_not_of('\n') + 1);
     if (const size_t cut = line.rfind('\n'); cut != std::string::npos) line = line.substr(cut + 1);
     return Json::parse(line);
   }
 };
-// `arguments` as a shell reads them; runs in `dir`.
+// Runs the program in `dir` with `arguments`, as a shell splits them.
 inline Ran run(const TempDir& dir, const std::string& arguments) {
   const std::string command =
       "cd '" + dir.path().string() + "' && '" + program().string() + "' " + arguments + " >out.txt 2>err.txt </dev/null";
@@ -67,7 +67,7 @@ inline Ran run(const TempDir& dir, const std::string& arguments) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(dir / "out.txt"), read(dir / "err.txt")};
 }
 
-// The program running beside the test; its output goes to child.txt.
+// The program running in parallel to the test; its output goes to child.txt.
 class Child {
  public:
   Child(const TempDir& dir, const std::string& arguments) : dir_(dir), pid_(fork()) {
@@ -82,7 +82,7 @@ class Child {
   }
   Child(const Child&) = delete;
 
-  // Waits until `done()` or the program's end; false: it ended, or a minute passed.
+  // Waits until `done()` or the program's end. Returns false if it ended, or if a minute passed.
   template <class F>
   bool until(F done) {
     for (int i = 0; i < 60000 && kill(pid_, 0) == 0; ++i) {
@@ -93,10 +93,10 @@ class Child {
     }
     return false;
   }
-  // Does it handle the signal by now?
+  // Returns whether it has a handler for the signal.
   bool catches(int signal) const {
     std::error_code error;
-    if (fs::read_symlink("/proc/" + std::to_string(pid_) + "/exe", error) != program()) return false;  // still the test's fork
+    if (fs::read_symlink("/proc/" + std::to_string(pid_) + "/exe", error) != program()) return false;  // before exec
     const std::string status = read("/proc/" + std::to_string(pid_) + "/status");
     const size_t at = status.find("SigCgt:");
     return at != std::string::npos && (std::stoull(status.substr(at + 7), nullptr, 16) >> (signal - 1) & 1);
@@ -105,7 +105,7 @@ class Child {
   void send(int signal) const {
     if (pid_ > 0) kill(pid_, signal);
   }
-  // Its exit code; minus the signal that killed it.
+  // Waits, and returns its exit code, or minus the signal that killed it.
   int wait() {
     int status = 0;
     if (pid_ > 0 && waitpid(pid_, &status, 0) == pid_) ended(status);

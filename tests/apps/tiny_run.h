@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run of twelve steps, and changes that tests make to its folder.
+// A run of twelve steps, and functions that change its folder.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 
 namespace halfstep::app::testing {
 
-// 12 steps of a tiny model; 3 of them an epoch.
+// The config of 12 steps of a tiny model; 3 of them are an epoch.
 inline const char* kTiny = R"({
   "name": "tiny", "output_dir": "r", "device": "cpu",
   "model": {"type": "Linear", "out_features": "auto"},
@@ -28,7 +28,7 @@ struct Folder : TempDir {
   Ran train(const std::string& options = "") const { return run(*this, "train tiny.json --quiet --threads 1 " + options); }
 };
 
-// Every file below `dir` with its content.
+// Returns every file below `dir` with its content.
 inline std::map<std::string, std::string> snapshot(const fs::path& dir) {
   std::map<std::string, std::string> out;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
@@ -44,7 +44,7 @@ inline void replace_in(const fs::path& file, const std::string& from, const std:
   write(file, text.replace(at, from.size(), to));
 }
 
-// A JSON file of a checkpoint changed by hand, with a manifest that fits.
+// Changes a JSON file of a checkpoint, and updates the manifest.
 inline void set_json(const fs::path& checkpoint, const char* file, const std::string& pointer, const nlohmann::json& value) {
   nlohmann::json content = nlohmann::json::parse(read(checkpoint / file));
   content[nlohmann::json::json_pointer(pointer)] = value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small data of each kind, where the configs of the pages look for it: data/houses.csv, data/pets...
+// Writes small data of each kind at the paths that the docs' configs use: data/houses.csv, data/pets...
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory with a TensorView for kernel tests, and reading and writing through one element by element.
+// Memory with a TensorView for kernel tests, with access to single elements.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ inline constexpr DType kAll[] = {DType::f16, DType::bf16, DType::f32, DType::f64
 
 inline Backend& cpu() { return backend_for(Device::cpu); }
 
-// Products and convolutions are cut by their shapes, for any number of threads; as before at the end.
+// Splits products and convolutions by their shapes for any number of threads, until the end of the scope.
 struct ByShape {
   [[nodiscard]] explicit ByShape(bool on = true) : before(threads_independent()) { set_threads_independent(on); }
   ~ByShape() {
@@ -35,7 +35,7 @@ struct ByShape {
   bool before;
 };
 
-// Offset of the element with row-major index i.
+// Returns the offset of the element with row-major index i.
 inline int64_t offset_of(const TensorView& v, int64_t i) {
   const int64_t *const shape = v.shape.begin(), *const strides = v.strides.begin();
   int64_t offset = 0;
@@ -67,7 +67,7 @@ inline std::vector<double> values_of(const TensorView& v) {
   return values;
 }
 
-// The numbers of std::uniform_real_distribution, which takes a logarithm for each where the compiler does not optimise.
+// Draws the numbers of std::uniform_real_distribution, without its logarithm for each number in unoptimised builds.
 class Draws {
  public:
   Draws(unsigned seed, double lo, double hi) : engine_(seed), lo_(lo), hi_(hi) {}
@@ -96,8 +96,8 @@ struct Buffer {
   std::string raw() const { return {bytes->begin(), bytes->end()}; }
 };
 
-// Contiguous; filled with 0xA5 so that an element that is never written shows. Its block ends with its last element, so that
-// sanitizers see an access of one too far; an empty one has a byte, so that its pointer is not null.
+// Allocates contiguous memory filled with 0xA5, which shows elements that are never written. The block ends with its last element,
+// so that sanitizers detect an access beyond it; an empty one has a byte, so that its pointer is not null.
 inline Buffer make(DType t, const Shape& shape) {
   Buffer b;
   const size_t size = size_t(numel(shape)) * size_of(t);
@@ -112,17 +112,18 @@ inline Buffer make(DType t, const Shape& shape, std::initializer_list<double> va
   return b;
 }
 
-// The same memory, walked through in that format.
+// Views the same memory in that format.
 inline Buffer laid(Buffer b, MemoryFormat format) {
   b.view.strides = strides_of(b.view.shape, format);
   return b;
 }
 
-// How a test lays out an operand.
+// Memory layouts of a test's operand.
 enum class Layout { dense, transposed, sliced, repeated };
 inline constexpr Layout kLayouts[] = {Layout::dense, Layout::transposed, Layout::sliced, Layout::repeated};
 
-// Last two dimensions swapped in memory; every second element of a larger block; the first dimension repeated (stride 0).
+// Allocates with the last two dimensions swapped in memory; with gaps of one element; or with the first dimension repeated (stride
+// 0).
 inline Buffer make_layout(DType t, const Shape& shape, Layout layout) {
   const int r = shape.size();
   if (layout == Layout::dense || r == 0) return make(t, shape);
@@ -150,7 +151,7 @@ inline Buffer make_layout(DType t, const Shape& shape, Layout layout) {
   return b;
 }
 
-// Values drawn evenly from [lo, hi], rounded to the dtype.
+// Draws uniform values from [lo, hi], rounded to the dtype.
 inline Buffer uniform(DType t, const Shape& shape, unsigned seed, double lo = -2, double hi = 2, Layout layout = Layout::dense) {
   Buffer b = make_layout(t, shape, layout);
   Draws draw(seed, lo, hi);
@@ -158,7 +159,7 @@ inline Buffer uniform(DType t, const Shape& shape, unsigned seed, double lo = -2
   return b;
 }
 
-// |got - want| within `ulps` rounding errors of the dtype at `want`, plus `absolute`; inf and NaN must match.
+// Returns whether |got - want| is within `ulps` rounding errors of the dtype at `want`, plus `absolute`; inf and NaN must match.
 inline bool close(DType t, double got, double want, double ulps = 1, double absolute = 0) {
   if (std::isnan(want)) return std::isnan(got);
   if (is_floating(t) && std::abs(want) > max_value(t) * (1 + epsilon(t) / 4)) return std::isinf(got) && (got > 0) == (want > 0);
@@ -168,7 +169,7 @@ inline bool close(DType t, double got, double want, double ulps = 1, double abso
   return std::abs(got - want) <= ulps * 0.5 * epsilon(t) * std::abs(want) + smallest + absolute;
 }
 
-// Runs f with 1, 2 and 3 threads and requires f's outputs to be the same bytes.
+// Runs f with 1, 2 and 3 threads, and requires equal bytes of its outputs.
 template <class F>
 void same_for_any_threads(const F& f) {
   std::string expected;
@@ -182,7 +183,7 @@ void same_for_any_threads(const F& f) {
   set_num_threads(0);
 }
 
-// [batch?, rows, columns] with its last two dimensions stored either way, and `pad` unused elements between lines.
+// Allocates [batch?, rows, columns] with its last two dimensions in either order, and `pad` unused elements between lines.
 inline Buffer operand(DType t, const Shape& shape, bool transposed, unsigned seed, int64_t pad = 0) {
   const int r = shape.size();
   const int64_t rows = shape[r - 2], columns = shape[r - 1];
@@ -196,7 +197,7 @@ inline Buffer operand(DType t, const Shape& shape, bool transposed, unsigned see
   return b;
 }
 
-// Random indices of 0 .. size - 1.
+// Draws indices from 0 .. size - 1.
 inline Buffer indices(const Shape& shape, unsigned seed, int64_t size, Layout layout = Layout::dense) {
   return uniform(DType::i64, shape, seed, 0, double(size), layout);
 }

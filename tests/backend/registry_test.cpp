@@ -16,6 +16,12 @@ TEST_CASE("the cpu backend is always there and says what it is") {
   CHECK(text.find(", bf16 ") != std::string::npos);
   CHECK(text.find(", f16 ") != std::string::npos);
   CHECK(text.find('\n') == std::string::npos);
+#if defined(__x86_64__)
+  for (const char* other : {"AArch64", "NEON", "BFMMLA", "Cortex", "portable"})
+#else
+  for (const char* other : {"x86", "AVX", "AMX"})
+#endif
+    CHECK_MESSAGE(text.find(other) == std::string::npos, text);
   cpu().synchronize();
 }
 

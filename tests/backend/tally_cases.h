@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel `tally` beside a plain loop over the elements.
+// Cases that compare the kernel `tally` with a plain loop over the elements.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace halfstep::testing {
 
-// The row that the values call for.
+// Computes the row of counts for the values.
 inline std::vector<int64_t> tally_of(const TensorView& x, bool exponents) {
   std::vector<int64_t> row(exponents ? math::kTallyAll : math::kTallyCounts, 0);
   const double normal = x.dtype == DType::f16 ? 0x1p-14 : x.dtype == DType::f64 ? 0x1p-1022 : 0x1p-126;
@@ -36,7 +36,7 @@ inline std::vector<int64_t> tally_of(const TensorView& x, bool exponents) {
   return row;
 }
 
-// Values of every size, with a few of each kind that is counted.
+// Returns values of all magnitudes, with a few of each counted kind.
 inline Buffer odd_values(DType t, const Shape& shape, unsigned seed, Layout layout) {
   Buffer x = uniform(t, shape, seed, -2, 2, layout);
   const double odd[] = {std::nan(""),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of the test: a transport which copies from each other's memory.
+// Ranks that are threads of the test, with a transport that copies within their memory.
 #pragma once
 
 #include <condition_variable>
@@ -14,14 +14,14 @@
 
 namespace halfstep::testing {
 
-// The state shared by all of them. An operation is a round: every rank gives its data, then every rank takes its result.
+// State shared by the ranks. An operation is a round: every rank gives its data, then every rank takes its result.
 struct Room {
   explicit Room(int ranks) : posted(size_t(ranks)), offsets(size_t(ranks)), counts(size_t(ranks)), calls(size_t(ranks), 0) {}
   std::mutex mutex;
   std::vector<const void*> posted;
   std::vector<std::vector<int>> offsets, counts;
   int here = 0, taken = 0, round = 0;
-  std::vector<char> calls;  // the roll
+  std::vector<char> calls;  // operations called, for comparison
 };
 
 class LocalTransport final : public Transport {
@@ -60,7 +60,7 @@ class LocalTransport final : public Transport {
   bool test() override {
     const std::lock_guard lock(room_->mutex);
     if (!entered_) {
-      if (room_->taken != 0) return false;  // others are still leaving the last round
+      if (room_->taken != 0) return false;  // others have not left the last round yet
       entered_ = true;
       room_->posted[size_t(rank_)] = send_;
       room_->counts[size_t(rank_)] = counts_;
@@ -111,7 +111,7 @@ class LocalTransport final : public Transport {
   bool entered_ = false, took_ = false;
 };
 
-// f(group) on each of `ranks` ranks, which owns the group. An exception on rank 0 is thrown here.
+// Calls f(group) on each of `ranks` ranks, which owns the group. Rethrows an exception of rank 0.
 inline void with_ranks(int ranks, const std::function<void(std::unique_ptr<ProcessGroup>)>& f, const GroupOptions& options = {}) {
   const auto room = std::make_shared<Room>(ranks);
   std::vector<std::thread> threads;

@@ -148,7 +148,7 @@ TEST_CASE("losses and outcomes of recorded steps stay what they were, over more 
 }
 
 TEST_CASE("automatic: whichever way was faster stays") {
-  using Times = StepRecorder::Times;
+  using Times = StepRecorder::StepTimes;
   CHECK(Times{2e-3, 1e-3}.replaying_pays());
   CHECK(!Times{1e-3, 2e-3}.replaying_pays());
   CHECK(!Times{1e-3, 1e-3}.replaying_pays());  // a recording costs memory

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the device's library takes recurrent networks, and how often it was asked.
+// Tests whether the device's library supports recurrent networks, and counts its calls.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@ namespace halfstep::testing {
 inline RecurrentLibrary& recurrent_library() { return dynamic_cast<RecurrentLibrary&>(backend_for(Device::cuda)); }
 inline uint64_t recurrent_calls() { return recurrent_library().recurrent_calls(); }
 
-// Where it takes none the output says why.
+// Returns whether it supports them; prints the reason if not.
 inline bool has_recurrent_library() {
   const RecurrentArgs small{.cell = Cell::gru,
                             .dtype = DType::f32,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of the framework on the CUDA device: bytes of tensors, and models on either device.
+// Helpers of tests on the CUDA device: bytes of tensors, and models on both devices.
 #pragma once
 
 #include <cstdio>
@@ -28,7 +28,7 @@ inline std::string bytes(const Optimizer& o) {
   for (const auto& [name, t] : o.state_dict()) out += name + ":" + bytes(t) + ";";
   return out;
 }
-// The 16-bit copies that are true now.
+// Returns the current 16-bit copies.
 inline std::string shadow_bytes(const Module& m) {
   std::string out;
   for (const Tensor& p : m.parameters()) {
@@ -45,7 +45,7 @@ inline Tensors moved(const Tensors& in, Device device) {
 
 inline uint64_t host_reads() { return backend_for(Device::cuda).host_reads(); }
 
-// The log's lines in the meantime: the libraries write one for each new kind of work.
+// Collects log lines in its scope: the libraries write one for each new kind of work.
 struct Listening {
   Listening() { said.clear(); }
   int count(const std::string& word) const {
@@ -56,7 +56,7 @@ struct Listening {
   static inline std::string said;
   logging::Capture capture{[](logging::Level, std::string_view m) { said += std::string(m) + '\n'; }};
 };
-// Whether the device has a library of convolutions and attention; where it has none the output says why.
+// Returns whether the device has a library of convolutions and attention; prints the reason if not.
 inline bool has_library() {
   if (backend_for(Device::cuda).describe().find(", cuDNN ") != std::string::npos) return true;
   std::puts(("SKIPPED: " + backend_for(Device::cuda).describe()).c_str());
@@ -70,7 +70,7 @@ inline bool has_attention() {
   return false;
 }
 
-// The same weights on every device.
+// Makes a model with the same weights on every device.
 inline std::shared_ptr<Sequential> mlp_model(Device device, double dropout = 0, int64_t width = 24) {
   manual_seed(11);
   auto net = std::make_shared<Sequential>(std::make_shared<Linear>(12, width), std::make_shared<ReLU>());
@@ -81,7 +81,7 @@ inline std::shared_ptr<Sequential> mlp_model(Device device, double dropout = 0, 
   return net;
 }
 
-// Batches of a problem that can be learned: five classes by the largest of five sums.
+// Batches of a learnable problem: five classes by the largest of five sums.
 struct Batches {
   std::vector<Tensor> inputs, targets;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of NumPy's formats, byte by byte.
+// Writes files of NumPy's formats, byte by byte.
 #pragma once
 
 #include <zlib.h>
@@ -28,14 +28,14 @@ inline std::string npy(const std::string& dtype, const std::string& shape, const
                 data);
 }
 
-// A float32 matrix.
+// Formats a float32 matrix.
 inline std::string npy(const Tensor& t) {
   const Tensor dense = t.contiguous();
   return npy("<f4", "(" + std::to_string(t.size(0)) + ", " + std::to_string(t.size(1)) + ")",
              {static_cast<const char*>(dense.const_data_ptr()), dense.nbytes()});
 }
 
-// What gzip makes of these bytes.
+// Compresses bytes as gzip does.
 inline std::string gzipped(const std::string& bytes) {
   z_stream z{};
   deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
@@ -48,7 +48,7 @@ inline std::string gzipped(const std::string& bytes) {
   return out;
 }
 
-// An archive as numpy.savez writes it, or savez_compressed.
+// Formats an archive like numpy.savez or savez_compressed.
 inline std::string zip(const std::vector<std::pair<std::string, std::string>>& entries, bool deflated) {
   std::string out, directory;
   for (const auto& [name, bytes] : entries) {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <string>
 
@@ -240,4 +241,15 @@ TEST_CASE("npy: mapped where nothing is converted, and read where it is") {
   const auto set = ArrayDataset::npy(dir / "x.npy", dir / "y.npy");
   CHECK(is_mapped(set.input()));
   CHECK(is_mapped(set.target()));
+}
+
+TEST_CASE("arrays: numbers that float32 does not hold are warned of") {
+  const TempDir dir;
+  const Tensor x = tensor(std::vector<double>{1, -1e39, 3e38, NAN, 5, 6}).view({3, 2}),
+               y = tensor(std::vector<double>{1, 2, 1e300});
+  save_safetensors(dir / "a.safetensors", {{"x", x}, {"y", y}});
+  const auto data = ArrayDataset::safetensors(dir / "a.safetensors");
+  CHECK(data.notes().warnings ==
+        std::vector<std::string>{"inputs have 1 of 6 values beyond float32's range, such as -1e+39, which become infinite",
+                                 "targets have 1 of 3 values beyond float32's range, such as 1e+300, which become infinite"});
 }

@@ -116,7 +116,7 @@ std::vector<Broken> all() {
        zip({{"x.npy", x}, {"y.npy", npy("<i8", "(1,)", std::string(8, '\0'))}}, true), npz,
        "input and target must have a row for each sample, got shapes [2, 1] and [1]"},
       {"NPZ with a negative class", "a.npz", zip({{"x.npy", x}, {"y.npy", npy("<i8", "(2,)", std::string(16, '\xff'))}}, true), npz,
-       "labels must be in 0..0, but label 0 is -1"},
+       "labels must be in 0..0, or -100, which is ignored, but label 0 is -1"},
       {"safetensors without the tensor", "a.safetensors",
        safetensors(R"({"x":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}})", "abcd"), tensors,
        "there is no tensor \"y\"; there are x"},

@@ -185,6 +185,22 @@ TEST_CASE("csv: dates in three orders, with times and zones") {
   CHECK(!date_in("13/18/2024", CsvDateOrder::mdy));
 }
 
+TEST_CASE("csv: dates that mean one day in any order") {
+  for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) {
+    for (const char* month : {"04/2015", "04-2015", "04.2015", "2015-04-01", "2015.04.01"})
+      CHECK_MESSAGE(date_in(month, order).value_or(CsvDate()).days == 16526, month);
+    for (const char* none : {"13/2015", "4.2015", "04.1815", "04.20155", "2015-04/01", "2015-13-01"})
+      CHECK_MESSAGE(!date_in(none, order), none);
+  }
+  for (const char* week : {"2024-W12", "2024W12", "2024-w12-1"})
+    CHECK_MESSAGE(date_in(week).value_or(CsvDate()).days == 19800, week);
+  CHECK(
+      (date_in("2020-W53-7")->days == 18630 && date_in("2021-W01")->days == 18631 && date_in("2024-W12 06:00")->days == 19800.25));
+  for (const char* none : {"2021-W53", "2024-W00", "2024-W1", "2024-W12-8", "2024-W12-", "W12-2024"})
+    CHECK_MESSAGE(!date_in(none), none);
+  CHECK(date_in("2015-04-01 06:00", CsvDateOrder::dmy).value_or(CsvDate()).days == 16526.25);
+}
+
 TEST_CASE("csv: what a German spreadsheet saves") {
   const Sheet sheet(
       "\xef\xbb\xbf"

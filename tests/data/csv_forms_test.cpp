@@ -3,9 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "framework/base/check.h"
 #include "framework/data/tables/csv.h"
+#include "framework/data/tables/csv_table.h"
 #include "framework/data/tables/time_series.h"
 #include "framework/data/transforms/data_form.h"
 #include "tests/io/files.h"
@@ -79,6 +81,21 @@ TEST_CASE("csv: rows without a target are left out, whatever the rule for missin
   CHECK(contains(Table("a,y\n1,5\n2,?\n").fault(kNumbers), "got \"?\"\nhelp: \"missing_words\": [\"?\"]"));
   CHECK(contains(Table("a,kind\n1,x\n2,nan\n").fault(), "must be a class, got \"nan\"\nhelp: \"missing_words\": [\"nan\"]"));
   CHECK(contains(Table("a,y\n1,?\n").fault({.missing_words = {"?"}}), "no row has a target: column \"y\" is empty"));
+}
+
+TEST_CASE("csv: rows of a whole class that losses ignore are left out, with a count") {
+  const CsvDataset data = Table("a,y\n1,2\n2,-100\n3,0\n4,-100.0\n").read();
+  CHECK(data.class_names() == Names{"0", "2"});
+  CHECK(data.input().to_vector<float>() == Floats{1, 3});
+  CHECK_MESSAGE(contains(data.notes().made, "; 2 of 4 rows left out, whose target -100 the loss ignores"), data.notes().made);
+  CHECK(Table("a,y\n1,0\n2,-1\n").read({.ignored = -1}).classes() == 1);
+  CHECK(Table("a,y\n1,2\n2,-100\n3,0\n").read({.encoding = data.encoding()}).size() == 2);
+  // What may be a class is one.
+  CHECK(Table("a,y\n1,2\n2,-100\n3,0\n").read({.ignored = {}}).classes() == 3);
+  CHECK(Table("a,y\n1,-50\n2,-100\n3,0\n").read().classes() == 3);
+  CHECK(Table("a,y\n1,cat\n2,-100\n").read().classes() == 2);
+  CHECK(Table("a,y\n1,0\n2,1\n").read({.ignored = 1}).classes() == 2);
+  CHECK(Table("a,y\n1,2\n2,-100\n").read(kNumbers).size() == 2);
 }
 
 TEST_CASE("csv: rows are predicted whatever their answers are") {
@@ -202,6 +219,71 @@ TEST_CASE("csv: rows that are no samples") {
                  "such rows out"));
   // A text that is the same in two rows is no header.
   CHECK(Table("x,1\ny,2\nx,1\n").read(kNumbers).size() == 3);
+}
+
+TEST_CASE("csv: empty lines are left out with a count, and rows of another length are answered with what fits them") {
+  const Table gaps("\n \r\nmass;kind\n1;x\n\n2;y\n  \t\n;\n3;x\n\n");
+  const CsvDataset data = gaps.read({.missing = CsvMissing::drop_row});
+  CHECK(data.input().to_vector<float>() == Floats{1, 2, 3});
+  CHECK(data.line(1) == 6);
+  CHECK_MESSAGE(contains(data.notes().made, "; 4 empty lines left out, the first is line 1"), data.notes().made);
+  CHECK(contains(Table("a,b\n1,2\n\n3,4\n").read(kNumbers).notes().made, "1 empty line left out, line 3"));
+  CHECK(Table("1  2\n\n3  4\n").read(kNumbers).size() == 2);
+  // In one column an empty line is an empty cell; with tabs a line of them is a row of empty cells.
+  CHECK(CsvTable(Table("a\n1\n\n3\n").path, {}).rows() == 4);
+  CHECK(CsvTable(Table("a\tb\n1\t2\n\t\n3\t4\n").path, {}).rows() == 4);
+  // Lines above the header.
+  const Table title("# made in 2024\n# by us\na,b\n1,2\n");
+  CHECK(
+      contains(title.fault(), "t.csv:3:2: a row must have 1 field like the first, got 2\nhelp: \"skip_rows\": [1, 2] leaves out"));
+  CHECK(title.read({.format = {.skip_rows = {1, 2}}, .classification = false}).size() == 1);
+  CHECK(contains(Table("a,b\n1,2,\n").fault(), "help: this row ends in \",\": let the first line do so, too, or none"));
+  CHECK(contains(Table("a;b;c\n1,2,3\n").fault(), "help: the first line has \";\" between its cells, this one \",\""));
+  CHECK(contains(Table("a\tb\tc\n1\t2\n").fault(),
+                 "help: rows that end early are filled up, in Python: import pandas; "
+                 "pandas.read_csv(FILE, sep=\"\\t\").to_csv(NEW, index=False)"));
+}
+
+TEST_CASE("csv: numbers with one unit, and times of a clock, are doubted where they are many; so are ends of files") {
+  const auto warning = [](const std::function<std::string(int)>& cell, int n = 12) {
+    std::string text = "v,n,y\n";
+    for (int i = 0; i < n; ++i) text += cell(i) + (i % 2 ? ",1,a\n" : ",2,b\n");
+    const std::vector<std::string> all = Table(text).read().notes().warnings;
+    return all.empty() ? std::string() : all[0];
+  };
+  const auto number = [](int i) { return std::to_string(10 + i); };
+  CHECK(
+      contains(warning([&](int i) { return number(i) + ".5 km/h"; }),
+               "column \"v\" has numbers with the unit km/h (\"10.5 km/h\"), read as 12 different texts; remove it from the file"));
+  CHECK(contains(warning([&](int i) { return "1:" + number(i) + ":07"; }), "numbers with colons, as of a clock (\"1:10:07\")"));
+  CHECK(contains(warning([&](int i) { return number(i) + '%'; }), "numbers with a percent sign"));
+  CHECK(warning([&](int i) { return number(i) + "GB"; }, 10).empty());
+  CHECK(warning([&](int i) { return number(i) + (i == 7 ? "rd" : "th"); }).empty());
+  CHECK(warning([&](int i) { return number(i) + "-" + number(i + 9) + " years"; }).empty());
+  CHECK(warning([&](int i) { return "1:" + number(i) + (i == 7 ? ":7" : ":07"); }).empty());
+  // A footer, and the end of a file of DOS.
+  const Table footer("a,b\n1,2\n3,4\n(2 rows)\n");
+  CHECK(contains(footer.fault(),
+                 "t.csv:4:1: a row must have 2 fields like the first, got 1\nhelp: \"skip_rows\": [4] leaves out the last"));
+  CHECK(footer.read({.format = {.skip_rows = {4}}, .classification = false}).size() == 2);
+  CHECK(Table("a,b\r\n1,2\r\n\x1a").read(kNumbers).size() == 1);
+}
+
+TEST_CASE("csv: rows to be predicted may have another delimiter, also where the training data's occurs in their cells") {
+  const CsvDataset plain = Table("a,b\n1,2\n3,4\n").read({.format = {.delimiter = ','}, .classification = false});
+  CHECK(Table("b;a\n7;5\n\n8;6\n").rows(plain).input.to_vector<float>() == Floats{5, 6});
+  const CsvRows commas = Table("a;note\n5;x, y\n6;z\n").rows(plain);
+  CHECK(commas.input.to_vector<float>() == Floats{5, 6});
+  CHECK(contains(message_of<DataError>([&] { Table("a,b\n1,2,3\n").rows(plain); }), "a row must have 2 fields"));
+}
+
+TEST_CASE("csv: words such as inf are texts beside other texts, and numbers beside numbers") {
+  const CsvDataset names = Table("who,x,y\nNaN,1,a\nEve,2,b\ninf,3,a\n").read();
+  CHECK(names.feature_names() == Names{"who=Eve", "who=NaN", "who=inf", "x"});
+  CHECK(contains(Table("v,y\n1,a\ninf,b\n").fault(), "must be finite in float32, got \"inf\""));
+  CHECK(contains(Table("v,y\ninf,a\n-inf,b\n").fault(), "must be finite in float32, got \"inf\""));
+  CHECK(contains(Table("v,y\n'1.5',a\n'2.5',b\n").read().notes().warnings.at(0),
+                 "numbers with single quotes (\"'1.5'\"), read as 2 different texts; write them without, or with double quotes"));
 }
 
 TEST_CASE("csv: rows that repeat the header are left out, with a count") {

@@ -169,7 +169,7 @@ TEST_CASE("csv: faults late in a large table are named by line and field") {
     const std::string message = message_of<DataError>([&] { CsvDataset data(dir / "t.csv", options); });
     return message.substr(std::min(message.size(), message.find("t.csv:")));
   };
-  CHECK(error("1,2") == "t.csv:150002:2: a row must have 3 fields like the first, got 2");
+  CHECK(error("1,2").starts_with("t.csv:150002:2: a row must have 3 fields like the first, got 2\nhelp: "));
   CHECK(error("1,2,3,4") == "t.csv:150002:4: a row must have 3 fields like the first, got 4");
   CHECK(contains(error("1,seven,0"), "t.csv:150002:2: column \"b\" must be a number, got \"seven\""));
   CHECK(contains(error("1,,0"), "t.csv:150002:2: column \"b\" must be a number, but the cell is empty"));

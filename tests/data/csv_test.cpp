@@ -189,9 +189,11 @@ TEST_CASE("csv: errors say where") {
                  "t.csv:2:1: column \"0\" must be a number, but the cell is empty\nhelp: missing"));
   CHECK(csv_error("1,2\n3,4\n5,six\n", kRegression) == "t.csv:3:2: column \"1\" must be a number, got \"six\"");
   CHECK(csv_error("1,2\n1x,4\n", kRegression) == "t.csv:2:1: column \"0\" must be a number, got \"1x\"");
-  CHECK(csv_error("1,2\n3,4\n5\n", kRegression) == "t.csv:3:1: a row must have 2 fields like the first, got 1");
+  CHECK(csv_error("1,2\n3,4\n5\n", kRegression) ==
+        "t.csv:3:1: a row must have 2 fields like the first, got 1\nhelp: \"skip_rows\": [3] leaves out the last line, if it is no "
+        "row");
   CHECK(csv_error("1,2\n3,4,5\n", kRegression) == "t.csv:2:3: a row must have 2 fields like the first, got 3");
-  CHECK(csv_error("1,2\n\n3,4\n", kRegression) == "t.csv:2:1: a row must have 2 fields like the first, got 1");
+  CHECK(csv_error("1,2\n \"\"\n3,4\n", kRegression) == "t.csv:2:1: a row must have 2 fields like the first, got 1");
   CHECK(contains(csv_error("1,\n2,\n"), "no row has a target: column \"1\" is empty"));
   CHECK(csv_error("1,\"a\n2,b\n") == "t.csv:1:2: a quote is opened but not closed");
   CHECK(csv_error("1,\"a\"b\n") == "t.csv:1:2: text follows a closing quote");

@@ -162,7 +162,7 @@ TEST_CASE("picture_statistics: measured once for the same pictures, and of a sam
     return picture_statistics(ImageFolderDataset(dir / folder, options), [&](int64_t n, int64_t) { done = n; });
   };
   const PictureStatistics first = measure("p");
-  CHECK((done == 6 && first.looked_at == 6 && first.all == 6));
+  CHECK((done == 6 && first.examined == 6 && first.all == 6));
   CHECK(first.channels[0].mean == doctest::Approx(2.5 / 255));
   CHECK((first.channels[1].std == 0 && first.channels[2].mean == 1));
   const PictureStatistics again = measure("p");
@@ -175,7 +175,7 @@ TEST_CASE("picture_statistics: measured once for the same pictures, and of a sam
   CHECK(done == 6);
   for (int i = 0; i < 4200; ++i) write_bytes(dir / "q/a/" / (std::to_string(i) + ".png"), picture(char(i % 200)));
   const PictureStatistics sample = measure("q");
-  CHECK((done == 4096 && sample.looked_at == 4096 && sample.all == 4200));
+  CHECK((done == 4096 && sample.examined == 4096 && sample.all == 4200));
   CHECK(sample.channels[0].count == 2 * 4096);
   CHECK(sample.channels[0].mean == doctest::Approx(99.5 / 255).epsilon(0.01));
 }

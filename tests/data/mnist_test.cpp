@@ -132,6 +132,17 @@ TEST_CASE("mnist: small files in its format") {
   CHECK(contains(message_of<DataError>(load), "images must be 28 x 28, got [1, 2, 2]"));
 }
 
+TEST_CASE("mnist: a label that the loss ignores") {
+  const TempDir dir;
+  write_bytes(dir / "train-images-idx3-ubyte", idx({2, 28, 28}, std::string(2 * 784, '\1')));
+  write_bytes(dir / "train-labels-idx1-ubyte", idx({2}, std::string("\xff\3", 2)));
+  const MnistDataset data(dir.path(), MnistOptions{.ignored = 255});
+  CHECK(data.classes() == 10);
+  CHECK(data.labels() == std::vector<int64_t>{255, 3});
+  CHECK(data.notes().ignored == "1 of 2 labels are 255, which loss and metrics leave out");
+  CHECK(contains(message_of<DataError>([&] { MnistDataset other(dir.path()); }), "labels must be in 0..9, but label 0 is 255"));
+}
+
 TEST_CASE("mnist: the family in its format, and where torchvision puts it") {
   const TempDir dir;
   const auto put = [&](const std::string& folder, const std::string& prefix, char label) {

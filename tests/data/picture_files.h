@@ -9,7 +9,7 @@
 
 namespace halfstep::testing {
 
-// A PNG: color 2 is RGB, 0 gray, 6 RGBA.
+// Formats a PNG: color 2 is RGB, 0 gray, 6 RGBA.
 inline std::string png(uint32_t width, uint32_t height, const std::string& pixels, char color = 2, char depth = 8) {
   const size_t row = pixels.size() / height;
   const auto big = [](uint64_t value) {
@@ -31,7 +31,7 @@ inline std::string png(uint32_t width, uint32_t height, const std::string& pixel
          chunk("IDAT", packed) + chunk("IEND", "");
 }
 
-// 16 x 8 pixels by libjpeg: the left half (200, 39, 80), the right one (20, 180, 240).
+// Returns 16 x 8 pixels encoded by libjpeg: the left half (200, 39, 80), the right half (20, 180, 240).
 inline std::string jpeg() {
   // clang-format off
   constexpr char kBytes[] =
@@ -49,7 +49,7 @@ inline std::string jpeg() {
   return {kBytes, sizeof kBytes - 1};
 }
 
-// 8 x 8 pixels of inks by libjpeg, inverted as usual: PIL has (215, 46, 114) of them.
+// Returns 8 x 8 CMYK pixels encoded by libjpeg, inverted as usual: PIL reads (215, 46, 114).
 inline std::string jpeg_of_inks() {
   // clang-format off
   constexpr char kBytes[] =

@@ -11,6 +11,7 @@
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
 #include "framework/data/loading/loader.h"
+#include "framework/data/loading/subsets.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/data/transforms/statistics.h"
 #include "framework/ops/ops.h"
@@ -42,6 +43,11 @@ TEST_CASE("WeightedSampler: draws by weight, as a function of seed and epoch") {
                    WeightedSampler({1, 0, 1}, 3, false);
                  }),
                  "without replacement 3 draws need as many positive weights, got 2"));
+}
+
+TEST_CASE("balanced_weights: labels that losses ignore are not drawn") {
+  CHECK(balanced_weights(std::vector<int64_t>{1, -100, 0, 1}) == std::vector<double>{0.5, 0, 1, 0.5});
+  CHECK(balanced_weights(std::vector<int64_t>{1, 7, 7, 1}, 7) == std::vector<double>{0.5, 0, 0, 0.5});
 }
 
 TEST_CASE("WeightedSampler without replacement: each sample once, the first by weight") {
@@ -104,6 +110,112 @@ TEST_CASE("DataLoader: a sampler decides on the samples, and resumes") {
   const auto small = std::make_shared<WeightedSampler>(std::vector<double>{1.0});
   CHECK(contains(message_of<ValueError>([&] { DataLoader bad(data, {.sampler = small}); }),
                  "made for the data set's 40 samples, got one for 1"));
+}
+
+namespace {
+
+// Adds a random number to each sample, whose input is its index.
+struct Noise : Transform {
+  Batch apply(const Batch& batch, const Draws& draws) const override {
+    Batch out{batch.input.clone(), batch.target};
+    if (batch.input.device().is_meta()) return out;
+    for (size_t i = 0; i < draws.indices.size(); ++i)
+      out.input.data_ptr<float>()[i] += float(SampleRandom(draws, i).uniform());
+    return out;
+  }
+  bool is_random() const override { return true; }
+};
+
+struct DrawsOwn {
+  int64_t size() const { return 12; }
+  double get(int64_t i, Generator& random) const { return double(i) + rand({1}, {}, &random).item<double>() / 2; }
+};
+
+// The inputs of an epoch, in order.
+template <class Loader, class F>
+std::vector<double> epoch_of(Loader& loader, const F& values) {
+  std::vector<double> out;
+  while (const auto batch = loader.next())
+    for (const double v : values(*batch)) out.push_back(v);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("DataLoader: a sample that is drawn again has other random numbers, on any number of workers and ranks") {
+  const Tensor x = arange(0, 12).reshape({12, 1}).to(DType::f32), y = arange(0, 12).to(DType::i64);
+  const auto data = transformed(std::make_shared<TensorDataset<>>(x, y, 12), {std::make_shared<Noise>()}, 7);
+  const auto sampler = std::make_shared<WeightedSampler>(std::vector<double>(12, 1.0), 60);
+  const auto inputs = [](const Batch& b) { return b.input.to_vector<double>(); };
+  const auto numbers = [](const Tensor& b) { return b.to_vector<double>(); };
+  std::vector<double> first, own;
+  for (const int workers : {0, 3}) {
+    DataLoader loader(data, {.batch_size = 7, .sampler = sampler, .seed = 4, .num_workers = workers});
+    DataLoader drawing(DrawsOwn(), {.batch_size = 7, .sampler = sampler, .seed = 4, .num_workers = workers});
+    const std::vector<double> all = epoch_of(loader, inputs), drawn = epoch_of(drawing, numbers);
+    CHECK(std::set<double>(all.begin(), all.end()).size() == 60);
+    CHECK(std::set<double>(drawn.begin(), drawn.end()).size() == 60);
+    if (workers == 0) first = all, own = drawn;
+    CHECK(all == first);
+    CHECK(drawn == own);
+    DataLoader other(data, {.batch_size = 20, .sampler = sampler, .seed = 4, .num_workers = workers});
+    CHECK(epoch_of(other, inputs) == first);
+  }
+  // Each rank's part of the first batch, through a subset of all.
+  std::vector<int64_t> every(12);
+  std::iota(every.begin(), every.end(), 0);
+  std::vector<double> parts;
+  for (const int rank : {0, 1}) {
+    DataLoader part(subset(data, every), {.batch_size = 8, .sampler = sampler, .seed = 4, .rank = rank, .ranks = 2});
+    for (const double v : inputs(*part.next())) parts.push_back(v);
+  }
+  CHECK(parts == std::vector<double>(first.begin(), first.begin() + 8));
+  // The first draw of each has the numbers that it has without a sampler.
+  const std::vector<int64_t> order = sampler->order(4, 0);
+  const Batch plain = data->batch(order, 0);
+  std::set<int64_t> seen;
+  for (size_t i = 0; i < order.size(); ++i)
+    CHECK((double(plain.input.data_ptr<float>()[i]) == first[i]) == seen.insert(order[i]).second);
+  const auto once = std::make_shared<WeightedSampler>(std::vector<double>(12, 1.0), 12, false);
+  DataLoader without(data, {.batch_size = 5, .sampler = once, .seed = 4});
+  CHECK(epoch_of(without, inputs) == data->batch(once->order(4, 0), 0).input.to_vector<double>());
+}
+
+TEST_CASE("Subset: a sample that is listed several times has random numbers of its own at each place") {
+  const Tensor x = arange(0, 4).reshape({4, 1}).to(DType::f32), y = arange(0, 4).to(DType::i64);
+  const auto data = transformed(std::make_shared<TensorDataset<>>(x, y, 4), {std::make_shared<Noise>()}, 7);
+  const auto inputs = [](const Batch& b) { return b.input.to_vector<double>(); };
+  const Subset<Dataset> part(data, {2, 0, 2, 2, 1, 0});
+  DataLoader loader(part, {.batch_size = 4, .num_workers = 2});
+  const std::vector<double> first = epoch_of(loader, inputs), second = epoch_of(loader, inputs);
+  CHECK(std::set<double>(first.begin(), first.end()).size() == 6);
+  CHECK(first != second);
+  CHECK(first == inputs(part.batch(std::vector<int64_t>{0, 1, 2, 3, 4, 5})));
+  // The first of each has the numbers that it has alone; a part of a part, and draws of a sampler, have others again.
+  CHECK(inputs(part.batch(std::vector<int64_t>{1, 4})) == inputs(data->batch(std::vector<int64_t>{0, 1}, 0)));
+  const Subset<Dataset> twice(part, {0, 2, 2, 0, 1});
+  const std::vector<double> of_part = inputs(twice.batch(std::vector<int64_t>{0, 1, 2, 3, 4}, 1));
+  CHECK(std::set<double>(of_part.begin(), of_part.end()).size() == 5);
+  DataLoader drawn(part, {.batch_size = 5, .sampler = WeightedSampler(std::vector<double>(6, 1.0), 30), .seed = 1});
+  const std::vector<double> all = epoch_of(drawn, inputs);
+  CHECK(std::set<double>(all.begin(), all.end()).size() == 30);
+}
+
+TEST_CASE("ConcatDataset: transforms of its parts have random numbers of their own for each sample and epoch") {
+  const Tensor x = zeros({3, 1}), y = arange(0, 3).to(DType::i64);
+  const std::shared_ptr<const Dataset> data =
+      transformed(std::make_shared<TensorDataset<>>(x, y, 3), {std::make_shared<Noise>()}, 7);
+  std::vector<double> before;
+  for (const int workers : {0, 2}) {
+    DataLoader loader(ConcatDataset(data, data), {.batch_size = 4, .seed = 3, .num_workers = workers});
+    std::vector<double> all;
+    for (int epoch = 0; epoch < 2; ++epoch)
+      for (const double v : epoch_of(loader, [](const auto& b) { return b.first.template to_vector<double>(); })) all.push_back(v);
+    CHECK(std::set<double>(all.begin(), all.end()).size() == 12);
+    if (workers > 0) CHECK(all == before);
+    before = all;
+  }
+  CHECK(ConcatDataset(data).get(2).first.to_vector<double>() == data->get(2).first.to_vector<double>());
 }
 
 TEST_CASE("channel_statistics: against the formulas, with what is not finite set apart") {

@@ -133,6 +133,34 @@ TEST_CASE("transforms are done to batches, first to last, and give their shape w
   CHECK_THROWS_AS(NormalizeTransform(Normalize{.mean = 0, .std = 0}), ValueError);
 }
 
+TEST_CASE("TensorDataset: labels that losses ignore are no classes, and are counted") {
+  const Tensor x = ramp<float>({4, 2});
+  const TensorDataset usual(x, tensor({int64_t(2), int64_t(-100), int64_t(0), int64_t(-100)}));
+  CHECK(usual.classes() == 3);
+  CHECK(usual.notes().ignored == "2 of 4 labels are -100, which loss and metrics leave out");
+  CHECK(usual.batch(std::vector<int64_t>{1, 2}).target.to_vector<int>() == std::vector<int>{-100, 0});
+  CHECK(TensorDataset(x, tensor({int64_t(2), int64_t(1), int64_t(0), int64_t(1)})).notes().ignored.empty());
+  // Of each position, in bytes, another value.
+  const Tensor bytes = tensor({255, 0, 1, 255, 255, 2, 0, 0}).to(DType::u8).reshape({4, 2});
+  const TensorDataset own(x, bytes, 3, {}, "Masks", 255);
+  CHECK(own.notes().ignored == "3 of 8 labels are 255, which loss and metrics leave out");
+  CHECK(own.batch(std::vector<int64_t>{0}).target.to_vector<int>() == std::vector<int>{255, 0});
+  CHECK(contains(message_of<DataError>([&] { TensorDataset bad(x, bytes, 3); }),
+                 "labels must be in 0..2, but label 0 is 255"));
+  CHECK(contains(message_of<DataError>([&] { TensorDataset bad(x, bytes, 3, {}, "Masks", 254); }),
+                 "labels must be in 0..2, or 254, which is ignored, but label 0 is 255"));
+  const auto classes = [](std::initializer_list<int64_t> labels, std::optional<int64_t> ignored) {
+    return classes_in(tensor(std::vector<int64_t>(labels)), ignored);
+  };
+  CHECK(classes({0, 2, 255}, 255) == 3);
+  CHECK(classes({0, 2, 3}, 3) == 4);  // it may be one of the model's
+  CHECK(classes({0, 2, 3}, 0) == 4);
+  CHECK(classes({0, 2}, 255) == 3);
+  CHECK(classes({-1, 4}, -1) == 5);
+  CHECK(classes({0, 255}, std::nullopt) == 256);
+  CHECK_THROWS_AS(TensorDataset(x, tensor({int64_t(2), int64_t(-1), int64_t(0), int64_t(0)})), DTypeError);
+}
+
 TEST_CASE("RandomDataset: standard normal, seeded, handed out without copies") {
   const RandomOptions options{.num_batches = 5, .batch_size = 100, .input_shape = {4, 5}, .target_shape = {3}, .seed = 1};
   const RandomDataset data(options);
@@ -162,7 +190,9 @@ TEST_CASE("Normalize") {
   const Affine mnist = Normalize::preset("mnist").for_u8();
   CHECK(mnist.shift == doctest::Approx(-0.1307 / 0.3081));
   CHECK(mnist.scale * 255 + mnist.shift == doctest::Approx((1 - 0.1307) / 0.3081));
-  CHECK(contains(message_of<ValueError>([] { Normalize::preset("imagenet"); }), "got \"imagenet\""));
+  CHECK(Normalize::preset("fashion_mnist").mean == 0.2860);
+  CHECK(contains(message_of<ValueError>([] { Normalize::preset("imagenet"); }),
+                 "the presets are \"mnist\", \"fashion_mnist\", got \"imagenet\""));
   CHECK(contains(message_of<ValueError>([] { Normalize{.mean = 0, .std = 0}.for_u8(); }), "std must be > 0, got 0"));
   CHECK(parse_split("test") == Split::test);
   CHECK(contains(message_of<ValueError>([] { parse_split("val"); }), "got \"val\""));

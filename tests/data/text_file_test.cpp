@@ -79,6 +79,11 @@ TEST_CASE("text files: four encodings, and marks that decide") {
   CHECK(Text("\xef\xbb\xbf" + kGreen).read() == kGreen);
   CHECK(Text("\xef\xbb\xbf" + kGreen).read(TextEncoding::latin1) == kGreen);
   CHECK(contains(Text(kGreen).fault(TextEncoding::utf16), "the text is UTF-8, but is to be read as utf-16\nhelp: leave"));
+  const std::string four = std::string("\xff\xfe\0\0g\0\0\0", 8), back = std::string("\0\0\xfe\xff\0\0\0g", 8);
+  for (const std::string& bytes : {four, back})
+    CHECK(contains(Text(bytes).fault(),
+                   "t.csv: the text is UTF-32, as its byte-order mark says, which is not read\nhelp: iconv -f "
+                   "UTF-32 -t UTF-8 t.csv > new-t.csv"));
   Text mistaken(kGreen);
   mistaken.read(TextEncoding::latin1);
   REQUIRE(mistaken.notes.warnings.size() == 1);
@@ -225,6 +230,12 @@ TEST_CASE("files that are something else are named in every reader") {
   CHECK(contains(fault("t.csv", "[{\"a\": 1},\n{\"a\": 2}]\n", csv), "the file is JSON\nhelp: "));
   CHECK(contains(fault("t.csv", std::string("SQLite format 3\0", 16), csv), "the file is an SQLite database"));
   CHECK(contains(fault("t.csv", "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", csv), "the file is a document of an older Excel or Word"));
+  CHECK(contains(fault("t.csv", "\x80\4\x95\x10", csv), "the file is a pickle of Python\nhelp: if it is a table: python3 -c"));
+  CHECK(contains(fault("t.csv", std::string("\x73\2\1\0", 4), series), "the file is a Stata file\nhelp: python3 -c"));
+  CHECK(contains(fault("t.txt", "<stata_dta><header>", text), "the file is a Stata file"));
+  CHECK(contains(fault("t.csv", "$FL2@(#) SPSS DATA FILE", csv), "the file is an SPSS file"));
+  CHECK(contains(fault("t.csv", "MATLAB 5.0 MAT-file, Platform", csv), "the file is a MATLAB file"));
+  CHECK(contains(fault("t.csv", "@RELATION cars\n@attribute a numeric\n@data\n1\n", csv), "the file is an ARFF file of Weka"));
   CHECK(contains(fault("m.safetensors", page, tensors), "the file is a web page (HTML)"));
   CHECK(contains(fault("a.npy", page, npy), "the file is a web page (HTML)"));
   CHECK(contains(fault("a.png", std::string("RIFF\x10\0\0\0WEBPVP8 and more than that", 34), size),

@@ -370,3 +370,11 @@ TEST_CASE("TimeSeries: Unix times that grow evenly are times, in seconds or part
     CHECK_MESSAGE(!contains(data(times).notes().made, "Unix"), times[0]);
   }
 }
+
+TEST_CASE("TimeSeries: months of years are times, and a column of one value is warned of") {
+  const TempDir dir;
+  write_bytes(dir / "m.csv", "Monat;a;b\n11.2015;1;7\n12.2015;2;7\n01.2016;4;7\n02.2016;8;7\n");
+  const TimeSeriesDataset data(dir / "m.csv", {.columns = {"a", "b"}, .time = {"Monat"}, .window = 1});
+  CHECK(data.options().step->unit == SeriesStep::Unit::month);
+  CHECK(data.notes().warnings == std::vector<std::string>{"column \"b\" has one value alone, 7"});
+}

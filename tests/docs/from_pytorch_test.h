@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lines of docs/from_pytorch.md find: tests/docs/snippets.py makes a test case of each.
+// Definitions for the lines of docs/from_pytorch.md, each of which tests/docs/snippets.py makes a test case.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the lines of tests/docs/guesses.txt find, and the comparison of their results with PyTorch's: tests/docs/guesses.py makes a
-// struct of each line.
+// Definitions for the lines of tests/docs/guesses.txt, and the comparison of their results with PyTorch's: tests/docs/guesses.py
+// makes a struct of each line.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ inline Tensor wave(const Shape& shape, double shift = 0) {
   return (arange(double(numel(shape))).to(DType::f64) + shift).sin().to(DType::f32).reshape(shape);
 }
 
-// As variables() of guesses.py.
+// Corresponds to variables() of guesses.py.
 struct Variables {
   Tensor x = wave({4, 5}), y = arange(20.0).to(DType::f64).cos().to(DType::f32).reshape({4, 5}), v = wave({5}), v3 = wave({3});
   Tensor a = wave({2, 3, 4}), m = eye(3) * 3 + 0.5, k = tensor({0, 3, 1}), t = tensor({0, 2, 1, 4});
@@ -59,7 +59,7 @@ struct Variables {
 
 using nlohmann::json;
 
-// What guesses.py makes of a result: [shape, dtype, some of the numbers] of a tensor, numbers and texts as they are.
+// Converts a result as guesses.py does: a tensor to [shape, dtype, some of the numbers]; numbers and texts unchanged.
 json value_of(const Tensor& t) {
   const std::vector<double> all = t.detach().to_vector<double>();
   const size_t step = (all.size() + 15) / 16;
@@ -95,7 +95,7 @@ json value_of(const T& value) {
     return nullptr;
 }
 
-// `(expression), Nothing()` is the value of any expression, one of type void, too.
+// Makes `(expression), Nothing()` valid for all expressions, also of type void.
 struct Nothing {};
 template <class T>
 json operator,(const T& value, Nothing) {
@@ -138,7 +138,7 @@ void check_guess(int line, const std::string& text) {
   json expected = results[text];
   if (expected.is_null()) return;
   if (expected.is_array() && expected.size() == 3 && expected[2].empty() && found.is_array() && found.size() == 3)
-    expected[2] = found[2];  // random numbers
+    expected[2] = found[2];  // random numbers are not compared
   INFO("got ", found.dump(), ", PyTorch has ", expected.dump());
   CHECK(same(found, expected));
 }

@@ -7,7 +7,7 @@
 
 namespace {
 
-// A test's own folder, as lines save files.
+// A separate working directory for a test, since lines save files.
 class InTempDir {
  public:
   InTempDir() : before_(std::filesystem::current_path()) {

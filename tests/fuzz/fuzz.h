@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzzers share. A harness is one file a format:
+// Common parts of the fuzzers. A harness is one file for each format:
 //   HALFSTEP_FUZZ_HARNESS(csv) { ... return 0; }     // reads `data` and `size`, and hands them to a reader inside typed()
-// With libFuzzer each is the function that libFuzzer calls. Without it all are in one program, whose main.cpp calls the one that it
-// is asked for: with the seeds of corpus/, then with damaged copies of them.
+// With libFuzzer each is the function that libFuzzer calls. Without it all are in one program, whose main.cpp calls the requested
+// one: with the seeds of corpus/, then with damaged copies of them.
 #pragma once
 
 #include <sys/mman.h>
@@ -44,13 +44,13 @@ inline std::map<std::string, Harness>& harnesses() {
   static int fuzz_##format([[maybe_unused]] const uint8_t* data, [[maybe_unused]] size_t size)
 #endif
 
-// Ends the program, which is how a finding is reported to either driver.
+// Ends the program, which reports a finding to either driver.
 [[noreturn]] inline void found(const char* what, std::string_view text = {}) {
   std::fprintf(stderr, "FOUND: %s: %.*s\n", what, int(text.size()), text.data());
   std::abort();
 }
 
-// Compares by hand and unseen by the fuzzer, which would otherwise learn these words and put them into its inputs.
+// Compares without instrumentation: the fuzzer would otherwise learn these words and put them into its inputs.
 HALFSTEP_FUZZ_UNSEEN inline bool holds(const char* text, const char* part) {
   for (; *text; ++text) {
     const char *t = text, *p = part;
@@ -60,8 +60,7 @@ HALFSTEP_FUZZ_UNSEEN inline bool holds(const char* text, const char* part) {
   return false;
 }
 
-// Runs `f`. It may throw halfstep::Error in the form that docs/errors.md promises, and nothing else: any other exception ends the
-// program.
+// Runs `f`, which may throw halfstep::Error in the form of docs/errors.md; any other exception ends the program.
 template <class F>
 void typed(F&& f) {
   try {
@@ -73,7 +72,7 @@ void typed(F&& f) {
   }
 }
 
-// `data` as a file that lives in memory.
+// Writes `data` to a file in memory.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view data) : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {
@@ -91,7 +90,7 @@ class MemoryFile {
   int fd_;
 };
 
-// One folder for the whole program, in memory where there is such a place; it becomes the working directory.
+// Returns one folder for the whole program, in memory if possible, and makes it the working directory.
 inline const std::filesystem::path& folder() {
   static const struct Folder {
     std::filesystem::path path;
@@ -115,7 +114,7 @@ inline void put(const std::filesystem::path& path, std::string_view bytes) {
   if (!std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()))) std::abort();
 }
 
-// The parts of an input that holds several texts, which are separated by lines "=====". Missing ones are empty.
+// Splits an input of several texts, which lines "=====" separate. Missing ones are empty.
 inline std::vector<std::string_view> parts(std::string_view input, size_t count) {
   constexpr std::string_view kLine = "\n=====\n";
   std::vector<std::string_view> out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `halfstep bench mlp --json` printed, as reports read it.
-#include "apps/report/bench_page.h"
+#include "apps/report/report.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;

@@ -2,7 +2,7 @@
 // A run's folder as reports read it: config, run.json, metrics.jsonl and observed.jsonl, parted by lines of "====".
 #include <algorithm>
 
-#include "apps/report/page.h"
+#include "apps/report/report.h"
 #include "tests/fuzz/fuzz.h"
 
 using namespace halfstep;

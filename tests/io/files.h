@@ -15,7 +15,7 @@
 
 namespace halfstep::testing {
 
-// A new directory under the system's temporary one, removed at the end of the scope.
+// A new directory in the system's temporary one, removed at the end of the scope.
 class TempDir {
  public:
   TempDir() {
@@ -44,7 +44,7 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The folder of real data sets, from HALFSTEP_DATA. Says SKIPPED when there is none.
+// Returns the folder of real data sets, from HALFSTEP_DATA. Prints SKIPPED if there is none.
 inline std::optional<std::filesystem::path> data_root() {
   const char* root = std::getenv("HALFSTEP_DATA");
   if (root && *root) return root;
@@ -52,7 +52,7 @@ inline std::optional<std::filesystem::path> data_root() {
   return {};
 }
 
-// The message of the E that `f` throws; "" when it throws none.
+// Returns the message of the E that `f` throws; "" if it throws none.
 template <class E, class F>
 std::string message_of(F&& f) {
   try {

@@ -269,6 +269,17 @@ TEST_CASE("torch files: a module that was pickled whole has the tensors of its s
   CHECK(contains(torch_error_of(old_file(loop)), "modules may be 100 inside one another"));
 }
 
+TEST_CASE("torch files: a program of TorchScript has the tensors of its state_dict, and is not run") {
+  const TorchFile whole = read_torch(torch_fixture("script_layer.pt"));
+  check_layer(whole);
+  CHECK(whole.model == "__torch__.torch.nn.modules.container.Sequential");
+  const TorchFile traced = read_torch(torch_fixture("script_net.pt"));  // has a module under two names, as Net of module.pt has
+  CHECK(traced.model.ends_with(".Net"));
+  CHECK(traced.names == std::vector<std::string>{"scale", "kept", "left_out", "body.0.weight", "body.0.bias", "again.weight",
+                                                 "again.bias"});
+  CHECK(traced.tensors.at("again.weight").shares_memory_with(traced.tensors.at("body.0.weight")));
+}
+
 TEST_CASE("torch files: other Python objects are refused by name, and nothing is run") {
   const TempDir dir;
   const auto before = std::filesystem::current_path();
@@ -279,7 +290,8 @@ TEST_CASE("torch files: other Python objects are refused by name, and nothing is
   }
   CHECK(std::filesystem::is_empty(dir.path()));
   std::filesystem::current_path(before);
-  CHECK(contains(torch_error(torch_fixture("script.pt")), "got a program of TorchScript"));
+  CHECK(contains(torch_error(torch_fixture("script.pt")),
+                 "got the Python object __torch__.torch.nn.modules.activation.ReLU, which is not loaded and not run"));
   CHECK(contains(torch_error(torch_fixture("plain_pickle.pt")), "got a pickle of another program"));
   CHECK(contains(torch_error_of(old_file("(i__main__\nNet\n")), "got the Python object __main__.Net, which"));
   CHECK(contains(torch_error_of(old_file("\xf7")), "2 to 5, got 247"));

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "amp/autocast/autocast.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "layers/layers.h"
 #include "optim/optimizers.h"
 #include "tests/layers/support.h"

@@ -33,6 +33,8 @@ TEST_CASE("PositionalEncoding's rows are sines and cosines, far positions too") 
   CHECK(largest(positions(x.select(1, 0)) - y.select(1, 0)) == 0);  // [L, E]
   PositionalEncoding batches(6, {.dropout = 0, .batch_first = true});
   CHECK(largest(batches(x.transpose(0, 1)).transpose(0, 1) - y) == 0);
+  const DefaultDevice on(Device::meta);
+  CHECK(PositionalEncoding(6, {.max_len = int64_t(1) << 31}).pe.size(0) == int64_t(1) << 31);  // at once, and without memory
 }
 
 TEST_CASE("positions beyond max_len and wrong widths are refused") {

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -219,4 +220,47 @@ TEST_CASE("a state and tensors under names are saved as a module is") {
   CHECK(floats_of(other.head->weight) == floats_of(net.head->weight));
   save({{"x", tensor({1.0, 2.0})}}, folder / "x.safetensors");
   CHECK(floats_of(load_safetensors(folder / "x.safetensors").tensors.at("x")) == std::vector<float>{1, 2});
+}
+
+TEST_CASE("length and direction of weight normalisation, which PyTorch wrote, become the weight of a plain layer") {
+  const std::filesystem::path path = halfstep_source_dir() + "/tests/layers/parametrize_goldens.safetensors";
+  const TensorFile file = load_safetensors(path);
+  const auto old_name = [](std::string name) {
+    const std::string place = "parametrizations.weight.original";
+    const std::string mine = name.back() == '0' ? "weight_g" : "weight_v";
+    if (const size_t at = name.find(place); at != name.npos) name.replace(at, place.size() + 1, mine);
+    return name;
+  };
+  for (const std::string key : {"weight_norm", "weight_norm_dim1", "weight_norm_all"}) {
+    for (const bool old : {false, true}) {
+      CAPTURE(key);
+      CAPTURE(old);
+      const std::shared_ptr<Module> layer = key == "weight_norm_dim1" ? std::shared_ptr<Module>(make<Conv2d>(2, 3, 3))
+                                                                      : std::shared_ptr<Module>(make<Linear>(5, 4));
+      layer->to(DType::f64);
+      LoadOptions options{.prefix = key + "/p."};
+      if (old) options.rename = old_name;
+      const StateForModule read = read_state(*layer, path, options);
+      REQUIRE(read.joined.size() == 1);
+      CHECK(read.joined[0] == (old ? "weight of weight_g, weight_v"
+                                   : "weight of parametrizations.weight.original0, parametrizations.weight.original1"));
+      load(*layer, path, options);
+      CHECK(allclose((*layer)(file.tensors.at(key + "/x")), file.tensors.at(key + "/y"), 1e-10, 1e-10));
+    }
+  }
+  const testing::TempDir folder;
+  Linear plain(2, 2, false);
+  const auto message = [&](const Tensor& g) {
+    save_safetensors(folder / "g.safetensors", {{"weight_g", g}, {"weight_v", full({2, 2}, 3.0)}});
+    std::string out;
+    try {
+      load(plain, folder / "g.safetensors");
+    } catch (const ValueError& e) { out = e.what(); }
+    return out;
+  };
+  CHECK(message(full({2, 1}, 2.0)).empty());
+  CHECK(floats_of(plain.weight)[0] == doctest::Approx(2 / std::sqrt(2.0)));
+  CHECK(message(ones({3, 1})).find("unexpected: weight_g") != std::string::npos);  // no length of these rows
+  Linear normed = weight_norm(Linear(2, 2, false));
+  CHECK(read_state(normed, path, {.strict = false, .prefix = "weight_norm/p."}).joined.empty());  // it has both itself
 }

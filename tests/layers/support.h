@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What several tests of layers ask of modules and tensors.
+// Helpers of tests of layers.
 #pragma once
 
 #include <string>

@@ -312,6 +312,9 @@ MemoryLimit::MemoryLimit() {
   rlimit limit = saved_;
   limit.rlim_cur = std::min<rlim_t>(saved_.rlim_max, pages * 4096 + kMore);
   setrlimit(RLIMIT_AS, &limit);
+  rlimit now = saved_;
+  getrlimit(RLIMIT_AS, &now);
+  bounds_all_ = now.rlim_cur == limit.rlim_cur;
 #endif
 }
 MemoryLimit::~MemoryLimit() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of every op by name, with its cases' arguments damaged one after the other and at random. HALFSTEP_OP=part restricts them
-// to some ops, HALFSTEP_FUZZ_RANDOM=N makes N random calls an op.
+// Calls every op by name, with its cases' arguments damaged systematically and at random. HALFSTEP_OP=part restricts it to some
+// ops, HALFSTEP_FUZZ_RANDOM=N makes N random calls for each op.
 #pragma once
 
 #include <sys/resource.h>
@@ -23,29 +23,31 @@ struct Call {
   std::string str() const;
 };
 
-// Every tensor of a call, list members included.
+// Returns every tensor of a call, list members included.
 std::vector<Tensor*> slots(Call& c);
 
-// The same calls in every run, the undamaged ones among them.
+// Makes damaged and undamaged calls, the same in every run.
 void for_damaged_calls(const std::function<void(const Call& call, bool with_gradient)>& make);
 
-// The calls of all cases with nothing along a dimension: of one input, of all inputs, or all dimensions of that size.
+// Makes the calls of all cases with an empty dimension: of one input, of all inputs, or all dimensions.
 void for_empty_calls(const std::function<void(const Call& call)>& make);
 
-// The outputs of a call; with_gradient: then the gradients of its floating inputs, all of them leaves (undefined where there is
-// none).
+// Returns the outputs of a call; with_gradient: followed by the gradients of its floating inputs, all of them leaves (undefined if
+// there is none).
 Tensors run(const Call& call, bool with_gradient);
 
-// Tensors that would hold a gibibyte more than now get a MemoryError while this lives. Other memory is refused by the system, or,
-// where a sanitizer maps terabytes for itself, by the sanitizer: a block of more than 1280 MiB, as its options in ctest say.
+// Makes tensors that would exceed current memory by a gibibyte throw MemoryError while it lives. The system limits other memory,
+// or, if a sanitizer reserves terabytes for itself, the sanitizer: blocks above 1280 MiB, by its options in ctest.
 class MemoryLimit {
  public:
   MemoryLimit();
   ~MemoryLimit();
+  bool bounds_all() const { return bounds_all_; }  // false: of the allocator's memory only, as QEMU's user mode has no such limit
   MemoryLimit(const MemoryLimit&) = delete;
 
  private:
   rlimit saved_;
+  bool bounds_all_ = true;
 };
 
 }  // namespace halfstep::testing

@@ -220,6 +220,40 @@ TEST_CASE("bool is refused where PyTorch refuses it, and its square is a number"
   CHECK(square(tensor({3}, {.dtype = DType::u8})).dtype() == DType::u8);
 }
 
+TEST_CASE("integers to a negative power are refused where it is a number, as in PyTorch") {
+  const Tensor x = tensor({2, 1, -1});
+  for (const DType dtype : {DType::i64, DType::u8, DType::boolean}) CHECK_THROWS_AS(pow(x.to(dtype), -1), ValueError);
+  CHECK_THROWS_WITH_AS(pow(x, -1),
+                       "[pow] integers to a negative power are no integers, got int64 and the power -1\nhelp: give the power as a "
+                       "floating-point number, such as -1.0, for results of float32",
+                       ValueError);
+  CHECK_THROWS_AS(x.clone().pow_(-3), ValueError);
+  CHECK_THROWS_AS(x.pow(-3), ValueError);
+  CHECK(pow(x, -1.0).to_vector<double>() == std::vector<double>{0.5, 1, -1});
+  CHECK(pow(x, tensor({-1, -1, -3})).to_vector<int64_t>() == std::vector<int64_t>{0, 1, -1});
+  CHECK(pow(2, tensor({-1, 3})).to_vector<int64_t>() == std::vector<int64_t>{0, 8});
+}
+
+TEST_CASE("atan2 at the origin has gradient 0, as in PyTorch, and near it no overflow") {
+  for (const double at : {0.0, 1e-23}) {
+    const Tensor y = tensor({at}).to(DType::f32).set_requires_grad(), x = tensor({at}).to(DType::f32).set_requires_grad();
+    atan2(y, x).backward();
+    const double expected = at == 0 ? 0 : 0.5 / at;
+    CHECK(y.grad().item<double>() == doctest::Approx(expected));
+    CHECK(x.grad().item<double>() == doctest::Approx(-expected));
+  }
+}
+
+TEST_CASE("errors of ops that decompose a matrix name the op that was called") {
+  Tensor a = eye(3);
+  a.select(0, 1).fill_(INFINITY);
+  CHECK_THROWS_WITH_AS(linalg::lstsq(a, eye(3)), doctest::Contains("[linalg_lstsq] needs values that are finite"), ValueError);
+  CHECK_THROWS_WITH_AS(linalg::matrix_rank(a), doctest::Contains("[linalg_matrix_rank] needs values"), ValueError);
+  CHECK_THROWS_WITH_AS(linalg::svdvals(a), doctest::Contains("[linalg_svdvals] needs values"), ValueError);
+  CHECK_THROWS_WITH_AS(linalg::eigvalsh(a), doctest::Contains("[linalg_eigvalsh] needs values"), ValueError);
+  CHECK_THROWS_WITH_AS(linalg::pinv(a), doctest::Contains("[pinverse] needs values"), ValueError);
+}
+
 TEST_CASE("a 0-dim tensor has no dimension to roll") {
   CHECK_THROWS_AS(roll(scalar(3), {1}, {0}), IndexError);
   CHECK(roll(scalar(3), {1}).item<double>() == 3);

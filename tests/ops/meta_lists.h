@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device that computes nothing cannot know.
+// Lists of what Device::meta cannot know.
 #pragma once
 
 #include <set>
@@ -7,13 +7,13 @@
 
 namespace halfstep::testing {
 
-// Ops that check values where reading them is free, which is on the CPU.
+// Ops that check values only on the CPU, where reading them is free.
 inline const std::set<std::string> kCheckValues = {"bernoulli", "binary_cross_entropy", "cholesky", "gaussian_nll_loss",
     "inverse", "linalg_eigh", "linalg_eigvalsh", "linalg_lstsq", "linalg_matrix_rank", "linalg_pinv", "linalg_solve", "linalg_svd",
     "linalg_svdvals", "logdet", "matrix_power", "multinomial", "pinverse", "repeat_interleave", "slogdet"};
-// Ops whose result's shape or course depends on values, which therefore refuse: in all their forms, or in that of a mask (index,
-// index_put, where), of numbers in 0-dim tensors (linspace, narrow), of sizes left to be found (embedding_bag with offsets for the
-// largest elements, one_hot, repeat_interleave).
+// Ops that refuse meta tensors, because their result's shape or their course depends on values: in all forms, or in the form with
+// a mask (index, index_put, where), with numbers in 0-dim tensors (linspace, narrow), or with sizes to be found (embedding_bag
+// with offsets for the largest elements, one_hot, repeat_interleave).
 inline const std::set<std::string> kNeedValues = {
     "allclose",  "bincount",          "ctc_loss",       "embedding_bag",      "equal",  "index",
     "index_put", "linspace",          "masked_scatter", "masked_select",      "narrow", "nonzero",

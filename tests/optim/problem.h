@@ -31,7 +31,7 @@ inline Tensor parameter(DType dtype = DType::f32, const Shape& shape = {kSize}) 
   return p;
 }
 
-// The gradient of step t, times `factor`, of `dtype` (default: the parameter's).
+// Sets the gradient of step t, times `factor`, in `dtype` (default: the parameter's).
 inline void set_gradient(const Tensor& p, int t, double factor = 1) {
   std::vector<double> v = p.to_vector<double>();
   for (int i = 0; i < kSize; ++i) v[size_t(i)] = factor * gradient(i, t, v[size_t(i)]);
@@ -108,9 +108,9 @@ inline std::vector<Setting> settings() {
   };
 }
 
-// Every byte of a tensor and of an optimizer's state.
+// Return every byte of a tensor and of an optimizer's state.
 inline std::string bytes(const Tensor& t) { return {static_cast<const char*>(t.const_data_ptr()), t.nbytes()}; }
-// The states of parameters, without options.
+// Returns the states of parameters, without options.
 inline std::map<std::string, Tensor> states(const Optimizer& o) {
   std::map<std::string, Tensor> out = o.state_dict();
   std::erase_if(out, [](const auto& entry) { return entry.first.starts_with("param_groups."); });

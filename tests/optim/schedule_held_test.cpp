@@ -75,6 +75,41 @@ TEST_CASE("a rate that is set by hand where one schedule of a chain has come dow
   CHECK(again.lr() == o.lr());
 }
 
+TEST_CASE("a rate that is set by hand after a MultiplicativeLR's function was 0 is multiplied by the next ones, as in PyTorch") {
+  using O = Optimizer;
+  const auto function = [](int64_t count) { return count == 2 || count == 5 ? 0.0 : 0.5; };
+  const auto follows = [&](const auto& make, const std::vector<double>& expected) {
+    SGD o({problem::parameter()}, 0.4), again({problem::parameter()}, 0.4);
+    const SchedulePtr schedule = make(o), resumed = make(again);
+    std::vector<double> rates;
+    for (int i = 0; i < 8; ++i) {
+      schedule->step(), resumed->step();
+      rates.push_back(o.lr());
+      CHECK(again.lr() == o.lr());
+      if (i == 2) o.set_lr(0.3);
+      if (i == 5) o.set_lr(0.8);
+      resumed->load_state_dict(schedule->state_dict());
+    }
+    REQUIRE(rates.size() == expected.size());
+    for (size_t i = 0; i < rates.size(); ++i) CHECK(rates[i] == doctest::Approx(expected[i]));
+  };
+  follows([&](O& o) { return std::make_shared<MultiplicativeLR>(o, function); }, {0.2, 0, 0, 0.15, 0, 0, 0.4, 0.2});
+  follows(
+      [&](O& o) {
+        const auto first = std::make_shared<MultiplicativeLR>(o, function);
+        return std::make_shared<ChainedScheduler>(o, std::vector<SchedulePtr>{first, std::make_shared<ExponentialLR>(o, 0.1)});
+      },
+      {0.02, 0, 0, 0.015, 0, 0, 0.04, 0.002});
+  // From 0.4 on, at step 1, its count 0: 0.5 times the rate before.
+  follows(
+      [&](O& o) {
+        const auto then = std::make_shared<MultiplicativeLR>(o, function);
+        const std::vector<SchedulePtr> parts{std::make_shared<ConstantLR>(o, 1, 1), then};
+        return std::make_shared<SequentialLR>(o, parts, std::vector<int64_t>{1});
+      },
+      {0.2, 0.1, 0, 0.15, 0.075, 0, 0.4, 0.2});
+}
+
 TEST_CASE("a rate that is set by hand within a part of a SequentialLR counts for that part, as in PyTorch") {
   SGD o({problem::parameter()}, 1.0), again({problem::parameter()}, 1.0);
   const auto make = [](Optimizer& o) {

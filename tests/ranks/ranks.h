@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of the job that runs a test.
+// Access to the ranks of the job that runs a test.
 #pragma once
 
 #include <doctest/doctest.h>

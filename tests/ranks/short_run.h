@@ -25,7 +25,7 @@ inline const char* kRun = R"({
            "val": {"type": "Random", "num_batches": 1, "input_shape": [13], "classes": 3}, "loader": {"batch_size": 16}},
   "train": {"epochs": 3}, "logging": {"every": 1}, "checkpoint": {"keep_last": 0, "every": "5 steps"}
 })";
-// Continues until it is ended.
+// Options for a run that continues until it is ended.
 inline const char* kForever = R"(--set train.epochs=100000000 --set checkpoint.every="20 steps" --set checkpoint.keep_last=2)";
 
 inline std::string step_name(int64_t step) {
@@ -34,11 +34,11 @@ inline std::string step_name(int64_t step) {
   return name;
 }
 
-// A checkpoint's model, optimizer and random numbers.
+// Returns a checkpoint's model, optimizer and random numbers.
 inline std::string contents(const fs::path& run, int64_t step) {
   const fs::path at = run / step_name(step);
   Json state = Json::parse(read(at / "state.json"));
-  for (const char* key : {"config", "trainer"}) state.erase(key);  // times, and how the batch was divided
+  for (const char* key : {"config", "trainer"}) state.erase(key);  // have times, and how the batch was divided
   state.erase("loader");
   return read(at / "model.safetensors") + read(at / "state.safetensors") + state.dump();
 }

@@ -324,6 +324,12 @@ TEST_CASE("ranks: buffers become the mean of all, counts the greatest") {
   average_buffers(norm, ranks());
   CHECK(norm.running_mean.to_vector<double>() == std::vector<double>(3, (ranks().size() - 1) / 2.0));
   CHECK(norm.num_batches_tracked.item<int64_t>() == 10);
+
+  // Of parts of 1, 2, ... samples each rank counts by its own.
+  const int n = ranks().size(), me = ranks().rank();
+  norm.running_mean.fill_(me == n - 1 ? 3.0 : 0.0);
+  average_buffers(norm, ranks(), me + 1);
+  CHECK(norm.running_mean.to_vector<float>() == std::vector<float>(3, float(3.0 * n / (n * (n + 1) / 2))));
 }
 
 TEST_CASE("ranks: a training loop of the user's, with DistributedDataParallel") {

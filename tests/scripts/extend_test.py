@@ -51,6 +51,14 @@ class Extend(unittest.TestCase):
         known = set(re.findall(r"\w+", (ROOT / "layers/module/classes.cpp").read_text(encoding="utf-8").split("know<")[1]))
         self.assertEqual(set(), found - known, "add it to layers/module/classes.cpp")
 
+    def test_layers_that_pytorch_lacks_are_exported(self):
+        script = (ROOT / "scripts/make_layer_goldens.py").read_text(encoding="utf-8")
+        layers_made = set(re.findall(r'"(\w+)":', re.search(r"^MADE = \{(.*?)\}", script, re.DOTALL | re.MULTILINE)[1]))
+        self.assertIn("UnitNorm", layers_made)
+        written = (ROOT / "apps/export/torch_classes.cpp").read_text(encoding="utf-8")
+        written = set(re.findall(r'\{"(\w+)", R"', written)) | {"TransformerEncoderLayer"}  # as a TransformerEncoder
+        self.assertEqual(set(), layers_made - written, "add it to apps/export/torch_classes.cpp")
+
     def test_files_of_each_example(self):
         rows = ROW.findall((ROOT / "docs/extend.md").read_text(encoding="utf-8"))
         self.assertGreaterEqual(len(rows), 7)

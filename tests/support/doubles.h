@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small tensors of float64, for tests that compute by hand.
+// Small float64 tensors, for tests with values computed by hand.
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An environment variable for a scope, which programs that a test starts inherit.
+// Sets an environment variable in a scope; programs that the test starts inherit it.
 #pragma once
 
 #include <cstdlib>

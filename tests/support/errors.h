@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests of errors: their type and every word of them.
+// Checks the type and the whole text of errors.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ void refuses(const std::string& message, F make) {
   }
 }
 
-// The text of the error that f throws; "" when it throws none.
+// Returns the text of the error that f throws; "" if it throws none.
 template <class F>
 std::string error_of(F f) {
   try {

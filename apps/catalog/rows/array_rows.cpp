@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of arrays in files.
+// Rows of data sets that are arrays in files.
 #include <algorithm>
 
 #include "apps/catalog/rows/dataset_rows.h"
@@ -10,9 +10,9 @@ namespace {
 
 using Make = std::function<ArrayDataset(const SplitRequest& r, const ArrayOptions& options)>;
 
-// In a function, since other files may build the catalogue before this file's variables are initialised.
+// Returns a static list, since other files may build the catalogue before this file's variables are initialised.
 const std::vector<std::string>& byte_meanings() {
-  static const std::vector<std::string> all = {"auto", "pixels", "numbers"};  // as ByteMeaning
+  static const std::vector<std::string> all = {"auto", "pixels", "numbers"};  // in the order of ByteMeaning
   return all;
 }
 
@@ -28,7 +28,9 @@ std::vector<Field> array_fields(std::vector<Field> first) {
         boolean("channels_last", false,
                 "inputs [N, H, W, C] or [N, T, C] are read, into memory, as [N, C, H, W] and [N, C, T], which layers and "
                 "transforms take"),
-        integer("classes", nullptr, "left out: one more than the largest of the training data").at_least(1).at_most(kMaxSample),
+        integer("classes", nullptr, "left out: one more than the largest of the training data, without loss.ignore_index")
+            .at_least(1)
+            .at_most(kMaxSample),
         integer("vocab_size", nullptr, "of tokens; left out: one more than the largest of the training data")
             .at_least(1)
             .at_most(kMaxSample)})
@@ -46,6 +48,7 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   if (!self["vocab_size"].is_null()) o.vocabulary = self["vocab_size"];
   o.bytes = place_in<ByteMeaning>(byte_meanings(), self["bytes"]);
   o.channels_last = self["channels_last"];
+  o.ignored = ignored_class(r);
   const SplitRequest train = train_of(r);
   if (r.known) {
     if (!o.classification) o.classification = r.known->classes > 0;
@@ -54,7 +57,7 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
     if (o.classes == 0) o.classes = r.known->classes;
     if (o.tokens && o.vocabulary == 0) o.vocabulary = r.known->vocabulary;
   } else if (r.split != "train" && train.self()["type"] == self["type"]) {
-    // Held-out data has the classes and tokens of the training data, and the meaning of its bytes.
+    // Held-out data takes classes, tokens and the meaning of bytes from the training data.
     const auto data = make_arrays(train, make);
     if (!o.classification) o.classification = data->classes() > 0;
     if (o.classes == 0) o.classes = data->classes();

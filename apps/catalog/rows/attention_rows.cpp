@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a sequence to itself, stacks of such layers, and positions.
+// Rows of self-attention, of stacks of such layers, and of positions.
 #include "apps/catalog/rows/layer_rows.h"
 
 namespace halfstep::app {
@@ -10,7 +10,7 @@ Arg<int64_t> model_width(const char* key) {
 }
 Arg<int64_t> heads(const char* key) { return arg<int64_t>(width(key, "heads, which divide the width").required()); }
 
-// A batch of samples comes in, so it is the first dimension unless a config says otherwise.
+// Makes a row with batch_first true by default: in configs the batch is the first dimension.
 template <class M, class... Ts>
 ModuleRow batch_first_row(const char* doc, Arg<Ts>... args) {
   typename M::Options defaults;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers made of layers: a config spells them out, and a batch is followed through each.
+// Rows of container layers: a config spells out their children, and inference runs a batch through each.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -17,7 +17,7 @@ std::string child_name(const Json& layer, size_t index) {
   return layer.contains("name") && layer["name"].is_string() ? layer["name"].get<std::string>() : std::to_string(index);
 }
 
-// Layers one after the other, or one layer, at `key` of a config and below `name` of the module.
+// Returns the layers of a list, or one layer, at `key` of a config and below `name` of the module.
 std::vector<LayerPart> parts_of(Json& layers, const std::string& key, const std::string& name) {
   if (!layers.is_array()) return {{key, name, &layers}};
   std::vector<LayerPart> out;
@@ -29,10 +29,10 @@ void append(std::vector<LayerPart>& all, std::vector<LayerPart> more) {
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-// Names of the layers in one place, with an error for one that cannot be.
-class Names {
+// Names of the layers in one place; reports invalid and duplicate names.
+class LayerNames {
  public:
-  explicit Names(Inference& at) : at_(at) {}
+  explicit LayerNames(Inference& at) : at_(at) {}
   void add(const std::string& key, const std::string& own) {
     if (own.empty() || own.find('.') != std::string::npos) {
       at_.reject(join_path(key, "name"), "must not be empty or contain a dot, got \"" + own + "\"");
@@ -47,11 +47,11 @@ class Names {
   std::vector<std::string> all_;
 };
 
-// used: what a single layer is called is used by the one around it.
+// Runs x through the layers. used: a single layer's name is used by the layer around it.
 Tensor follow_layers(Json& layers, const std::string& key, const std::string& name, const Tensor& x, Inference& at,
                      bool used = false) {
   Tensor y = x;
-  Names names(at);
+  LayerNames names(at);
   if (!layers.is_array() && !used && layers.contains("name") && layers["name"].is_string())
     at.warn(join_path(key, "name"),
             "is not used: a single layer is called \"" + name + "\"; in a list it has its name");
@@ -166,7 +166,7 @@ ModuleRow parallel_row(const Family& layers) {
   std::vector<Field> fields{list("branches", nullptr, branch, "layers applied to the input").items(1, kMaxCopies).required()};
   for (Field& f : combine_fields("concat")) fields.push_back(std::move(f));
   const auto key = [](size_t i) { return join_path("branches", i); };
-  // A layer alone has its own name, a list its index.
+  // Returns a layer's own name, or a list's index.
   const auto own_name = [](const Json& branch, size_t i) { return branch.is_array() ? std::to_string(i) : child_name(branch, i); };
   return {{"Parallel", "several branches of one input", fields},
           [=](const Json& self) {
@@ -180,7 +180,7 @@ ModuleRow parallel_row(const Family& layers) {
           },
           [=](Json& self, const Tensor& x, Inference& at) -> Tensor {
             Tensors made;
-            Names names(at);
+            LayerNames names(at);
             for (size_t i = 0; i < self["branches"].size(); ++i) {
               const std::string own = own_name(self["branches"][i], i);
               names.add(key(i), own);
@@ -232,7 +232,7 @@ std::string node_name(const Json& node, size_t index) {
   return node["name"].is_null() ? std::to_string(index) : node["name"].get<std::string>();
 }
 
-// The graph of a config, with the layer that `make` gives for each node's.
+// Constructs the graph of a config; `make` constructs each node's layer.
 std::shared_ptr<Graph> make_graph(const Json& self, const std::function<std::shared_ptr<Module>(const Json& layers)>& make) {
   std::vector<Graph::Input> inputs;
   for (const Json& i : self["inputs"])

@@ -7,7 +7,7 @@
 
 namespace halfstep::app {
 
-// Empty for a data set that a program added.
+// Returns an example config; empty for a data set that a program added.
 std::string dataset_example(std::string_view type);
 
 }  // namespace halfstep::app

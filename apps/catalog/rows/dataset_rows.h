@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of apps/catalog/datasets.h, a file a kind, and what they share.
+// The rows of apps/catalog/datasets.h, one file for each kind, and their common functions.
 #pragma once
 
 #include <algorithm>
@@ -21,38 +21,41 @@ void add_array_rows(Catalog<DatasetRow>& all);
 void add_text_rows(Catalog<DatasetRow>& all);
 void add_generated_rows(Catalog<DatasetRow>& all);
 
-// The folder that a split's files are looked for in, and its file "path", which is relative to it.
+// Returns the folder to which the paths of a split's files are relative; and its file "path".
 std::filesystem::path data_root(const SplitRequest& r);
 std::filesystem::path data_path(const SplitRequest& r, const char* key = "path");
 Field root_field(const char* doc);
 Field path_field(const char* doc);
 
-// The encoding of a file of text, "utf-8" and so on.
+// Makes the field for the encoding of a text file, "utf-8" and so on.
 Field encoding_field();
 TextEncoding encoding_of(const Json& self);
 
-// What a data set of bytes does to its pixels: the first transform, if it can be done there.
+// Returns the class that the config's loss leaves out; nothing for a loss that leaves none out.
+std::optional<int64_t> ignored_class(const SplitRequest& r);
+
+// Returns the first transform, if it is a Normalize that a data set of bytes can apply itself.
 std::optional<Normalize> normalize_of(const Json& self);
 
-// "range" of data whose order means something: a part that is not shuffled.
+// Makes the field "range" for data whose order matters: a contiguous part, not shuffled.
 Field part_field();
 Field which_split();
 Split split_of(const SplitRequest& r);
 
-// The part of the data that "range" asks for: its end 0 or 1.
+// Returns bound 0 or 1 of "range".
 inline double range_at(const Json& self, size_t end) { return self["range"][end]; }
-// What "range", "fold" and "stratified" ask for, by the config's seed.
+// Returns the part that "range", "fold" and "stratified" request, with the config's seed.
 SplitOptions split_options(const SplitRequest& r);
-// The same split of another config, to learn from the training data how others are to be read.
+// Returns the request for the training split, whose facts decide how other splits are read.
 SplitRequest train_of(const SplitRequest& r);
 
-// The enumerator at the word's position in the list.
+// Returns the enumerator at the word's position in the list.
 template <class E>
 E place_in(const std::vector<std::string>& words, const Json& word) {
   return E(std::find(words.begin(), words.end(), word.get<std::string>()) - words.begin());
 }
 
-// The facts of data in a file; nothing if the file does not exist. `data` makes the data set.
+// Returns the facts of data in a file; nothing if the file does not exist. `data` constructs the data set.
 template <class F>
 std::optional<DataFacts> facts_of_file(const std::filesystem::path& path, const F& data) {
   std::error_code none;  // a file that cannot be accessed counts as missing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets that need no files.
+// Rows of data sets that need no files.
 #include "apps/catalog/option_fields.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/digits.h"
@@ -46,7 +46,7 @@ std::optional<DataFacts> digits_facts(const SplitRequest& r) {
   return DataFacts{{1, 28, 28}, {}, 10, size > 0 ? size : split_of(r) == Split::train ? 8000 : 2000};
 }
 
-// A row of a data set that is drawn by options with a split and a seed.
+// Makes the row of a data set that is drawn by options with a split and a seed.
 template <class D, class O>
 DatasetRow drawn_row(const char* type, const char* doc) {
   std::vector<Field> fields = fields_of<O>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of images.
+// Rows of image data sets.
 #include <algorithm>
 
 #include "apps/catalog/option_fields.h"
@@ -12,13 +12,14 @@
 namespace halfstep::app {
 namespace {
 
-// A row of the MNIST family. `kind_of`: of a config.
+// Makes a row of the MNIST family. `kind_of` reads the kind from a config.
 DatasetRow mnist_row(const char* type, const char* doc, std::vector<Field> more, std::function<MnistKind(const Json&)> kind_of,
                      bool known_sizes) {
   std::vector<Field> fields = {root_field("folder with the files, or with a folder of them"), which_split()};
   fields.insert(fields.end(), more.begin(), more.end());
   const auto make = [kind_of](const SplitRequest& r) {
-    return std::make_shared<MnistDataset>(data_root(r), MnistOptions{split_of(r), normalize_of(r.self()), kind_of(r.self())});
+    const MnistOptions options{split_of(r), normalize_of(r.self()), kind_of(r.self()), ignored_class(r)};
+    return std::make_shared<MnistDataset>(data_root(r), options);
   };
   const auto facts = [kind_of, known_sizes](const SplitRequest& r) {
     DataFacts out{{1, 28, 28}, {}, classes_of(kind_of(r.self())), {}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics of rows of labels, which a model of CTCLoss puts out a step at a time.
+// Metrics of rows of labels, which a model trained by CTCLoss emits step by step.
 #include <algorithm>
 #include <vector>
 
@@ -9,8 +9,8 @@
 namespace halfstep::app {
 namespace {
 
-// The fewest labels to put in, take out and change so that one row becomes the other.
-int64_t distance(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
+// Returns the edit distance: the fewest insertions, deletions and substitutions that turn one row into the other.
+int64_t edit_distance(const std::vector<int64_t>& from, const std::vector<int64_t>& to) {
   std::vector<int64_t> row(to.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = int64_t(j);
   for (size_t i = 0; i < from.size(); ++i) {
@@ -30,16 +30,16 @@ class LabelErrorRate : public Metric {
   void reset() override { errors_ = labels_ = 0; }
   void add(const Tensor& output, const Tensor& target) override {
     const std::vector<int64_t> best = argmax(output, -1).to_vector<int64_t>(), truth = target.to_vector<int64_t>();
-    const auto steps = size_t(output.size(1)), most = size_t(target.size(1));
+    const auto steps = size_t(output.size(1)), max_labels = size_t(target.size(1));
     for (size_t b = 0; b < size_t(target.size(0)); ++b) {
-      std::vector<int64_t> said, wanted;
+      std::vector<int64_t> predicted, expected;
       for (size_t t = 0; t < steps; ++t) {
         const int64_t now = best[b * steps + t];
-        if (now != blank_ && (t == 0 || best[b * steps + t - 1] != now)) said.push_back(now);
+        if (now != blank_ && (t == 0 || best[b * steps + t - 1] != now)) predicted.push_back(now);
       }
-      for (size_t i = 0; i < most && truth[b * most + i] >= 0; ++i) wanted.push_back(truth[b * most + i]);
-      errors_ += distance(said, wanted);
-      labels_ += int64_t(wanted.size());
+      for (size_t i = 0; i < max_labels && truth[b * max_labels + i] >= 0; ++i) expected.push_back(truth[b * max_labels + i]);
+      errors_ += edit_distance(predicted, expected);
+      labels_ += int64_t(expected.size());
     }
   }
   double value() const override { return double(errors_) / double(std::max<int64_t>(1, labels_)); }

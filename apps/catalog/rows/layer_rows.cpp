@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations, normalisations, Dropout, Embedding, and layers that move elements.
+// Rows of activations, normalisations, Dropout, Embedding, and layers that move elements.
 #include "apps/catalog/rows/layer_rows.h"
 
 #include <map>
@@ -31,7 +31,7 @@ ModuleRow pad_row(const char* doc) {
   return module_row<M>(M::kName, doc, arg<Sizes>(pad_sizes(M::kDims)));
 }
 
-// The row of a layer of `dims` spatial dimensions, or of any number (0).
+// Makes the row of a layer of `dims` spatial dimensions, or of any number (0).
 template <class M>
 ModuleRow upsampling_row(const char* type, const char* doc, int dims) {
   ModuleRow row{{type, doc, fields_of<InterpolateOptions>({}, {.dims = dims})},
@@ -62,7 +62,7 @@ Sizes ReadArg<Sizes>::from(const Json& value) {
   return each;
 }
 
-// The rows of pointwise.def that are layers, by type.
+// Returns the rows of pointwise.def that are layers, by type.
 std::map<std::string, ModuleRow> rows_of_ops() {
   std::map<std::string, ModuleRow> out;
 #define HS_ONE_OPTION(row, layer, ...) out.emplace(#layer, option_row<layer>(std::string(info_of(Pointwise::row).doc)));
@@ -104,7 +104,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
   all.add(option_row<Softmin>("Softmax of -x"));
   all.add(option_row<LogSoftmax>("ln of Softmax"));
   all.add(plain_row<Softmax2d>("Softmax over the channels of an image"));
-  for (auto& [type, row] : of_ops) all.add(std::move(row));  // with no place of their own
+  for (auto& [type, row] : of_ops) all.add(std::move(row));  // the remaining ones, at the end
 }
 
 void add_norm_rows(Catalog<ModuleRow>& all) {

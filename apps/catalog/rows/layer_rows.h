@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of layers that take a tensor and return one, and what rows of layers and losses share.
+// Rows of layers that take a tensor and return one, and helpers that rows of layers and losses share.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 
 namespace halfstep::app {
 
-// Widths, channels and the like.
+// Makes a field for a width, a number of channels or the like.
 inline Field width(std::string key, std::string doc) {
   return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxSample);
 }
-// Copies of a layer. Each is built and followed when a config is checked, so one number must not ask for hours.
+// Largest number of copies of a layer. Each copy is constructed and run when a config is checked, so a number must not cost hours.
 inline constexpr int kMaxCopies = 1000;
 inline Field copies(std::string key, std::string doc) {
   return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxCopies);
 }
 
-// The Sequential that an MLP is short for: Linear, activation, Dropout... All its fields are known by now.
+// Expands an MLP into a Sequential: Linear, activation, Dropout... All its fields are filled in.
 Json unfold_mlp(const Json& mlp);
 
 void add_container_rows(Catalog<ModuleRow>& all);

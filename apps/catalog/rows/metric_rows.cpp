@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics besides accuracy. Sums are in double over all batches, so a last batch that is not full counts by its samples.
+// Rows of metrics other than accuracy. They sum in double over all batches, so a smaller last batch counts by its samples.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,8 +13,7 @@
 namespace halfstep::app {
 namespace {
 
-// Scores [N, C] of N samples, or of the N places of sequences, and the class of each; places with a negative class, which losses
-// ignore, are left out.
+// A metric of scores [N, C] and classes of N samples, or positions of sequences; ignores negative classes, as losses do.
 class ClassMetric : public Metric {
  public:
   void add(const Tensor& output, const Tensor& target) final {
@@ -57,7 +56,7 @@ class TopK : public ClassMetric {
   void count(std::span<const float> scores, int64_t truth) override {
     check<ConfigError>(k_ <= int64_t(scores.size()), "top_k", "k must be at most the number of classes, ", scores.size(), ", got ",
                        k_);
-    int64_t before = 0;  // of two equal scores the first is the better one
+    int64_t before = 0;  // of equal scores the first wins
     const float own = scores[size_t(truth)];
     for (int64_t c = 0; c < int64_t(scores.size()); ++c) {
       const float s = scores[size_t(c)];
@@ -71,7 +70,7 @@ class TopK : public ClassMetric {
   int64_t k_, hits_ = 0, all_ = 0;
 };
 
-// How often class t (row) was taken for class p (column).
+// Counts how often class t (row) was predicted as class p (column).
 class Confusion : public ClassMetric {
  public:
   void reset() override { table_.clear(), classes_ = 0; }
@@ -119,8 +118,8 @@ class Confusion : public ClassMetric {
   std::vector<int64_t> table_;
 };
 
-// Of precision, recall and F1: the mean over the classes that occur, as targets or answers; micro: of all samples as one class,
-// which for one answer a sample is the accuracy.
+// Precision, recall or F1: the mean over the classes that occur as targets or answers; micro: of all samples as one class, which
+// with one answer for each sample is the accuracy.
 class Averaged : public Confusion {
  public:
   explicit Averaged(const std::string& average) : micro_(average == "micro") {}
@@ -183,7 +182,7 @@ class BitsPerChar : public LogLikelihood {
   double value() const override { return mean() / std::numbers::ln2; }
 };
 
-// Outputs and targets of one shape; column j is value j of a sample.
+// A metric of outputs and targets of one shape; column j is value j of a sample.
 class NumberMetric : public Metric {
  public:
   void add(const Tensor& output, const Tensor& target) final {
@@ -221,8 +220,8 @@ class Rmse : public MeanError {
   double value() const override { return std::sqrt(mean()); }
 };
 
-// 1 - sum (output - target)^2 / sum (target - mean)^2 of each column, averaged. A column whose target is constant has 1 where every
-// output is right, else 0.
+// 1 - sum (output - target)^2 / sum (target - mean)^2 of each column, averaged. A column with a constant target has 1 if all
+// outputs are right, else 0.
 class R2 : public NumberMetric {
  public:
   void reset() override { columns_.clear(); }
@@ -238,9 +237,9 @@ class R2 : public NumberMetric {
     if (columns_.size() <= column) columns_.resize(column + 1);
     Column& c = columns_[column];
     c.error += (output - target) * (output - target);
-    const double apart = target - c.mean;  // Welford, 1962
-    c.mean += apart / ++c.count;
-    c.spread += apart * (target - c.mean);
+    const double deviation = target - c.mean;  // Welford, 1962
+    c.mean += deviation / ++c.count;
+    c.spread += deviation * (target - c.mean);
   }
 
  private:
@@ -250,8 +249,8 @@ class R2 : public NumberMetric {
   std::vector<Column> columns_;
 };
 
-// The chance that a positive sample scores above a negative one, ties counting half. Of classes: each against the rest by its share
-// of softmax(output), averaged over those that have both kinds; of numbers 0 and 1: of each column.
+// The probability that a positive sample scores above a negative one; ties count half. For classes: each against the rest by its
+// share of softmax(output), averaged over classes that have both kinds; for numbers 0 and 1: of each column.
 class Auroc : public Metric {
  public:
   void reset() override { columns_.clear(); }
@@ -299,7 +298,7 @@ class Auroc : public Metric {
       columns_[size_t(i % columns)].emplace_back(double(scores.data_ptr<float>()[i]), truth.data_ptr<float>()[i] > 0.5f);
   }
 
-  // By the sum of the positives' ranks (Mann & Whitney); NaN without both kinds, or with a score that is NaN.
+  // Computes the area by the sum of the positives' ranks (Mann & Whitney); NaN without both kinds, or with a NaN score.
   static double area_of(Column column) {
     double positives = 0, ranks = 0;
     for (const auto& [score, positive] : column) {

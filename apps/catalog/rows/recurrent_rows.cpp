@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent layers. The first dimension of the input is the batch, so batch_first is true unless a config says otherwise.
+// Rows of recurrent layers. In configs the batch is the first dimension, so batch_first is true by default.
 #include "apps/catalog/rows/layer_rows.h"
 
 namespace halfstep::app {

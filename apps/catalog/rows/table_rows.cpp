@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of numbers in files.
+// Rows of data sets of numbers in files.
 #include <algorithm>
 
 #include "apps/catalog/option_fields.h"
@@ -59,19 +59,20 @@ std::vector<std::string> columns_of(const Json& list) {
   return out;
 }
 
-// What the data set of a request depends on: its file and the training data's, and the config.
+// Returns a cache key: the split's file, the training data's file, and the config.
 std::string kept_as(const SplitRequest& r) {
   const SplitRequest train = train_of(r);
   const bool table = train.self()["type"] == "CSV";
   const std::string own = file_stamp(data_path(r)), of_train = table ? file_stamp(data_path(train)) : "none";
   if (own.empty() || of_train.empty()) return {};
-  Json keys = {r.config["seed"], r.split, r.self(), train.self()};
+  const Json loss = r.config.value("loss", Json::object());
+  Json keys = {r.config["seed"], r.split, r.self(), train.self(), loss.value("ignore_index", Json())};
   for (Json& k : keys)
-    if (k.is_object()) k.erase("transforms");  // which are done to its batches
+    if (k.is_object()) k.erase("transforms");  // applied to batches, not to the data set
   return joined(own, '\n', of_train, '\n', line_of(keys));
 }
 
-// How the texts of "texts" become tokens. learns: the tokens are not those of the training data.
+// Returns how "texts" are tokenised. learns: learn tokens instead of taking the training data's.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
   const Json& self = r.self();
   TokenRowOptions out;
@@ -90,6 +91,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.format = format_of(self);
   if (!self["target"].is_null()) options.target = column(self["target"]);
   options.classification = self["task"] == "classification";
+  options.ignored = ignored_class(r);
   const bool texts = !self["texts"].empty();
   options.features = columns_of(self[texts ? "texts" : "features"]), options.exclude = columns_of(self["exclude"]);
   options.dates = columns_of(self["dates"]);
@@ -97,7 +99,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   options.missing_words = self["missing_words"].get<std::vector<std::string>>();
   options.part = split_options(r);
   options.part.stratified = options.part.stratified && options.classification;  // else the rules of data refuse it
-  // Held-out data has the columns, categories, classes and scale of the training data.
+  // Held-out data takes columns, categories, classes and scale from the training data.
   const SplitRequest train = train_of(r);
   const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };
   const TableForm* const known = r.known ? std::get_if<TableForm>(&r.known->source) : nullptr;
@@ -139,7 +141,7 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   options.begin = range_at(self, 0), options.end = range_at(self, 1);
   options.header = header_of(self);
   options.format = format_of(self);
-  // Held-out data has the columns, scale and step of the training data.
+  // Held-out data takes columns, scale and step from the training data.
   const SplitRequest train = train_of(r);
   std::optional<TimeSeriesOptions> known;
   if (r.known && std::holds_alternative<SeriesForm>(r.known->source))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data sets of tokens in files.
+// Rows of data sets of tokens in files.
 #include "apps/catalog/option_fields.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/base/check.h"
@@ -9,7 +9,7 @@
 namespace halfstep::app {
 namespace {
 
-// Held-out text is read with the training data's tokens: those that its config holds, or those of its whole file.
+// Returns the training data's tokens, with which held-out text is read: those that its config stores, or those of its whole file.
 Vocabulary vocabulary_of(const SplitRequest& r) {
   const auto& listed = r.self()["vocabulary"];
   if (!listed.empty()) return Vocabulary(listed.get<std::vector<std::string>>());
@@ -24,7 +24,7 @@ Vocabulary vocabulary_of(const SplitRequest& r) {
 
 bool is_bpe(const SplitRequest& r) { return r.self()["type"] == "Text" && r.self()["tokenizer"] == "bpe"; }
 
-// Held-out text is read with the training data's tokenizer, unless it has its own.
+// Returns the training data's tokenizer, with which held-out text is read unless it has its own.
 std::shared_ptr<const BpeTokenizer> bpe_of(const SplitRequest& r) {
   if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr; known && known->options.bpe)
     return known->options.bpe;

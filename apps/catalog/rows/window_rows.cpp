@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions and pooling.
+// Rows of convolutions and pooling.
 #include "apps/catalog/rows/layer_rows.h"
 
 namespace halfstep::app {

@@ -101,10 +101,10 @@ __global__ void __launch_bounds__(kThreads, kColumnBlocks) column_kernel(Sums s,
   }
 }
 
-// The same for columns in packs of f16, bf16 or f32, with the statistics of their channel: the backward of batch normalisation in
-// channels_last. Eight lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. All packs of a round are
-// read before the first is used, so that the reads overlap. A sum of g (x - mean) is multiplied by rstd at the end.
-// packs of a round are read before the first is used, so that the reads overlap. A sum of g (x - mean) takes its rstd at the end.
+// Does the same for columns in packs of f16, bf16 or f32, with the statistics of their channel: the backward of batch
+// normalisation in channels_last. Eight lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. All
+// packs of a round are read before the first is used, so that the reads overlap. A sum of g (x - mean) is multiplied by rstd at
+// the end.
 template <bool Relu>
 __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* partial) {
   constexpr int kWidth = kOctet * kRun, kRows = kThreads / kOctet, kBatch = 2;

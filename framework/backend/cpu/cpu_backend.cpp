@@ -4,24 +4,41 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/parallel.h"
+#include "framework/base/check.h"
 #include "framework/base/float_state.h"
+#include "framework/base/old_cpu.h"
 
 namespace halfstep {
 namespace {
 
+// Returns the name of an ARM core by its "CPU implementer" and "CPU part".
+std::string arm_core(const std::string& part) {
+  static constexpr std::pair<const char*, const char*> kCores[] = {
+      {"0x41 0xd03", "Cortex-A53"},  {"0x41 0xd05", "Cortex-A55"},   {"0x41 0xd07", "Cortex-A57"},  {"0x41 0xd08", "Cortex-A72"},
+      {"0x41 0xd0b", "Cortex-A76"},  {"0x41 0xd0c", "Neoverse N1"},  {"0x41 0xd40", "Neoverse V1"}, {"0x41 0xd42", "Cortex-A78AE"},
+      {"0x41 0xd49", "Neoverse N2"}, {"0x41 0xd4f", "Neoverse V2"},  {"0x41 0xd84", "Neoverse V3"}, {"0x46 0x001", "A64FX"},
+      {"0x4e 0x004", "Carmel"},      {"0xc0 0xac3", "AmpereOne"}};
+  for (const auto& [key, name] : kCores)
+    if (part == key) return name;
+  return "AArch64 CPU " + part;
+}
+
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
+  std::string implementer, part;
   for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) {
-      const size_t colon = line.find(": ");
-      if (colon != std::string::npos) return line.substr(colon + 2);
-    }
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name")) return line.substr(colon + 2);
+    if (line.starts_with("CPU implementer")) implementer = line.substr(colon + 2);
+    if (line.starts_with("CPU part")) part = line.substr(colon + 2);
   }
-  return "CPU";
+  return part.empty() ? "CPU" : arm_core(implementer + " " + part);
 }
 
 std::string instruction_set() {
@@ -33,6 +50,10 @@ std::string instruction_set() {
 #else
   return "as compiled";
 #endif
+#elif defined(__ARM_FEATURE_SVE)
+  return "AArch64 (SVE)";
+#elif defined(__aarch64__)
+  return "AArch64 (NEON)";
 #else
   return "portable";
 #endif
@@ -86,6 +107,11 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<Backend> make_cpu_backend() {
+  const char* const lacking = lacking_instructions();
+  check<DeviceError>(!lacking, "cpu", "a CPU of x86-64-v2, as made since about 2009, is needed, got one without ",
+                     lacking ? lacking : "");
+  return std::make_unique<CpuBackend>();
+}
 
 }  // namespace halfstep

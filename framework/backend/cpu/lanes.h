@@ -148,7 +148,7 @@ HS_LANES void store_lanes(const T& v, T* x) {
   *x = v;
 }
 
-// Zeroes the lanes that do not hold the last `rest` numbers of a row whose whole vectors were processed.
+// Zeroes all lanes but the last `rest`: the vector ends where the row does, and its first lanes were processed before.
 template <class T, int bytes>
 HS_LANES void keep_last(int64_t rest, Lanes<T, bytes>& v) {
   constexpr int kWidth = kLanes / int(sizeof(T));

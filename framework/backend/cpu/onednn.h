@@ -55,7 +55,7 @@ inline dnnl::memory::data_type type_of(DType t) {
                            : dnnl::memory::data_type::f32;
 }
 
-// Of a key that consists of words of 64 bits.
+// Hashes a key that consists of 64-bit words.
 inline size_t hash_of_words(const void* key, size_t bytes) {
   uint64_t h = 0, word = 0;
   for (size_t at = 0; at < bytes; at += sizeof word) {
@@ -65,13 +65,13 @@ inline size_t hash_of_words(const void* key, size_t bytes) {
   return size_t(h);
 }
 
-// A stream of this thread.
+// A stream for one thread.
 struct OwnStream : dnnl::stream {
   OwnStream() : dnnl::stream(engine()) {}
 };
 inline dnnl::stream& stream() { return of_this_thread<OwnStream>(); }
 
-// The name of the code behind a primitive.
+// Returns the name of the code behind a primitive.
 inline std::string code_name(const dnnl::primitive& p) {
   const char* name = "";
   const_dnnl_primitive_desc_t of = nullptr;

@@ -115,6 +115,10 @@ FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding
     out.text.remove_prefix(kMark8.size());
     return out;
   }
+  using namespace std::string_view_literals;
+  check<DataError>(!text.starts_with("\xff\xfe\0\0"sv) && !text.starts_with("\0\0\xfe\xff"sv), where, file,
+                   ": the text is UTF-32, as its byte-order mark says, which is not read",
+                   Help{joined("iconv -f UTF-32 -t UTF-8 ", path.filename().string(), " > new-", path.filename().string())});
   const bool little = text.starts_with(kMarkLittle);
   if (little || text.starts_with(kMarkBig)) {
     if (encoding != TextEncoding::utf16) note("read as UTF-16, as its byte-order mark says");

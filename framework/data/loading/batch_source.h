@@ -31,8 +31,15 @@ class BatchSource {
   virtual int64_t size() const = 0;  // samples; 0 for a stream
   virtual bool is_stream() const { return false; }
   virtual int64_t parallel_streams() const { return 0; }  // Dataset::streams
+  // What the random numbers of a batch are a function of, besides the samples. repeats: see Dataset::batch.
+  struct Draw {
+    uint64_t seed;
+    int64_t epoch;
+    std::span<const int64_t> repeats;
+    int64_t before(size_t row) const { return repeats.empty() ? 0 : repeats[row]; }
+  };
   // Returns the batch of these samples, a pure function of the arguments.
-  virtual std::shared_ptr<void> make(std::span<const int64_t> indices, uint64_t seed, int64_t epoch) const = 0;
+  virtual std::shared_ptr<void> make(std::span<const int64_t> indices, const Draw& draw) const = 0;
   virtual std::shared_ptr<void> empty() const = 0;  // without samples: its tensors are undefined
   virtual std::unique_ptr<BatchStream> open(uint64_t /*seed*/, int64_t /*epoch*/) const { return nullptr; }
   // Calls f with each tensor of a batch.

@@ -31,7 +31,7 @@ struct PreparedBatch {
 // The batches of one epoch: state of the loader and its threads, shared so that threads never access the loader.
 struct Plan {
   std::shared_ptr<const BatchSource> source;
-  std::shared_ptr<const std::vector<int64_t>> order;
+  std::shared_ptr<const std::vector<int64_t>> order, repeats;
   std::shared_ptr<BatchStream> stream;  // replaces the order
   LoaderOptions options;
   int64_t epoch, begin;
@@ -54,8 +54,11 @@ struct Plan {
     }
     const BatchRows rows = part(batch);
     if (rows.rows == 0) return {source->empty(), rows};
-    const int64_t* first = order->data() + begin + batch * options.batch_size + rows.first;
-    return {source->make(std::span<const int64_t>(first, size_t(rows.rows)), *options.seed, epoch), rows};
+    const size_t first = size_t(begin + batch * options.batch_size + rows.first), n = size_t(rows.rows);
+    const auto of_batch = [&](const std::vector<int64_t>& all) {
+      return all.empty() ? std::span<const int64_t>() : std::span(all).subspan(first, n);
+    };
+    return {source->make(of_batch(*order), {*options.seed, epoch, of_batch(*repeats)}), rows};
   }
 };
 
@@ -68,6 +71,14 @@ struct DeviceBatch {
     for (const uint64_t copy : std::exchange(copies, {})) lane.receive(copy);
   }
 };
+
+// Returns how often each index of an order occurs before; nothing where none occurs twice.
+std::vector<int64_t> repeats_in(const std::vector<int64_t>& order, int64_t size) {
+  std::vector<int64_t> counts(static_cast<size_t>(size), 0), out;
+  for (const int64_t i : order) out.push_back(counts[size_t(i)]++);
+  if (std::all_of(out.begin(), out.end(), [](int64_t before) { return before == 0; })) out.clear();
+  return out;
+}
 
 DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, UploadLane* lane) {
   DeviceBatch sent{std::move(made), {}};
@@ -310,7 +321,7 @@ std::shared_ptr<void> LoaderEngine::next() {
       stream_ = source_->open(*options_.seed, state_.epoch);
       stream_->skip(state_.begin + state_.next_batch * options_.batch_size);
     }
-    const Plan plan{source_, order_, stream_, options_, state_.epoch, state_.begin, default_device(), lane_};
+    const Plan plan{source_, order_, repeats_, stream_, options_, state_.epoch, state_.begin, default_device(), lane_};
     if (options_.num_workers == 0) {
       made = send(plan.make(state_.next_batch), *source_, options_.device, nullptr).made;
     } else {
@@ -373,6 +384,7 @@ void LoaderEngine::prepare_order() {
     order.resize(size_t(n));
     for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
   }
+  repeats_ = std::make_shared<const std::vector<int64_t>>(options_.sampler ? repeats_in(order, n) : std::vector<int64_t>());
   order_ = std::make_shared<const std::vector<int64_t>>(std::move(order));
   order_epoch_ = state_.epoch;
 }

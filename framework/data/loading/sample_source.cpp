@@ -17,8 +17,8 @@ class DatasetSource : public TypedSource<Batch> {
   explicit DatasetSource(std::shared_ptr<const Dataset> set) : set_(std::move(set)) {}
   int64_t size() const override { return set_->size(); }
   int64_t parallel_streams() const override { return set_->streams(); }
-  std::shared_ptr<void> make(std::span<const int64_t> indices, uint64_t, int64_t epoch) const override {
-    return std::make_shared<Batch>(set_->batch(indices, epoch));
+  std::shared_ptr<void> make(std::span<const int64_t> indices, const Draw& draw) const override {
+    return std::make_shared<Batch>(set_->batch(indices, draw.epoch, draw.repeats));
   }
 
  private:
@@ -27,9 +27,10 @@ class DatasetSource : public TypedSource<Batch> {
 
 }  // namespace
 
-uint64_t seed_of(uint64_t seed, int64_t epoch, int64_t i) {
-  const math::Random4 of_epoch = math::philox(seed ^ kGetSalt, uint64_t(epoch));
-  const math::Random4 r = math::philox(uint64_t(of_epoch.v[0]) << 32 | of_epoch.v[1], uint64_t(i));
+uint64_t seed_of(uint64_t seed, int64_t epoch, int64_t i, int64_t before) {
+  math::Random4 key = math::philox(seed ^ kGetSalt, uint64_t(epoch));
+  if (before > 0) key = math::philox((uint64_t(key.v[0]) << 32 | key.v[1]) ^ kGetSalt, uint64_t(before));
+  const math::Random4 r = math::philox(uint64_t(key.v[0]) << 32 | key.v[1], uint64_t(i));
   return uint64_t(r.v[0]) << 32 | r.v[1];
 }
 

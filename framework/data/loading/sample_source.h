@@ -17,8 +17,9 @@ namespace halfstep::samples {
 // The absence of a user's collate.
 struct DefaultCollate {};
 
-// Returns the seed for the numbers that get(i, random) draws; a stream's with i = -1.
-uint64_t seed_of(uint64_t seed, int64_t epoch, int64_t i);
+// Returns the seed for the numbers that get(i, random) draws; a stream's with i = -1. before: how often i was drawn before in the
+// epoch.
+uint64_t seed_of(uint64_t seed, int64_t epoch, int64_t i, int64_t before = 0);
 // Draws from a generator to seed an order: equal states give equal seeds.
 uint64_t drawn_seed(Generator& generator);
 // Rethrows, within catch (...), the exception of `call` for sample i, as loader.h describes.
@@ -116,17 +117,18 @@ class MapSource : public TypedSource<B> {
  public:
   MapSource(std::shared_ptr<const Set> set, Collate collate) : set_(std::move(set)), collate_(std::move(collate)) {}
   int64_t size() const override { return int64_t(set_->size()); }
-  std::shared_ptr<void> make(std::span<const int64_t> indices, uint64_t seed, int64_t epoch) const override {
+  std::shared_ptr<void> make(std::span<const int64_t> indices, const BatchSource::Draw& draw) const override {
     if constexpr (GetsBatches<Set> && std::is_same_v<Collate, DefaultCollate>) {
       return std::make_shared<B>(set_->get_batch(indices));
     } else {
       std::vector<SampleOf<Set>> rows;
       rows.reserve(indices.size());
-      for (const int64_t i : indices) {
+      for (size_t row = 0; row < indices.size(); ++row) {
+        const int64_t i = indices[row];
         try {
-          Generator random(seed_of(seed, epoch, i));
-          rows.push_back(get(*set_, i, epoch, random));
-        } catch (...) { sample_failed("get", i, epoch); }
+          Generator random(seed_of(draw.seed, draw.epoch, i, draw.before(row)));
+          rows.push_back(get(*set_, i, draw.epoch, random, draw.before(row)));
+        } catch (...) { sample_failed("get", i, draw.epoch); }
       }
       return collated<B>(collate_, std::move(rows), indices);
     }
@@ -143,7 +145,7 @@ class StreamSource : public TypedSource<B> {
   StreamSource(std::shared_ptr<const Set> set, Collate collate) : set_(std::move(set)), collate_(std::move(collate)) {}
   int64_t size() const override { return 0; }
   bool is_stream() const override { return true; }
-  std::shared_ptr<void> make(std::span<const int64_t>, uint64_t, int64_t) const override { return nullptr; }
+  std::shared_ptr<void> make(std::span<const int64_t>, const BatchSource::Draw&) const override { return nullptr; }
   std::unique_ptr<BatchStream> open(uint64_t seed, int64_t epoch) const override {
     return std::make_unique<Pass>(*set_, collate_, seed, epoch);
   }

@@ -59,11 +59,11 @@ std::vector<int64_t> WeightedSampler::order(uint64_t seed, int64_t epoch) const 
   return out;
 }
 
-std::vector<double> balanced_weights(std::span<const int64_t> labels) {
+std::vector<double> balanced_weights(std::span<const int64_t> labels, int64_t ignored) {
   std::map<int64_t, int64_t> counts;
   for (const int64_t c : labels) ++counts[c];
   std::vector<double> out;
-  for (const int64_t c : labels) out.push_back(1 / double(counts[c]));
+  for (const int64_t c : labels) out.push_back(c == ignored ? 0 : 1 / double(counts[c]));
   return out;
 }
 

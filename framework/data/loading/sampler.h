@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "framework/data/sets/dataset.h"
+
 namespace halfstep {
 
 class Sampler {
@@ -32,8 +34,8 @@ class WeightedSampler : public Sampler {
   int64_t num_samples_;
   bool replacement_;
 };
-// Returns 1 / the number of samples in its class for each sample, so that all classes are drawn equally often.
-std::vector<double> balanced_weights(std::span<const int64_t> labels);
+// Returns 1 / the number of samples in its class for each sample, so that all classes are drawn equally often; 0 for `ignored`.
+std::vector<double> balanced_weights(std::span<const int64_t> labels, int64_t ignored = kIgnoredClass);
 
 // Makes batches of samples of similar length: puts all samples in a random order, sorts windows of `window` batches by length,
 // then puts the batches in a random order. An incomplete batch stays last.

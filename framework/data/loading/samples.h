@@ -11,9 +11,9 @@
 //
 // A data set is any type with `int64_t size() const` and `get(int64_t i) const`, also a std::vector of samples. With workers,
 // several threads call get() at once. A set that draws random numbers has `get(int64_t i, Generator& random) const` instead: the
-// generator's numbers are a function of the loader's seed, the epoch and i, so batches do not depend on the number of workers. A
-// set that can fetch many samples faster than one by one also has `get_batch(std::span<const int64_t>) const`, which returns the
-// whole batch.
+// generator's numbers are a function of the loader's seed, the epoch, i and how often i was drawn before in the epoch, so batches
+// do not depend on the number of workers. A set that can fetch many samples faster than one by one also has
+// `get_batch(std::span<const int64_t>) const`, which returns the whole batch.
 //
 // A stream has no size. It has `std::optional<Sample> next()`, or `next(Generator& random)`, which returns nothing at its end.
 // Each epoch reads a fresh copy of the loader's stream; `void set_epoch(int64_t epoch)`, if it exists, is called first. One thread
@@ -82,11 +82,13 @@ inline constexpr bool kIsMap = IsDataset<Set> || (Sized<Set> && (DrawsNumbers<Se
 template <class Set>
 inline constexpr bool kIsStream = !kIsMap<Set> && (NextDraws<Set> || Nexts<Set>);
 
-// Return sample i of a set, and the next one of a stream.
+// Return sample i of a set, and the next one of a stream. before: how often it was drawn before in the epoch.
 template <class Set>
-decltype(auto) get(const Set& set, int64_t i, [[maybe_unused]] int64_t epoch, [[maybe_unused]] Generator& random) {
+decltype(auto) get(const Set& set, int64_t i, [[maybe_unused]] int64_t epoch, [[maybe_unused]] Generator& random,
+                   [[maybe_unused]] const int64_t& before = 0) {
   if constexpr (IsDataset<Set>) {
-    const Batch one = set.batch(std::span<const int64_t>(&i, 1), epoch);
+    const Dataset& data = set;
+    const Batch one = data.batch(std::span<const int64_t>(&i, 1), epoch, std::span<const int64_t>(&before, 1));
     return std::pair<Tensor, Tensor>(one.input.select(0, 0), one.target.select(0, 0));
   } else if constexpr (DrawsNumbers<Set>) {
     return set.get(i, random);

@@ -2,6 +2,7 @@
 #include "framework/data/loading/subsets.h"
 
 #include <cmath>
+#include <unordered_map>
 
 #include "framework/base/check.h"
 #include "framework/data/loading/permutation.h"
@@ -81,13 +82,27 @@ std::vector<std::vector<int64_t>> split(int64_t size, std::vector<double> fracti
 Subset<Dataset>::Subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices) : base_(std::move(base)) {
   check<ValueError>(base_ != nullptr, "subset", "needs a data set");
   indices_ = samples::checked_indices(std::move(indices), base_->size());
+  std::unordered_map<int64_t, int64_t> counts;
+  for (const int64_t i : indices_) before_.push_back(counts[i]++);
+  if (counts.size() == indices_.size()) before_.clear();
+  for (size_t k = 0; k < before_.size(); ++k) times_.push_back(counts[indices_[k]]);
 }
 
 DataForm Subset<Dataset>::form() const { return base_->form(); }
 
-Batch Subset<Dataset>::batch(std::span<const int64_t> indices) const { return base_->batch(samples::mapped(indices_, indices)); }
+Batch Subset<Dataset>::batch(std::span<const int64_t> indices) const { return batch(indices, 0, {}); }
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const {
-  return base_->batch(samples::mapped(indices_, indices), epoch);
+  return batch(indices, epoch, {});
+}
+Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const {
+  const std::vector<int64_t> those = samples::mapped(indices_, indices);
+  if (before_.empty()) return base_->batch(those, epoch, repeats);
+  std::vector<int64_t> before;
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const size_t place = size_t(indices[k]);
+    before.push_back((repeats.empty() ? 0 : repeats[k]) * times_[place] + before_[place]);
+  }
+  return base_->batch(those, epoch, before);
 }
 std::optional<ByteRows> Subset<Dataset>::byte_rows(std::span<const int64_t> indices) const {
   return base_->byte_rows(samples::mapped(indices_, indices));

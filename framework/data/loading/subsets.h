@@ -94,7 +94,8 @@ class Subset {
   std::vector<int64_t> indices_;
 };
 
-// For a class derived from Dataset: again a Dataset.
+// For a class derived from Dataset: again a Dataset. A sample that is listed several times has random numbers of its own at each
+// place, as one that a sampler draws again.
 template <>
 class Subset<Dataset> : public Dataset {
  public:
@@ -114,6 +115,7 @@ class Subset<Dataset> : public Dataset {
   DataForm form() const override;
   Batch batch(std::span<const int64_t> indices) const override;
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override;
+  Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
   std::vector<int64_t> lengths() const override { return these_of(base_->lengths()); }
   std::vector<int64_t> labels() const override { return these_of(base_->labels()); }
@@ -127,6 +129,8 @@ class Subset<Dataset> : public Dataset {
 
   std::shared_ptr<const Dataset> base_;
   std::vector<int64_t> indices_;
+  // Of each place: how often its sample is listed before, and in all; empty where none is listed twice.
+  std::vector<int64_t> before_, times_;
 };
 template <class D>
 Subset(D, std::vector<int64_t>) -> Subset<samples::SetIn<D>>;
@@ -154,8 +158,8 @@ std::vector<Subset<samples::SetIn<D>>> random_split(D set, const std::vector<T>&
   return out;
 }
 
-// Concatenates data sets with samples of one type. The samples of a class derived from Dataset are pairs of input and target, as
-// in epoch 0.
+// Concatenates data sets with samples of one type. The samples of a class derived from Dataset are pairs of input and target, and
+// `random` decides on the numbers of its transforms.
 template <class Sample>
 class ConcatDataset {
  public:
@@ -171,27 +175,32 @@ class ConcatDataset {
   }
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
-  // Throw IndexError for i outside [0, size()). Without `random`, a set that draws numbers gets those of a Generator(i).
+  // Throw IndexError for i outside [0, size()). Without `random`, a set that draws numbers gets those of a Generator(i), and
+  // transforms have those of epoch 0.
   Sample get(int64_t i) const {
     Generator random{uint64_t(i)};
-    return get(i, random);
+    return sample(i, random, false);
   }
-  Sample get(int64_t i, Generator& random) const {
+  Sample get(int64_t i, Generator& random) const { return sample(i, random, true); }
+
+ private:
+  Sample sample(int64_t i, Generator& random, bool draws) const {
     samples::check_index("ConcatDataset", i, size());
     size_t k = 0;
     while (i >= ends_[k]) ++k;
-    return gets_[k](k == 0 ? i : i - ends_[k - 1], random);
+    return gets_[k](k == 0 ? i : i - ends_[k - 1], random, draws);
   }
-
- private:
   template <class Set>
   void add(std::shared_ptr<const Set> set) {
     static_assert(std::is_same_v<SampleOf<Set>, Sample>, "ConcatDataset: the data sets must have samples of one type");
     ends_.push_back(size() + int64_t(set->size()));
-    gets_.push_back([set](int64_t i, Generator& random) -> Sample { return samples::get(*set, i, 0, random); });
+    gets_.push_back([set](int64_t i, Generator& random, bool draws) -> Sample {
+      const bool drawn = samples::IsDataset<Set> && draws;
+      return samples::get(*set, i, 0, random, drawn ? int64_t(samples::drawn_seed(random) >> 1) : 0);
+    });
   }
 
-  std::vector<std::function<Sample(int64_t, Generator&)>> gets_;
+  std::vector<std::function<Sample(int64_t, Generator&, bool)>> gets_;
   std::vector<int64_t> ends_;
 };
 template <class D, class... Rest>

@@ -29,15 +29,22 @@ Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
   return (t.dtype() == DType::u8 ? t : t.to(DType::f32)).contiguous();
 }
 
+// Returns "inputs have 3 of 60 values beyond float32's range, such as 1e+300, which become infinite"; "" if there are none.
+std::string beyond_float(const Tensor& t, const char* what) {
+  if (t.dtype() != DType::f64) return "";
+  const Tensor all = t.contiguous();
+  const double* const p = all.const_data_ptr<double>();
+  const auto is_beyond = [](double v) { return std::isfinite(v) && !std::isfinite(float(v)); };
+  const int64_t count = std::count_if(p, p + all.numel(), is_beyond);
+  if (count == 0) return "";
+  return joined(what, " have ", count, " of ", all.numel(), " values beyond float32's range, such as ",
+                *std::find_if(p, p + all.numel(), is_beyond), ", which become infinite");
+}
+
 ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
   if (input.dtype() != DType::u8) return ByteMeaning::automatic;
   if (o.bytes != ByteMeaning::automatic) return o.bytes;
   return input.dim() > 2 && !are_zeros_and_ones(input) ? ByteMeaning::pixels : ByteMeaning::numbers;
-}
-
-int64_t largest(const Tensor& t) {
-  const int64_t* const p = t.const_data_ptr<int64_t>();
-  return t.numel() == 0 ? -1 : *std::max_element(p, p + t.numel());
 }
 
 // Returns whether each row [classes] has one 1, and 0 elsewhere.
@@ -58,11 +65,13 @@ Tensor place_of_ones(const Tensor& t) {
   return out;
 }
 
-bool is_whole(const Tensor& t) {
+bool is_whole(const Tensor& t, std::optional<int64_t> ignored) {
   if (!is_floating(t.dtype())) return true;
   const Tensor values = t.to(DType::f64).contiguous();
   const double* const p = values.const_data_ptr<double>();
-  return std::all_of(p, p + values.numel(), [](double v) { return v == std::floor(v) && v >= 0 && v < 1e15; });
+  return std::all_of(p, p + values.numel(), [&](double v) {
+    return v == std::floor(v) && v < 1e15 && (v >= 0 || (ignored && v == double(*ignored)));
+  });
 }
 
 struct Targets {
@@ -74,7 +83,7 @@ struct Targets {
 Targets read_target(const std::string& label, const Tensor& input, const Tensor& t, const ArrayOptions& o) {
   const auto as_classes = [&](const Tensor& values, int64_t classes, std::string note) {
     const Tensor made = values.to(DType::i64).contiguous();
-    if (classes == 0) classes = o.classes > 0 ? o.classes : std::max<int64_t>(1, largest(made) + 1);
+    if (classes == 0) classes = o.classes > 0 ? o.classes : std::max<int64_t>(1, classes_in(made, o.ignored));
     check<DataError>(o.classes == 0 || o.classes == classes, label, "targets must have ", o.classes, " classes, got ", t.shape(),
                      ", one-hot");
     return Targets{made, classes, std::move(note)};
@@ -88,7 +97,7 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
   if (may && !positions && is_one_hot(t))
     return as_classes(place_of_ones(t), t.size(1), joined("targets ", t.shape(), " are one-hot, read as ", t.size(1), " classes"));
   const bool column = t.dim() == 2 && t.size(1) == 1 && !positions;
-  if (may && (asked ? is_whole(t) : typed) && (t.dim() == 1 || column)) {
+  if (may && (asked ? is_whole(t, o.ignored) : typed) && (t.dim() == 1 || column)) {
     std::string note;
     if (column) note = joined("targets ", t.shape(), " are read as [", t.size(0), ']');
     if (t.dtype() == DType::boolean) note += joined(note.empty() ? "" : "; ", "targets are booleans, read as classes 0 and 1");
@@ -118,6 +127,7 @@ struct ArrayDataset::Parts {
   Tensor input;
   Targets target;
   ByteMeaning bytes;
+  std::vector<std::string> warnings{};
 
   static Parts of(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o) {
     check<DataError>(target.dim() >= 1 && input.dim() >= 1 && input.size(0) == target.size(0), label,
@@ -127,14 +137,19 @@ struct ArrayDataset::Parts {
                      "channels_last is for inputs [N, ..., channels] of three dimensions ", "or more, got ", input.shape());
     const Tensor given = input_of(label, input, o.tokens);
     const Tensor made = o.channels_last ? given.movedim(-1, 1).contiguous() : given;
-    return {made, read_target(label, made, target, o), meaning_of_bytes(made, o)};
+    Parts out{made, read_target(label, made, target, o), meaning_of_bytes(made, o)};
+    for (const std::string& beyond :
+         {beyond_float(input, "inputs"), out.target.classes > 0 ? std::string() : beyond_float(target, "targets")})
+      if (!beyond.empty()) out.warnings.push_back(beyond);
+    return out;
   }
 };
 
 ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions& o)
     : TensorDataset(p.input, p.target.values, p.target.classes, p.bytes == ByteMeaning::pixels ? Affine{kPixel, 0} : Affine{},
-                    label),
+                    label, o.ignored),
       notes_(std::move(p.target.note)),
+      warnings_(std::move(p.warnings)),
       channels_last_(o.channels_last),
       bytes_(p.bytes) {
   if (channels_last_)

@@ -24,10 +24,11 @@ struct ArrayOptions {
   std::string input = "x", target = "y";  // names of arrays, in files that hold several
   bool tokens = false;                    // whether integer inputs are tokens, i64; else they become f32
   std::optional<bool> classification{};   // empty: targets that are integers, booleans or one-hot are classes
-  int64_t classes = 0;                    // 0: one more than the largest target
+  int64_t classes = 0;                    // 0: see classes_in()
   int64_t vocabulary = 0;                 // number of tokens; 0: one more than the largest
   ByteMeaning bytes = ByteMeaning::automatic;
   bool channels_last = false;  // reads inputs [N, H, W, C] or [N, T, C] as [N, C, H, W] and [N, C, T], in memory
+  std::optional<int64_t> ignored = kIgnoredClass;  // see TensorDataset<2>; empty: no label is
 };
 // Returns whether samples of this shape are probably pictures with their channels last: [32, 32, 3], but not [3, 32, 32].
 bool looks_channels_last(const Shape& sample);
@@ -48,7 +49,9 @@ class ArrayDataset : public TensorDataset<> {
   // framework/io/weights/safetensors.h.
   static ArrayDataset safetensors(const std::filesystem::path& path, const ArrayOptions& options = {});
 
-  DataNotes notes() const override { return {.made = notes_, .warnings = warnings_}; }
+  DataNotes notes() const override {
+    return {.made = notes_, .warnings = warnings_, .ignored = TensorDataset::notes().ignored};
+  }
   void add_warning(std::string text) { warnings_.push_back(std::move(text)); }
   DataForm form() const override;
   ByteMeaning bytes() const { return bytes_; }  // as read; automatic: the inputs are not bytes

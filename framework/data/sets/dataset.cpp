@@ -82,10 +82,11 @@ class Transformed : public Dataset {
   DataNotes notes() const override { return base_->notes(); }
   std::vector<int64_t> labels() const override { return base_->labels(); }
   Batch batch(std::span<const int64_t> indices) const override { return batch(indices, 0); }
-  Batch batch(std::span<const int64_t> indices, int64_t epoch) const override {
+  Batch batch(std::span<const int64_t> indices, int64_t epoch) const override { return batch(indices, epoch, {}); }
+  Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const override {
     const NoGrad no_grad;
     const MemoryScope scope(MemoryTag::data);
-    Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .place = 0, .classes = classes()};
+    Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .place = 0, .classes = classes(), .repeats = repeats};
     Batch out = first(indices, draws);
     for (const Group& g : groups_) {
       if (int(g.first) < draws.place) continue;  // already applied to the bytes
@@ -106,13 +107,13 @@ class Transformed : public Dataset {
     const Shape sample = base_->input_shape();
     if ((!g.moves.empty() || g.scaling) && scales(g, sample)) {
       if (const auto bytes = base_->byte_rows(indices)) {
-        Batch out{run_moves({nullptr, &*bytes, sample}, g.moves, g.scaling, draws), bytes->target};
+        Batch out{move_and_scale({nullptr, &*bytes, sample}, g.moves, g.scaling, draws), bytes->target};
         draws.place = int(g.end);
         draws.writable = true;
         return out;
       }
     }
-    return base_->batch(indices, draws.epoch);
+    return base_->batch(indices, draws.epoch, draws.repeats);
   }
 
   Batch run_group(const Group& g, const Batch& batch, Draws& draws) const {
@@ -122,7 +123,7 @@ class Transformed : public Dataset {
     const bool fused = !g.moves.empty() || g.scaling;
     if (fused && batch.input.device().is_cpu() && batch.input.dtype() == DType::f32 &&
         scales(g, without_batch(batch.input.shape()))) {
-      out.input = run_moves({&batch, nullptr, without_batch(batch.input.shape())}, g.moves, g.scaling, draws);
+      out.input = move_and_scale({&batch, nullptr, without_batch(batch.input.shape())}, g.moves, g.scaling, draws);
     } else {
       for (size_t i = g.first; i < g.end; ++i) {
         draws.place = int(i);

@@ -46,7 +46,11 @@ struct ByteRows {
 struct DataNotes {
   std::string made{};                   // one line, may be empty
   std::vector<std::string> warnings{};  // probable mistakes
+  std::string ignored{};                // how many labels are ignored; empty: none
+  std::string line() const { return made.empty() || ignored.empty() ? made + ignored : made + "; " + ignored; }
 };
+// The label that CrossEntropyLoss and NLLLoss leave out: the default of their ignore_index.
+constexpr int64_t kIgnoredClass = -100;
 
 // Const functions are thread-safe, and a batch is a pure function of the indices and the epoch. A batch may share memory with the
 // data set: do not write to it.
@@ -69,8 +73,13 @@ class Dataset {
   virtual DataForm form() const;
   // Returns the batch of these samples. Throws IndexError if an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
-  // The same in an epoch, on which random transforms depend. DataLoader calls this.
+  // The same in an epoch, on which random transforms depend.
   virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
+  // The same of samples that a sampler draws several times in an epoch. repeats: how often each was drawn before, on which random
+  // transforms depend, too; empty: none was. DataLoader calls this.
+  virtual Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> /*repeats*/) const {
+    return batch(indices, epoch);
+  }
   // Returns the input and target of one sample.
   std::pair<Tensor, Tensor> get(int64_t i) const;
   std::pair<Tensor, Tensor> operator[](int64_t i) const { return get(i); }
@@ -95,9 +104,9 @@ std::string_view name(Split split);
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
 
 // Applies `transforms` to each batch of `base`, first to last. Their random numbers are a function of `seed`, the epoch, the index
-// of the sample in `base` and the index in the list. Neighbours that only move pixels, and a Normalize after them, run in one
-// pass, which reads the bytes of a base that has them. Throws ShapeError or DTypeError for a transform that breaks its contract,
-// and whatever a transform throws on Device::meta.
+// of the sample in `base`, how often it was drawn before in the epoch, and the index in the list. Neighbours that only move
+// pixels, and a Normalize after them, run in one pass, which reads the bytes of a base that has them. Throws ShapeError or
+// DTypeError for a transform that breaks its contract, and whatever a transform throws on Device::meta.
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
 std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed = 0);
 // Returns the shape of a transformed sample; `dtype` is that of the inputs, `classes` that of the data set.

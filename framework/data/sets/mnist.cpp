@@ -130,13 +130,14 @@ TensorDataset<> load(const fs::path& root, const MnistOptions& o) {
   const int first = c.first_label, last = first + int(c.classes) - 1;
   for (int64_t i = 0; i < labels.numel(); ++i) {
     uint8_t& label = labels.data_ptr<uint8_t>()[i];
+    if (int64_t(label) == o.ignored) continue;
     check<DataError>(label >= first && label <= last, c.label, label_file.string(), ": labels must be in ", first, "..", last,
                      ", but label ", i, " is ", int(label));
     label = uint8_t(label - first);
   }
   const Shape shape{images.size(0), 1, 28, 28};
   return TensorDataset(images.alias(shape, contiguous_strides(shape)), labels, c.classes,
-                       o.normalize.value_or(Normalize()).for_u8(), std::string(c.label) + ' ' + std::string(name(o.split)));
+                       o.normalize.value_or(Normalize()).for_u8(), joined(c.label, ' ', name(o.split)), o.ignored);
 }
 
 // Returns the characters of classes.

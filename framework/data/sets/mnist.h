@@ -18,6 +18,7 @@ struct MnistOptions {
   Split split = Split::train;
   std::optional<Normalize> normalize{};
   MnistKind kind = MnistKind::mnist;
+  std::optional<int64_t> ignored{};  // a label of 255, say, that losses leave out, see TensorDataset<2>
 };
 
 // Images [1, 28, 28] f32, and 10 classes (62, 47, 47 and 26 for byclass, bymerge, balanced and letters). Without `normalize`

@@ -22,7 +22,7 @@ constexpr int64_t kSample = 4096;
 constexpr const char* kReader = "1";  // version of the picture reader; changes if a file's pixels would
 
 // Returns the file with the remembered statistics of these pictures; empty: none.
-fs::path file_of(const Dataset& data, const std::vector<fs::path>& pictures, std::span<const int64_t> samples) {
+fs::path statistics_file(const Dataset& data, const std::vector<fs::path>& pictures, std::span<const int64_t> samples) {
   const fs::path folder = picture_cache();
   if (folder.empty()) return {};
   Sha256 hash;
@@ -35,7 +35,7 @@ fs::path file_of(const Dataset& data, const std::vector<fs::path>& pictures, std
   return folder / "statistics" / hash.hex().substr(0, 32);
 }
 
-std::vector<ChannelStatistics> remembered(const fs::path& file) {
+std::vector<ChannelStatistics> read_statistics(const fs::path& file) {
   std::vector<ChannelStatistics> out;
   try {
     constexpr size_t kMost = 1 << 16;  // bytes
@@ -51,7 +51,7 @@ std::vector<ChannelStatistics> remembered(const fs::path& file) {
   return out;
 }
 
-void remember(const fs::path& file, const std::vector<ChannelStatistics>& channels) {
+void write_statistics(const fs::path& file, const std::vector<ChannelStatistics>& channels) {
   auto stored = nlohmann::json::array();
   for (const ChannelStatistics& c : channels)
     stored.push_back({{"count", c.count}, {"mean", c.mean}, {"std", c.std}, {"low", c.low}, {"high", c.high}});
@@ -66,21 +66,21 @@ void remember(const fs::path& file, const std::vector<ChannelStatistics>& channe
 
 PictureStatistics picture_statistics(const Dataset& data, const std::function<void(int64_t, int64_t)>& progress) {
   const std::vector<fs::path> pictures = picture_files(data);
-  PictureStatistics out{.channels = {}, .looked_at = data.size(), .all = data.size()};
+  PictureStatistics out{.channels = {}, .examined = data.size(), .all = data.size()};
   if (pictures.empty()) {
     out.channels = channel_statistics(data);
     return out;
   }
-  out.looked_at = std::min(out.all, kSample);
+  out.examined = std::min(out.all, kSample);
   std::vector<int64_t> samples;
-  for (int64_t i = 0; i < out.looked_at; ++i) samples.push_back(i * out.all / out.looked_at);
-  const fs::path file = file_of(data, pictures, samples);
-  if (!file.empty()) out.channels = remembered(file);
+  for (int64_t i = 0; i < out.examined; ++i) samples.push_back(i * out.all / out.examined);
+  const fs::path file = statistics_file(data, pictures, samples);
+  if (!file.empty()) out.channels = read_statistics(file);
   if (std::ssize(out.channels) == (data.input_shape().size() > 0 ? data.input_shape()[0] : 1)) return out;
   out.channels = channel_statistics(data, samples, [&](int64_t done) {
-    if (progress) progress(done, out.looked_at);
+    if (progress) progress(done, out.examined);
   });
-  if (!file.empty()) remember(file, out.channels);
+  if (!file.empty()) write_statistics(file, out.channels);
   return out;
 }
 

@@ -12,7 +12,7 @@ namespace halfstep {
 
 struct PictureStatistics {
   std::vector<ChannelStatistics> channels;
-  int64_t looked_at = 0, all = 0;  // samples
+  int64_t examined = 0, all = 0;  // samples
   std::vector<double> means() const;
   std::vector<double> deviations() const;  // 1 of a channel that is constant
 };
@@ -20,7 +20,7 @@ struct PictureStatistics {
 // other data. The statistics of pictures are remembered beside those of check_pictures (framework/data/sets/picture_check.h), for
 // the same unchanged files read in the same way.
 PictureStatistics picture_statistics(const Dataset& data, const std::function<void(int64_t done, int64_t of)>& progress = {});
-// The Normalize that gives the training data a mean of 0 and a deviation of 1 in each channel, by its picture_statistics. For all
+// Returns the Normalize that gives the training data mean 0 and deviation 1 in each channel, by its picture_statistics. For all
 // splits:
 //   const auto scale = std::make_shared<NormalizeTransform>(normalize_from(*train));
 //   train = transformed(train, {scale}), val = transformed(val, {scale});

@@ -16,7 +16,8 @@ namespace {
 
 constexpr const char* kOp = "split";
 
-// The place in `n` samples where the fraction `f` ends, rounded so that 0.3 of 10 is 3 although 0.3 * 10 may be a little less.
+// Returns the place in `n` samples where the fraction `f` ends, rounded so that 0.3 of 10 is 3 although 0.3 * 10 may be a little
+// less.
 int64_t place_of(double f, int64_t n) { return std::min(n, int64_t(std::floor(f * double(n) + 1e-9 * double(n)))); }
 
 }  // namespace

@@ -31,20 +31,21 @@ struct SplitOptions {
 };
 std::string text(const SplitOptions& options);  // "the part [0, 0.8)", "fold 2 of 5"
 
-// The samples of a part of `size` samples, ascending. Parts that share no fraction share no sample. `classes`: of each sample, for
-// a stratified part. Throws ValueError unless 0 <= begin <= end <= 1 and 0 <= k < folds, and for a stratified part without classes.
+// Returns the samples of a part of `size` samples, ascending. Parts that share no fraction share no sample. `classes`: the class
+// of each sample, for a stratified part. Throws ValueError unless 0 <= begin <= end <= 1 and 0 <= k < folds, and for a stratified
+// part without classes.
 std::vector<int64_t> split_indices(int64_t size, const SplitOptions& options, std::span<const int64_t> classes = {});
-// The same samples of a data set; stratified by its class_labels.
+// Returns the same samples of a data set; stratified by its class_labels.
 std::shared_ptr<Dataset> split_dataset(std::shared_ptr<const Dataset> base, const SplitOptions& options = {});
 
-// The samples of the first batches, for a model to overfit: of the data in its order or, with a seed, in that of
+// Returns the samples of the first batches, for a model to overfit: in the data's order or, with a seed, in that of
 // permutation(size, seed).
 std::shared_ptr<Dataset> first_batches(std::shared_ptr<const Dataset> base, int64_t batches, int64_t batch_size,
                                        std::optional<uint64_t> seed = {});
 
-// The seeded order that is cut into parts.
+// Returns the seeded order that is cut into parts.
 std::vector<int64_t> split_order(int64_t n, uint64_t seed);
-// A seeded order of samples with these classes, in which every stretch has each class in its share: of the class with m of n
+// Returns a seeded order of samples with these classes in which every stretch has its share of each class: of a class with m of n
 // samples, a stretch of s has s m / n, off by at most 1.
 std::vector<int64_t> stratified_order(std::span<const int64_t> labels, uint64_t seed);
 

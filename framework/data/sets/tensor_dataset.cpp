@@ -65,24 +65,38 @@ Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
   return out;
 }
 
+// Returns how many are ignored.
 template <class T>
-void check_classes(const Tensor& target, int64_t classes, const std::string& label) {
+int64_t check_classes(const Tensor& target, int64_t classes, std::optional<int64_t> ignored, const std::string& label) {
   const T* p = target.const_data_ptr<T>();
+  int64_t out = 0;
   for (int64_t i = 0; i < target.numel(); ++i) {
-    check<DataError>(int64_t(p[i]) >= 0 && int64_t(p[i]) < classes, label, "labels must be in 0..", classes - 1, ", but label ", i,
-                     " is ", int64_t(p[i]));
+    const auto c = int64_t(p[i]);
+    out += c == ignored;
+    if (c == ignored || (c >= 0 && c < classes)) continue;
+    const bool alike = ignored && (c < 0 || *ignored >= 0);
+    fail<DataError>(label, "labels must be in 0..", classes - 1, alike ? joined(", or ", *ignored, ", which is ignored") : "",
+                    ", but label ", i, " is ", c);
   }
+  return out;
 }
 
-// Returns one more than the largest of i64 targets; 0 unless they can be classes.
-int64_t classes_in(const Tensor& target) {
-  if (target.dtype() != DType::i64 || target.numel() == 0) return 0;
+// Returns the number of classes of a target; 0: the target has numbers.
+int64_t classes_of_target(const Tensor& target) {
+  if (!target.defined() || target.dtype() != DType::i64 || target.numel() == 0) return 0;
   const std::vector<int64_t> all = target.to_vector<int64_t>();
-  const auto [least, most] = std::minmax_element(all.begin(), all.end());
-  return *least < 0 ? 0 : *most + 1;
+  const bool negative = std::any_of(all.begin(), all.end(), [](int64_t c) { return c < 0 && c != kIgnoredClass; });
+  return negative ? 0 : classes_in(target, kIgnoredClass);
 }
 
 }  // namespace
+
+int64_t classes_in(const Tensor& labels, std::optional<int64_t> ignored) {
+  int64_t most = -1;
+  bool has_ignored = false;
+  for (const int64_t c : labels.to_vector<int64_t>()) c == ignored ? void(has_ignored = true) : void(most = std::max(most, c));
+  return std::max<int64_t>(most, has_ignored && *ignored <= most + 1 ? *ignored : -1) + 1;
+}
 
 namespace samples {
 
@@ -112,9 +126,10 @@ Tensor rows(const Tensor& t, std::span<const int64_t> indices) {
 }  // namespace samples
 
 TensorDataset<2>::TensorDataset(Tensor input, Tensor target)
-    : TensorDataset(std::move(input), target, target.defined() ? classes_in(target) : 0) {}
+    : TensorDataset(std::move(input), target, classes_of_target(target)) {}
 
-TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine, std::string label)
+TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine, std::string label,
+                                std::optional<int64_t> ignored)
     : input_(std::move(input)), target_(std::move(target)), classes_(classes), affine_(affine), label_(std::move(label)) {
   check<ValueError>(input_.defined() && target_.defined(), label_, "needs an input and a target");
   check<ValueError>(classes_ >= 0, label_, "classes must not be negative, got ", classes_);
@@ -136,17 +151,16 @@ TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Af
   }
   if (classes_ == 0) {
     check<DTypeError>(target_.dtype() == DType::f32, label_, "a regression target must be float32, got ", target_.dtype(),
-                      Help{"classes are not negative, and their number is the third argument: TensorDataset(x, y, 10)"});
+                      Help{"classes are >= 0 or -100, and their number is the third argument: TensorDataset(x, y, 10)"});
     return;
   }
   check<DTypeError>(target_.dtype() == DType::i64 || target_.dtype() == DType::u8, label_, "classes must be int64 or uint8, got ",
                     target_.dtype());
   if (!host) return;
-  if (target_.dtype() == DType::u8) {
-    check_classes<uint8_t>(target_, classes_, label_);
-  } else {
-    check_classes<int64_t>(target_, classes_, label_);
-  }
+  const auto check_them = target_.dtype() == DType::u8 ? check_classes<uint8_t> : check_classes<int64_t>;
+  const int64_t left_out = check_them(target_, classes_, ignored, label_);
+  if (left_out > 0)
+    ignored_text_ = joined(left_out, " of ", target_.numel(), " labels are ", *ignored, ", which loss and metrics leave out");
 }
 
 void TensorDataset<2>::set_vocabulary(int64_t tokens) {

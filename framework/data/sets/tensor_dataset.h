@@ -62,18 +62,24 @@ class TensorDataset {
   std::array<Tensor, n> tensors_;
 };
 
+// Returns one more than the largest of i64 labels. `ignored` counts where it continues the others: of 0, 1, 2, 255 it makes 3
+// classes, of 0, 1, 2, 3 four.
+int64_t classes_in(const Tensor& labels, std::optional<int64_t> ignored);
+
 // input: [N, ...] f32, u8 that `affine` converts to f32 as batches are made, or i64 tokens. target: i64 or u8 [N, ...], the class
 // of each sample or of each position in it, if classes > 0; else f32 [N, ...]. Both on one device, as are batches; batches of
 // consecutive indices without conversion are views, without a copy.
 //
-// Without `classes`, an i64 target without negative numbers has classes, one more than the largest one.
+// Without `classes`, an i64 target without negative numbers but kIgnoredClass has classes, as classes_in() counts them.
+// `ignored`: the label that losses leave out, their ignore_index; notes() says how many targets have it.
 template <>
 class TensorDataset<2> : public Dataset {
  public:
   TensorDataset(Tensor input, Tensor target);
-  // Throws ShapeError, DTypeError or DeviceError for unsuitable tensors, DataError for a class outside [0, classes) and a negative
-  // token (checked on the host only), ValueError for bytes and tokens on a GPU.
-  TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine = {}, std::string label = "Tensors");
+  // Throws ShapeError, DTypeError or DeviceError for unsuitable tensors, DataError for a class that is neither in [0, classes) nor
+  // `ignored`, and a negative token (checked on the host only), ValueError for bytes and tokens on a GPU.
+  TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine = {}, std::string label = "Tensors",
+                std::optional<int64_t> ignored = kIgnoredClass);
 
   int64_t size() const override { return input_.size(0); }
   Shape input_shape() const override;
@@ -84,6 +90,7 @@ class TensorDataset<2> : public Dataset {
   Batch batch(std::span<const int64_t> indices) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
   std::vector<int64_t> labels() const override;  // empty also on a GPU
+  DataNotes notes() const override { return {.ignored = ignored_text_}; }
   std::string describe() const override;
 
   const Tensor& input() const { return input_; }  // as stored
@@ -100,11 +107,11 @@ class TensorDataset<2> : public Dataset {
   Tensor input_, target_;
   int64_t classes_, vocabulary_ = 0;
   Affine affine_;
-  std::string label_;
+  std::string label_, ignored_text_;
 };
 
 template <std::derived_from<Tensor>... T>
 TensorDataset(Tensor, T...) -> TensorDataset<1 + sizeof...(T)>;
-TensorDataset(Tensor, Tensor, int64_t, Affine = {}, std::string = {}) -> TensorDataset<2>;
+TensorDataset(Tensor, Tensor, int64_t, Affine = {}, std::string = {}, std::optional<int64_t> = {}) -> TensorDataset<2>;
 
 }  // namespace halfstep

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -10,13 +11,16 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "framework/data/tables/csv_classes.h"
 #include "framework/data/tables/csv_columns.h"
 #include "framework/data/tables/csv_sheet.h"
-#include "framework/data/tables/csv_texts.h"
 #include "framework/data/tables/labels.h"
+#include "framework/data/tokens/token_rows.h"
 #include "framework/data/tokens/unicode.h"
 #include "framework/data/transforms/data_form.h"
 #include "framework/tensor/storage.h"
@@ -38,6 +42,39 @@ struct CsvDataset::Parsed {
 namespace {
 
 constexpr const char* kCsv = "CSV";
+
+// Learns tokens from the texts. Throws DataError with the file's name.
+TokenRows learn_tokens(const TokenRowOptions& options, const TextColumns& texts, std::span<const int64_t> rows,
+                       const std::string& path) {
+  try {
+    return {options, texts, rows};
+  } catch (const DataError& e) {
+    const std::string text = e.what();
+    fail<DataError>("CSV", path, ": ", text.substr(text.find("] ") + 2));
+  }
+}
+
+// Returns [rows, length] i64. Adds to `notes` how many texts were cut, and so on.
+Tensor tokens_of_rows(const TokenRows& tokens, const TextColumns& texts, std::span<const int64_t> rows, const CsvSheet& sheet,
+                      const std::vector<size_t>& columns, DataNotes& notes) {
+  const int64_t length = tokens.options().length;
+  Tensor out = Tensor::empty({int64_t(rows.size()), length}, {.dtype = DType::i64, .device = Device::cpu});
+  TokenRows::Counts counts;
+  std::vector<std::string_view> of_row(texts.size());
+  int64_t* at = out.data_ptr<int64_t>();
+  for (const int64_t row : rows) {
+    for (size_t c = 0; c < texts.size(); ++c) of_row[c] = texts[c].at(size_t(row));
+    tokens.encode(of_row, at, counts);
+    at += length;
+  }
+  std::string made = joined(texts.size(), texts.size() == 1 ? " column of texts (" : " columns of texts (");
+  for (size_t c = 0; c < columns.size(); ++c) made += (c == 0 ? "" : ", ") + sheet.names()[columns[c]];
+  made += joined(") became ", length, " tokens a row, of ", tokens.size(), " different ones");
+  if (tokens.padding() != 0) made += joined("; padding is token ", tokens.padding());  // padding_idx must then be set to it
+  if (const std::string more = tokens.describe(counts); !more.empty()) made += "; " + more;
+  notes.made.insert(0, made);  // the existing text begins with "; "
+  return out;
+}
 
 // Drops rows with a missing value in one of these columns. given: the training data's encoding.
 void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const CsvColumns& cells,
@@ -104,7 +141,10 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   CsvColumns columns(sheet, o);
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
   const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
-  const size_t without_target = drop_without_target(sheet, target, o.missing_words, path.string()), all_rows = sheet.rows();
+  const size_t without_target = drop_without_target(sheet, target, o.missing_words, path.string());
+  const std::vector<std::string> known = o.encoding ? o.encoding->classes : std::vector<std::string>();
+  const size_t ignored = o.classification && o.ignored ? drop_ignored(sheet, target, *o.ignored, known) : 0;
+  const size_t all_rows = sheet.rows();
   const std::vector<size_t> chosen = columns.choose(target, path.string());
   const std::string& name = sheet.names()[target];
   check<ConfigError>(std::count(sheet.names().begin(), sheet.names().end(), name) == 1, kCsv, path.string(),
@@ -136,6 +176,9 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   }
   out.notes = columns.notes();
   note_rest(out.notes, sheet, chosen, target, all_rows, without_target, columns);
+  if (ignored > 0)
+    out.notes.made +=
+        joined("; ", ignored, " of ", all_rows + ignored, " rows left out, whose target ", *o.ignored, " the loss ignores");
   std::vector<int64_t> of_row;
   if (o.classification) of_row = read_classes(sheet, target, encoding.classes, out.notes);
   std::vector<double> numbers;

@@ -66,6 +66,8 @@ struct CsvOptions {
   // Reads the features as texts, which become one row of tokens. With CsvMissing::constant, a missing text has no tokens;
   // `unknown`, `dates`, `standardize`, and the mean and median of missing values do not apply.
   std::optional<TokenRowOptions> tokens{};
+  // Of classes that are whole numbers: a negative one that losses ignore, whose rows are dropped; empty: it is a class.
+  std::optional<int64_t> ignored = kIgnoredClass;
   static const OptionList<CsvOptions>& list();
 };
 

@@ -126,6 +126,8 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   if (is_missing_word(cell)) return {"a word for a missing value", joined("\"missing_words\": [\"", cell, "\"]"), true};
   double value = 0;
   CsvHint out;
+  if (cell.size() > 2 && cell.front() == '\'' && cell.back() == '\'' && parse_number(cell.substr(1, cell.size() - 2), f, value))
+    return {"single quotes", "write them without, or with double quotes"};
   const std::string_view bare = without_marks(cell, out);
   if (bare.empty() || !std::any_of(bare.begin(), bare.end(), is_digit)) return {};
   if (parse_number(bare, f, value)) return out;
@@ -154,13 +156,36 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   constexpr const char* kOrders[] = {"ymd", "dmy", "mdy"};
   for (int order = 0; order < 3 && out.what.empty(); ++order) {
     if (!parse_date(cell, CsvDateOrder(order), date)) continue;
-    CsvDate also;
-    const std::string which = order == 0 ? ""
-                                         : joined(", \"date_order\": \"", kOrders[order], '"',
-                                                  order == 1 && parse_date(cell, CsvDateOrder::mdy, also) ? " or \"mdy\"" : "");
+    CsvDate month_first;
+    const std::string which = order == 0
+                                  ? ""
+                                  : joined(", \"date_order\": \"", kOrders[order], '"',
+                                           order == 1 && parse_date(cell, CsvDateOrder::mdy, month_first) ? " or \"mdy\"" : "");
     return {"dates", "list the column in \"dates\"" + which};
   }
   return {};
+}
+
+CsvHint quantity_hint(std::string_view cell, const CsvFormat& f) {
+  constexpr size_t kLongestUnit = 12;
+  const auto colons = std::count(cell.begin(), cell.end(), ':');
+  if (colons == 1 || colons == 2) {  // "1:02:03.5"
+    size_t at = cell.find(':');
+    bool clock = at >= 1 && at <= 3 && std::all_of(cell.begin(), cell.begin() + std::ptrdiff_t(at), is_digit);
+    for (; clock && at < cell.size() && cell[at] == ':'; at += 3)
+      clock = at + 2 < cell.size() && is_digit(cell[at + 1]) && is_digit(cell[at + 2]);
+    clock = clock &&
+            (at == cell.size() || (cell[at] == '.' && std::all_of(cell.begin() + std::ptrdiff_t(at) + 1, cell.end(), is_digit)));
+    return clock ? CsvHint{"colons, as of a clock", "write them as seconds or as hours"} : CsvHint();
+  }
+  const size_t end = cell.find_first_not_of("+-0123456789.,' ");
+  if (end == 0 || end == cell.npos) return {};
+  std::string_view number = cell.substr(0, end);
+  const std::string_view unit = cell.substr(end);
+  while (number.ends_with(' ')) number.remove_suffix(1);
+  double value = 0;
+  if (unit.size() > kLongestUnit || std::any_of(unit.begin(), unit.end(), is_digit) || !parse_number(number, f, value)) return {};
+  return {joined("the unit ", unit), "remove it from the file"};
 }
 
 }  // namespace halfstep

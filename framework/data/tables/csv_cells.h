@@ -52,8 +52,9 @@ struct CsvDate {
 };
 // Parses a date: year, month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03" and "20240318".
 // Accepts dates with an English month name or a quarter in any order: "9-Jan-2023", "Jan 9, 2023", "January 2023", "09JAN2023",
-// "2023Q1". A year has four digits, or as the last part two, from 1969 to 2068: "3/18/24", "18.03.24", "Jan-23". A time may follow
-// after a space or a T: "14:30", "14:30:59.5", "2:30 PM", then a zone.
+// "2023Q1"; likewise "2023-W05", "01/2015" and "01.2015", which have no day, and with any order "2024-03-18". A year has four
+// digits, or as the last part two, from 1969 to 2068: "3/18/24", "18.03.24", "Jan-23". A time may follow after a space or a T:
+// "14:30", "14:30:59.5", "2:30 PM", then a zone.
 bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& date);
 // Returns the date that is `days` after 1970-01-01, with its time.
 CsvDate date_of_days(double days);
@@ -67,5 +68,8 @@ struct CsvHint {
   bool word = false;  // whether it is a word such as "NA": a missing value
 };
 CsvHint number_hint(std::string_view cell, const CsvFormat& format);
+// The same for a number with a unit, "50 kg", and for "12:30", which may also be names: if all cells of a column have one hint.
+CsvHint quantity_hint(std::string_view cell, const CsvFormat& format);
+inline constexpr size_t kFewQuantities = 10;  // different ones, which are as good as names: "8GB", "16GB"
 
 }  // namespace halfstep

@@ -2,6 +2,7 @@
 #include "framework/data/tables/csv_classes.h"
 
 #include <cmath>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -51,6 +52,20 @@ std::vector<int64_t> read_classes(const CsvSheet& sheet, size_t column, std::vec
   if (!cases.empty()) notes.warnings.push_back(cases);
   for (const size_t label : label_of_row) out.push_back(places[label]);
   return out;
+}
+
+size_t drop_ignored(CsvSheet& sheet, size_t column, int64_t ignored, const std::vector<std::string>& classes) {
+  std::vector<size_t> others;
+  for (size_t r = 0; r < sheet.rows(); ++r) {
+    const double value = sheet.plain_number(r, column);
+    if (value == double(ignored)) continue;
+    if (!(value >= 0 && value == std::floor(value))) return 0;
+    others.push_back(r);
+  }
+  const size_t all = sheet.rows();
+  if (ignored >= 0 || others.empty() || others.size() == all || find_label(classes, std::to_string(ignored)) >= 0) return 0;
+  sheet.keep(others);
+  return all - others.size();
 }
 
 size_t drop_without_target(CsvSheet& sheet, size_t column, const std::vector<std::string>& missing_words, const std::string& path) {

@@ -14,6 +14,10 @@ namespace halfstep {
 // DataError for more than 1000 classes, and for a class that the training data lacks.
 std::vector<int64_t> read_classes(const CsvSheet& sheet, size_t column, std::vector<std::string>& classes, DataNotes& notes);
 
+// Drops the rows whose target is `ignored`, if it is negative, all others are whole numbers from 0 on, and the training data's
+// `classes` do not have it, and returns their number.
+size_t drop_ignored(CsvSheet& sheet, size_t column, int64_t ignored, const std::vector<std::string>& classes);
+
 // Drops the rows without a target, and returns their number. Throws DataError if no row is left.
 size_t drop_without_target(CsvSheet& sheet, size_t column, const std::vector<std::string>& missing_words, const std::string& path);
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <queue>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -145,6 +146,20 @@ std::vector<size_t> CsvColumns::choose(size_t target, const std::string& path) c
   return out;
 }
 
+// Returns whether the column has a number. "inf" and "nan" are numbers only where no other texts are: a ticker or a name may be so.
+bool CsvColumns::has_numbers(size_t column) const {
+  bool words = false, texts = false;
+  for (size_t r = 0; r < sheet_.rows(); ++r) {
+    if (is_missing(r, column)) continue;
+    if (!std::isnan(sheet_.plain_number(r, column))) return true;
+    double value = 0;
+    const bool number = parse_number(sheet_.cell(r, column), sheet_.format(), value);
+    if (number && std::isfinite(value)) return true;
+    (number ? words : texts) = true;
+  }
+  return words && !texts;
+}
+
 CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out) {
   CsvEncoding::Column made{sheet_.names()[column]};
   bool date = false, numeric = false;
@@ -153,7 +168,7 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
     date = !made.date.empty(), numeric = !date && made.categories.empty();
   } else {
     for (const std::string& name : options_.dates) date = date || sheet_.find(name) == column;
-    for (size_t r = 0; r < sheet_.rows() && !date && !numeric; ++r) numeric = !is_missing(r, column) && sheet_.is_number(r, column);
+    numeric = !date && has_numbers(column);
   }
   const size_t before = out.size();
   if (numeric) {
@@ -176,7 +191,7 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
     append_date(column, made, given, out);
   else
     append_texts(column, made, given, out);
-  others_.push_back({made.name, out.size() - before, date});
+  others_.push_back({made.name.empty() ? joined("column ", column) : made.name, out.size() - before, date});
   return made;
 }
 
@@ -219,6 +234,22 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
   }
 }
 
+// Returns the same as doubt() for many different numbers with one unit.
+std::string CsvColumns::doubt_quantities(size_t column) const {
+  CsvHint first;
+  std::set<std::string_view> different;
+  std::string_view example;
+  for (size_t r = 0; r < sheet_.rows(); ++r) {
+    if (is_missing(r, column)) continue;
+    const std::string_view cell = sheet_.cell(r, column);
+    const CsvHint hint = quantity_hint(cell, sheet_.format());
+    if (hint.what.empty() || (!first.what.empty() && hint.what != first.what)) return "";
+    if (first.what.empty()) first = hint, example = cell;
+    if (different.size() <= kFewQuantities) different.insert(cell);
+  }
+  return different.size() <= kFewQuantities ? "" : joined("numbers with ", first.what, " (\"", example, "\")\n", first.remedy);
+}
+
 // Returns the probable meaning of a text column whose cells all look like numbers or dates, and the remedy, on two lines; "":
 // none.
 std::string CsvColumns::doubt(size_t column) const {
@@ -226,7 +257,7 @@ std::string CsvColumns::doubt(size_t column) const {
   for (size_t r = 0; r < sheet_.rows(); ++r) {
     if (is_missing(r, column)) continue;
     const CsvHint hint = number_hint(sheet_.cell(r, column), sheet_.format());
-    if (hint.what.empty()) return "";
+    if (hint.what.empty()) return doubt_quantities(column);
     if (first.what.empty() && !hint.word)
       first = {joined(hint.what == "dates" ? "" : "numbers with ", hint.what, " (\"", sheet_.cell(r, column), "\")"), hint.remedy};
   }

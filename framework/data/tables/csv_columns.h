@@ -96,11 +96,13 @@ class CsvColumns {
 
  private:
   bool meets_missing(size_t row, size_t column, const char* kind);
+  bool has_numbers(size_t column) const;
   void append_date(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
   void append_texts(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
   std::vector<int64_t> learn_categories(size_t column, CsvEncoding::Column& made);
   int64_t unknown_category(size_t row, size_t column, const CsvEncoding::Column& made);
   std::string doubt(size_t column) const;
+  std::string doubt_quantities(size_t column) const;
 
   const CsvSheet& sheet_;
   const CsvOptions& options_;

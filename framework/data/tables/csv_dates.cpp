@@ -63,8 +63,27 @@ std::optional<int> read_year(CellReader& in, bool& is_short) {
   return *two + (*two < 69 ? 2000 : 1900);
 }
 
+// Reads the month and the year of "01/2015", "01-2015" or "01.2015".
+std::optional<Day> read_month_of_year(CellReader& in) {
+  const auto month = in.digits(2, 2);
+  const char between = in.peek();
+  if (!month || (between != '-' && between != '/' && between != '.') || !in.take(between)) return {};
+  const auto year = in.digits(4, 4);
+  if (!year || *year < 1900 || *year >= 2100 || !in.done()) return {};
+  return Day{*year, *month};
+}
+
+// Returns whether the cell begins with a year and has two separators, as in "2024-03-18", which has the same meaning in any order.
+bool begins_with_year(CellReader in) {
+  if (!in.digits(4, 4)) return false;
+  const char between = in.peek();
+  return (between == '-' || between == '/' || between == '.') && in.take(between) && in.digits(1, 2) && in.take(between);
+}
+
 std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
-  const bool year_first = order == CsvDateOrder::ymd;
+  CellReader whole = in;
+  if (const auto month = read_month_of_year(whole)) return in = whole, month;
+  const bool year_first = order == CsvDateOrder::ymd || begins_with_year(in);
   const CellReader begin = in;
   const auto first = in.digits(year_first ? 4 : 1, year_first ? 4 : 2);
   if (!first) return {};
@@ -108,6 +127,22 @@ std::optional<int> read_quarter(CellReader& in) {
 
 void skip_separators(CellReader& in) {
   while (in.take(' ') || in.take('-') || in.take('/') || in.take('.') || in.take(',')) {}
+}
+
+// Reads "2023-W05", "2023W05" or "2023-W05-3"; a week begins on Monday.
+std::optional<Day> read_week(CellReader& in) {
+  using namespace std::chrono;
+  const auto of_year = in.digits(4, 4);
+  in.take('-');
+  if (!of_year || !(in.take('W') || in.take('w'))) return {};
+  const auto week = in.digits(2, 2);
+  const auto weekday_number = week && in.take('-') ? in.digits(1, 1) : std::optional(1);
+  if (!week || !weekday_number || *week < 1 || *week > 53 || *weekday_number < 1 || *weekday_number > 7) return {};
+  const sys_days fourth = year(*of_year) / January / 4;  // is in the first week
+  const sys_days monday = fourth - days(weekday(fourth).iso_encoding() - 1) + days(7 * (*week - 1));
+  if (year_month_day(monday + days(3)).year() != year(*of_year)) return {};
+  const year_month_day at(monday + days(*weekday_number - 1));
+  return Day{int(at.year()), int(unsigned(at.month())), int(unsigned(at.day()))};
 }
 
 // Reads "9-Jan-2023", "9-Jan-23", "Jan 9, 2023", "2023 January", "Jan-23", "09JAN2023", "2023Q1", "Q1 2023": the name identifies
@@ -183,6 +218,7 @@ bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& out) {
   using namespace std::chrono;
   CellReader in(cell);
   auto day = read_day(in, order);
+  if (!day) in = CellReader(cell), day = read_week(in);
   if (!day) in = CellReader(cell), day = read_named_day(in);
   if (!day) return false;
   const year_month_day civil{year(day->year), month(unsigned(day->month)), std::chrono::day(unsigned(day->day))};

@@ -119,17 +119,36 @@ Tensor rows_of(const std::vector<T>& values, size_t rows, size_t width) {
   return out;
 }
 
+// Opens the table, which may have another delimiter than the training data.
+std::unique_ptr<CsvSheet> open_rows(const std::filesystem::path& path, const CsvOptions& o) {
+  const auto open = [&](const CsvFormat& format) {
+    return std::make_unique<CsvSheet>(kRows, path, format, o.encoding->header, /*each_row_alone=*/true);
+  };
+  CsvFormat other = o.format;
+  other.delimiter = 0;
+  std::unique_ptr<CsvSheet> out;
+  std::optional<DataError> fault;
+  try {
+    out = open(o.format);
+    if (out->names().size() > 1) return out;
+  } catch (const DataError& e) {
+    if (o.format.delimiter == 0) throw;
+    fault = e;
+  }
+  try {
+    std::unique_ptr<CsvSheet> found = open(other);
+    if (found->names().size() > 1) return found;
+  } catch (const DataError&) {}  // the first error says more
+  if (fault) throw *fault;
+  return out;
+}
+
 }  // namespace
 
 CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   check<ValueError>(o.encoding && !o.encoding->columns.empty(), kRows, "rows are read by the training data's encoding, got none");
   const CsvEncoding& e = *o.encoding;
-  auto read = std::make_unique<CsvSheet>(kRows, path, o.format, e.header, /*each_row_alone=*/true);
-  if (read->names().size() == 1 && e.columns.size() > 1) {  // the same table with another delimiter
-    CsvFormat format = o.format;
-    format.delimiter = 0;
-    read = std::make_unique<CsvSheet>(kRows, path, format, e.header, /*each_row_alone=*/true);
-  }
+  const std::unique_ptr<CsvSheet> read = open_rows(path, o);
   CsvSheet& sheet = *read;
   const std::vector<size_t> columns = find_features(sheet, e, path.string());
   const std::optional<size_t> target = find_target(sheet, columns, e);

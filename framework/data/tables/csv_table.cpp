@@ -45,7 +45,9 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
   std::sort(skipped_.begin(), skipped_.end());
   skipped_.erase(std::unique(skipped_.begin(), skipped_.end()), skipped_.end());
   size_t end = text_.size();  // end of the last nonempty line
-  while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ')) --end;
+  constexpr char kEndOfFile = 0x1a;  // of DOS
+  while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ' || text_[end - 1] == kEndOfFile))
+    --end;
   if (text_.substr(0, end).find('\n') == text_.npos && text_.substr(0, end).find('\r') != text_.npos) {  // lines end as on old Macs
     auto own = std::make_shared<std::string>(text_.substr(0, end));
     std::replace(own->begin(), own->end(), '\r', '\n');
@@ -53,13 +55,13 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
   }
   text_ = text_.substr(0, end);
   Left left_out;
-  skip_lines(begin_, first_line_, &left_out);
+  skip_lines(begin_, first_line_, true, &left_out);
   read_separator(left_out);
   if (delimiter_ == 0) find_delimiter(format);
   format_.delimiter = delimiter_;
   look_at_first_rows();
   parse(left_out);
-  if (!skipped_.empty()) note_skipped(left_out);
+  note_skipped(left_out);
 }
 
 std::shared_ptr<const CsvTable> CsvTable::open(const std::filesystem::path& path, const CsvFormat& f) {
@@ -77,14 +79,22 @@ void CsvTable::read_separator(Left& left_out) {
   if (delimiter_ == 0) delimiter_ = line.size() == 5 ? line[4] : '\t';  // trimming removed a tab at the end
   begin_ = std::min(text_.size(), text_.find('\n', begin_));
   if (begin_ < text_.size()) ++begin_;
-  skip_lines(begin_, ++first_line_, &left_out);
+  skip_lines(begin_, ++first_line_, true, &left_out);
 }
 
-// Skips lines at the beginning of a row that are to be left out.
-void CsvTable::skip_lines(size_t& at, int64_t& line, Left* left_out) const {
-  for (; !skipped_.empty() && at < text_.size() && std::binary_search(skipped_.begin(), skipped_.end(), line); ++line) {
+bool CsvTable::is_empty_line(size_t at) const {
+  while (at < text_.size() && is_blank(text_[at]) && text_[at] != delimiter_) ++at;
+  return at < text_.size() && text_[at] == '\n';
+}
+
+// Skips lines at the beginning of a row that are to be left out, and empty ones if `empty`.
+void CsvTable::skip_lines(size_t& at, int64_t& line, bool empty, Left* left_out) const {
+  for (; at < text_.size(); ++line) {
+    const bool skipped = !skipped_.empty() && std::binary_search(skipped_.begin(), skipped_.end(), line);
+    if (!skipped && !(empty && is_empty_line(at))) return;
     const size_t end = std::min(text_.size(), text_.find('\n', at));
-    if (left_out) left_out->push_back(trim(text_.substr(at, end - at)));
+    if (left_out && skipped) left_out->lines.push_back(trim(text_.substr(at, end - at)));
+    if (left_out && !skipped) left_out->empty.push_back(line);
     at = std::min(text_.size(), end + 1);
   }
 }
@@ -92,13 +102,17 @@ void CsvTable::skip_lines(size_t& at, int64_t& line, Left* left_out) const {
 // Notes what was left out, and which lines are missing.
 void CsvTable::note_skipped(const Left& left_out) {
   constexpr size_t kShown = 60;
-  if (!left_out.empty())
+  const auto& [lines, empty] = left_out;
+  if (!lines.empty())
     notes_.made +=
-        joined(notes_.made.empty() ? "" : "; ", left_out.size(), left_out.size() == 1 ? " line" : " lines",
-               " left out by skip_rows: ", halfstep::spelled(left_out[0].substr(0, kShown)), left_out.size() > 1 ? ", ..." : "");
-  if (left_out.size() < skipped_.size())
-    notes_.warnings.push_back(joined("skip_rows has ", skipped_.size() - left_out.size(), " of ", skipped_.size(),
+        joined(notes_.made.empty() ? "" : "; ", lines.size(), lines.size() == 1 ? " line" : " lines",
+               " left out by skip_rows: ", halfstep::spelled(lines[0].substr(0, kShown)), lines.size() > 1 ? ", ..." : "");
+  if (lines.size() < skipped_.size())
+    notes_.warnings.push_back(joined("skip_rows has ", skipped_.size() - lines.size(), " of ", skipped_.size(),
                                      " lines that the file does not have, or that do not begin a row"));
+  if (!empty.empty())
+    notes_.made += joined(notes_.made.empty() ? "" : "; ", empty.size(), empty.size() == 1 ? " empty line" : " empty lines",
+                          " left out, ", empty.size() == 1 ? "line " : "the first is line ", empty[0]);
 }
 
 void CsvTable::find_delimiter(const CsvFormat& format) {
@@ -119,7 +133,7 @@ void CsvTable::find_delimiter(const CsvFormat& format) {
   };
   const Counts first = count_line();
   int64_t line = first_line_ + 1;
-  skip_lines(at, line);
+  skip_lines(at, line, true);
   const Counts second = at < text_.size() ? count_line() : first;
   std::string present, as_often;
   for (size_t i = 0; i < kDelimiters.size(); ++i) {
@@ -146,7 +160,7 @@ bool CsvTable::are_blanks_delimiters(const CsvFormat& format, bool tabs) const {
   bool run = false;
   int64_t line = first_line_;
   for (size_t at = begin_; at < text_.size(); ++at, ++line) {
-    skip_lines(at, line);
+    skip_lines(at, line, true);
     if (at >= text_.size()) break;
     size_t cells = 0;
     bool quoted = false;
@@ -292,7 +306,7 @@ void CsvTable::look_at_first_rows() {
   std::vector<bool> numeric;
   size_t rows = 0, at = begin_;
   for (int64_t line = first_line_; at < text_.size() && rows < kRows; ++line, ++rows) {
-    skip_lines(at, line);
+    skip_lines(at, line, columns_ > 1);
     if (at >= text_.size()) break;
     at = pass_blanks(at);
     size_t fields = 0;
@@ -322,12 +336,47 @@ void CsvTable::look_at_first_rows() {
     if (number_of_[c] < 0) texts_[c].reserve(all);
 }
 
+// Returns the remedy for a last row of another length than the first; "": none is known.
+std::string CsvTable::help_for_length(size_t fields) const {
+  constexpr size_t kTitles = 5;
+  const size_t row = rows() - 1;
+  std::string_view here = text_.substr(begins_.back(), text_.find('\n', begins_.back()) - begins_.back());
+  while (here.ends_with('\r') || here.ends_with(' ')) here.remove_suffix(1);
+  const auto count = [&](char c) { return size_t(std::count(here.begin(), here.end(), c)); };
+  const std::string between = delimiter_ == '\t' ? "\\t" : std::string(1, delimiter_);
+  const bool blanks = delimiter_ == kCsvBlanks;
+  for (const auto& [other, name] : {std::pair(',', ","), {';', ";"}, {'\t', "\\t"}, {'|', "|"}})
+    if (fields == 1 && !blanks && other != delimiter_ && count(other) + 1 == columns_)
+      return joined("the first line has \"", between, "\" between its cells, this one \"", name, '"');
+  if (fields == columns_ + 1 && !blanks && here.ends_with(delimiter_))
+    return joined("this row ends in \"", between, "\": let the first line do so, too, or none");
+  const bool numbers = std::any_of(first_row_.begin(), first_row_.end(), [&](const std::string& cell) {
+    double ignored = 0;
+    return parse_number(cell, format_, ignored);
+  });
+  if (fields > columns_ && row <= kTitles && !numbers) {
+    std::string lines;
+    for (size_t r = 0; r < row; ++r) lines += (r > 0 ? ", " : "") + std::to_string(line(r));
+    return joined("\"skip_rows\": [", lines, "] leaves out what is above the header");
+  }
+  const bool last = here.data() + here.size() + 1 >= text_.data() + text_.size();
+  if (fields < columns_ && last && row > 1)
+    return joined("\"skip_rows\": [", line(row), "] leaves out the last line, if it is no row");
+  if (fields > columns_ || fields == 1 || blanks) return "";
+  return joined("rows that end early are filled up, in Python: import pandas; pandas.read_csv(FILE, sep=\"", between,
+                "\").to_csv(NEW, index=False)");
+}
+
 void CsvTable::end_row(size_t fields, int64_t line, std::string_view first) {
   const size_t row = rows() - 1;
   if (const int64_t jump = line - int64_t(row); jumps_.empty() || jumps_.back().second != jump) jumps_.emplace_back(row, jump);
   if (fields != columns_) check_cells(fields);  // binary data may look like rows of other lengths
-  check<DataError>(fields == columns_, kTable, path_, ':', line, ':', std::min(fields, columns_) + (fields > columns_ ? 1 : 0),
-                   ": a row must have ", columns_, " fields like the first, got ", fields);
+  if (fields != columns_) {
+    const std::string help = help_for_length(fields);
+    fail<DataError>(kTable, path_, ':', line, ':', std::min(fields, columns_) + (fields > columns_ ? 1 : 0), ": a row must have ",
+                    columns_, columns_ == 1 ? " field" : " fields", " like the first, got ", fields,
+                    help.empty() ? help : joined(Help{help}));
+  }
   numbers_->end_row();
   constexpr std::string_view kMark = "\xef\xbb\xbf";  // of a file that was appended to another
   if (row == 0 || repeats_.size() >= kMostRepeats) return;
@@ -348,7 +397,7 @@ void CsvTable::parse(Left& left_out) {
   bool plain = true;
   size_t at = begin_, looked = begin_;
   for (int64_t line = first_line_; at < text_.size(); ++line) {
-    skip_lines(at, line, &left_out);
+    skip_lines(at, line, columns_ > 1, &left_out);
     if (at >= text_.size()) break;
     const int64_t row_line = line;
     at = pass_blanks(at);

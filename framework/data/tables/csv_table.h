@@ -20,12 +20,12 @@
 namespace halfstep {
 
 // Every row must have the same number of cells. Lines end with LF, CRLF or, in a file without LF, CR. Quotes are undone, blanks
-// around cells removed, and empty lines at the end dropped. A first line "sep=;" sets the delimiter. Delimiter 0 is detected in
-// the first line: the only one of comma, semicolon, tab and | in it, or the only one that occurs as often in the second line; not
-// the decimal or thousands separator. If none of them occurs in the file, or only tabs among runs of blanks, and blanks split
-// every line into the same number of cells, it is kCsvBlanks. Throws like read_text_file; also DataError for a row of another
-// length, an open quote, an ambiguous delimiter, cells that are not UTF-8 or have a NUL, or no row at all; and MemoryError for a
-// table larger than the free memory.
+// around cells removed, and empty lines dropped; within a table of one column they are empty cells. A first line "sep=;" sets the
+// delimiter. Delimiter 0 is detected in the first line: the only one of comma, semicolon, tab and | in it, or the only one that
+// occurs as often in the second line; not the decimal or thousands separator. If none of them occurs in the file, or only tabs
+// among runs of blanks, and blanks split every line into the same number of cells, it is kCsvBlanks. Throws like read_text_file;
+// also DataError for a row of another length, an open quote, an ambiguous delimiter, cells that are not UTF-8 or have a NUL, or no
+// row at all; and MemoryError for a table larger than the free memory.
 //
 // Reads a large file in one pass over its pages, and keeps only those around the current row. A column with a number in its first
 // rows is stored as numbers, most in 4 bytes; the text of such a cell is read from the file again when needed. For other columns,
@@ -57,7 +57,10 @@ class CsvTable {
 
  private:
   static constexpr size_t kMarked = 16;  // stores the position of every 16th cell of a row
-  using Left = std::vector<std::string_view>;
+  struct Left {
+    std::vector<std::string_view> lines{};  // left out by skip_rows
+    std::vector<int64_t> empty{};           // lines
+  };
   DataNotes notes_;
   std::string path_;
   CsvFormat format_;
@@ -80,7 +83,8 @@ class CsvTable {
 
   static std::string_view bare(std::string_view cell);
   void read_separator(Left& left_out);
-  void skip_lines(size_t& at, int64_t& line, Left* left_out = nullptr) const;
+  bool is_empty_line(size_t at) const;
+  void skip_lines(size_t& at, int64_t& line, bool empty, Left* left_out = nullptr) const;
   void note_skipped(const Left& left_out);
   void find_delimiter(const CsvFormat& format);
   bool are_blanks_delimiters(const CsvFormat& format, bool tabs) const;
@@ -90,6 +94,7 @@ class CsvTable {
   std::string_view take(size_t& at, int64_t& line, size_t field, bool& more) const;
   bool take_number(size_t& at, size_t column, std::string_view& cell, bool& more);
   void add(size_t column, std::string_view cell);
+  std::string help_for_length(size_t fields) const;
   void end_row(size_t fields, int64_t line, std::string_view first);
   void check_cells(size_t fields_of_last) const;
   std::string_view quoted(size_t& at, int64_t& line, size_t field) const;

@@ -22,7 +22,8 @@ constexpr double kMostGaps = 0.1;                       // of all steps: more ar
 constexpr double kUnixTimes[] = {86400, 86400e3, 86400e6, 86400e9};  // per day: in seconds, milliseconds, micro-, nanoseconds
 constexpr double kFirstUnixDay = 1200, kLastUnixDay = 47482;         // April 1973; 2100-01-01
 constexpr const char* kTimeForms =
-    "times are dates (2024-03-18, 18.03.2024, 3/18/2024, 18-Mar-2024, 2024-03, 2024Q1, with or without 14:30) or numbers that "
+    "times are dates (2024-03-18, 18.03.2024, 3/18/2024, 18-Mar-2024, 2024-03, 2024-W12, 2024Q1, with or without 14:30) or numbers "
+    "that "
     "grow, such as years and Unix times";
 
 // The time of each row; a number is in CsvDate::days.

@@ -29,6 +29,17 @@ std::vector<TargetScale> scales_of(const SeriesRows& s, const TimeSeriesOptions&
   return out;
 }
 
+// Warns of columns of the training data that always have the same value.
+void warn_of_constants(const SeriesRows& s, const TimeSeriesOptions& o, int64_t begin, int64_t end, DataNotes& notes) {
+  for (size_t c = 0; c < s.columns; ++c) {
+    const auto value = [&](int64_t r) { return s.values[size_t(r) * s.columns + c]; };
+    int64_t r = begin + 1;
+    while (r < end && value(r) == value(begin)) ++r;
+    if (r == end && end > begin + 1)
+      notes.warnings.push_back(joined("column \"", o.columns[c], "\" has one value alone, ", value(begin)));
+  }
+}
+
 void scale_rows(SeriesRows& s, const std::vector<TargetScale>& by) {
   for (std::vector<double>* values : {&s.values, &s.last})
     for (size_t i = 0; i < values->size(); ++i) {
@@ -105,7 +116,7 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
                             ? "\"missing\": \"interpolate\" or \"last\" fills lacking rows in; else a smaller window"
                             : "a smaller horizon, or without the columns that have few values"});
   const size_t columns = s.columns;
-  if (o.scaling.empty()) o.scaling = scales_of(s, o, begin, end);
+  if (o.scaling.empty()) warn_of_constants(s, o, begin, end, s.notes), o.scaling = scales_of(s, o, begin, end);
   check<ValueError>(o.scaling.size() == columns, kTimeSeries, "a scaling must be of ", columns, " columns, got ", o.scaling.size());
   for (const TargetScale& of : o.scaling)
     check<ValueError>(of.std > 0, kTimeSeries, "the deviation of a scaling must be positive, got ", of.std);

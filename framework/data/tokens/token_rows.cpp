@@ -21,7 +21,7 @@ const std::vector<std::string>& first_tokens() {
 }
 constexpr int64_t kUnknownToken = 1, kBetweenTokens = 2;
 
-// The ranges of is_word_point and is_ideograph, for other programs.
+// The ranges of is_ideograph as a regular expression, for tokenizer_json().
 constexpr const char* kIdeographs = R"(\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{323af})";
 
 // Calls f(word) for each word of a text in lower case.

@@ -51,7 +51,7 @@ class TokenRows {
   static int64_t tokens_in(std::string_view text, Tokenizer tokenizer);
   // Returns the text of a row, from its tokens.
   std::string decode(std::span<const int64_t> row) const;
-  // Returns "31 of 800 texts are longer and are cut; 420 of 30000 words (1.4 %) are not among them, such as \"zyx\""; "": neither.
+  // Returns "31 of 800 texts are longer and are cut; 420 of 30000 words are not among them, such as \"zyx\""; "": neither.
   std::string describe(const Counts& counts) const;
   // Returns the same tokenizer as a file for the package `tokenizers` on PyPI, which makes the same rows of one or two texts.
   std::string tokenizer_json() const;

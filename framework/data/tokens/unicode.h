@@ -18,7 +18,7 @@ char32_t utf8_at(std::string_view text, size_t at, size_t bytes);
 void append_utf8(std::string& out, char32_t point);
 // Returns the first byte that is not UTF-8; npos: none.
 size_t find_not_utf8(std::string_view text);
-// Replaces each longest incomplete code point by one U+FFFD, like Rust's and Python's decoders.
+// Replaces each longest broken sequence of bytes by one U+FFFD, like Rust's and Python's decoders.
 std::string replace_not_utf8(std::string text);
 
 // \p{L}, \p{N}, \s (White_Space) and everything else.
@@ -50,7 +50,7 @@ struct CombiningRange {
   uint32_t first, last, order;  // the combining class of marks
 };
 struct Decomposition {
-  uint32_t whole, first, second;  // second 0: it is `first`, under another number
+  uint32_t whole, first, second;  // second 0: `whole` is an alias of `first`
 };
 struct SmallLetters {
   uint32_t first, last, step;  // only every step-th point

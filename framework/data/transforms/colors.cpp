@@ -73,7 +73,7 @@ void adjust_hue(float* image, const Shape& sample, double factor) {
 }
 
 namespace {
-// Of a config, 0 is no change.
+// Describes a range about `middle`; in a config, 0 is no change.
 template <class O>
 Option<O> jitter(const char* name, ColorJitterOptions::Range O::*member, double middle, double least, const char* doc) {
   Option<O> o = about(option(name, member, doc), middle, least);

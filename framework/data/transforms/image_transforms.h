@@ -49,7 +49,7 @@ struct MoveSource {
   const ByteRows* bytes = nullptr;
   Shape sample;
 };
-Tensor run_moves(const MoveSource& from, std::span<const MoveTransform* const> steps, const ChannelScaling* scaling,
+Tensor move_and_scale(const MoveSource& from, std::span<const MoveTransform* const> steps, const ChannelScaling* scaling,
                  const Draws& draws);
 
 struct PadOptions {
@@ -276,7 +276,7 @@ class CutMix : public ListedTransform<"CutMix", MixOptions> {
 // Throws as above unless `batch` holds images.
 void check_images(std::string_view transform, const Tensor& input);
 
-// The option with one number d in place of [middle - d, middle + d], where the first is at least `least`.
+// Accepts one number d for [middle - d, middle + d], whose lower end is at least `least`.
 template <class O>
 Option<O> about(Option<O> o, double middle, double least = -std::numeric_limits<double>::infinity()) {
   o.fewest = 1, o.count = std::max(o.count, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Crops, flips and padding: transforms that move pixels without changing them.
+// Crops, flips and padding, which move pixels, and the scaling of channels, which runs in the same pass.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -137,7 +137,7 @@ void check_images(std::string_view transform, const Tensor& input) {
   check<DeviceError>(!input.device().is_cuda(), transform, "needs data on the host, got ", input.device());
 }
 
-Tensor run_moves(const MoveSource& from, std::span<const MoveTransform* const> steps, const ChannelScaling* scaling,
+Tensor move_and_scale(const MoveSource& from, std::span<const MoveTransform* const> steps, const ChannelScaling* scaling,
                  const Draws& draws) {
   const Tensor input = from.batch ? from.batch->input.contiguous() : Tensor();
   const Shape& sample = from.sample;
@@ -174,8 +174,7 @@ Tensor run_moves(const MoveSource& from, std::span<const MoveTransform* const> s
                   [&](size_t c) { return [of = table.data() + 256 * c](uint8_t byte) { return of[byte]; }; });
     } else if (scaling) {
       move_sample(input.data_ptr<float>() + b * in_size, sample, moves, to, fill, [&](size_t c) {
-        const float mean = scaling->mean[scaling->mean.size() == 1 ? 0 : c], std = scaling->std[scaling->std.size() == 1 ? 0 : c];
-        return [=](float x) { return (x - mean) / std; };
+        return [scaling, c](float x) { return scaling->of(x, c); };
       });
     } else {
       move_sample(input.data_ptr<float>() + b * in_size, sample, moves, to, fill, [](size_t) { return [](float x) { return x; }; });
@@ -187,7 +186,7 @@ Tensor run_moves(const MoveSource& from, std::span<const MoveTransform* const> s
 Batch MoveTransform::apply(const Batch& batch, const Draws& draws) const {
   check_images(name(), batch.input);
   const MoveTransform* const alone[] = {this};
-  return {run_moves({&batch, nullptr, without_batch(batch.input.shape())}, alone, nullptr, draws), batch.target};
+  return {move_and_scale({&batch, nullptr, without_batch(batch.input.shape())}, alone, nullptr, draws), batch.target};
 }
 
 void RandomCrop::move(Moves& moves, SampleRandom* random) const {

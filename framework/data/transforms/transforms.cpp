@@ -14,6 +14,7 @@ namespace halfstep {
 namespace {
 
 constexpr uint64_t kDrawSalt = 0x617567000000000u;  // separates these draws from orders and Generators of the same seed
+constexpr uint64_t kAgainSalt = 0x616761696e0000u;  // and from those of a sample that was drawn before
 
 struct Preset {
   std::string_view name;
@@ -28,17 +29,22 @@ const std::vector<Preset>& presets() {
   return all;
 }
 
-std::string quoted_names() {
-  std::string out;
-  for (const Preset& p : presets()) out += (out.empty() ? "\"" : ", \"") + std::string(p.name) + '"';
-  return out;
+// Returns the preset. most: the number of channels that it may have. Throws ValueError for another name.
+const Preset& preset_of(std::string_view name, size_t most) {
+  std::string names;
+  for (const Preset& p : presets()) {
+    if (p.mean.size() > most) continue;
+    if (p.name == name) return p;
+    names += (names.empty() ? "\"" : ", \"") + std::string(p.name) + '"';
+  }
+  fail<ValueError>("Normalize", "the presets are ", names, ", got \"", name, '"');
 }
 
 }  // namespace
 
 Normalize Normalize::preset(std::string_view name) {
-  check<ValueError>(name == "mnist", "Normalize", "the presets are \"mnist\", got \"", name, '"');
-  return {.mean = 0.1307, .std = 0.3081};
+  const Preset& p = preset_of(name, 1);
+  return {.mean = p.mean[0], .std = p.std[0]};
 }
 
 Affine Normalize::for_u8() const {
@@ -49,6 +55,10 @@ Affine Normalize::for_u8() const {
 SampleRandom::SampleRandom(const Draws& draws, size_t sample) {
   const math::Random4 key = math::philox(draws.seed ^ kDrawSalt, uint64_t(draws.epoch) << 16 | uint64_t(draws.place));
   key_ = uint64_t(key.v[0]) << 32 | key.v[1];
+  if (const int64_t before = draws.repeats.empty() ? 0 : draws.repeats[sample]; before > 0) {
+    const math::Random4 again = math::philox(key_ ^ kAgainSalt, uint64_t(before));
+    key_ = uint64_t(again.v[0]) << 32 | again.v[1];
+  }
   block_ = uint64_t(draws.indices[sample]) << 16;
 }
 
@@ -112,10 +122,8 @@ NormalizeTransform::NormalizeTransform(const Options& o)
     : ListedTransform(o), scaling_{{o.mean.begin(), o.mean.end()}, {o.std.begin(), o.std.end()}} {}
 
 NormalizeTransform NormalizeTransform::preset(std::string_view name) {
-  for (const Preset& p : presets()) {
-    if (p.name == name) return NormalizeTransform(p.mean, p.std);
-  }
-  fail<ValueError>("Normalize", "the presets are ", quoted_names(), ", got \"", name, '"');
+  const Preset& p = preset_of(name, 3);
+  return NormalizeTransform(p.mean, p.std);
 }
 
 std::vector<std::string_view> normalize_presets() {

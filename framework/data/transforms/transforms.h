@@ -27,7 +27,7 @@ struct Affine {
 struct Normalize {
   double mean = 0, std = 1;
 
-  // Returns the values for "mnist": mean 0.1307, std 0.3081. Throws ValueError for another name.
+  // Returns the values of a preset with one channel: "mnist" or "fashion_mnist". Throws ValueError for another name.
   static Normalize preset(std::string_view name);
   // Returns the map for pixels 0..255, where x = pixel / 255. Throws ValueError unless std > 0.
   Affine for_u8() const;
@@ -50,10 +50,12 @@ struct Draws {
   int place = 0;                          // index of the transform in the list
   int64_t classes = 0;                    // of the data set
   bool writable = false;                  // nobody else reads the input, so the transform may write to it and return it
+  std::span<const int64_t> repeats = {};  // how often each sample was drawn before in the epoch; empty: none was
 };
 
-// The random numbers of one sample: Philox with a key from the seed, the epoch and the place, and a counter that begins at the
-// sample's index. At most 2^18 numbers; the draws of indices up to 2^46 do not overlap.
+// The random numbers of one sample: Philox with a key from the seed, the epoch and the place (and from the number of draws before
+// in the epoch, if there were any), and a counter that begins at the sample's index. At most 2^18 numbers; the draws of indices up
+// to 2^46 do not overlap.
 class SampleRandom {
  public:
   SampleRandom(const Draws& draws, size_t sample);

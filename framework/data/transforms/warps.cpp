@@ -172,7 +172,7 @@ Tensor Resize::operator()(const Tensor& input) const {
 }
 
 namespace {
-// Noise is an empty list, and "random" in words.
+// Describes the value of RandomErasing: noise is an empty list, and "random" in words.
 Option<RandomErasingOptions> erasing_value() {
   using O = RandomErasingOptions;
   Option<O> o = option("value", &O::value, "values to write: one number, or one for each channel; \"random\": normal noise")

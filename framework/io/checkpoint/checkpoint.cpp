@@ -2,6 +2,8 @@
 #include "framework/io/checkpoint/checkpoint.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -149,7 +151,8 @@ void remove_checkpoint(const fs::path& checkpoint) {
 void put_in_place(const fs::path& from, const fs::path& to) {
   if (fs::exists(to) && !looks_whole(to)) set_aside(to);
   if (!fs::exists(to)) return fs::rename(from, to);
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  constexpr unsigned kExchange = 1u << 1;  // RENAME_EXCHANGE; musl before 1.2.6 has neither the name nor the function
+  if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), kExchange) == 0) return;
   const fs::path old = with_suffix(to, kToGo);
   fs::remove_all(old);
   fs::rename(to, old);

@@ -48,7 +48,7 @@ std::string read_file(const std::filesystem::path& path, size_t limit = size_t(-
 // Waits until the file's content is on the disk. Throws IoError.
 void sync_file(const std::filesystem::path& path);
 
-// Waits for all files in a directory, and their names.
+// Waits until all files in a directory, and their names, are on the disk.
 void sync_files(const std::filesystem::path& directory);
 
 // Makes names that were created, renamed or removed in `directory` survive a crash. Throws IoError.

@@ -20,10 +20,10 @@ struct Unpacked {
 };
 inline constexpr size_t kUnpackedInMemory = size_t(1) << 26;
 
-// What was packed, of one or several members. More than `most` bytes are put into a file without a name in $TMPDIR, or without that
-// in /var/tmp, and mapped; where no file can be made they stay in memory. mapped: the packed bytes are the pages of a file, which
-// are unloaded once they are read. Throws DataError "[where] name: ..." for data that is damaged or cut off, IoError for a full
-// disk, and MemoryError for bytes that must stay in memory and have no room there.
+// Returns the unpacked bytes of one or several members. More than `most` bytes go into a file without a name in $TMPDIR, or else
+// in /var/tmp, which is mapped; if no file can be made, they stay in memory. mapped: the packed bytes are the pages of a file,
+// which are unloaded once they are read. Throws DataError "[where] name: ..." for data that is damaged or cut off, IoError for a
+// full disk, and MemoryError for bytes that must stay in memory and have no room there.
 Unpacked unpack_gzip(std::string_view packed, bool mapped, std::string_view where, const std::string& name,
                      size_t most = kUnpackedInMemory);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 
 namespace halfstep {
@@ -27,6 +28,10 @@ constexpr Magic kMagics[] = {
     {0, "\x89HDF\r\n\x1a\n"sv, "an HDF5 file", "in Python, h5py reads it, and numpy.savez writes its arrays"},
     {0, "ARROW1\0\0"sv, "an Arrow or Feather file", kExport},
     {0, "Obj\1"sv, "an Avro file", kExport},
+    {0, "$FL2@(#)"sv, "an SPSS file", kExport},
+    {0, "$FL3@(#)"sv, "an SPSS file", kExport},
+    {0, "\0\0\0\0\0\0\0\0\0\0\0\0\xc2\xea\x81\x60"sv, "a SAS file", kExport},
+    {0, "MATLAB 5.0 MAT-file"sv, "a MATLAB file", "in Python, scipy.io.loadmat reads it, and numpy.savez writes its arrays"},
     {0, "GGUF"sv, "a GGUF file of llama.cpp", "take the .safetensors files of the same model"},
     {0, "\x93NUMPY"sv, "an array of NumPy (.npy)", "\"type\": \"NPY\" reads it"},
     {0, "\x1f\x8b"sv, "packed by gzip", "gunzip it first"},
@@ -114,6 +119,16 @@ std::optional<OtherFile> json_of(std::string_view head, const std::filesystem::p
   return {};
 }
 
+// Recognises a pickle of Python, which is not run, and older files of Stata, whose second byte says the order of bytes.
+std::optional<OtherFile> binary_table(std::string_view head, const std::filesystem::path& path) {
+  const auto at = [&](size_t i) { return i < head.size() ? uint8_t(head[i]) : 0xff; };
+  if (at(0) == 0x80 && at(1) >= 2 && at(1) <= 5)
+    return OtherFile{"a pickle of Python", "if it is a table: " + by_pandas(path, "read_pickle") + ", for files you trust"};
+  if (at(0) >= 104 && at(0) <= 115 && (at(1) == 1 || at(1) == 2) && at(2) == 1 && at(3) == 0)
+    return OtherFile{"a Stata file", by_pandas(path, "read_stata")};
+  return {};
+}
+
 // Recognises a protocol buffer that begins with the format's version, or is named as one.
 bool is_onnx(std::string_view head, const std::filesystem::path& path) {
   const bool begins = head.size() > 4 && head[0] == 8 && head[1] >= 3 && head[1] <= 20 && (head[2] == 0x12 || head[2] == 0x3a);
@@ -140,7 +155,11 @@ std::optional<OtherFile> other_file(std::string_view head, const std::filesystem
   const std::string start = lower_start(head);
   if (start.starts_with("<!doctype html") || start.starts_with("<html"))
     return OtherFile{"a web page (HTML)", "download the file itself, not the page that shows it", true};
+  if (head.starts_with("<stata_dta>")) return OtherFile{"a Stata file", by_pandas(path, "read_stata")};
+  if (start.starts_with("@relation"))
+    return OtherFile{"an ARFF file of Weka", "put the names of the columns in place of all lines down to @data", true};
   if (start.starts_with("<?xml")) return OtherFile{"an XML document", "", true};
+  if (auto table = binary_table(head, path)) return table;
   return json_of(head, path);
 }
 

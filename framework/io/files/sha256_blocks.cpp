@@ -7,6 +7,10 @@
 #include <cpuid.h>
 #include <immintrin.h>
 #define HS_SHA_INSTRUCTIONS
+#elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 takes no such target
+#include <arm_neon.h>
+#include <sys/auxv.h>
+#define HS_SHA_INSTRUCTIONS
 #endif
 
 namespace halfstep {
@@ -22,7 +26,34 @@ alignas(16) constexpr uint32_t kRound[64] = {
     0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-#ifdef HS_SHA_INSTRUCTIONS
+#if defined(HS_SHA_INSTRUCTIONS) && defined(__aarch64__)
+bool has_sha_instructions() {
+  constexpr unsigned long kSha2 = 1ul << 6;  // HWCAP_SHA2
+  return getauxval(AT_HWCAP) & kSha2;
+}
+
+// Computes four rounds at a time.
+__attribute__((target("+crypto"))) void sha256_blocks_fast(Sha256State& state, const uint8_t* p, size_t count) {
+  uint32x4_t abcd = vld1q_u32(&state[0]), efgh = vld1q_u32(&state[4]);
+  for (; count > 0; --count, p += 64) {
+    const uint32x4_t abcd_before = abcd, efgh_before = efgh;
+    uint32x4_t w[4];  // the last 16 words of the message schedule
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) {
+      uint32x4_t& next = w[i % 4];
+      next = i < 4 ? vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(p + 16 * i)))
+                   : vsha256su1q_u32(vsha256su0q_u32(next, w[(i + 1) % 4]), w[(i + 2) % 4], w[(i + 3) % 4]);
+      const uint32x4_t words = vaddq_u32(next, vld1q_u32(kRound + 4 * i)), before = abcd;
+      abcd = vsha256hq_u32(abcd, efgh, words);
+      efgh = vsha256h2q_u32(efgh, before, words);
+    }
+    abcd = vaddq_u32(abcd, abcd_before);
+    efgh = vaddq_u32(efgh, efgh_before);
+  }
+  vst1q_u32(&state[0], abcd);
+  vst1q_u32(&state[4], efgh);
+}
+#elif defined(HS_SHA_INSTRUCTIONS)
 bool has_sha_instructions() {
   constexpr unsigned kSha = 1u << 29, kSse41 = 1u << 19;
   unsigned a, b, c, d;
@@ -31,7 +62,7 @@ bool has_sha_instructions() {
 }
 
 // The instructions take the state as two vectors, (a, b, e, f) and (c, d, g, h), and compute two rounds each.
-__attribute__((target("sha,sse4.1"))) void sha256_blocks_x86(Sha256State& state, const uint8_t* p, size_t count) {
+__attribute__((target("sha,sse4.1"))) void sha256_blocks_fast(Sha256State& state, const uint8_t* p, size_t count) {
   const auto load = [](const void* from) __attribute__((target("sha,sse4.1"), always_inline)) {
     return _mm_loadu_si128(static_cast<const __m128i*>(from));
   };
@@ -68,7 +99,7 @@ __attribute__((target("sha,sse4.1"))) void sha256_blocks_x86(Sha256State& state,
 void sha256_blocks(Sha256State& state, const uint8_t* blocks, size_t count) {
 #ifdef HS_SHA_INSTRUCTIONS
   static const bool fast = has_sha_instructions();
-  if (fast) return sha256_blocks_x86(state, blocks, count);
+  if (fast) return sha256_blocks_fast(state, blocks, count);
 #endif
   sha256_blocks_portable(state, blocks, count);
 }

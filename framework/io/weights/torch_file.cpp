@@ -51,7 +51,7 @@ class TorchSource {
   virtual std::string_view find(const TorchStorage& storage) = 0;
 };
 
-// The zip format: NAME/data.pkl, and NAME/data/KEY for each storage.
+// The zip format: NAME/data.pkl, and NAME/data/KEY for each storage. Archives of TorchScript have the same beside their program.
 class ZipSource : public TorchSource {
  public:
   ZipSource(const std::string& file, std::string_view bytes)
@@ -75,10 +75,6 @@ class ZipSource : public TorchSource {
     check<DataError>(!zip_.names().empty(), kTorchFile, file_, ": the archive is empty");
     const std::string& first = zip_.names()[0];
     root_ = first.substr(0, first.find('/'));
-    check<DataError>(!zip_.has(root_ + "/constants.pkl"), kTorchFile, file_,
-                     ": must hold weights alone, got a program of TorchScript",
-                     Help{joined("in Python, import torch; torch.save(torch.jit.load(\"", printable(file_, 300),
-                                 "\").state_dict(), \"weights.pt\")")});
     if (!zip_.has(root_ + "/data.pkl")) refuse_other_file<DataError>(kTorchFile, file_, head_of_file(file_));
     check<DataError>(zip_.has(root_ + "/data.pkl"), kTorchFile, file_,
                      ": an archive of torch.save has a data.pkl, this one begins with \"", printable(first, 60), '"');

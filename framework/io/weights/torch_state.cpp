@@ -46,7 +46,8 @@ const PickleValue* find_entry(const Pickle& pickle, const PickleValue& map, std:
   return nullptr;
 }
 
-// Collects the tensors of a module from the attributes that every torch.nn.Module has, under the names of its state_dict().
+// Collects the tensors of a module under the names of its state_dict(), from the attributes that every torch.nn.Module has, or from
+// those of a module of TorchScript, which are its tensors and modules themselves.
 class PickledModule {
  public:
   explicit PickledModule(const Pickle& pickle) : pickle_(pickle), left_(4 * pickle.values().size() + 1000) {}
@@ -55,7 +56,8 @@ class PickledModule {
   const PickleValue* attributes(const PickleValue& v) const {
     if (v.kind != Kind::call || v.integer < 0) return nullptr;
     const PickleValue& state = pickle_[uint32_t(v.integer)];
-    return find_entry(pickle_, state, "_parameters") && find_entry(pickle_, state, "_modules") ? &state : nullptr;
+    const bool is_module = find_entry(pickle_, state, "_parameters") && find_entry(pickle_, state, "_modules");
+    return is_module || is_scripted(v) ? &state : nullptr;
   }
 
   // Throws DataError for modules that contain themselves.
@@ -72,6 +74,18 @@ class PickledModule {
     if (!own) return;
     check<DataError>(depth < 100 && prefix.size() < 1000, "torch_file", file, ": modules may be 100 inside one another");
     spend(entries_of(*own).size(), file);
+    const auto below = [&](std::string_view name, const PickleValue& v) {
+      collect(v, joined(prefix, name, '.'), depth + 1, file, out);
+    };
+    if (is_scripted(module)) {
+      each(*own, file, [&](std::string_view name, const PickleValue& v) {
+        if (is_torch_tensor(pickle_, v))
+          out.push_back({joined(prefix, name), &v});
+        else
+          below(name, v);
+      });
+      return;
+    }
     std::set<std::string_view> left_out;  // buffers that are not saved: a set, or the argument of set()
     const PickleValue* names = find_entry(pickle_, *own, "_non_persistent_buffers_set");
     if (names && names->kind == Kind::call && !pickle_[names->items[1]].items.empty())
@@ -79,17 +93,21 @@ class PickledModule {
     if (names) spend(names->items.size(), file);
     for (size_t i = 0; names && i < names->items.size(); ++i) left_out.insert(pickle_[names->items[i]].text);
     for (const char* kind : {"_parameters", "_buffers"})
-      each(*own, kind, file, [&](std::string_view name, const PickleValue& v) {
+      each_of(*own, kind, file, [&](std::string_view name, const PickleValue& v) {
         if (is_torch_tensor(pickle_, v) && !left_out.contains(name)) out.push_back({joined(prefix, name), &v});
       });
-    each(*own, "_modules", file,
-         [&](std::string_view name, const PickleValue& v) { collect(v, joined(prefix, name, '.'), depth + 1, file, out); });
+    each_of(*own, "_modules", file, below);
   }
 
+  bool is_scripted(const PickleValue& module) const { return pickle_class(pickle_, module).starts_with("__torch__."); }
+
   template <class F>
-  void each(const PickleValue& attributes, const char* kind, const std::string& file, const F& f) {
-    const PickleValue* const map = find_entry(pickle_, attributes, kind);
-    const auto entries = map ? entries_of(*map) : std::span<const uint32_t>();
+  void each_of(const PickleValue& attributes, const char* kind, const std::string& file, const F& f) {
+    if (const PickleValue* const map = find_entry(pickle_, attributes, kind)) each(*map, file, f);
+  }
+  template <class F>
+  void each(const PickleValue& map, const std::string& file, const F& f) {
+    const auto entries = entries_of(map);
     spend(entries.size(), file);
     for (size_t i = 0; i + 1 < entries.size(); i += 2)
       if (pickle_[entries[i]].kind == Kind::text) f(pickle_[entries[i]].text, pickle_[entries[i + 1]]);

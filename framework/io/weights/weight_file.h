@@ -36,7 +36,6 @@ bool is_weight_index(const std::filesystem::path& path);
 // Reads weights. key: the dictionary of tensors, as in TorchFileOptions. Throws IoError and DataError like the readers of the
 // formats; DataError for an index that is malformed, names a missing file or one outside of its folder, or whose files lack a
 // tensor; for a folder without weights; and for a key if the format has none.
-// lack a tensor; for a folder without weights; and for a key where the format has none.
 WeightFile read_weight_file(const std::filesystem::path& path, const std::string& key = "");
 
 }  // namespace halfstep

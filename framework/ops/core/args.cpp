@@ -5,9 +5,10 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "framework/base/check.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/ops/core/loss_reduction.h"
 
 namespace halfstep {
@@ -81,7 +82,7 @@ double to_number(std::string_view op, std::string_view name, const Json& v) {
   if (v == "inf") return std::numeric_limits<double>::infinity();
   if (v == "-inf") return -std::numeric_limits<double>::infinity();
   if (v == "nan") return std::nan("");
-  wrong(op, name, "a number", v);
+  wrong(op, name, v.is_string() ? R"(a number, "inf", "-inf" or "nan")" : "a number", v);
 }
 
 int64_t to_integer(std::string_view op, std::string_view name, const Json& v) {
@@ -205,8 +206,11 @@ void Args::check_all_used() const {
   for (const auto& [name, value] : attributes_.items()) {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
     const std::string near = nearest_name(name, asked_);
-    fail<ValueError>(op_, "has no argument '", name, "'",
-                     Help{near.empty() ? "it may be one of PyTorch's that halfstep lacks" : "did you mean '" + near + "'?"});
+    const std::set<std::string> all(asked_.begin(), asked_.end());
+    std::string takes;
+    for (const std::string& one : all) takes += (takes.empty() ? "" : ", ") + one;
+    const std::string help = "besides tensors, which are given by place, it takes " + (takes.empty() ? "nothing" : takes);
+    fail<ValueError>(op_, "has no argument '", name, "'", Help{near.empty() ? help : "did you mean '" + near + "'?"});
   }
 }
 

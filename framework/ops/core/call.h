@@ -31,7 +31,7 @@
 
 namespace halfstep {
 
-// The tensors that an op accepts: floating; also integers; also bool; only integers and bool.
+// Dtypes of the tensors that an op accepts: floating; also integers; also bool; only integers and bool.
 enum class Takes : uint8_t { floating, numbers, any, bits };
 
 struct OpInfo {
@@ -217,7 +217,7 @@ auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr) {
   return out;
 }
 
-// The op's form in simpler ops, if an observer asks for that.
+// Computes the op in its simpler form, if an observer asks for that.
 template <class Op, class Result>
 std::optional<Result> run_simpler(const OpInfo& info, const Tensors& in, const typename Op::Attr& attr) {
   ObservedCall call = observed_call<Op>(info, in, attr);

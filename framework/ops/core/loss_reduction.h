@@ -36,7 +36,7 @@ struct OptionMember<LossReduction> {
   static OptionValue get(const LossReduction& member);
   static bool put(LossReduction& member, const OptionValue& value);
 };
-// The option that most losses have.
+// Returns the option that most losses have.
 template <class O>
 Option<O> reduction_of() {
   return option("reduction", &O::reduction, "over the batch; training takes the mean").one_of({"mean", "sum", "none"}).unseen();

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "framework/base/check.h"
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 #include "framework/math/functors.h"
 
 namespace halfstep {

@@ -13,7 +13,7 @@ struct OptionMember<Tensor> {
   static OptionValue get(const Tensor&) { return {}; }        // values of a tensor are not read back
   static bool put(Tensor& member, const OptionValue& value);  // from a list of numbers
 };
-// Weights of a loss.
+// Returns the option for the weights of a loss.
 template <class O>
 Option<O> weight_of(const char* doc, Tensor O::*member = &O::weight, const char* name = "weight") {
   return option(name, member, doc).at_least(0).unseen();

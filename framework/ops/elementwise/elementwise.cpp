@@ -198,8 +198,16 @@ Tensor call_unary(Unary op, const Tensor& x) {
   const bool counts = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
   return call<UnaryOp>({counts ? x.to(DType::i64) : x}, {op});
 }
+// Refuses x^-1 of integers, as PyTorch does. Of two tensors it is 0, also there.
+void check_power(Binary op, const Tensor& a, const Tensor& b) {
+  if (op != Binary::pow || !b.impl()->wrapped_number || is_floating(b.dtype()) || is_floating(a.dtype())) return;
+  const int64_t power = b.item<int64_t>();
+  check<ValueError>(power >= 0, "pow", "integers to a negative power are no integers, got ", a.dtype(), " and the power ", power,
+                    Help{"give the power as a floating-point number, such as -1.0, for results of float32"});
+}
 Tensor call_binary(Binary op, const Tensor& a, const Tensor& b) {
   check<ValueError>(a.defined() && b.defined(), kBinaryRows[size_t(op)].name, "an input is undefined");
+  check_power(op, a, b);
   return call<BinaryOp>({a, b}, {op, a.shape(), b.shape()});
 }
 
@@ -225,7 +233,7 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
 // Without a graph the kernel writes straight into x where its result is exactly x's.
-// May the kernel write x itself? Not where an observer follows values.
+// Returns whether the kernel may write x itself: not while an observer follows values.
 bool direct(const Tensor& x, DType dtype) {
   return x.is_contiguous(x.format()) && dtype == x.dtype() && !Observing::follow_values();
 }
@@ -249,6 +257,7 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   const ElementwiseRow& row = kBinaryRows[size_t(op)];
   check_same_device(row.name, {x, o});
   check_kind(row, {x, o});
+  check_power(op, x, o);
   const Shape shape = broadcast(x.shape(), o.shape(), row.name);
   // An operand that overlaps x at other positions must be read before x is written.
   const bool overlap = x.shares_memory_with(o) &&

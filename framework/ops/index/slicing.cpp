@@ -67,8 +67,8 @@ class Indexed {
     }
     put(t);
   }
-  // An integer without a dimension is as a number; not where an observer follows values, since it may vary, nor where a device
-  // would have to be waited for.
+  // Returns whether t is a 0-dim integer, which counts as a number: but not if an observer follows values, since it may vary, nor
+  // if it must be fetched from a device.
   static bool is_number(const Tensor& t) {
     const bool one = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
     return one && t.device().is_cpu() && !Observing::follow_values();

@@ -24,7 +24,7 @@ namespace halfstep {
 namespace {
 
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
-constexpr int64_t kCausalRows = 256;  // CPU: rows of a causal chunk; skips keys that none of them sees
+constexpr int64_t kCausalRows = 256;  // CPU: rows of a causal chunk, few, so that it skips many keys
 
 struct AttentionAttr {
   double scale = 1, dropout_p = 0;
@@ -370,7 +370,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                     "the mask must be bool, float32 or of query's dtype ", in[0].dtype(), ", got ", mask_dtype);
   const autocast::Off off;
 
-  // Does not repeat a key that serves all or several heads, unless the number of value heads differs.
+  // Repeats a key for the heads that share it only where values are shared by another number of heads.
   const bool repeats = h.key_heads != h.value_heads;
   const Tensor q = h.four(in[0], query.dim() < 3 ? 1 : query.size(-3), h.heads),
                k = h.four(in[1], h.key_heads, repeats ? h.heads : h.key_heads),

@@ -163,7 +163,9 @@ SVD svd(const Tensor& x, bool full_matrices) {
   const Tensors out = several(Svd::info, {x}, [&](const Tensors& in) { return call<Svd>(in, {full_matrices}); });
   return {out[0], out[1], out[2]};
 }
-Tensor svdvals(const Tensor& x) { return svd(x, /*full_matrices=*/false).s; }
+Tensor svdvals(const Tensor& x) {
+  return under_name("linalg_svdvals", [&] { return svd(x, /*full_matrices=*/false).s; });
+}
 
 Eigh eigh(const Tensor& x, std::string_view uplo) {
   check_square(SymmetricEigen::info.name, x);
@@ -171,7 +173,9 @@ Eigh eigh(const Tensor& x, std::string_view uplo) {
   const Tensors out = several(SymmetricEigen::info, {x}, [&](const Tensors& in) { return call<SymmetricEigen>(in, {lower}); });
   return {out[0], out[1]};
 }
-Tensor eigvalsh(const Tensor& x, std::string_view uplo) { return eigh(x, uplo).eigenvalues; }
+Tensor eigvalsh(const Tensor& x, std::string_view uplo) {
+  return under_name("linalg_eigvalsh", [&] { return eigh(x, uplo).eigenvalues; });
+}
 
 }  // namespace linalg
 

@@ -274,7 +274,7 @@ Tensor nuclear_norm(std::string_view op, const Tensor& given, Dims dims, bool ke
   const Tensor x = dtype ? given.to(*dtype) : given;
   const Tensor matrices =
       x.movedim(rows, -1).movedim(columns - (rows < columns ? 1 : 0), -1);  // the transpose has the same singular values
-  const Tensor sum = linalg::svdvals(matrices).sum(-1);
+  const Tensor sum = under_name(op, [&] { return linalg::svdvals(matrices).sum(-1); });
   return keepdim ? sum.unsqueeze(std::min(rows, columns)).unsqueeze(std::max(rows, columns)) : sum;
 }
 
@@ -284,6 +284,9 @@ void add_distances(OpList& list) {
   const auto by_name = [](Args& a) {
     const nlohmann::json* p = a.raw("p");
     const std::string name = p && p->is_string() ? p->get<std::string>() : "";
+    const bool is_number = name.empty() || name == "fro" || name == "inf" || name == "-inf";
+    check<ValueError>(is_number || name == "nuc", a.op(), "'p' must be a number, \"inf\", \"-inf\", \"fro\" or \"nuc\", got \"",
+                      name, '"');
     if (name == "nuc") return nuclear_norm(a.op(), a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
     return norm(a.tensor(0), name == "fro" ? 2 : a.number("p", 2), a.ints("dim", Dims()), a.flag("keepdim", false), a.dtype());
   };

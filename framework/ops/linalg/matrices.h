@@ -45,7 +45,7 @@ Tensors several(const OpInfo& info, Tensors in, Body&& body) {
   for (Tensor& t : in) {
     if (t.defined() && is_half(t.dtype())) t = t.to(DType::f32);
   }
-  Tensors out = body(in);
+  Tensors out = under_name(info.name, [&] { return body(in); });
   for (Tensor& t : out) {
     if (is_half(own) && t.defined() && t.is_floating_point()) t = t.to(own);
   }

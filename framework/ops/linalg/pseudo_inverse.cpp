@@ -37,7 +37,12 @@ Tensor beside_tolerances(std::string_view op, const Tensor& x, const Tolerance& 
   for (const Tolerance* t : {&rtol, &atol}) {
     if (!t->tensor.defined()) continue;
     check<DTypeError>(t->tensor.is_floating_point(), op, "tolerances must be floating, got ", t->tensor.dtype());
-    batch = broadcast(batch, t->tensor.shape(), op);
+    try {
+      batch = broadcast(batch, t->tensor.shape(), op);
+    } catch (const ShapeError&) {
+      fail<ShapeError>(op, "tolerances must be numbers, or tensors with one for each matrix of ", x.shape(), ", got ",
+                       t->tensor.shape());
+    }
   }
   if (batch == batch_of(x)) return x;
   batch.push_back(x.size(-2));
@@ -129,7 +134,8 @@ Lstsq lstsq(const Tensor& a, const Tensor& b, std::optional<double> rcond, std::
 Tensor matrix_rank(const Tensor& given, const Tolerance& rtol, const Tolerance& atol) {
   check_matrices(kMatrixRank.name, given);
   const NoGrad quiet;
-  const Tensor x = beside_tolerances(kMatrixRank.name, given.detach(), rtol, atol), s = svdvals(x);
+  const Tensor x = beside_tolerances(kMatrixRank.name, given.detach(), rtol, atol),
+               s = under_name(kMatrixRank.name, [&] { return svdvals(x); });
   if (s.numel() == 0) return zeros(batch_of(x), {.dtype = DType::i64, .device = x.device()});
   return (s > bound_of(s, x.to(s.dtype()), rtol, atol)).sum(-1);
 }

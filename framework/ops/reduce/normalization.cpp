@@ -164,7 +164,7 @@ struct Channels {
 
 // ---- statistics of the batch, or given ones
 
-// In the second forward of checkpoint() running statistics are where the first has left them.
+// Returns false in the second forward of checkpoint(), because the first has already changed the running statistics.
 bool moves_statistics() { return !TakenStates::again(); }
 
 struct BatchNorm {

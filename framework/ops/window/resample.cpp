@@ -185,15 +185,10 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
 Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[0], x, s, false); }
 Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[1], x, s, false); }
 Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[2], x, s, false); }
-Tensor upsample_nearest_exact1d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[3], x, s, false); }
-Tensor upsample_nearest_exact2d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[4], x, s, false); }
-Tensor upsample_nearest_exact3d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[5], x, s, false); }
 Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[6], x, s, align); }
 Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[7], x, s, align); }
 Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[8], x, s, align); }
 Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[9], x, s, align); }
-Tensor upsample_bilinear2d_aa(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[10], x, s, align); }
-Tensor upsample_bicubic2d_aa(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[11], x, s, align); }
 
 void add_resample(OpList& list) {
   for (const Kernel& k : kKernels) {

@@ -47,7 +47,8 @@ struct InterpolateOptions {
   bool antialias = false;                    // bilinear, bicubic: when shrinking, uses a filter as wide as the step
   static const OptionList<InterpolateOptions>& list();
 };
-// Resizes x. area: adaptive_avg_pool. The others are the functions below. (autocast: f32)
+// Resizes x. area: adaptive_avg_pool; nearest-exact: the element at floor((o + 0.5) in / out); bicubic with antialias: a = -0.5.
+// The others are the functions below. (autocast: f32)
 Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 // The size of an upsample_...: sizes, or scale factors with empty sizes; with both, the factors determine the positions.
@@ -58,16 +59,9 @@ struct UpsampleSize {
 Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& size);
-// Reads at floor((o + 0.5) in / out).
-Tensor upsample_nearest_exact1d(const Tensor& x, const UpsampleSize& size);
-Tensor upsample_nearest_exact2d(const Tensor& x, const UpsampleSize& size);
-Tensor upsample_nearest_exact3d(const Tensor& x, const UpsampleSize& size);
 Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
 Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
 Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
 Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& size, bool align_corners = false);  // a = -0.75
-// Read with antialias.
-Tensor upsample_bilinear2d_aa(const Tensor& x, const UpsampleSize& size, bool align_corners = false);
-Tensor upsample_bicubic2d_aa(const Tensor& x, const UpsampleSize& size, bool align_corners = false);  // a = -0.5
 
 }  // namespace halfstep

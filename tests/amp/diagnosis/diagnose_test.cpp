@@ -21,7 +21,7 @@ namespace {
 
 std::string text_of(const faults::Found& found) {
   std::string out = found.diagnosis.text();
-  for (const ArmResult& a : found.diagnosis.arms)
+  for (const StepReplayResult& a : found.diagnosis.replays)
     out += joined("\n  arm ", a.name, ": ", a.finite() ? "good" : "bad", ", loss ", a.loss,
                   a.event ? "; " + describe(*a.event) : "", a.error);
   return out;

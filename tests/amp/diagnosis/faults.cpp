@@ -110,7 +110,7 @@ class Training {
   std::vector<double> losses_;
   double update_ = 0;
   int skips_ = 0, number_ = 0;
-  QuietCauses quiet_;
+  SilentCauses quiet_;
   Found found_;
 };
 

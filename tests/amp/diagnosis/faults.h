@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training runs with one planted fault each, and the cause that a diagnosis must name. A draw varies what does not matter: widths,
-// depths, batches, seeds, and where it does not matter either, dtype and scale.
+// Training runs with one planted fault each, and the cause that a diagnosis must find. A draw varies everything irrelevant:
+// widths, depths, batches, seeds, and, if irrelevant too, dtype and scale.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,11 @@ inline constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = s
 inline constexpr std::optional<DType> kSingle;  // float32
 
 struct Draw {
-  int number = 0;  // 0: as it is written
+  int number = 0;  // 0: as written
   int64_t width = 32, more = 0, rows = 16;
   uint64_t seed = 11, data = 100;
-  std::optional<DType> low = DType::f16;  // of faults that do not depend on it
-  bool any_precision = false;             // those take `low` and `scale`
+  std::optional<DType> low = DType::f16;  // drawn for faults that do not depend on it
+  bool any_precision = false;             // such faults use `low` and `scale`
   double scale = 256;
 };
 Draw draw(int number);
@@ -41,30 +41,30 @@ struct Run {
   Batches batch;
   std::function<void(int step)> before = nullptr;
   int steps = 80;
-  int skips = 3;  // in a row that are looked at
-  bool observed = false;  // each step is, for causes that break none
+  int skips = 3;          // number of skips in a row that are examined
+  bool observed = false;  // observe each step, for causes that break none
 };
 
 struct Fault {
   std::string name, cause;  // no cause: nothing may be found
   std::function<Run(const Draw&)> make;
 };
-const std::vector<Fault>& all();  // those of range, scale and data, of functions' domains, of optimizers and states, quiet ones
+const std::vector<Fault>& all();  // of range, scale and data; of functions' domains; of optimizers and states; silent ones
 std::vector<Fault> of_range();
 std::vector<Fault> of_data();
 std::vector<Fault> of_domains();
 std::vector<Fault> of_states();
 std::vector<Fault> of_quiet();
 
-// What the first diagnosis of the run says; no cause if there was none.
+// The first diagnosis of the run; no cause if there was none.
 struct Found {
   Diagnosis diagnosis;
   int step = -1;
-  bool untouched = true;  // the diagnosis left every byte of model, gradients and generator as it was
+  bool untouched = true;  // the diagnosis changed no byte of model, gradients and generator
 };
 Found run(const Fault& fault, const Draw& d);
 
-// All that a look at a model might change.
+// Returns everything that examining a model might change.
 std::string bytes_of(Module& m);
 
 // ---- parts of the runs
@@ -81,7 +81,7 @@ Batches classes(const Draw& d, int64_t in, int64_t count);
 Batches sequences(int64_t steps, double targets = 1);  // [4, steps, 8] -> [4, steps, 4]
 void scale_parameter(Module& m, const std::string& name, double by);
 
-// SGD. Without a scale there is no scaler.
+// Makes a run with SGD. Without a scale it has no scaler.
 Run training(std::shared_ptr<Module> m, std::shared_ptr<Loss> loss, std::optional<DType> low, std::optional<double> scale,
              Batches b, double lr = 0.01);
 

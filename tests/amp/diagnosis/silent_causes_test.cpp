@@ -22,7 +22,7 @@ std::vector<std::string> observed(Module& net, const Loss& loss, std::optional<D
   SGD opt(net.parameters(), {.lr = 0.1});
   GradScaler scaler({.enabled = false});
   TrainStep step(net, loss, opt, scaler, nullptr, {.amp = low});
-  QuietCauses quiet;
+  SilentCauses quiet;
   std::vector<std::string> out;
   for (int i = 0; i < steps; ++i) {
     const auto [x, y] = batch(i);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/catalog/initial.h"
+#include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/catalog/weights.h"
 #include "apps/config/config.h"

@@ -198,7 +198,7 @@ TEST_CASE("metrics of a time series are in the units of its file") {
   write(dir / "s", "10\n30\n50\n1000\n");
   const TimeSeriesDataset data(dir / "s", {.end = 0.75});
   const Batch b = data.batch(std::vector<int64_t>{1});
-  const Compared made = as_measured(zeros({1, 1}), b.target, {{"type", "MSELoss"}}, data.form());
+  const ComparedTensors made = as_measured(zeros({1, 1}), b.target, {{"type", "MSELoss"}}, data.form());
   CHECK(made.output.item<double>() == doctest::Approx(30));
   CHECK(made.target.item<double>() == doctest::Approx(50));
 }
@@ -221,7 +221,7 @@ TEST_CASE("how a table is read is printed, and data that cannot be read ends a r
   CHECK_MESSAGE(checked.code == 0, checked.err);
   CHECK(contains(checked.out, std::string("c.json: valid\n  data.train: ") + made + '\n'));
   CHECK(contains(checked.err, "data.train: column \"rate\" has numbers with a percent sign (\"0%\"), read as 3 different texts"));
-  CHECK(!contains(checked.err, "data.val"));  // the same file, warned of once
+  CHECK(!contains(checked.err, "data.val: column"));  // the same file, warned of once
   CHECK(run(dir, "validate c.json --json").json()["data"] == made);
   CHECK(contains(run(dir, "inspect data c.json").out, std::string("input [9], target [1]\n") + made + '\n'));
   CHECK(run(dir, "inspect data c.json --json").json()["made"] == made);

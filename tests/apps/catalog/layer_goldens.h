@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases of layer_goldens.safetensors, which scripts/make_layer_goldens.py makes with PyTorch, and layers built from them.
+// The cases of layer_goldens.safetensors, which scripts/make_layer_goldens.py makes with PyTorch, and layers made from them.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ struct Golden {
   bool random() const { return json["random"]; }
 };
 
-// HALFSTEP_LAYER_GOLDENS names another file of the same kind (tests/parity/module_db.py).
+// Opens the goldens; HALFSTEP_LAYER_GOLDENS names another file of the kind (tests/parity/module_db.py).
 inline const TensorFile& file() {
   static const char* const other = std::getenv("HALFSTEP_LAYER_GOLDENS");
   static const TensorFile all =
@@ -42,7 +42,7 @@ inline const TensorFile& file() {
   return all;
 }
 
-// kind: "layer" or "loss".
+// Returns the cases of a kind: "layer" or "loss".
 inline const std::vector<Golden>& goldens(const char* kind) {
   static std::map<std::string, std::vector<Golden>> made;
   const std::string what = kind;
@@ -58,7 +58,7 @@ inline const std::vector<Golden>& goldens(const char* kind) {
   return made[what];
 }
 
-// The case's config, as validation leaves it.
+// Returns the case's config after validation.
 inline Json checked(const Golden& g, const Family& family) {
   Json given = g.json["args"];
   given["type"] = g.type();
@@ -69,7 +69,7 @@ inline Json checked(const Golden& g, const Family& family) {
   return out;
 }
 
-// With PyTorch's weights, in this dtype.
+// Makes the module with PyTorch's weights, in this dtype.
 inline std::shared_ptr<Module> make(const Golden& g, DType dtype, Device device = Device::cpu) {
   const auto module = build_model(checked(g, module_family()));
   module->to(dtype);
@@ -88,7 +88,7 @@ inline Tensor waves(const Shape& shape, DType dtype) {
   return tensor(values, shape, {.dtype = dtype});
 }
 
-// The largest distance between elements, relative to 1 + |wanted|; NaN where one is NaN.
+// Returns the largest distance of elements, relative to 1 + |wanted|; NaN if one is NaN.
 inline double distance(const Tensor& got, const Tensor& want) {
   REQUIRE(got.defined());
   REQUIRE(got.shape() == want.shape());
@@ -111,7 +111,7 @@ inline Tensor input(const Golden& g, DType dtype, Device device = Device::cpu) {
   return x.is_floating_point() ? x.set_requires_grad() : x;
 }
 
-// Output, gradients, buffers and evaluation of the case's module, which has its weights in `dtype`, are PyTorch's.
+// Checks output, gradients, buffers and evaluation of the case's module, whose weights are in `dtype`, against PyTorch's.
 inline void check_values(const Golden& g, Module& module, DType dtype, double tolerance, Device device = Device::cpu) {
   const Tensor x = input(g, dtype, device);
   module.train(!g.random());

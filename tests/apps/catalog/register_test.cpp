@@ -9,12 +9,15 @@
 #include "apps/catalog/optimizers.h"
 #include "apps/catalog/transforms.h"
 #include "apps/commands/program.h"
+#include "apps/export/exporter.h"
 #include "apps/session/session.h"
 #include "apps/train/plan.h"
+#include "framework/backend/export_error.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/io/checkpoint/checkpoint.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/io/files.h"
 
 using namespace halfstep;
 using namespace halfstep::app;
@@ -142,6 +145,15 @@ TEST_CASE("a program's own layer, loss, optimizer and schedule train from JSON")
   CHECK(after < before);
   CHECK(s.optimizer->lr() < 0.1 / 3);
   CHECK(plan_step(config).calls.size() > 5);
+
+  // PyTorch does not have the layer, and the file that would name it could not run.
+  const std::string output = "output_dir=" + (dir / "run").string(), path = file.string();
+  const std::vector<const char*> train = {"own", "train", path.c_str(), "--set", output.c_str(), "--quiet"};
+  REQUIRE(run_program(int(train.size()), train.data()) == 0);
+  const ExportOptions as_torch{.to = "torch", .out = dir / "own.py"};
+  const std::string refusal = halfstep::testing::message_of<ExportError>([&] { export_model(dir / "run", as_torch); });
+  CHECK(contains(refusal, "PyTorch has no layer \"Scaled\""));
+  CHECK_FALSE(fs::exists(dir / "own.py"));
 }
 
 TEST_CASE("a program's own data set, transform and metric train from JSON, and are in what a run writes") {

@@ -214,3 +214,51 @@ TEST_CASE("arrays: channels that are last are guessed by init, named, and normal
   CHECK_MESSAGE(contains(series.err, "x [60, 30, 4] seems to have its channels last, and is read as [N, C, T]"), series.err);
   CHECK(contains(series.err, "input [4, 30]"));
 }
+
+TEST_CASE("arrays: labels that the loss ignores are said and left out, from validate to the report") {
+  for (const int ignore : {-1, 9}) {
+    const TempDir dir;
+    manual_seed(4);
+    const Tensor x = rand({80, 5});
+    Tensor y = x.sum(1).gt(2.5).to(DType::i64).contiguous();
+    for (int64_t i = 0; i < 80; i += 8) y.data_ptr<int64_t>()[i] = ignore;
+    save_safetensors(dir / "d.safetensors", {{"x", x}, {"y", y}});
+    const std::string number = std::to_string(ignore);
+    const auto config = [&](const std::string& loss, const std::string& more = "") {
+      write(dir / "c.json", R"({"name": "d", "train": {"epochs": 3}, "model": {"type": "MLP", "hidden": [8], "out_features": 2},
+          "optimizer": {"type": "Adam", "lr": 0.02}, "metrics": ["confusion_matrix", "auroc"], "data": {"root": ".",
+          "train": {"type": "Safetensors", "path": "d.safetensors", "range": [0, 0.5]},
+          "val": {"type": "Safetensors", "path": "d.safetensors", "range": [0.5, 1]}, "loader": {"batch_size": 16)" +
+                                more + R"(}}, "loss": {)" + loss + "}}");
+    };
+    config(R"("type": "CrossEntropyLoss")");
+    const Ran refused = run(dir, "validate c.json");
+    CHECK_MESSAGE(refused.code != 0, refused.out);
+    if (ignore < 0)
+      CHECK_MESSAGE(contains(refused.out + refused.err, "labels must be in 0..1, or -100, which is ignored, but label 0 is -1"),
+                    refused.out, refused.err);
+    const std::string line = "10 of 80 labels are " + number + ", which loss and metrics leave out";
+    for (const char* type : {"NLLLoss", "CrossEntropyLoss"}) {
+      config(std::string(R"("type": ")") + type + R"(", "weight": "balanced", "ignore_index": )" + number,
+             R"(, "sampler": {"type": "weighted", "weights": "balanced"})");
+      const Ran valid = run(dir, "validate c.json");
+      CHECK_MESSAGE(contains(valid.out, "data.train: " + line), valid.out, valid.err);
+      const Ran trained = run(dir, "train c.json --overwrite");
+      REQUIRE_MESSAGE(trained.code == 0, trained.err);
+      const std::string lines = trained.out + trained.err;  // of data.train and of data.val
+      CHECK_MESSAGE(lines.find(line) != lines.rfind(line), lines);
+    }
+    const Ran eval = run(dir, "eval runs/d"), json = run(dir, "eval runs/d --json");
+    const auto ignored = Json::parse(json.out)["ignored_labels"].get<int>();
+    CHECK(Json::parse(json.out)["labels"] == 40);
+    CHECK((ignored > 0 && ignored < 10));
+    const std::string said = "40 samples, " + std::to_string(ignored) + " of 40 labels left out (loss.ignore_index): loss ";
+    CHECK_MESSAGE(contains(eval.out, said), eval.out);
+    const Ran predict = run(dir, "predict runs/d d.safetensors");
+    CHECK_MESSAGE(contains(predict.err, "10 of 80 answers are " + number + ", which metrics leave out"), predict.err);
+    CHECK(!contains(predict.err, "unknown"));
+    CHECK_MESSAGE(contains(predict.err, "70 with a known answer: accuracy "), predict.err);
+    const Ran report = run(dir, "report runs/d");
+    CHECK_MESSAGE(report.code == 0, report.err);
+  }
+}

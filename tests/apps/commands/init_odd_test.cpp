@@ -194,6 +194,103 @@ TEST_CASE("init: columns that are left out, and cells that are read otherwise, a
       {R"("type": "TimeSeries")", "the order of day is not checked: t.csv:3:1 is not later than the row before it"}, {R"("time")"});
 }
 
+TEST_CASE("init: --set says how the data is read, and help names it") {
+  const TempDir dir;
+  const auto y = [](int i) { return ',' + text(i % 2); };
+  const auto refuses = [&](const char* file, const std::string& bytes, const std::string& option) {
+    write(dir / file, bytes);
+    const Began b = begin(dir, file);
+    CHECK_MESSAGE((b.code == 3 && contains(b.said, "; with init: --set " + option + '\n')), b.said);
+    const Began asked = begin(dir, std::string(file) + " --set " + option);
+    CHECK_MESSAGE(asked.code == 0, asked.said);
+    return asked.config;
+  };
+  const std::string bytes = table(
+      "gr\xf6\xdf"
+      "e,x,y",
+      60, [&](int i) { return text(i % 7) + ',' + text(i % 5) + y(i); });
+  CHECK(contains(refuses("latin.csv", bytes, "data.encoding=latin-1"), R"("encoding": "latin-1")"));
+  CHECK(contains(refuses("title.csv", "# by us\n# 2024\n" + table("x,y", 60, [&](int i) { return text(i % 7) + y(i); }),
+                         "'data.skip_rows=[1,2]'"),
+                 R"("skip_rows": [1,2])"));
+  const auto days = [](int i) { return "2024-0" + text(1 + i / 28) + '-' + text(101 + i % 28).substr(1) + ',' + text(i * 7 % 50); };
+  CHECK(contains(refuses("series.csv", "sold by us\n" + table("day,sold", 56, days), "'data.skip_rows=[1]'"),
+                 R"("type": "TimeSeries")"));
+  CHECK(contains(
+      refuses("both.csv", table("a;kind,x", 60, [](int i) { return text(i % 7) + ";k," + text(i % 2); }), "'data.delimiter=;'"),
+      R"("delimiter": ";")"));
+  CHECK(contains(refuses("words.txt", std::string(900, 'a') + "\xe9" + std::string(900, 'b'), "data.encoding=latin-1"),
+                 R"("encoding": "latin-1")"));
+  for (const char* kind : {"cat", "dog"}) {
+    fs::create_directories(dir / "pets" / kind);
+    for (int i = 0; i < 4; ++i)
+      write(dir / "pets" / kind / (text(i) + ".png"), halfstep::testing::png(9, 9, std::string(9 * 9 * 3, char(i + 40 * kind[0]))));
+  }
+  write(dir / "pets" / "cat" / "9.png", "<html>no picture at all, but a page</html>");
+  CHECK(begin(dir, "pets").has("; with init: --set data.on_error=skip\n"));
+  const Began skips = begin(dir, "pets --set data.on_error=skip");
+  CHECK_MESSAGE((skips.code == 0 && skips.has(R"("on_error": "skip")") && skips.has("1 of 9 pictures is left out")), skips.said);
+  CHECK(begin(dir, "latin.csv --set data.shuffle=1").has("of a table init takes data.encoding, data.delimiter, data.skip_rows"));
+  CHECK(begin(dir, "latin.csv --set data.encoding=cp437").has("encoding does not take this value"));
+}
+
+TEST_CASE("init: what a random part for validation hides, and what is read in another way than it is written, is said") {
+  const TempDir dir;
+  const auto says = [&](const char* file, const std::string& csv, std::initializer_list<const char*> parts,
+                        std::initializer_list<const char*> never = {}) {
+    write(dir / file, csv);
+    const Began b = begin(dir, file);
+    CHECK(b.code == 0);
+    for (const char* part : parts) CHECK_MESSAGE(b.has(part), part, '\n', b.said, b.config);
+    for (const char* part : never) CHECK_MESSAGE(!b.has(part), part, '\n', b.said, b.config);
+  };
+  const auto y = [](int i) { return ',' + text(i % 2); };
+  // Whole numbers that differ behind what a double holds.
+  says("t.csv", table("x,account", 60, [](int i) { return text(i % 7) + ",1844674407370955161" + text(i % 2); }),
+       {"to predict account", "2 classes"}, {"one value alone"});
+  says("t.csv", table("x,z,y", 60, [&](int i) { return text(i % 30 * 7) + ',' + text(i % 30 % 11) + y(i); }),
+       {"30 of 60 rows equal an earlier one in each cell"});
+  says("t.csv", table("doctor_id,x,y", 60, [&](int i) { return text(100 + i / 4) + ',' + text(i) + ".5" + y(i); }),
+       {"doctor_id is named as an id, with 15 different in 60 rows: an input"}, {"equal an earlier one"});
+  says("t.csv", table("zip,x,y", 60, [&](int i) { return "0" + text(1000 + i * 7 % 60 * 3) + ',' + text(i % 7) + y(i); }),
+       {"zip has numbers with a 0 in front, such as \"01000\", which is lost"});
+  says("t.csv", table("zip,x,y", 60, [&](int i) { return "0." + text(1000 + i * 7 % 60) + ',' + text(i % 7) + y(i); }), {},
+       {"a 0 in front"});
+  says("t.csv", table("masonry,x,y", 60, [&](int i) { return std::string(i % 4 ? "Brick" : "None") + ',' + text(i % 7) + y(i); }),
+       {"\"None\" counts as a missing value of masonry, in 15 rows; without \"missing_words\" it is a text like the others"});
+  says("t.csv", table("ticker,x,y", 60, [&](int i) { return std::string(i % 3 ? "IBM" : "NAN") + ',' + text(i % 7) + y(i); }),
+       {"\"NAN\" counts as a missing value of ticker, in 20 rows"});
+  says("t.csv", table("ticker,x,y", 60, [&](int i) { return std::string(i % 3 ? "IBM" : "INF") + ',' + text(i % 7) + y(i); }),
+       {"input [3]"});
+  says("t.csv",
+       table("kind,day,x,y", 60,
+             [&](int i) { return text(i % 2) + ",2024-03-" + text(10 + i / 2 % 19) + ',' + text(i * 7 % 41) + y(i); }),
+       {"rows have dates (\"day\"), but the part for validation is a random one"});
+  says("t.csv", table("mass,x,y", 60, [&](int i) { return text(40 + i % 30) + " kg," + text(i % 7) + y(i); }),
+       {"left out: mass has numbers with the unit kg such as \"40 kg\": remove it from the file"});
+  says("t.csv", table("memory,x,y", 60, [&](int i) { return text(4 << i % 4) + "GB," + text(i % 7) + y(i); }), {"input [5]"});
+  write(dir / "t.csv", table("x,label,label", 60, [&](int i) { return text(i % 7) + ',' + text(i % 3) + y(i); }));
+  CHECK(begin(dir, "t.csv").has("the target must have a name of its own, but several columns are called \"label\""));
+  // Days in two forms, and months.
+  says("t.csv",
+       table("day,sold", 20,
+             [](int i) { return (i % 2 ? text(10 + i) + ".03.2024" : "2024-03-" + text(10 + i)) + ',' + text(i * 7 % 19); }),
+       {R"("type": "TimeSeries")"}, {"exclude"});
+  says("t.csv",
+       table("month;sold", 30,
+             [](int i) { return text(101 + i % 12).substr(1) + '.' + text(2015 + i / 12) + ';' + text(i * 7 % 19); }),
+       {R"("type": "TimeSeries")", R"("time": "month")"});
+  // A table of texts under another name.
+  says("t.txt", table("x\ty", 60, [](int i) { return text(i % 7) + '\t' + text(i % 2); }),
+       {"each line has 1 tab, so the file is read as a table", R"("type": "CSV")"});
+  says("t.txt", table("x|z|y", 60, [](int i) { return text(i % 7) + '|' + text(i % 5) + '|' + text(i % 2); }),
+       {R"("type": "CSV")"});
+  says("t.txt", table("One, two, three.", 60, [](int) { return "Four, five, six."; }), {R"("type": "Text")"});
+  says("t.md", table("x\ty", 600, [](int i) { return text(i % 7) + '\t' + text(i % 2); }), {R"("type": "Text")"});
+  write(dir / "same.csv", table("day,sold", 20, [](int i) { return "2024-03-" + text(10 + i) + ",7"; }));
+  CHECK(begin(dir, "same.csv").has("a series must have two different values, but sold has one alone"));
+}
+
 TEST_CASE("init: whatever the data, its config passes validate, or nothing is written and the remedy printed") {
   const TempDir dir;
   const auto two = [](int i) { return text(i % 7) + ',' + text(i % 2); };
@@ -372,4 +469,24 @@ TEST_CASE("init: the next commands are words of a shell, and what is no config n
   CHECK(contains(run(dir, "validate 'one x.npy'").err, "`halfstep init 'one x.npy'` writes"));
   fs::create_directories(dir / "pets");
   CHECK(contains(run(dir, "train pets").err, "`halfstep init pets` writes a config for it"));
+}
+
+TEST_CASE("init: arrays of floats that are labels, of one value alone, beyond float32, and arrays that nobody needs") {
+  const TempDir dir;
+  const Tensor x = rand({60, 4}), bits = randint(0, 2, {60});
+  const auto arrays = [&](const Tensor& inputs, const Tensor& targets) {
+    save_safetensors(dir / "a.safetensors", {{"x", inputs}, {"y", targets}, {"names", bits}});
+    return begin(dir, "a.safetensors");
+  };
+  for (const Tensor& y : {bits.to(DType::f32), bits.to(DType::f64).unsqueeze(1)}) {
+    const Began b = arrays(x, y);
+    CHECK_MESSAGE((b.has(R"("task": "classification")") && b.has(R"("CrossEntropyLoss")")), b.said, b.config);
+    CHECK(b.has("y has 0 and 1 as floats, read as classes; numbers to predict: --task regression"));
+    CHECK(b.has("arrays that are left out: names"));
+  }
+  CHECK(begin(dir, "a.safetensors --task regression").has(R"("MSELoss")"));
+  CHECK(arrays(x * 0 + 3, bits).has("the inputs must have two different values, but x has 3 alone"));
+  Tensor far = x.to(DType::f64);
+  far.select(0, 7).fill_(-1e200);
+  CHECK(arrays(far, bits).has("x has 4 values that float32 does not hold, up to 1e+200\nhelp: in Python: import numpy as np"));
 }

@@ -93,6 +93,13 @@ TEST_CASE("inspect data: a table with every kind of fault") {
   CHECK(contains(text.out, "  a\n"));
   CHECK(contains(text.out, "duplicates: 2 (2 = 0, 4 = 0)\n"));
   CHECK(contains(text.out, "warning: 1 of 3 columns are constant: b\n"));
+  // Held-out data with inputs of the training data, in whatever file.
+  write(dir / "v.csv", "c,b,a,y\n2,5,1,u\n2,5,1,v\n9,5,9,v\n3,5,2,v\n");
+  const std::string val = R"( --set 'data.val={"type": "CSV", "path": "v.csv"}')";
+  CHECK(run(dir, "inspect data c.json --json" + val).json()["shared"] == Json::parse(R"({"val": 3})"));
+  CHECK(contains(run(dir, "inspect data c.json" + val).out, "val: 3 samples have the input of a sample of train\n"));
+  CHECK(run(dir, "inspect data c.json --json --split val" + val).json()["shared"] == Json::parse(R"({"val": 3})"));
+  CHECK(!json.contains("shared"));
   const Ran absent = run(dir, "inspect data c.json --split val");
   CHECK(absent.code == 2);
   CHECK(contains(absent.err, "[inspect] the config must have data.val, but has none"));

@@ -185,3 +185,23 @@ TEST_CASE("ops lists all ops in the words of the autocast lists") {
   CHECK(by_name["softmax"]["dtypes"] == Json({"float16", "bfloat16", "float32", "float64"}));
   CHECK(contains(run(dir, "ops").out, "logsigmoid"));
 }
+
+TEST_CASE("op: a wrong argument is named with what may be there") {
+  TempDir dir;
+  save_safetensors(dir / "x.safetensors", {{"0", numbers({2, 3, 4})}, {"1", numbers({3})}});
+  save_safetensors(dir / "one.safetensors", {{"0", numbers({3, 4})}});
+  const auto error = [&](const std::string& op, const std::string& attrs, const char* file = "one") {
+    const Ran r = run(dir, "op " + op + " --in " + file + ".safetensors --attrs '" + attrs + "'");
+    CHECK(r.code != 0);
+    return r.err;
+  };
+  const std::string help = "help: besides tensors, which are given by place, it takes ";
+  CHECK(contains(error("norm", R"({"sorter": [0, 1]})"), help + "dim, dtype, keepdim, p"));
+  CHECK(contains(error("relu", R"({"inplace": true})"), "[relu] has no argument 'inplace'\n" + help + "nothing"));
+  CHECK(contains(error("norm", R"({"p": "nuk"})"), R"('p' must be a number, "inf", "-inf", "fro" or "nuc", got "nuk")"));
+  CHECK(contains(error("lp_pool1d", R"({"norm_type": "two", "kernel_size": 2})"),
+                 R"('norm_type' must be a number, "inf", "-inf" or "nan", got "two")"));
+  CHECK(contains(error("linalg_matrix_rank", "{}", "x"),
+                 "tolerances must be numbers, or tensors with one for each matrix of [2, 3, 4], got [3]"));
+  CHECK(contains(error("norm", R"({"p": Infinity})"), R"(true, false, null, "inf" and "nan" are written so)"));
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small config, and the errors of others.
+// Loads a small config, and errors of wrong ones.
 #pragma once
 
 #include <string>

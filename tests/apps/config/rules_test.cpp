@@ -32,6 +32,46 @@ TEST_CASE("rules between keys") {
   CHECK(contains(warned.warnings[0], "float16 without a gradient scaler loses small gradients"));
 }
 
+TEST_CASE("accumulation beside an embedding that divides gradients by uses gets a warning") {
+  TempDir dir;
+  const std::string layers = R"([{"type": "Embedding", "num_embeddings": 20, "embedding_dim": 4, "scale_grad_by_freq": true},
+                                 {"type": "Linear", "out_features": 20}])";
+  const auto file = write(dir / "c.json", R"({"name": "t", "train": {"epochs": 1}, "optimizer": {"type": "SGD"},
+      "loss": {"type": "CrossEntropyLoss"}, "data": {"train": {"type": "CopyTask"}},
+      "model": {"type": "Sequential", "layers": )" + layers + "}}");
+  const auto warnings = [&](std::vector<std::string> sets) {
+    std::string all;
+    for (const std::string& w : load_config(file, {.sets = std::move(sets)}).warnings) all += w + "\n";
+    return all;
+  };
+  const std::string text =
+      "train.accumulate_steps: is 3, and scale_grad_by_freq counts the uses of a row in each micro-batch, as in PyTorch";
+  CHECK_MESSAGE(contains(warnings({"train.accumulate_steps=3"}), text), warnings({"train.accumulate_steps=3"}));
+  CHECK(!contains(warnings({}), "scale_grad_by_freq"));
+  CHECK(!contains(warnings({"train.accumulate_steps=3", "model.layers.0.scale_grad_by_freq=false"}), "scale_grad_by_freq"));
+}
+
+TEST_CASE("a component that is given another one's key says who takes it, or which of its own it is") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const auto with = [&](const std::string& set) { return error_of(file, {.sets = {set}}); };
+  const auto of = [&](const char* type, const char* key) {
+    return with(joined(R"(scheduler={"type": ")", type, R"(", ")", key, R"(": 3})"));
+  };
+  CHECK(contains(of("OneCycleLR", "epochs"), "epochs: unknown key of OneCycleLR; it lasts for total_steps, which are epochs"));
+  CHECK(contains(of("OneCycleLR", "T_max"), "unknown key of OneCycleLR; did you mean \"total_steps\"?"));
+  CHECK(contains(of("MultiStepLR", "step_size"), "; did you mean \"milestones\"?"));
+  CHECK(contains(of("StepLR", "factor"), "; did you mean \"gamma\"?"));
+  CHECK(contains(of("ExponentialLR", "step_size"), "key of ExponentialLR, which StepLR takes; ExponentialLR takes type, gamma"));
+  CHECK(contains(of("StepLR", "patience"), "key of StepLR, which ReduceLROnPlateau takes; StepLR takes type, step_size"));
+  CHECK(contains(of("StepLR", "max_lr"), "unknown key of StepLR, which OneCycleLR, CyclicLR take; StepLR takes"));
+  CHECK(contains(of("ReduceLROnPlateau", "mode"), "key of ReduceLROnPlateau; checkpoint.monitor names the metric"));
+  CHECK(contains(of("LambdaLR", "gamma"), "unknown scheduler \"LambdaLR\"; it takes a function"));
+  CHECK(contains(of("SequentialLR", "gamma"), "unknown scheduler \"SequentialLR\"; give a list of schedules"));
+  CHECK(contains(with(R"(optimizer={"type": "Adagrad", "momentum": 0.9})"), "unknown key of Adagrad, which SGD, "));
+  CHECK(contains(with(R"(loss={"type": "MSELoss", "ignore_index": 3})"), "key of MSELoss, which CrossEntropyLoss, NLLLoss take;"));
+}
+
 TEST_CASE("what a run would refuse of optimizer, schedule and steps is found when its config is checked") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);  // 4 steps
@@ -121,6 +161,23 @@ TEST_CASE("held-out data shares no samples with the training data, and is no oth
   CHECK(contains(warnings({range, val(R"(, "range": [0.7, 1])")}),
                  "data.val.range: shares the samples of [0.7, 0.8) with data.train"));
   CHECK(warnings({range, R"(data.val={"type": "Spirals", "range": [0.7, 1]})"}).empty());  // of another split
+  const std::string shares = "data.val.range: shares the samples of [0.7, 1) with data.train";
+  CHECK(contains(warnings({R"(data.train={"type": "Spirals", "split": "train"})", val(R"(, "range": [0.7, 1])")}), shares));
+  CHECK(contains(warnings({fold, val(R"(, "range": [0.7, 1])")}), shares));
+  write(dir / "t.csv", "a,b,c\n1,2,x\n2,3,y\n4,4,x\n");
+  const auto table = [&](const std::string& split, const std::string& part) {
+    return joined("data.", split, R"(={"type": "CSV", "path": ")", (dir / "t.csv").string(), "\"", part, "}");
+  };
+  const std::string seen = "data.val: has samples of data.train, which the model has seen";
+  const std::vector<std::string> rest = {R"(model={"type": "Linear", "out_features": "auto"})"};
+  const auto of = [&](const std::string& train, const std::string& val) {
+    return warnings({table("train", train), table("val", val), rest[0]});
+  };
+  CHECK(contains(of("", ""), seen));
+  CHECK(contains(of(R"(, "range": [0, 0.5])", R"(, "range": [0, 0.5])"), seen));
+  CHECK(contains(of("", R"(, "range": [0.7, 1])"), shares));
+  CHECK(!contains(of(R"(, "range": [0, 0.7])", R"(, "range": [0.7, 1])"), "data.train"));
+  CHECK(!contains(of(R"(, "fold": [0, 3])", R"(, "fold": [0, 3])"), "data.train"));
 
   CHECK(
       contains(with({"data.val.type=Digits", "data.val.transforms=[\"Mixup\"]"}), ": data.val.transforms.0: Mixup mixes samples"));

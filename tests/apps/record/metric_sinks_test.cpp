@@ -43,6 +43,27 @@ TEST_CASE("run.json: every start, the ending, and what --json prints") {
   CHECK(Json::parse(read(dir / "r/run.json"))["starts"][0]["step"] == 0);
 }
 
+TEST_CASE("train --lines prints the lines of metrics.jsonl, and the result last") {
+  Folder dir;
+  const Ran ran = dir.train("--lines");
+  REQUIRE(ran.code == 0);
+  const size_t last = ran.out.rfind('\n', ran.out.size() - 2) + 1;
+  CHECK(ran.out.substr(0, last) == read(dir / "r/metrics.jsonl"));
+  CHECK(ran.json() == Json::parse(read(dir / "r/run.json"))["summary"]);
+  // A run that resumes prints its own lines alone.
+  const Ran more = dir.train("--resume auto --lines --set train.epochs=5");
+  REQUIRE(more.code == 0);
+  const size_t end = more.out.rfind('\n', more.out.size() - 2) + 1;
+  CHECK(read(dir / "r/metrics.jsonl") == ran.out.substr(0, last) + more.out.substr(0, end));
+  // Without files of metrics there are lines all the same, and still no files.
+  const Ran none = dir.train("--lines --set output_dir=n --set logging.sinks=[] --set diagnostics.every=1");
+  REQUIRE(none.code == 0);
+  CHECK(std::count(none.out.begin(), none.out.end(), '\n') == std::count(ran.out.begin(), ran.out.end(), '\n'));
+  CHECK_FALSE(fs::exists(dir / "n/metrics.jsonl"));
+  CHECK_FALSE(fs::exists(dir / "n/observed.jsonl"));
+  CHECK(dir.train("--lines --dry-run").code == 2);
+}
+
 TEST_CASE("run.json of a run that diverges, and of one that is killed") {
   Folder dir;
   const Ran bad = dir.train("--set optimizer.lr=1e39 --set train.epochs=50");

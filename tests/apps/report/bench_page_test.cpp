@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/report/bench_page.h"
-
 #include <doctest/doctest.h>
 
+#include "apps/report/report.h"
 #include "tests/apps/tiny_run.h"
 
 using namespace halfstep;

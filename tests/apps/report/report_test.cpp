@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/report/report.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,7 +10,6 @@
 
 #include "apps/report/chart.h"
 #include "apps/report/compare.h"
-#include "apps/report/page.h"
 #include "framework/base/check.h"
 #include "tests/apps/tiny_run.h"
 
@@ -78,7 +79,7 @@ TEST_CASE("report: without a metric a classifier has its confusion matrix, and n
   CHECK(contains(read(dir / "one.html"), "data.val at step "));
 
   std::string rows = "a,b\n";
-  for (int i = 0; i < 40; ++i) rows += joined(i, ',', 1000 * i, '\n');
+  for (int i = 0; i < 40; ++i) rows += halfstep::joined(i, ',', 1000 * i, '\n');
   write(dir / "t.csv", rows);
   write(dir / "t.json", R"({"name": "t", "output_dir": "t", "device": "cpu", "data": {"root": ".", "standardize_target": true,
     "standardize": true, "task": "regression", "train": {"type": "CSV", "path": "t.csv"}, "val": {"type": "CSV", "path": "t.csv"},

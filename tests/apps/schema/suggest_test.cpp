@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "framework/base/near_name.h"
+#include "framework/base/list_text.h"
 
 using namespace halfstep;
 using namespace halfstep::app;

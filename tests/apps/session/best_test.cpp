@@ -17,11 +17,11 @@ namespace {
 
 // The steps of the best after these values, which steps 1, 2, ... had.
 std::vector<int64_t> best_of(const BestRule& rule, const std::vector<double>& values) {
-  Bests bests;
+  BestCheckpoints bests;
   for (size_t i = 0; i < values.size(); ++i)
     if (const auto after = rule.with(bests, {values[i], int64_t(i) + 1, 1})) bests = *after;
   std::vector<int64_t> out;
-  for (const Best& b : bests.list) out.push_back(b.step);
+  for (const BestCheckpoint& b : bests.list) out.push_back(b.step);
   return out;
 }
 
@@ -52,14 +52,14 @@ TEST_CASE("best: a share within a standard error of the highest so far is as goo
 
 TEST_CASE("best: a checkpoint of the same step is counted once, and the list is stored whole") {
   const BestRule rule{.keep = 2};
-  Bests bests = *rule.with(*rule.with({}, {2, 7, 1}), {1, 7, 2});
+  BestCheckpoints bests = *rule.with(*rule.with({}, {2, 7, 1}), {1, 7, 2});
   REQUIRE(bests.list.size() == 1);
   CHECK(bests.list[0].epoch == 2);
   bests = *rule.with(bests, {3, 8, 2});
   Json stored;
   store(stored, bests);
   const nlohmann::json json = nlohmann::json::parse(stored.dump());
-  const Bests read = stored_bests(StoredJson(json));
+  const BestCheckpoints read = stored_bests(StoredJson(json));
   REQUIRE(read.list.size() == 2);
   CHECK((read.list[0].value == 1 && read.list[0].step == 7 && read.list[0].epoch == 2 && read.list[1].step == 8));
   CHECK(read.top == 1);

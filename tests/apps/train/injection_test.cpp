@@ -95,8 +95,8 @@ TEST_SUITE("data") {
     int found = 0, all = 0;
     for (const std::string name : kRecipes) {
       Recipe r(name);
-      run_arm(r.step, {.name = "first", .low = DType::f16, .scale = 256});  // makes the weights' 16-bit copies
-      const ArmResult plain = run_arm(r.step, {.name = "plain", .low = DType::f16, .scale = 256}, true);
+      replay_step(r.step, {.name = "first", .low = DType::f16, .scale = 256});  // makes the weights' 16-bit copies
+      const StepReplayResult plain = replay_step(r.step, {.name = "plain", .low = DType::f16, .scale = 256}, true);
       REQUIRE(plain.finite());
       const int events = int(plain.events.size()), stride = std::max(1, events / std::max(1, injections()));
       int right = 0, wrong = 0;
@@ -109,15 +109,16 @@ TEST_SUITE("data") {
             put(out, value);
             done = true;
           };
-          const ArmResult arm = run_arm(r.step, {.name = "injected", .low = DType::f16, .scale = 256, .change = inject});
-          if (!done || arm.finite()) continue;
-          if (arm.origin.event == k) {
+          const StepReplayResult replay =
+              replay_step(r.step, {.name = "injected", .low = DType::f16, .scale = 256, .change = inject});
+          if (!done || replay.finite()) continue;
+          if (replay.origin.event == k) {
             ++right;
             continue;
           }
           ++wrong;
-          MESSAGE(name, ": put into event ", k, ", ", describe(plain.events[size_t(k)]), "; found ", arm.origin.root, " event ",
-                  arm.origin.event, arm.event ? ", " + describe(*arm.event) : "");
+          MESSAGE(name, ": put into event ", k, ", ", describe(plain.events[size_t(k)]), "; found ", replay.origin.root, " event ",
+                  replay.origin.event, replay.event ? ", " + describe(*replay.event) : "");
         }
       }
       MESSAGE(name, ": ", events, " kernels, right ", right, ", wrong ", wrong);

@@ -33,7 +33,7 @@ struct OneThread {
 };
 
 struct Peaks {
-  MemoryStats first, middle;
+  MemoryStats first_step, later_steps;
 };
 
 // The first two steps of a run on the cpu, kept and freed as the trainer does. Without the data set.
@@ -48,7 +48,7 @@ Peaks measured(const Config& config, ProcessGroup* group = nullptr) {
   s.model->train();
   std::vector<StepResult> pending;
   Peaks out;
-  for (MemoryStats* peaks : {&out.first, &out.middle}) {
+  for (MemoryStats* peaks : {&out.first_step, &out.later_steps}) {
     memory.reset_peak();
     for (bool stepped = false; !stepped;) {
       const std::optional<Batch> batch = s.train->next();
@@ -120,11 +120,11 @@ void check_peaks(const Config& config) {
   const StepPlan plan = plan_step(config);
   Peaks real = measured(config);
   if (config.json["data"]["train"]["type"] == "Random") {  // a batch is a view of the data set there
-    const size_t batch = plan.first.peak_by_tag[size_t(MemoryTag::data)];
-    for (MemoryStats* m : {&real.first, &real.middle}) m->peak += batch, m->peak_by_tag[size_t(MemoryTag::data)] += batch;
+    const size_t batch = plan.first_step.peak_by_tag[size_t(MemoryTag::data)];
+    for (MemoryStats* m : {&real.first_step, &real.later_steps}) m->peak += batch, m->peak_by_tag[size_t(MemoryTag::data)] += batch;
   }
-  check_equal(plan.first, real.first);
-  check_equal(plan.middle, real.middle);
+  check_equal(plan.first_step, real.first_step);
+  check_equal(plan.later_steps, real.later_steps);
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ TEST_CASE("every recipe is valid and can be planned") {
   for_every_config("/configs/recipes", [&](const Config& config) {
     const StepPlan plan = plan_step(config);
     CHECK(plan.parameters > 0);
-    CHECK(plan.middle.peak > 0);
+    CHECK(plan.later_steps.peak > 0);
     ++planned;
   });
   CHECK(planned >= (std::getenv("HALFSTEP_DATA") ? 27 : 3));
@@ -168,10 +168,10 @@ std::filesystem::path blocks(const app::testing::TempDir& dir) {
 // With the batch that a real run has as a view of the data set.
 void check_real_peaks(const Config& config, const StepPlan& plan) {
   Peaks real = measured(config);
-  const size_t batch = plan.first.peak_by_tag[size_t(MemoryTag::data)];
-  for (MemoryStats* m : {&real.first, &real.middle}) m->peak += batch, m->peak_by_tag[size_t(MemoryTag::data)] += batch;
-  check_equal(plan.first, real.first);
-  check_equal(plan.middle, real.middle);
+  const size_t batch = plan.first_step.peak_by_tag[size_t(MemoryTag::data)];
+  for (MemoryStats* m : {&real.first_step, &real.later_steps}) m->peak += batch, m->peak_by_tag[size_t(MemoryTag::data)] += batch;
+  check_equal(plan.first_step, real.first_step);
+  check_equal(plan.later_steps, real.later_steps);
 }
 
 }  // namespace
@@ -184,9 +184,9 @@ TEST_CASE("checkpoint_activations: the plan knows, and blocks take less") {
   const Config config = load_config(file, {.sets = {R"(train.checkpoint_activations="^[0-3]$")"}});
   const StepPlan plan = plan_step(config);
   check_real_peaks(config, plan);
-  const auto activations = [](const StepPlan& p) { return p.middle.peak_by_tag[size_t(MemoryTag::activations)]; };
+  const auto activations = [](const StepPlan& p) { return p.later_steps.peak_by_tag[size_t(MemoryTag::activations)]; };
   CHECK(activations(plan) * 5 < activations(all) * 3);  // the inputs of four blocks, and one block at a time
-  CHECK(plan.middle.peak < all.middle.peak);
+  CHECK(plan.later_steps.peak < all.later_steps.peak);
 }
 
 TEST_CASE("memory_budget: the plan is within it, its peaks are the real ones, and an impossible one names the smallest") {
@@ -197,15 +197,15 @@ TEST_CASE("memory_budget: the plan is within it, its peaks are the real ones, an
   CHECK_FALSE(all.recomputation.has_value());
   for (const char* more : {"train.accumulate_steps=1", "train.accumulate_steps=2"}) {
     CAPTURE(more);
-    const size_t budget = plan_step(load_config(file, {.sets = {more}})).middle.peak * 85 / 100;
+    const size_t budget = plan_step(load_config(file, {.sets = {more}})).later_steps.peak * 85 / 100;
     const Config config = load_config(file, {.sets = {more, joined("train.memory_budget=", budget)}});
     const StepPlan plan = plan_step(config);
     REQUIRE(plan.recomputation.has_value());
     const RecomputationPlan& chosen = plan.recomputation->plan;
     CHECK(chosen.modules.size() > 0);
-    CHECK(plan.middle.peak <= budget);
-    CHECK(plan.first.peak <= budget);
-    CHECK(chosen.after.peak == plan.middle.peak);
+    CHECK(plan.later_steps.peak <= budget);
+    CHECK(plan.first_step.peak <= budget);
+    CHECK(chosen.after.peak == plan.later_steps.peak);
     CHECK(chosen.flops_after == plan.total_flops());
     CHECK(plan_json(plan)["recomputation"]["modules"] == chosen.modules);
     check_real_peaks(config, plan);
@@ -217,15 +217,15 @@ TEST_CASE("memory_budget: the plan is within it, its peaks are the real ones, an
     const std::string text = e.what(), before = "the smallest that recomputation reaches is ";
     CHECK(text.starts_with("[train.memory_budget] the peak of a training step must be at most 1000 bytes, " + before));
     const size_t least = std::stoul(text.substr(text.find(before) + before.size()));
-    CHECK(plan_step(load_config(file, {.sets = {joined("train.memory_budget=", least)}})).middle.peak == least);
+    CHECK(plan_step(load_config(file, {.sets = {joined("train.memory_budget=", least)}})).later_steps.peak == least);
     CHECK_THROWS_AS(plan_step(load_config(file, {.sets = {joined("train.memory_budget=", least - 1)}})), MemoryError);
   }
   // With room for all, nothing is computed again; "auto" alone takes the memory of the machine.
   for (const char* roomy : {"train.memory_budget=\"100 GB\"", "train.checkpoint_activations=auto"}) {
     const StepPlan plan = plan_step(load_config(file, {.sets = {roomy}}));
     CHECK(plan.recomputation.value().plan.modules.empty());
-    CHECK(plan.middle.peak == all.middle.peak);
-    CHECK(plan.recomputation->budget > double(all.middle.peak));
+    CHECK(plan.later_steps.peak == all.later_steps.peak);
+    CHECK(plan.recomputation->budget > double(all.later_steps.peak));
   }
 }
 
@@ -278,15 +278,15 @@ TEST_CASE("plan: the predicted peak of a rank is the measured one") {
     const StepPlan plan = plan_step(config, 0, 4);
     CHECK(plan.batch == 64);
     const Peaks real = measured(config, &group);
-    check_equal(plan.first, real.first);
-    check_equal(plan.middle, real.middle);
+    check_equal(plan.first_step, real.first_step);
+    check_equal(plan.later_steps, real.later_steps);
     const double gradients = double(plan.parameters) * 4;
     const bool shares = config.distributed.shard_optimizer;
     CHECK(plan.sent_bytes == doctest::Approx(gradients * (shares ? 3 : 2) * 3 / 4).epsilon(0.03));
     CHECK(plan_json(plan)["ranks"]["size"] == 4);
     // One bucket holds each gradient, and nothing holds it besides.
     const auto held = [](const MemoryStats& m) { return double(m.peak_by_tag[size_t(MemoryTag::gradients)]); };
-    CHECK(held(plan.middle) < 1.4 * gradients);
+    CHECK(held(plan.later_steps) < 1.4 * gradients);
   }
 }
 
@@ -300,8 +300,8 @@ TEST_CASE("plan: ranks that normalise batches together, or record their steps ov
   Alone group(0, 4);
   const StepPlan plan = plan_step(config, 0, 4);
   const Peaks real = measured(config, &group);
-  check_equal(plan.first, real.first);
-  check_equal(plan.middle, real.middle);
+  check_equal(plan.first_step, real.first_step);
+  check_equal(plan.later_steps, real.later_steps);
   CHECK(plan.sent_bytes > plan_step(load_config(file, {.sets = {layers}}), 0, 4).sent_bytes);
 
   const std::vector<std::string> recorded{"device=cuda", "performance.cuda_graph=true"};

@@ -99,6 +99,22 @@ TEST_CASE("a run that continues with other steps an epoch keeps its place in the
   }
 }
 
+TEST_CASE("a schedule that a run gets when it continues is where it would be from the start, and one line says so") {
+  const TempDir dir;
+  prepare(dir);
+  REQUIRE(run(dir, "train c.json --quiet --set scheduler=null --set train.epochs=6").code == 0);
+  const Ran r = run(dir, "train c.json --resume auto");
+  REQUIRE(r.code == 0);
+  const std::string says = "the run had no schedule before: the learning rates that follow are those of a run that had it from its "
+                           "start, from its step 36 of 48 on; ";
+  CHECK_MESSAGE(contains(r.err, says), r.err);
+  std::vector<double> rates;
+  for (const json& line : lines(dir, "lr"))
+    if (line["step"] > 36) rates.push_back(line["lr"]);
+  REQUIRE(rates.size() == 12);
+  for (size_t i = 0; i < rates.size(); ++i) CHECK(rates[i] == doctest::Approx(cosine(36 + double(i) + 1, 48)).epsilon(1e-9));
+}
+
 TEST_CASE("averages that are switched or of another kind when a run continues are one error with the key") {
   const TempDir dir;
   prepare(dir);

@@ -171,7 +171,7 @@ TEST_CASE("what a config of tokens may not say") {
 TEST_CASE("a class for each position is compared as one for each sample") {
   const Tensor output = from_vector<float>({1, 0, 0, 1, 5, 0, 0, 5}, {2, 2, 2}),
                target = from_vector<int64_t>({0, 0, 1, 1}, {2, 2});
-  const Compared rows = by_position(output, target);
+  const ComparedTensors rows = by_position(output, target);
   CHECK(rows.output.shape() == Shape{4, 2});
   CHECK(rows.target.to_vector<int>() == std::vector<int>{0, 0, 1, 1});
   const Tensor numbers = from_vector<float>({1, 2}, {2, 1});

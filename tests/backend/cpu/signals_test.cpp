@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signals that arrive within products and convolutions find the stack pointer on the thread's own stack.
-#if defined(__linux__) && defined(__x86_64__)
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
 #include <pthread.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -22,7 +22,11 @@ uintptr_t g_stack, g_stack_end;
 volatile std::sig_atomic_t g_inside, g_outside;
 
 void count(int, siginfo_t*, void* context) {
+#if defined(__x86_64__)
   const auto at = uintptr_t(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RSP]);
+#else
+  const auto at = uintptr_t(static_cast<ucontext_t*>(context)->uc_mcontext.sp);
+#endif
   if (at >= g_stack && at < g_stack_end)
     g_inside = g_inside + 1;
   else

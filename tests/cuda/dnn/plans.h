@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's answers about graphs for devices that this machine does not have.
+// Asks the library about graphs for devices that this machine lacks.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@
 
 namespace halfstep::testing {
 
-// A device as cuDNN describes one: all that its heuristics read. Of the capabilities 75, 80, 90 and 100.
+// Returns a device description for cuDNN's heuristics, for the capabilities 75, 80, 90 and 100.
 inline std::string description(int capability) {
   struct Gpu {
     const char* name;
@@ -50,7 +50,7 @@ inline const cuda::dnn::Target& target(int capability) {
                            : known.emplace(capability, cuda::dnn::Target::described(description(capability))).first->second;
 }
 
-// False, and says so, where the library is not there.
+// Returns whether the library is available; prints a message if not.
 inline bool cudnn_is_here() {
   if (cuda::find_cudnn()) return true;
   std::puts(("SKIPPED: " + cuda::cudnn_version()).c_str());
@@ -59,13 +59,13 @@ inline bool cudnn_is_here() {
 
 struct Answer {
   int proposed = 0;
-  std::optional<int64_t> workspace;  // of the plan that would run; empty: declined
+  std::optional<int64_t> workspace;  // of the plan that would run; empty: the graph is declined
   int64_t engine = -1;
   bool keeps_rules = false, tensor_cores = false;
   std::string problem;
 };
 
-// The outcome of a graph on such a device.
+// Builds a graph for such a device and returns the outcome.
 inline Answer ask(int capability, const std::function<std::unique_ptr<cuda::dnn::OpGraph>()>& graph,
                   const cuda::dnn::Rules& rules = {}) {
   Answer a;
@@ -83,7 +83,7 @@ inline Answer ask(int capability, const std::function<std::unique_ptr<cuda::dnn:
   return a;
 }
 
-// A line with the library's choice, for people: HALFSTEP_SHOW_PLANS=1. Engines' numbers change from version to version.
+// Prints the library's choice if HALFSTEP_SHOW_PLANS=1. Engine numbers depend on the version.
 inline void show(const std::string& name, const Answer& a) {
   if (!std::getenv("HALFSTEP_SHOW_PLANS")) return;
   const std::string plan = a.workspace ? "engine " + std::to_string(a.engine) + " of " + std::to_string(a.proposed) +

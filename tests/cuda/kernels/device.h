@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host buffers (tests/backend/buffers.h) and their copies in device memory.
+// Copies of host buffers (tests/backend/buffers.h) in device memory.
 #pragma once
 
 #include "cuda/kernels/kernels.h"
@@ -9,7 +9,7 @@
 
 namespace halfstep::testing {
 
-// Sizes at which loops over warps, packs and blocks go wrong, if they do.
+// Sizes at the bounds of warps, packs and blocks, where loops are prone to errors.
 inline constexpr int64_t kSizes[] = {1, 7, 8, 31, 32, 33, 255, 256, 257, 1023, 2049, 5000};
 inline constexpr DType kStored[] = {DType::f32, DType::f16, DType::bf16};
 
@@ -35,7 +35,7 @@ class OnDevice {
   T* as() const {
     return view.as<T>();
   }
-  // The device's bytes over the host buffer's.
+  // Copies the device's bytes to the host buffer.
   void fetch() const {
     if (bytes_) REQUIRE(cudaMemcpy(host_.data, view.data, bytes_, cudaMemcpyDeviceToHost) == cudaSuccess);
   }
@@ -48,21 +48,21 @@ class OnDevice {
   size_t bytes_ = 0;
 };
 
-// An output that starts as NaN (all bytes 0xFF; true for bool).
+// Allocates an output that starts as NaN (all bytes 0xFF; true for bool).
 inline Buffer poisoned(DType t, const Shape& shape) {
   Buffer b = make(t, shape);
   std::memset(b.view.data, t == DType::boolean ? 1 : 0xFF, size_t(b.numel()) * size_of(t));
   return b;
 }
 
-// Rows `pitch` elements apart: like a slice of a wider matrix.
+// Draws rows that are `pitch` elements apart, like a slice of a wider matrix.
 inline Buffer pitched(DType t, int64_t rows, int64_t columns, int64_t pitch, unsigned seed, double lo = -2, double hi = 2) {
   Buffer b = uniform(t, {rows, pitch}, seed, lo, hi);
   b.view.shape[1] = columns;
   return b;
 }
 
-// The default stream. The scratch lives as long as the program and is poisoned.
+// Returns the default stream, whose scratch memory lives until exit and is poisoned.
 inline const cuda::Queue& queue() {
   static const cuda::Queue q = [] {
     void* scratch = nullptr;
@@ -76,7 +76,7 @@ inline const cuda::Queue& queue() {
   return q;
 }
 
-// How many kernels f launches.
+// Counts the kernels that f launches.
 template <class F>
 int launches_of(const F& f) {
   struct Counter final : cuda::LaunchWatcher {
@@ -90,7 +90,7 @@ int launches_of(const F& f) {
   return counter.count;
 }
 
-// All elements close, with the first that is not in the message. Equal bytes are, whatever they mean.
+// Checks that all elements are close, and names the first that is not. Equal bytes are always close.
 inline void check_close(const Buffer& got, const Buffer& want, double ulps, double absolute, const std::string& what) {
   const auto dense = [](const TensorView& v) { return v.strides == contiguous_strides(v.shape); };
   const bool same = dense(got.view) && dense(want.view) && got.view.dtype == want.view.dtype && got.numel() == want.numel() &&

@@ -14,7 +14,7 @@ struct FakeLayout {
   int32_t batch = 1;
   int64_t stride = 0;  // between the matrices of a batch
 
-  int64_t elements() const { return (batch - 1) * stride + (columns - 1) * ld + rows; }  // from the first to the last
+  int64_t elements() const { return (batch - 1) * stride + (columns - 1) * ld + rows; }  // from the first to the last element
 };
 
 struct FakeOperation {
@@ -31,17 +31,17 @@ struct FakeOperation {
 inline constexpr uint32_t kRelu = 2, kBias = 4, kReluGradient = 8, kBiasGradient = 16, kGelu = 32, kGeluGradient = 64, kAux = 128,
                           kSumA = 256, kSumB = 512;
 
-// A call with all that the library reads before it returns.
+// A call with everything that the library reads before it returns.
 struct FakeProduct {
   FakeOperation op;
   FakeLayout a, b, c, d;
   const void *a_data, *b_data, *c_data;
   void* d_data;
   double alpha, beta;
-  bool mask_at_zero = false;  // ReLU's mask is set where z is 0
-  bool hides_nan = false;     // ReLU makes 0 of NaN
-  int block = 1;              // so many products are added at once, as tensor cores do: f16, bf16 and TF32
-  int splits = 1;             // the sum is made of so many parts of k, each added up alone
+  bool mask_at_zero = false;  // ReLU's mask is set at z = 0
+  bool hides_nan = false;     // ReLU turns NaN into 0
+  int block = 1;              // number of products added at once, as by tensor cores: f16, bf16 and TF32
+  int splits = 1;             // number of parts of k with separate sums
 
   int64_t m() const { return d.rows; }
   int64_t n() const { return d.columns; }
@@ -52,8 +52,8 @@ struct FakeProduct {
 
 int64_t size_of(cudaDataType_t type);
 
-// Sums are kept in float, in double for doubles, and rounded once to D's type. Device memory is open to the caller.
+// Computes sums in float, or in double for doubles, and rounds once to D's type. Device memory must be open to the caller.
 void compute(const FakeProduct& product);
-void compute_ends(const FakeProduct& product);  // the first and the last column of D alone, as if A had its first row only
+void compute_ends(const FakeProduct& product);  // computes only the first and the last column of D, from A's first row
 
 }  // namespace emu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of cuDNN's backend API in few words, and their execution, for tests that call the fake library.
+// Builds and runs graphs of cuDNN's backend API concisely, for tests that call the fake library.
 #pragma once
 
 #include <algorithm>
@@ -180,7 +180,7 @@ class DnnGraph {
     d->set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual).set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, by_value).finalize();
     return {uid, dims, strides, type, d};
   }
-  // On the device: its pointer is passed when the graph is run.
+  // Adds a tensor on the device, whose pointer is passed when the graph runs.
   T tensor(const TensorView& v) {
     const T t = tensor(Numbers(v.shape.begin(), v.shape.end()), Numbers(v.strides.begin(), v.strides.end()), dnn_type(v.dtype),
                        false, false, int64_t(size_of(v.dtype)));
@@ -211,7 +211,7 @@ class DnnGraph {
          CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA}};
     return rows[direction];
   }
-  // direction 0: y = conv(x, w); 1: x from y; 2: w from x and y.
+  // Adds a convolution. direction 0: y = conv(x, w); 1: x from y; 2: w from x and y.
   void conv(int direction, const T& x, const T& w, const T& y, const Numbers& pad, const Numbers& stride, const Numbers& dilation,
             float alpha = 1, float beta = 0, const Numbers& after = {}) {
     Desc c(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
@@ -274,7 +274,7 @@ class DnnGraph {
   }
   Desc& add(cudnnBackendDescriptorType_t type) { return ops.emplace_back(type); }
 
-  // The heuristic's proposals, in its order.
+  // Returns the heuristic's proposals in order.
   std::vector<DnnEngine> engines(cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A) {
     Desc graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     std::vector<cudnnBackendDescriptor_t> raw;
@@ -308,7 +308,7 @@ class DnnGraph {
     FAIL("no engine ", engine);
     throw 0;
   }
-  // With the last engine proposed, which is exact, unless another is named.
+  // Runs with the last engine proposed, which is exact, unless another is named.
   void run(int64_t engine = -1, cudaStream_t stream = nullptr) {
     const DnnPlan p = plan(engine < 0 ? engines().back().index : engine);
     ok(p.status);
@@ -327,15 +327,15 @@ class DnnGraph {
   std::vector<std::unique_ptr<float>> values_;
 };
 
-// ---- A small convolution
+// ---- a small convolution
 inline const Numbers kX{1, 2, 3, 3}, kW{2, 2, 1, 1};
 inline constexpr auto kFp16 = CUDNN_DATA_HALF;
-// y = conv(x, w), x and y alike.
+// Adds y = conv(x, w) with x and y of one shape.
 inline void conv(DnnGraph& g, const DnnGraph::T& x, const DnnGraph::T& w, const DnnGraph::T& y) {
   g.conv(0, x, w, y, {0, 0}, {1, 1}, {1, 1});
 }
 
-// A convolution that runs, and ways to break it.
+// A convolution that runs, for tests that break it.
 struct RunningConv {
   RunningConv()
       : x(uniform(DType::f16, {1, 2, 3, 3}, 1)), w(uniform(DType::f16, {2, 2, 1, 1}, 2)), y(poisoned(DType::f16, {1, 2, 3, 3})) {
@@ -351,6 +351,6 @@ struct RunningConv {
   DnnGraph g;
   DnnGraph::T tx, tw, ty;
 };
-inline constexpr int64_t kWithWorkspace = 4;  // an engine that needs some
+inline constexpr int64_t kWithWorkspace = 4;  // an engine that needs workspace
 
 }  // namespace halfstep::testing

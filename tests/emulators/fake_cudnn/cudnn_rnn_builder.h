@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A recurrent network of cuDNN's API with all its memory, for tests that call the fake library.
+// A recurrent network of cuDNN's API with its memory, for tests that call the fake library.
 #pragma once
 
 #include <string>
@@ -106,7 +106,7 @@ class RnnMemory {
   }
   RnnMemory(const RnnMemory&) = delete;
 
-  // In a stream that is captured: launched when everything is in place, twice where both results are wanted.
+  // Runs forward in a captured stream: launched when everything is set, twice if both results are wanted.
   void forward(bool training, std::vector<std::string>* captured = nullptr) {
     const OnDevice on_x(x), on_y(y), on_hx(hx), on_hy(hy), on_cx(cx), on_cy(cy), on_weights(weights);
     cudaStream_t stream = nullptr;
@@ -152,7 +152,7 @@ class RnnMemory {
     dweight_memory->fetch();
   }
 
-  // As halfstep has them: of each layer and direction w_ih, w_hh, b_ih, b_hh and w_hr, where there are.
+  // Return parameters in halfstep's order: for each layer and direction w_ih, w_hh, b_ih, b_hh and w_hr, if present.
   std::vector<RnnParameter> parameters() const { return read(weights); }
   std::vector<RnnParameter> gradients() const { return read(dweights); }
   void set_parameters(const std::vector<RnnParameter>& values) {
@@ -181,7 +181,7 @@ class RnnMemory {
   Buffer data(int64_t size, unsigned seed) const { return uniform(t, {c.vectors(), size}, seed, -1, 1); }
   Buffer states(int64_t size, unsigned seed) const { return uniform(t, {c.layers * c.directions, c.batch, size}, seed, -1, 1); }
 
-  // f(name, shape, where the gates' parts lie in the weight space) for every parameter.
+  // Calls f(name, shape, places of the gates' parts in the weight space) for every parameter.
   template <class F>
   void each(const F& f) const {
     const int gates = int(c.gates());

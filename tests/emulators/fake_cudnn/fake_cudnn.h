@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the files of the fake cuDNN. It has the functions that cuda/dnn calls, on the emulator's memory and
-// streams, and takes what cuDNN's headers and documentation say that the real one takes.
+// Internal header of the fake cuDNN. It has the functions that cuda/dnn calls, on the emulator's memory and streams, and accepts
+// what cuDNN's headers and documentation allow.
 //   refusals   what the real one may decline (a graph that no engine knows, a plan that does not build): a status, as there
 //   misuse     what the real one answers with BAD_PARAM, or computes garbage from: it ends the program with the broken rule, as a
 //              caller could take any status for a refusal and go another way. HALFSTEP_FAKE_DNN_MISUSE=status gives the status
@@ -55,18 +55,18 @@ struct Tensor {
 
   size_t rank() const { return dims.size(); }
   int64_t elements() const;
-  int64_t extent() const;  // elements from the first to the last
+  int64_t extent() const;  // count of elements from the first to the last
   size_t bytes() const;    // of the extent
   std::string text() const;
   bool operator==(const Tensor&) const = default;
 };
-int64_t size_of(cudnnDataType_t type);  // misuse for types that nothing here computes with
+int64_t size_of(cudnnDataType_t type);  // misuse for unsupported types
 double load(cudnnDataType_t type, const void* from, int64_t at);
 void store(cudnnDataType_t type, void* to, int64_t at, double value);
 double rounded(cudnnDataType_t type, double value);
 double rounded_to_tf32(double value);
-bool elements_overlap(const Tensor& t);  // two of them in one place
-// f(offset) for every element in row-major order of dims; strides 0 where something is broadcast.
+bool elements_overlap(const Tensor& t);  // two of them share memory
+// Calls f(offset) for every element in row-major order of dims; strides of broadcast dimensions are 0.
 template <class F>
 void for_each_offset(const Dims& dims, const Dims& strides, const F& f) {
   Dims at(dims.size(), 0);
@@ -111,7 +111,7 @@ struct Pointwise {
   cudnnDataType_t compute = CUDNN_DATA_FLOAT;
   double lower = 0, upper = 0, slope = 0, elu_alpha = 1, softplus_beta = 1, swish_beta = 1;
   bool has_lower = false, has_upper = false;
-  bool keeps_nan = false;  // otherwise a ReLU treats NaN as the least number
+  bool keeps_nan = false;  // else a ReLU treats NaN as the smallest number
   int64_t axis = -1;
 };
 struct Reduction {
@@ -131,15 +131,15 @@ struct Operation {
   Pointwise pointwise;
   Reduction reduction;
   Rng rng;
-  int64_t seed = 0;          // where it is no tensor
-  size_t extents[3] = {};    // matmul: which of `in` say how many of m, n, k hold data, for each of the first dimension; 0: all
+  int64_t seed = 0;           // if it is not a tensor
+  size_t extents[3] = {};     // matmul: places in `in` of the used sizes of m, n, k, for each of the first dimension; 0: all
   bool reads_beyond = false;  // its operands' ends: see graph.cpp
-  bool accumulates = false;  // adds to the output's values, in an order that varies: see graph.cpp
+  bool accumulates = false;   // adds to the output's values, in an order that varies: see graph.cpp
 
   unsigned family() const;
 };
 struct Graph {
-  std::vector<Operation> operations;  // each after those whose results it reads
+  std::vector<Operation> operations;  // sorted: each follows those whose results it reads
   std::map<int64_t, Tensor> tensors;  // by uid
   int matmuls = 0;
   bool has_conv = false;
@@ -177,14 +177,14 @@ struct Attribute {
   std::vector<char> bytes;
   std::vector<std::shared_ptr<const Descriptor>> descriptors;
 };
-// A finalised descriptor never changes: others share it, so it remains valid when the caller destroys it.
+// A finalised descriptor is immutable: others share it, so it stays valid when the caller destroys it.
 struct Descriptor {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
   std::map<cudnnBackendAttributeName_t, Attribute> attributes;
-  // Made by finalising, one of:
+  // The result of finalising, one of:
   std::shared_ptr<const Tensor> tensor;
-  std::shared_ptr<const Operation> operation;  // also of the descriptors of a convolution, a pointwise function and so on
+  std::shared_ptr<const Operation> operation;  // also of descriptors of a convolution, a pointwise function and so on
   std::shared_ptr<const Graph> graph;
   std::shared_ptr<const Config> config;  // engine and engine configuration
   std::shared_ptr<const Plan> plan;
@@ -204,13 +204,13 @@ struct Descriptor {
     if (const auto it = attributes.find(name); it != attributes.end()) std::memcpy(&otherwise, it->second.bytes.data(), sizeof(T));
     return otherwise;
   }
-  double real(cudnnBackendAttributeName_t name, double otherwise) const;  // float or double
-  const Descriptor* child(cudnnBackendAttributeName_t name) const;        // null where it was not set
+  double real(cudnnBackendAttributeName_t name, double otherwise) const;  // reads a float or a double
+  const Descriptor* child(cudnnBackendAttributeName_t name) const;        // null if not set
 };
-const char* name_of(cudnnBackendDescriptorType_t type);  // null: there are none here
+const char* name_of(cudnnBackendDescriptorType_t type);  // null if not supported
 void set_attribute(Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
                    const void* values);
-void check_complete(const Descriptor& d);  // all that must be set is
+void check_complete(const Descriptor& d);  // checks that all required attributes are set
 std::shared_ptr<Descriptor> descriptor_of(cudnnBackendDescriptor_t handle);
 
 std::shared_ptr<const Tensor> make_tensor(const Descriptor& d);
@@ -228,7 +228,7 @@ Handle& handle_of(cudnnHandle_t handle);
 void execute(cudaStream_t stream, const std::shared_ptr<const Plan>& plan, const Descriptor& pack);
 
 using Values = std::vector<double>;  // row-major
-// The result of an operation; `before` has the old values of its output, read if beta is not 0.
+// Computes an operation's result; `before` has its output's old values, read if beta is not 0.
 Values compute(const Operation& op, const std::vector<const Values*>& in, const Values& before, Arithmetic arithmetic,
                uint64_t run);
 Values bernoulli(const Operation& op, int64_t seed, int64_t offset);
@@ -239,7 +239,7 @@ struct Range {
   Tensor tensor;  // its geometry
   bool written;
 };
-// Device memory of live allocations; nothing that is written shares an element with another.
+// Checks that ranges lie in live allocations, and that written ranges share no element with others.
 void check_ranges(const std::vector<Range>& ranges);
 void check_aligned(const char* what, const void* p, int64_t alignment);
 bool is_device_memory(const void* p);

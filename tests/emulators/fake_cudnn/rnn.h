@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks of the fake cuDNN: descriptors, where the weights lie, and the arithmetic.
+// Recurrent networks of the fake cuDNN: descriptors, the layout of weights, and the arithmetic.
 #pragma once
 
 #include "tests/emulators/fake_cudnn/fake_cudnn.h"
 
 namespace emu::dnn {
 
-// Descriptors of one kind, by the handles that the caller has.
+// Descriptors of one kind, by the caller's handles.
 template <class T>
 class Registry {
  public:
@@ -43,7 +43,7 @@ struct DropoutDescriptor {
   char* states = nullptr;
   bool is_set = false;
 };
-// The contents of the states' memory; a forward with dropout takes the next number.
+// The contents of the states' memory; each forward with dropout takes the next number.
 struct DropoutStates {
   uint64_t magic, seed, counter;
 };
@@ -63,7 +63,7 @@ struct RnnDescriptor {
   int64_t input = 0, hidden = 0, projected = 0, layers = 1, directions = 1;
   bool padded = false;
   DropoutDescriptor dropout;
-  bool tf32 = false;  // products of operands that are rounded to it
+  bool tf32 = false;  // operands are rounded to TF32
 
   int64_t gates() const { return mode == CUDNN_LSTM ? 4 : mode == CUDNN_GRU ? 3 : 1; }
   int64_t pseudo_layers() const { return layers * directions; }
@@ -74,12 +74,12 @@ struct RnnDescriptor {
   }
 };
 
-// A matrix or vector in the weight space: elements from its beginning; none where rows is 0.
+// A matrix or vector in the weight space, by its elements' offset; rows is 0 if absent.
 struct Piece {
   int64_t offset = 0, rows = 0, columns = 1;
 };
-// Gates of one kind lie one after another, W before R before the projection, and all biases behind all matrices; a few elements
-// are left out between kinds. linear: 0 to G - 1 of W, then of R, then the projection.
+// Layout of weights: gates of one kind in order, W before R before the projection, and all biases after all matrices, with gaps of
+// a few elements between kinds. linear: 0 to G - 1 of W, then of R, then the projection.
 struct WeightLayout {
   explicit WeightLayout(const RnnDescriptor& d);
   std::vector<std::vector<Piece>> matrices, biases;  // [pseudo layer][linear]
@@ -96,13 +96,13 @@ struct RnnData {
   double fill = 0;
 
   int64_t elements() const;
-  int64_t at(int64_t step, int64_t sequence) const;  // of the first element of a vector
+  int64_t at(int64_t step, int64_t sequence) const;  // offset of a vector's first element
 };
 
 // The reserve's data for one step of one sequence in one pseudo layer, in doubles.
 struct Slot {
   explicit Slot(const RnnDescriptor& d);
-  // Offsets; recurrent: the part of a GRU's gate n that comes from h.
+  // Offsets; recurrent: the part of a GRU's gate n that depends on h.
   int64_t gates, recurrent, cell, full, out, mask, gradient, size;
 };
 struct ReserveHeader {
@@ -112,13 +112,13 @@ enum : uint64_t { kForwardDone = 1, kDataDone = 2 };
 inline constexpr uint64_t kReserveMagic = 0x7265'7365'7276'6521u;
 inline constexpr size_t kReserveHeader = 64;
 
-// Made by the caller (rnn.cpp).
+// Created by the caller (rnn.cpp).
 extern Registry<TensorDescriptor> tensors;
 extern Registry<DropoutDescriptor> dropouts;
 extern Registry<RnnDescriptor> networks;
 extern Registry<RnnData> data;
 
-// A call with all that it needs. Pointers are the device's, null where the caller passed none.
+// A call with all its arguments. Pointers are the device's, null if the caller passed none.
 struct RnnCall {
   RnnDescriptor d;
   RnnData x, y;
@@ -132,7 +132,7 @@ struct RnnCall {
   size_t workspace_bytes() const { return 512 + size_t(x.steps * d.hidden) * 8 + setting("HALFSTEP_FAKE_DNN_WORKSPACE"); }
   uint64_t fingerprint() const;
 };
-// With device memory open.
+// Requires open device memory.
 void rnn_forward(const RnnCall& call);
 void rnn_backward_data(const RnnCall& call);
 void rnn_backward_weights(const RnnCall& call);

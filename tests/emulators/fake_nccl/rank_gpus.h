@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU of its own for each rank that is a thread: ranks that share the emulator's one stream would wait for each other in it for
-// ever, once their graphs exchange.
+// A GPU for each rank that is a thread: ranks that shared the emulator's one stream would deadlock in it when their graphs
+// exchange.
 #pragma once
 
 #include <chrono>
@@ -21,15 +21,15 @@
 
 namespace halfstep::testing {
 
-// While it lives, every thread that uses the device has a stream and memory that the others' do not touch. What a thread makes
-// there must not be used by others, and be gone when it ends.
+// Gives every thread that uses the device a separate stream and memory while it lives. Objects that a thread makes there must not
+// be used by others, and must be destroyed before the thread ends.
 class RankGpus {
  public:
   RankGpus() {
-    // Memory that the library of products allocates once is the usual device's.
+    // The library's memory for products is allocated once, on the usual device.
     const Tensor a = ones({4, 4}, {.device = Device::cuda});
     mm(a, a).to_vector<float>();
-    usual_.empty_cache();  // memory cached by other tests would be missing for the ranks
+    usual_.empty_cache();  // the ranks could not use memory cached by other tests
     register_allocator(Device::Type::cuda, &memory_);
     register_backend(std::make_unique<Door>(*this));
   }
@@ -38,7 +38,7 @@ class RankGpus {
     cuda::register_backend();
   }
   RankGpus(const RankGpus&) = delete;
-  static std::chrono::milliseconds& synchronizing() {  // how much longer that takes, for this thread
+  static std::chrono::milliseconds& synchronizing() {  // additional time of synchronising, for this thread
     thread_local std::chrono::milliseconds time{0};
     return time;
   }
@@ -79,7 +79,7 @@ class RankGpus {
     Allocator& owner(void* p) {
       const std::lock_guard lock(all.mutex_);
       const auto at = all.owners_.find(p);
-      return at == all.owners_.end() ? all.usual_ : *at->second;  // of before
+      return at == all.owners_.end() ? all.usual_ : *at->second;  // allocated before
     }
     RankGpus& all;
   };
@@ -95,7 +95,7 @@ class RankGpus {
       mine().synchronize();
       std::this_thread::sleep_for(synchronizing());
     }
-    // One at a time: the libraries' plans are kept once for a process, under its one backend's lock.
+    // Take turns: the libraries' plans belong to the process, under its one backend's lock.
 #define HS_KERNEL(name, parameters, arguments) \
   void name parameters override {              \
     const std::lock_guard lock(kernels);       \
@@ -137,7 +137,7 @@ class RankGpus {
   Memory memory_{*this};
 };
 
-// f(group) on each of so many ranks, over the fake NCCL.
+// Calls f(group) on each of `ranks` ranks, over the fake NCCL.
 inline void on_gpus(int ranks, const std::function<void(ProcessGroup&)>& f, const GroupOptions& options = {}) {
   with_ranks(
       ranks,
@@ -147,7 +147,7 @@ inline void on_gpus(int ranks, const std::function<void(ProcessGroup&)>& f, cons
       options);
 }
 
-// The text of the error that f ends with; empty where it ends with none.
+// Returns the text of the error that f throws; empty if it throws none.
 inline std::string said(const std::function<void()>& f) {
   try {
     f();

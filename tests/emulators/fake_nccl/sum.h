@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fake_nccl.cpp adds: one addition at a time, each rounded, as NCCL has it.
+// Additions of fake_nccl.cpp: one at a time, each rounded, as in NCCL.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace emu {
 
-// As in a ring, where the sum of each part begins at another rank.
+// Adds as in a ring, where the sum of each part begins at another rank.
 template <class T>
 void reduce(const std::vector<const char*>& from, char* to, size_t count, int op) {
   for (size_t i = 0; i < count; ++i) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From statements to instructions: one kernel with all functions that it calls, in one list.
+// Converts statements to instructions: one kernel with all functions that it calls, in one list.
 #pragma once
 
 #include "tests/emulators/ptx/code.h"
 
 namespace halfstep::ptx {
 
-// Throws Fault, which names the line, the instruction and the function, for what the machine does not know.
+// Throws Fault, which names the line, the instruction and the function, for unsupported statements.
 void build(Program& program, const Function& entry, Kernel::Code& code);
 
 }  // namespace halfstep::ptx

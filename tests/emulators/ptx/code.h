@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the machine: instructions as they are run, and the state of blocks and warps.
+// Internals of the machine: decoded instructions, and the state of blocks and warps.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@
 namespace halfstep::ptx {
 
 constexpr int kLanes = 32;
-constexpr uint64_t kSharedBegin = 1024;  // in its own window; 0 is no address there
+constexpr uint64_t kSharedBegin = 1024;  // in its own window; 0 is not an address there
 constexpr uint32_t kAll = ~0u;
 
 struct Context;
@@ -20,7 +20,7 @@ using Handler = void (*)(Context&, const Instruction&, uint32_t lanes);
 
 enum class Flow : uint8_t { straight, branch, table, call, ret, exit, barrier, warp, sleep };
 enum class Space : uint8_t { generic, global, shared, local, param, constant };
-enum class Base : uint8_t { reg, host, shared, argument, lane };  // what an address counts from
+enum class Base : uint8_t { reg, host, shared, argument, lane };  // base of an address
 enum class Vote : uint8_t { none, count, all, any };
 
 struct Instruction {
@@ -35,8 +35,8 @@ struct Instruction {
   int guard = -1;                      // predicates
   int p = -1, q = -1, r = -1;          // source, and results
   int d = -1, a = -1, b = -1, c = -1;  // registers; constants from -2 downwards
-  int list = 0;                        // where the registers of a vector stand in Code::lists
-  int target = -1;                     // of a branch; a table, a call
+  int list = 0;                        // index in Code::lists of a vector's registers
+  int target = -1;                     // a branch's, a table, a call
   int line = 0;
   int64_t offset = 0;
   uint64_t mask = ~0ull;  // bits of the result's register
@@ -53,12 +53,12 @@ struct Call {
 struct Kernel::Code {
   const Program* program = nullptr;
   std::vector<Instruction> instructions;
-  mutable std::vector<char> ran;    // each of them, ever
+  mutable std::vector<char> ran;    // instructions that were ever run
   std::vector<uint64_t> constants;  // 32 lanes each
   std::vector<int> lists;
   std::vector<std::vector<int>> tables;
   std::vector<Call> calls;
-  std::vector<std::pair<int, std::string>> specials;  // a register to fill at a block's start
+  std::vector<std::pair<int, std::string>> specials;  // registers to fill at a block's start
   int registers = 0, predicates = 1;                  // predicate 0 is true
   size_t lane_bytes = 0, static_shared = 0, argument_bytes = 0;
   std::vector<std::pair<size_t, size_t>> arguments;  // offset and size
@@ -74,7 +74,7 @@ struct Warp {
   std::vector<Frame> frames[kLanes];
   std::vector<uint64_t> registers;
   std::vector<uint32_t> predicates;
-  std::vector<unsigned char> memory;  // the lanes' own
+  std::vector<unsigned char> memory;  // private memory of the lanes
   uint32_t carry = 0, voted = 0;
   int first_thread = 0;
 };
@@ -95,7 +95,7 @@ struct Launch {
 struct Block {
   Size index;
   std::vector<Warp> warps;
-  std::vector<unsigned char> shared_memory;  // with room to align it
+  std::vector<unsigned char> shared_memory;  // with padding for alignment
   unsigned char* shared = nullptr;
   bool done = false;
 };
@@ -120,7 +120,7 @@ struct Context {
 
 std::string number_text(uint64_t v);  // in hexadecimal
 [[noreturn]] void fault(const Context& x, const Instruction& i, int lane, const std::string& what);
-unsigned char* at(Context& x, const Instruction& i, int lane, uint64_t address, size_t bytes);  // checked
+unsigned char* at(Context& x, const Instruction& i, int lane, uint64_t address, size_t bytes);  // checks the access
 uint64_t address_of(const Context& x, const Instruction& i, int lane);
 
 template <class F>
@@ -146,7 +146,7 @@ inline void put(uint64_t* slot, int lane, T v) {
 
 void run(Launch& launch);
 
-// Fills in what an instruction does, of `op` and its operands' registers. False: not known.
+// Sets an instruction's handler, from `op` and its operands' registers. Returns false if it is unknown.
 bool choose(Instruction& i, const std::vector<std::string>& op);
 
 }  // namespace halfstep::ptx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What instructions do, lane by lane: the parts that all of them share.
+// Handlers of instructions, lane by lane: common parts.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace halfstep::ptx {
 
-// Of the lanes: d = f(a), f(a, b), f(a, b, c). F is a lambda without captures.
+// Computes for all lanes d = f(a), f(a, b), f(a, b, c). F is a lambda without captures.
 template <class D, class A, class F>
 constexpr Handler of1(F) {
   return [](Context& x, const Instruction& i, uint32_t lanes) {
@@ -40,7 +40,7 @@ constexpr Handler of3(F) {
 }
 using I = Instruction;
 
-// f(T()) with the type of that name.
+// Calls f(T()) with the type of that name.
 template <class F>
 Handler for_integer(const std::string& t, const F& f) {
   if (t == "s16") return f(int16_t{});
@@ -70,14 +70,14 @@ template <class T>
 inline T read(const I& i, T v) {
   return i.flush ? flushed(v) : v;
 }
-// A floating result: rounded as the instruction says, flushed, saturated.
+// Computes a floating result: rounded as the instruction says, flushed, saturated.
 template <class T, class F, class... A>
 inline T arithmetic(const I& i, const F& f, A... v) {
   T r;
   if (i.round == Round::nearest) {
     r = f(read(i, v)...);
   } else {
-    const auto fenced = [](T x) {  // not computed before the rounding is set
+    const auto fenced = [](T x) {  // keeps the compiler from computing before the rounding mode is set
       volatile T kept = x;
       return kept;
     };
@@ -99,8 +99,8 @@ inline float with_error(const I&, float x) {
   for (; ulps < 0; ++ulps) x = std::nextafter(x, -std::numeric_limits<float>::infinity());
   return x;
 }
-// Of a function in double: the instruction's float, exact but for its rounding and the error asked for. What is a float has none:
-// libdevice counts on the exponentials of whole numbers.
+// Computes a float instruction by a function in double: exact except for rounding and the requested error. Results that are floats
+// have no error: libdevice relies on exponentials of integers.
 template <class F>
 inline float approximately(const I& i, float x, const F& f) {
   const double exact = f(double(read(i, x)));
@@ -110,7 +110,7 @@ inline float approximately(const I& i, float x, const F& f) {
   return canonical(r);
 }
 
-// What does an instruction of these kinds; null where it is not known.
+// Returns the handler of an instruction of these kinds; null if unknown.
 Handler choose_arithmetic(Instruction& i, const std::string& op, const std::string& type, const std::vector<std::string>& words);
 Handler choose_function(const Instruction& i, const std::string& op, const std::string& type,
                         const std::vector<std::string>& words);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic as PTX defines it, on the host's.
+// PTX arithmetic on the host's.
 #pragma once
 
 #include <algorithm>
@@ -36,12 +36,12 @@ class Rounding {
   ~Rounding() { std::fesetround(FE_TONEAREST); }
 };
 
-// x to `keep` bits of precision and exponents from `least`, as a double; overflow is the caller's.
+// Rounds x to `keep` bits of precision and exponents from `least`, as a double; the caller handles overflow.
 inline double rounded_to(double x, int keep, int least, Round round) {
   if (x == 0 || !std::isfinite(x)) return x;
   const int exponent = std::max(std::ilogb(x), least);
   const double unit = std::ldexp(1.0, exponent - (keep - 1));
-  const double scaled = x / unit;  // exact: a power of two
+  const double scaled = x / unit;  // exact: unit is a power of two
   double whole = 0;
   switch (round) {
     case Round::nearest: whole = std::nearbyint(scaled); break;
@@ -82,7 +82,7 @@ inline bf16 to_bf16(double x, Round round = Round::nearest) {
   return {uint16_t(std::bit_cast<uint32_t>(float(r)) >> 16)};
 }
 
-// min and max: of a number and a NaN the number, unless NaN is to win; -0 is less than 0.
+// min and max: for a number and a NaN returns the number, unless nan_wins; -0 is less than 0.
 template <class T>
 T least(T a, T b, bool nan_wins) {
   if (a != a || b != b) {
@@ -102,7 +102,7 @@ T greatest(T a, T b, bool nan_wins) {
   return a < b ? b : a;
 }
 
-// A floating number as an integer: clamped to its range; NaN is 0, or the least or middle value where either is of 64 bits.
+// Converts to an integer: clamps to its range; NaN gives 0, or the smallest or middle value if either type has 64 bits.
 template <class I, class F>
 I to_integer(F x, Round round) {
   if (x != x) {
@@ -137,7 +137,7 @@ inline double to_whole(double x, Round round) {
   }
 }
 
-// Of the upper 32 bits, to the upper 32 bits.
+// Keeps the upper 32 bits.
 inline double gross(double x) { return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & 0xffffffff00000000u); }
 
 }  // namespace halfstep::ptx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names in a function's operands: registers, predicates and what lies in memory, as places of the machine.
+// Resolves names in a function's operands (registers, predicates and variables) to places of the machine.
 #pragma once
 
 #include <algorithm>
@@ -85,7 +85,7 @@ class Operands {
     if (added) code_.constants.insert(code_.constants.end(), kLanes, bits);
     return -2 - it->second;
   }
-  // Of an immediate, in the type of the instruction.
+  // Returns an immediate's bits, in the type of the instruction.
   uint64_t bits_of(const Operand& o, const std::string& type) const {
     if (type == "f32" && o.number == Operand::Number::f64) return std::bit_cast<uint32_t>(float(std::bit_cast<double>(o.bits)));
     if (type == "f64" && o.number == Operand::Number::f32)
@@ -127,7 +127,7 @@ class Operands {
     }
   }
 
-  // Where a name lies, as the base of an address.
+  // Sets the base of an address to a name's place.
   void name_base(const std::string& name, int64_t offset, Instruction& i) {
     i.offset = offset;
     if (const auto it = arguments_.find(name); f_->entry && it != arguments_.end()) {

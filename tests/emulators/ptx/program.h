@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel's PTX made ready to run, and its runs. The threads of a warp run together where they are at the same place; of those
-// that can run, the ones furthest back are first. Everything happens on the calling thread of the host.
+// Runs a kernel's PTX. The threads of a warp run together while they are at the same place; of those that can run, the ones
+// furthest back go first. Everything runs on the calling thread of the host.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Size {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// What the kernels' addresses mean to the host. All throw Fault.
+// The meaning of the kernels' addresses on the host. All throw Fault.
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -32,8 +32,8 @@ class Program {
  public:
   explicit Program(std::string_view text);
   ~Program();
-  Kernel* kernel(const std::string& name);           // null when there is none
-  unsigned char* variable(const std::string& name);  // a .global's or .const's memory; null when there is none
+  Kernel* kernel(const std::string& name);           // null if there is none
+  unsigned char* variable(const std::string& name);  // memory of a .global or .const; null if there is none
   size_t variable_bytes(const std::string& name) const;
   const Module& module() const { return module_; }
 
@@ -45,10 +45,10 @@ class Program {
 };
 
 struct Settings {
-  int resident = 3;          // blocks that take turns
+  int resident = 3;          // number of blocks that take turns
   int slice = 4000;          // instructions of a warp before the next warp's turn
-  bool reverse = false;      // blocks and warps from the last to the first
-  int approximate_ulps = 0;  // by so much the .approx functions err, either way
+  bool reverse = false;      // blocks and warps run from the last to the first
+  int approximate_ulps = 0;  // error of .approx functions, in either direction
   int64_t static_and_dynamic_shared = 48 << 10;
 };
 Settings& settings();
@@ -62,13 +62,13 @@ class Kernel {
  public:
   Kernel(Program& program, const Function& entry);
   ~Kernel();
-  // Arguments as the launch gives them: where each of them lies.
+  // Runs the kernel. Arguments: their bytes as in a launch.
   void run(Size grid, Size block, size_t dynamic_shared, const std::vector<unsigned char>& arguments, Memory& memory) const;
-  std::vector<unsigned char> gather(const void* const* arguments) const;  // as they lie in the parameter space
+  std::vector<unsigned char> gather(const void* const* arguments) const;  // copies them to the parameter space's layout
   const std::string& name() const { return name_; }
   unsigned max_threads() const { return max_threads_; }
   size_t static_shared() const;
-  std::vector<int> lines_run(bool ran) const;  // lines of the PTX whose instruction some thread has run, or none has
+  std::vector<int> lines_run(bool ran) const;  // lines of the PTX whose instruction was, or was not, run
 
   struct Code;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PTX text as statements: what nvcc writes, no more. Names in nested scopes are made unique.
+// Parses PTX text to statements, as far as nvcc writes it. Makes names in nested scopes unique.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace halfstep::ptx {
 struct Operand {
   enum class Kind { reg, immediate, symbol, memory, list, pair, sink };
   Kind kind = Kind::sink;
-  std::string name;      // of a register or symbol; of what a memory operand's address begins with
+  std::string name;      // of a register or symbol, or of a memory operand's base
   bool negated = false;  // !%p
   enum class Number { integer, f32, f64 } number = Number::integer;
   uint64_t bits = 0;           // of an immediate
-  int64_t offset = 0;          // [name + offset]
+  int64_t offset = 0;          // in [name + offset]
   std::vector<Operand> items;  // of a list, or p and q of p|q
 };
 
@@ -25,16 +25,16 @@ struct Statement {
   int line = 0;
   std::string guard;  // @guard or @!guard
   bool guard_negated = false;
-  std::vector<std::string> op;  // "ld.global.u32" in parts
+  std::vector<std::string> op;  // parts of "ld.global.u32"
   std::vector<Operand> operands;
 };
 
 struct Variable {
   std::string space, name;  // "shared"
   size_t bytes = 0, align = 1;
-  bool external = false;  // of the launch's size
+  bool external = false;  // size given at launch
   std::vector<unsigned char> value;
-  std::vector<std::pair<size_t, std::string>> addresses;  // of other variables, in the value
+  std::vector<std::pair<size_t, std::string>> addresses;  // addresses of other variables in the value
 };
 
 struct Function {
@@ -42,9 +42,9 @@ struct Function {
   bool entry = false, defined = false;
   unsigned max_threads = 0;  // .maxntid
   std::vector<Variable> parameters, results, variables;
-  std::map<std::string, std::string> registers;  // "%r" -> "b32"; a name without number where it was declared alone
+  std::map<std::string, std::string> registers;  // "%r" -> "b32"; a full name if it was declared alone
   std::vector<Statement> body;
-  std::map<std::string, size_t> labels;                    // the statement that follows
+  std::map<std::string, size_t> labels;                    // index of the following statement
   std::map<std::string, std::vector<std::string>> tables;  // .branchtargets
 };
 
@@ -56,6 +56,6 @@ struct Module {
 
 Module parse(std::string_view text);  // throws std::runtime_error with the line
 
-size_t bytes_of(std::string_view type);  // "u32" -> 4; 0 of what is no type
+size_t bytes_of(std::string_view type);  // "u32" -> 4; 0 for other names
 
 }  // namespace halfstep::ptx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of PTX text.
+// Splits PTX text into tokens.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ struct Token {
   std::string_view text;
   int line;
 };
-// Names with their dots ("ld.global.u32", "%r1"), quoted strings, and single characters of all else; without comments.
+// Returns names with their dots ("ld.global.u32", "%r1"), quoted strings, and single other characters; drops comments.
 std::vector<Token> tokens_of(std::string_view text);
-// "ld.global.u32" as "ld", "global", "u32".
+// Splits "ld.global.u32" into "ld", "global", "u32".
 std::vector<std::string> parts_of(std::string_view word);
 
 }  // namespace halfstep::ptx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the stand-ins behave, until the end of the scope: a variable of the environment that fake_cublaslt.cpp or the tuner reads.
+// Sets the stand-ins' behaviour until the end of the scope, by an environment variable that fake_cublaslt.cpp or the tuner reads.
 #pragma once
 
 #include <cstdlib>

@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-// A static would be one object for every block: kernels write SHARED instead.
+// Forbid __shared__: a static would be shared by all blocks. Kernels write SHARED instead.
 #undef __shared__
 #define __shared__ use_the_SHARED_macro_
 #undef __launch_bounds__
@@ -35,11 +35,11 @@ struct Options {
   uint64_t seed = 1;                // HALFSTEP_EMU_SEED, for random
   size_t memory = size_t(1) << 30;  // HALFSTEP_EMU_MEMORY: bytes of the device, beyond which cudaMalloc fails
   bool async = false;               // HALFSTEP_EMU_ASYNC=1: work waits until the host waits for it
-  // HALFSTEP_EMU_PROCESSORS, and HALFSTEP_EMU_THREADS on each. Few, so that grid-stride loops are taken. With one of each
-  // a launch has four blocks at most (cuda/gpu.cuh), which do all tasks one after another in the same shared memory.
+  // HALFSTEP_EMU_PROCESSORS, and HALFSTEP_EMU_THREADS on each. They are few, so that grid-stride loops iterate. With one of each,
+  // a launch has at most four blocks (cuda/gpu.cuh), which do all tasks in order in the same shared memory.
   int processors = 4, threads = 2048;
   int capability = 90;    // HALFSTEP_EMU_CAPABILITY=75: compute capability, times ten
-  bool has_image = true;  // HALFSTEP_EMU_NO_IMAGE=1: work is refused, as kernels are by a build that has no code for the device
+  bool has_image = true;  // HALFSTEP_EMU_NO_IMAGE=1: refuses work, as a build without code for the device does
 };
 Options& options();
 
@@ -47,14 +47,14 @@ Options& options();
 
 void run(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
 
-// An operation given to a stream.
+// An operation submitted to a stream.
 struct Task {
   std::function<void()> work;
-  const char* what = "";  // of operations that are not kernels
+  const char* what = "";  // name of operations that are not kernels
   const void* kernel = nullptr;
-  std::function<Task(const cudaKernelNodeParams&)> with;  // the same kernel, launched otherwise
+  std::function<Task(const cudaKernelNodeParams&)> with;  // the same kernel with other launch parameters
 };
-// Does it in the stream's order: now, later or when a captured graph is launched (runtime.h).
+// Runs the task in the stream's order: now, later or when a captured graph is launched (runtime.h).
 cudaError_t submit(cudaStream_t stream, Task task, bool at_once = false);
 
 template <class... P>
@@ -76,9 +76,9 @@ cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_by
   return submit(stream, kernel_task<P...>(kernel, grid, block, shared_bytes, {static_cast<P>(arguments)...}));
 }
 
-// Records the work given to all streams while it lives, in order, and whether as part of a graph. One at a time.
+// Records the work submitted to all streams while it lives, in order, and whether it is in a graph. Only one may live.
 struct Operation {
-  std::string name;  // a kernel's, or copy, fill, product
+  std::string name;  // of a kernel, or copy, fill, product
   bool in_graph;
 };
 class Operations {
@@ -94,7 +94,7 @@ enum class Vote { none, count, all, any };
 int block_barrier(Site site, Vote vote = Vote::none, bool predicate = false);
 void warp_barrier(Site site, unsigned mask);
 unsigned warp_ballot(Site site, unsigned mask, bool predicate);
-void warp_shuffle(Site site, unsigned mask, int source_lane, void* value, size_t bytes);  // own value in, the source's out
+void warp_shuffle(Site site, unsigned mask, int source_lane, void* value, size_t bytes);  // passes the own value, gets the source's
 int lane();
 void thread_fence();
 void note_atomic(const void* p);
@@ -127,7 +127,7 @@ T shuffle_up(Site site, unsigned mask, T v, unsigned delta, int width = 32) {
   return shuffle(site, mask, v, source < segment(width) ? lane() : source);
 }
 
-// Read-modify-write of a word; relaxed, as the device's.
+// Modifies a word atomically; relaxed, as on the device.
 template <class T, class F>
 T atomic_update(T* p, F f) {
   using Word = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
@@ -207,7 +207,7 @@ inline unsigned atomicInc(unsigned* p, unsigned limit) {
   return emu::atomic_update(p, [limit](unsigned a) { return a >= limit ? 0u : a + 1; });
 }
 
-// The host's accurate functions replace the device's.
+// Replace the device's functions by the host's more accurate ones.
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stack of its own to run a function on, and switches between stacks. x86-64; ASan is notified of each switch.
+// A function on a separate stack, and switches between stacks. x86-64; notifies ASan of each switch.
 //
-// Kernels switch far more often than they compute. A processor predicts where functions return to, and of that nothing is left
-// after a switch: so a switch is a jump and no return, and inline, that few returns follow it.
+// Kernels switch far more often than they compute. A switch invalidates the processor's prediction of returns: so it is a jump,
+// not a return, and inline, so that few returns follow it.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ inline void __sanitizer_finish_switch_fiber(void*, const void**, size_t*) {}
 
 namespace emu {
 
-// Stores the stack pointer in *save and continues where `load` was stored. Registers that the compiler does not save are on the
-// stack, behind the 128 bytes that a function may use without moving the pointer.
+// Stores the stack pointer in *save and continues where `load` was stored. Registers that the compiler does not save go to the
+// stack, below the 128 bytes that a function may use without moving the pointer.
 [[gnu::always_inline]] inline void switch_stack(void** save, void* load) {
   asm volatile(R"(
   leaq -128(%%rsp), %%rsp
@@ -49,28 +49,28 @@ namespace emu {
 
 class Fiber {
  public:
-  // `entry` is called on the first switch to the fiber and must never return. Switches happen between the caller of resume()
-  // and the fiber only.
+  // Calls `entry`, which must never return, on the first switch to the fiber. Switches happen only between the caller of resume()
+  // and the fiber.
   Fiber(char* stack, size_t bytes, void (*entry)()) : stack_(stack), bytes_(bytes) {
     void** top = reinterpret_cast<void**>(stack_ + bytes_ - 64);
-    *--top = nullptr;  // where entry would return to; also aligns the stack as after a call
+    *--top = nullptr;  // return address of entry; also aligns the stack as after a call
     *--top = reinterpret_cast<void*>(entry);
     stack_pointer_ = top;
   }
 
-  // Caller -> fiber; returns at the fiber's next suspend().
+  // Switches from caller to fiber; returns at the fiber's next suspend().
   [[gnu::always_inline]] void resume() {
     __sanitizer_start_switch_fiber(&caller_fake_stack, stack_, bytes_);
     switch_stack(&caller_pointer, stack_pointer_);
     __sanitizer_finish_switch_fiber(caller_fake_stack, nullptr, nullptr);
   }
-  // Fiber -> caller.
+  // Switches from fiber to caller.
   [[gnu::always_inline]] void suspend() {
     __sanitizer_start_switch_fiber(&fake_stack_, caller_bottom, caller_bytes);
     switch_stack(&stack_pointer_, caller_pointer);
     __sanitizer_finish_switch_fiber(fake_stack_, &caller_bottom, &caller_bytes);
   }
-  // The first statement of `entry`.
+  // Must be the first statement of `entry`.
   static void entered() { __sanitizer_finish_switch_fiber(nullptr, &caller_bottom, &caller_bytes); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of misuses that must end the program with a report of the emulator. Each is done in a child process.
+// Tables of misuses that must end the program with a report of the emulator. Each runs in a child process.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@
 namespace halfstep::testing {
 
 struct Misuse {
-  std::string name, report;  // part of the program's output
+  std::string name, report;  // report: a part of the program's output
   std::function<void()> done;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scripts/mutate_kernels.py writes into copies of the kernels: a place that some mutants change asks here whose turn it is.
-//   HALFSTEP_MUTANT=N          mutant N is in force, where 0 is none
-//   HALFSTEP_MUTANT_SEEN=FILE  at the end, the numbers of the places that were reached; negative: not with integers
-// Operators are changed by a word between them and their right side, which leaves their precedence as it was:
+// Code that scripts/mutate_kernels.py inserts into copies of the kernels: each mutable place asks here for the active mutant.
+//   HALFSTEP_MUTANT=N          activates mutant N; 0: none
+//   HALFSTEP_MUTANT_SEEN=FILE  at the end, writes the numbers of the places reached; negative: not with integers
+// A word between an operator and its right side changes the operator, and keeps its precedence:
 //   a < b   becomes   a < mutant::lt_st<4> > b        a * b   becomes   a * mutant::times<6> * b
 #pragma once
 
@@ -31,7 +31,7 @@ inline const struct AtExit {
   }
 } at_exit;
 
-// In race mode neither counts as an access of the kernel.
+// In race mode these do not count as accesses of the kernel.
 #ifdef __SANITIZE_THREAD__
 #define MUTANT_QUIET __attribute__((noinline, no_sanitize_thread)) inline
 #else
@@ -52,8 +52,8 @@ MUTANT_QUIET void not_integers(int n) {
 template <class A, class B>
 inline constexpr bool kIntegers = std::is_integral_v<A>&& std::is_integral_v<B>;
 
-// Mutant Swapped takes the other bound (< for <=, and so on), mutant Dropped the constant `To`; 0: there is none. In words without
-// a comma, which would part the arguments of a macro: lt_s<4>; lt_st<4>: 4 swaps, 5 drops to true; lt_f<4>: 4 drops to false.
+// Mutant Swapped uses the other bound (< for <=, and so on), mutant Dropped the constant `To`; 0: none. As words without commas,
+// which would split the arguments of a macro: lt_s<4>; lt_st<4>: 4 swaps, 5 drops to true; lt_f<4>: 4 drops to false.
 template <char Op, int Swapped, int Dropped, bool To>
 struct Relation {};
 #define MUTANT_RELATION(name, op)                           \
@@ -128,7 +128,7 @@ constexpr auto operator*(const LeftOf<A, Times<N>>& left, const B& b) {
   return left.a * b;
 }
 
-// Mutant N takes steps longer by one: step<N>(i) += by.
+// Mutant N takes steps that are longer by one: step<N>(i) += by.
 template <int N, class T>
 struct Step {
   T& i;
@@ -143,7 +143,7 @@ constexpr Step<N, T> step(T& i) {
   return {i};
 }
 
-// An atomic operation in parts that others may come between, and none at all.
+// Atomic operations split into parts, between which others may come, and omitted ones.
 namespace plain {
 template <class T>
 T atomicAdd(T* p, std::type_identity_t<T> v) {

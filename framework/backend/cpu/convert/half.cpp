@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts arrays between f16 or bf16 and float. The compiler does not vectorise the f16 rules, so F16C and AVX-512 instructions
-// are called by name and chosen at the first use; without them the code of dtype.h runs. bf16 is bit arithmetic, which does
-// vectorise.
+// Converts arrays between f16 or bf16 and float. The compiler does not vectorise the f16 rules, so instructions of F16C, AVX-512
+// and NEON are called by name, those of x86-64 chosen at the first use; without them the code of dtype.h runs. bf16 is bit
+// arithmetic, which does vectorise.
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/parallel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 cannot ask the CPU for F16C
 #include <immintrin.h>
 #define HS_X86_HALF 1
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace halfstep::cpu {
@@ -53,6 +55,24 @@ __attribute__((target("avx512f"))) void narrow_avx512(const float* in, f16* out,
   }
   for (; i < n; ++i) out[i] = f16(in[i]);
 }
+#elif defined(__aarch64__)
+void widen_neon(const f16* in, float* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const float16x8_t h = vreinterpretq_f16_u16(vld1q_u16(reinterpret_cast<const uint16_t*>(in + i)));
+    vst1q_f32(out + i, vcvt_f32_f16(vget_low_f16(h)));
+    vst1q_f32(out + i + 4, vcvt_high_f32_f16(h));
+  }
+  for (; i < n; ++i) out[i] = float(in[i]);
+}
+void narrow_neon(const float* in, f16* out, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const float16x8_t h = vcvt_high_f16_f32(vcvt_f16_f32(vld1q_f32(in + i)), vld1q_f32(in + i + 4));
+    vst1q_u16(reinterpret_cast<uint16_t*>(out + i), vreinterpretq_u16_f16(h));
+  }
+  for (; i < n; ++i) out[i] = f16(in[i]);
+}
 #endif
 
 struct HalfCode {
@@ -65,6 +85,8 @@ const HalfCode& half_code() {
 #ifdef HS_X86_HALF
     if (__builtin_cpu_supports("avx512f")) return HalfCode{widen_avx512, narrow_avx512};
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) return HalfCode{widen_f16c, narrow_f16c};
+#elif defined(__aarch64__)
+    return HalfCode{widen_neon, narrow_neon};
 #endif
     return HalfCode{};
   }();

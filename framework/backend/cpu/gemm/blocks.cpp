@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with loops of our own: for 16-bit operands on CPUs without instructions for them, and for float32 in a build without
 // oneDNN. Packing a block for the multiplying loop also widens it to float. So no widened copy of a large operand is ever in
-// memory, and widening costs next to nothing. Sums are float, and each result is rounded once.
+// memory, and widening costs next to nothing. Sums are float, and each result is rounded once. Where an ARM CPU has BFMMLA, bf16
+// stays as it is.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "framework/backend/cpu/convert/convert.h"
 #include "framework/backend/cpu/gemm/gemm.h"
 #include "framework/backend/cpu/parallel.h"
 #include "framework/backend/workspace.h"
+
+#if defined(__aarch64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)  // Clang 14 takes no such target
+#include <arm_neon.h>
+#include <sys/auxv.h>
+#define HS_BFMMLA __attribute__((target("arch=armv8.2-a+bf16")))
+#endif
 
 namespace halfstep::cpu {
 
@@ -76,7 +84,12 @@ void transpose_four(const float* from, float* to, int64_t width, int64_t depth) 
   }
 }
 
-HS_TILES(tile_plain, , 16, 4)
+#if defined(__aarch64__)
+constexpr int kPlainRows = 8;  // sums fill 16 of its 32 vectors; x86-64 v2 has 16 vectors
+#else
+constexpr int kPlainRows = 4;
+#endif
+HS_TILES(tile_plain, , 16, kPlainRows)
 #if defined(__x86_64__) && defined(__GNUC__)
 HS_TILES(tile_avx2, __attribute__((target("avx2,fma"))), 32, 4)
 HS_TILES(tile_avx512, __attribute__((target("avx512f"))), 64, 12)
@@ -110,11 +123,43 @@ __attribute__((target("avx512f"))) void transpose_sixteen(const float* from, flo
 }
 #endif
 
+#ifdef HS_BFMMLA
+// The same for 8 rows and columns of bf16, packed by pack_fours(). An instruction adds the products of 2 rows and 2 columns with 4
+// terms each. Sums are float; the rounding of their parts is the instruction's.
+HS_BFMMLA void tile_fours(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add) {
+  const auto* left = reinterpret_cast<const bfloat16_t*>(a);
+  const auto* right = reinterpret_cast<const bfloat16_t*>(b);
+  float32x4_t sums[4][4] = {};
+  for (; k > 0; k -= 4, left += 32, right += 32) {
+    bfloat16x8_t l[4], r[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) l[i] = vld1q_bf16(left + 8 * i), r[i] = vld1q_bf16(right + 8 * i);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) sums[i][j] = vbfmmlaq_f32(sums[i][j], l[i], r[j]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      float* const upper = c + 2 * i * step + 2 * j;
+      float* const lower = upper + step;
+      const float32x2_t u = vget_low_f32(sums[i][j]), l = vget_high_f32(sums[i][j]);
+      vst1_f32(upper, add ? vadd_f32(vld1_f32(upper), u) : u);
+      vst1_f32(lower, add ? vadd_f32(vld1_f32(lower), l) : l);
+    }
+  }
+}
+#endif
+
 struct Tile {
   int64_t rows, columns;
   void (*run[2])(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add);  // a as rows, a as panels
   int64_t lanes;                                                                                // rows that transpose() takes
   void (*transpose)(const float* from, float* to, int64_t width, int64_t depth);
+  bool fours = false;  // takes bf16 from pack_fours(), in panels only
 };
 
 const Tile& tile() {
@@ -124,9 +169,18 @@ const Tile& tile() {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
       return Tile{4, 16, {tile_avx2_rows, tile_avx2_panels}, 4, transpose_four};
 #endif
-    return Tile{4, 8, {tile_plain_rows, tile_plain_panels}, 4, transpose_four};
+    return Tile{kPlainRows, 8, {tile_plain_rows, tile_plain_panels}, 4, transpose_four};
   }();
   return best;
+}
+
+// Returns the tile that multiplies the operands of p: with fewer terms or rows, BFMMLA would mostly multiply zeros.
+const Tile& tile_for(const GemmProblem& p) {
+#ifdef HS_BFMMLA
+  static constexpr Tile kFours{8, 8, {nullptr, tile_fours}, 0, nullptr, true};
+  if (p.in == DType::bf16 && own_bf16_code() && p.k >= 16 && p.m > 1 && p.n > 1) return kFours;
+#endif
+  return (void)p, tile();
 }
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
@@ -193,6 +247,40 @@ void pack(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, floa
     widen_rows(side, j, t.lanes, depth, rows);
     t.transpose(rows, to + j / width * width * depth + j % width, width, depth);
   }
+}
+
+// Packs `depth` <= kDepth by side.lanes elements into panels of 8 lanes, [panel, depth / 4, lane, 4]; missing lanes of the last
+// panel and missing terms become zero.
+void pack_fours(const Side<bf16>& side, int64_t depth, uint16_t* to) {
+  const auto* const data = reinterpret_cast<const uint16_t*>(side.data);
+  for (int64_t j = 0; j < side.lanes; j += 8) {
+    for (int64_t d = 0; d < depth; d += 4, to += 32) {
+      const int64_t lanes = std::min<int64_t>(8, side.lanes - j), terms = std::min<int64_t>(4, depth - d);
+      const uint16_t* const from = data + j * side.lane + d * side.depth;
+      if (lanes == 8 && terms == 4 && side.depth == 1) {
+        for (int64_t l = 0; l < 8; ++l) std::memcpy(to + 4 * l, from + l * side.lane, 4 * sizeof *to);
+        continue;
+      }
+#ifdef HS_BFMMLA
+      if (lanes == 8 && terms == 4 && side.lane == 1) {
+        const auto row = [&](int64_t q) { return vld1q_u16(from + q * side.depth); };
+        vst4q_u16(to, uint16x8x4_t{{row(0), row(1), row(2), row(3)}});
+        continue;
+      }
+#endif
+      for (int64_t l = 0; l < 8; ++l) {
+        for (int64_t q = 0; q < 4; ++q) to[4 * l + q] = l < lanes && q < terms ? from[l * side.lane + q * side.depth] : 0;
+      }
+    }
+  }
+}
+
+// Packs one side for the tile.
+template <class H>
+void pack_for(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, float* to) {
+  if constexpr (std::is_same_v<H, bf16>)
+    if (t.fours) return pack_fours(side, depth, reinterpret_cast<uint16_t*>(to));
+  pack(side, depth, width, t, to);
 }
 
 HS_CLONES void add_row(float* x, const float* y, int64_t n) {
@@ -280,7 +368,7 @@ void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64
   float* const left = scratch;
   float* const right = left + plan.left();
   float* const sums = right + plan.right();
-  const bool cut = Plan::cut(p), panels = p.a_column != 1;
+  const bool cut = Plan::cut(p), panels = p.a_column != 1 || t.fours;
   const int64_t step = cut ? plan.columns : plan.strip;
   const H* a = static_cast<const H*>(p.a) + batch * p.a_batch + row * p.a_row;
   const H* b = static_cast<const H*>(p.b) + batch * p.b_batch + column * p.b_column;
@@ -291,16 +379,17 @@ void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64
   };
   const auto tiles = [&](int64_t width) { return round_up(rows, t.rows) / t.rows * (round_up(width, t.columns) / t.columns); };
   for (int64_t k = 0; k < p.k; k += plan.depth) {
-    const int64_t depth = depth_at(k), next = k + depth < p.k ? k + depth : 0, left_step = panels ? depth : kStep;
+    const int64_t depth = depth_at(k), next = k + depth < p.k ? k + depth : 0, terms = t.fours ? round_up(depth, 4) : depth;
+    const int64_t right_step = t.fours ? terms / 2 : depth, left_step = panels ? right_step : kStep;  // in floats, of a lane
     if (panels)
-      pack(left_at(k), depth, t.rows, t, left);
+      pack_for(left_at(k), depth, t.rows, t, left);
     else
       widen_rows(left_at(k), 0, round_up(rows, t.rows), depth, left);
     Ahead next_left(left_at(next), next > 0 ? depth_at(next) : 0, tiles(columns));
     for (int64_t first = 0; first < columns; first += plan.strip) {
       const Side<H> side = right_at(k, first);
       float* const strip = cut ? sums + first : sums;
-      pack(side, depth, t.columns, t, right);
+      pack_for(side, depth, t.columns, t, right);
       const bool last = first + plan.strip >= columns;
       Ahead next_right(last ? right_at(next, 0) : right_at(k, first + plan.strip), last ? (next > 0 ? depth_at(next) : 0) : depth,
                        tiles(side.lanes));
@@ -308,7 +397,7 @@ void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64
         for (int64_t i = 0; i < rows; i += t.rows) {
           next_left.step();
           next_right.step();
-          t.run[panels](left + i * left_step, right + j * depth, depth, strip + i * step + j, step, k > 0);
+          t.run[panels](left + i * left_step, right + j * right_step, terms, strip + i * step + j, step, k > 0);
         }
       }
       if (!cut) finish(p, batch, row, rows, column + first, side.lanes, strip, step);
@@ -354,10 +443,20 @@ void multiply_widened(const GemmProblem& p) {
 
 }  // namespace
 
+bool own_bf16_code() {
+#ifdef HS_BFMMLA
+  constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16
+  static const bool has = getauxval(AT_HWCAP2) & kBf16;
+  return has;
+#else
+  return false;
+#endif
+}
+
 void run_gemm_blocks(const GemmProblem& p) {
-  if (p.in != DType::f32 && is_small(p) && !(p.accumulate && p.out != DType::f32))
+  const Tile& t = tile_for(p);
+  if (p.in != DType::f32 && !t.fours && is_small(p) && !(p.accumulate && p.out != DType::f32))
     return p.in == DType::f16 ? multiply_widened<f16>(p) : multiply_widened<bf16>(p);
-  const Tile& t = tile();
   const int64_t cost = product_work(p.batch, p.m, p.n, p.k, false);
   const int threads = threads_for(cost, num_threads());
   const Plan plan(p, t, threads);

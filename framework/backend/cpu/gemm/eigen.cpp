@@ -57,14 +57,20 @@ void run_gemm_eigen(const GemmProblem& p, const T* bias) {
 template void run_gemm_eigen<float>(const GemmProblem&, const float*);
 template void run_gemm_eigen<double>(const GemmProblem&, const double*);
 
-#ifndef HALFSTEP_WITH_DNNL
 // Number of rows up to which packing blocks does not pay.
 constexpr int64_t kFewRows = 4;
-void run_gemm(const GemmProblem& p) { p.m < kFewRows || p.n < kFewRows ? run_gemm_eigen<float>(p, p.bias) : run_gemm_blocks(p); }
+void run_gemm_alone(const GemmProblem& p) {
+  p.m < kFewRows || p.n < kFewRows ? run_gemm_eigen<float>(p, p.bias) : run_gemm_blocks(p);
+}
+
+#ifndef HALFSTEP_WITH_DNNL
+void run_gemm(const GemmProblem& p) { run_gemm_alone(p); }
 bool is_native(DType t) { return t == DType::f32; }
 bool has_bf16_code() { return false; }
 bool library_has_avx512() { return false; }
-std::string product_support(DType) { return "widened to float32"; }
+std::string product_support(DType t) {
+  return t == DType::bf16 && own_bf16_code() ? "native (BFMMLA)" : "widened to float32";
+}
 std::string product_library() { return "without oneDNN, which would be faster (libdnnl-dev, then a new build)"; }
 size_t packed_bytes(int64_t, int64_t, DType) { return 0; }  // so no caller packs
 void pack_matrix(const GemmProblem&, void*) {}

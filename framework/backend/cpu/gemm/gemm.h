@@ -30,12 +30,15 @@ struct GemmProblem {
   bool accumulate = false;
 };
 
-// Multiplies by oneDNN, with primitives cached by shape; without oneDNN, by run_gemm_blocks() or Eigen, whichever is faster. Takes
-// native dtypes, accumulates in float, and rounds once. While the process ends (framework/base/process_end.h), works as
-// run_gemm_blocks().
+// Multiplies by oneDNN, with primitives cached by shape; without oneDNN, or where it has but plain loops for this CPU, by
+// run_gemm_alone(). Takes native dtypes, accumulates in float, and rounds once. While the process ends
+// (framework/base/process_end.h), works as run_gemm_blocks().
 void run_gemm(const GemmProblem& p);
-// Multiplies any 16-bit dtype or f32 by loops of our own, which widen blocks to float within the product.
+// Multiplies any 16-bit dtype or f32 by loops of our own, which widen blocks to float within the product, or multiply bf16 by the
+// CPU's instruction for it (own_bf16_code()).
 void run_gemm_blocks(const GemmProblem& p);
+// Multiplies f32 without the library: by run_gemm_blocks() or Eigen, whichever is faster.
+void run_gemm_alone(const GemmProblem& p);
 
 // Pack b for oneDNN's fastest code, as float unless 16-bit numbers are native. packed_bytes returns the size of that layout, or 0
 // if there is no such code; run_gemm_packed takes it as b, and runs on one thread or shared by several.
@@ -58,12 +61,14 @@ void write_gemm_sums(const GemmArgs& args);
 // Applies max(x, 0) in place to rows that are `step` elements apart; NaN stays. t: f32, f16 or bf16.
 void relu_rows(DType t, void* x, int64_t rows, int64_t columns, int64_t step);
 
-// Returns whether products of a 16-bit dtype use the CPU's instructions for it, which must exist and be fast; otherwise they are
-// widened to float. float16 needs oneDNN 3. True for f32.
+// Returns whether the library's products of a 16-bit dtype use the CPU's instructions for it, which must exist and be fast;
+// otherwise run_gemm_blocks() computes them. float16 needs oneDNN 3. True for f32.
 bool is_native(DType t);
 // Returns whether the library has any code for bf16, which may be slower than its float code.
 bool has_bf16_code();
-// Returns "native (AMX)", "native (AVX512-BF16)", "native (AVX512-FP16)" or "widened to float32".
+// Returns whether loops of our own multiply bf16 by an instruction: BFMMLA on aarch64.
+bool own_bf16_code();
+// Returns "native (AMX)", "native (AVX512-BF16)", "native (AVX512-FP16)", "native (BFMMLA)" or "widened to float32".
 std::string product_support(DType t);
 // Returns whether the library's float32 code uses AVX-512. False without a library.
 bool library_has_avx512();

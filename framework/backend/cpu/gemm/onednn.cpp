@@ -280,8 +280,9 @@ const std::string& code_for(DType t) {
       return describe<dnnl::matmul>({}, square, square, square).impl_info_str();
     } catch (const dnnl::error&) { return {}; }
   };
-  static const auto &bf16_code = *new std::string(chosen(DType::bf16)), &f16_code = *new std::string(chosen(DType::f16));
-  return t == DType::bf16 ? bf16_code : f16_code;
+  static const auto &bf16_code = *new std::string(chosen(DType::bf16)), &f16_code = *new std::string(chosen(DType::f16)),
+                    &f32_code = *new std::string(chosen(DType::f32));
+  return t == DType::bf16 ? bf16_code : t == DType::f16 ? f16_code : f32_code;
 }
 bool names(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
 // Returns whether the code is AMX for this dtype. All CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
@@ -300,7 +301,23 @@ bool pairs_are_fast() {
 
 }  // namespace
 
+// Returns whether the library multiplies float32 by plain loops, which take several times as long as ours: version 2 does on every
+// aarch64, version 3 where vectors have 128 bits. "gemm:jit" names them there. By name, as a choice by timing could differ between
+// processes, and with it the bits of results.
+static bool float_code_is_plain() {
+#if defined(__x86_64__)
+  return false;
+#else
+  static const bool plain = names(code_for(DType::f32), "gemm:jit") || names(code_for(DType::f32), "ref");
+  return plain;
+#endif
+}
+
+// On aarch64 the library calls plain loops "gemm:jit:bf16" too. They take several times as long as its float32 code.
 bool has_bf16_code() {
+#if !defined(__x86_64__)
+  return false;
+#endif
   const std::string& code = code_for(DType::bf16);
   return names(code, "bf16") || names(code, "amx") || names(code, "avx10");
 }
@@ -312,11 +329,14 @@ bool is_native(DType t) {
 }
 
 std::string product_support(DType t) {
-  if (!is_native(t)) return "widened to float32";
+  if (!is_native(t)) return t == DType::bf16 && own_bf16_code() ? "native (BFMMLA)" : "widened to float32";
   return is_amx(t) ? "native (AMX)" : t == DType::bf16 ? "native (AVX512-BF16)" : "native (AVX512-FP16)";
 }
 
 bool library_has_avx512() {
+#if !defined(__x86_64__)
+  return false;  // the names of other architectures' instructions have the same values
+#endif
   using Isa = dnnl::cpu_isa;
   static const Isa isa = dnnl::get_effective_cpu_isa();
 #if DNNL_VERSION_MAJOR >= 3
@@ -333,6 +353,7 @@ std::string product_library() {
 void run_gemm(const GemmProblem& p) {
   if (process_ends()) [[unlikely]]
     return run_gemm_blocks(p);
+  if (float_code_is_plain()) return run_gemm_alone(p);
   const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in != DType::f32);
   const int threads = threads_to_cut_for(work);
   const bool by_shape = threads_independent();
@@ -361,7 +382,10 @@ void run_gemm(const GemmProblem& p) {
   in_pieces(p, along, pieces, work, [](const Piece& piece) { return piece; });
 }
 
-size_t packed_bytes(int64_t k, int64_t n, DType in) { return packed_desc(k, n, is_native(in) ? in : DType::f32).get_size(); }
+size_t packed_bytes(int64_t k, int64_t n, DType in) {
+  if (float_code_is_plain() || (in == DType::bf16 && own_bf16_code())) return 0;  // so no caller packs
+  return packed_desc(k, n, is_native(in) ? in : DType::f32).get_size();
+}
 
 void pack_matrix(const GemmProblem& p, void* to) {
   const bool widens = !is_native(p.in);

@@ -15,8 +15,8 @@
 namespace halfstep::cpu::pooling {
 namespace {
 
-constexpr int64_t kWhole = 16;  // loops over multiples of this have no remainder
-constexpr int64_t whole(int64_t n) { return (n + kWhole - 1) / kWhole * kWhole; }
+constexpr int64_t kVector = 16;  // loops over multiples of this have no remainder
+constexpr int64_t round_up(int64_t n) { return (n + kVector - 1) / kVector * kVector; }
 
 // Finds the largest element, or the first NaN, of each column of some rows, and the start of its row; unless `Begin`, compares
 // with earlier rows.
@@ -53,11 +53,11 @@ HS_CLONES void add_columns(const C* x, const I* rows, const I* columns, C* best,
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     const C v = x[i], old = best[i];
-    const I here = rows[i] + columns[i], there = where[i];
-    const bool alike = (v == old) | ((v != v) & (old != old));
-    const bool takes = (!(v <= old) & (old == old)) | (alike & (here < there));
+    const I index = rows[i] + columns[i], best_index = where[i];
+    const bool equal = (v == old) | ((v != v) & (old != old));
+    const bool takes = (!(v <= old) & (old == old)) | (equal & (index < best_index));
     best[i] = takes ? v : old;
-    where[i] = takes ? here : there;
+    where[i] = takes ? index : best_index;
   }
 }
 template <class T>
@@ -93,7 +93,7 @@ class Maxima {
  public:
   explicit Maxima(const Axis& x)
       : x_(x),
-        each_(whole(std::max(x.out + (x.size - 1) * x.dilation / x.stride, (x.padding + x.in + x.stride - 1) / x.stride))),
+        each_(round_up(std::max(x.out + (x.size - 1) * x.dilation / x.stride, (x.padding + x.in + x.stride - 1) / x.stride))),
         most_(std::clamp<int64_t>(kBlock / (each_ * x.stride), 1, 16)),
         columns_(most_ * each_ * x.stride),
         sorted_(x.stride > 1 ? most_ * each_ * x.stride : 0),

@@ -40,7 +40,7 @@ HS_CLONES void exp_row(const C* x, C shift, C* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = m::exp(C(x[i] - shift));
 }
 
-// Returns ln sum e^x, shifted by the maximum; `work` holds n values. -inf for a row of -inf.
+// Returns ln sum e^x, computed from x - max x, so that nothing overflows; `work` holds n values. -inf for a row of -inf.
 template <class C>
 C log_sum_exp(const C* x, C* work, int64_t n) {
   if (n == 0) return -std::numeric_limits<C>::infinity();

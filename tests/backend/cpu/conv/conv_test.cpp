@@ -237,7 +237,12 @@ TEST_CASE("a weight is laid out once for many convolutions") {
     set_num_threads(threads);
     for (MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
       for (const Problem* const p : {&small, &large, &many}) {
-        CHECK_MESSAGE((check_laid(*p, DType::f32, format) > 0) == onednn, p->what);
+        const size_t laid = check_laid(*p, DType::f32, format);
+#if defined(__x86_64__)  // elsewhere the library has convolutions of its own for some CPUs alone
+        CHECK_MESSAGE((laid > 0) == onednn, p->what);
+#else
+        if (!onednn) CHECK_MESSAGE(laid == 0, p->what);
+#endif
         check_laid(*p, DType::bf16, format);
       }
       CHECK(check_laid(large, DType::f32, format) < size_t(16) << 20);

@@ -77,3 +77,44 @@ TEST_CASE("products by blocks keep NaN, also through relu") {
     for (int64_t j = 0; j < 20; ++j) CHECK(std::isnan(c[size_t(i * 20 + j)]) == (i == 3));
   }
 }
+
+// On an ARM CPU with BFMMLA they are its own loop's; elsewhere they are widened.
+TEST_CASE("products of bf16 by blocks are those of the same numbers in float32, with any number of threads") {
+  const int threads = num_threads();
+  for (const Case& s : {Case{1, 2, 2, 16, false, false, false, false, false},
+                        {1, 8, 8, 17, false, true, true, true, false},
+                        {1, 13, 21, 30, true, false, false, false, true},
+                        {1, 70, 65, 603, false, true, true, true, false},
+                        {1, 300, 520, 259, true, true, true, false, false},
+                        {1, 40, 104, 513, true, false, false, false, false},
+                        {3, 33, 17, 43, false, false, false, true, false}}) {
+    std::vector<float> a = numbers(s.batch * s.m * s.k, 1), b = numbers(s.batch * s.k * s.n, 2), bias = numbers(s.n, 3);
+    std::vector<bf16> short_a(a.size()), short_b(b.size());
+    for (size_t i = 0; i < a.size(); ++i) short_a[i] = bf16(a[i]), a[i] = float(short_a[i]);
+    for (size_t i = 0; i < b.size(); ++i) short_b[i] = bf16(b[i]), b[i] = float(short_b[i]);
+    std::vector<float> want = numbers(s.batch * s.m * s.n, 4), c = want, again = want;
+    cpu::GemmProblem p = product_of(s);
+    p.bias = s.bias ? bias.data() : nullptr;
+    p.a = a.data(), p.b = b.data(), p.c = want.data();
+    cpu::run_gemm_blocks(p);
+    p.in = DType::bf16;
+    p.a = short_a.data(), p.b = short_b.data();
+    set_num_threads(1);
+    p.c = c.data();
+    cpu::run_gemm_blocks(p);
+    set_num_threads(2);
+    p.c = again.data();
+    cpu::run_gemm_blocks(p);
+    double worst = 0;
+    for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(double(c[i]) - want[i]));
+    CHECK_MESSAGE(worst <= 1e-6 * double(s.k), s.m, "x", s.k, "x", s.n, ": ", worst);
+    CHECK(c == again);
+    std::vector<bf16> rounded(want.size());
+    if (s.accumulate) continue;
+    p.out = DType::bf16;
+    p.c = rounded.data();
+    cpu::run_gemm_blocks(p);
+    for (size_t i = 0; i < want.size(); ++i) CHECK(std::abs(float(rounded[i]) - c[i]) <= std::abs(c[i]) / 128 + 1e-6f);
+  }
+  set_num_threads(threads);
+}

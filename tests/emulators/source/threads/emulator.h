@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulator's functions with a thread of the host for each thread of a kernel, all blocks at the same time, for the thread
-// sanitizer: kernels whose blocks wait for each other run with real concurrency. cuda/gpu.cuh includes this in place of the header
-// of tests/emulators/source.
+// The emulator's functions for the thread sanitizer, with a host thread for each thread of a kernel and all blocks at the same
+// time: kernels whose blocks wait for each other run with real concurrency. cuda/gpu.cuh includes this instead of the header in
+// tests/emulators/source.
 #pragma once
 
 #include "tests/emulators/source/emulator.h"

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training and its results: the program `halfstep`, and the files of a run. The program is the file that the environment variable
+HALFSTEP_PROGRAM names, or lies in this package, or is the newest one of the builds beside it, or is on PATH."""
+from __future__ import annotations
+
+import collections
+import glob
+import json
+import os
+import pathlib
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Union
+
+import numpy.typing
+
+Path = Union[str, "os.PathLike[str]"]
+Array = numpy.typing.NDArray[Any]
+
+
+class Error(RuntimeError):
+    code: int | None = None  # with which the program ended
+
+
+def find_file(name: str, variable: str, folders: list[str]) -> str | None:
+    """Returns the file that a variable of the environment names, or the one in these folders of the package, or of a build."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    built = glob.glob(os.path.join(glob.escape(os.path.dirname(os.path.dirname(here))), "build", "*", name))
+    places = [os.path.join(here, folder, name) for folder in folders] + sorted(built, key=os.path.getmtime, reverse=True)
+    return os.environ.get(variable) or next((place for place in places if os.path.isfile(place)), None)
+
+
+def _program() -> str:
+    found = find_file("halfstep", "HALFSTEP_PROGRAM", ["bin"]) or shutil.which("halfstep")
+    if found:
+        return found
+    raise Error("the program halfstep is not on PATH; HALFSTEP_PROGRAM can name it")
+
+
+def _plain(value: Any) -> Any:
+    """For json: NumPy's numbers and arrays as Python's, and paths as texts."""
+    return value.tolist() if hasattr(value, "tolist") else os.fspath(value)
+
+
+def _read(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise Error(f"{path}: not a file of a run: {e}") from e
+
+
+class Run:
+    """The folder of a run, also of one that is still training. halfstep.open(run) opens its model."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = pathlib.Path(folder)
+        self.config: dict[str, Any] = _read(self.folder / "config.resolved.json")  # with all defaults
+
+    def __fspath__(self) -> str:
+        return str(self.folder)
+
+    def record(self) -> dict[str, Any]:
+        """run.json as it is now: "starts", "ending" ("running", "finished", "interrupted", "requeue", "failed"), "summary"."""
+        return dict(_read(self.folder / "run.json"))
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl that are there now."""
+        try:
+            lines = (self.folder / "metrics.jsonl").read_bytes().split(b"\n")[:-1]  # the last line may not be whole yet
+            return [json.loads(line) for line in lines if line]
+        except (OSError, ValueError) as e:
+            raise Error(f"{self.folder}/metrics.jsonl: {e}") from e
+
+    def values(self, name: str) -> tuple[Array, Array]:
+        """The steps at which a number was written, and its values; NaN where it was not finite."""
+        found = [(line["step"], line[name]) for line in self.metrics() if name in line]
+        if not found:
+            names = ", ".join(sorted({name for line in self.metrics() for name in line}))
+            raise Error(f"{self.folder}: no line of metrics.jsonl has {name!r}; they have {names}")
+        return numpy.array([step for step, _ in found], numpy.int64), numpy.array([value for _, value in found], numpy.float64)
+
+    def confusion(self) -> Array:
+        """How often class i (row) was taken for class j (column) in the last evaluation; "metrics" must have confusion_matrix."""
+        for line in reversed(self.metrics()):
+            for name, value in line.items():
+                if name.startswith("val/") and isinstance(value, list) and value and isinstance(value[0], list):
+                    return numpy.array(value, numpy.int64)
+        raise Error(f'{self.folder}: metrics.jsonl has no confusion matrix; train with "metrics": ["confusion_matrix"]')
+
+
+def _finished(command: list[str], said: str, code: int) -> Error:
+    error = Error(said.strip() or f"{command[0]} {command[1]} ended with code {code}")
+    error.code = code
+    return error
+
+
+def _hear(stream: Any, said: collections.deque[str]) -> None:
+    for line in stream:
+        said.append(line)
+        sys.stderr.write(line)
+
+
+def _take(stream: Any, lines: queue.SimpleQueue[str], hearer: threading.Thread) -> None:
+    for line in stream:
+        lines.put(line)
+    hearer.join()
+    lines.put("")
+
+
+def _stop(process: subprocess.Popen[str], number: int) -> None:
+    process.send_signal(number)  # which does nothing when it has ended
+    process.wait()
+
+
+class Training(Iterator["dict[str, Any]"]):
+    """A run that is under way: an iterator of the lines of metrics.jsonl, each when it is written. It trains on while nobody
+    iterates. Ctrl-C meanwhile lets the program save and end, then raises KeyboardInterrupt; a second one ends it at once. close(),
+    the end of a `with` block and of the object's life (after a `break`) let it save and end too: resume="auto" continues it.
+    Error: it has ended with another code than 0 for another reason."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.run: Run | None = None  # once it has ended, and has a folder
+        self.result: dict[str, Any] | None = None  # what `halfstep train --json` prints
+        self._command = command
+        # In a session of its own: Ctrl-C in a terminal reaches the program once, from here.
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                         encoding="utf-8", errors="replace", start_new_session=True)
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._said: collections.deque[str] = collections.deque(maxlen=40)
+        hearer = threading.Thread(target=_hear, args=(self._process.stderr, self._said), daemon=True)
+        hearer.start()
+        threading.Thread(target=_take, args=(self._process.stdout, self._lines, hearer), daemon=True).start()
+        self._end = weakref.finalize(self, _stop, self._process, signal.SIGTERM)  # also at Python's end
+
+    @property
+    def code(self) -> int | None:
+        """The program's exit code, once it has ended."""
+        return self._process.poll()
+
+    def __next__(self) -> dict[str, Any]:
+        try:
+            line = self._lines.get()
+        except KeyboardInterrupt:
+            self._stop(signal.SIGINT)
+            raise
+        if not line:
+            self._lines.put("")
+            if (code := self._process.wait()) != 0 and self._end.detach():
+                raise _finished(self._command, "".join(self._said), code)
+            raise StopIteration
+        entry: dict[str, Any] = json.loads(line)
+        if "step" not in entry:
+            self.result, self.run = entry, Run(entry["output_dir"])
+        return entry if "step" in entry else next(self)
+
+    def _stop(self, number: int) -> None:
+        self._end.detach()
+        try:
+            _stop(self._process, number)
+        except KeyboardInterrupt:
+            _stop(self._process, number)
+        collections.deque(self, 0)  # what was not read is in the folder
+
+    def close(self) -> None:
+        """Lets the run save and end, as SIGTERM does; what it writes until then is in its folder."""
+        self._stop(signal.SIGTERM)
+
+    def __enter__(self) -> Training:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def train(config: Path, overrides: Mapping[str, Any] | None = None, *, resume: Path | None = None, overwrite: bool = False,
+          device: str | None = None, threads: int | None = None, progress: bool = False) -> Training:
+    """Starts `halfstep train`. overrides: values by dotted keys, as --set has them; resume: "auto" or a checkpoint; progress: show
+    on stderr what the program prints for people. Its warnings and errors are shown in any case."""
+    command = [_program(), "train", os.fspath(config), "--lines", "--no-color"] + ([] if progress else ["--quiet"])
+    for key, value in (overrides or {}).items():
+        command += ["--set", f"{key}={json.dumps(value, default=_plain)}"]
+    for option, given in (("--resume", resume), ("--device", device), ("--threads", threads)):
+        command += [option, str(given)] if given is not None else []
+    return Training(command + (["--overwrite"] if overwrite else []))
+
+
+def generate(model: Path, prompt: str = "", **options: float) -> str:
+    """Returns what a language model writes after the prompt. options: length, temperature, top_k, top_p, seed, threads."""
+    command = [_program(), "generate", os.fspath(model), "--json"] + (["--prompt=" + prompt] if prompt else [])
+    command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False)
+    if done.returncode != 0:
+        raise _finished(command, done.stderr, done.returncode)
+    return str(json.loads(done.stdout)["text"])
