@@ -30,19 +30,15 @@ enum StateNumber { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kN
 
 }  // namespace
 
-const OptionList<LBFGSOptions>& LBFGSOptions::list() {
-  using O = LBFGSOptions;
-  static const auto& all = *new OptionList<O>{
-      option("lr", &O::lr, "length of a step, of a search the first one tried").at_least(0),
-      option("max_iter", &O::max_iter, "iterations a step").at_least(1),
-      option("max_eval", &O::max_eval, "evaluations a step; 0: 5/4 of max_iter").at_least(0),
-      option("tolerance_grad", &O::tolerance_grad, "stops where no element of the gradient is larger").at_least(0),
-      option("tolerance_change", &O::tolerance_change, "stops where nothing changes more").at_least(0),
-      option("history_size", &O::history_size, "steps that are remembered").at_least(1),
-      option("line_search_fn", &O::line_search_fn, "line search for the length of a step").one_of({"none", "strong_wolfe"}),
-      option("maximize", &O::maximize, "climb instead of descend")};
-  return all;
-}
+HALFSTEP_OPTIONS(
+    LBFGSOptions, option("lr", &O::lr, "length of a step, of a search the first one tried").at_least(0),
+    option("max_iter", &O::max_iter, "iterations a step").at_least(1),
+    option("max_eval", &O::max_eval, "evaluations a step; 0: 5/4 of max_iter").at_least(0),
+    option("tolerance_grad", &O::tolerance_grad, "stops where no element of the gradient is larger").at_least(0),
+    option("tolerance_change", &O::tolerance_change, "stops where nothing changes more").at_least(0),
+    option("history_size", &O::history_size, "steps that are remembered").at_least(1),
+    option("line_search_fn", &O::line_search_fn, "line search for the length of a step").one_of({"none", "strong_wolfe"}),
+    option("maximize", &O::maximize, "climb instead of descend"))
 
 void LBFGSOptions::check_change(const LBFGSOptions& before) const {
   halfstep::check<ValueError>(history_size == before.history_size, kName, "history_size cannot change after ", before.history_size,

@@ -60,16 +60,10 @@ void add_numbers(const OptionValue& value, std::vector<double>& out) {
   for (const double x : std::get<std::vector<double>>(kept)) out.push_back(x);
 }
 
-const OptionList<SGDOptions>& SGDOptions::list() {
-  using O = SGDOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(),
-                                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-                                 option("dampening", &O::dampening, "share of the gradient left out of the buffer"),
-                                 decay_of<O>(),
-                                 option("nesterov", &O::nesterov, "look one step ahead"),
-                                 maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(SGDOptions, lr_of<O>(),
+                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                 option("dampening", &O::dampening, "share of the gradient left out of the buffer"), decay_of<O>(),
+                 option("nesterov", &O::nesterov, "look one step ahead"), maximize_of<O>())
 void SGDOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(!nesterov || (momentum > 0 && dampening == 0), name,
                               "nesterov needs momentum > 0 and dampening 0, got momentum ", momentum, " and dampening ", dampening);
@@ -110,31 +104,17 @@ math::AdamRule adam_rule(const O& o, bool decoupled) {
 }
 }  // namespace
 
-const OptionList<AdamOptions>& AdamOptions::list() {
-  static const auto& all = *new OptionList<AdamOptions>(adam_list<AdamOptions>("weight decay, added to the gradient"));
-  return all;
-}
+HALFSTEP_OPTIONS(AdamOptions, adam_list<O>("weight decay, added to the gradient"))
 StateNames AdamOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamOptions::rule() const { return adam_rule(*this, false); }
 
-const OptionList<AdamWOptions>& AdamWOptions::list() {
-  static const auto& all = *new OptionList<AdamWOptions>(adam_list<AdamWOptions>(kShrinks));
-  return all;
-}
+HALFSTEP_OPTIONS(AdamWOptions, adam_list<O>(kShrinks))
 StateNames AdamWOptions::states() const { return adam_states(amsgrad); }
 UpdateRule AdamWOptions::rule() const { return adam_rule(*this, true); }
 
-const OptionList<NAdamOptions>& NAdamOptions::list() {
-  using O = NAdamOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(),
-                                 betas_of<O>(),
-                                 eps_of<O>(),
-                                 decay_of<O>(),
-                                 option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0),
-                                 decoupled_of<O>(),
-                                 maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(NAdamOptions, lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(),
+                 option("momentum_decay", &O::momentum_decay, "pace at which it grows").at_least(0), decoupled_of<O>(),
+                 maximize_of<O>())
 StateNames NAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule NAdamOptions::rule() const {
   return math::NadamRule{.lr = lr,
@@ -147,12 +127,7 @@ UpdateRule NAdamOptions::rule() const {
                          .maximize = maximize};
 }
 
-const OptionList<RAdamOptions>& RAdamOptions::list() {
-  using O = RAdamOptions;
-  static const auto& all =
-      *new OptionList<O>{lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(RAdamOptions, lr_of<O>(), betas_of<O>(), eps_of<O>(), decay_of<O>(), decoupled_of<O>(), maximize_of<O>())
 StateNames RAdamOptions::states() const { return {"exp_avg", "exp_avg_sq"}; }
 UpdateRule RAdamOptions::rule() const {
   return math::RadamRule{.lr = lr,
@@ -164,30 +139,17 @@ UpdateRule RAdamOptions::rule() const {
                          .maximize = maximize};
 }
 
-const OptionList<AdamaxOptions>& AdamaxOptions::list() {
-  using O = AdamaxOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
-                                 option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(),
-                                 maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(AdamaxOptions, lr_of<O>(), betas_of<O>("decay rates of the moment and of the largest gradient"),
+                 option("eps", &O::eps, "added to the size of a gradient").at_least(0), decay_of<O>(), maximize_of<O>())
 StateNames AdamaxOptions::states() const { return {"exp_avg", "exp_inf"}; }
 UpdateRule AdamaxOptions::rule() const {
   return math::AdamaxRule{
       .lr = lr, .beta1 = betas[0], .beta2 = betas[1], .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const OptionList<RMSpropOptions>& RMSpropOptions::list() {
-  using O = RMSpropOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(),
-                                 option("alpha", &O::alpha, "decay rate of the mean square").at_least(0),
-                                 eps_of<O>(),
-                                 decay_of<O>(),
-                                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-                                 option("centered", &O::centered, "divide by the deviation, not by the root mean square"),
-                                 maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(RMSpropOptions, lr_of<O>(), option("alpha", &O::alpha, "decay rate of the mean square").at_least(0), eps_of<O>(),
+                 decay_of<O>(), option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                 option("centered", &O::centered, "divide by the deviation, not by the root mean square"), maximize_of<O>())
 StateNames RMSpropOptions::states() const {
   StateNames names{"square_avg"};
   if (momentum > 0) names.push_back("momentum_buffer");
@@ -205,17 +167,10 @@ UpdateRule RMSpropOptions::rule() const {
                            .maximize = maximize};
 }
 
-const OptionList<AdagradOptions>& AdagradOptions::list() {
-  using O = AdagradOptions;
-  static const auto& all = *new OptionList<O>{
-      lr_of<O>(),
-      option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0),
-      decay_of<O>(),
-      option("initial_accumulator_value", &O::initial_accumulator_value, "initial value of the sums of squares").at_least(0),
-      eps_of<O>(),
-      maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(
+    AdagradOptions, lr_of<O>(), option("lr_decay", &O::lr_decay, "lr / (1 + steps lr_decay)").at_least(0), decay_of<O>(),
+    option("initial_accumulator_value", &O::initial_accumulator_value, "initial value of the sums of squares").at_least(0),
+    eps_of<O>(), maximize_of<O>())
 StateNames AdagradOptions::states() const { return {"sum"}; }
 UpdateRule AdagradOptions::rule() const {
   return math::AdagradRule{.lr = lr,
@@ -226,28 +181,16 @@ UpdateRule AdagradOptions::rule() const {
                            .maximize = maximize};
 }
 
-const OptionList<AdadeltaOptions>& AdadeltaOptions::list() {
-  using O = AdadeltaOptions;
-  static const auto& all =
-      *new OptionList<O>{lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1), eps_of<O>(),
-                         decay_of<O>(), maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(AdadeltaOptions, lr_of<O>(), option("rho", &O::rho, "decay rate of the mean squares").at_least(0).under(1),
+                 eps_of<O>(), decay_of<O>(), maximize_of<O>())
 StateNames AdadeltaOptions::states() const { return {"square_avg", "acc_delta"}; }
 UpdateRule AdadeltaOptions::rule() const {
   return math::AdadeltaRule{.lr = lr, .rho = rho, .eps = eps, .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const OptionList<ASGDOptions>& ASGDOptions::list() {
-  using O = ASGDOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(),
-                                 option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
-                                 option("alpha", &O::alpha, "power of the step size").at_least(0),
-                                 option("t0", &O::t0, "step that averaging begins at"),
-                                 decay_of<O>(),
-                                 maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(ASGDOptions, lr_of<O>(), option("lambd", &O::lambd, "decay of the weights and of the step size").at_least(0),
+                 option("alpha", &O::alpha, "power of the step size").at_least(0),
+                 option("t0", &O::t0, "step that averaging begins at"), decay_of<O>(), maximize_of<O>())
 StateNames ASGDOptions::states() const { return {"ax"}; }
 Tensor ASGDOptions::derived(const Tensor& step) const {
   const NoGrad off;
@@ -257,13 +200,9 @@ UpdateRule ASGDOptions::rule() const {
   return math::AsgdRule{.lr = lr, .lambd = lambd, .alpha = alpha, .t0 = t0, .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const OptionList<RpropOptions>& RpropOptions::list() {
-  using O = RpropOptions;
-  static const auto& all = *new OptionList<O>{
-      lr_of<O>(), option("etas", &O::etas, "factors of the step size where the sign changes, and where not").above(0),
-      option("step_sizes", &O::step_sizes, "its bounds").at_least(0), maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(RpropOptions, lr_of<O>(),
+                 option("etas", &O::etas, "factors of the step size where the sign changes, and where not").above(0),
+                 option("step_sizes", &O::step_sizes, "its bounds").at_least(0), maximize_of<O>())
 void RpropOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(etas[0] < 1 && etas[1] > 1, name, "etas must be below and above 1, got ", etas[0], " and ", etas[1]);
   halfstep::check<ValueError>(step_sizes[0] <= step_sizes[1], name, "step_sizes must be in order, got ", step_sizes[0], " and ",
@@ -279,30 +218,19 @@ UpdateRule RpropOptions::rule() const {
                          .maximize = maximize};
 }
 
-const OptionList<LionOptions>& LionOptions::list() {
-  using O = LionOptions;
-  static const auto& all = *new OptionList<O>{lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
-                                 decay_of<O>(kShrinks), maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(LionOptions, lr_of<O>(), betas_of<O>("shares of the moment in the step, and in the next moment"),
+                 decay_of<O>(kShrinks), maximize_of<O>())
 StateNames LionOptions::states() const { return {"exp_avg"}; }
 UpdateRule LionOptions::rule() const {
   return math::LionRule{.lr = lr, .beta1 = betas[0], .beta2 = betas[1], .weight_decay = weight_decay, .maximize = maximize};
 }
 
-const OptionList<AdEMAMixOptions>& AdEMAMixOptions::list() {
-  using O = AdEMAMixOptions;
-  static const auto& all = *new OptionList<O>{
-      lr_of<O>(),
-      option("betas", &O::betas, "decay rates: fast moment, second moment, slow moment").at_least(0).under(1),
-      option("alpha", &O::alpha, "share of the slow moment").at_least(0),
-      option("alpha_warmup", &O::alpha_warmup, "steps over which alpha grows; 0: none").at_least(0),
-      option("beta3_warmup", &O::beta3_warmup, "steps over which the third beta grows; 0: none").at_least(0),
-      eps_of<O>(),
-      decay_of<O>(kShrinks),
-      maximize_of<O>()};
-  return all;
-}
+HALFSTEP_OPTIONS(AdEMAMixOptions, lr_of<O>(),
+                 option("betas", &O::betas, "decay rates: fast moment, second moment, slow moment").at_least(0).under(1),
+                 option("alpha", &O::alpha, "share of the slow moment").at_least(0),
+                 option("alpha_warmup", &O::alpha_warmup, "steps over which alpha grows; 0: none").at_least(0),
+                 option("beta3_warmup", &O::beta3_warmup, "steps over which the third beta grows; 0: none").at_least(0),
+                 eps_of<O>(), decay_of<O>(kShrinks), maximize_of<O>())
 StateNames AdEMAMixOptions::states() const { return {"exp_avg_fast", "exp_avg_slow", "exp_avg_sq"}; }
 UpdateRule AdEMAMixOptions::rule() const {
   return math::AdemamixRule{.lr = lr,

@@ -2,44 +2,42 @@
 #include "optim/schedule.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <limits>
 #include <numbers>
-
-#include "framework/base/text_stream.h"
 
 namespace halfstep {
 namespace {
 
-// Prints "Name(key=value, ...)" of pairs that is() makes.
-template <class... Pairs>
-std::string text_of(const char* name, const Pairs&... pairs) {
-  TextWriter out;
-  out << name << '(';
-  const char* comma = "";
-  const auto add = [&](const auto& pair) {
-    out << comma << pair.first << '=' << pair.second;
-    comma = ", ";
-  };
-  (add(pairs), ...);
-  out << ')';
-  return out.str();
+template <class O>
+Option<O> gamma_of(const char* doc = "factor") {
+  return option("gamma", &O::gamma, doc).at_least(0);
 }
-template <class T>
-std::pair<const char*, T> is(const char* key, T value) {
-  return {key, value};
+template <class O>
+Option<O> total_iters_of(const char* doc) {
+  return option("total_iters", &O::total_iters, doc).at_least(1);
+}
+template <class O>
+Option<O> eta_min_of(const char* doc) {
+  return option("eta_min", &O::eta_min, doc).at_least(0);
+}
+template <class O>
+Option<O> rise_of(const char* doc) {
+  return option("warmup_steps", &O::warmup_steps, doc).at_least(1);
+}
+template <class O>
+Option<O> cycle_momentum_of() {
+  return option("cycle_momentum", &O::cycle_momentum, "move momentum, or the first beta, as well").unseen();
+}
+template <class O>
+Option<O> momentum_of(const char* name, double O::*member, const char* doc) {
+  return option(name, member, doc).at_least(0).under(1).unseen();
 }
 
-void check_count(const char* name, const char* key, int64_t value, int64_t least) {
-  check<ValueError>(value >= least, name, key, " must be >= ", least, ", got ", value);
-}
-void check_least(const char* name, const char* key, double value, double least) {
-  check<ValueError>(value >= least, name, key, " must be >= ", least, ", got ", value);
-}
-void check_word(const char* name, const char* key, const std::string& value, const std::vector<std::string>& all) {
-  std::string words;
-  for (const std::string& w : all) words += (words.empty() ? "" : ", ") + w;
-  check<ValueError>(std::find(all.begin(), all.end(), value) != all.end(), name, key, " must be one of ", words, ", got ", value);
+void check_momentum(const char* name, bool cycle_momentum, const Optimizer& optimizer) {
+  check<ValueError>(!cycle_momentum || optimizer.has_momentum(), name,
+                    "cycle_momentum needs an optimizer with a momentum or betas, got ", optimizer.describe(),
+                    Help{"set cycle_momentum to false"});
 }
 
 // Follows half a cosine from `from` to `to` as x goes from 0 to 1.
@@ -53,77 +51,61 @@ std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) co
   return initial;
 }
 
-StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
-    : FactorSchedule(optimizer), step_size_(step_size), gamma_(gamma) {
-  check_count("StepLR", "step_size", step_size, 1);
-  check_least("StepLR", "gamma", gamma, 0);
-  start();
+std::string shown_option(const OptionFacts& o, const OptionValue& value, const OptionValue& usual) {
+  if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == usual)) return {};
+  std::string out = ", ";
+  for (const char letter : o.name) out += char(std::tolower(letter));
+  out += '=';
+  if (const auto* const text = std::get_if<std::string>(&value)) return out + *text;
+  if (const auto* const whole = std::get_if<int64_t>(&value)) return out + joined(*whole);
+  if (const auto* const number = std::get_if<double>(&value)) return out + joined(*number);
+  out += '[';
+  for (const double x : std::get<std::vector<double>>(value)) out += joined(out.back() == '[' ? "" : ", ", int64_t(x));
+  return out + ']';
 }
-double StepLR::factor(int64_t count) const { return std::pow(gamma_, double(count / step_size_)); }
-std::string StepLR::describe() const { return text_of("StepLR", is("step_size", step_size_), is("gamma", gamma_)); }
 
-MultiStepLR::MultiStepLR(Optimizer& optimizer, const Milestones& milestones, double gamma)
-    : FactorSchedule(optimizer), milestones_(milestones.values()), gamma_(gamma) {
-  std::sort(milestones_.begin(), milestones_.end());
-  for (int64_t m : milestones_) check_count("MultiStepLR", "milestones", m, 0);
-  check_least("MultiStepLR", "gamma", gamma, 0);
+HALFSTEP_OPTIONS(StepLROptions, option("step_size", &O::step_size, "steps or epochs, see interval").at_least(1), gamma_of<O>())
+double StepLR::factor(int64_t count) const { return std::pow(options_.gamma, double(count / *options_.step_size)); }
+
+HALFSTEP_OPTIONS(MultiStepLROptions, option("milestones", &O::milestones, "when the rate falls, see interval").at_least(0),
+                 gamma_of<O>())
+MultiStepLR::MultiStepLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) {
+  std::vector<int64_t> ascending = *options.milestones;
+  std::sort(ascending.begin(), ascending.end());
+  options_.milestones = std::move(ascending);
   start();
 }
 double MultiStepLR::factor(int64_t count) const {
-  return std::pow(gamma_, double(std::upper_bound(milestones_.begin(), milestones_.end(), count) - milestones_.begin()));
-}
-std::string MultiStepLR::describe() const {
-  std::string all;
-  for (int64_t m : milestones_) all += (all.empty() ? "[" : ", ") + std::to_string(m);
-  return text_of("MultiStepLR", is("milestones", all.empty() ? "[]" : all + "]"), is("gamma", gamma_));
+  const std::vector<int64_t>& all = *options_.milestones;
+  return std::pow(options_.gamma, double(std::upper_bound(all.begin(), all.end(), count) - all.begin()));
 }
 
-ExponentialLR::ExponentialLR(Optimizer& optimizer, double gamma) : FactorSchedule(optimizer), gamma_(gamma) {
-  check_least("ExponentialLR", "gamma", gamma, 0);
-  start();
-}
-std::string ExponentialLR::describe() const { return text_of("ExponentialLR", is("gamma", gamma_)); }
+HALFSTEP_OPTIONS(ExponentialLROptions, gamma_of<O>("factor of each step or epoch"))
 
-PolynomialLR::PolynomialLR(Optimizer& optimizer, int64_t total_iters, double power)
-    : FactorSchedule(optimizer), total_iters_(total_iters), power_(power) {
-  check_count("PolynomialLR", "total_iters", total_iters, 1);
-  check_least("PolynomialLR", "power", power, 0);
-  start();
-}
+HALFSTEP_OPTIONS(PolynomialLROptions, total_iters_of<O>("when 0 is reached"), option("power", &O::power, "power").at_least(0))
 double PolynomialLR::factor(int64_t count) const {
-  return std::pow(1 - double(std::min(count, total_iters_)) / double(total_iters_), power_);
+  const int64_t total = options_.total_iters;
+  return std::pow(1 - double(std::min(count, total)) / double(total), options_.power);
 }
-std::string PolynomialLR::describe() const { return text_of("PolynomialLR", is("total_iters", total_iters_), is("power", power_)); }
 
-LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor, int64_t total_iters)
-    : FactorSchedule(optimizer), start_(start_factor), end_(end_factor), total_iters_(total_iters) {
-  check<ValueError>(start_factor > 0 && start_factor <= 1, "LinearLR", "start_factor must be in (0, 1], got ", start_factor);
-  check<ValueError>(end_factor >= 0 && end_factor <= 1, "LinearLR", "end_factor must be in [0, 1], got ", end_factor);
-  check_count("LinearLR", "total_iters", total_iters, 1);
-  start();
-}
+HALFSTEP_OPTIONS(LinearLROptions, option("start_factor", &O::start_factor, "of lr, at first").above(0).at_most(1),
+                 option("end_factor", &O::end_factor, "of lr, at last").at_least(0).at_most(1), total_iters_of<O>("how long"))
 double LinearLR::factor(int64_t count) const {
-  return std::lerp(start_, end_, double(std::min(count, total_iters_)) / double(total_iters_));  // never below 0
-}
-std::string LinearLR::describe() const {
-  return text_of("LinearLR", is("start_factor", start_), is("end_factor", end_), is("total_iters", total_iters_));
+  const LinearLROptions& o = options_;
+  return std::lerp(o.start_factor, o.end_factor, double(std::min(count, o.total_iters)) / double(o.total_iters));  // never below 0
 }
 
-ConstantLR::ConstantLR(Optimizer& optimizer, double factor, int64_t total_iters)
-    : FactorSchedule(optimizer), factor_(factor), total_iters_(total_iters) {
-  check<ValueError>(factor >= 0 && factor <= 1, "ConstantLR", "factor must be in [0, 1], got ", factor);
-  check_count("ConstantLR", "total_iters", total_iters, 0);
-  start();
-}
-std::string ConstantLR::describe() const { return text_of("ConstantLR", is("factor", factor_), is("total_iters", total_iters_)); }
+HALFSTEP_OPTIONS(ConstantLROptions, option("factor", &O::factor, "of lr").at_least(0).at_most(1),
+                 option("total_iters", &O::total_iters, "how long").at_least(0))
 
-LambdaLR::LambdaLR(Optimizer& optimizer, const LambdaLRArguments& a) : FactorSchedule(optimizer), function_(*a.lr_lambda) {
+LambdaLR::LambdaLR(Optimizer& optimizer, const LambdaLROptions& options)
+    : FactorSchedule(optimizer), function_(*options.lr_lambda) {
   check<ValueError>(bool(function_), "LambdaLR", "needs a function of the count of applied steps");
   start();
 }
 
-MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLRArguments& a)
-    : FactorSchedule(optimizer), function_(*a.lr_lambda) {
+MultiplicativeLR::MultiplicativeLR(Optimizer& optimizer, const MultiplicativeLROptions& options)
+    : FactorSchedule(optimizer), function_(*options.lr_lambda) {
   check<ValueError>(bool(function_), "MultiplicativeLR", "needs a function of the count of applied steps");
   start();
 }
@@ -137,37 +119,23 @@ const MultiplicativeLR::Product& MultiplicativeLR::at(int64_t count) const {
 }
 double MultiplicativeLR::factor(int64_t count) const { return at(count).zeros > 0 ? 0 : at(count).product; }
 
-NoamLR::NoamLR(Optimizer& optimizer, int64_t d_model, int64_t warmup_steps)
-    : FactorSchedule(optimizer), d_model_(d_model), warmup_steps_(warmup_steps) {
-  check_count("NoamLR", "d_model", d_model, 1);
-  check_count("NoamLR", "warmup_steps", warmup_steps, 1);
-  start();
-}
+HALFSTEP_OPTIONS(NoamLROptions, option("d_model", &O::d_model, "width of the model").at_least(1), rise_of<O>("steps of the rise"))
 double NoamLR::factor(int64_t count) const {
   const double t = double(count + 1);
-  return std::min(1 / std::sqrt(t), t * std::pow(double(warmup_steps_), -1.5)) / std::sqrt(double(d_model_));
+  return std::min(1 / std::sqrt(t), t * std::pow(double(*options_.warmup_steps), -1.5)) / std::sqrt(double(*options_.d_model));
 }
-std::string NoamLR::describe() const { return text_of("NoamLR", is("d_model", d_model_), is("warmup_steps", warmup_steps_)); }
 
-InverseSqrtLR::InverseSqrtLR(Optimizer& optimizer, int64_t warmup_steps) : FactorSchedule(optimizer), warmup_steps_(warmup_steps) {
-  check_count("InverseSqrtLR", "warmup_steps", warmup_steps, 1);
-  start();
-}
+HALFSTEP_OPTIONS(InverseSqrtLROptions, rise_of<O>("steps of the line"))
 double InverseSqrtLR::factor(int64_t count) const {
-  const double t = double(count + 1), warm = double(warmup_steps_);
+  const double t = double(count + 1), warm = double(*options_.warmup_steps);
   return t < warm ? t / warm : std::sqrt(warm / t);
 }
-std::string InverseSqrtLR::describe() const { return text_of("InverseSqrtLR", is("warmup_steps", warmup_steps_)); }
 
-WSDLR::WSDLR(Optimizer& optimizer, const WSDOptions& options) : FactorSchedule(optimizer), options_(options) {
-  check_count("WSDLR", "warmup_steps", options.warmup_steps, 0);
-  check_count("WSDLR", "stable_steps", options.stable_steps, 0);
-  check_count("WSDLR", "decay_steps", options.decay_steps, 1);
-  check<ValueError>(options.min_factor >= 0 && options.min_factor <= 1, "WSDLR", "min_factor must be in [0, 1], got ",
-                    options.min_factor);
-  check_word("WSDLR", "decay", options.decay, {"linear", "cosine", "1-sqrt"});
-  start();
-}
+HALFSTEP_OPTIONS(WSDOptions, option("warmup_steps", &O::warmup_steps, "steps of the rise").at_least(0),
+                 option("stable_steps", &O::stable_steps, "steps at lr").at_least(0),
+                 option("decay_steps", &O::decay_steps, "steps of the decay").at_least(1),
+                 option("min_factor", &O::min_factor, "of lr, at last").at_least(0).at_most(1),
+                 option("decay", &O::decay, "its shape").one_of({"linear", "cosine", "1-sqrt"}))
 double WSDLR::factor(int64_t count) const {
   const WSDOptions& o = options_;
   if (count < o.warmup_steps) return double(count + 1) / double(o.warmup_steps);
@@ -175,79 +143,65 @@ double WSDLR::factor(int64_t count) const {
   if (o.decay == "cosine") return cosine(1, o.min_factor, x);
   return 1 - (1 - o.min_factor) * (o.decay == "linear" ? x : std::sqrt(x));
 }
-std::string WSDLR::describe() const {
-  return text_of("WSDLR", is("warmup_steps", options_.warmup_steps), is("stable_steps", options_.stable_steps),
-                 is("decay_steps", options_.decay_steps), is("min_factor", options_.min_factor), is("decay", options_.decay));
-}
 
-CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min, int64_t warmup_steps)
-    : Schedule(optimizer), t_max_(t_max), warmup_steps_(warmup_steps), eta_min_(eta_min) {
-  check_count("CosineAnnealingLR", "t_max", t_max, 1);
-  check_least("CosineAnnealingLR", "eta_min", eta_min, 0);
-  check<ValueError>(warmup_steps >= 0 && warmup_steps < t_max, "CosineAnnealingLR", "warmup_steps must be in [0, t_max), got ",
-                    warmup_steps, " with t_max ", t_max);
-  start();
+HALFSTEP_OPTIONS(CosineAnnealingLROptions, option("T_max", &O::T_max, "when eta_min is reached, in steps or epochs").at_least(1),
+                 eta_min_of<O>("last learning rate"),
+                 option("warmup_steps", &O::warmup_steps, "steps from lr/warmup_steps up to lr").at_least(0).if_changed())
+void(CosineAnnealingLROptions::check)(std::string_view name) const {
+  halfstep::check<ValueError>(warmup_steps < *T_max, name, "warmup_steps must be in [0, T_max), got ", warmup_steps, " with T_max ",
+                              *T_max);
+}
+double CosineAnnealingLR::passed(int64_t count) const {
+  const int64_t t_max = *options_.T_max, warmup = options_.warmup_steps;
+  return double(std::min(count, t_max) - warmup) / double(t_max - warmup);
 }
 double CosineAnnealingLR::rate(double initial, int64_t count) const {
-  if (count < warmup_steps_) return initial * double(count + 1) / double(warmup_steps_);
-  return cosine(initial, eta_min_, double(std::min(count, t_max_) - warmup_steps_) / double(t_max_ - warmup_steps_));
+  if (count < options_.warmup_steps) return initial * double(count + 1) / double(options_.warmup_steps);
+  return cosine(initial, options_.eta_min, passed(count));
 }
 std::optional<double> CosineAnnealingLR::initial_for(double rate, int64_t count) const {
-  if (count < warmup_steps_) return rate * double(warmup_steps_) / double(count + 1);
-  const double share = cosine(1, 0, double(std::min(count, t_max_) - warmup_steps_) / double(t_max_ - warmup_steps_));
+  if (count < options_.warmup_steps) return rate * double(options_.warmup_steps) / double(count + 1);
+  const double share = cosine(1, 0, passed(count));
   if (share < 1e-12) return {};  // the result is eta_min for any rate
-  return eta_min_ + (rate - eta_min_) / share;
-}
-std::string CosineAnnealingLR::describe() const {
-  return warmup_steps_ > 0
-             ? text_of("CosineAnnealingLR", is("t_max", t_max_), is("eta_min", eta_min_), is("warmup_steps", warmup_steps_))
-             : text_of("CosineAnnealingLR", is("t_max", t_max_), is("eta_min", eta_min_));
+  return options_.eta_min + (rate - options_.eta_min) / share;
 }
 
-CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult, double eta_min)
-    : Schedule(optimizer), t_0_(t_0), t_mult_(t_mult), eta_min_(eta_min) {
-  check_count("CosineAnnealingWarmRestarts", "t_0", t_0, 1);
-  check_count("CosineAnnealingWarmRestarts", "t_mult", t_mult, 1);
-  check_least("CosineAnnealingWarmRestarts", "eta_min", eta_min, 0);
-  start();
-}
+HALFSTEP_OPTIONS(CosineAnnealingWarmRestartsOptions, option("T_0", &O::T_0, "length of the first, see interval").at_least(1),
+                 option("T_mult", &O::T_mult, "length of each cycle over that of the one before").at_least(1),
+                 eta_min_of<O>("lowest learning rate"))
 double CosineAnnealingWarmRestarts::rate(double initial, int64_t count) const {
-  int64_t length = t_0_, at = t_mult_ == 1 ? count % t_0_ : count;
+  int64_t length = *options_.T_0, at = options_.T_mult == 1 ? count % length : count;
   while (at >= length) {
     at -= length;
-    length *= t_mult_;
+    length *= options_.T_mult;
   }
-  return cosine(initial, eta_min_, double(at) / double(length));
-}
-std::string CosineAnnealingWarmRestarts::describe() const {
-  return text_of("CosineAnnealingWarmRestarts", is("t_0", t_0_), is("t_mult", t_mult_), is("eta_min", eta_min_));
+  return cosine(initial, options_.eta_min, double(at) / double(length));
 }
 
-OneCycleLR::OneCycleLR(Optimizer& optimizer, double max_lr, int64_t total_steps)
-    : OneCycleLR(optimizer, OneCycleOptions{.max_lr = max_lr, .total_steps = total_steps}) {}
-OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options) : Schedule(optimizer), options_(options) {
-  OneCycleOptions& o = options_;
-  check<ValueError>(o.total_steps != 0 || (o.epochs != 0 && o.steps_per_epoch != 0), "OneCycleLR",
-                    "needs total_steps, or epochs and steps_per_epoch");
-  if (o.total_steps == 0) {
-    check_count("OneCycleLR", "epochs", o.epochs, 1);
-    check_count("OneCycleLR", "steps_per_epoch", o.steps_per_epoch, 1);
-    o.total_steps = o.epochs * o.steps_per_epoch;
-  }
-  check_count("OneCycleLR", "total_steps", o.total_steps, 1);
-  check_least("OneCycleLR", "max_lr", o.max_lr, 0);
-  check<ValueError>(o.pct_start >= 0 && o.pct_start <= 1, "OneCycleLR", "pct_start must be in [0, 1], got ", o.pct_start);
-  check_word("OneCycleLR", "anneal_strategy", o.anneal_strategy, {"cos", "linear"});
-  check<ValueError>(o.div_factor > 0 && o.final_div_factor > 0, "OneCycleLR", "div_factor and final_div_factor must be > 0, got ",
-                    o.div_factor, " and ", o.final_div_factor);
-  check_least("OneCycleLR", "base_momentum", o.base_momentum, 0);
-  check<ValueError>(o.max_momentum >= o.base_momentum && o.max_momentum < 1, "OneCycleLR",
-                    "max_momentum must be in [base_momentum, 1), got ", o.max_momentum);
-  check<ValueError>(!o.cycle_momentum || optimizer.has_momentum(), "OneCycleLR",
-                    "cycle_momentum needs an optimizer with a momentum or betas, got ", optimizer.describe(),
-                    Help{"set cycle_momentum to false"});
+HALFSTEP_OPTIONS(OneCycleOptions,
+                 option("max_lr", &O::max_lr, "left out: the lr of the optimizer and its groups").above(0).or_zero(),
+                 option("total_steps", &O::total_steps, "length of the cycle").at_least(1).or_zero(),
+                 option("pct_start", &O::pct_start, "share of the rise").at_least(0).at_most(1).unseen(),
+                 option("anneal_strategy", &O::anneal_strategy, "shape").one_of({"cos", "linear"}).unseen(), cycle_momentum_of<O>(),
+                 momentum_of("base_momentum", &O::base_momentum, "at the top"),
+                 momentum_of("max_momentum", &O::max_momentum, "at both ends"),
+                 option("div_factor", &O::div_factor, "max_lr over the first rate").above(0).unseen(),
+                 option("final_div_factor", &O::final_div_factor, "the first rate over the last").above(0).unseen(),
+                 option("three_phase", &O::three_phase, "down as long as up, then a tail").unseen(),
+                 option("epochs", &O::epochs, "in place of total_steps").at_least(1).or_zero().unseen(),
+                 option("steps_per_epoch", &O::steps_per_epoch, "steps of each of them").at_least(1).or_zero().unseen())
+void(OneCycleOptions::check)(std::string_view name) const {
+  halfstep::check<ValueError>(total_steps != 0 || (epochs != 0 && steps_per_epoch != 0), name,
+                              "needs total_steps, or epochs and steps_per_epoch");
+  halfstep::check<ValueError>(max_momentum >= base_momentum, name, "max_momentum must be in [base_momentum, 1), got ",
+                              max_momentum);
+}
+OneCycleLR::OneCycleLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) {
+  Options& o = options_;
+  if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
+  check_momentum(kName, o.cycle_momentum, optimizer);
   const double own = optimizer.initial_lr(0);
-  check<ValueError>(o.max_lr == 0 || own > 0, "OneCycleLR", "max_lr is in proportion to the optimizer's lr, which must be > 0");
+  check<ValueError>(own > 0 || o.max_lr == 0, kName, "max_lr is in proportion to the optimizer's lr, which must be > 0");
   start();
 }
 // Interpolates between the turning points of the cycle: its start, its top, the end of its second phase and its end.
@@ -281,21 +235,25 @@ std::optional<double> OneCycleLR::momentum(int64_t count) const {
   return at(count, {most, options_.base_momentum, most, most});
 }
 std::string OneCycleLR::describe() const {
-  return text_of("OneCycleLR", is("max_lr", options_.max_lr == 0 ? initial_lr(0) : options_.max_lr),
-                 is("total_steps", options_.total_steps));
+  Options shown = options_;
+  if (shown.max_lr == 0) shown.max_lr = initial_lr(0);
+  return text_of(shown);
 }
 
-CyclicLR::CyclicLR(Optimizer& optimizer, const CyclicOptions& options) : Schedule(optimizer), options_(options) {
-  CyclicOptions& o = options_;
-  if (o.step_size_down == 0) o.step_size_down = o.step_size_up;
-  check_least("CyclicLR", "base_lr", o.base_lr, 0);
-  check_least("CyclicLR", "max_lr", o.max_lr, o.base_lr);
-  check_count("CyclicLR", "step_size_up", o.step_size_up, 1);
-  check_count("CyclicLR", "step_size_down", o.step_size_down, 1);
-  check_word("CyclicLR", "mode", o.mode, {"triangular", "triangular2", "exp_range"});
-  check<ValueError>(!o.cycle_momentum || optimizer.has_momentum(), "CyclicLR",
-                    "cycle_momentum needs an optimizer with a momentum or betas, got ", optimizer.describe(),
-                    Help{"set cycle_momentum to false"});
+HALFSTEP_OPTIONS(CyclicOptions, option("base_lr", &O::base_lr, "lowest rate").at_least(0).required(),
+                 option("max_lr", &O::max_lr, "highest rate").above(0).required(),
+                 option("step_size_up", &O::step_size_up, "length of the rise").at_least(1),
+                 option("step_size_down", &O::step_size_down, "left out: as the rise").at_least(1).or_zero(),
+                 option("mode", &O::mode, "height of later cycles").one_of({"triangular", "triangular2", "exp_range"}),
+                 option("gamma", &O::gamma, "of exp_range: gamma^count").above(0).unseen(), cycle_momentum_of<O>(),
+                 momentum_of("base_momentum", &O::base_momentum, "at the top"),
+                 momentum_of("max_momentum", &O::max_momentum, "at the bottom"))
+void(CyclicOptions::check)(std::string_view name) const {
+  halfstep::check<ValueError>(max_lr >= base_lr, name, "max_lr must be >= ", base_lr, ", got ", max_lr);
+}
+CyclicLR::CyclicLR(Optimizer& optimizer, const Options& options) : ListedSchedule(optimizer, options) {
+  if (options_.step_size_down == 0) options_.step_size_down = options_.step_size_up;
+  check_momentum(kName, options_.cycle_momentum, optimizer);
   start();
 }
 double CyclicLR::height(int64_t count) const {
@@ -312,11 +270,6 @@ double CyclicLR::rate(double, int64_t count) const {
 std::optional<double> CyclicLR::momentum(int64_t count) const {
   if (!options_.cycle_momentum) return {};
   return options_.max_momentum - (options_.max_momentum - options_.base_momentum) * height(count);
-}
-std::string CyclicLR::describe() const {
-  return text_of("CyclicLR", is("base_lr", options_.base_lr), is("max_lr", options_.max_lr),
-                 is("step_size_up", options_.step_size_up), is("step_size_down", options_.step_size_down),
-                 is("mode", options_.mode));
 }
 
 }  // namespace halfstep

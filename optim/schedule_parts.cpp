@@ -14,17 +14,17 @@ double worst(const std::string& mode) {
 
 }  // namespace
 
+HALFSTEP_OPTIONS(PlateauOptions, option("mode", &O::mode, "whether lower or higher values are better").one_of({"min", "max"}),
+                 option("factor", &O::factor, "factor").above(0).under(1),
+                 option("patience", &O::patience, "evaluations without improvement").at_least(0),
+                 option("threshold", &O::threshold, "least improvement that counts").at_least(0).unseen(),
+                 option("threshold_mode", &O::threshold_mode, "relative to the best value, or not").one_of({"rel", "abs"}).unseen(),
+                 option("cooldown", &O::cooldown, "evaluations after a change that do not count").at_least(0).unseen(),
+                 option("min_lr", &O::min_lr, "lowest rate").at_least(0).unseen(),
+                 option("eps", &O::eps, "smaller changes are ignored").at_least(0).unseen())
+
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& o)
-    : Schedule(optimizer), options_(o), best_(worst(o.mode)) {
-  const char* name = "ReduceLROnPlateau";
-  check<ValueError>(o.mode == "min" || o.mode == "max", name, "mode must be min or max, got ", o.mode);
-  check<ValueError>(o.threshold_mode == "rel" || o.threshold_mode == "abs", name, "threshold_mode must be rel or abs, got ",
-                    o.threshold_mode);
-  check<ValueError>(o.factor > 0 && o.factor < 1, name, "factor must be in (0, 1), got ", o.factor);
-  check<ValueError>(o.patience >= 0 && o.cooldown >= 0, name, "patience and cooldown must be >= 0, got ", o.patience, " and ",
-                    o.cooldown);
-  check<ValueError>(o.threshold >= 0 && o.min_lr >= 0 && o.eps >= 0, name, "threshold, min_lr and eps must be >= 0, got ",
-                    o.threshold, ", ", o.min_lr, " and ", o.eps);
+    : ListedSchedule(optimizer, o), best_(worst(o.mode)) {
   start();
 }
 
@@ -71,10 +71,6 @@ void ReduceLROnPlateau::observe(double metric) {
   cooling_ = options_.cooldown;
   ++reductions_;
   changed();
-}
-
-std::string ReduceLROnPlateau::describe() const {
-  return joined("ReduceLROnPlateau(mode=", options_.mode, ", factor=", options_.factor, ", patience=", options_.patience, ")");
 }
 
 std::map<std::string, double> ReduceLROnPlateau::state_dict() const {

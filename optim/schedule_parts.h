@@ -10,7 +10,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "framework/base/arguments.h"
 #include "optim/schedule.h"
 
 namespace halfstep {
@@ -19,19 +18,21 @@ namespace halfstep {
 // in PyTorch, a metric improves below best (1 - threshold) (min, rel) or best - threshold (min, abs), above best (1 + threshold)
 // (max, rel) or best + threshold (max, abs).
 struct PlateauOptions {
-  std::string mode = "min";  // "min", "max": whether lower or higher values are better
+  std::string mode = "min";
   double factor = 0.1;
   int64_t patience = 10;
   double threshold = 1e-4;
-  std::string threshold_mode = "rel";  // "rel", "abs"
+  std::string threshold_mode = "rel";
   int64_t cooldown = 0;
-  double min_lr = 0, eps = 1e-8;  // eps: smaller changes are ignored
+  double min_lr = 0, eps = 1e-8;
+  static const OptionList<PlateauOptions>& list();
 };
-class ReduceLROnPlateau : public Schedule {
+class ReduceLROnPlateau : public ListedSchedule<"ReduceLROnPlateau", PlateauOptions, Schedule> {
  public:
   explicit ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
   template <std::convertible_to<std::string> Mode>
-  ReduceLROnPlateau(Optimizer& optimizer, const Mode& mode, double factor = 0.1, int64_t patience = 10)
+  ReduceLROnPlateau(Optimizer& optimizer, const Mode& mode, double factor = defaults().factor,
+                    int64_t patience = defaults().patience)
       : ReduceLROnPlateau(optimizer, PlateauOptions{.mode = mode, .factor = factor, .patience = patience}) {}
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;
@@ -44,13 +45,11 @@ class ReduceLROnPlateau : public Schedule {
   void step(const Metric& metric) {
     observe(metric.template item<double>());
   }
-  std::string describe() const override;
   std::map<std::string, double> state_dict() const override;
   void load_state_dict(const std::map<std::string, double>& state) override;
 
  private:
   bool is_better(double metric) const;
-  PlateauOptions options_;
   double best_;
   int64_t bad_ = 0, cooling_ = 0, reductions_ = 0;
 };
@@ -99,14 +98,14 @@ class ChainedScheduler : public CompositeSchedule {
 // Applies one after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate,
 // even if the user has set another; a MultiplicativeLR instead begins with function(0) times the rate that was reached, as in
 // PyTorch.
-struct SequentialLRArguments {
+struct SequentialLROptions {
   ByName by_name = ByName();
   Required<std::vector<SchedulePtr>> schedulers;
   Required<std::vector<int64_t>> milestones;
 };
 class SequentialLR : public CompositeSchedule {
  public:
-  SequentialLR(Optimizer& optimizer, const SequentialLRArguments& a) : SequentialLR(optimizer, *a.schedulers, *a.milestones) {}
+  SequentialLR(Optimizer& optimizer, const SequentialLROptions& o) : SequentialLR(optimizer, *o.schedulers, *o.milestones) {}
   SequentialLR(Optimizer& optimizer, std::vector<SchedulePtr> schedules, std::vector<int64_t> milestones);
   double rate(double initial, int64_t count) const override;
   std::optional<double> initial_for(double rate, int64_t count) const override;

@@ -64,17 +64,12 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
   return loss;
 }
 
-const OptionList<LAMBOptions>& LAMBOptions::list() {
-  using O = LAMBOptions;
-  static const auto& all = *new OptionList<O>{
-      option("lr", &O::lr, "learning rate").at_least(0),
-      option("betas", &O::betas, "decay rates of the two moments").at_least(0).under(1),
-      option("eps", &O::eps, "added to the denominator").at_least(0),
-      option("weight_decay", &O::weight_decay, "weight decay, a part of the direction").at_least(0),
-      option("always_adapt", &O::always_adapt, "scale the step by the tensor's norm also without weight decay"),
-      option("maximize", &O::maximize, "climb instead of descend")};
-  return all;
-}
+HALFSTEP_OPTIONS(LAMBOptions, option("lr", &O::lr, "learning rate").at_least(0),
+                 option("betas", &O::betas, "decay rates of the two moments").at_least(0).under(1),
+                 option("eps", &O::eps, "added to the denominator").at_least(0),
+                 option("weight_decay", &O::weight_decay, "weight decay, a part of the direction").at_least(0),
+                 option("always_adapt", &O::always_adapt, "scale the step by the tensor's norm also without weight decay"),
+                 option("maximize", &O::maximize, "climb instead of descend"))
 
 UpdateRule LAMB::rule(size_t group, double lr) const {
   const LAMBOptions o = current(group, lr);
@@ -99,24 +94,19 @@ TwoPassOptimizer::Direction LAMB::direct(size_t, const Tensor& param, Tensor mad
   return {std::move(made), ratio};
 }
 
-const OptionList<MuonOptions>& MuonOptions::list() {
-  using O = MuonOptions;
-  static const auto& all = *new OptionList<O>{
-      option("lr", &O::lr, "learning rate").at_least(0),
-      option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
-      option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
-      option("nesterov", &O::nesterov, "look one step ahead"),
-      option("ns_coefficients", &O::ns_coefficients, "of the polynomial of a Newton-Schulz step"),
-      option("eps", &O::eps, "lower bound of the norm that a matrix is divided by").above(0),
-      option("ns_steps", &O::ns_steps, "Newton-Schulz steps").at_least(1).under(100),
-      option("adjust_lr_fn", &O::adjust_lr_fn, "how the rate depends on the shape of a matrix")
-          .one_of({"original", "match_rms_adamw", "spectral_unclamped"}),
-      option("matrices", &O::matrices, "false: AdamW for all parameters of the group"),
-      option("adamw_lr", &O::adamw_lr, "learning rate of the parameters that AdamW updates; 0: lr").at_least(0),
-      option("adamw_betas", &O::adamw_betas, "its betas").at_least(0).under(1),
-      option("adamw_eps", &O::adamw_eps, "its eps").at_least(0)};
-  return all;
-}
+HALFSTEP_OPTIONS(MuonOptions, option("lr", &O::lr, "learning rate").at_least(0),
+                 option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
+                 option("momentum", &O::momentum, "share of the last step that is kept").at_least(0).under(1),
+                 option("nesterov", &O::nesterov, "look one step ahead"),
+                 option("ns_coefficients", &O::ns_coefficients, "of the polynomial of a Newton-Schulz step"),
+                 option("eps", &O::eps, "lower bound of the norm that a matrix is divided by").above(0),
+                 option("ns_steps", &O::ns_steps, "Newton-Schulz steps").at_least(1).under(100),
+                 option("adjust_lr_fn", &O::adjust_lr_fn, "how the rate depends on the shape of a matrix")
+                     .one_of({"original", "match_rms_adamw", "spectral_unclamped"}),
+                 option("matrices", &O::matrices, "false: AdamW for all parameters of the group"),
+                 option("adamw_lr", &O::adamw_lr, "learning rate of the parameters that AdamW updates; 0: lr").at_least(0),
+                 option("adamw_betas", &O::adamw_betas, "its betas").at_least(0).under(1),
+                 option("adamw_eps", &O::adamw_eps, "its eps").at_least(0))
 void MuonOptions::check_change(const MuonOptions& before) const {
   halfstep::check<ValueError>(matrices == before.matrices && adamw_lr == before.adamw_lr, kName,
                               "matrices and adamw_lr of a group cannot change: they decided which parameters are in it",
@@ -190,17 +180,12 @@ TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tens
   return {x.reshape(param.shape()).to(param.format()), full({}, ratio, {.device = param.device()})};
 }
 
-const OptionList<AdafactorOptions>& AdafactorOptions::list() {
-  using O = AdafactorOptions;
-  static const auto& all = *new OptionList<O>{
-      option("lr", &O::lr, "learning rate").at_least(0),
-      option("beta2_decay", &O::beta2_decay, "1 - beta2 is step^beta2_decay"),
-      option("eps", &O::eps, "least mean square of a gradient, and least size of a tensor's values").at_least(0),
-      option("d", &O::d, "clipping threshold for the root mean square of an update").at_least(1),
-      option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
-      option("maximize", &O::maximize, "climb instead of descend")};
-  return all;
-}
+HALFSTEP_OPTIONS(AdafactorOptions, option("lr", &O::lr, "learning rate").at_least(0),
+                 option("beta2_decay", &O::beta2_decay, "1 - beta2 is step^beta2_decay"),
+                 option("eps", &O::eps, "least mean square of a gradient, and least size of a tensor's values").at_least(0),
+                 option("d", &O::d, "clipping threshold for the root mean square of an update").at_least(1),
+                 option("weight_decay", &O::weight_decay, "weight decay, apart from the gradient").at_least(0),
+                 option("maximize", &O::maximize, "climb instead of descend"))
 void AdafactorOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(beta2_decay <= 0, name, "beta2_decay must be <= 0, got ", beta2_decay);
 }

@@ -32,13 +32,6 @@ Catalog<ModuleRow>& module_catalog() {
   return all;
 }
 
-Field& field_of(ModuleRow& row, std::string_view key) {
-  std::vector<Field>& all = row.component.fields;
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Field& f) { return f.key == key; });
-  check<ConfigError>(found != all.end(), row.component.type, "has no field ", key);
-  return *found;
-}
-
 std::shared_ptr<Module> build_model(const Json& model) {
   const std::shared_ptr<Module> made = module_catalog().row(model).make(model);
   initialise(*made, model);

@@ -71,9 +71,6 @@ ModuleRow option_row(std::string doc, Arg<Ts>... args) {
   return option_row<M>(std::move(doc), typename M::Options(), args...);
 }
 
-// Returns a row's field, to change it where a config needs more than the list of options says.
-Field& field_of(ModuleRow& row, std::string_view key);
-
 // A layer of a model, as it was run.
 struct LayerRow {
   std::string name;  // as in the state_dict: "0", "head"

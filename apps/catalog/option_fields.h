@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/schema/schema.h"
@@ -24,6 +25,10 @@ OptionValue value_in(const Json& json, const OptionFacts& option);
 // Makes a field of one number, or a list of `count` (0: up to 8); `doc` describes it.
 Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
 
+// Returns the field of a component, to change it where a config needs more than the list of options says. Throws ConfigError
+// without one.
+Field& field_of(Component& component, std::string_view key);
+
 template <HasOptionList O>
 std::vector<Field> fields_of(const O& defaults = {}, const FieldRules& rules = {}) {
   std::vector<Field> out;
@@ -31,11 +36,16 @@ std::vector<Field> fields_of(const O& defaults = {}, const FieldRules& rules = {
   return out;
 }
 
-// Assigns the values of `self` to `out`; missing ones are unchanged.
+// Assigns the values of `self` to `out`; missing ones are unchanged. Throws ValueError for a count of numbers that is between those
+// that the option takes.
 template <HasOptionList O>
 void read_options(const Json& self, O& out) {
-  for (const Option<O>& o : O::list())
-    if (const auto given = self.find(o.name); given != self.end()) o.put(out, value_in(*given, o));
+  for (const Option<O>& o : O::list()) {
+    const auto given = self.find(o.name);
+    if (given == self.end()) continue;
+    if (!o.put(out, value_in(*given, o)) && given->is_array())
+      fail<ValueError>(self.value("type", "options"), o.name, " must have ", o.counts(), " numbers, got ", given->size());
+  }
 }
 
 }  // namespace halfstep::app

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/catalog/optimizers.h"
+#include "apps/catalog/option_fields.h"
 #include "optim/schedule_parts.h"
 
 namespace halfstep::app {
@@ -14,25 +15,45 @@ namespace {
 // Returns the number of steps in a schedule's unit of time.
 int64_t unit_of(const Json& self, const RunLength& run) { return self["interval"] == "epoch" ? run.steps_per_epoch : 1; }
 
-Field count_field(const char* key, Json fallback, const char* doc, int64_t least = 1) {
-  return integer(key, std::move(fallback), doc).at_least(double(least)).at_most(kMaxCount);
-}
-
-// Makes half a cosine, which is smooth within epochs too, and warms up by itself.
-SchedulePtr make_cosine(const Json& self, Optimizer& optimizer, const RunLength& run) {
-  const int64_t t_max = self["T_max"].is_null() ? run.total_steps : self["T_max"].get<int64_t>() * unit_of(self, run);
-  const int64_t warmup = self["warmup_steps"];
-  check<ConfigError>(warmup < t_max, "scheduler.warmup_steps", "must be less than the ", t_max, " steps until T_max, got ", warmup);
-  return std::make_shared<CosineAnnealingLR>(optimizer, t_max, self["eta_min"].get<double>(), warmup);
-}
-
-// Makes a row from make(self, optimizer, length), where length is the run's length in the schedule's unit.
-template <class Make>
-SchedulerRow row_of(std::string type, std::string doc, std::vector<Field> fields, const Make& make) {
-  return {{std::move(type), std::move(doc), std::move(fields)},
-          [make](const Json& self, Optimizer& optimizer, const RunLength& run) -> SchedulePtr {
-            return make(self, optimizer, run.total_steps);
+// Makes the row of a schedule of this library, with a field for each option. complete(options, self, run) sets what a config says
+// otherwise, where `run` is in the unit that the schedule counts in.
+template <class S, class Complete>
+SchedulerRow listed_row(std::string doc, const Complete& complete) {
+  using O = typename S::Options;
+  return {{S::kName, std::move(doc), fields_of(defaults_of<O>(), {.most = kMaxCount})},
+          [complete](const Json& self, Optimizer& optimizer, const RunLength& run) -> SchedulePtr {
+            O options = defaults_of<O>();
+            read_options(self, options);
+            complete(options, self, run);
+            return std::make_shared<S>(optimizer, options);
           }};
+}
+template <class S>
+SchedulerRow listed_row(std::string doc) {
+  return listed_row<S>(std::move(doc), [](auto&, const Json&, const RunLength&) {});
+}
+// Returns the row with an option that a config may leave out.
+SchedulerRow without(SchedulerRow row, const char* key, const char* otherwise) {
+  Field& f = field_of(row.component, key);
+  f.fallback = nullptr, f.needed = false, f.doc += joined("; left out: ", otherwise);
+  return row;
+}
+// Returns the row without options that a config has no say in, or says in its own words.
+SchedulerRow erased(SchedulerRow row, const std::vector<std::string_view>& keys) {
+  std::erase_if(row.component.fields, [&](const Field& f) { return std::find(keys.begin(), keys.end(), f.key) != keys.end(); });
+  return row;
+}
+// Returns the row with a factor that is not 0.
+SchedulerRow with_factor(SchedulerRow row) {
+  Field& f = field_of(row.component, "gamma");
+  f = f.above(0);
+  return row;
+}
+// Returns the row with its option warmup_steps called "rise", as "warmup_steps" is a line before the schedule.
+SchedulerRow with_rise(SchedulerRow row, const Json& otherwise) {
+  Field& f = field_of(row.component, "warmup_steps");
+  f.key = "rise", f.fallback = otherwise, f.needed = otherwise.is_null();
+  return row;
 }
 
 // Constructs the schedule of `self`, stepped at its interval and after its warm-up.
@@ -47,168 +68,68 @@ SchedulePtr make_one(const Json& self, Optimizer& optimizer, const RunLength& ru
   return warmup > 0 ? std::make_shared<WarmupLR>(optimizer, std::move(out), warmup) : std::move(out);
 }
 
-int64_t count_or(const Json& value, int64_t otherwise) { return value.is_null() ? otherwise : value.get<int64_t>(); }
+constexpr auto to_the_end = [](auto& o, const Json& self, const RunLength& run) {
+  if (self["total_iters"].is_null()) o.total_iters = run.total_steps;
+};
+constexpr auto take_rise = [](auto& o, const Json& self, const RunLength&) { o.warmup_steps = self["rise"].get<int64_t>(); };
 
-template <class T>
-void add_decays(T& made) {
-  made.add(row_of(
-      "StepLR", "lr gamma^(count / step_size)",
-      {count_field("step_size", nullptr, "steps or epochs, see interval").required(), number("gamma", 0.1, "factor").above(0)},
-      [](const Json& self, Optimizer& o, int64_t) {
-        return std::make_shared<StepLR>(o, self["step_size"].template get<int64_t>(), self["gamma"].template get<double>());
-      }));
-  made.add(row_of("MultiStepLR", "lr gamma^(milestones passed)",
-                  {list("milestones", nullptr, count_field("", nullptr, "count", 0), "when the rate falls, see interval")
-                       .items(1, 1000)
-                       .required(),
-                   number("gamma", 0.1, "factor").above(0)},
-                  [](const Json& self, Optimizer& o, int64_t) {
-                    return std::make_shared<MultiStepLR>(o, self["milestones"].template get<std::vector<int64_t>>(),
-                                                         self["gamma"].template get<double>());
-                  }));
-  made.add(row_of("ExponentialLR", "lr gamma^count", {number("gamma", nullptr, "factor of each step or epoch").above(0).required()},
-                  [](const Json& self, Optimizer& o, int64_t) {
-                    return std::make_shared<ExponentialLR>(o, self["gamma"].template get<double>());
-                  }));
-  made.add(row_of("PolynomialLR", "lr (1 - count / total_iters)^power",
-                  {count_field("total_iters", nullptr, "when 0 is reached; left out: at the end of training"),
-                   number("power", 1.0, "power").at_least(0)},
-                  [](const Json& self, Optimizer& o, int64_t length) {
-                    return std::make_shared<PolynomialLR>(o, count_or(self["total_iters"], length),
-                                                          self["power"].template get<double>());
-                  }));
-  made.add(row_of("LinearLR", "a line from lr start_factor to lr end_factor",
-                  {number("start_factor", 1.0 / 3, "of lr, at first").above(0).at_most(1),
-                   number("end_factor", 1.0, "of lr, at last").at_least(0).at_most(1),
-                   count_field("total_iters", nullptr, "how long; left out: to the end of training")},
-                  [](const Json& self, Optimizer& o, int64_t length) {
-                    return std::make_shared<LinearLR>(o, self["start_factor"].template get<double>(),
-                                                      self["end_factor"].template get<double>(),
-                                                      count_or(self["total_iters"], length));
-                  }));
-  made.add(row_of("ConstantLR", "lr factor until total_iters, then lr",
-                  {number("factor", 1.0 / 3, "of lr").at_least(0).at_most(1), count_field("total_iters", 5, "how long")},
-                  [](const Json& self, Optimizer& o, int64_t) {
-                    return std::make_shared<ConstantLR>(o, self["factor"].template get<double>(),
-                                                        self["total_iters"].template get<int64_t>());
-                  }));
-}
-
-template <class T>
-void add_curves(T& made) {
-  made.add({{"CosineAnnealingLR",
-             "warm-up, then half a cosine down to eta_min",
-             {count_field("T_max", nullptr, "when eta_min is reached, in steps or epochs; left out: at the end of training"),
-              number("eta_min", 0.0, "last learning rate").at_least(0)}},
-            make_cosine,
-            /*own_clock=*/true});
-  made.add(row_of("CosineAnnealingWarmRestarts", "half a cosine down to eta_min, again and again",
-                  {count_field("T_0", nullptr, "length of the first, see interval").required(),
-                   count_field("T_mult", 1, "length of each cycle over that of the one before"),
-                   number("eta_min", 0.0, "lowest learning rate").at_least(0)},
-                  [](const Json& self, Optimizer& o, int64_t) {
-                    return std::make_shared<CosineAnnealingWarmRestarts>(o, self["T_0"].template get<int64_t>(),
-                                                                         self["T_mult"].template get<int64_t>(),
-                                                                         self["eta_min"].template get<double>());
-                  }));
-  made.add(row_of("InverseSqrtLR", "a line up to lr, then lr sqrt(rise / count)",
-                  {count_field("rise", nullptr, "steps of the line").required()}, [](const Json& self, Optimizer& o, int64_t) {
-                    return std::make_shared<InverseSqrtLR>(o, self["rise"].template get<int64_t>());
-                  }));
+void add_decays(Catalog<SchedulerRow>& made) {
+  made.add(with_factor(listed_row<StepLR>("lr gamma^(count / step_size)")));
+  SchedulerRow steps = with_factor(listed_row<MultiStepLR>("lr gamma^(milestones passed)"));
+  Field& milestones = field_of(steps.component, "milestones");
+  milestones = milestones.items(1, 1000);
+  made.add(std::move(steps));
+  made.add(with_factor(listed_row<ExponentialLR>("lr gamma^count")));
   made.add(
-      row_of("NoamLR", "lr d_model^-0.5 min(t^-0.5, t rise^-1.5), of the first transformer",
-             {count_field("d_model", nullptr, "width of the model").required(), count_field("rise", 4000, "steps of the rise")},
-             [](const Json& self, Optimizer& o, int64_t) {
-               return std::make_shared<NoamLR>(o, self["d_model"].template get<int64_t>(), self["rise"].template get<int64_t>());
-             }));
+      without(listed_row<PolynomialLR>("lr (1 - count / total_iters)^power", to_the_end), "total_iters", "at the end of training"));
+  made.add(without(listed_row<LinearLR>("a line from lr start_factor to lr end_factor", to_the_end), "total_iters",
+                   "to the end of training"));
+  SchedulerRow constant = listed_row<ConstantLR>("lr factor until total_iters, then lr");
+  Field& length = field_of(constant.component, "total_iters");
+  length = length.at_least(1);
+  made.add(std::move(constant));
 }
 
-template <class T>
-void add_cycles(T& made) {
-  made.add(row_of("OneCycleLR", "up to max_lr and down to nearly 0; the momentum moves in the opposite direction",
-                  {number("max_lr", nullptr, "left out: the lr of the optimizer and its groups").above(0),
-                   count_field("total_steps", nullptr, "left out: to the end of training"),
-                   number("pct_start", 0.3, "share of the rise").at_least(0).at_most(1),
-                   choice("anneal_strategy", "cos", {"cos", "linear"}, "shape"),
-                   boolean("cycle_momentum", true, "move momentum, or the first beta, as well"),
-                   number("base_momentum", 0.85, "at the top").at_least(0).below(1),
-                   number("max_momentum", 0.95, "at both ends").at_least(0).below(1),
-                   number("div_factor", 25.0, "max_lr over the first rate").above(0),
-                   number("final_div_factor", 1e4, "the first rate over the last").above(0),
-                   boolean("three_phase", false, "down as long as up, then a tail")},
-                  [](const Json& self, Optimizer& o, int64_t length) {
-                    const int64_t total = count_or(self["total_steps"], length);
-                    check<ConfigError>(total >= length, "scheduler.total_steps", "must be at least the ", length,
-                                       " steps or epochs of training, got ", total);
-                    return std::make_shared<OneCycleLR>(
-                        o, OneCycleOptions{.max_lr = self["max_lr"].is_null() ? 0 : self["max_lr"].template get<double>(),
-                                           .total_steps = total,
-                                           .pct_start = self["pct_start"],
-                                           .anneal_strategy = self["anneal_strategy"],
-                                           .cycle_momentum = self["cycle_momentum"],
-                                           .base_momentum = self["base_momentum"],
-                                           .max_momentum = self["max_momentum"],
-                                           .div_factor = self["div_factor"],
-                                           .final_div_factor = self["final_div_factor"],
-                                           .three_phase = self["three_phase"]});
-                  }));
-  made.add(row_of(
-      "CyclicLR", "from base_lr to max_lr and back; the momentum moves in the opposite direction",
-      {number("base_lr", nullptr, "lowest rate").at_least(0).required(),
-       number("max_lr", nullptr, "highest rate").above(0).required(), count_field("step_size_up", 2000, "length of the rise"),
-       count_field("step_size_down", nullptr, "left out: as the rise"),
-       choice("mode", "triangular", {"triangular", "triangular2", "exp_range"}, "height of later cycles"),
-       number("gamma", 1.0, "of exp_range: gamma^count").above(0),
-       boolean("cycle_momentum", true, "move momentum, or the first beta, as well"),
-       number("base_momentum", 0.8, "at the top").at_least(0).below(1),
-       number("max_momentum", 0.9, "at the bottom").at_least(0).below(1)},
-      [](const Json& self, Optimizer& o, int64_t) {
-        return std::make_shared<CyclicLR>(o, CyclicOptions{.base_lr = self["base_lr"],
-                                                           .max_lr = self["max_lr"],
-                                                           .step_size_up = self["step_size_up"],
-                                                           .step_size_down = count_or(self["step_size_down"], 0),
-                                                           .mode = self["mode"],
-                                                           .gamma = self["gamma"],
-                                                           .cycle_momentum = self["cycle_momentum"],
-                                                           .base_momentum = self["base_momentum"],
-                                                           .max_momentum = self["max_momentum"]});
-      }));
+void add_curves(Catalog<SchedulerRow>& made) {
+  // It is smooth within epochs too, and warms up by itself.
+  SchedulerRow cosine = listed_row<CosineAnnealingLR>(
+      "warm-up, then half a cosine down to eta_min", [](CosineAnnealingLROptions& o, const Json& self, const RunLength& run) {
+        const int64_t t_max = self["T_max"].is_null() ? run.total_steps : *o.T_max * unit_of(self, run);
+        check<ConfigError>(o.warmup_steps < t_max, "scheduler.warmup_steps", "must be less than the ", t_max,
+                           " steps until T_max, got ", o.warmup_steps);
+        o.T_max = t_max;
+      });
+  cosine.own_clock = true;
+  made.add(erased(without(std::move(cosine), "T_max", "at the end of training"), {"warmup_steps"}));
+  made.add(listed_row<CosineAnnealingWarmRestarts>("half a cosine down to eta_min, again and again"));
+  made.add(with_rise(listed_row<InverseSqrtLR>("a line up to lr, then lr sqrt(rise / count)", take_rise), nullptr));
+  made.add(with_rise(listed_row<NoamLR>("lr d_model^-0.5 min(t^-0.5, t rise^-1.5), of the first transformer", take_rise), 4000));
 }
 
-template <class T>
-void add_stable_decay(T& made) {
-  made.add(row_of(
-      "WSDLR", "warm-up, stable, decay: lr until the decay, which ends with training",
-      {number("decay_share", 0.2, "share of the decay").above(0).at_most(1),
-       choice("decay", "linear", {"linear", "cosine", "1-sqrt"}, "its shape"),
-       number("min_factor", 0.0, "of lr, at last").at_least(0).at_most(1)},
-      [](const Json& self, Optimizer& o, int64_t length) {
-        const int64_t decay = std::max<int64_t>(int64_t(double(length) * self["decay_share"].template get<double>()), 1);
-        return std::make_shared<WSDLR>(
-            o, WSDOptions{
-                   .stable_steps = length - decay, .decay_steps = decay, .min_factor = self["min_factor"], .decay = self["decay"]});
-      }));
-}
-
-template <class T>
-void add_plateau(T& made) {
-  made.add({{"ReduceLROnPlateau",
-             "lr factor each time the value that checkpoint.monitor names has stopped improving",
-             {number("factor", 0.1, "factor").above(0).below(1), count_field("patience", 10, "evaluations without improvement", 0),
-              number("threshold", 1e-4, "least improvement that counts").at_least(0),
-              choice("threshold_mode", "rel", {"rel", "abs"}, "relative to the best value, or not"),
-              count_field("cooldown", 0, "evaluations after a change that do not count", 0),
-              number("min_lr", 0.0, "lowest rate").at_least(0), number("eps", 1e-8, "smaller changes are ignored").at_least(0)}},
-            [](const Json& self, Optimizer& o, const RunLength& run) -> SchedulePtr {
-              return std::make_shared<ReduceLROnPlateau>(o, PlateauOptions{.mode = run.monitor_mode,
-                                                                           .factor = self["factor"],
-                                                                           .patience = self["patience"],
-                                                                           .threshold = self["threshold"],
-                                                                           .threshold_mode = self["threshold_mode"],
-                                                                           .cooldown = self["cooldown"],
-                                                                           .min_lr = self["min_lr"],
-                                                                           .eps = self["eps"]});
-            }});
+void add_others(Catalog<SchedulerRow>& made) {
+  made.add(erased(without(listed_row<OneCycleLR>("up to max_lr and down to nearly 0; the momentum moves in the opposite direction",
+                                                 [](OneCycleOptions& o, const Json&, const RunLength& run) {
+                                                   if (o.total_steps == 0) o.total_steps = run.total_steps;
+                                                   check<ConfigError>(o.total_steps >= run.total_steps, "scheduler.total_steps",
+                                                                      "must be at least the ", run.total_steps,
+                                                                      " steps or epochs of training, got ", o.total_steps);
+                                                 }),
+                          "total_steps", "to the end of training"),
+                  {"epochs", "steps_per_epoch"}));
+  made.add(listed_row<CyclicLR>("from base_lr to max_lr and back; the momentum moves in the opposite direction"));
+  SchedulerRow row = listed_row<WSDLR>("warm-up, stable, decay: lr until the decay, which ends with training",
+                                       [](WSDOptions& o, const Json& self, const RunLength& run) {
+                                         const double share = self["decay_share"];
+                                         o.decay_steps = std::max<int64_t>(int64_t(double(run.total_steps) * share), 1);
+                                         o.warmup_steps = 0, o.stable_steps = run.total_steps - o.decay_steps;
+                                       });
+  row.component.fields = {number("decay_share", 0.2, "share of the decay").above(0).at_most(1), field_of(row.component, "decay"),
+                          field_of(row.component, "min_factor")};
+  made.add(std::move(row));
+  made.add(
+      erased(listed_row<ReduceLROnPlateau>("lr factor each time the value that checkpoint.monitor names has stopped improving",
+                                           [](PlateauOptions& o, const Json&, const RunLength& run) { o.mode = run.monitor_mode; }),
+             {"mode"}));
 }
 
 // Constructs a list of schedules that follow one another; the last one runs to the end.
@@ -237,14 +158,13 @@ SchedulePtr build_sequence(const Json& list, Optimizer& optimizer, const RunLeng
 Catalog<SchedulerRow>& scheduler_catalog() {
   static Catalog<SchedulerRow>& all = *[] {
     auto* const made = new Catalog<SchedulerRow>(
-        "scheduler", {choice("interval", "step", {"step", "epoch"}, "unit of the schedule"),
-                      integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr, before it").at_least(0).at_most(kMaxCount),
-                      count_field("length", nullptr, "in a list: how long until the next one, see interval")});
+        "scheduler",
+        {choice("interval", "step", {"step", "epoch"}, "unit of the schedule"),
+         integer("warmup_steps", 0, "steps from lr/warmup_steps up to lr, before it").at_least(0).at_most(kMaxCount),
+         integer("length", nullptr, "in a list: how long until the next one, see interval").at_least(1).at_most(kMaxCount)});
     add_decays(*made);
     add_curves(*made);
-    add_cycles(*made);
-    add_stable_decay(*made);
-    add_plateau(*made);
+    add_others(*made);
     made->add(
         {{"ChainedScheduler",
           "several at once: each starts from the rate of the one before",

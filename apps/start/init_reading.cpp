@@ -30,9 +30,7 @@ bool take(InitReading& out, const std::string& key, const Json& value) {
     return value.is_boolean();
   }
   if (key == "encoding") {
-    const auto at = std::find(kTextEncodings.begin(), kTextEncodings.end(), text);
-    if (at != kTextEncodings.end()) out.format.encoding = TextEncoding(at - kTextEncodings.begin());
-    return at != kTextEncodings.end();
+    return OptionMember<TextEncoding>::put(out.format.encoding, text);
   }
   if (key == "delimiter") {
     out.format.delimiter = text == "blanks" ? kCsvBlanks : text.size() == 1 ? text[0] : '\0';

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/base/options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/base/check.h"
@@ -13,7 +14,7 @@ template <class Number>
 void check_number(std::string_view owner, const OptionFacts& o, Number x) {
   const bool legal = (o.above_least ? double(x) > o.least : double(x) >= o.least) &&
                      (o.below_most ? double(x) < o.most : double(x) <= o.most) && !(o.not_zero && x == Number(0));
-  if (legal) [[likely]]
+  if (legal || (o.zero_is_none && x == Number(0))) [[likely]]
     return;
   if (x == Number(0) && o.not_zero) fail<ValueError>(owner, o.name, " must not be 0");
   if constexpr (std::is_same_v<Number, double>)
@@ -25,19 +26,33 @@ void check_number(std::string_view owner, const OptionFacts& o, Number x) {
 
 std::string OptionFacts::domain() const {
   if (kind == OptionKind::text) return halfstep::one_of(words);
+  const auto bound = [](double x) { return std::abs(x) < 0x1p53 && x == std::floor(x) ? joined(int64_t(x)) : joined(x); };
   const bool low = std::isfinite(least), high = std::isfinite(most);
   if (low && high && kind == OptionKind::whole && least + 1 == most && !above_least && !below_most)
-    return joined(least, " or ", most);
-  if (low && high) return joined("in ", above_least ? '(' : '[', least, ", ", most, below_most ? ')' : ']');
-  if (low) return joined(above_least ? "> " : ">= ", least);
-  if (high) return joined(below_most ? "< " : "<= ", most);
+    return joined(bound(least), " or ", bound(most));
+  if (low && high)
+    return joined("in ", above_least ? '(' : '[', bound(least), ", ", bound(most), below_most ? ')' : ']');
+  if (low) return joined(above_least ? "> " : ">= ", bound(least));
+  if (high) return joined(below_most ? "< " : "<= ", bound(most));
   return not_zero ? "not 0" : "";
+}
+
+std::string OptionFacts::counts() const {
+  const int least = fewest ? fewest : count;
+  if (!repeats && count > least + 1) return joined(least, " to ", count);
+  std::string out;
+  for (int i = least; i <= count; ++i)
+    if (!repeats || count % i == 0) out += joined(out.empty() ? "" : i == count ? " or " : ", ", i);
+  return out;
 }
 
 void check_option(std::string_view owner, const OptionFacts& o, const OptionValue& value) {
   if (const auto* const number = std::get_if<double>(&value)) return check_number(owner, o, *number);
   if (const auto* const whole = std::get_if<int64_t>(&value)) return check_number(owner, o, *whole);
   if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
+    const int64_t n = std::ssize(*numbers);
+    const bool fits = !o.fewest || (n == 0 && !o.needed) || (n >= o.fewest && n <= o.count);
+    check<ValueError>(fits, owner, o.name, " must have ", o.counts(), " numbers, got ", n);
     for (const double x : *numbers) check_number(owner, o, x);
   } else if (const auto* const sizes = std::get_if<Sizes>(&value)) {
     for (const int64_t x : sizes->values()) check_number(owner, o, x);
@@ -84,6 +99,14 @@ bool OptionMember<std::vector<double>>::put(std::vector<double>& member, const O
   const auto* const numbers = std::get_if<std::vector<double>>(&value);
   if (numbers) member = *numbers;
   return numbers;
+}
+bool OptionMember<std::vector<int64_t>>::put(std::vector<int64_t>& member, const OptionValue& value) {
+  std::vector<double> numbers;
+  if (!OptionMember<std::vector<double>>::put(numbers, value)) return false;
+  for (const double x : numbers)
+    if (!(std::abs(x) < 0x1p53) || x != std::floor(x)) return false;
+  member.assign(numbers.begin(), numbers.end());
+  return true;
 }
 
 StoredOption stored(const OptionValue& value) {

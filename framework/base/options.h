@@ -11,9 +11,12 @@
 //   check_options("Dropout", options);  // throws ValueError: [Dropout] p must be in [0, 1], got 2
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
@@ -23,6 +26,7 @@
 #include <variant>
 #include <vector>
 
+#include "framework/base/arguments.h"
 #include "framework/base/check.h"
 #include "framework/base/number_tuple.h"
 #include "framework/base/shape.h"
@@ -34,7 +38,9 @@ using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::str
 enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor };
 
 // Makes a type T usable as an option: its kind, and its conversion to data and back. put changes nothing and returns false for
-// data of another form. Specialise it for a type of your own. Optional: kCount, the length of `numbers` (0: any).
+// data of another form. Specialise it for a type of your own. Optional: kCount, the length of `numbers` (0: any); kWhole, that they
+// are integers; kFewest, that there may be fewer; kRepeats, of these only counts that divide kCount; kNeeded, that it has no
+// default; words(), the legal ones.
 template <class T>
 struct OptionMember;
 
@@ -74,21 +80,78 @@ struct OptionMember<std::vector<double>> {
   static OptionValue get(const std::vector<double>& member) { return member; }
   static bool put(std::vector<double>& member, const OptionValue& value);  // also one number
 };
-template <size_t n>
-struct OptionMember<NumberTuple<n>> {
+template <>
+struct OptionMember<std::vector<int64_t>> {
+  static constexpr OptionKind kKind = OptionKind::numbers;
+  static constexpr bool kWhole = true;
+  static OptionValue get(const std::vector<int64_t>& member) { return std::vector<double>(member.begin(), member.end()); }
+  static bool put(std::vector<int64_t>& member, const OptionValue& value);  // also one number
+};
+// Converts n numbers, none left out.
+template <class Tuple, size_t n>
+struct TupleMember {
   static constexpr OptionKind kKind = OptionKind::numbers;
   static constexpr int kCount = n;
-  static OptionValue get(const NumberTuple<n>& member) { return std::vector<double>(member.begin(), member.end()); }
-  static bool put(NumberTuple<n>& member, const OptionValue& value) {
+  static OptionValue get(const Tuple& member) { return std::vector<double>(member.begin(), member.end()); }
+  static bool put(Tuple& member, const OptionValue& value) {
     const auto* const numbers = std::get_if<std::vector<double>>(&value);
     if (!numbers || numbers->size() != n) return false;
-    for (size_t i = 0; i < n; ++i) member[i] = (*numbers)[i];
+    std::copy(numbers->begin(), numbers->end(), member.begin());
+    return true;
+  }
+};
+template <size_t n>
+struct OptionMember<std::array<double, n>> : TupleMember<std::array<double, n>, n> {};
+template <size_t n>
+struct OptionMember<NumberTuple<n>> : TupleMember<NumberTuple<n>, n> {};
+// Fewer numbers are repeated, if their count divides n: one for all, and 1, 2 for 1, 2, 1, 2.
+template <size_t n>
+struct OptionMember<std::array<int64_t, n>> {
+  static constexpr OptionKind kKind = OptionKind::numbers;
+  static constexpr int kCount = n, kFewest = 1;
+  static constexpr bool kWhole = true, kRepeats = true;
+  static OptionValue get(const std::array<int64_t, n>& member) { return std::vector<double>(member.begin(), member.end()); }
+  static bool put(std::array<int64_t, n>& member, const OptionValue& value) {
+    std::vector<int64_t> numbers;
+    if (!OptionMember<std::vector<int64_t>>::put(numbers, value) || numbers.empty() || n % numbers.size() != 0) return false;
+    for (size_t i = 0; i < n; ++i) member[i] = numbers[i % numbers.size()];
+    return true;
+  }
+};
+// The names of an enum's values, in their order, make it an option: HALFSTEP_OPTION_NAMES(Sampling, "nearest", "bilinear");
+template <class E>
+struct OptionNames;
+#define HALFSTEP_OPTION_NAMES(Enum, ...)                   \
+  template <>                                              \
+  struct OptionNames<Enum> {                               \
+    static constexpr const char* kNames[] = {__VA_ARGS__}; \
+  }
+template <class E>
+requires requires { OptionNames<E>::kNames; }
+struct OptionMember<E> {
+  static constexpr OptionKind kKind = OptionKind::text;
+  static std::vector<std::string> words() { return {std::begin(OptionNames<E>::kNames), std::end(OptionNames<E>::kNames)}; }
+  static OptionValue get(E member) { return std::string(OptionNames<E>::kNames[size_t(member)]); }
+  static bool put(E& member, const OptionValue& value) {
+    const auto* const text = std::get_if<std::string>(&value);
+    for (size_t i = 0; text && i < std::size(OptionNames<E>::kNames); ++i)
+      if (*text == OptionNames<E>::kNames[i]) return member = E(i), true;
+    return false;
+  }
+};
+template <class T>
+struct OptionMember<Required<T>> : OptionMember<T> {
+  static constexpr bool kNeeded = true;
+  static OptionValue get(const Required<T>& member) { return OptionMember<T>::get(*member); }
+  static bool put(Required<T>& member, const OptionValue& value) {
+    T made{};
+    if (!OptionMember<T>::put(made, value)) return false;
+    member = Required<T>(std::move(made));
     return true;
   }
 };
 template <class T>
-struct OptionMember<std::optional<T>> {
-  static constexpr OptionKind kKind = OptionMember<T>::kKind;
+struct OptionMember<std::optional<T>> : OptionMember<T> {
   static OptionValue get(const std::optional<T>& member) { return member ? OptionMember<T>::get(*member) : OptionValue(); }
   static bool put(std::optional<T>& member, const OptionValue& value) {
     if (std::holds_alternative<std::monostate>(value)) return member.reset(), true;
@@ -106,16 +169,21 @@ enum class OptionShown : uint8_t { named, bare, if_changed, never };
 struct OptionFacts {
   std::string name, doc;
   OptionKind kind = OptionKind::number;
-  int count = 0;                                                                                            // of `numbers`; 0: any
+  int count = 0;                        // of `numbers`, at most; 0: any
+  int fewest = 0;                       // of `numbers`; 0: `count`. 1: a config may leave the brackets out
+  bool whole = false, repeats = false;  // `numbers`: no fractions; of counts only those that divide `count`
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();  // of each number
   bool above_least = false, below_most = false;  // without the bound itself
   bool not_zero = false;
+  bool zero_is_none = false;            // 0 is legal whatever the bounds: not given, which a config says by leaving it out
+  bool needed = false;                  // without a default
   std::vector<std::string> words = {};  // of a text, the legal ones (none: any); of others, words legal besides
   OptionShown shown = OptionShown::named;
   bool quoted = false;  // a text in describe()
 
   // Returns the legal values: "> 0", ">= 0", "in [0, 1)", "not 0", "\"min\" or \"max\""; empty if all are.
   std::string domain() const;
+  std::string counts() const;  // of `numbers`: "2", "1 or 2", "1, 2 or 4", "1 to 4"
 };
 
 // Throws ValueError for a value outside its domain. `owner`: the op or class, for the message.
@@ -142,6 +210,15 @@ struct Option : OptionFacts {
   }
   Option nonzero() const {
     return with([](Option& o) { o.not_zero = true; });
+  }
+  Option or_zero() const {
+    return with([](Option& o) { o.zero_is_none = true; });
+  }
+  Option items(int fewest, int most) const {
+    return with([=](Option& o) { o.fewest = fewest, o.count = most; });
+  }
+  Option required() const {
+    return with([](Option& o) { o.needed = true; });
   }
   Option one_of(std::vector<std::string> all) const {
     return with([&](Option& o) { o.words = std::move(all); });
@@ -177,7 +254,58 @@ Option<O> option(std::string name, T O::*member, std::string doc) {
                 [member](const O& o) { return Member::get(o.*member); },
                 [member](O& o, const OptionValue& value) { return Member::put(o.*member, value); }};
   if constexpr (requires { Member::kCount; }) out.count = Member::kCount;
+  if constexpr (requires { Member::kFewest; }) out.fewest = Member::kFewest;
+  if constexpr (requires { Member::kWhole; }) out.whole = Member::kWhole;
+  if constexpr (requires { Member::kRepeats; }) out.repeats = Member::kRepeats;
+  if constexpr (requires { Member::words(); }) out.words = Member::words();
+  if constexpr (requires { Member::kNeeded; }) out.needed = Member::kNeeded;
   if constexpr (std::equality_comparable<T>) out.same = [member](const O& a, const O& b) { return a.*member == b.*member; };
+  return out;
+}
+
+// A class name as a template argument.
+struct ClassName {
+  char text[40] = {};
+  template <size_t n>
+  constexpr ClassName(const char (&name)[n]) {
+    for (size_t i = 0; i < n; ++i) text[i] = name[i];
+  }
+};
+
+// A struct with a list. It may also have check(owner) const, which throws ValueError for values that do not fit each other.
+template <class O>
+concept HasOptionList = requires {
+  { O::list() } -> std::convertible_to<const OptionList<O>&>;
+};
+
+// Lists the options of a member that has a list of its own, and joins lists.
+template <class O, HasOptionList T>
+OptionList<O> within(T O::*member) {
+  OptionList<O> out;
+  for (const Option<T>& o : T::list()) {
+    out.push_back({o, [=](const O& all) { return o.get(all.*member); },
+                   [=](O& all, const OptionValue& value) { return o.put(all.*member, value); }});
+    if (o.same) out.back().same = [=](const O& a, const O& b) { return o.same(a.*member, b.*member); };
+  }
+  return out;
+}
+template <class O>
+OptionList<O> operator+(OptionList<O> first, const OptionList<O>& then) {
+  first.insert(first.end(), then.begin(), then.end());
+  return first;
+}
+
+// Describes a flag that configs say in one of two words, those for false and true. The default comes first.
+template <class O>
+Option<O> in_words(const char* name, bool O::*member, const char* no, const char* yes, const char* doc) {
+  Option<O> out = option(name, member, doc).one_of({no, yes});
+  if (O().*member) std::swap(out.words[0], out.words[1]);
+  out.kind = OptionKind::text;
+  out.get = [=](const O& o) { return std::string(o.*member ? yes : no); };
+  out.put = [=](O& o, const OptionValue& value) {
+    const auto* const word = std::get_if<std::string>(&value);
+    return word && (o.*member = *word == yes, true);
+  };
   return out;
 }
 
@@ -189,11 +317,23 @@ Option<O> option(std::string name, T O::*member, std::string doc) {
     return all;                                                         \
   }
 
-// A struct with a list. It may also have check(owner) const, which throws ValueError for values that do not fit each other.
-template <class O>
-concept HasOptionList = requires {
-  { O::list() } -> std::convertible_to<const OptionList<O>&>;
+// Makes any Required<T>, of T().
+struct Unset {
+  template <class T>
+  operator Required<T>() const {
+    return Required<T>(T());
+  }
 };
+// Returns the defaults of O. In a struct that begins with ByName, up to two members that follow it are Required.
+template <class O>
+O defaults_of() {
+  if constexpr (requires { O{}; })
+    return O{};
+  else if constexpr (requires { O{ByName(), Unset()}; })
+    return O{ByName(), Unset()};
+  else
+    return O{ByName(), Unset(), Unset()};
+}
 
 // Throws ValueError, naming `owner` and the option, for a value outside its domain, and for values that do not fit each other.
 template <HasOptionList O>

@@ -70,30 +70,35 @@ Option<O> stride_of() {
 }
 template <class O>
 Option<O> dilation_of() {
-  return option("dilation", &O::dilation, "step within the window").at_least(1);
+  return option("dilation", &O::dilation, "step within the window").at_least(1).if_changed();
 }
 template <class O>
 Option<O> groups_of() {
-  return option("groups", &O::groups, "number of groups; channels of different groups are not connected").at_least(1);
+  return option("groups", &O::groups, "number of groups; channels of different groups are not connected").at_least(1).if_changed();
 }
 template <class O>
 Option<O> bias_of() {
-  return option("bias", &O::bias, "add a bias");
+  return option("bias", &O::bias, "add a bias").if_changed();
 }
 }  // namespace
 
+HALFSTEP_OPTIONS(ConvLayerOptions, stride_of<O>(),
+                 option("padding", &O::padding, "around the input; \"same\": the output is as large")
+                     .at_least(0)
+                     .one_of({"same", "valid"})
+                     .if_changed(),
+                 dilation_of<O>(), groups_of<O>(), bias_of<O>(),
+                 option("padding_mode", &O::padding_mode, "contents of the padding")
+                     .one_of({"zeros", "reflect", "replicate", "circular"})
+                     .if_changed())
 HALFSTEP_OPTIONS(
-    ConvLayerOptions, stride_of<O>(),
-    option("padding", &O::padding, "around the input; \"same\": the output is as large").at_least(0).one_of({"same", "valid"}),
-    dilation_of<O>(), groups_of<O>(), bias_of<O>(),
-    option("padding_mode", &O::padding_mode, "contents of the padding").one_of({"zeros", "reflect", "replicate", "circular"}))
-HALFSTEP_OPTIONS(ConvTransposeLayerOptions, stride_of<O>(), option("padding", &O::padding, "cut off from the output").at_least(0),
-                 option("output_padding", &O::output_padding, "added behind the output; less than stride or dilation").at_least(0),
-                 groups_of<O>(), bias_of<O>(), dilation_of<O>())
+    ConvTransposeLayerOptions, stride_of<O>(), option("padding", &O::padding, "cut off from the output").at_least(0).if_changed(),
+    option("output_padding", &O::output_padding, "added behind the output; less than stride or dilation").at_least(0).if_changed(),
+    groups_of<O>(), bias_of<O>(), dilation_of<O>())
 
 ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                const ConvLayerOptions& o, Generator* generator)
-    : type_(type), dims_(dims), padding_mode_(o.padding_mode) {
+    : type_(type), dims_(dims), given_(o) {
   check_arguments(type, in_channels, out_channels, o);
   const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
   options_.stride = o.stride.each(dims, type, "stride");
@@ -122,29 +127,18 @@ Tensor ConvNd::convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool 
   options.laid = &laid;
   if (around_.empty()) return conv(x, w, b, options, relu);
   options.padding = 0;
-  return conv(pad(x, around_, padding_mode_), w, b, options, relu);
+  return conv(pad(x, around_, given_.padding_mode), w, b, options, relu);
 }
 
 std::string ConvNd::describe() const {
-  const Dims none = Dims::filled(dims_, 0), ones = Dims::filled(dims_, 1);
-  const ConvPadding& padding = options_.padding;
-  Repr out(type_);
-  out.arg(weight.size(1) * options_.groups)
-      .arg(weight.size(0))
-      .arg("kernel_size", kernel_of(weight))
-      .arg("stride", options_.stride);
-  if (!padding.name.empty()) out.arg("padding", padding.name);
-  return out.arg_if(padding.name.empty() && !(padding.sizes == none), "padding", padding.sizes)
-      .arg_if(!(options_.dilation == ones), "dilation", options_.dilation)
-      .arg_if(options_.groups != 1, "groups", options_.groups)
-      .arg_if(!bias.defined(), "bias", false)
-      .arg_if(padding_mode_ != "zeros", "padding_mode", padding_mode_)
-      .str();
+  ConvLayerOptions shown = given_;
+  shown.bias = bias.defined();
+  return Repr(type_).arg(in_channels()).arg(out_channels()).arg("kernel_size", kernel_of(weight)).options(shown, dims_).str();
 }
 
 ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                                  const ConvTransposeLayerOptions& o, Generator* generator)
-    : type_(type), dims_(dims) {
+    : type_(type), dims_(dims), given_(o) {
   check_arguments(type, in_channels, out_channels, o);
   const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
   options_ = {.stride = o.stride.each(dims, type, "stride"),
@@ -182,17 +176,13 @@ Tensor ConvTransposeNd::forward(const Tensor& x, const Dims& output_size) {
 }
 
 std::string ConvTransposeNd::describe() const {
-  const Dims none = Dims::filled(dims_, 0), ones = Dims::filled(dims_, 1);
+  ConvTransposeLayerOptions shown = given_;
+  shown.bias = bias.defined();
   return Repr(type_)
       .arg(weight.size(0))
       .arg(weight.size(1) * options_.groups)
       .arg("kernel_size", kernel_of(weight))
-      .arg("stride", options_.stride)
-      .arg_if(!(options_.padding == none), "padding", options_.padding)
-      .arg_if(!(options_.dilation == ones), "dilation", options_.dilation)
-      .arg_if(!(options_.output_padding == none), "output_padding", options_.output_padding)
-      .arg_if(options_.groups != 1, "groups", options_.groups)
-      .arg_if(!bias.defined(), "bias", false)
+      .options(shown, dims_, {"stride", "padding", "dilation", "output_padding", "groups", "bias"})
       .str();
 }
 

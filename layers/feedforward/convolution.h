@@ -76,7 +76,7 @@ class ConvNd : public Module {
   const char* type_;
   int dims_;
   ConvOptions options_;
-  std::string padding_mode_;
+  ConvLayerOptions given_;
   Dims around_;  // padding that pad() adds before the op, unless it is of zeros
   LaidWeights laid_;
 };
@@ -125,6 +125,7 @@ class ConvTransposeNd : public Module {
   const char* type_;
   int dims_;
   ConvTransposeOptions options_;
+  ConvTransposeLayerOptions given_;
 };
 // ConvTranspose2d(8, 3, 2, {.stride = 2}), or by position ConvTranspose2d(8, 3, 3, stride, padding).
 template <int n>

@@ -25,7 +25,8 @@ Linear::Linear(Integer in, Integer out, const LinearOptions& o, Generator* gener
 }
 
 std::string Linear::describe() const {
-  return Repr("Linear").arg("in_features", weight.size(1)).arg("out_features", weight.size(0)).arg("bias", bias.defined()).str();
+  const LinearOptions shown{bias.defined()};
+  return Repr("Linear").arg("in_features", weight.size(1)).arg("out_features", weight.size(0)).options(shown).str();
 }
 
 Bilinear::Bilinear(Integer in1, Integer in2, Integer out, const BilinearOptions& o, Generator* generator) {
@@ -49,7 +50,7 @@ std::string Bilinear::describe() const {
       .arg("in1_features", weight.size(1))
       .arg("in2_features", weight.size(2))
       .arg("out_features", weight.size(0))
-      .arg("bias", bias.defined())
+      .options(BilinearOptions{bias.defined()})
       .str();
 }
 

@@ -44,19 +44,10 @@ OptionList<O> running_list() {
 }
 }  // namespace
 
-const OptionList<BatchNormOptions>& BatchNormOptions::list() {
-  using O = BatchNormOptions;
-  static const auto& all = *new OptionList<O>([] {
-    OptionList<O> made = running_list<O>();
-    made.push_back(option("sync", &O::sync, "statistics of all ranks' samples, where ranks train together"));
-    return made;
-  }());
-  return all;
-}
-const OptionList<InstanceNormOptions>& InstanceNormOptions::list() {
-  static const auto& all = *new OptionList<InstanceNormOptions>(running_list<InstanceNormOptions>());
-  return all;
-}
+HALFSTEP_OPTIONS(BatchNormOptions,
+                 running_list<O>() +
+                     OptionList<O>{option("sync", &O::sync, "statistics of all ranks' samples, where ranks train together")})
+HALFSTEP_OPTIONS(InstanceNormOptions, running_list<O>())
 HALFSTEP_OPTIONS(LayerNormOptions, eps_of<O>(), option("elementwise_affine", &O::elementwise_affine, "has weights"),
                  norm_bias_of<O>())
 HALFSTEP_OPTIONS(RMSNormOptions, option("eps", &O::eps, "left out: the dtype's epsilon").at_least(0),
@@ -81,13 +72,11 @@ RunningNorm::RunningNorm(const char* type, int64_t num_features, const BatchNorm
 }
 
 std::string RunningNorm::describe() const {
+  BatchNormOptions shown = options_;
+  shown.bias = shown.affine && shown.bias;
   return Repr(type_)
       .arg(num_features_)
-      .arg("eps", options_.eps)
-      .arg("momentum", options_.momentum)
-      .arg("affine", options_.affine)
-      .arg("bias", options_.affine && options_.bias)
-      .arg("track_running_stats", options_.track_running_stats)
+      .options(shown, 0, {"eps", "momentum", "affine", "bias", "track_running_stats"})
       .arg_if(has_frozen_statistics(), "frozen_statistics", true)
       .arg_if(options_.sync && type_ != std::string_view("SyncBatchNorm"), "sync", options_.sync)
       .str();

@@ -20,7 +20,17 @@ Window window_of(const char* type, int dims, const Sizes& kernel_size, const Siz
   return out;
 }
 
-const Sizes& or_kernel(const Sizes& stride, const Sizes& kernel_size) { return stride.empty() ? kernel_size : stride; }
+// Prints a pooling, whose stride is the kernel's size if it is left out.
+template <class O>
+std::string pool_text(const char* type, const Sizes& kernel_size, O shown, int dims = 0) {
+  if (shown.stride.empty()) shown.stride = kernel_size;
+  Repr out(type);
+  if (dims > 0)
+    out.arg("kernel_size", kernel_size.each(dims, type, "kernel_size"));
+  else
+    out.arg("kernel_size", kernel_size);
+  return out.options(shown, dims).str();
+}
 
 MaxPoolOptions max_options(const char* type, int dims, const Window& w, const MaxPoolLayerOptions& o) {
   return {w.stride, w.padding, o.dilation.each(dims, type, "dilation"), o.ceil_mode};
@@ -31,21 +41,13 @@ FunctionLayer max_pool(const char* type, int dims, const Sizes& kernel_size, con
   const Window w = window_of(type, dims, kernel_size, o.stride, o.padding);
   const MaxPoolOptions options = max_options(type, dims, w, o);
   const auto pool = dims == 1 ? max_pool1d : dims == 2 ? max_pool2d : max_pool3d;
-  return {Repr(type)
-              .arg("kernel_size", kernel_size)
-              .arg("stride", or_kernel(o.stride, kernel_size))
-              .arg("padding", o.padding)
-              .arg("dilation", o.dilation)
-              .arg("ceil_mode", o.ceil_mode)
-              .str(),
-          [=](const Tensor& x) { return pool(x, w.kernel, options); }};
+  return {pool_text(type, kernel_size, o), [=](const Tensor& x) { return pool(x, w.kernel, options); }};
 }
 
 FractionalMaxPoolOptions fractional_options(const char* type, int dims, const FractionalMaxPoolLayerOptions& o) {
   check<ValueError>(o.output_size.empty() != o.output_ratio.empty(), type, "takes exactly one of output_size and output_ratio");
-  for (double ratio : o.output_ratio)
-    check<ValueError>(ratio > 0 && ratio < 1, type, "output_ratio must lie in (0, 1), got ", ratio);
-  return {.output_size = o.output_size.empty() ? Dims() : o.output_size.each(dims, type, "output_size", 1),
+  check_options(type, o);
+  return {.output_size = o.output_size.empty() ? Dims() : o.output_size.each(dims, type, "output_size"),
           .output_ratio = o.output_ratio,
           .generator = o.generator};
 }
@@ -63,12 +65,8 @@ FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, con
   check<ValueError>(!o.divisor_override || dims > 1, type, "has no divisor_override");
   const AvgPoolOptions options{w.stride, w.padding, o.ceil_mode, o.count_include_pad, o.divisor_override};
   const auto pool = dims == 1 ? avg_pool1d : dims == 2 ? avg_pool2d : avg_pool3d;
-  Repr text(type);
-  if (dims == 1)  // PyTorch prints tuples here
-    text.arg("kernel_size", w.kernel).arg("stride", w.stride).arg("padding", w.padding);
-  else
-    text.arg("kernel_size", kernel_size).arg("stride", or_kernel(o.stride, kernel_size)).arg("padding", o.padding);
-  return {text.str(), [=](const Tensor& x) { return pool(x, w.kernel, options); }};
+  // PyTorch prints arguments of one dimension as tuples.
+  return {pool_text(type, kernel_size, o, dims == 1 ? 1 : 0), [=](const Tensor& x) { return pool(x, w.kernel, options); }};
 }
 
 FunctionLayer lp_pool(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& o) {
@@ -77,12 +75,7 @@ FunctionLayer lp_pool(const char* type, int dims, double norm_type, const Sizes&
   check<ValueError>(norm_type > 0, type, "norm_type must be > 0, got ", norm_type);
   const bool ceil_mode = o.ceil_mode;
   const auto pool = dims == 1 ? lp_pool1d : dims == 2 ? lp_pool2d : lp_pool3d;
-  return {Repr(type)
-              .arg("norm_type", norm_type)
-              .arg("kernel_size", kernel_size)
-              .arg("stride", o.stride)
-              .arg("ceil_mode", ceil_mode)
-              .str(),
+  return {Repr(type).arg("norm_type", norm_type).arg("kernel_size", kernel_size).options(o).str(),
           [=](const Tensor& x) { return pool(x, norm_type, w.kernel, w.stride, ceil_mode); }};
 }
 
@@ -116,10 +109,12 @@ HALFSTEP_OPTIONS(MaxPoolLayerOptions, pool_stride_of<O>(), padding_of<O>("around
                  option("dilation", &O::dilation, "step within the window").at_least(1), ceil_mode_of<O>())
 HALFSTEP_OPTIONS(MaxUnpoolLayerOptions, pool_stride_of<O>(), padding_of<O>("of the pooling that is undone"))
 HALFSTEP_OPTIONS(AvgPoolLayerOptions, pool_stride_of<O>(), padding_of<O>("zeros around the input; at most half of kernel_size"),
-                 ceil_mode_of<O>(),
-                 option("count_include_pad", &O::count_include_pad, "divide by the whole window, padding included"),
-                 option("divisor_override", &O::divisor_override, "divide by this instead").at_least(1))
+                 ceil_mode_of<O>().unseen(),
+                 option("count_include_pad", &O::count_include_pad, "divide by the whole window, padding included").unseen(),
+                 option("divisor_override", &O::divisor_override, "divide by this instead").at_least(1).unseen())
 HALFSTEP_OPTIONS(LPPoolLayerOptions, pool_stride_of<O>(), ceil_mode_of<O>())
+HALFSTEP_OPTIONS(FractionalMaxPoolLayerOptions, option("output_size", &O::output_size, "of the output").at_least(1),
+                 option("output_ratio", &O::output_ratio, "share of the input's size, instead of output_size").above(0).under(1))
 
 MaxPoolNd::MaxPoolNd(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& options)
     : FunctionLayer(max_pool(type, dims, kernel_size, options)) {
@@ -151,7 +146,8 @@ Tensor MaxUnpoolNd::forward(const Tensor& x, const Tensor& indices, const Dims& 
 }
 
 std::string MaxUnpoolNd::describe() const {
-  return Repr(type_).arg("kernel_size", kernel_).arg("stride", stride_).arg("padding", padding_).str();
+  const MaxUnpoolLayerOptions shown{.stride = stride_, .padding = padding_};
+  return Repr(type_).arg("kernel_size", kernel_).options(shown).str();
 }
 
 FractionalMaxPoolNd::FractionalMaxPoolNd(const char* type, int dims, const Sizes& kernel_size,

@@ -136,6 +136,7 @@ struct FractionalMaxPoolLayerOptions {
   Sizes output_size = {};
   ScaleFactors output_ratio = {};
   Generator* generator = nullptr;  // of the windows' places, drawn at each call, also in evaluation; null: the default one
+  static const OptionList<FractionalMaxPoolLayerOptions>& list();
 };
 class FractionalMaxPoolNd : public FunctionLayer {
  public:

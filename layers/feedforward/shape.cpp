@@ -52,14 +52,8 @@ void check_factor(const char* type, const char* name, int64_t value) {
 
 FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
   check<ValueError>(o.size.empty() != o.scale_factor.empty(), type, "needs exactly one of size and scale_factor");
-  for (int64_t s : o.size) check<ValueError>(s >= 1, type, "size must be >= 1, got ", o.size);
-  for (double s : o.scale_factor) check<ValueError>(s > 0, type, "scale_factor must be > 0, got ", s);
-  Repr text(type);
-  if (o.size.empty())
-    text.arg("scale_factor", o.scale_factor);
-  else
-    text.arg("size", o.size.size() == 1 ? Sizes(o.size[0]) : Sizes(o.size));
-  return {text.arg("mode", "'" + o.mode + "'").str(), [=](const Tensor& x) { return interpolate(x, o); }};
+  check_options(type, o);
+  return {Repr(type).options(o).str(), [=](const Tensor& x) { return interpolate(x, o); }};
 }
 
 // Accepts images alone.

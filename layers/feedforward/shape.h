@@ -46,6 +46,7 @@ class ChannelShuffle : public FunctionLayer {
 // Takes exactly one of size and scale_factor, one number for all spatial dimensions or one each (framework/ops/window/resample.h).
 class Upsample : public FunctionLayer {
  public:
+  using Options = InterpolateOptions;
   explicit Upsample(const InterpolateOptions& options) : Upsample("Upsample", options) {}
 
  protected:

@@ -4,8 +4,10 @@
 
 #include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "framework/base/arguments.h"
 #include "framework/base/options.h"
@@ -41,11 +43,17 @@ class Repr {
   Repr& arg_if(bool given, const char* key, const T& value) {
     return given ? arg(key, value) : *this;
   }
-  // Appends the options in the order of their list, as the list says.
+  // Appends the options in the order of their list or in that of `names`, without the others, as the list says. dims > 0: prints
+  // sizes as one number for each dimension.
   template <HasOptionList O>
-  Repr& options(const O& options) {
+  Repr& options(const O& options, int dims = 0, std::initializer_list<std::string_view> names = {}) {
     const O usual;
-    for (const Option<O>& o : O::list()) option(o, o.get(options), o.get(usual));
+    const auto add = [&](const Option<O>& o) { option(o, o.get(options), o.get(usual), dims); };
+    for (const Option<O>& o : O::list())
+      if (names.size() == 0) add(o);
+    for (const std::string_view name : names)
+      for (const Option<O>& o : O::list())
+        if (o.name == name) add(o);
     return *this;
   }
   std::string str() const { return text_ + ")"; }
@@ -66,7 +74,7 @@ class Repr {
 
  private:
   Repr& add(const std::string& key, const std::string& value);
-  Repr& option(const OptionFacts& option, const OptionValue& value, const OptionValue& usual);
+  Repr& option(const OptionFacts& option, OptionValue value, OptionValue usual, int dims);
   std::string text_;
   bool first_ = true;
 };
@@ -84,15 +92,6 @@ class FunctionLayer : public Module {
  private:
   std::string description_;
   Function function_;
-};
-
-// A class name as a template argument.
-struct ClassName {
-  char text[40] = {};
-  template <size_t n>
-  constexpr ClassName(const char (&name)[n]) {
-    for (size_t i = 0; i < n; ++i) text[i] = name[i];
-  }
 };
 
 // Appends the dimensions: "Conv" and 2 give "Conv2d".

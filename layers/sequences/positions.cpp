@@ -62,8 +62,8 @@ Option<O> batch_first_of() {
 HALFSTEP_OPTIONS(PositionalEncodingOptions, option("dropout", &O::dropout, "probability").at_least(0).at_most(1),
                  option("max_len", &O::max_len, "positions, at most").at_least(1), batch_first_of<O>())
 HALFSTEP_OPTIONS(PositionEmbeddingOptions, batch_first_of<O>())
-HALFSTEP_OPTIONS(RotaryEmbeddingOptions, option("base", &O::base, "slowest turn, in 2 pi positions").above(0),
-                 option("interleaved", &O::interleaved, "pairs are neighbours; else from both halves"))
+HALFSTEP_OPTIONS(RotaryEmbeddingOptions, option("base", &O::base, "slowest turn, in 2 pi positions").above(0).if_changed(),
+                 option("interleaved", &O::interleaved, "pairs are neighbours; else from both halves").if_changed())
 
 PositionalEncoding::PositionalEncoding(Integer width, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
   const int64_t d_model = width;
@@ -84,7 +84,7 @@ PositionEmbedding::PositionEmbedding(Integer max_len, Integer d_model, const Pos
 Tensor PositionEmbedding::forward(const Tensor& x) { return x + rows_for(*this, "PositionEmbedding", weight, x, batch_first_); }
 
 std::string PositionEmbedding::describe() const {
-  return Repr("PositionEmbedding").arg(weight.size(0)).arg(weight.size(1)).arg_if(batch_first_, "batch_first", true).str();
+  return Repr("PositionEmbedding").arg(weight.size(0)).arg(weight.size(1)).options(PositionEmbeddingOptions{batch_first_}).str();
 }
 
 RotaryEmbedding::RotaryEmbedding(Integer width, const RotaryEmbeddingOptions& o) : dim_(width), options_(o) {
@@ -156,12 +156,6 @@ std::pair<Tensor, Tensor> RotaryEmbedding::forward(const Tensor& q, const Tensor
   return {rotated(q, positions, first), rotated(k, positions, first)};
 }
 
-std::string RotaryEmbedding::describe() const {
-  return Repr("RotaryEmbedding")
-      .arg(dim_)
-      .arg_if(options_.base != 10000, "base", options_.base)
-      .arg_if(options_.interleaved, "interleaved", true)
-      .str();
-}
+std::string RotaryEmbedding::describe() const { return Repr(kName).arg(dim_).options(options_).str(); }
 
 }  // namespace halfstep

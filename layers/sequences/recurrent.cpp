@@ -108,13 +108,7 @@ std::string RecurrentLayer::describe() const {
   return Repr(type_)
       .arg(input_size_)
       .arg(hidden_size_)
-      .arg_if(options_.proj_size != 0, "proj_size", options_.proj_size)
-      .arg_if(options_.num_layers != 1, "num_layers", options_.num_layers)
-      .arg_if(!options_.bias, "bias", options_.bias)
-      .arg_if(options_.batch_first, "batch_first", options_.batch_first)
-      .arg_if(options_.dropout != 0, "dropout", options_.dropout)
-      .arg_if(options_.bidirectional, "bidirectional", options_.bidirectional)
-      .arg_if(options_.stateful, "stateful", options_.stateful)
+      .options(options_, 0, {"proj_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "stateful"})
       .str();
 }
 

@@ -6,7 +6,7 @@ namespace halfstep {
 
 namespace {
 template <class O>
-Option<O> cell_bias() {
+Option<O> biases_of() {
   return option("bias", &O::bias, "add biases").if_changed();
 }
 template <class O>
@@ -17,35 +17,25 @@ Option<O> nonlinearity_of() {
 // order.
 template <class O>
 OptionList<O> layer_list(const OptionList<O>& after, const OptionList<O>& last) {
-  OptionList<O> all{option("num_layers", &O::num_layers, "number of stacked layers").at_least(1)};
-  const auto add = [&](const OptionList<O>& more) { all.insert(all.end(), more.begin(), more.end()); };
-  add(after);
-  add({option("bias", &O::bias, "add biases"), option("batch_first", &O::batch_first, "[N, T, features]; else [T, N, features]"),
-       option("dropout", &O::dropout, "of the outputs of all layers but the last").at_least(0).at_most(1),
-       option("bidirectional", &O::bidirectional, "also run backwards, which doubles the width of the output")});
-  add(last);
-  add({option("output", &O::output, "the states of all steps, or after the last one").one_of({"sequence", "last"}),
-       option("stateful", &O::stateful, "continue from the last state of the batch before")});
-  return all;
+  return OptionList<O>{option("num_layers", &O::num_layers, "number of stacked layers").at_least(1).if_changed()} + after +
+         OptionList<O>{
+             biases_of<O>(), option("batch_first", &O::batch_first, "[N, T, features]; else [T, N, features]").if_changed(),
+             option("dropout", &O::dropout, "of the outputs of all layers but the last").at_least(0).at_most(1).if_changed(),
+             option("bidirectional", &O::bidirectional, "also run backwards, which doubles the width of the output").if_changed()} +
+         last +
+         OptionList<O>{option("output", &O::output, "the states of all steps, or after the last one").one_of({"sequence", "last"}),
+                       option("stateful", &O::stateful, "continue from the last state of the batch before").if_changed()};
 }
 }  // namespace
 
-const OptionList<RNNOptions>& RNNOptions::list() {
-  static const auto& all = *new OptionList<RNNOptions>(layer_list<RNNOptions>({nonlinearity_of<RNNOptions>()}, {}));
-  return all;
-}
-const OptionList<GRUOptions>& GRUOptions::list() {
-  static const auto& all = *new OptionList<GRUOptions>(layer_list<GRUOptions>({}, {}));
-  return all;
-}
-const OptionList<LSTMOptions>& LSTMOptions::list() {
-  using O = LSTMOptions;
-  static const auto& all = *new OptionList<O>(layer_list<O>(
-      {}, {option("proj_size", &O::proj_size, "width of the outputs, less than hidden_size; 0: no projections").at_least(0)}));
-  return all;
-}
-HALFSTEP_OPTIONS(RNNCellOptions, cell_bias<O>(), nonlinearity_of<O>())
-HALFSTEP_OPTIONS(GRUCellOptions, cell_bias<O>())
-HALFSTEP_OPTIONS(LSTMCellOptions, cell_bias<O>())
+HALFSTEP_OPTIONS(RNNOptions, layer_list<O>({nonlinearity_of<O>()}, {}))
+HALFSTEP_OPTIONS(GRUOptions, layer_list<O>({}, {}))
+HALFSTEP_OPTIONS(LSTMOptions, layer_list<O>({}, {option("proj_size", &O::proj_size,
+                                                        "width of the outputs, less than hidden_size; 0: no projections")
+                                                     .at_least(0)
+                                                     .if_changed()}))
+HALFSTEP_OPTIONS(RNNCellOptions, biases_of<O>(), nonlinearity_of<O>())
+HALFSTEP_OPTIONS(GRUCellOptions, biases_of<O>())
+HALFSTEP_OPTIONS(LSTMCellOptions, biases_of<O>())
 
 }  // namespace halfstep

@@ -37,27 +37,15 @@ OptionList<O> layer_list() {
 }
 }  // namespace
 
-const OptionList<TransformerLayerOptions>& TransformerLayerOptions::list() {
-  using O = TransformerLayerOptions;
-  static const auto& all = *new OptionList<O>([] {
-    OptionList<O> made = layer_list<O>();
-    made.push_back(option("is_causal", &O::is_causal, "a position attends to itself and those before it"));
-    return made;
-  }());
-  return all;
-}
-const OptionList<TransformerOptions>& TransformerOptions::list() {
-  using O = TransformerOptions;
-  static const auto& all = *new OptionList<O>([] {
-    OptionList<O> made{option("d_model", &O::d_model, "width of the sequences").at_least(1),
-                       option("nhead", &O::nhead, "heads of each attention").at_least(1),
-                       option("num_encoder_layers", &O::num_encoder_layers, "layers of the encoder").at_least(1),
-                       option("num_decoder_layers", &O::num_decoder_layers, "layers of the decoder").at_least(1)};
-    for (Option<O>& o : layer_list<O>()) made.push_back(std::move(o));
-    return made;
-  }());
-  return all;
-}
+HALFSTEP_OPTIONS(TransformerLayerOptions,
+                 layer_list<O>() +
+                     OptionList<O>{option("is_causal", &O::is_causal, "a position attends to itself and those before it")})
+HALFSTEP_OPTIONS(TransformerOptions,
+                 OptionList<O>{option("d_model", &O::d_model, "width of the sequences").at_least(1),
+                               option("nhead", &O::nhead, "heads of each attention").at_least(1),
+                               option("num_encoder_layers", &O::num_encoder_layers, "layers of the encoder").at_least(1),
+                               option("num_decoder_layers", &O::num_decoder_layers, "layers of the decoder").at_least(1)} +
+                     layer_list<O>())
 
 TransformerBlock::TransformerBlock(int64_t d_model, const TransformerLayerOptions& o) : options_(o) {
   check<ValueError>(d_model >= 1, "TransformerLayer", "d_model must be >= 1, got ", d_model);

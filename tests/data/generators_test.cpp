@@ -7,8 +7,10 @@
 
 #include "framework/base/check.h"
 #include "framework/data/sets/digits.h"
+#include "framework/data/sets/synthetic.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
+#include "tests/support/damaged_options.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -33,7 +35,7 @@ void check_pure(Options o) {
   o.split = Split::train, o.seed = 5;
   CHECK(sample(D(o), 6) != sample(all, 6));
   o.size = 0;
-  CHECK(contains(message_of<ValueError>([&] { D{o}; }), "size must be in 1..2^24, got 0"));
+  CHECK(contains(message_of<ValueError>([&] { D{o}; }), "size must be in [1, 16777216], got 0"));
 }
 
 }  // namespace
@@ -45,6 +47,21 @@ TEST_CASE("generators refuse what would take gigabytes, whichever of their numbe
   CHECK_THROWS_AS(SinesDataset({.waves = kMost}), ValueError);
   CHECK_THROWS_AS(CopyTaskDataset({.wait = kMost}), ValueError);
   CHECK_THROWS_AS(AddingDataset({.length = kMost}), ValueError);
+}
+
+TEST_CASE("every option of every generated data set refuses what is outside its domain") {
+  int tried = 0;
+  const auto add = [&]<class D, class O>(const D* /*type*/, const O& usual) {
+    tried += check_damaged("", usual, [](const O& options) { D made(options); });
+  };
+  add((SpiralsDataset*)nullptr, SpiralsOptions{.size = 4});
+  add((SinesDataset*)nullptr, SinesOptions{.size = 4});
+  add((CopyTaskDataset*)nullptr, CopyTaskOptions{.size = 4});
+  add((AddingDataset*)nullptr, AddingOptions{.size = 4});
+  add((DigitStripsDataset*)nullptr, DigitStripsOptions{.size = 4});
+  add((DigitsDataset*)nullptr, DigitsOptions{.size = 4});
+  add((RandomDataset*)nullptr, RandomOptions{.input_shape = {2}});
+  CHECK(tried > 30);
 }
 
 TEST_CASE("generators: a sample is a function of seed, split and index") {

@@ -181,7 +181,7 @@ TEST_CASE("RandomDataset: standard normal, seeded, handed out without copies") {
   for (int64_t label : labels.target().to_vector<int64_t>()) ++count.at(size_t(label));
   for (int n : count) CHECK(n > 120);
   CHECK(contains(message_of<ValueError>([] { RandomDataset bad({.num_batches = 0, .input_shape = {2}}); }),
-                 "at least 1, got 0 and 1"));
+                 "num_batches must be >= 1, got 0"));
 }
 
 TEST_CASE("Normalize") {
@@ -193,7 +193,7 @@ TEST_CASE("Normalize") {
   CHECK(Normalize::preset("fashion_mnist").mean == 0.2860);
   CHECK(contains(message_of<ValueError>([] { Normalize::preset("imagenet"); }),
                  "the presets are \"mnist\", \"fashion_mnist\", got \"imagenet\""));
-  CHECK(contains(message_of<ValueError>([] { Normalize{.mean = 0, .std = 0}.for_u8(); }), "std must be positive, got 0"));
+  CHECK(contains(message_of<ValueError>([] { Normalize{.mean = 0, .std = 0}.for_u8(); }), "std must be > 0, got 0"));
   CHECK(parse_split("test") == Split::test);
   CHECK(contains(message_of<ValueError>([] { parse_split("val"); }), "got \"val\""));
 }

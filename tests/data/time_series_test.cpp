@@ -263,7 +263,7 @@ TEST_CASE("TimeSeries: what is wrong with a file") {
                  "the cell is \"NA\", and 2 more have none\nhelp: \"missing\": \"interpolate\" or \"last\""));
   CHECK(contains(error("1\n2\n3\n", {.window = 3}), "has 3 of 3 rows, which is too few for a window of 3 and 1 after it"));
   CHECK(
-      contains(message_of<ValueError>([&] { TimeSeriesDataset(dir / "s", {.window = 0}); }), "must be at least 1, got 0, 1 and 1"));
+      contains(message_of<ValueError>([&] { TimeSeriesDataset(dir / "s", {.window = 0}); }), "window must be >= 1, got 0"));
 }
 
 TEST_SUITE("data") {

@@ -10,6 +10,7 @@
 #include "framework/data/transforms/image_transforms.h"
 #include "framework/ops/ops.h"
 #include "tests/io/files.h"
+#include "tests/support/damaged_options.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -67,20 +68,40 @@ TEST_CASE("transforms: what does not fit is refused before data is touched") {
                  "one class a sample, got targets int64 [2, 3]"));
 
   const auto rejects = [](const std::function<void()>& make) { return message_of<ValueError>(make); };
-  CHECK(contains(rejects([] { RandomCrop({0, 3}); }), "size must be at least 1, got [0, 3]"));
-  CHECK(contains(rejects([] { RandomCrop({3, 3}, {.padding = {-1, 0, 0, 0}}); }), "padding must not be negative, got -1"));
+  CHECK(contains(rejects([] { RandomCrop({0, 3}); }), "size must be in [1, 16777216], got 0"));
+  CHECK(contains(rejects([] { RandomCrop({3, 3}, {.padding = {-1, 0, 0, 0}}); }), "padding must be in [0, 16777216], got -1"));
   CHECK(contains(rejects([] { RandomHorizontalFlip(1.5); }), "p must be in [0, 1], got 1.5"));
   CHECK(contains(rejects([] { RandomRotation({20, 10}); }), "degrees must go from a smaller to a larger number, got [20, 10]"));
   CHECK(contains(rejects([] { RandomErasing({.scale = {0.1, 2}}); }), "scale must be shares in [0, 1], got 2"));
-  CHECK(contains(rejects([] { RandomErasing({.ratio = {0, 2}}); }), "ratio must be positive"));
+  CHECK(contains(rejects([] { RandomErasing({.ratio = {0, 2}}); }), "ratio must be > 0, got 0"));
   CHECK(contains(rejects([] {
                    ColorJitter({.hue = {{-0.6, 0}}});
                  }),
                  "hue must go from a smaller to a larger number in [-0.5, 0.5]"));
-  CHECK(contains(rejects([] { Mixup(0); }), "alpha must be positive, got 0"));
+  CHECK(contains(rejects([] { Mixup(0); }), "alpha must be > 0, got 0"));
   CHECK(contains(rejects([] { RandomAffine({.translate = {{0.1, 1.2}}}); }), "translate must be shares in [0, 1], got 1.2"));
   CHECK(contains(rejects([] { Resize({1, 2, 3}); }), "size must have 1 or 2 numbers, got 3"));
   CHECK(contains(rejects([] { NormalizeTransform({0, 1}, {1}); }), "got 2 and 1"));
   CHECK(contains(rejects([] { NormalizeTransform::preset("svhn"); }), "the presets are \"mnist\", \"fashion_mnist\", \"cifar10\""));
-  CHECK(contains(rejects([] { parse_pad_mode("wrap"); }), "must be constant, edge, reflect or symmetric, got \"wrap\""));
+}
+
+TEST_CASE("every option of every transform refuses what is outside its domain") {
+  int tried = 0;
+  const auto add = [&]<class T>(const T* /*type*/, const typename T::Options& usual) {
+    tried += check_damaged(T::kName, usual, [](const auto& options) { T made(options); });
+  };
+  add((NormalizeTransform*)nullptr, {});
+  add((RandomCrop*)nullptr, {.size = {2, 2}});
+  add((CenterCrop*)nullptr, {.size = {2, 2}});
+  add((Pad*)nullptr, {});
+  add((RandomHorizontalFlip*)nullptr, {});
+  add((RandomVerticalFlip*)nullptr, {});
+  add((RandomRotation*)nullptr, {});
+  add((RandomAffine*)nullptr, {});
+  add((Resize*)nullptr, {.size = {2}});
+  add((RandomErasing*)nullptr, {});
+  add((ColorJitter*)nullptr, {});
+  add((Mixup*)nullptr, {});
+  add((CutMix*)nullptr, {});
+  CHECK(tried > 30);
 }

@@ -108,7 +108,8 @@ TEST_CASE("transforms: torchvision's numbers where nothing is random") {
       return out;
     };
     if (word[0] == "pad") {
-      const PadOptions options{word[1] == "constant" ? 0.25 : 0, parse_pad_mode(word[1])};
+      PadOptions options{.fill = word[1] == "constant" ? 0.25 : 0};
+      REQUIRE(OptionMember<PadMode>::put(options.mode, std::string(word[1])));
       got = once(Pad({1, 2, 3, 4}, options), image);
       const RandomCrop whole({15, 16}, {.padding = {1, 2, 3, 4}, .pad = options});  // as large as what it crops from
       CHECK(same_bits(once(whole, image), got));

@@ -3,6 +3,7 @@
 #include "framework/data/sets/text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "tests/fuzz/fuzz.h"
@@ -12,7 +13,7 @@ HALFSTEP_FUZZ_HARNESS(text) {
   if (size < 2) return 0;
   TextOptions options;
   options.tokenizer = Tokenizer(data[0] % 5);  // all but bpe, whose files have a harness of their own
-  options.encoding = TextEncoding(data[0] / 5 % kTextEncodings.size());
+  options.encoding = TextEncoding(data[0] / 5 % std::size(OptionNames<TextEncoding>::kNames));
   options.seq_len = 1 + data[1] % 4;
   options.streams = data[1] / 4 % 3;
   options.max_words = data[1] & 64 ? 2 : 0;

@@ -149,7 +149,7 @@ TEST_CASE("layers of several tensors refuse what does not fit") {
   });
   refuses<ValueError>("[FractionalMaxPool2d] takes exactly one of output_size and output_ratio",
                       [] { FractionalMaxPool2d(2, {}); });
-  refuses<ValueError>("[FractionalMaxPool3d] output_ratio must lie in (0, 1), got 1",
+  refuses<ValueError>("[FractionalMaxPool3d] output_ratio must be in (0, 1), got 1",
                       [] { FractionalMaxPool3d(2, {.output_ratio = 1}); });
   refuses<ShapeError>("[fractional_max_pool2d] output_size [4, 4] and kernel_size [2, 2] do not fit an input of [1, 4, 4]\n"
                       "help: output_size + kernel_size - 1 is at most the input's size",

@@ -3,12 +3,12 @@
 // does not compile, and what is outside the domain of an option is refused as its list says.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <concepts>
 #include <string>
 #include <vector>
 
 #include "layers/layers.h"
+#include "tests/support/damaged_options.h"
 #include "tests/support/errors.h"
 
 using namespace halfstep;
@@ -89,47 +89,10 @@ TEST_CASE("describe() prints what the lists say") {
 
 namespace {
 
-// A value outside the domain of an option; none where everything is legal.
-std::vector<OptionValue> damaged(const OptionFacts& o) {
-  std::vector<OptionValue> out;
-  const auto add = [&](double x) {
-    if (o.kind == OptionKind::whole) out.emplace_back(int64_t(x));
-    if (o.kind == OptionKind::number) out.emplace_back(x);
-    if (o.kind == OptionKind::sizes) out.emplace_back(Sizes(int64_t(x)));
-  };
-  if (std::isfinite(o.least)) add(o.least - (o.above_least ? 0 : 1));
-  if (std::isfinite(o.most)) add(o.most + (o.below_most ? 0 : 1));
-  if (o.not_zero) add(0);
-  if (o.kind == OptionKind::number) out.emplace_back(std::nan(""));
-  if ((o.kind == OptionKind::text || o.kind == OptionKind::sizes) && !o.words.empty()) out.emplace_back("no such word");
-  return out;
-}
-
-// Each option of O with a damaged value: `make` refuses it with the name of class and option.
-template <class O, class Make>
-int check_damaged(const std::string& type, const Make& make) {
-  int tried = 0;
-  for (const Option<O>& option : O::list()) {
-    CAPTURE(type + "." + option.name);
-    CHECK(!option.doc.empty());
-    O usual;
-    CHECK_NOTHROW(make(usual));
-    for (const OptionValue& value : damaged(option)) {
-      O options;
-      // A class of words takes no others, where it knows them itself.
-      const std::string message = error_of([&] {
-        if (!option.put(options, value)) fail<ValueError>(type, option.name, " is of another form");
-        make(options);
-      });
-      CHECK_MESSAGE((message.find(option.name) != std::string::npos || message.find("no such word") != std::string::npos), message);
-      ++tried;
-    }
-  }
-  return tried;
-}
 template <class M, class... Required>
 int check_layer(const Required&... required) {
-  return check_damaged<typename M::Options>(M::kName, [&](const typename M::Options& o) { M(required..., o); });
+  using O = typename M::Options;
+  return check_damaged(M::kName, O(), [&](const O& o) { M(required..., o); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schedules whose arguments are given by name are those with the same arguments by position.
+// Schedules whose arguments are given by name are those with the same arguments by position, and what is outside the domain of an
+// option is refused as its list says.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -9,6 +10,7 @@
 #include "optim/optimizers.h"
 #include "optim/schedule.h"
 #include "optim/schedule_parts.h"
+#include "tests/support/damaged_options.h"
 #include "tests/support/errors.h"
 
 using namespace halfstep;
@@ -74,4 +76,27 @@ TEST_CASE("arguments of schedules by name") {
   refuses<ValueError>("[OneCycleLR] epochs must be >= 1, got -1",
                       [&] { OneCycleLR(o, {.max_lr = 1, .epochs = -1, .steps_per_epoch = 5}); });
   refuses<ValueError>("[StepLR] step_size must be >= 1, got 0", [&] { StepLR(o, {.step_size = 0}); });
+}
+
+TEST_CASE("every option of every schedule refuses what is outside its domain") {
+  SGD o({ones({2}).set_requires_grad()}, {.lr = 0.1, .momentum = 0.9});
+  int tried = 0;
+  const auto add = [&]<class S>(const S* /*type*/, const typename S::Options& usual) {
+    tried += testing::check_damaged(S::kName, usual, [&](const auto& options) { S(o, options); });
+  };
+  add((StepLR*)nullptr, {.step_size = 3});
+  add((MultiStepLR*)nullptr, {.milestones = {3}});
+  add((ExponentialLR*)nullptr, {.gamma = 0.9});
+  add((PolynomialLR*)nullptr, {});
+  add((LinearLR*)nullptr, {});
+  add((ConstantLR*)nullptr, {});
+  add((NoamLR*)nullptr, {.d_model = 8, .warmup_steps = 4});
+  add((InverseSqrtLR*)nullptr, {.warmup_steps = 4});
+  add((WSDLR*)nullptr, {});
+  add((CosineAnnealingLR*)nullptr, {.T_max = 9});
+  add((CosineAnnealingWarmRestarts*)nullptr, {.T_0 = 9});
+  add((OneCycleLR*)nullptr, {.max_lr = 1, .total_steps = 9});
+  add((CyclicLR*)nullptr, {.base_lr = 0.1, .max_lr = 1});
+  add((ReduceLROnPlateau*)nullptr, {});
+  CHECK(tried > 60);
 }

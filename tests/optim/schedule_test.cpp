@@ -151,11 +151,12 @@ TEST_CASE("schedules refuse what has no meaning") {
   CHECK_THROWS_WITH_AS(OneCycleLR(o, {}), "[OneCycleLR] needs total_steps, or epochs and steps_per_epoch", ValueError);
   CHECK_THROWS_WITH_AS(CyclicLR(o, {.base_lr = 1, .max_lr = 0.5}), "[CyclicLR] max_lr must be >= 1, got 0.5", ValueError);
   CHECK_THROWS_WITH_AS(MultiStepLR(o, {-1}), "[MultiStepLR] milestones must be >= 0, got -1", ValueError);
-  CHECK_THROWS_WITH_AS(WSDLR(o, {.decay = "slow"}), "[WSDLR] decay must be one of linear, cosine, 1-sqrt, got slow", ValueError);
+  CHECK_THROWS_WITH_AS(WSDLR(o, {.decay = "slow"}), "[WSDLR] decay must be \"linear\", \"cosine\" or \"1-sqrt\", got \"slow\"",
+                       ValueError);
   CHECK_THROWS_WITH_AS(SequentialLR(o, {std::make_shared<StepLR>(o, 1)}, {3}),
                        "[SequentialLR] needs one milestone less than schedules, got 1 for 1", ValueError);
-  CHECK_THROWS_WITH_AS(ReduceLROnPlateau(o, {.mode = "least"}), "[ReduceLROnPlateau] mode must be min or max, got least",
-                       ValueError);
+  CHECK_THROWS_WITH_AS(ReduceLROnPlateau(o, {.mode = "least"}),
+                       "[ReduceLROnPlateau] mode must be \"min\" or \"max\", got \"least\"", ValueError);
   ReduceLROnPlateau plateau(o);
   CHECK_THROWS_WITH_AS(plateau.load_state_dict({{"count", 1}, {"bad", -1}}),
                        "[ReduceLROnPlateau] bad of a state must be a count, got -1", ValueError);
@@ -198,8 +199,8 @@ TEST_CASE("eta_min is absolute for every group") {
 TEST_CASE("schedules check their arguments and describe themselves") {
   SGD a = optimizer();
   CHECK_THROWS_WITH_AS(StepLR(a, 0), "[StepLR] step_size must be >= 1, got 0", ValueError);
-  CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 0), "[CosineAnnealingLR] t_max must be >= 1, got 0", ValueError);
-  CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 4, 0, 4), "[CosineAnnealingLR] warmup_steps must be in [0, t_max), got 4 with t_max 4",
+  CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 0), "[CosineAnnealingLR] T_max must be >= 1, got 0", ValueError);
+  CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 4, 0, 4), "[CosineAnnealingLR] warmup_steps must be in [0, T_max), got 4 with T_max 4",
                        ValueError);
   CHECK(StepLR(a, 3, 0.5).describe() == "StepLR(step_size=3, gamma=0.5)");
   CHECK(CosineAnnealingLR(a, 10, 0.01, 2).describe() == "CosineAnnealingLR(t_max=10, eta_min=0.01, warmup_steps=2)");

@@ -2,6 +2,7 @@
 // Rows of image data sets.
 #include <algorithm>
 
+#include "apps/catalog/option_fields.h"
 #include "apps/catalog/pictures.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/cifar.h"
@@ -48,22 +49,9 @@ DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
   return {{type, doc, fields}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
 }
 
-const std::vector<std::string>& picture_fits() {
-  static const std::vector<std::string> all = {"crop", "squash", "pad"};  // in the order of PictureFit
-  return all;
-}
-const std::vector<std::string>& backgrounds() {
-  static const std::vector<std::string> all = {"black", "white", "none"};  // in the order of Background
-  return all;
-}
-
 std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
-  const Json& self = r.self();
-  ImageFolderOptions options{self["size"], self["grayscale"], {}};
-  options.exif = self["exif"];
-  options.skip_bad = self["on_error"] == "skip";
-  options.fit = place_in<PictureFit>(picture_fits(), self["fit"]);
-  options.background = place_in<Background>(backgrounds(), self["background"]);
+  ImageFolderOptions options;
+  read_options(r.self(), options);
   const SplitRequest train = train_of(r);
   if (r.known && std::holds_alternative<ImageForm>(r.known->source))
     options.classes = r.known->names;
@@ -141,25 +129,11 @@ void add_image_rows(Catalog<DatasetRow>& all) {
         return MnistKind(int(MnistKind::byclass) + (part - parts.begin()));
       },
       false));
-  all.add(
-      {{"ImageFolder",
-        "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made",
-        {path_field("the folder"), root_field("folder of path"),
-         integer("size", 0, "side of the square that each picture is resized to; 0: all pictures have one size")
-             .at_least(0)
-             .at_most(1 << 14),
-         choice("fit", "crop", picture_fits(),
-                "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
-                "side and fill the rest with the background"),
-         choice("background", "none", backgrounds(),
-                "\"none\": transparent pixels keep their own color, as by PIL and torchvision; else the color behind them"),
-         boolean("grayscale", false, "gray pictures: [1, H, W] instead of [3, H, W]"),
-         boolean("exif", true, "turn pictures as EXIF says, which cameras and phones write; false: as they are stored"),
-         choice("on_error", "fail", {"fail", "skip"},
-                "what happens if a picture cannot be read: \"fail\": the run ends before the first step, and lists all of them; "
-                "\"skip\": they are left out, with a warning that counts them")}},
-       make_folder,
-       folder_facts});
+  std::vector<Field> folder = fields_of<ImageFolderOptions>();
+  folder.insert(folder.begin(), {path_field("the folder"), root_field("folder of path")});
+  all.add({{"ImageFolder", "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made", folder},
+           make_folder,
+           folder_facts});
   all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},
                     [](const Json&) { return CifarLabels::ten; }));
   all.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",

@@ -31,41 +31,25 @@ ModuleRow pad_row(const char* doc) {
   return module_row<M>(M::kName, doc, arg<Sizes>(pad_sizes(M::kDims)));
 }
 
-InterpolateOptions upsample_options(const Json& self) {
-  InterpolateOptions o;
-  o.size = ReadArg<Sizes>::from(self["size"]).values();
-  const Json& scale = self["scale_factor"];
-  if (scale.is_number()) o.scale_factor = {scale.get<double>()};
-  if (scale.is_array()) o.scale_factor = scale.get<std::vector<double>>();
-  return o;
-}
-std::vector<Field> upsample_fields(int dims) {
-  Field scale =
-      list("scale_factor", nullptr, number("", nullptr, "factor").above(0), "factor of the input's size, instead of size");
-  return {sizes("size", nullptr, dims, 1, "of the output"), scale.items(1, dims == 0 ? 3 : dims).or_one()};
-}
-
-ModuleRow upsample_row() {
-  std::vector<Field> fields = upsample_fields(0);
-  fields.push_back(choice("mode", "nearest", {"nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear"}, "how"));
-  fields.push_back(boolean("align_corners", nullptr, "the corner elements keep their places; not for nearest"));
-  fields.push_back(boolean("recompute_scale_factor", false, "positions from the sizes, not from scale_factor"));
-  return {{"Upsample", "interpolates to another size", fields},
-          [](const Json& self) {
-            InterpolateOptions o = upsample_options(self);
-            o.mode = self["mode"];
-            o.align_corners = ReadArg<std::optional<bool>>::from(self["align_corners"]);
-            o.recompute_scale_factor = self["recompute_scale_factor"];
-            return std::make_shared<Upsample>(o);
-          },
-          {},
-          {},
-          0};
-}
-
+// Makes the row of a layer of `dims` spatial dimensions, or of any number (0).
 template <class M>
-ModuleRow upsampling_row(const char* type, const char* doc) {
-  return {{type, doc, upsample_fields(2)}, [](const Json& self) { return std::make_shared<M>(upsample_options(self)); }, {}, {}, 0};
+ModuleRow upsampling_row(const char* type, const char* doc, int dims) {
+  ModuleRow row{{type, doc, fields_of<InterpolateOptions>({}, {.dims = dims})},
+                [](const Json& self) {
+                  InterpolateOptions o;
+                  read_options(self, o);
+                  return std::make_shared<M>(o);
+                },
+                {},
+                {},
+                0};
+  std::vector<Field>& fields = row.component.fields;
+  fields.pop_back();  // antialias
+  std::erase(field_of(row.component, "mode").words, "area");
+  if (dims == 0) return row;
+  fields.resize(2);  // size, scale_factor
+  fields.back() = fields.back().items(1, dims);
+  return row;
 }
 
 }  // namespace
@@ -154,7 +138,7 @@ void add_embedding_rows(Catalog<ModuleRow>& all) {
   const auto rows = arg<int64_t>(rows_of_tokens());
   const auto dim = arg<int64_t>(width("embedding_dim", "width of a row").required());
   const auto add = [&](ModuleRow row) {
-    Field& padding = field_of(row, "padding_idx");
+    Field& padding = field_of(row.component, "padding_idx");
     padding = padding.at_least(-kMaxSample).at_most(kMaxSample);
     all.add(std::move(row));
   };
@@ -202,9 +186,9 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
   all.add(module_row<PixelUnshuffle>("PixelUnshuffle", "[C, H r, W r] to [C r^2, H, W]", arg<int64_t>(factor("downscale_factor"))));
   all.add(module_row<ChannelShuffle>("ChannelShuffle", "interleaves the channels of the groups",
                                      arg<int64_t>(width("groups", "groups, which divide the channels").required())));
-  all.add(upsample_row());
-  all.add(upsampling_row<UpsamplingNearest2d>("UpsamplingNearest2d", "Upsample by nearest"));
-  all.add(upsampling_row<UpsamplingBilinear2d>("UpsamplingBilinear2d", "Upsample by bilinear with align_corners"));
+  all.add(upsampling_row<Upsample>("Upsample", "interpolates to another size", 0));
+  all.add(upsampling_row<UpsamplingNearest2d>("UpsamplingNearest2d", "Upsample by nearest", 2));
+  all.add(upsampling_row<UpsamplingBilinear2d>("UpsamplingBilinear2d", "Upsample by bilinear with align_corners", 2));
   const auto kernel = arg<Sizes>(sizes("kernel_size", nullptr, 2, 1, "of the window").required());
   all.add(option_row<Unfold>("windows of [C, H, W] as columns, [C kh kw, L]", kernel));
   all.add(option_row<Fold>("columns [C kh kw, L] to [C, H, W], summed where windows overlap",

@@ -13,7 +13,7 @@ Arg<int64_t> hidden_size() { return arg<int64_t>(width("hidden_size", "features 
 template <class M>
 ModuleRow layer_row(const char* doc) {
   ModuleRow row = option_row<M>(doc, typename M::Options{.batch_first = true}, input_size(), hidden_size());
-  Field &layers = field_of(row, "num_layers"), &stateful = field_of(row, "stateful");
+  Field &layers = field_of(row.component, "num_layers"), &stateful = field_of(row.component, "stateful");
   layers = layers.at_most(kMaxCopies);
   stateful = stateful.or_streams();
   stateful.fallback = "auto";

@@ -2,6 +2,7 @@
 // Rows of data sets of numbers in files.
 #include <algorithm>
 
+#include "apps/catalog/option_fields.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/base/check.h"
 #include "framework/data/formats/read_once.h"
@@ -25,20 +26,6 @@ Field header_field() { return boolean("header", "auto", "is the first row a head
 CsvOptions::Header header_of(const Json& self) {
   using Header = CsvOptions::Header;
   return !self["header"].is_boolean() ? Header::automatic : self["header"] == true ? Header::yes : Header::no;
-}
-
-// Returns a static list, since other files may build the catalogue before this file's variables are initialised.
-const std::vector<std::string>& missing_words() {
-  static const std::vector<std::string> all = {"refuse", "drop_row", "mean", "median", "constant"};  // in the order of CsvMissing
-  return all;
-}
-const std::vector<std::string>& series_missing() {
-  static const std::vector<std::string> all = {"refuse", "drop", "last", "interpolate"};  // in the order of SeriesMissing
-  return all;
-}
-const std::vector<std::string>& date_orders() {
-  static const std::vector<std::string> all = {"ymd", "dmy", "mdy"};  // in the order of CsvDateOrder
-  return all;
 }
 
 std::vector<Field> format_fields() {
@@ -88,10 +75,8 @@ std::string kept_as(const SplitRequest& r) {
 // Returns how "texts" are tokenised. learns: learn tokens instead of taking the training data's.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
   const Json& self = r.self();
-  TokenRowOptions out{.tokenizer = parse_tokenizer(self["tokenizer"].get<std::string>()),
-                      .length = self["seq_len"],
-                      .max_tokens = self["max_words"],
-                      .min_count = self["min_count"]};
+  TokenRowOptions out;
+  read_options(self, out);
   if (out.tokenizer != Tokenizer::bpe || !learns) return out;
   check<ConfigError>(!self["tokenizer_file"].is_null(), joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",
                      Help{"the tokenizer.json of the model, or a folder with vocab.json and merges.txt"});
@@ -110,15 +95,8 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   const bool texts = !self["texts"].empty();
   options.features = columns_of(self[texts ? "texts" : "features"]), options.exclude = columns_of(self["exclude"]);
   options.dates = columns_of(self["dates"]);
-  options.date_order = place_in<CsvDateOrder>(date_orders(), self["date_order"]);
-  options.date_parts = self["dates_as"] == "parts";
-  options.standardize = self["standardize"];
-  options.standardize_target = self["standardize_target"];
-  options.missing = place_in<CsvMissing>(missing_words(), self["missing"]);
+  read_options(self, options);
   options.missing_words = self["missing_words"].get<std::vector<std::string>>();
-  options.fill = self["fill"];
-  options.unknown = self["unknown"];
-  options.one_hot = self["categories"] == "one_hot";
   options.part = split_options(r);
   options.part.stratified = options.part.stratified && options.classification;  // else the rules of data refuse it
   // Held-out data takes columns, categories, classes and scale from the training data.
@@ -158,11 +136,9 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
     options.columns = {column(self["column"])};
   }
   options.target = columns_of(self["target"]), options.time = columns_of(self["time"]);
-  options.missing = place_in<SeriesMissing>(series_missing(), self["missing"]);
+  read_options(self, options);
   options.missing_words = self["missing_words"].get<std::vector<std::string>>();
-  options.window = self["window"], options.horizon = self["horizon"], options.stride = self["stride"];
   options.begin = range_at(self, 0), options.end = range_at(self, 1);
-  options.standardize = self["standardize"];
   options.header = header_of(self);
   options.format = format_of(self);
   // Held-out data takes columns, scale and step from the training data.
@@ -185,6 +161,7 @@ Field columns(const char* key, const char* doc) { return list(key, Json::array()
 
 void add_tables(Catalog<DatasetRow>& all) {
   const std::vector<Field> format = format_fields();
+  Component own{"CSV", "", fields_of<CsvOptions>()}, tokens{"CSV", "", fields_of<TokenRowOptions>()};
   all.add(
       {{"CSV",
         "a table",
@@ -198,15 +175,10 @@ void add_tables(Catalog<DatasetRow>& all) {
              "texts",
              "columns of texts: the input is their tokens, one text after another, and nothing else; texts that are longer than "
              "seq_len are cut, and shorter ones end with padding"),
-         choice("tokenizer", "word", {"word", "char", "bpe"},
-                "of texts: words in small letters, signs and ideographs by themselves; characters; or those of tokenizer_file"),
-         integer("seq_len", 256, "tokens of a row of texts").at_least(1).at_most(1 << 20),
-         integer("max_words", 20000, "of texts: number of words or characters that are tokens, the most frequent")
-             .at_least(1)
-             .at_most(kMaxSample),
-         integer("min_count", 2, "of texts: what the training data has less often is no token, but <unk>")
-             .at_least(1)
-             .at_most(kMaxCount),
+         field_of(tokens, "tokenizer"),
+         field_of(tokens, "seq_len"),
+         field_of(tokens, "max_words"),
+         field_of(tokens, "min_count"),
          text("tokenizer_file", nullptr,
               "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root"),
          header_field(),
@@ -217,24 +189,15 @@ void add_tables(Catalog<DatasetRow>& all) {
          format[4],
          format[5],
          columns("dates", "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
-         choice("dates_as", "number", {"number", "parts"},
-                "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
-                "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
-         choice("date_order", "ymd", date_orders(), "order of year, month and day, which are separated by - / or ."),
-         choice("missing", "refuse", missing_words(),
-                "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),
+         field_of(own, "dates_as"),
+         field_of(own, "date_order"),
+         field_of(own, "missing"),
          list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
-         number("fill", 0.0, "of missing: constant"),
-         text("unknown", "refuse",
-              "texts in columns of text that the training data does not have: \"refuse\"; \"missing\": as a missing value; or a "
-              "text "
-              "of the column, in whose place they stand"),
-         choice("categories", "one_hot", {"one_hot", "index"},
-                "columns of text: an input of 0 or 1 for each different text, or one input with its number"),
-         boolean("standardize", false, "inputs to mean 0 and deviation 1 (of the training data)"),
-         boolean("standardize_target", false,
-                 "of regression: targets to mean 0 and deviation 1 (of the training data); metrics and predictions are in the "
-                 "column's units")}},
+         field_of(own, "fill"),
+         field_of(own, "unknown"),
+         field_of(own, "categories"),
+         field_of(own, "standardize"),
+         field_of(own, "standardize_target")}},
        make_csv,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
        /*takes_range=*/true,
@@ -245,6 +208,7 @@ void add_tables(Catalog<DatasetRow>& all) {
 
 void add_series(Catalog<DatasetRow>& all) {
   const std::vector<Field> format = format_fields();
+  Component own{"TimeSeries", "", fields_of<TimeSeriesOptions>()};
   all.add(
       {{"TimeSeries",
         "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
@@ -258,14 +222,12 @@ void add_series(Catalog<DatasetRow>& all) {
          columns("target", "those of the columns that are predicted; left out: all").or_one(),
          columns("time", "a column of dates or numbers that must increase; or those of year, month (or quarter), day, hour, minute")
              .or_one(),
-         choice("missing", "refuse", series_missing(),
-                "handling of missing values: an error; leave out the row; the last value before it; a straight line between its "
-                "neighbours. The last two also fill in rows that time lacks, which no window crosses otherwise"),
+         field_of(own, "missing"),
          list("missing_words", Json::array(), text("", nullptr, "a word"), "words for a missing value besides an empty cell"),
          part_field(),
-         integer("window", nullptr, "rows of the input").at_least(1).at_most(kMaxSample).required(),
-         integer("horizon", 1, "rows to predict").at_least(1).at_most(kMaxSample),
-         integer("stride", 1, "rows from a window to the next").at_least(1).at_most(kMaxSample),
+         field_of(own, "window"),
+         field_of(own, "horizon"),
+         field_of(own, "stride"),
          header_field(),
          format[0],
          format[1],
@@ -273,7 +235,7 @@ void add_series(Catalog<DatasetRow>& all) {
          format[3],
          format[4],
          format[5],
-         boolean("standardize", true, "each column to mean 0 and deviation 1 (of the training data)")}},
+         field_of(own, "standardize")}},
        make_series,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },
        /*takes_range=*/true});

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of data sets of tokens in files.
+#include "apps/catalog/option_fields.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/base/check.h"
 #include "framework/data/sets/text.h"
@@ -37,14 +38,10 @@ std::shared_ptr<const BpeTokenizer> bpe_of(const SplitRequest& r) {
 TextOptions options_of(const SplitRequest& r) {
   const Json &self = r.self(), &loader = r.config["data"]["loader"];
   TextOptions o;
-  o.tokenizer = parse_tokenizer(self["tokenizer"].get<std::string>());
-  o.seq_len = self["seq_len"];
+  read_options(self, o);
   o.begin = range_at(self, 0), o.end = range_at(self, 1);
   if (loader["stateful"] == true) o.streams = loader["batch_size"];
   o.vocabulary = vocabulary_of(r);
-  o.vocab_size = self["vocab_size"].is_null() ? 0 : self["vocab_size"].get<int64_t>();
-  o.max_words = self["max_words"];
-  o.encoding = encoding_of(self);
   if (o.tokenizer == Tokenizer::bpe) o.bpe = bpe_of(r);
   return o;
 }
@@ -65,32 +62,25 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
 }  // namespace
 
 Field encoding_field() {
-  static const std::vector<std::string> all(kTextEncodings.begin(), kTextEncodings.end());
-  return choice("encoding", "utf-8", all, "encoding of the file; a byte-order mark in it decides");
+  Component own{"Text", "", fields_of<TextOptions>()};
+  return field_of(own, "encoding");
 }
 TextEncoding encoding_of(const Json& self) {
-  const auto at = std::find(kTextEncodings.begin(), kTextEncodings.end(), self["encoding"].get<std::string>());
-  return TextEncoding(at - kTextEncodings.begin());
+  TextEncoding out{};
+  OptionMember<TextEncoding>::put(out, self["encoding"].get<std::string>());
+  return out;
 }
 
 void add_text_rows(Catalog<DatasetRow>& all) {
+  Component own{"Text", "", fields_of<TextOptions>()};
   all.add(
       {{"Text",
         "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
-        {path_field("the file"), root_field("folder of path"),
-         choice("tokenizer", "char", {"char", "byte", "word", "u16", "u32", "bpe"},
-                "characters (UTF-8), bytes, words between white space, a file of such tokens, little-endian, or those of "
-                "tokenizer_file"),
-         encoding_field(), part_field(), integer("seq_len", 128, "tokens of a piece").at_least(1).at_most(1 << 24),
+        {path_field("the file"), root_field("folder of path"), field_of(own, "tokenizer"), field_of(own, "encoding"), part_field(),
+         field_of(own, "seq_len"),
          list("vocabulary", Json::array(), text("", nullptr, "a token"),
               "characters or words by number; empty: those of the training data's file, stored in the run's config"),
-         integer("vocab_size", nullptr,
-                 "of u16, u32 and bpe: number of different tokens; left out: that of the training data, or of the tokenizer")
-             .at_least(1)
-             .at_most(kMaxSample),
-         integer("max_words", 0, "of words: keep this number of the most frequent, others become <unk>; 0: all")
-             .at_least(0)
-             .at_most(kMaxSample),
+         field_of(own, "vocab_size"), field_of(own, "max_words"),
          text("tokenizer_file", nullptr,
               "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root; left out: "
               "that of the training data")}},

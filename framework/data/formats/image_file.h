@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "framework/base/options.h"
 #include "framework/io/files/png.h"
 
 namespace halfstep {
 
 // The color behind transparent pixels. none: keeps their own colors, like PIL's convert("RGB").
 enum class Background : uint8_t { black, white, none };
+HALFSTEP_OPTION_NAMES(Background, "black", "white", "none");
 
 // Reads a picture. channels: 3 for red, green and blue, or 1 for gray, 0.299 R + 0.587 G + 0.114 B. 16 bits are rounded to 8. A
 // CMYK JPEG is taken as inverted, as Adobe's programs write it, and converted to RGB without a color profile; profiles and the

@@ -129,12 +129,12 @@ FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding
       encoding != TextEncoding::utf16 || text.empty() || text.find('\0') != text.npos || find_not_utf8(text) != text.npos, where,
       file, ": the text is UTF-8, but is to be read as utf-16", Help{"leave \"encoding\" out"});
   if (encoding == TextEncoding::utf16) return owned_text(from_utf16(text, zeros != 0, where, file));
-  check<DataError>(zeros < 0, where, file, ": the text is UTF-16, but is to be read as ", kTextEncodings[size_t(encoding)],
-                   Help{R"("encoding": "utf-16" reads it)"});
+  check<DataError>(zeros < 0, where, file, ": the text is UTF-16, but is to be read as ",
+                   OptionNames<TextEncoding>::kNames[size_t(encoding)], Help{R"("encoding": "utf-16" reads it)"});
   if (encoding == TextEncoding::utf8) return out;
   const auto plain = [](char c) { return uint8_t(c) < 0x80; };
   if (!std::all_of(text.begin(), text.end(), plain) && find_not_utf8(text) == text.npos)
-    notes.warnings.push_back(joined("the file is UTF-8, but is read as ", kTextEncodings[size_t(encoding)],
+    notes.warnings.push_back(joined("the file is UTF-8, but is read as ", OptionNames<TextEncoding>::kNames[size_t(encoding)],
                                     R"(: is "encoding" the one of another file?)"));
   return owned_text(from_single_bytes(text, encoding == TextEncoding::windows1252, where, file));
 }

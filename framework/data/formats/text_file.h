@@ -2,7 +2,6 @@
 // Reads text files in any encoding as UTF-8.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/dataset.h"
 
 namespace halfstep {
@@ -17,7 +17,7 @@ namespace halfstep {
 // latin1: ISO 8859-1. windows1252: Western European Windows. utf16: in the byte order of its mark, and without a mark in the order
 // that its zeros show.
 enum class TextEncoding : uint8_t { utf8, latin1, windows1252, utf16 };
-inline constexpr std::array<const char*, 4> kTextEncodings = {"utf-8", "latin-1", "windows-1252", "utf-16"};
+HALFSTEP_OPTION_NAMES(TextEncoding, "utf-8", "latin-1", "windows-1252", "utf-16");
 
 // Returns the text of a file as UTF-8, without a byte-order mark, and unpacked if gzip packed it. A mark overrides `encoding`.
 // Does not check utf8, see not_utf8_help. Adds to `notes` that a file was unpacked, or that a mark decided. Throws IoError if the

@@ -130,7 +130,7 @@ void draw(int digit, SampleNumbers r, uint8_t* out) {
 }
 
 TensorDataset<> make(const DigitsOptions& o) {
-  check<ValueError>(o.size >= 0, kDigits, "size must not be negative, got ", o.size);
+  check_options(kDigits, o);
   const int64_t n = o.size > 0 ? o.size : o.split == Split::train ? 8000 : 2000;
   const MemoryScope scope(MemoryTag::data);
   const Tensor images = Tensor::empty({n, 1, kSide, kSide}, {.dtype = DType::u8, .device = Device::cpu});
@@ -144,6 +144,8 @@ TensorDataset<> make(const DigitsOptions& o) {
 }
 
 }  // namespace
+
+HALFSTEP_OPTIONS(DigitsOptions, option("size", &O::size, "samples; 0: 8000 for train, 2000 for test").at_least(0))
 
 DigitsDataset::DigitsDataset(const DigitsOptions& options) : TensorDataset(make(options)) {}
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/tensor_dataset.h"
 
 namespace halfstep {
@@ -13,6 +14,7 @@ struct DigitsOptions {
   int64_t size = 0;  // samples; 0: 8000 for train, 2000 for test
   uint64_t seed = 0;
   Normalize normalize{};
+  static const OptionList<DigitsOptions>& list();
 };
 
 // Images [1, 28, 28] f32 in the form of MNIST; sample i shows the digit i % 10. Each is a pen stroke after a random affine map,

@@ -18,16 +18,17 @@ namespace {
 constexpr float kTurn = 6.2831853f;
 constexpr int64_t kDigitSide = 28, kPool = 2000;  // number of digits from which strips are made
 
-struct Count {
-  const char* name;
-  int64_t value;
-  int64_t least = 1;
-};
-void check_counts(const char* where, std::initializer_list<Count> counts) {
-  for (const Count& c : counts) {
-    const bool good = c.value >= c.least && c.value <= int64_t(1) << 24;
-    check<ValueError>(good, where, c.name, " must be in ", c.least, "..2^24, got ", c.value);
-  }
+template <class O>
+Option<O> count_of(const char* name, int64_t O::*member, const char* doc, double least = 1, double most = 1 << 24) {
+  return option(name, member, doc).at_least(least).at_most(most);
+}
+template <class O>
+Option<O> samples_of() {
+  return count_of("size", &O::size, "samples");
+}
+template <class O>
+Option<O> noise_of() {
+  return option("noise", &O::noise, "deviation").at_least(0);
 }
 
 // Checks the product of these: all samples are drawn at once, and more would take gigabytes and hours.
@@ -45,7 +46,7 @@ Tensor rows(int64_t n, const Shape& sample, DType dtype = DType::f32) {
 std::string label(const char* what, Split split) { return std::string(what) + ' ' + std::string(name(split)); }
 
 TensorDataset<> spirals(const SpiralsOptions& o) {
-  check_counts("Spirals", {{"size", o.size}, {"arms", o.arms}});
+  check_options("Spirals", o);
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {2}), target = rows(o.size, {}, DType::i64);
   for (int64_t i = 0; i < o.size; ++i) {
@@ -61,7 +62,7 @@ TensorDataset<> spirals(const SpiralsOptions& o) {
 }
 
 TensorDataset<> sines(const SinesOptions& o) {
-  check_counts("Sines", {{"size", o.size}, {"window", o.window}, {"horizon", o.horizon}, {"waves", o.waves}});
+  check_options("Sines", o);
   check_numbers("Sines", "size (window + horizon) waves", {o.size, o.window + o.horizon, o.waves});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.window, 1}), target = rows(o.size, {o.horizon});
@@ -80,7 +81,7 @@ TensorDataset<> sines(const SinesOptions& o) {
 }
 
 TensorDataset<> copy_task(const CopyTaskOptions& o) {
-  check_counts("CopyTask", {{"size", o.size}, {"length", o.length}, {"wait", o.wait}, {"symbols", o.symbols}});
+  check_options("CopyTask", o);
   check_numbers("CopyTask", "2 size (2 length + wait)", {2, o.size, 2 * o.length + o.wait});
   const MemoryScope scope(MemoryTag::data);
   const int64_t steps = 2 * o.length + o.wait;
@@ -97,7 +98,7 @@ TensorDataset<> copy_task(const CopyTaskOptions& o) {
 }
 
 TensorDataset<> adding(const AddingOptions& o) {
-  check_counts("Adding", {{"size", o.size}, {"length", o.length, 2}});
+  check_options("Adding", o);
   check_numbers("Adding", "2 size length", {2, o.size, o.length});
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.length, 2}), target = rows(o.size, {1});
@@ -114,6 +115,19 @@ TensorDataset<> adding(const AddingOptions& o) {
 
 }  // namespace
 
+HALFSTEP_OPTIONS(SpiralsOptions, samples_of<O>(), count_of("arms", &O::arms, "classes"),
+                 option("turns", &O::turns, "turns of an arm around the centre").above(0), noise_of<O>())
+HALFSTEP_OPTIONS(SinesOptions, samples_of<O>(), count_of("window", &O::window, "values of the input"),
+                 count_of("horizon", &O::horizon, "values to predict"), count_of("waves", &O::waves, "number of sines in a sum"),
+                 noise_of<O>())
+HALFSTEP_OPTIONS(CopyTaskOptions, samples_of<O>(), count_of("length", &O::length, "number of symbols to remember"),
+                 count_of("wait", &O::wait, "steps between symbols and their repetition"),
+                 count_of("symbols", &O::symbols, "number of different symbols"))
+HALFSTEP_OPTIONS(AddingOptions, samples_of<O>(), count_of("length", &O::length, "steps", 2))
+HALFSTEP_OPTIONS(DigitStripsOptions, samples_of<O>(),
+                 count_of("min_digits", &O::min_digits, "smallest number of digits in a strip", 1, 64),
+                 count_of("max_digits", &O::max_digits, "largest number of digits in a strip", 1, 64))
+
 SpiralsDataset::SpiralsDataset(const SpiralsOptions& options) : TensorDataset(spirals(options)) {}
 SinesDataset::SinesDataset(const SinesOptions& options) : TensorDataset(sines(options)) {}
 CopyTaskDataset::CopyTaskDataset(const CopyTaskOptions& options) : TensorDataset(copy_task(options)) {
@@ -122,10 +136,9 @@ CopyTaskDataset::CopyTaskDataset(const CopyTaskOptions& options) : TensorDataset
 AddingDataset::AddingDataset(const AddingOptions& options) : TensorDataset(adding(options)) {}
 
 DigitStripsDataset::DigitStripsDataset(const DigitStripsOptions& options) : options_(options) {
-  check_counts("DigitStrips", {{"size", options.size}, {"min_digits", options.min_digits}, {"max_digits", options.max_digits}});
-  check<ValueError>(options.min_digits <= options.max_digits && options.max_digits <= 64, "DigitStrips",
-                    "min_digits must be at most max_digits, and that at most 64, got ", options.min_digits, " and ",
-                    options.max_digits);
+  check_options("DigitStrips", options);
+  check<ValueError>(options.min_digits <= options.max_digits, "DigitStrips", "min_digits must be at most max_digits, got ",
+                    options.min_digits, " and ", options.max_digits);
   digits_ = std::make_shared<DigitsDataset>(DigitsOptions{.split = options.split, .size = kPool, .seed = options.seed});
 }
 

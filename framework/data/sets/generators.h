@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/tensor_dataset.h"
 
 namespace halfstep {
@@ -15,6 +16,7 @@ struct SpiralsOptions {
   int64_t size = 1000, arms = 2;
   double turns = 1.5, noise = 0.02;
   uint64_t seed = 0;
+  static const OptionList<SpiralsOptions>& list();
 };
 class SpiralsDataset : public TensorDataset<> {
  public:
@@ -28,6 +30,7 @@ struct SinesOptions {
   int64_t size = 1000, window = 32, horizon = 1, waves = 3;
   double noise = 0.02;
   uint64_t seed = 0;
+  static const OptionList<SinesOptions>& list();
 };
 class SinesDataset : public TensorDataset<> {
  public:
@@ -41,6 +44,7 @@ struct CopyTaskOptions {
   Split split = Split::train;
   int64_t size = 1000, length = 10, wait = 20, symbols = 8;
   uint64_t seed = 0;
+  static const OptionList<CopyTaskOptions>& list();
 };
 class CopyTaskDataset : public TensorDataset<> {
  public:
@@ -54,6 +58,7 @@ struct AddingOptions {
   Split split = Split::train;
   int64_t size = 1000, length = 50;
   uint64_t seed = 0;
+  static const OptionList<AddingOptions>& list();
 };
 class AddingDataset : public TensorDataset<> {
  public:
@@ -67,6 +72,7 @@ struct DigitStripsOptions {
   Split split = Split::train;
   int64_t size = 1000, min_digits = 3, max_digits = 6;
   uint64_t seed = 0;
+  static const OptionList<DigitStripsOptions>& list();
 };
 class DigitStripsDataset : public Dataset {
  public:

@@ -71,9 +71,25 @@ void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background back
   }
 }
 
+HALFSTEP_OPTIONS(
+    ImageFolderOptions,
+    option("size", &O::size, "side of the square that each picture is resized to; 0: all pictures have one size")
+        .at_least(0)
+        .at_most(1 << 14),
+    option("fit", &O::fit,
+           "\"crop\": resize the shorter side and crop the middle; \"squash\": resize both sides; \"pad\": resize the longer "
+           "side and fill the rest with the background"),
+    option("background", &O::background,
+           "\"none\": transparent pixels keep their own color, as by PIL and torchvision; else the color behind them"),
+    option("grayscale", &O::grayscale, "gray pictures: [1, H, W] instead of [3, H, W]"),
+    option("exif", &O::exif, "turn pictures as EXIF says, which cameras and phones write; false: as they are stored"),
+    in_words("on_error", &O::skip_bad, "fail", "skip",
+             "what happens if a picture cannot be read: \"fail\": the run ends before the first step, and lists all of them; "
+             "\"skip\": they are left out, with a warning that counts them"))
+
 ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
     : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
-  check<ValueError>(options.size >= 0 && options.size <= 1 << 14, kFolder, "size must be in 0..2^14, got ", options.size);
+  check_options(kFolder, options);
   const std::vector<std::string> folders = folders_in(root, passed_, &beside_);
   check<DataError>(!folders.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
   const std::vector<int64_t> labels = classes_of_folders(kFolder, root, folders, class_names_, notes_);

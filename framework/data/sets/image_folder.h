@@ -19,6 +19,7 @@ namespace halfstep {
 // torchvision's Resize and CenterCrop. squash: resize both sides. pad: resize the longer side and fill the rest with the
 // background.
 enum class PictureFit : uint8_t { crop, squash, pad };
+HALFSTEP_OPTION_NAMES(PictureFit, "crop", "squash", "pad");
 
 struct ImageFolderOptions {
   int64_t size = 0;  // side of the square; 0: all pictures must have the size of the first one
@@ -29,6 +30,7 @@ struct ImageFolderOptions {
   bool exif = true;                          // whether pictures are turned by their EXIF orientation
   bool skip_bad = false;                     // whether to leave out unreadable pictures, which check_pictures finds
   PictureCheckOptions check{};               // options of that check
+  static const OptionList<ImageFolderOptions>& list();
 };
 
 // Writes a picture's pixels, fitted into a square of this size, to [C, size, size], in [0, 1].

@@ -11,9 +11,8 @@ namespace {
 constexpr const char* kRandom = "Random";
 
 TensorDataset<> make(const RandomOptions& o) {
-  check<ValueError>(o.num_batches >= 1 && o.batch_size >= 1, kRandom, "num_batches and batch_size must be at least 1, got ",
-                    o.num_batches, " and ", o.batch_size);
-  check<ValueError>(o.classes >= 0, kRandom, "classes must not be negative, got ", o.classes);
+  check_options(kRandom, o);
+  check<ValueError>(o.batch_size >= 1, kRandom, "batch_size must be >= 1, got ", o.batch_size);
   const auto rows = [&](const Shape& sample) {
     Shape shape{o.num_batches * o.batch_size};
     for (int64_t n : sample) shape.push_back(n);
@@ -37,6 +36,9 @@ TensorDataset<> make(const RandomOptions& o) {
 }
 
 }  // namespace
+
+HALFSTEP_OPTIONS(RandomOptions, option("num_batches", &O::num_batches, "batches").at_least(1),
+                 option("classes", &O::classes, "classes; 0: regression").at_least(0))
 
 RandomDataset::RandomDataset(const RandomOptions& options) : TensorDataset(make(options)) {}
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/tensor_dataset.h"
 
 namespace halfstep {
@@ -16,6 +17,7 @@ struct RandomOptions {
   int64_t classes = 0;     // > 0: targets uniform in [0, classes) instead
   uint64_t seed = 0;
   Device device = Device::cpu;  // device of all data
+  static const OptionList<RandomOptions>& list();
 };
 
 // Inputs and regression targets from N(0, 1). Batches in order are views of the stored data, without a copy.

@@ -2,11 +2,11 @@
 #include "framework/data/sets/text.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/sets/text_tokens.h"
 #include "framework/data/tokens/bpe.h"
 #include "framework/data/transforms/data_form.h"
@@ -16,12 +16,6 @@ namespace halfstep {
 namespace {
 
 constexpr const char* kText = "Text";
-constexpr std::array<std::pair<std::string_view, Tokenizer>, 6> kNames = {{{"char", Tokenizer::character},
-                                                                           {"byte", Tokenizer::byte},
-                                                                           {"word", Tokenizer::word},
-                                                                           {"u16", Tokenizer::u16},
-                                                                           {"u32", Tokenizer::u32},
-                                                                           {"bpe", Tokenizer::bpe}}};
 
 // Returns the tokens [begin, end) of a part. Rounds so that 0.3 of 10 is 3, as in split_indices.
 template <class T>
@@ -43,11 +37,25 @@ void check_tokens(const std::string& path, std::span<const T> all, int64_t size,
 }  // namespace
 
 Tokenizer parse_tokenizer(std::string_view text) {
-  for (const auto& [word, tokenizer] : kNames)
-    if (word == text) return tokenizer;
-  fail<ValueError>(kText, "the tokenizer must be \"char\", \"byte\", \"word\", \"u16\", \"u32\" or \"bpe\", got \"", text, '"');
+  Tokenizer out{};
+  check<ValueError>(OptionMember<Tokenizer>::put(out, std::string(text)), kText, "the tokenizer must be ",
+                    one_of(OptionMember<Tokenizer>::words()), ", got \"", text, '"');
+  return out;
 }
-std::string_view name(Tokenizer tokenizer) { return kNames[size_t(tokenizer)].first; }
+std::string_view name(Tokenizer tokenizer) { return OptionNames<Tokenizer>::kNames[size_t(tokenizer)]; }
+
+HALFSTEP_OPTIONS(
+    TextOptions,
+    option("tokenizer", &O::tokenizer,
+           "characters (UTF-8), bytes, words between white space, a file of such tokens, little-endian, or those of "
+           "tokenizer_file"),
+    option("encoding", &O::encoding, "encoding of the file; a byte-order mark in it decides"),
+    option("seq_len", &O::seq_len, "tokens of a piece").at_least(1).at_most(1 << 24),
+    option("vocab_size", &O::vocab_size,
+           "of u16, u32 and bpe: number of different tokens; left out: that of the training data, or of the tokenizer")
+        .at_least(1)
+        .or_zero(),
+    option("max_words", &O::max_words, "of words: keep this number of the most frequent, others become <unk>; 0: all").at_least(0))
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
@@ -76,10 +84,8 @@ std::vector<int64_t> encode_text(std::string_view text, const TextOptions& optio
 TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& options)
     : label_("Text " + path.string()), options_(options) {
   TextOptions& o = options_;
-  check<ValueError>(o.seq_len >= 1, kText, "seq_len must be at least 1, got ", o.seq_len);
-  check<ValueError>(o.streams >= 0 && o.vocab_size >= 0 && o.max_words >= 0, kText,
-                    "streams, vocab_size and max_words must not be negative, got ", o.streams, ", ", o.vocab_size, " and ",
-                    o.max_words);
+  check_options(kText, o);
+  check<ValueError>(o.streams >= 0, kText, "streams must not be negative, got ", o.streams);
   check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kText, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
   check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kText, "tokenizer \"bpe\" needs a tokenizer",

@@ -25,7 +25,8 @@ struct TextTokens;   // framework/data/sets/text_tokens.h
 // character: a UTF-8 code point. byte: 0 to 255, of any file. word: the text between white space, and each line's end. u16, u32:
 // the file already has tokens, little-endian, as llm.c and nanoGPT write them. bpe: the tokens of TextOptions::bpe.
 enum class Tokenizer : uint8_t { character, byte, word, u16, u32, bpe };
-Tokenizer parse_tokenizer(std::string_view text);  // "char", "byte", "word", "u16", "u32", "bpe"; throws ValueError
+HALFSTEP_OPTION_NAMES(Tokenizer, "char", "byte", "word", "u16", "u32", "bpe");
+Tokenizer parse_tokenizer(std::string_view text);  // throws ValueError
 std::string_view name(Tokenizer tokenizer);
 
 // The tokens of a text by number. Characters are sorted by code point, words by frequency after "<unk>", which replaces every
@@ -64,6 +65,7 @@ struct TextOptions {
   TextEncoding encoding = TextEncoding::utf8;  // of the file; not for bytes and files of tokens
   // For bpe. Special tokens in the text become their ids, but none are added around it.
   std::shared_ptr<const BpeTokenizer> bpe{};
+  static const OptionList<TextOptions>& list();
 };
 
 // Encodes a text as a data set with these options would. `label` names the text in errors. Throws like TextDataset, and ValueError

@@ -239,6 +239,26 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   return out;
 }
 
+HALFSTEP_OPTIONS(
+    CsvOptions,
+    in_words("dates_as", &O::date_parts, "number", "parts",
+             "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
+             "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
+    option("date_order", &O::date_order, "order of year, month and day, which are separated by - / or ."),
+    option("missing", &O::missing,
+           "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),
+    option("fill", &O::fill, "of missing: constant"),
+    option("unknown", &O::unknown,
+           "texts in columns of text that the training data does not have: \"refuse\"; \"missing\": as a missing value; or a "
+           "text "
+           "of the column, in whose place they stand"),
+    in_words("categories", &O::one_hot, "index", "one_hot",
+             "columns of text: an input of 0 or 1 for each different text, or one input with its number"),
+    option("standardize", &O::standardize, "inputs to mean 0 and deviation 1 (of the training data)"),
+    option("standardize_target", &O::standardize_target,
+           "of regression: targets to mean 0 and deviation 1 (of the training data); metrics and predictions are in the "
+           "column's units"))
+
 CsvDataset::CsvDataset(const std::filesystem::path& path, const CsvOptions& options) : CsvDataset(parse(path, options)) {}
 
 CsvDataset::CsvDataset(Parsed p)

@@ -39,6 +39,7 @@ struct CsvEncoding {
 // the column, over the kept part. constant: replace them by CsvOptions::fill. In a categorical column, the last three add a
 // category "".
 enum class CsvMissing : uint8_t { refuse, drop_row, mean, median, constant };
+HALFSTEP_OPTION_NAMES(CsvMissing, "refuse", "drop_row", "mean", "median", "constant");
 
 struct CsvOptions {
   enum class Header : uint8_t { automatic, yes, no };
@@ -67,6 +68,7 @@ struct CsvOptions {
   std::optional<TokenRowOptions> tokens{};
   // Of classes that are whole numbers: a negative one that losses ignore, whose rows are dropped; empty: it is a class.
   std::optional<int64_t> ignored = kIgnoredClass;
+  static const OptionList<CsvOptions>& list();
 };
 
 std::optional<bool> has_header(CsvOptions::Header header);  // empty: decided by its cells

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "framework/data/formats/text_file.h"
 
 namespace halfstep {
@@ -38,6 +39,7 @@ bool parse_number(std::string_view cell, const CsvFormat& format, double& value,
 bool parse_integer(std::string_view s, int64_t& value);
 
 enum class CsvDateOrder : uint8_t { ymd, dmy, mdy };
+HALFSTEP_OPTION_NAMES(CsvDateOrder, "ymd", "dmy", "mdy");
 
 // A day, with a time of day if the cell has one. A time with a zone ("Z", "+01:00") is converted to UTC.
 struct CsvDate {

@@ -69,11 +69,20 @@ Tensor last_values(const Tensor& input, const TimeSeriesOptions& o) {
   return now.repeat(times);
 }
 
+HALFSTEP_OPTIONS(
+    TimeSeriesOptions,
+    option("missing", &O::missing,
+           "handling of missing values: an error; leave out the row; the last value before it; a straight line between its "
+           "neighbours. The last two also fill in rows that time lacks, which no window crosses otherwise"),
+    option("window", &O::window, "rows of the input").at_least(1).required(),
+    option("horizon", &O::horizon, "rows to predict").at_least(1),
+    option("stride", &O::stride, "rows from a window to the next").at_least(1),
+    option("standardize", &O::standardize, "each column to mean 0 and deviation 1 (of the training data)"))
+
 TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
     : label_("TimeSeries " + path.string()), options_(options) {
   TimeSeriesOptions& o = options_;
-  check<ValueError>(o.window >= 1 && o.horizon >= 1 && o.stride >= 1, kTimeSeries,
-                    "window, horizon and stride must be at least 1, got ", o.window, ", ", o.horizon, " and ", o.stride);
+  check_options(kTimeSeries, o);
   check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kTimeSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
                     o.begin, ", ", o.end, ')');
   SeriesRows s = read_series(path, o);

@@ -32,6 +32,7 @@ struct SeriesStep {
 // whose later neighbour is there repeats the last one, as at the end of a file. Filled values are inputs only: windows whose next
 // values are missing are dropped.
 enum class SeriesMissing : uint8_t { refuse, drop, last, interpolate };
+HALFSTEP_OPTION_NAMES(SeriesMissing, "refuse", "drop", "last", "interpolate");
 
 struct TimeSeriesOptions {
   std::vector<std::string> columns{};  // inputs, by name or index; empty: the last
@@ -51,6 +52,7 @@ struct TimeSeriesOptions {
   std::optional<SeriesStep> step{};  // usual step of the training data, which defines the gaps of another file
   CsvOptions::Header header = CsvOptions::Header::automatic;
   CsvFormat format{};
+  static const OptionList<TimeSeriesOptions>& list();
 };
 
 // Inputs f32 [window, columns], targets f32 [horizon * targets] (those of the first row, then of the second), in order of time.

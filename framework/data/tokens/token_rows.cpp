@@ -117,15 +117,22 @@ TokenRows::TokenRows(const TokenRowOptions& options, const Vocabulary& vocabular
   find_special_tokens();
 }
 
+HALFSTEP_OPTIONS(
+    TokenRowOptions,
+    option("tokenizer", &O::tokenizer,
+           "of texts: words in small letters, signs and ideographs by themselves; characters; or those of "
+           "tokenizer_file")
+        .one_of({"word", "char", "bpe"}),
+    option("seq_len", &O::length, "tokens of a row of texts").at_least(1).at_most(1 << 20),
+    option("max_words", &O::max_tokens, "of texts: number of words or characters that are tokens, the most frequent").at_least(1),
+    option("min_count", &O::min_count, "of texts: what the training data has less often is no token, but <unk>")
+        .at_least(1)
+        .at_most(1e9))
+
 void TokenRows::check_options(size_t columns) const {
   const TokenRowOptions& o = options_;
-  check<ValueError>(o.tokenizer == Tokenizer::word || o.tokenizer == Tokenizer::character || o.tokenizer == Tokenizer::bpe,
-                    kTokenRows, "the tokenizer of texts in a table must be \"word\", \"char\" or \"bpe\", got \"",
-                    name(o.tokenizer), '"');
+  halfstep::check_options(kTokenRows, o);
   check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kTokenRows, "tokenizer \"bpe\" needs a tokenizer");
-  check<ValueError>(o.length >= 1 && o.max_tokens >= 1 && o.min_count >= 1, kTokenRows,
-                    "seq_len, max_words and min_count must be at least 1, got ", o.length, ", ", o.max_tokens, " and ",
-                    o.min_count);
   check<ValueError>(o.length >= int64_t(2 * columns - 1), kTokenRows, "seq_len must leave a token for each of ", columns,
                     " texts and of what is between them, got ", o.length);
 }

@@ -21,6 +21,7 @@ struct TokenRowOptions {
   int64_t max_tokens = 20000;  // most words or characters kept, by frequency; all others become one token, "<unk>"
   int64_t min_count = 2;       // rarer words of the training data are not tokens
   std::shared_ptr<const BpeTokenizer> bpe{};
+  static const OptionList<TokenRowOptions>& list();
 };
 
 using TextColumns = std::vector<std::vector<std::string_view>>;  // for each column, a text for each row

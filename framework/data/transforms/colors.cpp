@@ -72,14 +72,30 @@ void adjust_hue(float* image, const Shape& sample, double factor) {
   }
 }
 
-ColorJitter::ColorJitter(const ColorJitterOptions& o) : ranges_{o.brightness, o.contrast, o.saturation, o.hue} {
-  constexpr const char* kNames[] = {"brightness", "contrast", "saturation", "hue"};
-  for (size_t i = 0; i < ranges_.size(); ++i) {
-    if (!ranges_[i]) continue;
-    const auto [low, high] = *ranges_[i];
-    const double least = i == 3 ? -0.5 : 0, most = i == 3 ? 0.5 : HUGE_VAL;
-    check<ValueError>(least <= low && low <= high && high <= most && std::isfinite(high), "ColorJitter", kNames[i],
-                      " must go from a smaller to a larger number in [", least, ", ", most, "], got [", low, ", ", high, ']');
+namespace {
+// Describes a range about `middle`; in a config, 0 is no change.
+template <class O>
+Option<O> jitter(const char* name, ColorJitterOptions::Range O::*member, double middle, double least, const char* doc) {
+  Option<O> o = about(option(name, member, doc), middle, least);
+  o.get = [get = o.get, member](const O& all) { return all.*member ? get(all) : OptionValue(std::vector{0.0}); };
+  o.put = [put = o.put](O& all, const OptionValue& value) {
+    return put(all, value == OptionValue(0.0) || value == OptionValue(std::vector{0.0}) ? OptionValue() : value);
+  };
+  return o;
+}
+}  // namespace
+HALFSTEP_OPTIONS(ColorJitterOptions,
+                 jitter("brightness", &O::brightness, 1, 0, "a factor from [from, to], or [max(0, 1 - d), 1 + d] for one number d"),
+                 jitter("contrast", &O::contrast, 1, 0, "the same"), jitter("saturation", &O::saturation, 1, 0, "the same"),
+                 jitter("hue", &O::hue, 0, -1, "turned by [from, to] of the circle, or [-d, d]; in [-0.5, 0.5]"))
+void(ColorJitterOptions::check)(std::string_view name) const {
+  for (const Option<ColorJitterOptions>& o : list()) {
+    const auto range = std::get<std::vector<double>>(o.get(*this));
+    const double least = o.name == "hue" ? -0.5 : 0, most = o.name == "hue" ? 0.5 : HUGE_VAL;
+    halfstep::check<ValueError>(
+        range.size() == 1 || (least <= range[0] && range[0] <= range[1] && range[1] <= most && std::isfinite(range[1])), name,
+        o.name, " must go from a smaller to a larger number in [", least, ", ", most, "], got [", range[0], ", ", range.back(),
+        ']');
   }
 }
 
@@ -91,14 +107,15 @@ Batch ColorJitter::apply(const Batch& batch, const Draws& draws) const {
   const bool in_place = draws.writable && batch.input.is_contiguous();
   const Tensor out = in_place ? batch.input : batch.input.clone().contiguous();
   constexpr decltype(&adjust_hue) kAdjust[] = {adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue};
+  const std::array ranges{options_.brightness, options_.contrast, options_.saturation, options_.hue};
   const int64_t size = numel(sample);
   for (int64_t b = 0; b < out.size(0); ++b) {
     SampleRandom random(draws, size_t(b));
     std::array<size_t, 4> order{0, 1, 2, 3};
     for (size_t i = 3; i > 0; --i) std::swap(order[i], order[size_t(random.integer(int64_t(i) + 1))]);
     for (const size_t which : order) {
-      if (ranges_[which])
-        kAdjust[which](out.data_ptr<float>() + b * size, sample, random.uniform((*ranges_[which])[0], (*ranges_[which])[1]));
+      if (ranges[which])
+        kAdjust[which](out.data_ptr<float>() + b * size, sample, random.uniform((*ranges[which])[0], (*ranges[which])[1]));
     }
   }
   return {out, batch.target};

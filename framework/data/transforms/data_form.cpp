@@ -21,14 +21,9 @@ namespace form_words {
 
 constexpr int64_t kFormVersion = 1;
 
-// The words of enumerations, in the order of their values.
+// The words of enumerations without OptionNames, in the order of their values.
 constexpr std::array<const char*, 5> kSources = {"tensor", "image", "table", "series", "text"};
-constexpr std::array<const char*, 3> kFits = {"crop", "squash", "pad"};
-constexpr std::array<const char*, 3> kBackgrounds = {"black", "white", "none"};
-constexpr std::array<const char*, 5> kMissing = {"refuse", "drop_row", "mean", "median", "constant"};
-constexpr std::array<const char*, 4> kSeriesMissing = {"refuse", "drop", "last", "interpolate"};
 constexpr std::array<const char*, 4> kStepUnits = {"number", "day", "business_day", "month"};
-constexpr std::array<const char*, 3> kDateOrders = {"ymd", "dmy", "mdy"};
 constexpr std::array<const char*, 3> kByteMeanings = {"none", "pixels", "numbers"};
 constexpr std::array<const char*, 3> kHeaders = {"auto", "yes", "no"};
 constexpr const char* kBlanks = "blanks";  // the delimiter
@@ -39,6 +34,10 @@ template <size_t n, class E>
 const char* word(const std::array<const char*, n>& words, E value) {
   return words[size_t(value)];
 }
+template <class E>
+const char* word(E value) {
+  return OptionNames<E>::kNames[size_t(value)];
+}
 
 json text_of(char c) { return c == 0 ? std::string() : c == kCsvBlanks ? form_words::kBlanks : std::string(1, c); }
 
@@ -47,7 +46,7 @@ json to_json(const CsvFormat& f) {
           {"decimal", text_of(f.decimal)},
           {"thousands", text_of(f.thousands)},
           {"accounting", f.accounting},
-          {"encoding", word(kTextEncodings, f.encoding)}};
+          {"encoding", word(f.encoding)}};
 }
 
 json to_json(const TargetScale& s) {
@@ -66,10 +65,8 @@ json to_json(const TensorForm& f) {
 }
 
 json to_json(const ImageForm& f) {
-  return {{"fit", f.fit ? json(word(form_words::kFits, *f.fit)) : json()},
-          {"background", word(form_words::kBackgrounds, f.background)},
-          {"on_side", f.on_side},
-          {"exif", f.exif}};
+  return {
+      {"fit", f.fit ? json(word(*f.fit)) : json()}, {"background", word(f.background)}, {"on_side", f.on_side}, {"exif", f.exif}};
 }
 
 json to_json(const TokenRows& t) {
@@ -93,10 +90,10 @@ json to_json(const TableForm& form) {
           {"texts", e.tokens ? to_json(*e.tokens) : json()},
           {"target", e.target},
           {"exclude", o.exclude},
-          {"date_order", word(form_words::kDateOrders, o.date_order)},
+          {"date_order", word(o.date_order)},
           {"date_parts", o.date_parts},
           {"one_hot", o.one_hot},
-          {"missing", word(form_words::kMissing, o.missing)},
+          {"missing", word(o.missing)},
           {"missing_words", o.missing_words},
           {"fill", o.fill},
           {"unknown", o.unknown},
@@ -116,7 +113,7 @@ json to_json(const SeriesForm& form) {
               {"window", o.window},
               {"horizon", o.horizon},
               {"stride", o.stride},
-              {"missing", word(form_words::kSeriesMissing, o.missing)},
+              {"missing", word(o.missing)},
               {"missing_words", o.missing_words},
               {"header", word(form_words::kHeaders, o.header)},
               {"format", to_json(o.format)},
@@ -197,12 +194,15 @@ std::vector<double> numbers(const StoredJson& s, const std::string& key, size_t 
   s.expect(all && (list.empty() || list.size() == count), key, "a list with a number for each input, or none");
   return list.get<std::vector<double>>();
 }
-template <class E, size_t n>
-E chosen(const StoredJson& s, const std::string& key, const std::array<const char*, n>& words) {
-  const std::string given = text(s, key);
-  const auto found = std::find(words.begin(), words.end(), given);
-  s.expect(found != words.end(), key, "one of its words");
-  return E(found - words.begin());
+template <class E, class Words>
+E chosen(const StoredJson& s, const std::string& key, const Words& words) {
+  const auto found = std::find(std::begin(words), std::end(words), text(s, key));
+  s.expect(found != std::end(words), key, "one of its words");
+  return E(found - std::begin(words));
+}
+template <class E>
+E chosen(const StoredJson& s, const std::string& key) {
+  return chosen<E>(s, key, OptionNames<E>::kNames);
 }
 
 Shape shape_of(const StoredJson& s, const std::string& key) {
@@ -238,7 +238,7 @@ CsvFormat format_of(const StoredJson& s) {
   const bool blanks = s.get("delimiter") == form_words::kBlanks;
   CsvFormat out{blanks ? kCsvBlanks : letter(s, "delimiter"), letter(s, "decimal"), letter(s, "thousands")};
   if (s.has("accounting")) out.accounting = flag(s, "accounting");  // older files lack both
-  if (s.has("encoding")) out.encoding = chosen<TextEncoding>(s, "encoding", kTextEncodings);
+  if (s.has("encoding")) out.encoding = chosen<TextEncoding>(s, "encoding");
   return out;
 }
 
@@ -253,8 +253,8 @@ TensorForm read_tensor(const StoredJson& s) {
 
 ImageForm read_image(const StoredJson& s) {
   ImageForm out;
-  if (!s.get("fit").is_null()) out.fit = chosen<PictureFit>(s, "fit", form_words::kFits);
-  out.background = chosen<Background>(s, "background", form_words::kBackgrounds);
+  if (!s.get("fit").is_null()) out.fit = chosen<PictureFit>(s, "fit");
+  out.background = chosen<Background>(s, "background");
   out.on_side = flag(s, "on_side");
   if (s.has("exif")) out.exif = flag(s, "exif");  // older files lack it
   return out;
@@ -328,10 +328,10 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   for (size_t i = 0; i < s.get("columns").size(); ++i) e.columns.push_back(column_of(s, i));
   e.target = text(s, "target");
   o.exclude = texts(s, "exclude");
-  o.date_order = chosen<CsvDateOrder>(s, "date_order", form_words::kDateOrders);
+  o.date_order = chosen<CsvDateOrder>(s, "date_order");
   o.date_parts = flag(s, "date_parts");
   o.one_hot = flag(s, "one_hot");
-  o.missing = chosen<CsvMissing>(s, "missing", form_words::kMissing);
+  o.missing = chosen<CsvMissing>(s, "missing");
   o.missing_words = texts(s, "missing_words");
   o.fill = s.number("fill");
   if (s.has("unknown")) o.unknown = text(s, "unknown");
@@ -366,7 +366,7 @@ SeriesForm read_series(const StoredJson& s, const DataForm& form) {
     o.scaling = {form.scale};
   } else {
     o.columns = texts(s, "columns"), o.target = texts(s, "target"), o.time = texts(s, "time");
-    o.missing = chosen<SeriesMissing>(s, "missing", form_words::kSeriesMissing);
+    o.missing = chosen<SeriesMissing>(s, "missing");
     o.missing_words = texts(s, "missing_words");
     o.scaling = scales_of(s, "scaling");
   }

@@ -4,7 +4,10 @@
 // inputs that are not float32 (such as tokens), DeviceError for data on a GPU, and ValueError for arguments out of range.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <concepts>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,19 +15,21 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/dataset.h"
 #include "framework/data/transforms/transforms.h"
 
 namespace halfstep {
 
-using ImageSize = std::array<int64_t, 2>;  // height and width
+using ImageSize = std::array<int64_t, 2>;                   // height and width
+inline constexpr int64_t kMaxImageEdge = int64_t(1) << 24;  // pixels, so that places fit
 
 // The source row and column of each row and column of the result; -1: filled.
 struct Moves {
   std::vector<int32_t> rows, columns;
 };
 enum class PadMode : uint8_t { constant, edge, reflect, symmetric };
-PadMode parse_pad_mode(std::string_view name);  // "constant", ...; throws ValueError
+HALFSTEP_OPTION_NAMES(PadMode, "constant", "edge", "reflect", "symmetric");
 
 // A transform that only chooses the source of each pixel.
 class MoveTransform : public Transform {
@@ -50,6 +55,14 @@ Tensor move_and_scale(const MoveSource& from, std::span<const MoveTransform* con
 struct PadOptions {
   double fill = 0;
   PadMode mode = PadMode::constant;
+  static const OptionList<PadOptions>& list();
+};
+
+template <ClassName type, class O>
+class ListedMove : public ListedTransform<type, O, MoveTransform> {
+ public:
+  using ListedTransform<type, O, MoveTransform>::ListedTransform;
+  std::string_view name() const override { return type.text; }
 };
 
 // Crops a window of `size` at a random place of the image, after padding.
@@ -57,67 +70,73 @@ struct RandomCropOptions {
   std::array<int64_t, 4> padding{};  // left, top, right, bottom
   bool pad_if_needed = false;
   PadOptions pad = {};
+  ImageSize size{};
+  static const OptionList<RandomCropOptions>& list();
 };
-class RandomCrop : public MoveTransform {
+class RandomCrop : public ListedMove<"RandomCrop", RandomCropOptions> {
  public:
-  explicit RandomCrop(ImageSize size, const RandomCropOptions& options = {});
+  template <std::same_as<Options> O>  // {8, 8} is a size
+  explicit RandomCrop(const O& options) : ListedMove(options) {}
+  explicit RandomCrop(ImageSize size, const Options& options = {})
+      : ListedMove(with_option(options, "size", &Options::size, size)) {}
   bool is_random() const override { return true; }
   void move(Moves& moves, SampleRandom* random) const override;
-  std::string_view name() const override { return "RandomCrop"; }
   std::optional<float> fill() const override { return float(options_.pad.fill); }
-
- private:
-  ImageSize size_;
-  RandomCropOptions options_;
 };
 
 // Crops the window of `size` in the middle; zeros around a smaller image.
-class CenterCrop : public MoveTransform {
+struct CenterCropOptions {
+  ByName by_name = ByName();
+  ImageSize size{};
+  static const OptionList<CenterCropOptions>& list();
+};
+class CenterCrop : public ListedMove<"CenterCrop", CenterCropOptions> {
  public:
-  explicit CenterCrop(ImageSize size);
+  using ListedMove::ListedMove;
+  explicit CenterCrop(ImageSize size) : ListedMove(Options{.size = size}) {}
   void move(Moves& moves, SampleRandom* random) const override;
-  std::string_view name() const override { return "CenterCrop"; }
   std::optional<float> fill() const override { return 0.f; }
-
- private:
-  ImageSize size_;
 };
 
-class Pad : public MoveTransform {
+struct PadEdgesOptions {
+  ByName by_name = ByName();
+  std::array<int64_t, 4> padding{};  // left, top, right, bottom
+  PadOptions pad = {};
+  static const OptionList<PadEdgesOptions>& list();
+};
+class Pad : public ListedMove<"Pad", PadEdgesOptions> {
  public:
-  explicit Pad(std::array<int64_t, 4> padding, const PadOptions& options = {});  // left, top, right, bottom
+  using ListedMove::ListedMove;
+  explicit Pad(std::array<int64_t, 4> padding, const PadOptions& options = {})
+      : ListedMove(Options{.padding = padding, .pad = options}) {}
   void move(Moves& moves, SampleRandom* random) const override;
-  std::string_view name() const override { return "Pad"; }
-  std::optional<float> fill() const override { return float(options_.fill); }
-
- private:
-  std::array<int64_t, 4> padding_;
-  PadOptions options_;
+  std::optional<float> fill() const override { return float(options_.pad.fill); }
 };
 
-class RandomHorizontalFlip : public MoveTransform {
+struct FlipOptions {
+  double p = 0.5;
+  static const OptionList<FlipOptions>& list();
+};
+class RandomHorizontalFlip : public ListedMove<"RandomHorizontalFlip", FlipOptions> {
  public:
-  explicit RandomHorizontalFlip(double p = 0.5);
+  using ListedMove::ListedMove;
+  RandomHorizontalFlip() : ListedMove(Options()) {}
+  explicit RandomHorizontalFlip(double p) : ListedMove(Options{p}) {}
   bool is_random() const override { return true; }
   void move(Moves& moves, SampleRandom* random) const override;
-  std::string_view name() const override { return "RandomHorizontalFlip"; }
-
- private:
-  double p_;
 };
 
-class RandomVerticalFlip : public MoveTransform {
+class RandomVerticalFlip : public ListedMove<"RandomVerticalFlip", FlipOptions> {
  public:
-  explicit RandomVerticalFlip(double p = 0.5);
+  using ListedMove::ListedMove;
+  RandomVerticalFlip() : ListedMove(Options()) {}
+  explicit RandomVerticalFlip(double p) : ListedMove(Options{p}) {}
   bool is_random() const override { return true; }
   void move(Moves& moves, SampleRandom* random) const override;
-  std::string_view name() const override { return "RandomVerticalFlip"; }
-
- private:
-  double p_;
 };
 
 enum class Sampling : uint8_t { nearest, bilinear };
+HALFSTEP_OPTION_NAMES(Sampling, "nearest", "bilinear");
 
 // An affine map of the image about its middle, like torchvision.transforms.functional.affine for tensors: rotated by `angle`
 // degrees (clockwise for affine, counter-clockwise for rotate), moved, scaled and sheared.
@@ -135,20 +154,26 @@ std::array<double, 6> inverse_of(const AffineMap& map);
 struct WarpOptions {
   Sampling interpolation = Sampling::nearest;
   double fill = 0;
+  static const OptionList<WarpOptions>& list();
 };
 void warp_image(const float* from, float* to, const Shape& sample, const std::array<double, 6>& inverse,
                 const WarpOptions& options);
 
 // Rotates by an angle from U(low, high), degrees, counter-clockwise.
-class RandomRotation : public Transform {
+struct RandomRotationOptions {
+  ByName by_name = ByName();
+  std::array<double, 2> degrees{};
+  WarpOptions warp = {};
+  static const OptionList<RandomRotationOptions>& list();
+  void(check)(std::string_view name) const;
+};
+class RandomRotation : public ListedTransform<"RandomRotation", RandomRotationOptions> {
  public:
-  explicit RandomRotation(std::array<double, 2> degrees, const WarpOptions& options = {});
+  using ListedTransform::ListedTransform;
+  explicit RandomRotation(std::array<double, 2> degrees, const WarpOptions& options = {})
+      : ListedTransform(Options{.degrees = degrees, .warp = options}) {}
   bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
-
- private:
-  std::array<double, 2> degrees_;
-  WarpOptions options_;
 };
 
 struct RandomAffineOptions {
@@ -157,28 +182,31 @@ struct RandomAffineOptions {
   std::optional<std::array<double, 2>> scale = {};      // U(low, high)
   std::vector<double> shear = {};                       // degrees: empty: none; x from U(0, 1); or also y from U(2, 3)
   WarpOptions warp = {};
+  static const OptionList<RandomAffineOptions>& list();
+  void(check)(std::string_view name) const;
 };
-class RandomAffine : public Transform {
+class RandomAffine : public ListedTransform<"RandomAffine", RandomAffineOptions> {
  public:
-  explicit RandomAffine(RandomAffineOptions options);
+  using ListedTransform::ListedTransform;
   bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
-
- private:
-  RandomAffineOptions options_;
 };
 
 // Resizes to `size` or, given one number, so that the shorter edge has it. Bilinear, when shrinking with a filter as wide as the
 // step unless antialias is off; or nearest.
-class Resize : public Transform {
+struct ResizeOptions {
+  ByName by_name = ByName();
+  std::vector<int64_t> size = {};
+  Sampling interpolation = Sampling::bilinear;
+  bool antialias = true;
+  static const OptionList<ResizeOptions>& list();
+};
+class Resize : public ListedTransform<"Resize", ResizeOptions> {
  public:
-  explicit Resize(std::vector<int64_t> size, Sampling interpolation = Sampling::bilinear, bool antialias = true);
+  using ListedTransform::ListedTransform;
+  explicit Resize(std::vector<int64_t> size, Sampling interpolation = Options().interpolation, bool antialias = Options().antialias)
+      : ListedTransform(Options{.size = std::move(size), .interpolation = interpolation, .antialias = antialias}) {}
   Tensor operator()(const Tensor& input) const override;
-
- private:
-  std::vector<int64_t> size_;
-  Sampling interpolation_;
-  bool antialias_;
 };
 
 // With probability p, overwrites a rectangle by `value`: one value, one per channel or, if empty, normal noise. Its share of the
@@ -187,15 +215,15 @@ struct RandomErasingOptions {
   double p = 0.5;
   std::array<double, 2> scale{0.02, 0.33}, ratio{0.3, 3.3};
   std::vector<double> value{0.0};
+  static const OptionList<RandomErasingOptions>& list();
+  void(check)(std::string_view name) const;
 };
-class RandomErasing : public Transform {
+class RandomErasing : public ListedTransform<"RandomErasing", RandomErasingOptions> {
  public:
-  explicit RandomErasing(RandomErasingOptions options = {});
+  using ListedTransform::ListedTransform;
+  RandomErasing() : ListedTransform(Options()) {}
   bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
-
- private:
-  RandomErasingOptions options_;
 };
 
 // Change pixels in [0, 1] with 1 or 3 channels in place, like torchvision.transforms.functional.adjust_...
@@ -209,42 +237,55 @@ void adjust_hue(float* image, const Shape& sample, double factor);
 struct ColorJitterOptions {
   using Range = std::optional<std::array<double, 2>>;
   Range brightness = {}, contrast = {}, saturation = {}, hue = {};
+  static const OptionList<ColorJitterOptions>& list();
+  void(check)(std::string_view name) const;
 };
-class ColorJitter : public Transform {
+class ColorJitter : public ListedTransform<"ColorJitter", ColorJitterOptions> {
  public:
-  explicit ColorJitter(const ColorJitterOptions& options);
+  using ListedTransform::ListedTransform;
   bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
-
- private:
-  std::array<ColorJitterOptions::Range, 4> ranges_;
 };
 
+struct MixOptions {
+  double alpha = 1;
+  static const OptionList<MixOptions>& list();
+};
 // Mixes each sample with the one before it in the batch (the first with the last), lambda x + (1 - lambda) y, and likewise the
 // targets, which become shares of the classes; lambda is from Beta(alpha, alpha).
-class Mixup : public Transform {
+class Mixup : public ListedTransform<"Mixup", MixOptions> {
  public:
-  explicit Mixup(double alpha = 1);
+  using ListedTransform::ListedTransform;
+  Mixup() : ListedTransform(Options()) {}
+  explicit Mixup(double alpha) : ListedTransform(Options{alpha}) {}
   bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
-
- private:
-  double alpha_;
 };
 
 // Replaces a rectangle of each sample by that of the one before it in the batch. It covers 1 - lambda of the image, less any part
 // outside, and the targets are mixed by the covered share.
-class CutMix : public Transform {
+class CutMix : public ListedTransform<"CutMix", MixOptions> {
  public:
-  explicit CutMix(double alpha = 1);
+  using ListedTransform::ListedTransform;
+  CutMix() : ListedTransform(Options()) {}
+  explicit CutMix(double alpha) : ListedTransform(Options{alpha}) {}
   bool is_random() const override { return true; }
   Batch apply(const Batch& batch, const Draws& draws) const override;
-
- private:
-  double alpha_;
 };
 
 // Throws as above unless `batch` holds images.
 void check_images(std::string_view transform, const Tensor& input);
+
+// Accepts one number d for [middle - d, middle + d], whose lower end is at least `least`.
+template <class O>
+Option<O> about(Option<O> o, double middle, double least = -std::numeric_limits<double>::infinity()) {
+  o.fewest = 1, o.count = std::max(o.count, 2);
+  o.put = [put = o.put, middle, least](O& to, const OptionValue& value) {
+    const auto* const all = std::get_if<std::vector<double>>(&value);
+    const auto* const one = all && all->size() == 1 ? all->data() : std::get_if<double>(&value);
+    return put(to, one ? std::vector{std::max(least, middle - *one), middle + *one} : value);
+  };
+  return o;
+}
 
 }  // namespace halfstep

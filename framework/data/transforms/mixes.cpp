@@ -9,10 +9,6 @@
 namespace halfstep {
 namespace {
 
-void check_alpha(std::string_view name, double alpha) {
-  check<ValueError>(alpha > 0 && std::isfinite(alpha), name, "alpha must be positive, got ", alpha);
-}
-
 void check_classes(std::string_view name, const Batch& batch, const Draws& draws) {
   check<ValueError>(draws.classes > 0, name, "mixes classes, so it needs data with classes");
   const bool numbers = batch.target.dim() == 1 && batch.target.dtype() == DType::i64;
@@ -46,7 +42,7 @@ Tensor like(const Tensor& t) { return Tensor::empty(t.shape(), {.device = Device
 
 }  // namespace
 
-Mixup::Mixup(double alpha) : alpha_(alpha) { check_alpha("Mixup", alpha); }
+HALFSTEP_OPTIONS(MixOptions, option("alpha", &O::alpha, "of the Beta distribution").above(0).under(HUGE_VAL))
 
 Batch Mixup::apply(const Batch& batch, const Draws& draws) const {
   constexpr const char* kName = "Mixup";
@@ -58,14 +54,12 @@ Batch Mixup::apply(const Batch& batch, const Draws& draws) const {
   const Tensor target = shares_of(batch.target, draws.classes), mixed = like(target);
   for (int64_t b = 0; b < input.size(0); ++b) {
     SampleRandom random(draws, size_t(b));
-    const float lambda = float(random.beta(alpha_));
+    const float lambda = float(random.beta(options_.alpha));
     mix_row(input, out, b, lambda);
     mix_row(target, mixed, b, lambda);
   }
   return {out, mixed};
 }
-
-CutMix::CutMix(double alpha) : alpha_(alpha) { check_alpha("CutMix", alpha); }
 
 Batch CutMix::apply(const Batch& batch, const Draws& draws) const {
   constexpr const char* kName = "CutMix";
@@ -77,7 +71,7 @@ Batch CutMix::apply(const Batch& batch, const Draws& draws) const {
   const int64_t samples = input.size(0), channels = input.size(1), height = input.size(2), width = input.size(3);
   for (int64_t b = 0; b < samples; ++b) {
     SampleRandom random(draws, size_t(b));
-    const double reach = 0.5 * std::sqrt(1 - random.beta(alpha_));
+    const double reach = 0.5 * std::sqrt(1 - random.beta(options_.alpha));
     const int64_t x = random.integer(width), y = random.integer(height);
     const auto half_width = int64_t(reach * double(width)), half_height = int64_t(reach * double(height));
     const int64_t left = std::max<int64_t>(x - half_width, 0), right = std::min(x + half_width, width);

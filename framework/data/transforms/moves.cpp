@@ -11,18 +11,16 @@
 namespace halfstep {
 namespace {
 
-constexpr int64_t kMaxEdge = int64_t(1) << 24;  // pixels of an edge, so that places fit
-
-void check_size(std::string_view name, ImageSize size) {
-  check<ValueError>(size[0] >= 1 && size[1] >= 1 && size[0] <= kMaxEdge && size[1] <= kMaxEdge, name,
-                    "size must be at least 1, got [", size[0], ", ", size[1], ']');
+template <class O>
+Option<O> crop_size() {
+  return option("size", &O::size, "of the crop: one number, or height and width").at_least(1).at_most(kMaxImageEdge).required();
 }
-
-void check_padding(std::string_view name, const std::array<int64_t, 4>& padding) {
-  for (const int64_t p : padding) check<ValueError>(p >= 0 && p <= kMaxEdge, name, "padding must not be negative, got ", p);
+template <class O>
+Option<O> padding_of() {
+  return option("padding", &O::padding, "on all sides; or left and right, above and below; or left, above, right, below")
+      .at_least(0)
+      .at_most(kMaxImageEdge);
 }
-
-void check_p(std::string_view name, double p) { check<ValueError>(p >= 0 && p <= 1, name, "p must be in [0, 1], got ", p); }
 
 // Returns the index in [0, n) to which an outside `i` is mapped; -1: none.
 int64_t inside(int64_t i, int64_t n, PadMode mode) {
@@ -119,21 +117,23 @@ Moves unmoved(const Shape& sample) {
 
 }  // namespace
 
-PadMode parse_pad_mode(std::string_view name) {
-  constexpr std::string_view kNames[] = {"constant", "edge", "reflect", "symmetric"};
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (kNames[i] == name) return PadMode(i);
-  }
-  fail<ValueError>("padding_mode", "must be constant, edge, reflect or symmetric, got \"", name, '"');
-}
+HALFSTEP_OPTIONS(PadOptions, option("fill", &O::fill, "of padding_mode constant"),
+                 option("padding_mode", &O::mode, "kind of padding"))
+HALFSTEP_OPTIONS(RandomCropOptions,
+                 OptionList<O>{crop_size<O>(), padding_of<O>().or_zero(),
+                               option("pad_if_needed", &O::pad_if_needed, "pad images that are smaller than the window")} +
+                     within(&O::pad))
+HALFSTEP_OPTIONS(CenterCropOptions, crop_size<O>())
+HALFSTEP_OPTIONS(PadEdgesOptions, OptionList<O>{padding_of<O>().required()} + within(&O::pad))
+HALFSTEP_OPTIONS(FlipOptions, option("p", &O::p, "probability").at_least(0).at_most(1))
 
 void check_images(std::string_view transform, const Tensor& input) {
   check<DTypeError>(input.dtype() == DType::f32, transform, "needs images, float32, got ", input.dtype());
   check<ShapeError>(input.dim() == 4, transform, "needs images, samples [C, H, W], got samples of shape ",
                     without_batch(input.shape()));
   check<ShapeError>(input.numel() > 0, transform, "needs images with pixels, got samples of shape ", without_batch(input.shape()));
-  check<ShapeError>(input.size(2) <= kMaxEdge && input.size(3) <= kMaxEdge, transform, "takes images of at most ", kMaxEdge,
-                    " pixels an edge, got ", without_batch(input.shape()));
+  check<ShapeError>(input.size(2) <= kMaxImageEdge && input.size(3) <= kMaxImageEdge, transform, "takes images of at most ",
+                    kMaxImageEdge, " pixels an edge, got ", without_batch(input.shape()));
   check<DeviceError>(!input.device().is_cuda(), transform, "needs data on the host, got ", input.device());
 }
 
@@ -189,11 +189,6 @@ Batch MoveTransform::apply(const Batch& batch, const Draws& draws) const {
   return {move_and_scale({&batch, nullptr, without_batch(batch.input.shape())}, alone, nullptr, draws), batch.target};
 }
 
-RandomCrop::RandomCrop(ImageSize size, const RandomCropOptions& options) : size_(size), options_(options) {
-  check_size(name(), size);
-  check_padding(name(), options.padding);
-}
-
 void RandomCrop::move(Moves& moves, SampleRandom* random) const {
   const auto [left, top, right, bottom] = options_.padding;
   const PadMode mode = options_.pad.mode;
@@ -201,48 +196,39 @@ void RandomCrop::move(Moves& moves, SampleRandom* random) const {
   pad_axis(moves.columns, left, right, mode, name());
   int axis_number = 0;
   for (std::vector<int32_t>* axis : {&moves.columns, &moves.rows}) {  // first the width, as in torchvision
-    const int64_t size = size_[axis_number++ == 0 ? 1 : 0], missing = size - int64_t(axis->size());
+    const int64_t size = options_.size[axis_number++ == 0 ? 1 : 0], missing = size - int64_t(axis->size());
     if (missing > 0 && options_.pad_if_needed) pad_axis(*axis, missing, missing, mode, name());
-    check<ShapeError>(int64_t(axis->size()) >= size, name(), "a crop of [", size_[0], ", ", size_[1],
+    check<ShapeError>(int64_t(axis->size()) >= size, name(), "a crop of [", options_.size[0], ", ", options_.size[1],
                       "] does not fit into an image with an edge of ", axis->size(), " pixels, padding included",
                       Help{"pad_if_needed pads it"});
   }
-  const int64_t spare_rows = int64_t(moves.rows.size()) - size_[0], spare_columns = int64_t(moves.columns.size()) - size_[1];
+  const auto [height, width] = options_.size;
+  const int64_t spare_rows = int64_t(moves.rows.size()) - height, spare_columns = int64_t(moves.columns.size()) - width;
   const int64_t row = random ? random->integer(spare_rows + 1) : 0, column = random ? random->integer(spare_columns + 1) : 0;
-  crop_axis(moves.rows, row, size_[0]);
-  crop_axis(moves.columns, column, size_[1]);
+  crop_axis(moves.rows, row, height);
+  crop_axis(moves.columns, column, width);
 }
-
-CenterCrop::CenterCrop(ImageSize size) : size_(size) { check_size(name(), size); }
 
 void CenterCrop::move(Moves& moves, SampleRandom*) const {
   int which = 0;
   for (std::vector<int32_t>* axis : {&moves.rows, &moves.columns}) {
-    const int64_t size = size_[size_t(which++)], n = int64_t(axis->size());
+    const int64_t size = options_.size[size_t(which++)], n = int64_t(axis->size());
     if (size > n) pad_axis(*axis, (size - n) / 2, (size - n + 1) / 2, PadMode::constant, name());
     crop_axis(*axis, int64_t(std::nearbyint(double(int64_t(axis->size()) - size) / 2)), size);  // Python rounds half to even, too
   }
 }
 
-Pad::Pad(std::array<int64_t, 4> padding, const PadOptions& options) : padding_(padding), options_(options) {
-  check_padding(name(), padding);
-}
-
 void Pad::move(Moves& moves, SampleRandom*) const {
-  pad_axis(moves.rows, padding_[1], padding_[3], options_.mode, name());
-  pad_axis(moves.columns, padding_[0], padding_[2], options_.mode, name());
+  pad_axis(moves.rows, options_.padding[1], options_.padding[3], options_.pad.mode, name());
+  pad_axis(moves.columns, options_.padding[0], options_.padding[2], options_.pad.mode, name());
 }
-
-RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(p) { check_p(name(), p); }
 
 void RandomHorizontalFlip::move(Moves& moves, SampleRandom* random) const {
-  if (random && random->chance(p_)) std::reverse(moves.columns.begin(), moves.columns.end());
+  if (random && random->chance(options_.p)) std::reverse(moves.columns.begin(), moves.columns.end());
 }
 
-RandomVerticalFlip::RandomVerticalFlip(double p) : p_(p) { check_p(name(), p); }
-
 void RandomVerticalFlip::move(Moves& moves, SampleRandom* random) const {
-  if (random && random->chance(p_)) std::reverse(moves.rows.begin(), moves.rows.end());
+  if (random && random->chance(options_.p)) std::reverse(moves.rows.begin(), moves.rows.end());
 }
 
 }  // namespace halfstep

@@ -40,8 +40,6 @@ const Preset& preset_of(std::string_view name, size_t most) {
   fail<ValueError>("Normalize", "the presets are ", names, ", got \"", name, '"');
 }
 
-void check_std(double std) { check<ValueError>(std > 0, "Normalize", "std must be positive, got ", std); }
-
 }  // namespace
 
 Normalize Normalize::preset(std::string_view name) {
@@ -50,7 +48,7 @@ Normalize Normalize::preset(std::string_view name) {
 }
 
 Affine Normalize::for_u8() const {
-  check_std(std);
+  check_options(NormalizeTransform::kName, NormalizeOptions{.mean = {mean}, .std = {std}});
   return {.scale = float(1 / (255 * std)), .shift = float(-mean / std)};
 }
 
@@ -111,19 +109,21 @@ Tensor Transform::operator()(const Tensor& input) const { return input; }
 
 Batch Transform::apply(const Batch& batch, const Draws&) const { return {(*this)(batch.input), batch.target}; }
 
-NormalizeTransform::NormalizeTransform(const Normalize& normalize)
-    : NormalizeTransform(std::vector{normalize.mean}, std::vector{normalize.std}) {}
-
-NormalizeTransform::NormalizeTransform(const std::vector<double>& mean, const std::vector<double>& std) : mean_(mean), std_(std) {
-  check<ValueError>(!mean.empty() && mean.size() == std.size(), "Normalize",
-                    "mean and std must have one value, or one for each channel, got ", mean.size(), " and ", std.size());
-  for (const double s : std) check_std(s);
-  scaling_ = {{mean.begin(), mean.end()}, {std.begin(), std.end()}};
+HALFSTEP_OPTIONS(
+    NormalizeOptions,
+    option("mean", &O::mean, "subtracted: one number, or one for each channel (dimension 1 of a batch)").items(1, 1 << 16),
+    option("std", &O::std, "divided by").items(1, 1 << 16).above(0))
+void(NormalizeOptions::check)(std::string_view name) const {
+  halfstep::check<ValueError>(!mean.empty() && mean.size() == std.size(), name,
+                              "mean and std must have one value, or one for each channel, got ", mean.size(), " and ", std.size());
 }
+
+NormalizeTransform::NormalizeTransform(const Options& o)
+    : ListedTransform(o), scaling_{{o.mean.begin(), o.mean.end()}, {o.std.begin(), o.std.end()}} {}
 
 NormalizeTransform NormalizeTransform::preset(std::string_view name) {
   const Preset& p = preset_of(name, 3);
-  return {p.mean, p.std};
+  return NormalizeTransform(p.mean, p.std);
 }
 
 std::vector<std::string_view> normalize_presets() {
@@ -133,13 +133,14 @@ std::vector<std::string_view> normalize_presets() {
 }
 
 std::optional<Normalize> NormalizeTransform::as_normalize() const {
-  return mean_.size() == 1 ? std::optional(Normalize{mean_[0], std_[0]}) : std::nullopt;
+  const auto& [mean, std] = options_;
+  return mean.size() == 1 ? std::optional(Normalize{mean[0], std[0]}) : std::nullopt;
 }
 
 Tensor NormalizeTransform::operator()(const Tensor& input) const {
   check<DTypeError>(input.dtype() == DType::f32, "Normalize", "needs float32 inputs, got ", input.dtype());
-  const size_t channels = mean_.size();
-  if (channels == 1) return (input - mean_[0]) / std_[0];
+  const size_t channels = options_.mean.size();
+  if (channels == 1) return (input - options_.mean[0]) / options_.std[0];
   check<ShapeError>(input.dim() >= 2 && input.size(1) == int64_t(channels), "Normalize", "has ", channels,
                     " means and deviations, one for each channel, but a sample of shape ", without_batch(input.shape()), " has ",
                     input.dim() >= 2 ? input.size(1) : 1);

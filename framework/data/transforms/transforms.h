@@ -6,8 +6,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -93,12 +95,31 @@ class Transform {
   virtual const ChannelScaling* as_scaling() const { return nullptr; }
 };
 
-// Normalize as a transform of any float32 values.
-class NormalizeTransform : public Transform {
+// A transform of class Base that checks and keeps its options O.
+template <ClassName type, class O, class Base = Transform>
+class ListedTransform : public Base {
  public:
-  explicit NormalizeTransform(const Normalize& normalize);
-  // Takes one pair, or one per channel. Throws ValueError for counts that differ or are 0, and unless std > 0.
-  NormalizeTransform(const std::vector<double>& mean, const std::vector<double>& std);
+  using Options = O;
+  static constexpr const char* kName = type.text;
+  explicit ListedTransform(O options) : options_(std::move(options)) { check_options(kName, options_); }
+
+ protected:
+  O options_;
+};
+
+// Normalize as a transform of any float32 values: one pair, or one per channel.
+struct NormalizeOptions {
+  std::vector<double> mean{0.0}, std{1.0};
+  static const OptionList<NormalizeOptions>& list();
+  void(check)(std::string_view name) const;  // throws ValueError for counts that differ or are 0
+};
+class NormalizeTransform : public ListedTransform<"Normalize", NormalizeOptions> {
+ public:
+  explicit NormalizeTransform(const Options& options);
+  explicit NormalizeTransform(const Normalize& normalize)
+      : NormalizeTransform(std::vector{normalize.mean}, std::vector{normalize.std}) {}
+  NormalizeTransform(const std::vector<double>& mean, const std::vector<double>& std)
+      : NormalizeTransform(Options{.mean = mean, .std = std}) {}
   // Returns the usual numbers of "mnist", "fashion_mnist", "cifar10", "cifar100" or "imagenet". Throws ValueError for another
   // name.
   static NormalizeTransform preset(std::string_view name);
@@ -108,7 +129,6 @@ class NormalizeTransform : public Transform {
   const ChannelScaling* as_scaling() const override { return &scaling_; }
 
  private:
-  std::vector<double> mean_, std_;
   ChannelScaling scaling_;
 };
 std::vector<std::string_view> normalize_presets();

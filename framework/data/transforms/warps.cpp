@@ -19,6 +19,11 @@ void check_range(std::string_view name, const char* what, const std::array<doubl
                     ", got [", range[0], ", ", range[1], ']');
 }
 
+template <class O>
+Option<O> degrees_of() {
+  return about(option("degrees", &O::degrees, "from [from, to], or [-d, d] for one number d"), 0).required();
+}
+
 // Makes a new batch of images, each by make(sample, its random numbers, from, to).
 template <class Make>
 Batch each_image(std::string_view name, const Batch& batch, const Draws& draws, Make make) {
@@ -93,30 +98,38 @@ void warp_image(const float* from, float* to, const Shape& sample, const std::ar
   }
 }
 
-RandomRotation::RandomRotation(std::array<double, 2> degrees, const WarpOptions& options) : degrees_(degrees), options_(options) {
-  check_range("RandomRotation", "degrees", degrees, -HUGE_VAL);
-}
+HALFSTEP_OPTIONS(WarpOptions, option("interpolation", &O::interpolation, "interpolation between pixels"),
+                 option("fill", &O::fill, "of pixels from outside"))
+
+HALFSTEP_OPTIONS(RandomRotationOptions, OptionList<O>{degrees_of<O>()} + within(&O::warp))
+void(RandomRotationOptions::check)(std::string_view name) const { check_range(name, "degrees", degrees, -HUGE_VAL); }
 
 Batch RandomRotation::apply(const Batch& batch, const Draws& draws) const {
   return each_image("RandomRotation", batch, draws, [&](const Shape& sample, SampleRandom& random, const float* from, float* to) {
-    warp_image(from, to, sample, inverse_of({.angle = -random.uniform(degrees_[0], degrees_[1])}), options_);
+    warp_image(from, to, sample, inverse_of({.angle = -random.uniform(options_.degrees[0], options_.degrees[1])}), options_.warp);
   });
 }
 
-RandomAffine::RandomAffine(RandomAffineOptions options) : options_(std::move(options)) {
-  constexpr const char* kName = "RandomAffine";
-  check_range(kName, "degrees", options_.degrees, -HUGE_VAL);
-  if (options_.translate) {
-    for (const double t : *options_.translate)
-      check<ValueError>(t >= 0 && t <= 1, kName, "translate must be shares in [0, 1], got ", t);
+HALFSTEP_OPTIONS(RandomAffineOptions,
+                 OptionList<O>{degrees_of<O>(),
+                               option("translate", &O::translate, "at most these shares of width and height").at_least(0),
+                               option("scale", &O::scale, "a factor from [from, to]").at_least(0),
+                               about(option("shear", &O::shear,
+                                            "degrees: along x from [from, to], or [-d, d] for one number d; "
+                                            "then along y")
+                                         .items(1, 4),
+                                     0)} +
+                     within(&O::warp))
+void(RandomAffineOptions::check)(std::string_view name) const {
+  check_range(name, "degrees", degrees, -HUGE_VAL);
+  for (const double t : translate.value_or(std::array<double, 2>{}))
+    halfstep::check<ValueError>(t <= 1, name, "translate must be shares in [0, 1], got ", t);
+  if (scale) {
+    check_range(name, "scale", *scale, 0);
+    halfstep::check<ValueError>((*scale)[0] > 0, name, "scale must be positive, got ", (*scale)[0]);
   }
-  if (options_.scale) {
-    check_range(kName, "scale", *options_.scale, 0);
-    check<ValueError>((*options_.scale)[0] > 0, kName, "scale must be positive, got ", (*options_.scale)[0]);
-  }
-  const std::vector<double>& s = options_.shear;
-  check<ValueError>(s.empty() || s.size() == 2 || s.size() == 4, kName, "shear must have 2 or 4 numbers, got ", s.size());
-  for (size_t i = 0; i < s.size(); i += 2) check_range(kName, "shear", {s[i], s[i + 1]}, -HUGE_VAL);
+  halfstep::check<ValueError>(shear.size() % 2 == 0, name, "shear must have 2 or 4 numbers, got ", shear.size());
+  for (size_t i = 0; i < shear.size(); i += 2) check_range(name, "shear", {shear[i], shear[i + 1]}, -HUGE_VAL);
 }
 
 Batch RandomAffine::apply(const Batch& batch, const Draws& draws) const {
@@ -135,32 +148,51 @@ Batch RandomAffine::apply(const Batch& batch, const Draws& draws) const {
   });
 }
 
-Resize::Resize(std::vector<int64_t> size, Sampling interpolation, bool antialias)
-    : size_(std::move(size)), interpolation_(interpolation), antialias_(antialias) {
-  check<ValueError>(size_.size() == 1 || size_.size() == 2, "Resize", "size must have 1 or 2 numbers, got ", size_.size());
-  for (const int64_t s : size_) check<ValueError>(s >= 1, "Resize", "size must be at least 1, got ", s);
-}
+HALFSTEP_OPTIONS(ResizeOptions,
+                 option("size", &O::size, "height and width; one number: of the shorter edge")
+                     .items(1, 2)
+                     .at_least(1)
+                     .at_most(kMaxImageEdge)
+                     .required(),
+                 option("interpolation", &O::interpolation, "interpolation between pixels"),
+                 option("antialias", &O::antialias, "use all pixels when the image shrinks"))
 
 Tensor Resize::operator()(const Tensor& input) const {
   check_images("Resize", input);
+  const std::vector<int64_t>& given = options_.size;
   const int64_t height = input.size(2), width = input.size(3);
-  Dims size{size_[0], size_.back()};
-  if (size_.size() == 1) {
-    const int64_t longer = int64_t(double(size_[0] * std::max(height, width)) / double(std::min(height, width)));
+  Dims size{given[0], given.back()};
+  if (given.size() == 1) {
+    const int64_t longer = int64_t(double(given[0] * std::max(height, width)) / double(std::min(height, width)));
     size[height <= width ? 1 : 0] = longer;
   }
   if (size[0] == height && size[1] == width) return input;
-  if (interpolation_ == Sampling::nearest) return interpolate(input, {.size = size, .mode = "nearest"});
-  return interpolate(input, {.size = size, .mode = "bilinear", .align_corners = false, .antialias = antialias_});
+  if (options_.interpolation == Sampling::nearest) return interpolate(input, {.size = size, .mode = "nearest"});
+  return interpolate(input, {.size = size, .mode = "bilinear", .align_corners = false, .antialias = options_.antialias});
 }
 
-RandomErasing::RandomErasing(RandomErasingOptions options) : options_(std::move(options)) {
-  constexpr const char* kName = "RandomErasing";
-  check<ValueError>(options_.p >= 0 && options_.p <= 1, kName, "p must be in [0, 1], got ", options_.p);
-  check_range(kName, "scale", options_.scale, 0);
-  check<ValueError>(options_.scale[1] <= 1, kName, "scale must be shares in [0, 1], got ", options_.scale[1]);
-  check_range(kName, "ratio", options_.ratio, 0);
-  check<ValueError>(options_.ratio[0] > 0, kName, "ratio must be positive, got ", options_.ratio[0]);
+namespace {
+// Describes the value of RandomErasing: noise is an empty list, and "random" in words.
+Option<RandomErasingOptions> erasing_value() {
+  using O = RandomErasingOptions;
+  Option<O> o = option("value", &O::value, "values to write: one number, or one for each channel; \"random\": normal noise")
+                    .items(1, 1 << 16)
+                    .one_of({"random"});
+  o.get = [](const O& all) { return all.value.empty() ? OptionValue("random") : OptionValue(all.value); };
+  o.put = [put = o.put](O& all, const OptionValue& value) {
+    const bool word = std::holds_alternative<std::monostate>(value) || std::holds_alternative<std::string>(value);
+    return word ? (all.value.clear(), true) : put(all, value);
+  };
+  return o;
+}
+}  // namespace
+HALFSTEP_OPTIONS(RandomErasingOptions, option("p", &O::p, "probability").at_least(0).at_most(1),
+                 option("scale", &O::scale, "share of the image, from [from, to]").at_least(0),
+                 option("ratio", &O::ratio, "height over width, from [from, to]").above(0), erasing_value())
+void(RandomErasingOptions::check)(std::string_view name) const {
+  check_range(name, "scale", scale, 0);
+  halfstep::check<ValueError>(scale[1] <= 1, name, "scale must be shares in [0, 1], got ", scale[1]);
+  check_range(name, "ratio", ratio, 0);
 }
 
 Batch RandomErasing::apply(const Batch& batch, const Draws& draws) const {

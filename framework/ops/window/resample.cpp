@@ -95,6 +95,12 @@ constexpr OpInfo kInterpolateInfo{.name = "interpolate",
                                   .policy = CastPolicy::f32,
                                   .doc = "resizes the spatial dimensions; made of upsample_... and adaptive_avg_pool"};
 
+Option<InterpolateOptions> mode_option() {
+  return option("mode", &InterpolateOptions::mode, "how")
+      .one_of({"nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area"})
+      .in_quotes();
+}
+
 const Kernel* kernel_for(RowKind rows, int dims) {
   for (const Kernel& k : kKernels)
     if (k.rows == rows && k.dims == dims) return &k;
@@ -108,8 +114,7 @@ const Kernel* kernel_for(const std::string& mode, int dims, bool antialias) {
   if (mode == "nearest") return kernel_for(RowKind::nearest, dims);
   if (mode == "nearest-exact") return kernel_for(RowKind::nearest_exact, dims);
   const int wanted = mode == "linear" ? 1 : mode == "bilinear" || mode == "bicubic" ? 2 : mode == "trilinear" ? 3 : 0;
-  check<ValueError>(wanted > 0, op, "mode must be nearest, nearest-exact, linear, bilinear, trilinear, bicubic or area, got '",
-                    mode, "'");
+  check_option(op, mode_option(), mode);
   check<ShapeError>(wanted == dims, op, "mode ", mode, " needs ", wanted, " spatial dimension", wanted > 1 ? "s" : "",
                     ", the input has ", dims);
   if (mode == "bicubic") return kernel_for(antialias ? RowKind::cubic_antialias : RowKind::cubic, 2);
@@ -134,6 +139,19 @@ UpsampleSize size_of_call(Args& a, int dims) {
 }
 
 }  // namespace
+
+bool OptionMember<Dims>::put(Dims& member, const OptionValue& value) {
+  Sizes sizes;
+  if (!OptionMember<Sizes>::put(sizes, value)) return false;
+  member = sizes.values();
+  return true;
+}
+HALFSTEP_OPTIONS(
+    InterpolateOptions, option("size", &O::size, "of the output").at_least(1).if_changed(),
+    option("scale_factor", &O::scale_factor, "factor of the input's size, instead of size").above(0).if_changed(), mode_option(),
+    option("align_corners", &O::align_corners, "the corner elements keep their places; not for nearest").unseen(),
+    option("recompute_scale_factor", &O::recompute_scale_factor, "positions from the sizes, not from scale_factor").unseen(),
+    option("antialias", &O::antialias, "when shrinking, use all elements").unseen())
 
 Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
   constexpr std::string_view op = "interpolate";

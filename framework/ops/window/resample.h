@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -25,14 +26,26 @@ struct ScaleFactors : std::vector<double> {
   ScaleFactors(const std::vector<double>& each) : std::vector<double>(each) {}
 };
 
+template <>
+struct OptionMember<ScaleFactors> : OptionMember<std::vector<double>> {
+  static constexpr int kCount = 3, kFewest = 1;
+};
+template <>
+struct OptionMember<Dims> {
+  static constexpr OptionKind kKind = OptionKind::sizes;
+  static OptionValue get(const Dims& member) { return member.size() == 1 ? Sizes(member[0]) : Sizes(member); }
+  static bool put(Dims& member, const OptionValue& value);
+};
+
 // Takes exactly one of size and scale_factor; one entry for all spatial dimensions, or one each.
 struct InterpolateOptions {
   Dims size{};
   ScaleFactors scale_factor{};               // sizes become floor(in * scale_factor)
-  std::string mode = "nearest";              // nearest, nearest-exact, linear, bilinear, trilinear, bicubic, area
+  std::string mode = "nearest";
   std::optional<bool> align_corners = {};    // linear to trilinear, bicubic: the corner elements keep their positions
   bool recompute_scale_factor = false;       // computes positions from the sizes, not from scale_factor
   bool antialias = false;                    // bilinear, bicubic: when shrinking, uses a filter as wide as the step
+  static const OptionList<InterpolateOptions>& list();
 };
 // Resizes x. area: adaptive_avg_pool; nearest-exact: the element at floor((o + 0.5) in / out); bicubic with antialias: a = -0.5.
 // The others are the functions below. (autocast: f32)
