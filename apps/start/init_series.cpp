@@ -110,8 +110,8 @@ void choose_values(SeriesColumns& found, const CsvSheet& sheet, const Columns& a
   }
 }
 
-// Reads the times. False: the rows of a table with more columns do not follow each other. Throws for two columns whose rows go
-// back, and for one value alone.
+// Reads the times. Returns false if the rows of a table with more columns do not follow each other. Throws if the rows of two
+// columns go back in time, and for a series of one value alone.
 bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
   const bool constant = found.values.size() == 1 && found.values[0]->distinct < 2;
   check<DataError>(!constant, "init", file.string(), ": a series must have two different values, but ",

@@ -35,6 +35,24 @@ cpu::GemmProblem product_of(const Case& s) {
   return p;
 }
 
+// Multiplies on one thread and on two, checks that both give the same bits, near `want`, and returns the product. c: what it is
+// added to, if it is.
+template <class T>
+std::vector<float> multiply_on_threads(cpu::GemmProblem p, const Case& s, const std::vector<T>& want, std::vector<float> c) {
+  std::vector<float> again = c;
+  set_num_threads(1);
+  p.c = c.data();
+  cpu::run_gemm_blocks(p);
+  set_num_threads(2);
+  p.c = again.data();
+  cpu::run_gemm_blocks(p);
+  double worst = 0;
+  for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(double(c[i]) - double(want[i])));
+  CHECK_MESSAGE(worst <= 1e-6 * double(s.k), s.m, "x", s.k, "x", s.n, ": ", worst);
+  CHECK(c == again);
+  return c;
+}
+
 }  // namespace
 
 TEST_CASE("products of float32 by blocks are those of float64, to float32's precision, with any number of threads") {
@@ -46,23 +64,14 @@ TEST_CASE("products of float32 by blocks are those of float64, to float32's prec
                         {1, 300, 520, 300, true, true, true, false, false},
                         {3, 33, 17, 40, false, false, false, true, false}}) {
     const std::vector<float> a = numbers(s.batch * s.m * s.k, 1), b = numbers(s.batch * s.k * s.n, 2), bias = numbers(s.n, 3);
-    std::vector<float> c = numbers(s.batch * s.m * s.n, 4), again = c;
+    std::vector<float> c = numbers(s.batch * s.m * s.n, 4);
     const std::vector<double> wide_a = wide(a), wide_b = wide(b), wide_bias = wide(bias);
     std::vector<double> want = wide(c);
     cpu::GemmProblem p = product_of(s);
     p.a = wide_a.data(), p.b = wide_b.data(), p.c = want.data();
     cpu::run_gemm_eigen<double>(p, s.bias ? wide_bias.data() : nullptr);
     p.a = a.data(), p.b = b.data(), p.bias = s.bias ? bias.data() : nullptr;
-    set_num_threads(1);
-    p.c = c.data();
-    cpu::run_gemm_blocks(p);
-    set_num_threads(2);
-    p.c = again.data();
-    cpu::run_gemm_blocks(p);
-    double worst = 0;
-    for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(double(c[i]) - want[i]));
-    CHECK_MESSAGE(worst <= 1e-6 * double(s.k), s.m, "x", s.k, "x", s.n, ": ", worst);
-    CHECK(c == again);
+    multiply_on_threads(p, s, want, c);
   }
   set_num_threads(threads);
 }
@@ -92,23 +101,14 @@ TEST_CASE("products of bf16 by blocks are those of the same numbers in float32, 
     std::vector<bf16> short_a(a.size()), short_b(b.size());
     for (size_t i = 0; i < a.size(); ++i) short_a[i] = bf16(a[i]), a[i] = float(short_a[i]);
     for (size_t i = 0; i < b.size(); ++i) short_b[i] = bf16(b[i]), b[i] = float(short_b[i]);
-    std::vector<float> want = numbers(s.batch * s.m * s.n, 4), c = want, again = want;
+    std::vector<float> want = numbers(s.batch * s.m * s.n, 4), c = want;
     cpu::GemmProblem p = product_of(s);
     p.bias = s.bias ? bias.data() : nullptr;
     p.a = a.data(), p.b = b.data(), p.c = want.data();
     cpu::run_gemm_blocks(p);
     p.in = DType::bf16;
     p.a = short_a.data(), p.b = short_b.data();
-    set_num_threads(1);
-    p.c = c.data();
-    cpu::run_gemm_blocks(p);
-    set_num_threads(2);
-    p.c = again.data();
-    cpu::run_gemm_blocks(p);
-    double worst = 0;
-    for (size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(double(c[i]) - want[i]));
-    CHECK_MESSAGE(worst <= 1e-6 * double(s.k), s.m, "x", s.k, "x", s.n, ": ", worst);
-    CHECK(c == again);
+    c = multiply_on_threads(p, s, want, c);
     std::vector<bf16> rounded(want.size());
     if (s.accumulate) continue;
     p.out = DType::bf16;
