@@ -20,7 +20,7 @@ bool is_forward(const ObservedCall& call) { return call.kind == SpanKind::op && 
 
 }  // namespace
 
-GraphTrace::GraphTrace(const Tensors& inputs, Takes takes) : takes_(std::move(takes)), observing_(*this) {
+GraphTrace::GraphTrace(const Tensors& inputs, Accepts accepts) : accepts_(std::move(accepts)), observing_(*this) {
   for (const Tensor& t : inputs) varying_.insert(t.storage().get());
 }
 
@@ -64,7 +64,7 @@ void GraphTrace::host_read(const Tensor& t) {
 
 // Asks for no simpler form inside of an op's simpler form, which may contain the op.
 bool GraphTrace::asks_for_simpler(const ObservedCall& call) const {
-  return depth_ == 0 && !takes_(call.name, call.attributes(), call.inputs) &&
+  return depth_ == 0 && !accepts_(call.name, call.attributes(), call.inputs) &&
          std::find(simplified_.begin(), simplified_.end(), call.name) == simplified_.end();
 }
 

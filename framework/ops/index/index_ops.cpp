@@ -22,8 +22,10 @@ struct IndexSelect {
     int dim;
     Shape from;
   };
-  static constexpr OpInfo info{
-      .name = "index_select", .policy = CastPolicy::keep, .doc = "the slices of x along dim that index names", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "index_select",
+                               .policy = CastPolicy::keep,
+                               .doc = "the slices of x along dim that index names",
+                               .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
@@ -46,7 +48,7 @@ struct IndexAdd {
   static constexpr OpInfo info{.name = "index_add",
                                .policy = CastPolicy::keep,
                                .doc = "x with alpha src added to the slices along dim that index names",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
   static void run(const Attr& a, const Tensor& out, const Tensor& index, Tensor src) {
     if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(a.alpha, src));
@@ -79,7 +81,7 @@ struct IndexCopy {
   static constexpr OpInfo info{.name = "index_copy",
                                .policy = CastPolicy::promote,
                                .doc = "x with src in the slices along dim that index names",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_copy", {in[0], in[2]}); }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -188,11 +190,12 @@ EmbeddingAttr embedding_attr(std::string_view op, int64_t rows, std::optional<in
   return a;
 }
 
-constexpr OpInfo kIndexFillInfo{
-    .name = "index_fill", .doc = "x with one value in the slices along dim that index names; made of where", .takes = Takes::any};
-constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .takes = Takes::any};
+constexpr OpInfo kIndexFillInfo{.name = "index_fill",
+                                .doc = "x with one value in the slices along dim that index names; made of where",
+                                .dtypes = DTypeSet::any};
+constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .dtypes = DTypeSet::any};
 constexpr OpInfo kTakeInfo{
-    .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .takes = Takes::any};
+    .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .dtypes = DTypeSet::any};
 
 }  // namespace
 

@@ -85,7 +85,7 @@ struct IndexPut {
   static constexpr OpInfo info{.name = "index_put",
                                .policy = CastPolicy::promote,
                                .doc = "x with values at, or added to, the elements that indices name",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   // in: x (undefined: zeros), values of the result's shape, indices
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_put", {in[0], in[1]}); }
   static void run(const Attr& a, const Tensor& out, const Tensor& values, const Tensors& indices) {
@@ -110,7 +110,7 @@ struct IndexPut {
 struct Index {
   using Attr = Picks;
   static constexpr OpInfo info{
-      .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .takes = Takes::any};
+      .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(a.result(), {.dtype = in[0].dtype(), .device = in[0].device()});

@@ -104,7 +104,7 @@ void check_inner(std::string_view op, const Tensor& a, const Tensor& b, int rank
 struct Mm {
   struct Attr {};
   static constexpr OpInfo info{
-      .name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .takes = Takes::numbers};
+      .name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .dtypes = DTypeSet::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("mm", in[0], in[1], 2); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
@@ -118,7 +118,7 @@ struct Mm {
 struct Bmm {
   struct Attr {};
   static constexpr OpInfo info{
-      .name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .takes = Takes::numbers};
+      .name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .dtypes = DTypeSet::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("bmm", in[0], in[1], 3); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
@@ -137,7 +137,7 @@ struct Linear {
   static constexpr OpInfo info{.name = "linear",
                                .policy = CastPolicy::low,
                                .doc = "x W^T + b, optionally ReLU of it in the same pass",
-                               .takes = Takes::numbers};
+                               .dtypes = DTypeSet::numbers};
 
   static void check(const Attr&, const Tensors& in) {
     const Tensor &x = in[0], &w = in[1], &b = in[2];
@@ -194,11 +194,11 @@ struct Addmm {
   static constexpr OpInfo kInfo[2] = {{.name = "addmm",
                                        .policy = CastPolicy::low,
                                        .doc = "beta input + alpha a b; beta 0 ignores input, NaN and all",
-                                       .takes = Takes::numbers},
+                                       .dtypes = DTypeSet::numbers},
                                       {.name = "baddbmm",
                                        .policy = CastPolicy::low,
                                        .doc = "beta input + alpha a b of batches; beta 0 ignores input, NaN and all",
-                                       .takes = Takes::numbers}};
+                                       .dtypes = DTypeSet::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.batched]; }
 
   static void check(const Attr& a, const Tensors& in) {
@@ -270,11 +270,11 @@ struct Addmm {
 constexpr OpInfo kAddbmmInfo{.name = "addbmm",
                              .policy = CastPolicy::low,
                              .doc = "beta input + alpha (the sum of a b over the batch); beta 0 ignores input, NaN and all",
-                             .takes = Takes::numbers};
+                             .dtypes = DTypeSet::numbers};
 constexpr OpInfo kMatmulInfo{.name = "matmul",
                              .policy = CastPolicy::low,
                              .doc = "product of vectors, matrices or broadcast batches; made of mm and bmm",
-                             .takes = Takes::numbers};
+                             .dtypes = DTypeSet::numbers};
 
 }  // namespace
 

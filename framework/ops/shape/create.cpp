@@ -67,8 +67,8 @@ struct Dropout {
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
 };
 
-constexpr OpInfo made(std::string_view name, std::string_view doc, Takes takes = Takes::any) {
-  return {.name = name, .doc = doc, .differentiable = false, .takes = takes};
+constexpr OpInfo made(std::string_view name, std::string_view doc, DTypeSet dtypes = DTypeSet::any) {
+  return {.name = name, .doc = doc, .differentiable = false, .dtypes = dtypes};
 }
 constexpr OpInfo kZeros = made("zeros", "a tensor of zeros"), kOnes = made("ones", "a tensor of ones");
 constexpr OpInfo kFull = made("full", "a tensor of one value"),
@@ -79,14 +79,14 @@ constexpr OpInfo kArange = made("arange", "start + i step, below end"), kEye = m
 constexpr OpInfo kLinspace = made("linspace", "evenly spaced numbers from start to end");
 constexpr OpInfo kLogspace = made("logspace", "base to the power of linspace");
 constexpr OpInfo kRand = made("rand", "uniform in [0, 1)"),
-                 kRandLike = made("rand_like", "rand of x's shape, dtype and device", Takes::floating);
+                 kRandLike = made("rand_like", "rand of x's shape, dtype and device", DTypeSet::floating);
 constexpr OpInfo kRandn = made("randn", "standard normal"),
-                 kRandnLike = made("randn_like", "randn of x's shape, dtype and device", Takes::floating);
+                 kRandnLike = made("randn_like", "randn of x's shape, dtype and device", DTypeSet::floating);
 constexpr OpInfo kRandint = made("randint", "integers in [low, high)"),
                  kRandperm = made("randperm", "the numbers below n in random order");
 constexpr OpInfo kNormal = made("normal", "normal with this mean and standard deviation");
-constexpr OpInfo kBernoulli = made("bernoulli", "1 with probability p, else 0", Takes::floating);
-constexpr OpInfo kMultinomial = made("multinomial", "classes drawn by their weights", Takes::floating);
+constexpr OpInfo kBernoulli = made("bernoulli", "1 with probability p, else 0", DTypeSet::floating);
+constexpr OpInfo kMultinomial = made("multinomial", "classes drawn by their weights", DTypeSet::floating);
 
 Shape sizes(Args& a) {
   const Shape shape = a.ints("size");
