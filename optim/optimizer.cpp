@@ -296,19 +296,19 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
   return out;
 }
 
-AmpStep& Optimizer::amp() {
-  if (check_) std::exchange(check_, nullptr)();
+AmpStep& Optimizer::checked_amp() {
+  if (test_gradients_) std::exchange(test_gradients_, nullptr)();
   return amp_;
 }
 
-void Optimizer::begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail) {
+void Optimizer::begin_amp(AmpStep amp, std::function<void()> test_gradients, const math::StepTail& tail) {
   amp_ = std::move(amp);
-  check_ = std::move(check);
+  test_gradients_ = std::move(test_gradients);
   tail_ = tail;
 }
 
 Optimizer::RemainingWork Optimizer::end_amp() {
-  const RemainingWork left{std::exchange(check_, nullptr), tail_.has_value()};
+  const RemainingWork left{std::exchange(test_gradients_, nullptr), tail_.has_value()};
   amp_ = {};
   tail_.reset();
   return left;
@@ -318,10 +318,10 @@ StepControl Optimizer::control(size_t group, bool whole) {
   StepControl c;
   if (whole && groups_.size() == 1) {
     // The kernel of a sharded optimizer sees only some of the gradients.
-    c.check = !shards_ && std::exchange(check_, nullptr) != nullptr;
+    c.test_gradients = !shards_ && std::exchange(test_gradients_, nullptr) != nullptr;
     if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // this kernel ends the step
   }
-  const AmpStep& step = amp();
+  const AmpStep& step = checked_amp();
   if (step.found_inf.defined()) c.found_inf = step.found_inf.data_ptr<float>();
   if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data_ptr<float>();
   c.write_back = step.grad_scale.defined() && keeps_unscaled_ && !shards_;  // else finish() unscales the gradients
@@ -367,7 +367,7 @@ const Tensor* Optimizer::find_state(size_t param, const std::string& name) const
 
 void Optimizer::followed() {
   if (shards_) shards_->gather(params_);
-  for (Follower* follower : followers_) follower->stepped(amp());
+  for (Follower* follower : followers_) follower->stepped(checked_amp());
 }
 
 std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {

@@ -55,7 +55,8 @@ class Optimizer {
 
   // Makes one update. Calls the closure first, if there is one, with recording on, and returns its loss.
   virtual std::optional<Tensor> step(const Closure& closure = nullptr) = 0;
-  // Returns whether step() reads amp(); then a GradScaler does not read found_inf back. A user-written optimizer may return false.
+  // Returns whether step() reads checked_amp(); then a GradScaler does not read found_inf back. A user-written optimizer may return
+  // false.
   virtual bool handles_amp() const { return false; }
   // Returns whether step() itself evaluates the loss, more than once: LBFGS.
   virtual bool needs_closure() const { return false; }
@@ -123,12 +124,13 @@ class Optimizer {
   // Returns the numbers that a recorded step has in its kernels: all options except those that it reads from device rates.
   virtual std::vector<double> recorded_options();
 
-  AmpStep& amp();  // set by GradScaler around step
-  // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when amp() is
-  // read, or left to the step's kernel, like `tail`, if one pass updates all parameters.
-  void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
+  // Returns the scalars that GradScaler has set for this step, after it has tested the gradients if nothing has yet.
+  AmpStep& checked_amp();
+  // Sets what checked_amp() returns until end_amp; for GradScaler. `test_gradients` writes amp.found_inf: checked_amp() calls it, or
+  // the step's kernel does its work, and that of `tail`, if one pass updates all parameters.
+  void begin_amp(AmpStep amp, std::function<void()> test_gradients, const math::StepTail& tail);
   struct RemainingWork {
-    std::function<void()> check;  // null: done
+    std::function<void()> test_gradients;  // null: done
     bool tail = false;
   };
   RemainingWork end_amp();  // returns the parts of the step that are still to be done
@@ -264,7 +266,7 @@ class Optimizer {
   std::vector<size_t> first_param_;      // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
-  std::function<void()> check_;         // writes amp_.found_inf; null if that is up to date
+  std::function<void()> test_gradients_;         // writes amp_.found_inf; null if that is up to date
   std::optional<math::StepTail> tail_;  // of the step, until a kernel takes it
   bool keeps_unscaled_ = true;
   int64_t states_dropped_ = 0;

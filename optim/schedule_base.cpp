@@ -3,6 +3,7 @@
 #include "optim/schedule_base.h"
 
 #include <atomic>
+#include <cmath>
 
 #include "framework/base/log.h"
 
@@ -42,6 +43,11 @@ void Schedule::step_if(bool applied) {
 }
 
 std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
+std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) const {
+  const double initial = rate / factor(count);
+  if (!std::isfinite(initial)) return {};
+  return initial;
+}
 
 const Schedule::ByHand* Schedule::by_hand(size_t group, int64_t count) const {
   const auto at = by_hand_.find(group);

@@ -238,7 +238,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
     StepControl control = this->control(g, /*whole=*/false);
     const bool write_back = control.write_back;
     control.grad_scale = nullptr, control.write_back = false;  // handled by the pass below
-    const AmpStep amp = this->amp();
+    const AmpStep amp = this->checked_amp();
     const Tensor skips = amp.found_inf.defined() ? amp.found_inf.ne(0) : Tensor();
     const auto commit = [&](Tensor state, const Tensor& value) {
       state.copy_(skips.defined() ? where(skips, state, value.to(state.dtype())) : value);

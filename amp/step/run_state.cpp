@@ -105,9 +105,9 @@ std::optional<LoaderPlace> loader_place(const StoredJson& meta) {
 }  // namespace
 
 OwnValues::Value::Value(std::string text) : json_(nlohmann::json(std::move(text))) {}
-void OwnValues::Value::is(bool flag) { json_ = nlohmann::json(flag); }
-void OwnValues::Value::is(int64_t number) { json_ = nlohmann::json(number); }
-void OwnValues::Value::is(double number) { json_ = nlohmann::json(number); }
+void OwnValues::Value::set(bool flag) { json_ = nlohmann::json(flag); }
+void OwnValues::Value::set(int64_t number) { json_ = nlohmann::json(number); }
+void OwnValues::Value::set(double number) { json_ = nlohmann::json(number); }
 OwnValues::OwnValues(std::initializer_list<std::pair<std::string, Value>> values) {
   for (const auto& [key, value] : values) {
     check<ValueError>(!values_.has(key), "save_run", "the name \"", key, "\" is there twice");

@@ -240,7 +240,7 @@ void TrainStep::keep(const Work& work, const BatchRows& part) {
   if (kept_step_ && part.rows > 0) kept_step_->batches.push_back(tested(work, part));
 }
 
-StepResult TrainStep::skipped() {
+StepResult TrainStep::without_targets() {
   StepResult out;
   out.stepped = out.no_target = true;
   out.outcome = StepOutcome(full({}, 1.0, {.device = options_.device}));
@@ -252,7 +252,7 @@ StepResult TrainStep::skipped() {
 
 StepResult TrainStep::by_closure(const Work& work) {
   StepResult result;
-  if (work.over.is_zero()) return result = skipped(), result.loss = full({}, NAN, {.device = options_.device}), result;
+  if (work.over.is_zero()) return result = without_targets(), result.loss = full({}, NAN, {.device = options_.device}), result;
   const auto closure = [&] {
     optimizer_.zero_grad();
     Tensor loss;
@@ -313,7 +313,7 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   result.over = window_.over();
   if (window_.counts_nothing()) {
     Tensor none = std::move(result.loss);
-    result = skipped();
+    result = without_targets();
     result.loss = std::move(none);
     result.over = window_.over();
     return result;

@@ -16,7 +16,7 @@
 #include "apps/exit_codes.h"
 #include "apps/report/report.h"
 #include "apps/session/ranks.h"
-#include "apps/session/rates.h"
+#include "apps/session/lr_search.h"
 #include "apps/terminal/signals.h"
 #include "apps/terminal/terminal.h"
 #include "apps/train/plan.h"

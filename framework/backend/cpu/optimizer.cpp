@@ -69,7 +69,7 @@ void walk(const ParamUpdate& u, const Part& part, float factor, bool write_back,
   }
 }
 
-void check(std::span<const ParamUpdate> params, float* found_inf) {
+void test_gradients(std::span<const ParamUpdate> params, float* found_inf) {
   std::vector<TensorView> grads;
   for (const ParamUpdate& u : params) grads.push_back(u.grad);
   *found_inf = 0;
@@ -79,7 +79,7 @@ void check(std::span<const ParamUpdate> params, float* found_inf) {
 // Updates every part of every parameter and then the step counts, unless an inf was found; then runs the tail.
 template <class Rule>
 void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl& control) {
-  if (control.check) check(params, control.found_inf);
+  if (control.test_gradients) test_gradients(params, control.found_inf);
   const bool skips = control.found_inf && *control.found_inf != 0;
   if (skips) return control.tail.run(true);
   const int states = rule.states();  // before a schedule sets the momentum to 0

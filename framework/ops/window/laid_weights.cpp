@@ -10,7 +10,7 @@
 
 namespace halfstep {
 
-bool LaidWeights::Source::is(const Source& o) const {
+bool LaidWeights::Source::matches(const Source& o) const {
   return storage.lock() == o.storage.lock() && offset == o.offset && version == o.version;
 }
 
@@ -26,7 +26,7 @@ Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
   Backend& backend = backend_for(weight.device());
   {
     const std::lock_guard lock(mutex_);
-    if (!source_.is(source)) kept_.clear(), source_ = source;  // a changed weight does not come back
+    if (!source_.matches(source)) kept_.clear(), source_ = source;  // a changed weight does not come back
     const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.sizes == call.sizes; });
     const bool again = found != kept_.end() && found == kept_.begin();
     if (found != kept_.end()) {
@@ -48,7 +48,7 @@ Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
   call.laid = Tensor::empty({int64_t(call.layout.bytes)}, {.dtype = DType::u8, .device = weight.device()});
   backend.lay_weight(args, dense.view(), call.laid.view());
   const std::lock_guard lock(mutex_);
-  if (source_.is(source)) keep(call);
+  if (source_.matches(source)) keep(call);
   return call.laid;
 }
 

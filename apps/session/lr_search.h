@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates before training: a preview of a schedule, and a search for the largest rate that a model tolerates.
+// What learning rates would do: a search for the largest one that a model tolerates, and a preview of a schedule.
 #pragma once
 
 #include <cstdint>
