@@ -60,7 +60,7 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
     }
     finish(g);
   }
-  followed();
+  run_followers();
   return loss;
 }
 
@@ -163,7 +163,7 @@ math::ApplyRule Muon::apply(size_t group, double lr) const {
   return {.lr = lr, .weight_decay = current(group, lr).weight_decay, .rate = math::ApplyRule::Rate::lr_times_number};
 }
 TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tensor made) {
-  const MuonOptions& o = own(group);
+  const MuonOptions& o = options_of(group);
   const int64_t rows = param.size(0), columns = rows > 0 ? param.numel() / rows : 0;
   Tensor x = made.to(DType::bf16).reshape({rows, columns});
   if (rows > columns) x = x.t();
@@ -283,7 +283,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
     }
     finish(g);
   }
-  followed();
+  run_followers();
   return loss;
 }
 

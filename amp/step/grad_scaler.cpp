@@ -76,12 +76,12 @@ struct GradScaler::Impl {
 
   void check_loss(const Tensor& loss) {
     check<DTypeError>(loss.is_floating_point(), "GradScaler.scale", "a loss must be floating point, got ", loss.dtype());
-    if (!scale.defined()) place(loss.device());
+    if (!scale.defined()) create_state(loss.device());
     check<DeviceError>(loss.device() == scale.device(), "GradScaler.scale", "losses must be on the device of the scale, ",
                        scale.device(), ", got ", loss.device());
   }
 
-  void place(Device device) {
+  void create_state(Device device) {
     MemoryScope tag(MemoryTag::workspace);
     scale = full({}, init_scale, {.device = device});
     tracker = full({}, double(init_tracker), {.dtype = DType::i32, .device = device});
@@ -162,7 +162,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
 Tensor GradScaler::seed(Device device, double weight) {
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
-  if (is_enabled() && !impl_->scale.defined()) impl_->place(device);
+  if (is_enabled() && !impl_->scale.defined()) impl_->create_state(device);
   if (!is_enabled() && (!impl_->one.defined() || impl_->one.device() != device)) impl_->one = ones({}, {.device = device});
   const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->one;
   const Tensor out = weight == 1 ? unweighted : unweighted * weight;
@@ -242,8 +242,8 @@ StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTai
         };
       }
     }
-    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale}, std::move(test_gradients),
-                       tail);
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale},
+                       std::move(test_gradients), tail);
     outcome.value_ = optimizer.step();
     const Optimizer::RemainingWork undone = optimizer.end_amp();
     if (undone.test_gradients) undone.test_gradients();

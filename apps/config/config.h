@@ -22,7 +22,7 @@ struct ConfigOptions {
   std::optional<std::string> device = {};
   std::string device_from = "--device";  // the source of `device`, for messages
   // Facts about a trained model's training data, so that rules read no data files.
-  const DataForm* known = nullptr;
+  const DataForm* form = nullptr;
 };
 
 struct Config : Sections, MixedPrecision {
@@ -31,7 +31,7 @@ struct Config : Sections, MixedPrecision {
   std::optional<DataFacts> facts;     // of data.train; unset if they need files that are missing or unreadable
   std::string data_fault;             // why existing data cannot be read; the code that reads it throws it
   std::vector<LayerRow> layers;       // empty without facts
-  std::shared_ptr<const void> kept;   // the data that was read for checks, which stays in memory while this lives
+  std::shared_ptr<const void> kept_data;  // the data that was read for checks, which stays in memory while this lives
 };
 
 // Throws ConfigError that lists all errors.

@@ -15,12 +15,12 @@
 namespace halfstep::app {
 
 struct DataReport {
-  std::string split, describe, made;  // made: see DataNotes
+  std::string split, describe, summary;  // summary: see DataNotes
   int64_t samples = 0, classes = 0;
   Shape input, target;                                // of a sample, before transforms
   std::vector<int64_t> class_counts;                  // empty without classes
   std::vector<std::string> class_names;               // class numbers, if the data has no names
-  std::vector<std::string> input_names;               // empty: inputs are not made of columns
+  std::vector<std::string> input_names;               // empty: inputs are not summary of columns
   std::vector<std::string> target_names;              // of a table of numbers
   std::vector<ChannelStatistics> inputs;              // before transforms
   std::vector<ChannelStatistics> transformed;         // after transforms, in epoch 0; empty without transforms

@@ -8,7 +8,7 @@
 namespace halfstep {
 namespace {
 
-std::vector<TraceTensor> seen(std::span<const Tensor> tensors) {
+std::vector<TraceTensor> traced(std::span<const Tensor> tensors) {
   std::vector<TraceTensor> out;
   for (const Tensor& t : tensors) out.push_back({t, t.defined() ? t.version() : 0});
   return out;
@@ -38,13 +38,13 @@ void GraphTrace::add(TraceCall call) {
 void GraphTrace::begin(const ObservedCall& call) {
   if (call.kind == SpanKind::simpler) simplified_.push_back(call.name);
   if (!is_forward(call) || depth_++ > 0) return;
-  open_ = {std::string(call.name), current_layer(), call.attributes(), seen(call.inputs), {}};
+  open_ = {std::string(call.name), current_layer(), call.attributes(), traced(call.inputs), {}};
 }
 
 void GraphTrace::end(const ObservedCall& call, const CallResult& result) {
   if (call.kind == SpanKind::simpler) simplified_.pop_back();
   if (!is_forward(call) || --depth_ > 0 || result.failed) return;
-  open_.outputs = seen(result.outputs);
+  open_.outputs = traced(result.outputs);
   add(std::exchange(open_, {}));
 }
 

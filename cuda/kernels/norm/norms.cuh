@@ -58,7 +58,7 @@ inline bool reads_some(int n, std::initializer_list<const TensorView*> operands,
 // A pack of N elements of memory that overlaps a run which begins and ends anywhere.
 template <int N>
 struct Cover {
-  int64_t at;    // the pack's first element
+  int64_t first;  // the pack's first element
   int from, to;  // its elements that belong to the run: none if to <= from
 
   // Returns the most packs that a run of `inner` elements needs, for runs side by side.

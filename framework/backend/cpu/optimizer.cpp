@@ -48,7 +48,7 @@ HS_CLONES void scale_to(const T* in, T factor, T* out, int64_t n) {
 // Walks through a part of one parameter in blocks: f(p, g, at, n) updates n elements of p from the unscaled g, `at` elements from
 // the start.
 template <class T, class F>
-void walk(const ParamUpdate& u, const Part& part, float factor, bool write_back, const F& f) {
+void walk(const ParamUpdate& u, const TensorPiece& part, float factor, bool write_back, const F& f) {
   alignas(64) T p_buffer[kBlock], g_buffer[kBlock];
   const bool p_direct = u.param.dtype == dtype_of<T>, g_direct = u.grad.dtype == dtype_of<T>;
   for (int64_t i = part.begin; i < part.end; i += kBlock) {
@@ -88,9 +88,9 @@ void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl&
   for (const ParamUpdate& u : params)
     steps.push_back(rule.begin(Rule::kCounts ? double(*u.step) : 0, u.number ? double(*u.number) : 0));
   const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
-  const std::vector<Part> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
+  const std::vector<TensorPiece> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_parts(parts, [&](size_t index) {
-    const Part& part = parts[index];
+    const TensorPiece& part = parts[index];
     const ParamUpdate& u = params[part.tensor];
     if (math::is_idle(rule, steps[part.tensor])) return;
     const auto in = [&]<class T>(T) {

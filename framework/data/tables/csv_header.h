@@ -10,7 +10,7 @@
 namespace halfstep {
 
 struct CsvHeader {
-  std::optional<bool> there{};  // empty: cannot be detected without numbers in the first rows
+  std::optional<bool> is_present{};  // empty: cannot be detected without numbers in the first rows
   std::string why{};            // how a header with numbers was recognised
   bool doubtful = false;        // whether its numbers look like names, but not clearly
 };

@@ -104,15 +104,15 @@ void CsvTable::note_skipped(const SkippedLines& skipped) {
   constexpr size_t kShown = 60;
   const auto& [lines, empty] = skipped;
   if (!lines.empty())
-    notes_.made +=
-        joined(notes_.made.empty() ? "" : "; ", lines.size(), lines.size() == 1 ? " line" : " lines",
+    notes_.summary +=
+        joined(notes_.summary.empty() ? "" : "; ", lines.size(), lines.size() == 1 ? " line" : " lines",
                " left out by skip_rows: ", halfstep::spelled(lines[0].substr(0, kShown)), lines.size() > 1 ? ", ..." : "");
   if (lines.size() < skipped_.size())
     notes_.warnings.push_back(joined("skip_rows has ", skipped_.size() - lines.size(), " of ", skipped_.size(),
                                      " lines that the file does not have, or that do not begin a row"));
   if (!empty.empty())
-    notes_.made += joined(notes_.made.empty() ? "" : "; ", empty.size(), empty.size() == 1 ? " empty line" : " empty lines",
-                          " left out, ", empty.size() == 1 ? "line " : "the first is line ", empty[0]);
+    notes_.summary += joined(notes_.summary.empty() ? "" : "; ", empty.size(), empty.size() == 1 ? " empty line" : " empty lines",
+                             " left out, ", empty.size() == 1 ? "line " : "the first is line ", empty[0]);
 }
 
 void CsvTable::find_delimiter(const CsvFormat& format) {
@@ -143,7 +143,7 @@ void CsvTable::find_delimiter(const CsvFormat& format) {
   if (present.size() > 1 && as_often.size() == 1) present = as_often;
   if ((present.empty() || present == "\t") && are_blanks_delimiters(format, !present.empty())) {
     delimiter_ = kCsvBlanks;
-    notes_.made += joined(notes_.made.empty() ? "" : "; ", "columns are separated by blanks");
+    notes_.summary += joined(notes_.summary.empty() ? "" : "; ", "columns are separated by blanks");
     return;
   }
   check<DataError>(present.size() <= 1, kTable, path_, ':', first_line_,

@@ -163,7 +163,7 @@ struct EmbeddingBackward {
   }
 };
 
-struct Embedding {
+struct EmbeddingOp {
   using Attr = EmbeddingAttr;
   static constexpr OpInfo info{.name = "embedding", .policy = CastPolicy::keep, .doc = "the rows of weight that index names"};
   static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
@@ -342,7 +342,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_
     rows.index_copy_(0, line,
                      under_name("embedding", [&] { return renorm(index_select(rows, 0, line), norm_type, 0, *max_norm); }));
   }
-  return call<Embedding>({weight, i}, embedding_attr("embedding", weight.shape()[0], padding_idx, scale_grad_by_freq));
+  return call<EmbeddingOp>({weight, i}, embedding_attr("embedding", weight.shape()[0], padding_idx, scale_grad_by_freq));
 }
 
 Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding_idx,
@@ -372,7 +372,7 @@ void add_index_ops(OpList& list) {
   });
   list.add(kTakeInfo, [](Args& a) { return take(a.tensor(0), a.tensor(1)); });
   list.add(kTakeAlongDimInfo, [](Args& a) { return take_along_dim(a.tensor(0), a.tensor(1), a.integer_or_none("dim")); });
-  list.add(Embedding::info, [](Args& a) {
+  list.add(EmbeddingOp::info, [](Args& a) {
     check<ValueError>(!a.flag("sparse", false), a.op(), "has no sparse gradients: 'sparse' must be false");
     return embedding(a.tensor(0), a.tensor(1), a.integer_or_none("padding_idx"), a.flag("scale_grad_by_freq", false),
                      a.number_or_none("max_norm"), a.number("norm_type", 2));

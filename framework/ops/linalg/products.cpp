@@ -129,7 +129,7 @@ struct Bmm {
   }
 };
 
-struct Linear {
+struct LinearOp {
   struct Attr {
     bool relu = false;
   };
@@ -313,14 +313,14 @@ Tensor linear_of_vector(const Tensor& x, const Tensor& weight, const Tensor& bia
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
   check<ShapeError>(x.dim() >= 1, "linear", "input must have at least 1 dimension, got ", x.shape());
   if (weight.dim() == 1) return linear_of_vector(x, weight, bias, relu);
-  if (x.dim() == 2) return call<Linear>({x, weight, bias}, {relu});
+  if (x.dim() == 2) return call<LinearOp>({x, weight, bias}, {relu});
   check<ShapeError>(weight.dim() == 2 && weight.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1),
                     "] to match input ", x.shape(), ", got ", weight.shape());
   Shape out = x.shape();
   out[x.dim() - 1] = weight.size(0);
   int64_t rows = 1;
   for (int i = 0; i + 1 < x.dim(); ++i) rows *= x.shape()[i];
-  return as_result(call<Linear>({x.reshape({rows, x.size(-1)}), weight, bias}, {relu}).reshape(out));
+  return as_result(call<LinearOp>({x.reshape({rows, x.size(-1)}), weight, bias}, {relu}).reshape(out));
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -381,7 +381,7 @@ void add_products(OpList& list) {
   list.add(Mm::info, [](Args& a) { return mm(a.tensor(0), a.tensor(1)); });
   list.add(Bmm::info, [](Args& a) { return bmm(a.tensor(0), a.tensor(1)); });
   list.add(kMatmulInfo, [](Args& a) { return matmul(a.tensor(0), a.tensor(1)); });
-  list.add(Linear::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
+  list.add(LinearOp::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
   list.add(Addmm::kInfo[0],
            [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
   list.add(Addmm::kInfo[1],

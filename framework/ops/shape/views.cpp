@@ -73,7 +73,7 @@ struct View {  // reshape without a copy
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
 };
 
-struct Permute {
+struct PermuteOp {
   struct Attr {
     Dims order;
   };
@@ -211,7 +211,7 @@ Tensor permute(const Tensor& x, const Dims& order) {
     check<ValueError>(!seen[size_t(wrapped[i])], "permute", "dimension ", wrapped[i], " appears twice in ", order);
     seen[size_t(wrapped[i])] = true;
   }
-  return call<Permute>({x}, {wrapped});
+  return call<PermuteOp>({x}, {wrapped});
 }
 Tensor Tensor::permute(const Dims& order) const { return halfstep::permute(*this, order); }
 
@@ -219,7 +219,7 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
   const int i = wrap_dim(a, x.dim(), "transpose"), j = wrap_dim(b, x.dim(), "transpose");
   Dims order;
   for (int d = 0; d < x.dim(); ++d) order.push_back(d == i ? j : d == j ? i : d);
-  return call<Permute>({x}, {order});
+  return call<PermuteOp>({x}, {order});
 }
 Tensor Tensor::transpose(int64_t a, int64_t b) const { return halfstep::transpose(*this, a, b); }
 Tensor Tensor::t() const {
@@ -305,7 +305,7 @@ void add_views(OpList& list) {
     const Tensor x = a.tensor(0);
     return reshape(x, infer("view", a.ints("shape"), x.numel(), x));
   });
-  list.add(Permute::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
+  list.add(PermuteOp::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
   list.add(Expand::info, [](Args& a) { return expand(a.tensor(0), a.ints("size")); });
   list.add(SliceOp::info, [](Args& a) {
     const Tensor x = a.tensor(0);
