@@ -211,7 +211,7 @@ class Optimizer {
   Tensor device_lr(size_t group) const;      // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const;  // for kernels; control(group).lr overrides it
   void finish(size_t group);                 // advances versions and declares shadows current
-  void run_followers();                           // runs the followers; call at the end of each step
+  void run_followers();                      // runs the followers; call at the end of each step
   size_t first_param(size_t group) const { return first_param_[group]; }
   virtual const double* momentum_of(size_t) const { return nullptr; }
   static std::optional<Tensor> evaluate(const Closure& closure);  // computes its loss, with recording on; none without one

@@ -43,7 +43,7 @@ struct MeasuredStep {
   MemoryStats memory;
   double flops = 0;
   std::vector<LoggedCall> calls;
-  size_t first = 0, forward_end = 0;                           // forward calls of the last micro-batch: [first, forward_end)
+  size_t first = 0, forward_end = 0;  // forward calls of the last micro-batch: [first, forward_end)
   size_t bytes_at_backward() const { return calls[forward_end - 1].live; }  // bytes at the start of backward
 };
 

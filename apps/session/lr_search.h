@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What learning rates would do: a search for the largest one that a model tolerates, and a preview of a schedule.
+// Learning rates: a search for the largest that a model tolerates, and a preview of a schedule.
 #pragma once
 
 #include <cstdint>

@@ -55,10 +55,10 @@ namespace {
 
 // The place where a run continues in the data and in the schedule.
 struct PlaceInRun {
-  LoaderState state;                 // with the former batch size
+  LoaderState state;                    // with the former batch size
   std::optional<LoaderPosition> place;  // with another batch size
-  int64_t then = 0;                  // former steps in an epoch
-  double pace = 1;                   // ratio of a run's steps with the current epoch length to its former steps
+  int64_t then = 0;                     // former steps in an epoch
+  double pace = 1;                      // ratio of a run's steps with the current epoch length to its former steps
   int64_t steps(int64_t before) const { return std::llround(double(before) * pace); }
 };
 

@@ -37,7 +37,7 @@ class Calls {
 struct Sum {
   std::byte* from;
   int64_t numbers, stride, chunk;
-  std::byte* to;  // destination of this rank's sums; null: their place in the stage
+  std::byte* to;      // destination of this rank's sums; null: their place in the stage
   size_t offset = 0;  // offset in the stage, which has a chunk for each rank
   int64_t of(int rank) const { return std::clamp(numbers - rank * stride, int64_t(0), chunk); }
 };

@@ -16,7 +16,7 @@ namespace halfstep {
 struct OnnxRow {
   using Nodes = std::function<OnnxNames(OnnxCall&)>;
   using Accepts = std::function<bool(const Attributes&, std::span<const Tensor>)>;
-  Nodes nodes;  // adds the nodes; returns the names of the results
+  Nodes nodes;      // adds the nodes; returns the names of the results
   Accepts accepts;  // whether it can export a call of the op; empty: always
 
   OnnxRow() = default;

@@ -13,8 +13,8 @@ namespace halfstep {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  virtual int64_t size() const = 0;  // samples per epoch
-  virtual int64_t data_size() const = 0;    // samples of its data set
+  virtual int64_t size() const = 0;       // samples per epoch
+  virtual int64_t data_size() const = 0;  // samples of its data set
   virtual std::vector<int64_t> order(uint64_t seed, int64_t epoch) const = 0;
 };
 
