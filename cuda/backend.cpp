@@ -116,12 +116,12 @@ class CudaBackend final : public Backend,
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
     run(
         "check_targets", [&](const auto&... here) { cuda::check_targets(queue_, here..., fault_); }, target, classes, ignore_index);
-    return report_now();
+    return defer_fault();
   }
   int64_t check_indices(const TensorView& index, int64_t size) override {
     run(
         "check_indices", [&](const auto&... here) { cuda::check_indices(queue_, here..., fault_); }, index, size);
-    return report_now();
+    return defer_fault();
   }
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
     return cuda::activation_aux(activation, rows, columns, dtype);
@@ -137,12 +137,12 @@ class CudaBackend final : public Backend,
   bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                  bool differentiable) override {
     bool done = false;
-    run("attention", [&] { done = dnn::attention(queue_, args, position(args, state), out, stats, differentiable); });
+    run("attention", [&] { done = dnn::attention(queue_, args, dropout_state(args, state), out, stats, differentiable); });
     return done;
   }
   bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) override {
     bool done = false;
-    run("attention_backward", [&] { done = dnn::attention_backward(queue_, args, position(args, state), gradients); });
+    run("attention_backward", [&] { done = dnn::attention_backward(queue_, args, dropout_state(args, state), gradients); });
     return done;
   }
   std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override {
@@ -155,13 +155,13 @@ class CudaBackend final : public Backend,
     bool done = false;
     run(
         "recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
-    return counted(done);
+    return count_recurrent(done);
   }
   bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
     bool done = false;
     run(
         "recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
-    return counted(done);
+    return count_recurrent(done);
   }
 #endif
   uint64_t recurrent_calls() const override { return recurrent_calls_; }
@@ -238,7 +238,7 @@ class CudaBackend final : public Backend,
     const std::lock_guard lock(mutex_);
     try {
       (check_argument(call, arguments), ...);
-      f(in_place(arguments)...);
+      f(kernel_argument(arguments)...);
       if (sync_ && !queue_.recording) check_cuda(cudaStreamSynchronize(queue_.stream), "the work of this call");
     } catch (const RecordingError&) {
       throw;
@@ -254,14 +254,14 @@ class CudaBackend final : public Backend,
 
   // Returns an argument as it is passed on; draws of random numbers count from the recording's base.
   template <class T>
-  const T& in_place(const T& argument) const {
+  const T& kernel_argument(const T& argument) const {
     return argument;
   }
-  Generator::State in_place(const Generator::State& state) const { return recorder_ ? recorder_->relative(state) : state; }
+  Generator::State kernel_argument(const Generator::State& state) const { return recorder_ ? recorder_->relative(state) : state; }
 
   // Returns the position of the draws; without dropout nothing is drawn, and the state is unused.
-  Generator::State position(const AttentionArgs& args, const Generator::State& state) const {
-    return args.dropout_p > 0 ? in_place(state) : state;
+  Generator::State dropout_state(const AttentionArgs& args, const Generator::State& state) const {
+    return args.dropout_p > 0 ? kernel_argument(state) : state;
   }
 
   // Copies to the host and waits, then throws the error of a check that failed meanwhile.
@@ -281,11 +281,11 @@ class CudaBackend final : public Backend,
     fail<IndexError>(what, what, ' ', found.value, " at position ", found.position, " is outside [0, ", found.size,
                      "), found on the GPU by an earlier call", Help{"HALFSTEP_SYNC=1 makes that call itself throw"});
   }
-  bool counted(bool done) {
+  bool count_recurrent(bool done) {
     recurrent_calls_ += done;
     return done;
   }
-  int64_t report_now() {
+  int64_t defer_fault() {
     if (sync_ && !queue_.recording) synchronize();
     return -1;
   }

@@ -54,7 +54,7 @@ struct Functions {
 struct Shared {
   Functions cupti{};
   std::string fault = "not opened";
-  bool taken = false;
+  bool is_open = false;
   std::mutex mutex;
   std::vector<std::pair<uint32_t, DeviceWork>> work;  // with the number of the launching call
   std::map<uint32_t, int> spans;                      // spans of those calls
@@ -162,9 +162,9 @@ KernelTrace::KernelTrace() {
   Shared& s = shared();
   {
     const std::lock_guard lock(s.mutex);
-    fault_ = !missing.empty() ? missing : s.taken ? "another profile is open" : "";
+    fault_ = !missing.empty() ? missing : s.is_open ? "another profile is open" : "";
     if (!fault_.empty()) return;
-    s.taken = true;
+    s.is_open = true;
     s.work.clear();
     s.spans.clear();
   }
@@ -172,7 +172,7 @@ KernelTrace::KernelTrace() {
     if (fault_.empty()) fault_ = problem_of(s.cupti.enable(kind), "watch this device");
   if (fault_.empty()) return;
   for (const CUpti_ActivityKind kind : kKinds) s.cupti.disable(kind);
-  s.taken = false;
+  s.is_open = false;
 }
 
 KernelTrace::~KernelTrace() {
@@ -181,7 +181,7 @@ KernelTrace::~KernelTrace() {
   for (const CUpti_ActivityKind kind : kKinds) s.cupti.disable(kind);
   s.cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // discards what is left of this trace
   const std::lock_guard lock(s.mutex);
-  s.taken = false;
+  s.is_open = false;
 }
 
 void KernelTrace::enter(int span) noexcept {

@@ -22,8 +22,8 @@ class GraphRecording final : public Recording {
     uint64_t seed;
     uint64_t draws;  // blocks of random numbers per replay
     uint64_t* random_base;
-    std::vector<Input> inputs;
-    std::vector<Reader> readers;
+    std::vector<GraphInput> inputs;
+    std::vector<InputLaunch> readers;
     std::vector<std::shared_ptr<void>> kept;
   };
 
@@ -58,13 +58,13 @@ class GraphRecording final : public Recording {
 
   bool read_input(size_t i, const void* data) override {
     const std::lock_guard lock(p_.mutex);
-    Input& input = p_.inputs[i];
+    GraphInput& input = p_.inputs[i];
     const auto* place = static_cast<const std::byte*>(data);
     // Kernels are chosen by the alignment of their operands, up to the 16 bytes of their widest access.
     if (place != input.memory && (input.fixed || (place - input.memory) % 16 != 0)) return false;
-    if (place == input.now) return true;
-    input.now = place;
-    for (Reader& reader : p_.readers) {
+    if (place == input.address) return true;
+    input.address = place;
+    for (InputLaunch& reader : p_.readers) {
       if (std::any_of(reader.addresses.begin(), reader.addresses.end(), [&](const auto& a) { return a.input == i; }))
         redirect(reader);
     }
@@ -72,9 +72,9 @@ class GraphRecording final : public Recording {
   }
 
  private:
-  void redirect(Reader& reader) {
-    for (const Reader::Address& a : reader.addresses) {
-      const std::byte* const address = p_.inputs[a.input].now + a.distance;
+  void redirect(InputLaunch& reader) {
+    for (const InputLaunch::Address& a : reader.addresses) {
+      const std::byte* const address = p_.inputs[a.input].address + a.distance;
       std::memcpy(reinterpret_cast<std::byte*>(reader.arguments[a.argument].data()) + a.offset, &address, sizeof address);
     }
     std::vector<void*> arguments;
@@ -133,7 +133,7 @@ Recorder::~Recorder() { launch_watcher = nullptr; }
 
 void Recorder::launched(const Launched& launch) {
   if (launch.stream != stream_) return;
-  Reader reader{.node = nullptr, .launch = launch, .arguments = {}, .addresses = {}};
+  InputLaunch reader{.node = nullptr, .launch = launch, .arguments = {}, .addresses = {}};
   for (size_t a = 0; a < launch.count; ++a) {
     // Pointers are aligned to their size, in arguments and their members.
     for (size_t at = 0; at + sizeof(void*) <= launch.sizes[a]; at += sizeof(void*)) {
@@ -147,7 +147,7 @@ void Recorder::launched(const Launched& launch) {
   if (reader.addresses.empty()) return;
   reader.node = last_node(stream_);
   if (!reader.node) {
-    for (const Reader::Address& a : reader.addresses) inputs_[a.input].fixed = true;
+    for (const InputLaunch::Address& a : reader.addresses) inputs_[a.input].fixed = true;
     return;
   }
   for (size_t a = 0; a < launch.count; ++a) {
@@ -160,7 +160,7 @@ void Recorder::launched(const Launched& launch) {
 }
 
 void Recorder::uses_fixed(const void* p) {
-  for (Input& input : inputs_) input.fixed = input.fixed || input.holds(p);
+  for (GraphInput& input : inputs_) input.fixed = input.fixed || input.holds(p);
 }
 
 Generator::State Recorder::relative(Generator::State state) const {

@@ -23,15 +23,15 @@
 namespace halfstep::cuda {
 
 // Memory that replays may find at another address.
-struct Input {
+struct GraphInput {
   const std::byte *memory, *end;
-  const std::byte* now;  // address that the graph reads
-  bool fixed = false;    // whether something in the graph cannot be redirected to another address
+  const std::byte* address;  // address that the graph reads
+  bool fixed = false;        // whether something in the graph cannot be redirected to another address
 
   bool holds(const void* p) const { return p >= memory && p < end; }
 };
 // A captured launch with addresses of inputs among its arguments.
-struct Reader {
+struct InputLaunch {
   struct Address {
     size_t argument, offset, input;  // address at `offset` in that argument
     ptrdiff_t distance;              // distance from the input's first byte
@@ -71,8 +71,8 @@ class Recorder final : public LaunchWatcher {
   const Generator::State start_;
   uint64_t* random_base_;
   CudaAllocator::Pool* pool_;
-  std::vector<Input> inputs_;
-  std::vector<Reader> readers_;
+  std::vector<GraphInput> inputs_;
+  std::vector<InputLaunch> readers_;
   std::vector<std::shared_ptr<void>> kept_;
 };
 

@@ -62,7 +62,7 @@ Tensors WeightAverage::averages() const {
   return out;
 }
 
-bool WeightAverage::put_in() {
+bool WeightAverage::swap_in() {
   optimizer().check_own_values("WeightAverage::Scope");
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);

@@ -51,7 +51,7 @@ class WeightAverage : public Optimizer::Follower {
   class Scope {
    public:
     [[nodiscard]] explicit Scope(WeightAverage& average)
-        : average_(average), averaged_(average.put_in() && average.options_.equal) {}
+        : average_(average), averaged_(average.swap_in() && average.options_.equal) {}
     ~Scope() { average_.take_out(); }
     Scope(const Scope&) = delete;
 
@@ -61,7 +61,7 @@ class WeightAverage : public Optimizer::Follower {
   };
 
  private:
-  bool put_in();  // returns whether there was an average
+  bool swap_in();  // returns whether there was an average
   void take_out();
   WeightAverageOptions options_;
   std::string name_ = free_name("average");

@@ -17,14 +17,14 @@ DeviceRates::DeviceRates(Optimizer& optimizer, Schedule* schedule, Device device
   if (schedule) {
     table_ = zeros({rows, kWindow}, {.dtype = DType::f64, .device = device});
     count_ = zeros({}, {.dtype = DType::i64, .device = device});
-    schedule->use_device_count([this] { settle(); });
+    schedule->use_device_count([this] { sync_host(); });
   }
-  optimizer.use_device_rates(rates_, [this] { settle(); });
+  optimizer.use_device_rates(rates_, [this] { sync_host(); });
 }
 
 DeviceRates::~DeviceRates() {
   try {
-    settle();
+    sync_host();
   } catch (const Error&) {  // the device failed: its next use throws
   }
   if (schedule_) schedule_->use_device_count(nullptr);
@@ -34,7 +34,7 @@ DeviceRates::~DeviceRates() {
 void DeviceRates::prepare() {
   optimizer_.adopt_changes();
   const int64_t most = sent_count_ + pending_;
-  if (schedule_ && (most + 1 >= window_end_ || most > last_ || (pending_ > 0 && user_wrote()))) settle();
+  if (schedule_ && (most + 1 >= window_end_ || most > last_ || (pending_ > 0 && user_wrote()))) sync_host();
   if (pending_ == 0) send();
 }
 
@@ -96,7 +96,7 @@ void DeviceRates::advanced() {
   if (schedule_) ++pending_;
 }
 
-void DeviceRates::settle() {
+void DeviceRates::sync_host() {
   if (pending_ == 0) return;
   const int64_t count = count_.item<int64_t>();
   pending_ = 0;
@@ -109,7 +109,7 @@ void DeviceRates::settle() {
   for (size_t g = 0; moves_momentum_ && g < groups; ++g) {
     if (const double momentum = *optimizer_.momentum_of(g); momentum != sent_[groups + g]) momenta.emplace_back(g, momentum);
   }
-  schedule_->place(count, /*keep_set=*/true);
+  schedule_->apply_rates(count, /*keep_set=*/true);
   optimizer_.stepped_by_ = schedule_->id_;
   for (const auto& [g, momentum] : momenta) optimizer_.set_momentum(momentum, g);
   sent_ = host_rates();

@@ -24,7 +24,7 @@ class DeviceRates {
   void add_to(math::StepTail& tail) const;  // adds the schedule's part of a step's end; may be recorded
   // Call after a step was queued, replayed or not: the device counts the step; the host notes that its count is out of date.
   void advanced();
-  void settle();  // updates schedule and optimizer; reads from the device if steps are pending
+  void sync_host();  // updates schedule and optimizer; reads from the device if steps are pending
 
  private:
   static constexpr int64_t kWindow = 1024;
@@ -37,12 +37,12 @@ class DeviceRates {
 
   bool moves_momentum_;
   Tensor rates_, table_, count_;  // f64 [rows], f64 [rows, kWindow], i64 []; rows: the groups' rates, then any momenta
-  std::vector<double> sent_;      // the device's rates at the last settle
+  std::vector<double> sent_;      // the device's rates at the last sync_host
   int64_t sent_count_ = -1;       // the count then
   int64_t sent_revision_ = 0;     // the schedule's revision then
   int64_t window_end_ = 0;        // end of the counts in the table
   int64_t last_ = 0;              // last count for which the schedule has a rate
-  int64_t pending_ = 0;           // steps since settle, each of which may have moved the count
+  int64_t pending_ = 0;           // steps since sync_host, each of which may have moved the count
 };
 
 }  // namespace halfstep

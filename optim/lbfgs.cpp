@@ -49,7 +49,7 @@ double LBFGS::evaluate(const Closure& closure, Tensor* loss) {
   const Tensor out = *Optimizer::evaluate(closure);
   if (loss) *loss = out;
   const double value = out.item<double>();
-  return own(0).maximize ? -value : value;
+  return options_of(0).maximize ? -value : value;
 }
 
 Tensor LBFGS::flat_gradient() const {
@@ -61,7 +61,7 @@ Tensor LBFGS::flat_gradient() const {
         (grad.defined() ? grad.detach() : zeros_like(p)).reshape({-1}).to(p.dtype() == DType::f64 ? DType::f64 : DType::f32));
   }
   const Tensor all = cat(parts);
-  return own(0).maximize ? -all : all;
+  return options_of(0).maximize ? -all : all;
 }
 
 // Sets parameters = from + t direction, or adds t direction if `from` is null.
@@ -87,8 +87,8 @@ void LBFGS::remember(const Tensor& gradient) {
   const std::string slot = std::to_string(int64_t(n[kNext]));
   state(0, "change" + slot, gradient.shape(), gradient.dtype()).copy_(change);
   state(0, "moved" + slot, gradient.shape(), gradient.dtype()).copy_(moved);
-  n[kNext] = double((int64_t(n[kNext]) + 1) % own(0).history_size);
-  n[kPairs] = std::min(n[kPairs] + 1, double(own(0).history_size));
+  n[kNext] = double((int64_t(n[kNext]) + 1) % options_of(0).history_size);
+  n[kPairs] = std::min(n[kPairs] + 1, double(options_of(0).history_size));
   n[kScale] = curvature / dot_of(change, change);
   numbers.copy_(tensor(n, {kNumbers}, {.dtype = DType::f64}).to(numbers.device()));
 }
@@ -96,7 +96,7 @@ void LBFGS::remember(const Tensor& gradient) {
 // Returns minus the approximate inverse Hessian times the gradient, by the two loops over the history.
 Tensor LBFGS::newton_direction(const Tensor& gradient) {
   const std::vector<double> n = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
-  const int64_t pairs = int64_t(n[kPairs]), size = own(0).history_size;
+  const int64_t pairs = int64_t(n[kPairs]), size = options_of(0).history_size;
   const auto pair = [&](const char* name, int64_t i) {  // the i-th oldest
     const int64_t slot = (int64_t(n[kNext]) - pairs + i + 2 * size) % size;
     return state(0, name + std::to_string(slot), gradient.shape(), gradient.dtype());
@@ -264,7 +264,7 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
       break;
   }
   number(kEvaluations, total);
-  followed();
+  run_followers();
   return first_loss;
 }
 

@@ -33,18 +33,18 @@ Optimizer::Optimizer(std::vector<ParamGroup> groups, double lr) : default_lr_(lr
   static std::atomic<uint64_t> next{1};
   id_ = next++;
   check<ValueError>(!groups.empty(), "optimizer", "needs at least one parameter, got an empty list");
-  for (ParamGroup& group : groups) place(std::move(group), groups.size() > 1);
+  for (ParamGroup& group : groups) append_group(std::move(group), groups.size() > 1);
 }
 
 void Optimizer::add_param_group(ParamGroup group) {
   check<ValueError>(!rates_.defined(), "optimizer",
                     "a group cannot be added while a TrainStep keeps the learning rates on the device",
                     Help{"add it before the TrainStep is made"});
-  place(std::move(group), true);
+  append_group(std::move(group), true);
   for (Follower* follower : followers_) follower->group_added();
 }
 
-void Optimizer::place(ParamGroup group, bool one_of_several) {
+void Optimizer::append_group(ParamGroup group, bool one_of_several) {
   check<ValueError>(!group.params.empty(), "optimizer", "needs at least one parameter, got an empty list",
                     one_of_several ? " for group " + std::to_string(groups_.size()) : "");
   std::set<const TensorImpl*> seen;
@@ -78,11 +78,11 @@ void Optimizer::place(ParamGroup group, bool one_of_several) {
 }
 
 std::span<ParamGroup> Optimizer::param_groups() {
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   return groups_;
 }
 std::span<const ParamGroup> Optimizer::param_groups() const {
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   return groups_;
 }
 
@@ -200,7 +200,7 @@ void Optimizer::zero_grad() {
 }
 
 double Optimizer::lr(size_t group) const {
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
   return last_known_lr(group);
 }
@@ -212,7 +212,7 @@ void Optimizer::set_lr(double lr) {
 void Optimizer::set_lr(double lr, size_t group) {
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
   check<ValueError>(lr >= 0, "optimizer", "lr must be >= 0, got ", lr);
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   put_lr(lr, group);
   written_[group] = true;
 }
@@ -223,7 +223,7 @@ double Optimizer::initial_lr(size_t group) const {
 }
 
 double Optimizer::momentum(size_t group) const {
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
   const double* at = momentum_of(group);
   check<ValueError>(at, "optimizer", describe(), " has no momentum");
@@ -296,19 +296,19 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
   return out;
 }
 
-AmpStep& Optimizer::amp() {
-  if (check_) std::exchange(check_, nullptr)();
+AmpStep& Optimizer::checked_amp() {
+  if (test_gradients_) std::exchange(test_gradients_, nullptr)();
   return amp_;
 }
 
-void Optimizer::begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail) {
+void Optimizer::begin_amp(AmpStep amp, std::function<void()> test_gradients, const math::StepTail& tail) {
   amp_ = std::move(amp);
-  check_ = std::move(check);
+  test_gradients_ = std::move(test_gradients);
   tail_ = tail;
 }
 
 Optimizer::RemainingWork Optimizer::end_amp() {
-  const RemainingWork left{std::exchange(check_, nullptr), tail_.has_value()};
+  const RemainingWork left{std::exchange(test_gradients_, nullptr), tail_.has_value()};
   amp_ = {};
   tail_.reset();
   return left;
@@ -318,10 +318,10 @@ StepControl Optimizer::control(size_t group, bool whole) {
   StepControl c;
   if (whole && groups_.size() == 1) {
     // The kernel of a sharded optimizer sees only some of the gradients.
-    c.check = !shards_ && std::exchange(check_, nullptr) != nullptr;
+    c.test_gradients = !shards_ && std::exchange(test_gradients_, nullptr) != nullptr;
     if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // this kernel ends the step
   }
-  const AmpStep& step = amp();
+  const AmpStep& step = checked_amp();
   if (step.found_inf.defined()) c.found_inf = step.found_inf.data_ptr<float>();
   if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data_ptr<float>();
   c.write_back = step.grad_scale.defined() && keeps_unscaled_ && !shards_;  // else finish() unscales the gradients
@@ -365,9 +365,9 @@ const Tensor* Optimizer::find_state(size_t param, const std::string& name) const
   return at == all.end() ? nullptr : &at->second;
 }
 
-void Optimizer::followed() {
+void Optimizer::run_followers() {
   if (shards_) shards_->gather(params_);
-  for (Follower* follower : followers_) follower->stepped(amp());
+  for (Follower* follower : followers_) follower->stepped(checked_amp());
 }
 
 std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {
@@ -381,7 +381,7 @@ std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {
     backend_for(keep.front().device()).update(params, rule(g, last_known_lr(g)), control(g));
     finish(g);
   }
-  followed();
+  run_followers();
   return loss;
 }
 

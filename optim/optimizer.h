@@ -55,7 +55,8 @@ class Optimizer {
 
   // Makes one update. Calls the closure first, if there is one, with recording on, and returns its loss.
   virtual std::optional<Tensor> step(const Closure& closure = nullptr) = 0;
-  // Returns whether step() reads amp(); then a GradScaler does not read found_inf back. A user-written optimizer may return false.
+  // Returns whether step() reads checked_amp(); then a GradScaler does not read found_inf back. A user-written optimizer may return
+  // false.
   virtual bool handles_amp() const { return false; }
   // Returns whether step() itself evaluates the loss, more than once: LBFGS.
   virtual bool needs_closure() const { return false; }
@@ -123,12 +124,13 @@ class Optimizer {
   // Returns the numbers that a recorded step has in its kernels: all options except those that it reads from device rates.
   virtual std::vector<double> recorded_options();
 
-  AmpStep& amp();  // set by GradScaler around step
-  // For GradScaler: sets the value that amp() returns until end_amp. `check` writes amp.found_inf; it is called when amp() is
-  // read, or left to the step's kernel, like `tail`, if one pass updates all parameters.
-  void begin_amp(AmpStep amp, std::function<void()> check, const math::StepTail& tail);
+  // Returns the scalars that GradScaler has set for this step, after it has tested the gradients if nothing has yet.
+  AmpStep& checked_amp();
+  // Sets the result of checked_amp() until end_amp; for GradScaler. `test_gradients` writes amp.found_inf: checked_amp() calls it,
+  // unless one pass updates all parameters, whose kernel then does this, and the work of `tail`.
+  void begin_amp(AmpStep amp, std::function<void()> test_gradients, const math::StepTail& tail);
   struct RemainingWork {
-    std::function<void()> check;  // null: done
+    std::function<void()> test_gradients;  // null: done
     bool tail = false;
   };
   RemainingWork end_amp();  // returns the parts of the step that are still to be done
@@ -137,7 +139,7 @@ class Optimizer {
   bool keeps_unscaled_gradients() const { return keeps_unscaled_; }
   // An object that follows the parameters, such as an average of them: its turn comes after each step, on the device, and it reads
   // found_inf itself. Its tensors are states of the optimizer, so that checkpoints contain them. An optimizer that overrides
-  // step() calls followed() at its end. The optimizer must outlive it.
+  // step() calls run_followers() at its end. The optimizer must outlive it.
   class Follower {
    public:
     explicit Follower(Optimizer& optimizer) : optimizer_(optimizer) { optimizer.followers_.push_back(this); }
@@ -176,10 +178,10 @@ class Optimizer {
   void check_own_values(const char* where) const;
 
   // Makes kernels read rates from the device (optim/device_rates.h): rates[group] (f64), and the momentum behind them if there is
-  // room; `settle` updates the host's before they are read or set. Undefined and null end that.
-  void use_device_rates(Tensor rates, std::function<void()> settle) {
+  // room; `sync_host` updates the host's before they are read or set. Undefined and null end that.
+  void use_device_rates(Tensor rates, std::function<void()> sync_host) {
     rates_ = std::move(rates);
-    settle_ = std::move(settle);
+    sync_host_ = std::move(sync_host);
   }
 
  protected:
@@ -209,7 +211,7 @@ class Optimizer {
   Tensor device_lr(size_t group) const;      // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const;  // for kernels; control(group).lr overrides it
   void finish(size_t group);                 // advances versions and declares shadows current
-  void followed();                           // runs the followers; call at the end of each step
+  void run_followers();                      // runs the followers; call at the end of each step
   size_t first_param(size_t group) const { return first_param_[group]; }
   virtual const double* momentum_of(size_t) const { return nullptr; }
   static std::optional<Tensor> evaluate(const Closure& closure);  // computes its loss, with recording on; none without one
@@ -245,11 +247,11 @@ class Optimizer {
   void add_options(std::map<std::string, Tensor>& out) const;
   void load_options(const std::map<std::string, Tensor>& given);
   void load_states(const std::map<std::string, Tensor>& given);
-  bool follows(const std::string& state) const;  // whether it is a follower's state
-  bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !follows(state); }
+  bool is_follower_state(const std::string& state) const;  // whether it is a follower's state
+  bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !is_follower_state(state); }
   void unscale_all(size_t group) const;
   std::vector<ParamGroup> groups_;
-  void place(ParamGroup group, bool one_of_several);
+  void append_group(ParamGroup group, bool one_of_several);
   void check_params() const;
   void put_lr(double lr, size_t group);
   // Sets a rate for a schedule; it does not count as written by the user. begin_schedule makes written rates the initial ones.
@@ -264,12 +266,12 @@ class Optimizer {
   std::vector<size_t> first_param_;      // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
-  std::function<void()> check_;         // writes amp_.found_inf; null if that is up to date
-  std::optional<math::StepTail> tail_;  // of the step, until a kernel takes it
+  std::function<void()> test_gradients_;  // writes amp_.found_inf; null if that is up to date
+  std::optional<math::StepTail> tail_;    // of the step, until a kernel takes it
   bool keeps_unscaled_ = true;
   int64_t states_dropped_ = 0;
   Tensor rates_;
-  std::function<void()> settle_;
+  std::function<void()> sync_host_;
   std::vector<Follower*> followers_;
   std::shared_ptr<Shards> shards_;  // null: not sharded
   double default_lr_;

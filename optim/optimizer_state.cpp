@@ -96,7 +96,7 @@ std::map<std::string, Tensor> Optimizer::state_tensors() const {
 }
 
 void Optimizer::add_options(std::map<std::string, Tensor>& out) const {
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   for (size_t g = 0; g < groups_.size(); ++g) {
     OptionValues values = option_values(g);
     const double rate = last_known_lr(g);
@@ -122,7 +122,7 @@ std::map<std::string, Tensor> Optimizer::own_states() const {
   return out;
 }
 
-bool Optimizer::follows(const std::string& state) const {
+bool Optimizer::is_follower_state(const std::string& state) const {
   return std::any_of(followers_.begin(), followers_.end(), [&](const Follower* f) { return contains(f->state_names(), state); });
 }
 
@@ -208,7 +208,7 @@ void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
 
 void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   check_own_values("optimizer.load_state_dict");
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   // Load options first, since they decide which states there are; restore the old ones if something does not fit.
   std::vector<OptionValues> before;
   for (size_t g = 0; g < groups_.size(); ++g) before.push_back(option_values(g));
@@ -241,7 +241,8 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
   const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
   // A follower may begin before the first step.
   const auto stepped = [&](size_t param) {
-    return std::any_of(by_param[param].begin(), by_param[param].end(), [&](const auto& entry) { return !follows(entry.first); });
+    return std::any_of(by_param[param].begin(), by_param[param].end(),
+                       [&](const auto& entry) { return !is_follower_state(entry.first); });
   };
   for (const auto& [key, t] : given) {
     has_options = has_options || key.starts_with(kGroups);

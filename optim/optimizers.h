@@ -94,17 +94,17 @@ class WithOptions : public Base {
   // Returns the options of a group. As with param_groups(), writes take effect with the next step: opt.options().betas[0] = 0.8.
   O& options(size_t group = 0) {
     this->param_groups();  // updates rates
-    return const_cast<O&>(own(group));
+    return const_cast<O&>(options_of(group));
   }
   const O& options(size_t group = 0) const {
     this->param_groups();
-    return own(group);
+    return options_of(group);
   }
   std::vector<double> recorded_options() override {
     this->adopt_changes();
     std::vector<double> out;
     for (size_t g = 0; g < this->groups().size(); ++g) {
-      O o = own(g);
+      O o = options_of(g);
       o.lr = 0;
       if (double* const momentum = momentum_in(o); momentum && this->device_has_momentum()) *momentum = 0;
       for (const Option<O>& option : O::list()) add_numbers(option.get(o), out);
@@ -114,7 +114,7 @@ class WithOptions : public Base {
 
  protected:
   // Returns options() without waiting for the device.
-  const O& own(size_t group) const {
+  const O& options_of(size_t group) const {
     check<IndexError>(group < kept_.size(), O::kName, "group must be below ", kept_.size(), ", got ", group);
     const O* const at = std::any_cast<O>(&this->groups()[group].options);
     check<ValueError>(at, O::kName, "options of a group must be ", O::kName, "Options, got those of another optimizer");
@@ -122,11 +122,11 @@ class WithOptions : public Base {
   }
   // Returns the group's options with this learning rate.
   O current(size_t group, double lr) const {
-    O out = own(group);
+    O out = options_of(group);
     out.lr = lr;
     return out;
   }
-  const double* momentum_of(size_t group) const override { return momentum_in(const_cast<O&>(own(group))); }
+  const double* momentum_of(size_t group) const override { return momentum_in(const_cast<O&>(options_of(group))); }
   const O& shared() const { return shared_; }  // options of groups that have none of their own
   double* lr_option(size_t group) override {
     O* const at = std::any_cast<O>(&this->group(group).options);
@@ -135,12 +135,12 @@ class WithOptions : public Base {
   void adopt(size_t g) override {
     std::optional<double>& decay = this->group(g).weight_decay;
     if constexpr (requires(O o) { o.weight_decay; }) {
-      if (decay == kept_[g].weight_decay && same_values(own(g), kept_[g])) return;
+      if (decay == kept_[g].weight_decay && same_values(options_of(g), kept_[g])) return;
     } else {
       check<ValueError>(!decay, O::kName, "has no weight_decay, got ", decay.value_or(0));
-      if (same_values(own(g), kept_[g])) return;
+      if (same_values(options_of(g), kept_[g])) return;
     }
-    O now = own(g);
+    O now = options_of(g);
     if constexpr (requires { now.weight_decay; }) {
       if (decay && *decay != kept_[g].weight_decay) now.weight_decay = *decay;
     }
@@ -155,12 +155,12 @@ class WithOptions : public Base {
   OptionValues option_values(size_t group) const override {
     OptionValues out;
     for (const Option<O>& o : O::list()) {
-      if (o.name != "lr") out[o.name] = stored(o.get(own(group)));
+      if (o.name != "lr") out[o.name] = stored(o.get(options_of(group)));
     }
     return out;
   }
   void set_option_values(size_t group, const OptionValues& values) override {
-    O now = own(group);
+    O now = options_of(group);
     for (const auto& [name, value] : values) {
       bool known = false;
       for (const Option<O>& o : O::list()) known = known || (o.name == name && o.name != "lr" && o.put(now, from_stored(value, o)));
@@ -229,9 +229,9 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
 
  protected:
   UpdateRule rule(size_t group, double lr) const override { return this->current(group, lr).rule(); }
-  std::vector<std::string> states(size_t group) const override { return this->own(group).states(); }
+  std::vector<std::string> states(size_t group) const override { return this->options_of(group).states(); }
   std::vector<std::string> late_state_names(size_t group) const override {
-    O least = this->own(group), most = least;
+    O least = this->options_of(group), most = least;
     if constexpr (requires { least.momentum; }) least.momentum = 0, most.momentum = 0.5;
     if constexpr (requires { least.centered; }) least.centered = false, most.centered = true;
     if constexpr (requires { least.amsgrad; }) least.amsgrad = false, most.amsgrad = true;
@@ -252,7 +252,7 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
     return name == "step";
   }
   Tensor derived(size_t group, const Tensor& step) const override {
-    if constexpr (requires { O::kDerived; }) return this->own(group).derived(step);
+    if constexpr (requires { O::kDerived; }) return this->options_of(group).derived(step);
     return {};
   }
 };

@@ -2,7 +2,6 @@
 #include "optim/schedule.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <numbers>
 
@@ -45,16 +44,10 @@ double cosine(double from, double to, double x) { return to + (from - to) * (1 +
 
 }  // namespace
 
-std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) const {
-  const double initial = rate / factor(count);
-  if (!std::isfinite(initial)) return {};
-  return initial;
-}
-
 std::string shown_option(const OptionFacts& o, const OptionValue& value, const OptionValue& usual) {
   if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == usual)) return {};
   std::string out = ", ";
-  for (const char letter : o.name) out += char(std::tolower(letter));
+  out += o.name;
   out += '=';
   if (const auto* const text = std::get_if<std::string>(&value)) return out + *text;
   if (const auto* const whole = std::get_if<int64_t>(&value)) return out + joined(*whole);
@@ -152,8 +145,8 @@ void(CosineAnnealingLROptions::check)(std::string_view name) const {
                               *T_max);
 }
 double CosineAnnealingLR::passed(int64_t count) const {
-  const int64_t t_max = *options_.T_max, warmup = options_.warmup_steps;
-  return double(std::min(count, t_max) - warmup) / double(t_max - warmup);
+  const int64_t T_max = *options_.T_max, warmup = options_.warmup_steps;
+  return double(std::min(count, T_max) - warmup) / double(T_max - warmup);
 }
 double CosineAnnealingLR::rate(double initial, int64_t count) const {
   if (count < options_.warmup_steps) return initial * double(count + 1) / double(options_.warmup_steps);

@@ -3,6 +3,7 @@
 #include "optim/schedule_base.h"
 
 #include <atomic>
+#include <cmath>
 
 #include "framework/base/log.h"
 
@@ -42,28 +43,34 @@ void Schedule::step_if(bool applied) {
 }
 
 std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
+std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) const {
+  const double initial = rate / factor(count);
+  if (!std::isfinite(initial)) return {};
+  return initial;
+}
 
 const Schedule::ByHand* Schedule::by_hand(size_t group, int64_t count) const {
   const auto at = by_hand_.find(group);
-  if (at == by_hand_.end() || section(at->second.count) != section(count) || (at->second.held && !holds(count))) return nullptr;
+  if (at == by_hand_.end() || section(at->second.count) != section(count) || (at->second.while_holding && !holds(count)))
+    return nullptr;
   return &at->second;
 }
 
 double Schedule::initial_lr(size_t group) const {
-  if (const ByHand* const set = by_hand(group, count_); set && !set->held) return set->value;
+  if (const ByHand* const set = by_hand(group, count_); set && !set->while_holding) return set->value;
   const auto at = initial_.find(group);
   return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
 }
 
 double Schedule::rate_of(size_t group, int64_t count) const {
   const ByHand* const set = by_hand(group, count);
-  if (set) return set->held ? held_rate(set->value, count) : rate(set->value, count);
+  if (set) return set->while_holding ? held_rate(set->value, count) : rate(set->value, count);
   const auto at = initial_.find(group);
   return rate(at == initial_.end() ? optimizer_.initial_lr(group) : at->second, count);
 }
 
 void Schedule::follow() {
-  if (optimizer_.settle_) optimizer_.settle_();  // another schedule's rates may be on the device
+  if (optimizer_.sync_host_) optimizer_.sync_host_();  // another schedule's rates may be on the device
   optimizer_.adopt_changes();
   const bool absolute = is_absolute();
   const uint64_t by = optimizer_.stepped_by_;
@@ -91,17 +98,17 @@ void Schedule::follow() {
 }
 
 int64_t Schedule::count() const {
-  if (settle_) settle_();
+  if (sync_host_) sync_host_();
   return count_;
 }
 
 void Schedule::set_count(int64_t count) {
   check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
-  if (settle_) settle_();
-  place(count, /*keep_set=*/false);
+  if (sync_host_) sync_host_();
+  apply_rates(count, /*keep_set=*/false);
 }
 
-void Schedule::place(int64_t count, bool keep_set) {
+void Schedule::apply_rates(int64_t count, bool keep_set) {
   if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
   count_ = count;
   const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
@@ -131,7 +138,7 @@ std::map<std::string, double> Schedule::state_dict() const {
     const std::string group = std::to_string(g);
     out[kInitial + group] = initial_.contains(g) ? initial_.at(g) : optimizer_.initial_lr(g);
     if (const ByHand* const set = by_hand(g, count_)) {
-      out[(set->held ? kHeld : kByHand) + group] = set->value;
+      out[(set->while_holding ? kHeld : kByHand) + group] = set->value;
       out[kCount + group] = double(set->count);
     }
     out[(optimizer_.was_written(g) ? kSet : kRate) + group] = optimizer_.lr(g);

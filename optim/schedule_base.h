@@ -38,7 +38,7 @@ class Schedule {
   // the part of it that is kept. In a combination of schedules, some may hold while others move.
   virtual bool holds(int64_t) const { return false; }
   virtual std::optional<double> held_for(double rate, int64_t) const { return rate; }
-  virtual double held_rate(double held, int64_t) const { return held; }
+  virtual double held_rate(double while_holding, int64_t) const { return while_holding; }
   // Returns the section of a schedule in which `count` is; a rate that the user sets has no effect beyond its section: a part of a
   // SequentialLR that begins anew.
   virtual int64_t section(int64_t) const { return 0; }
@@ -69,8 +69,8 @@ class Schedule {
   virtual void load_state_dict(const std::map<std::string, double>& state);  // throws ValueError
   int64_t revision() const { return revision_; }  // grows when rates change for another reason than the count
 
-  // Makes `settle` update the count before it is read or set: see optim/device_rates.h. Null ends that.
-  void use_device_count(std::function<void()> settle) { settle_ = std::move(settle); }
+  // Makes `sync_host` update the count before it is read or set: see optim/device_rates.h. Null ends that.
+  void use_device_count(std::function<void()> sync_host) { sync_host_ = std::move(sync_host); }
 
  protected:
   explicit Schedule(Optimizer& optimizer);  // `optimizer` must outlive it
@@ -86,19 +86,19 @@ class Schedule {
   friend class CompositeSchedule;
   void step_if(bool applied);
   // Sets rates and momenta after `count` steps. keep_set: except rates that the user set in the meantime.
-  void place(int64_t count, bool keep_set);
+  void apply_rates(int64_t count, bool keep_set);
   Optimizer& optimizer_;
   int64_t count_ = 0, revision_ = 0;
   // For a rate that the user set: the initial rate that follows from it, or the part that is kept while the schedule holds it.
   struct ByHand {
     double value;
     int64_t count;
-    bool held;
+    bool while_holding;
   };
   const ByHand* by_hand(size_t group, int64_t count) const;  // null: none applies
   std::map<size_t, double> initial_;                         // by group, after another schedule changed its rate
   std::map<size_t, ByHand> by_hand_;                         // by group
-  std::function<void()> settle_;
+  std::function<void()> sync_host_;
   uint64_t id_;  // unique
 };
 using SchedulePtr = std::shared_ptr<Schedule>;

@@ -60,7 +60,7 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
     }
     finish(g);
   }
-  followed();
+  run_followers();
   return loss;
 }
 
@@ -163,7 +163,7 @@ math::ApplyRule Muon::apply(size_t group, double lr) const {
   return {.lr = lr, .weight_decay = current(group, lr).weight_decay, .rate = math::ApplyRule::Rate::lr_times_number};
 }
 TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tensor made) {
-  const MuonOptions& o = own(group);
+  const MuonOptions& o = options_of(group);
   const int64_t rows = param.size(0), columns = rows > 0 ? param.numel() / rows : 0;
   Tensor x = made.to(DType::bf16).reshape({rows, columns});
   if (rows > columns) x = x.t();
@@ -238,7 +238,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
     StepControl control = this->control(g, /*whole=*/false);
     const bool write_back = control.write_back;
     control.grad_scale = nullptr, control.write_back = false;  // handled by the pass below
-    const AmpStep amp = this->amp();
+    const AmpStep amp = this->checked_amp();
     const Tensor skips = amp.found_inf.defined() ? amp.found_inf.ne(0) : Tensor();
     const auto commit = [&](Tensor state, const Tensor& value) {
       state.copy_(skips.defined() ? where(skips, state, value.to(state.dtype())) : value);
@@ -283,7 +283,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
     }
     finish(g);
   }
-  followed();
+  run_followers();
   return loss;
 }
 

@@ -86,7 +86,7 @@ class Muon : public WithOptions<MuonOptions, TwoPassOptimizer> {
  protected:
   UpdateRule rule(size_t group, double lr) const override;
   std::vector<std::string> states(size_t group) const override;
-  bool takes_two(size_t group) const override { return own(group).matrices; }
+  bool takes_two(size_t group) const override { return options_of(group).matrices; }
   Direction direct(size_t group, const Tensor& param, Tensor made) override;
   math::ApplyRule apply(size_t group, double lr) const override;
 };

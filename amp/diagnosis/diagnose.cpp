@@ -50,7 +50,7 @@ std::optional<Diagnosis> look_at_state(const StepUnderTest& step) {
       for (const Tensor& t : *tensors) {
         if (!t.defined()) continue;
         const ValueCounts c = count_values(t);
-        if (!c.bad()) continue;
+        if (!c.any_not_finite()) continue;
         Diagnosis d{.cause = joined(what, "_nonfinite"), .where = what};
         d.sentence = joined("the ", what, "s of the batch hold ", c.nan > 0 ? "NaN" : "infinities");
         const std::string window = step.batches.size() > 1 ? joined(", micro-batch ", i + 1, " of ", step.batches.size()) : "";
@@ -72,7 +72,7 @@ std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
                      .remedies = {{remedy}}};
   };
   for (const NamedTensor& p : step.module.named_parameters()) {
-    if (const ValueCounts c = count_values(p.tensor); c.bad())
+    if (const ValueCounts c = count_values(p.tensor); c.any_not_finite())
       return broken("weights_broken", p.name, c, "go back to an earlier checkpoint, or to weights that are finite");
   }
   for (const NamedTensor& b : step.module.named_buffers()) {
@@ -81,7 +81,7 @@ std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
       return broken("buffers_broken", b.name, c, "go back to an earlier checkpoint, or reset the running statistics");
   }
   for (const NamedTensor& k : kept_states(step.module)) {
-    if (const ValueCounts c = count_values(k.tensor); c.bad())
+    if (const ValueCounts c = count_values(k.tensor); c.any_not_finite())
       return broken("state_broken", k.name, c, "reset_states(module), or go back to an earlier checkpoint");
   }
   return {};
@@ -284,7 +284,7 @@ Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { retu
 std::string Diagnosis::text() const {
   if (!whole_text.empty()) return whole_text;
   std::string out = joined("  cause     ", cause, ": ", sentence);
-  if (!place.empty()) out += "\n  where     " + place;
+  if (!config_path.empty()) out += "\n  where     " + config_path;
   if (!evidence.empty()) out += "\n  evidence  " + evidence;
   std::string label = "\n  remedy    ";
   for (const Remedy& r : remedies) {

@@ -26,10 +26,10 @@ struct Remedy {
 };
 
 struct Diagnosis {
-  std::string cause;     // "activation_range"; the names of docs/diagnostics.md
-  std::string where;     // "fc1": a layer, a tensor, "the loss"; may be empty
-  std::string place;     // replaces `where` in text() if the caller knows more: "model.hidden[0], Linear(...)"
-  std::string sentence;  // "float16 cannot hold what fc1 computes"
+  std::string cause;        // "activation_range"; the names of docs/diagnostics.md
+  std::string where;        // "fc1": a layer, a tensor, "the loss"; may be empty
+  std::string config_path;  // replaces `where` in text() if the caller knows more: "model.hidden[0], Linear(...)"
+  std::string sentence;     // "float16 cannot hold what fc1 computes"
   std::string evidence;
   std::vector<Remedy> remedies;
   std::vector<StepReplayResult> replays;

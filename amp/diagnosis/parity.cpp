@@ -245,7 +245,7 @@ class Comparison {
     for (const Tensor& p : leaves) {
       const Tensor g = p.raw_grad();
       out.gradients.push_back(g.defined() ? g.to(DType::f64) / scale : Tensor());
-      out.finite = out.finite && (!g.defined() || !count_values(g).bad());
+      out.finite = out.finite && (!g.defined() || !count_values(g).any_not_finite());
       p.zero_grad();
     }
     return out;

@@ -33,18 +33,18 @@ bool Precisions::widen(const std::string& path) {
   return true;
 }
 
-size_t Precisions::place(const std::string& path) const {
+size_t Precisions::index_of(const std::string& path) const {
   Module* const module = modules_.at(path);
   return size_t(std::find_if(before_.begin(), before_.end(), [&](const auto& b) { return b.first == module; }) - before_.begin());
 }
 
 void Precisions::put_back(const std::string& path) {
-  const auto& [module, precision] = before_[place(path)];
+  const auto& [module, precision] = before_[index_of(path)];
   restore_precision(*module, precision);
 }
 
 void Precisions::sort(std::vector<std::string>& paths) const {
-  std::sort(paths.begin(), paths.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
+  std::sort(paths.begin(), paths.end(), [&](const auto& a, const auto& b) { return index_of(a) < index_of(b); });
 }
 
 }  // namespace halfstep

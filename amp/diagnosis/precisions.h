@@ -26,7 +26,7 @@ class Precisions {
   void sort(std::vector<std::string>& paths) const;
 
  private:
-  size_t place(const std::string& path) const;
+  size_t index_of(const std::string& path) const;
   std::map<std::string, Module*> modules_;
   std::vector<std::pair<Module*, std::optional<DType>>> before_;
 };

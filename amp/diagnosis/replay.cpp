@@ -23,8 +23,8 @@ void name_roots(KernelLog& log, const StepUnderTest& step) {
   for (const NamedTensor& b : step.module.named_buffers())
     log.root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
   for (const auto& [name, layer] : stateful_layers(step.module)) {
-    log.root("kept:h", layer->kept().h);
-    log.root("kept:c", layer->kept().c);
+    log.root("kept:h", layer->kept_state().h);
+    log.root("kept:c", layer->kept_state().c);
   }
   for (const TestedBatch& b : step.batches) {
     for (const Tensor& t : b.inputs) log.root("input", t);
@@ -76,7 +76,7 @@ std::string layer_before(const KernelLog& log, const KernelEvent& e) {
 }
 
 void find_origin(const KernelLog& log, const Tensor& sink, StepReplayResult& out) {
-  if (!sink.defined() || out.origin.found()) return;
+  if (!sink.defined() || out.origin.is_known()) return;
   out.origin = origin_of(log, sink);
   if (out.origin.event >= 0) {
     out.event = log.events()[size_t(out.origin.event)];
@@ -123,7 +123,7 @@ void compute(const StepUnderTest& step, const StepReplay& replay, const KernelLo
   if (weights > 0) out.loss /= weights;
   for (const Tensor& p : step.module.parameters()) {
     const Tensor g = p.raw_grad();
-    if (!g.defined() || !count_values(g).bad()) continue;
+    if (!g.defined() || !count_values(g).any_not_finite()) continue;
     out.gradients_finite = false;
     if (out.loss_finite) find_origin(log, g, out);
   }
@@ -168,7 +168,7 @@ std::string describe(const KernelEvent& e) {
   if (e.layer) out += joined(" in ", layer_phrase(*e.layer));
   std::string by = " writes ";
   for (const KernelWrite& w : e.writes) {
-    if (!w.counts.bad()) continue;
+    if (!w.counts.any_not_finite()) continue;
     const bool nan = w.counts.nan > 0;
     out += joined(by, nan ? joined(w.counts.nan, " NaN") : "", nan && w.counts.inf() > 0 ? " and " : "",
                   w.counts.inf() > 0 ? joined(w.counts.inf(), " inf") : "", " of ", w.counts.numel, ' ', w.dtype, " values");
@@ -178,7 +178,7 @@ std::string describe(const KernelEvent& e) {
   for (const KernelRead& r : e.reads) {
     if (!r.counts || !is_floating(r.dtype)) continue;
     const ValueCounts& c = *r.counts;
-    out += joined(by, r.number ? joined("the number ", c.bad()      ? c.nan > 0            ? NAN
+    out += joined(by, r.number ? joined("the number ", c.any_not_finite()      ? c.nan > 0            ? NAN
                                                                       : c.positive_inf > 0 ? INFINITY
                                                                                            : -INFINITY
                                                        : c.negative ? -c.largest

@@ -132,7 +132,7 @@ Diagnosis lost_updates(const std::vector<std::string>& names, const TensorObserv
 
 }  // namespace
 
-SilentCauses::TensorNames SilentCauses::fresh(const std::string& cause, const TensorNames& names) {
+SilentCauses::TensorNames SilentCauses::new_names(const std::string& cause, const TensorNames& names) {
   TensorNames out;
   for (const std::string& name : names)
     if (given_.insert({cause, name}).second) out.push_back(name);
@@ -181,16 +181,16 @@ std::vector<Diagnosis> SilentCauses::look(Observation& seen, const StepUnderTest
     if (is_half(t.stored) && t.lost && *t.lost > kMost && t.with_gradient >= kFewest) lost.push_back(t.name);
 
   std::vector<Diagnosis> out;
-  if (const TensorNames names = fresh("dead_gradient", dead); !names.empty()) {
+  if (const TensorNames names = new_names("dead_gradient", dead); !names.empty()) {
     if (!loss && !step.batches.empty()) loss = in_float32(step).loss;
     out.push_back(dead_gradient(names, seen.scale, loss));
   }
-  if (const TensorNames names = fresh("underflow", small); !names.empty()) {
+  if (const TensorNames names = new_names("underflow", small); !names.empty()) {
     std::erase_if(errors, [&](const auto& e) { return std::find(names.begin(), names.end(), e.name) == names.end(); });
     const auto less = [](const auto& a, const auto& b) { return a.flushed < b.flushed; };
     out.push_back(underflow(step, names, *std::max_element(errors.begin(), errors.end(), less)));
   }
-  if (const TensorNames names = fresh("lost_updates", lost); !names.empty()) {
+  if (const TensorNames names = new_names("lost_updates", lost); !names.empty()) {
     const auto less = [&](const auto& a, const auto& b) { return *of(a)->lost < *of(b)->lost; };
     out.push_back(lost_updates(names, *of(*std::max_element(names.begin(), names.end(), less))));
   }

@@ -26,7 +26,7 @@ class SilentCauses {
 
  private:
   using TensorNames = std::vector<std::string>;
-  TensorNames fresh(const std::string& cause, const TensorNames& names);  // the names for which the cause was not reported yet
+  TensorNames new_names(const std::string& cause, const TensorNames& names);  // the names for which the cause was not reported yet
   bool compares(const Observation& seen);
 
   std::set<std::pair<std::string, std::string>> given_;

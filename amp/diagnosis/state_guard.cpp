@@ -18,7 +18,8 @@ StepStates::StepStates(Module& module) : random_(default_generator().state()) {
   const NoGrad off;
   for (const NamedTensor& b : module.named_buffers())
     if (b.tensor.defined()) buffers_.push_back({b.tensor, b.tensor.detach().clone()});
-  for (const auto& [name, layer] : stateful_layers(module)) kept_.push_back({layer, layer->kept(), copy_of(layer->kept(), {})});
+  for (const auto& [name, layer] : stateful_layers(module))
+    kept_.push_back({layer, layer->kept_state(), copy_of(layer->kept_state(), {})});
 }
 
 void StepStates::put_back_all_but_kept() const {
@@ -29,13 +30,13 @@ void StepStates::put_back_all_but_kept() const {
 
 void StepStates::put_back() const {
   put_back_all_but_kept();
-  for (const LayerState& k : kept_) k.layer->kept() = k.handles;
+  for (const LayerState& k : kept_) k.layer->kept_state() = k.handles;
 }
 
 void StepStates::put_back_for(std::optional<DType> low) const {
   put_back_all_but_kept();
   const NoGrad off;
-  for (const LayerState& k : kept_) k.layer->kept() = copy_of(k.values, low.value_or(DType::f32));
+  for (const LayerState& k : kept_) k.layer->kept_state() = copy_of(k.values, low.value_or(DType::f32));
 }
 
 StateGuard::StateGuard(Module& module, std::optional<DType> low, const Generator::State& random) : states_(module) {

@@ -9,7 +9,7 @@
 namespace halfstep {
 namespace {
 
-bool among(std::string_view name, std::initializer_list<std::string_view> list) {
+bool is_any_of(std::string_view name, std::initializer_list<std::string_view> list) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
@@ -34,7 +34,7 @@ struct KernelReads {
 };
 
 bool reads_rows_of_scores(const KernelEvent& e) {
-  return among(e.kernel, {"softmax", "log_softmax"}) || e.op.find("attention") != std::string::npos || e.op == "logsumexp";
+  return is_any_of(e.kernel, {"softmax", "log_softmax"}) || e.op.find("attention") != std::string::npos || e.op == "logsumexp";
 }
 
 struct CauseRow {
@@ -46,7 +46,7 @@ CauseRow of_planted(const KernelEvent& e, const std::string& place) {
   if (reads_rows_of_scores(e))
     return {"masked_row", "a mask hides a whole row of the scores in " + place,
             "let every query see a key, or use scaled_dot_product_attention, which gives zeros there"};
-  if (among(e.kernel, {"mul", "mul_backward"}))
+  if (is_any_of(e.kernel, {"mul", "mul_backward"}))
     return {"zero_times_inf", "an infinity is multiplied by 0 in " + place, "select by where(mask, x, 0) in place of a product"};
   return {};
 }
@@ -54,30 +54,30 @@ CauseRow of_planted(const KernelEvent& e, const std::string& place) {
 CauseRow of_forward(const KernelEvent& e, const std::string& place) {
   const KernelReads r{e};
   const std::string& k = e.kernel;
-  if (among(k, {"log", "log2", "log10", "log1p", "xlogy"}))
+  if (is_any_of(k, {"log", "log2", "log10", "log1p", "xlogy"}))
     return {"log_domain", "a logarithm of zero or of a negative value in " + place,
             "clamp its argument from below, or take CrossEntropyLoss or BCEWithLogitsLoss on logits"};
   if (k == "sqrt" && r.any_negative())
     return {"sqrt_domain", "a square root of a negative value in " + place, "clamp its argument at 0"};
-  if (among(k, {"normalize", "batch_norm"}) && r.largest() < 1e18)
+  if (is_any_of(k, {"normalize", "batch_norm"}) && r.largest() < 1e18)
     return {"division_by_zero", "values without variance are normalised with an eps of 0 in " + place, "use an eps above 0"};
-  if ((k == "div" && r.zero(1)) || (among(k, {"reciprocal", "rsqrt"}) && (r.any_zero() || r.any_negative())))
+  if ((k == "div" && r.zero(1)) || (is_any_of(k, {"reciprocal", "rsqrt"}) && (r.any_zero() || r.any_negative())))
     return {"division_by_zero", "a division by zero in " + place, "add an eps to the divisor; normalize and layer_norm have one"};
   if (k == "pow" && (r.negative(0) || r.zero(0)))
     return {"pow_domain", "a power of zero or of a negative value in " + place, "keep the base above 0"};
-  if (among(k, {"exp", "exp2", "expm1", "sinh", "cosh", "poisson_nll_loss", "poisson_rate"}) && r.largest() > 80)
+  if (is_any_of(k, {"exp", "exp2", "expm1", "sinh", "cosh", "poisson_nll_loss", "poisson_rate"}) && r.largest() > 80)
     return {"exp_overflow", joined("an exponential of up to ", r.largest(), " in ", place),
             k.starts_with("poisson") ? "smaller predictions: scale the inputs, or lower the learning rate"
                                      : "use log_softmax or logsumexp, or subtract the maximum first"};
-  if (among(k, {"logit", "kl_div", "lgamma", "digamma", "polygamma"}) || (k == "gaussian_nll_loss" && r.any_negative()) ||
-      among(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
+  if (is_any_of(k, {"logit", "kl_div", "lgamma", "digamma", "polygamma"}) || (k == "gaussian_nll_loss" && r.any_negative()) ||
+      is_any_of(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
     return {"domain", joined(k, " of a value outside its domain in ", place), "clamp its argument inside the domain"};
-  if (among(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < 1e30)
+  if (is_any_of(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < 1e30)
     return {"targets_ignored", "the loss ignores every target of the batch",
             "each batch needs a target that is not ignore_index and whose class has a weight above 0"};
   const bool few = (!e.reads.empty() && numel(e.reads[0].shape) <= 1) ||
                    std::none_of(e.reads.begin(), e.reads.end(), [](auto& x) { return !x.number && numel(x.shape) > 0; });
-  if (k == "variance" || (among(k, {"mean", "sum", "div"}) && few))
+  if (k == "variance" || (is_any_of(k, {"mean", "sum", "div"}) && few))
     return {"too_few_values", "a variance or mean of too few values in " + place,
             "use a larger batch, drop_last for the last one, or correction 0"};
   return {};
@@ -89,13 +89,13 @@ CauseRow of_backward(const KernelEvent& e, const std::string& place) {
   if (k == "sqrt_backward" && r.any_zero())
     return {"sqrt_domain", "the slope of a square root at 0 is infinite in " + place,
             "take sqrt(x + eps); norm knows its slope at 0"};
-  if (among(k, {"log_backward", "log2_backward", "log10_backward", "log1p_backward", "xlogy_backward"}) && r.any_zero())
+  if (is_any_of(k, {"log_backward", "log2_backward", "log10_backward", "log1p_backward", "xlogy_backward"}) && r.any_zero())
     return {"log_domain", "the slope of a logarithm at 0 is infinite in " + place, "clamp its argument from below"};
-  if ((among(k, {"div_backward", "reciprocal_backward", "rsqrt_backward"}) && r.any_zero()) || (k == "div" && r.zero(1)))
+  if ((is_any_of(k, {"div_backward", "reciprocal_backward", "rsqrt_backward"}) && r.any_zero()) || (k == "div" && r.zero(1)))
     return {"division_by_zero", "the slope of a division by zero is infinite in " + place, "add an eps to the divisor"};
   if (k == "pow_backward" && r.any_zero())
     return {"pow_domain", "the slope of a power at 0 is infinite in " + place, "keep the base above 0"};
-  if (among(k, {"asin_backward", "acos_backward", "atanh_backward", "acosh_backward", "erfinv_backward"}))
+  if (is_any_of(k, {"asin_backward", "acos_backward", "atanh_backward", "acosh_backward", "erfinv_backward"}))
     return {"domain", joined("the slope of ", e.op, " at the edge of its domain is infinite in ", place),
             "clamp its argument inside the domain"};
   return {};

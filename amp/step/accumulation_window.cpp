@@ -44,7 +44,7 @@ double AccumulationWindow::gradient_factor() const {
   return is_single() || is_sum_ || total_ == expected() || total_ == 0 ? 1 : expected() / total_;
 }
 
-Denominator AccumulationWindow::over() const {
+Denominator AccumulationWindow::denominator() const {
   if (is_sum_) return Denominator::of_sum();
   return total_on_device_.defined() ? Denominator(1, 1, total_on_device_) : Denominator(total_);
 }

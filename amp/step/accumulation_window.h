@@ -30,7 +30,7 @@ class AccumulationWindow {
   void count(const BatchRows& part, const Denominator& over);  // call after each micro-batch
   void close() { pending_ = 0; }                               // keeps the counts until the next open()
   int64_t pending() const { return pending_; }                 // micro-batches in the open window
-  bool at_last() const { return pending_ + 1 == micro_batches_; }
+  bool is_last() const { return pending_ + 1 == micro_batches_; }
   bool full() const { return pending_ >= micro_batches_; }
   int64_t samples() const { return samples_; }          // of all ranks
   int64_t own_samples() const { return own_samples_; }  // of this rank
@@ -48,7 +48,7 @@ class AccumulationWindow {
   // Returns the sum of the denominators so far: this rank's, until set_total() gives all ranks'.
   double total() const { return total_; }
   const Tensor& total_on_device() const { return total_on_device_; }  // undefined: total() is known
-  Denominator over() const;
+  Denominator denominator() const;
   void set_total(double total, double unit);
   void set_total(const Tensor& total) { total_on_device_ = total; }
   bool is_sum() const { return is_sum_; }

@@ -24,8 +24,8 @@ struct Record {
 
 // Passes device scalars to the optimizer for one step, and removes them also when the step throws.
 struct AmpGuard {
-  [[nodiscard]] AmpGuard(Optimizer& o, AmpStep s, std::function<void()> check, const math::StepTail& tail) : optimizer(o) {
-    optimizer.begin_amp(std::move(s), std::move(check), tail);
+  [[nodiscard]] AmpGuard(Optimizer& o, AmpStep s, std::function<void()> test_gradients, const math::StepTail& tail) : optimizer(o) {
+    optimizer.begin_amp(std::move(s), std::move(test_gradients), tail);
   }
   ~AmpGuard() { optimizer.end_amp(); }
   AmpGuard(const AmpGuard&) = delete;
@@ -76,12 +76,12 @@ struct GradScaler::Impl {
 
   void check_loss(const Tensor& loss) {
     check<DTypeError>(loss.is_floating_point(), "GradScaler.scale", "a loss must be floating point, got ", loss.dtype());
-    if (!scale.defined()) place(loss.device());
+    if (!scale.defined()) create_state(loss.device());
     check<DeviceError>(loss.device() == scale.device(), "GradScaler.scale", "losses must be on the device of the scale, ",
                        scale.device(), ", got ", loss.device());
   }
 
-  void place(Device device) {
+  void create_state(Device device) {
     MemoryScope tag(MemoryTag::workspace);
     scale = full({}, init_scale, {.device = device});
     tracker = full({}, double(init_tracker), {.dtype = DType::i32, .device = device});
@@ -162,7 +162,7 @@ Tensor GradScaler::scale(const Tensor& loss) {
 Tensor GradScaler::seed(Device device, double weight) {
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
-  if (is_enabled() && !impl_->scale.defined()) impl_->place(device);
+  if (is_enabled() && !impl_->scale.defined()) impl_->create_state(device);
   if (!is_enabled() && (!impl_->one.defined() || impl_->one.device() != device)) impl_->one = ones({}, {.device = device});
   const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->one;
   const Tensor out = weight == 1 ? unweighted : unweighted * weight;
@@ -215,39 +215,39 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
   }
   check<AmpError>(!closure, "GradScaler.step", "takes no closure while the scaler is enabled",
                   Help{"an optimizer that evaluates the loss again would use gradients of another scale"});
-  bool left;
-  return step_and_leave(optimizer, {}, left);
+  bool tail_pending;
+  return step_with_tail(optimizer, {}, tail_pending);
 }
 
-StepOutcome GradScaler::step_and_leave(Optimizer& optimizer, const math::StepTail& tail, bool& left) {
+StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTail& tail, bool& tail_pending) {
   impl_->need_scale("GradScaler.step");
   Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.step", "was already called on this optimizer since the last update()",
                   Help{"call scaler.update() once, at the end of each iteration"});
   NoGrad off;
   StepOutcome outcome;
-  left = true;
+  tail_pending = true;
   if (optimizer.handles_amp()) {
     const bool unscaled = record.stage == Stage::unscaled;
-    std::function<void()> check;
+    std::function<void()> test_gradients;
     if (!unscaled) {
       const Tensors grads = impl_->gradients(optimizer, /*unscale=*/false, "GradScaler.step");
       if (!grads.empty()) {
         const MemoryScope tag(MemoryTag::workspace);
         record.found_inf = Tensor::empty({}, {.device = impl_->scale.device()});
-        check = [grads, found = record.found_inf] {
+        test_gradients = [grads, found = record.found_inf] {
           Backend& backend = backend_for(found.device());
           backend.fill(found.view(), 0);
           backend.check_finite(views_of(grads), found.data_ptr<float>());
         };
       }
     }
-    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale}, std::move(check),
-                       tail);
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale},
+                       std::move(test_gradients), tail);
     outcome.value_ = optimizer.step();
     const Optimizer::RemainingWork undone = optimizer.end_amp();
-    if (undone.check) undone.check();
-    left = undone.tail;
+    if (undone.test_gradients) undone.test_gradients();
+    tail_pending = undone.tail;
     if (optimizer.keeps_unscaled_gradients() && impl_->scales()) mark_unscaled(optimizer.parameters());
   } else {
     if (record.stage == Stage::ready) record.found_inf = impl_->unscale(optimizer, "GradScaler.step");
@@ -278,15 +278,15 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
   impl_->need_scale("GradScaler.finish");
   const bool alone = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(optimizer.id()));
   if (alone) impl_->add_to(tail);
-  bool left;
-  StepOutcome outcome = step_and_leave(optimizer, tail, left);
+  bool tail_pending;
+  StepOutcome outcome = step_with_tail(optimizer, tail, tail_pending);
   if (!alone || !outcome.found_inf().defined()) {  // update() throws if there is no gradient
     tail.scale = nullptr;
     update();
-    if (!empty && left) end(outcome.found_inf(), impl_->scale.device());
+    if (!empty && tail_pending) end(outcome.found_inf(), impl_->scale.device());
     return outcome;
   }
-  if (left) end(outcome.found_inf(), impl_->scale.device());
+  if (tail_pending) end(outcome.found_inf(), impl_->scale.device());
   impl_->scale_moved();
   impl_->records.clear();
   return outcome;

@@ -107,7 +107,7 @@ class GradScaler {
 
  private:
   struct Impl;
-  StepOutcome step_and_leave(Optimizer& optimizer, const math::StepTail& tail, bool& left);
+  StepOutcome step_with_tail(Optimizer& optimizer, const math::StepTail& tail, bool& tail_pending);
   std::unique_ptr<Impl> impl_;
 };
 

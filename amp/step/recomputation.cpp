@@ -43,8 +43,8 @@ struct MeasuredStep {
   MemoryStats memory;
   double flops = 0;
   std::vector<LoggedCall> calls;
-  size_t first = 0, forward_end = 0;                           // forward calls of the last micro-batch: [first, forward_end)
-  size_t held() const { return calls[forward_end - 1].live; }  // bytes at the start of backward
+  size_t first = 0, forward_end = 0;  // forward calls of the last micro-batch: [first, forward_end)
+  size_t bytes_at_backward() const { return calls[forward_end - 1].live; }  // bytes at the start of backward
 };
 
 class Recomputing {  // sets modules to recompute until its end
@@ -160,8 +160,8 @@ class Planner {
       const std::string kind = joined(c.module->str(), ' ', c.calls, ' ', c.cost, ' ', after - before);
       const auto [entry, is_new] = known.emplace(kind, 0);
       if (is_new) {
-        const size_t held = measure(std::vector<Module*>{c.module}).held();
-        entry->second = base_.held() > held ? base_.held() - held : 0;
+        const size_t held = measure(std::vector<Module*>{c.module}).bytes_at_backward();
+        entry->second = base_.bytes_at_backward() > held ? base_.bytes_at_backward() - held : 0;
       }
       c.saves = entry->second;
       if (c.saves >= least) all_.push_back(c);

@@ -94,20 +94,21 @@ std::map<std::string, double> schedule_state(const StoredJson& meta) {
   return out;
 }
 
-std::optional<LoaderPlace> loader_place(const StoredJson& meta) {
+std::optional<LoaderPosition> loader_position(const StoredJson& meta) {
   if (!meta.has("loader")) return {};
   const StoredJson stored = meta.part("loader");
   if (!stored.has("sample")) return {};  // of `halfstep train`, which creates its loader itself
-  return LoaderPlace{stored.integer("epoch", 0), stored.integer("sample", 0), stored.integer("batch_size", 1),
-                     uint64_t(stored.integer("seed", std::numeric_limits<int64_t>::min())), uint64_t(stored.integer("order", 0))};
+  return LoaderPosition{stored.integer("epoch", 0), stored.integer("sample", 0), stored.integer("batch_size", 1),
+                        uint64_t(stored.integer("seed", std::numeric_limits<int64_t>::min())),
+                        uint64_t(stored.integer("order", 0))};
 }
 
 }  // namespace
 
 OwnValues::Value::Value(std::string text) : json_(nlohmann::json(std::move(text))) {}
-void OwnValues::Value::is(bool flag) { json_ = nlohmann::json(flag); }
-void OwnValues::Value::is(int64_t number) { json_ = nlohmann::json(number); }
-void OwnValues::Value::is(double number) { json_ = nlohmann::json(number); }
+void OwnValues::Value::set(bool flag) { json_ = nlohmann::json(flag); }
+void OwnValues::Value::set(int64_t number) { json_ = nlohmann::json(number); }
+void OwnValues::Value::set(double number) { json_ = nlohmann::json(number); }
 OwnValues::OwnValues(std::initializer_list<std::pair<std::string, Value>> values) {
   for (const auto& [key, value] : values) {
     check<ValueError>(!values_.has(key), "save_run", "the name \"", key, "\" is there twice");
@@ -144,7 +145,7 @@ CheckpointContents pack(const RunParts& run) {
   if (run.scaler) out.meta["scaler"] = run.scaler->state_dict();
   if (run.schedule) out.meta["schedule"] = run.schedule->state_dict();
   if (run.loader) {
-    const LoaderPlace at = run.loader->place();
+    const LoaderPosition at = run.loader->position();
     out.meta["loader"] = {
         {"epoch", at.epoch}, {"sample", at.sample}, {"batch_size", at.batch_size}, {"seed", int64_t(at.seed)}, {"order", at.order}};
   }
@@ -164,7 +165,7 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
     scaler = scaler_state(meta.part("scaler"));
   std::optional<std::map<std::string, double>> schedule;
   if (meta.has("schedule")) schedule = schedule_state(meta);
-  const std::optional<LoaderPlace> place = run.loader ? loader_place(meta) : std::nullopt;
+  const std::optional<LoaderPosition> place = run.loader ? loader_position(meta) : std::nullopt;
   if (run.optimizer) run.optimizer->check_own_values("resume");
   StateDict model;
   for (const auto& [name, tensor] : contents.model) model.push_back({name, tensor});
@@ -187,7 +188,7 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
   if (scaler) run.scaler->load_state_dict(*scaler);
   if (run.schedule && schedule) run.schedule->load_state_dict(*schedule);
   if (drawn) run.generator->set_state(*drawn);
-  if (place) run.loader->set_place(*place);
+  if (place) run.loader->set_position(*place);
 }
 
 std::filesystem::path save_run(const std::filesystem::path& dir, int64_t step, const RunParts& run, const OwnValues& own,

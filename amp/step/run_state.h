@@ -53,20 +53,20 @@ class OwnValues {
     template <class T>
     requires std::is_arithmetic_v<T> Value(T number) {
       if constexpr (std::is_same_v<T, bool>)
-        is(bool(number));
+        set(bool(number));
       else if constexpr (std::is_integral_v<T>)
-        is(int64_t(number));
+        set(int64_t(number));
       else
-        is(double(number));
+        set(double(number));
     }
     Value(const char* text) : Value(std::string(text)) {}
     Value(std::string text);
     const JsonValue& json() const { return json_; }
 
    private:
-    void is(bool flag);
-    void is(int64_t number);
-    void is(double number);
+    void set(bool flag);
+    void set(int64_t number);
+    void set(double number);
     JsonValue json_;
   };
   OwnValues() = default;

@@ -63,10 +63,10 @@ void StateRollback::save() {
   if (!any_stateful_) return;
   const auto copy = [](const Tensor& t) { return t.defined() ? t.clone() : t; };
   for (const auto& [name, layer] : stateful_layers(module_))
-    kept_.push_back({layer, {copy(layer->kept().h), copy(layer->kept().c), layer->kept().begins}});
+    kept_.push_back({layer, {copy(layer->kept_state().h), copy(layer->kept_state().c), layer->kept_state().begins}});
 }
 
-void StateRollback::settle(const Tensor& found_inf) {
+void StateRollback::restore_if_skipped(const Tensor& found_inf) {
   if (!open_) return;
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
@@ -81,7 +81,7 @@ void StateRollback::settle(const Tensor& found_inf) {
   open_ = false;
   copy_each(before, now, found_inf);
   for (const LayerState& k : kept_) {
-    const RecurrentLayer::KeptState& now = k.layer->kept();
+    const RecurrentLayer::KeptState& now = k.layer->kept_state();
     if (!now.h.defined()) continue;
     const Tensor bad = zeros({}, {.device = now.h.device()});
     const TensorView views[] = {now.h.view(), now.c.defined() ? now.c.view() : now.h.view()};
@@ -102,7 +102,7 @@ void StateRollback::exchange() {
     b.tensor.copy_(b.before);
     b.before = now;
   }
-  for (LayerState& k : kept_) std::swap(k.layer->kept(), k.before);
+  for (LayerState& k : kept_) std::swap(k.layer->kept_state(), k.before);
 }
 
 }  // namespace halfstep

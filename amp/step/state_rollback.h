@@ -22,7 +22,7 @@ class StateRollback {
   void save();  // call before a step's first forward
   // Restores by selects on the device, after the step. `found_inf`: the step was skipped if it is not 0; undefined: it was
   // applied.
-  void settle(const Tensor& found_inf);
+  void restore_if_skipped(const Tensor& found_inf);
 
   // Restores the state of the last save() while it lives, for code that computes the step again.
   class Rewound {

@@ -89,7 +89,7 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
 
 StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
   if (module_.any_hooks()) return kEager;  // hooks read values on the host
-  if (recording_ && !still_true()) return kChanged;
+  if (recording_ && !is_valid()) return kChanged;
   if (Observing::any()) return kOther;  // a replay has no calls to observe
   const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
   return fits ? kReady : kOther;
@@ -175,7 +175,7 @@ std::vector<double> StepRecorder::settings() const {
   return out;
 }
 
-bool StepRecorder::still_true() const {
+bool StepRecorder::is_valid() const {
   if (group_ && default_generator().state().seed != seed_) return false;  // a single process notices it when it replays
   for (const WatchedTensor& w : watched_) {
     if (w.tensor.const_data_ptr() != w.data) return false;
@@ -185,7 +185,7 @@ bool StepRecorder::still_true() const {
   return settings() == settings_;
 }
 
-void StepRecorder::place(size_t i, const Tensor& from, const Tensor& to) {
+void StepRecorder::copy_input(size_t i, const Tensor& from, const Tensor& to) {
   if (from.device() == device_ && from.is_contiguous() && !kept_[i] && recording_->read_input(i, from.data_ptr())) return;
   recording_->read_input(i, to.data_ptr());
   if (from.device().is_cpu() && from.is_contiguous())
@@ -205,8 +205,8 @@ void StepRecorder::new_ring() {
 
 StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   const NoGrad off;
-  place(0, input, input_);
-  place(1, target, target_);
+  copy_input(0, input, input_);
+  copy_input(1, target, target_);
   if (!losses_.defined() || used_ == kRing) new_ring();
   rates_.prepare();
   recording_->replay();

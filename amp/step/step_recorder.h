@@ -89,9 +89,9 @@ class StepRecorder {
   Readiness readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const;
   StepResult timed(int& steps, double& shortest, const std::function<StepResult()>& step);
   bool record(const Tensor& input, const Tensor& target, const BatchRows& part);
-  bool still_true() const;
+  bool is_valid() const;
   std::vector<double> settings() const;
-  void place(size_t i, const Tensor& from, const Tensor& to);
+  void copy_input(size_t i, const Tensor& from, const Tensor& to);
   StepResult replay(const Tensor& input, const Tensor& target);
   void new_ring();
   void forget();

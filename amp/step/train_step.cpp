@@ -126,7 +126,7 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
     window_.open(part);
     if (ranks_) ranks_->open();
   }
-  if (ranks_ && window_.at_last()) ranks_->arm();
+  if (ranks_ && window_.is_last()) ranks_->arm();
 
   StepResult result;
   if (part.rows > 0) {
@@ -240,11 +240,11 @@ void TrainStep::keep(const Work& work, const BatchRows& part) {
   if (kept_step_ && part.rows > 0) kept_step_->batches.push_back(tested(work, part));
 }
 
-StepResult TrainStep::skipped() {
+StepResult TrainStep::without_targets() {
   StepResult out;
   out.stepped = out.no_target = true;
   out.outcome = StepOutcome(full({}, 1.0, {.device = options_.device}));
-  states_.settle(out.outcome.found_inf());
+  states_.restore_if_skipped(out.outcome.found_inf());
   window_loss_ = Tensor();
   if (!rates_ && schedule_) schedule_->step(false);
   return out;
@@ -252,7 +252,7 @@ StepResult TrainStep::skipped() {
 
 StepResult TrainStep::by_closure(const Work& work) {
   StepResult result;
-  if (work.over.is_zero()) return result = skipped(), result.loss = full({}, NAN, {.device = options_.device}), result;
+  if (work.over.is_zero()) return result = without_targets(), result.loss = full({}, NAN, {.device = options_.device}), result;
   const auto closure = [&] {
     optimizer_.zero_grad();
     Tensor loss;
@@ -310,12 +310,12 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   math::StepTail tail;
   tail.ring = ring;
   Tensor known = window_loss_.defined() ? window_loss_ : result.loss;
-  result.over = window_.over();
+  result.over = window_.denominator();
   if (window_.counts_nothing()) {
     Tensor none = std::move(result.loss);
-    result = skipped();
+    result = without_targets();
     result.loss = std::move(none);
-    result.over = window_.over();
+    result.over = window_.denominator();
     return result;
   }
   if (known.defined() && (ring || scaler_.is_enabled())) {
@@ -348,7 +348,7 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail, skip);
   }
-  if (scaler_.is_enabled()) states_.settle(result.outcome.found_inf());
+  if (scaler_.is_enabled()) states_.restore_if_skipped(result.outcome.found_inf());
   window_loss_ = Tensor();
   if (rates_)
     rates_->advanced();

@@ -175,7 +175,7 @@ class TrainStep {
   StepResult compute(const Work& work, const BatchRows& part);
   Work work_of(const Tensor& input, const Tensor& target, const BatchRows& part);
   Denominator denominator_of(const Tensor& target, const BatchRows& part) const;
-  StepResult skipped();              // ends a window in which no target counts
+  StepResult without_targets();      // ends a window in which no target counts; returns its result
   StepUnderTest under_test() const;  // without batches
   TestedBatch tested(const Work& work, const BatchRows& part) const;
   void keep(const Work& work, const BatchRows& part);

@@ -49,7 +49,7 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
     if (!cuts(row, wanted)) return row.make(wanted);
     Json whole = wanted.config;
     whole["data"][wanted.split]["range"] = Json{0.0, 1.0};
-    return split_dataset(row.make({whole, wanted.split, wanted.device, wanted.known}), split_options(wanted));
+    return split_dataset(row.make({whole, wanted.split, wanted.device, wanted.form}), split_options(wanted));
   } catch (const IoError& e) {
     throw DataError(e.what() + help_with_root(wanted));  // to the program an unreadable file of data is bad data
   }

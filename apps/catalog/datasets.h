@@ -27,7 +27,7 @@ struct SplitRequest {
   const std::string& split;
   Device device = Device::cpu;
   // Facts from the training data: classes, categories, scale, vocabulary. Null: read them again.
-  const DataForm* known = nullptr;
+  const DataForm* form = nullptr;
   const Json& self() const { return config["data"][split]; }
 };
 struct DatasetRow {

@@ -140,7 +140,7 @@ Tensor Inference::run_leaf(const Json& self, const ModuleRow& row, const Tensor&
       joined(x.shape()));
 }
 
-Tensor Inference::meet(const std::string& what, const std::function<Tensor()>& join, const std::string& key,
+Tensor Inference::infer_join(const std::string& what, const std::function<Tensor()>& join, const std::string& key,
                        const std::string& name) {
   Inference at(run_, key.empty() ? path_ : join_path(path_, key), name.empty() ? name_ : join_path(name_, name));
   return at.record(
@@ -185,7 +185,7 @@ Tensor Inference::unfolded(Json& self, const Tensor& x) {
   return elsewhere([&](Inference& at) { return at.layer(self, x); }, [](const Issue& issue) { return issue.message; });
 }
 
-Tensor Inference::again(const std::string& which, const std::function<Tensor(Inference&)>& follow) {
+Tensor Inference::infer_again(const std::string& which, const std::function<Tensor(Inference&)>& follow) {
   return elsewhere(follow, [&](const Issue& issue) {
     return which + " does not fit: " + issue.path.substr(std::min(issue.path.size(), path_.size() + 1)) + ": " + issue.message;
   });

@@ -43,10 +43,10 @@ class Inference {
   // Runs layers that this one's config expands to. Their issues are reported at this one's place.
   Tensor unfolded(Json& self, const Tensor& x);
   // Joins outputs of layers by join(), and appends a row for it, of type `what`, at `key` below this place, named `name`.
-  Tensor meet(const std::string& what, const std::function<Tensor()>& join, const std::string& key = "",
+  Tensor infer_join(const std::string& what, const std::function<Tensor()>& join, const std::string& key = "",
               const std::string& name = "");
   // Runs layers of the config again. Their issues become one issue, whose text says `which` run it was.
-  Tensor again(const std::string& which, const std::function<Tensor(Inference&)>& follow);
+  Tensor infer_again(const std::string& which, const std::function<Tensor(Inference&)>& follow);
   Tensor reject(const std::string& key, const std::string& message);  // key "": the layer itself
   void warn(const std::string& key, const std::string& message);
   // Fills in the fields of `self` that depend on the input or on the data. Returns false after an error.

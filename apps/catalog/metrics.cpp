@@ -10,23 +10,6 @@
 namespace halfstep::app {
 namespace {
 
-// The share of samples, or of positions of sequences, whose largest output is their class.
-class Accuracy : public Metric {
- public:
-  void reset() override { correct_ = samples_ = 0; }
-  void add(const Tensor& output, const Tensor& target) override {
-    const Tensor truth = classes_of(target, output);
-    correct_ += eq(argmax(output, -1), truth).sum().item<int64_t>();
-    samples_ += truth.ge(0).sum().item<int64_t>();  // losses ignore negative classes
-  }
-  double value() const override { return double(correct_) / double(samples_); }
-  bool is_share() const override { return true; }
-  int64_t counted() const override { return samples_; }
-
- private:
-  int64_t correct_ = 0, samples_ = 0;
-};
-
 // A metric on transformed outputs or targets.
 class MetricAdapter : public Metric {
  public:
@@ -85,9 +68,6 @@ Json completed(const Json& list, std::optional<Targets> given) {
 Catalog<MetricRow>& metric_catalog() {
   static Catalog<MetricRow>& all = *[] {
     auto* const made = new Catalog<MetricRow>("metric", {text("name", nullptr, "in metrics.jsonl; left out: the type")});
-    MetricRow accuracy = metric_row<Accuracy>("accuracy", "share of samples whose largest output is their class", Targets::classes);
-    accuracy.always = true;
-    made->add(std::move(accuracy));
     add_metric_rows(*made);
     add_label_metrics(*made);
     return made;

@@ -38,7 +38,7 @@ struct MetricRow {
   bool always = false;                  // computed wherever possible, even if a config does not list it
 };
 Catalog<MetricRow>& metric_catalog();
-void add_metric_rows(Catalog<MetricRow>& all);  // all except accuracy
+void add_metric_rows(Catalog<MetricRow>& all);
 // Converts class targets to class numbers: for shares of classes, which have the output's shape, the largest.
 Tensor classes_of(const Tensor& target, const Tensor& output);
 void add_label_metrics(Catalog<MetricRow>& all);  // metrics of labels

@@ -30,7 +30,7 @@ Field bounded(Field f, const OptionFacts& o, double most) {
   else if (std::isfinite(o.least))
     f = f.at_least(o.least);
   if (std::isfinite(o.most)) return o.below_most ? f.below(o.most) : f.at_most(o.most);
-  return f.kind == Kind::integer && std::isfinite(o.least) ? f.at_most(most) : f;
+  return f.kind == FieldKind::integer && std::isfinite(o.least) ? f.at_most(most) : f;
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ PictureReport examine_pictures(const Json& config, const ExamineOptions& o) {
     if (const size_t help = text.find("\nhelp: "); help != std::string::npos) text = text.replace(help, 7, " (") + ")";
     out.faults.push_back(text.starts_with("[image] ") ? text.substr(8) : text);
   }
-  if (!found.flaws.empty()) out.flaw = replace_not_utf8(mine[found.flaws[0].place].string());
+  if (!found.flaws.empty()) out.flaw = replace_not_utf8(mine[found.flaws[0].index].string());
   return out;
 }
 

@@ -84,7 +84,7 @@ int doctor_of_run(const DoctorArguments& o, std::optional<int64_t> last = {}) {
 // Returns "step 5 (epoch 1): the loss is not finite; 8 rows, halfstep 0.2.0, 2 threads".
 std::string title(const Capsule& c) {
   int64_t rows = 0;
-  for (const Capsule::Batch& b : c.batches) rows += b.input.dim() > 0 ? b.input.size(0) : 1;
+  for (const Capsule::StoredBatch& b : c.batches) rows += b.input.dim() > 0 ? b.input.size(0) : 1;
   return joined("step ", c.about.number, " (epoch ", c.about.epoch, "): ", c.about.what, "; ", rows, " rows",
                 c.about.ranks > 1 ? joined(" of rank ", c.about.rank, " of ", c.about.ranks) : "", ", halfstep ", c.written_by,
                 ", ", c.threads, c.threads == 1 ? " thread" : " threads",

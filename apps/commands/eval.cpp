@@ -129,7 +129,7 @@ int eval(const EvalArguments& o) {
   const int64_t step = stored_step(contents);
   const std::optional<StoredData> data = stored_data(contents);
   const ConfigOptions options{
-      .sets = o.config.sets, .no_amp = o.model.no_amp, .device = o.model.device, .known = data ? &data->form : nullptr};
+      .sets = o.config.sets, .no_amp = o.model.no_amp, .device = o.model.device, .form = data ? &data->form : nullptr};
   Config config = resolve_config(stored_config(contents), checkpoint.string(), options);
   apply_log_level(config.logging, true);
   std::string split = o.split;
@@ -144,7 +144,7 @@ int eval(const EvalArguments& o) {
   parts.model->load_state_dict(state);
   config.data.loader.shuffle = config.data.loader.drop_last = false;
   config.data.loader.sampler = nullptr;
-  const auto loader = make_loader(config, split, nullptr, options.known);
+  const auto loader = make_loader(config, split, nullptr, options.form);
   if (data) check_alike(loader->dataset(), data->form, config, split);
   for (const std::string& w : loader->dataset().notes().warnings) logging::warn(joined("data.", split, ": ", w));
   const auto metrics = make_metrics(config, loader->dataset());

@@ -8,7 +8,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/session/rates.h"
+#include "apps/session/lr_search.h"
 #include "apps/terminal/progress.h"
 
 namespace halfstep::app {

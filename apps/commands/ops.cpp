@@ -22,9 +22,9 @@ Json entry(const Op& op) {
   return j;
 }
 
-const char* takes_text(Takes takes) {
+const char* dtypes_text(DTypeSet dtypes) {
   constexpr const char* texts[] = {"floating", "numbers", "any", "bits"};
-  return texts[size_t(takes)];
+  return texts[size_t(dtypes)];
 }
 
 int ops(bool json) {
@@ -42,7 +42,7 @@ int ops(bool json) {
             << "  policy           dtypes    gradient  doc\n";
   for (const Op& op : all_ops()) {
     std::cout << std::setw(int(width)) << op.name << "  " << std::setw(15) << list_policy(op) << "  " << std::setw(8)
-              << takes_text(op.takes) << "  " << std::setw(8) << (op.differentiable ? "yes" : "no") << "  " << op.doc;
+              << dtypes_text(op.dtypes) << "  " << std::setw(8) << (op.differentiable ? "yes" : "no") << "  " << op.doc;
     if (!op.alias_of.empty()) std::cout << " (alias of " << op.alias_of << ')';
     std::cout << '\n';
   }

@@ -16,7 +16,7 @@
 #include "apps/exit_codes.h"
 #include "apps/report/report.h"
 #include "apps/session/ranks.h"
-#include "apps/session/rates.h"
+#include "apps/session/lr_search.h"
 #include "apps/terminal/signals.h"
 #include "apps/terminal/terminal.h"
 #include "apps/train/plan.h"
@@ -125,7 +125,7 @@ int train(const TrainArguments& o) {
   if (!measured.empty()) progress.line(measured);
   const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
   Watch watch{.until = o.until};
-  std::shared_ptr<const void> kept = std::exchange(config.kept, nullptr);
+  std::shared_ptr<const void> kept = std::exchange(config.kept_data, nullptr);
   Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
   kept.reset();  // the training data has other owners now
   if (o.profile) trainer.profile(*o.profile);

@@ -53,8 +53,8 @@ Config finish(ParsedJson parsed, const std::filesystem::path& file, const Config
   expand(parsed, file, issues);
   Config config{};
   config.json = validate(Json(parsed.json), root_schema(), "", issues);
-  if (!options.known) config.kept = std::make_shared<const KeptData>();
-  RuleResult result = apply_rules(config.json, issues, options.known);
+  if (!options.form) config.kept_data = std::make_shared<const KeptData>();
+  RuleResult result = apply_rules(config.json, issues, options.form);
   issues.raise(file.string(), parsed.origins);
   config.json.erase("extends");  // merged already
   static_cast<Sections&>(config) = read_sections(config.json);
@@ -78,7 +78,7 @@ Config load_config(const std::filesystem::path& file, const ConfigOptions& optio
 
 Config resolve_config(const Json& json, const std::string& name, const ConfigOptions& options) {
   Issues issues;
-  ParsedJson parsed{nlohmann::json(json), {{"", Origin{name, {}, {}}}}};
+  ParsedJson parsed{nlohmann::json(json), {{"", SourceLocation{name, {}, {}}}}};
   return finish(std::move(parsed), name, options, issues);
 }
 

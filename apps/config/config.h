@@ -22,16 +22,16 @@ struct ConfigOptions {
   std::optional<std::string> device = {};
   std::string device_from = "--device";  // the source of `device`, for messages
   // Facts about a trained model's training data, so that rules read no data files.
-  const DataForm* known = nullptr;
+  const DataForm* form = nullptr;
 };
 
 struct Config : Sections, MixedPrecision {
-  Json json;                          // the document with every key of the schema; a run stores it
-  std::vector<std::string> warnings;  // "file:line:column: path: message"
-  std::optional<DataFacts> facts;     // of data.train; unset if they need files that are missing or unreadable
-  std::string data_fault;             // why existing data cannot be read; the code that reads it throws it
-  std::vector<LayerRow> layers;       // empty without facts
-  std::shared_ptr<const void> kept;   // the data that was read for checks, which stays in memory while this lives
+  Json json;                              // the document with every key of the schema; a run stores it
+  std::vector<std::string> warnings;      // "file:line:column: path: message"
+  std::optional<DataFacts> facts;         // of data.train; unset if they need files that are missing or unreadable
+  std::string data_fault;                 // why existing data cannot be read; the code that reads it throws it
+  std::vector<LayerRow> layers;           // empty without facts
+  std::shared_ptr<const void> kept_data;  // the data that was read for checks, which stays in memory while this lives
 };
 
 // Throws ConfigError that lists all errors.

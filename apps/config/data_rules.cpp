@@ -93,12 +93,12 @@ class DataRules : private RuleSet {
 
   // Checks held-out data against the training data: no shared samples, and inputs of the same kind.
   void held_out() {
-    if (!clean({"data.train"})) return;
+    if (!are_valid({"data.train"})) return;
     const Json& train = c_["data"]["train"];
     for (const char* split : {"val", "test"}) {
       const std::string path = join_path("data", split);
       const Json& self = c_["data"][split];
-      if (self.is_null() || !clean({path.c_str()})) continue;
+      if (self.is_null() || !are_valid({path.c_str()})) continue;
       for (size_t i = 0; i < self["transforms"].size(); ++i) {
         if (transform_catalog().row(self["transforms"][i]).softens_targets)
           issues_.error(join_path(path + ".transforms", i),
@@ -163,7 +163,7 @@ class DataRules : private RuleSet {
   void class_users(const DataFacts& facts) {
     const Json& transforms = c_["data"]["train"]["transforms"];
     for (size_t i = 0; i < transforms.size(); ++i) {
-      if (!transform_catalog().row(transforms[i]).softens_targets || !clean({"loss"})) continue;
+      if (!transform_catalog().row(transforms[i]).softens_targets || !are_valid({"loss"})) continue;
       if (c_["loss"]["type"] != "CrossEntropyLoss")
         issues_.error(join_path("data.train.transforms", i),
                       transforms[i]["type"].get<std::string>() +
@@ -187,14 +187,14 @@ class DataRules : private RuleSet {
 
   // Checks data that is read in streams, which has an order of its own.
   void streams() {
-    if (!clean({"data"})) return;
+    if (!are_valid({"data"})) return;
     Json& loader = c_["data"]["loader"];
     const bool stateful = loader["stateful"] == true;
     if (stateful && loader["shuffle"] == true)
       issues_.error("data.loader.shuffle", "must not be true with stateful: a batch starts where the one before it ended");
     if (stateful && !loader["sampler"].is_null())
       issues_.error("data.loader.sampler", "must not be given with stateful: a batch starts where the one before it ended");
-    if (stateful && clean({"train"}) && !c_["train"]["checkpoint_activations"].empty())
+    if (stateful && are_valid({"train"}) && !c_["train"]["checkpoint_activations"].empty())
       issues_.error("train.checkpoint_activations",
                     "must not be given with stateful, whose layers would advance their state twice");
     if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;

@@ -31,18 +31,18 @@ const Section* section_of(const Field& f) { return f.section ? f.section : f.ite
 bool same(const Field& a, const Field& b) { return a.expects() == b.expects() && a.doc == b.doc && a.fallback == b.fallback; }
 
 // All keys of a config, each once; those of a family below the first key that takes it.
-class Index {
+class KeyIndex {
  public:
-  Index() { section("", root_schema().fields); }
+  KeyIndex() { section("", root_schema().fields); }
   const std::vector<KeyPlace>& places() const& { return places_; }
   const std::vector<std::pair<std::string, const Family*>>& families() const& { return families_; }
-  void places() && = delete;  // for (... : Index().places()) would dangle
+  void places() && = delete;  // for (... : KeyIndex().places()) would dangle
   void families() && = delete;
 
  private:
   void section(const std::string& path, const std::vector<Field>& fields) {
     for (const Field& f : fields)
-      if (f.kind != Kind::not_yet) add(path.empty() ? f.key : path + "." + f.key, f, {}, nullptr);
+      if (f.kind != FieldKind::not_yet) add(path.empty() ? f.key : path + "." + f.key, f, {}, nullptr);
   }
   void add(const std::string& path, const Field& f, const std::string& type, const Family* of) {
     const auto known =
@@ -61,7 +61,7 @@ class Index {
     families_.emplace_back(path, &f);
     for (const Component& c : f.components)
       for (const Field& field : c.fields)
-        if (field.kind != Kind::not_yet) add(path + "." + field.key, field, c.type, &f);
+        if (field.kind != FieldKind::not_yet) add(path + "." + field.key, field, c.type, &f);
     for (const Field& field : f.common) add(path + "." + field.key, field, "every type", &f);
   }
 
@@ -114,7 +114,7 @@ std::string keys_of(const std::vector<const std::vector<Field>*>& groups) {
   for (const auto* fields : groups) {
     for (const Field& f : *fields) {
       const auto has_key = [&](const Field* other) { return other->key == f.key; };
-      if (f.kind == Kind::not_yet || std::any_of(shown.begin(), shown.end(), has_key)) continue;
+      if (f.kind == FieldKind::not_yet || std::any_of(shown.begin(), shown.end(), has_key)) continue;
       shown.push_back(&f);
       width = std::max(width, f.key.size());
     }
@@ -141,7 +141,7 @@ std::string line(const char* name, const std::string& text) { return "  " + padd
 std::string text_of(const KeyPlace& p) {
   const Field& f = *p.field;
   std::string out = wrapped(p.path + (f.doc.empty() ? "" : ": " + f.doc), 2) + '\n' + line("value", f.expects());
-  if (f.kind != Kind::section) out += line("default", default_of(f));
+  if (f.kind != FieldKind::section) out += line("default", default_of(f));
   if (!p.types.empty()) out += line("in", joined_list(p.types));
   const std::vector<std::string> others = other_names(f.key);
   if (!others.empty()) out += line("called", joined_list(others) + " in other programs");
@@ -200,7 +200,7 @@ bool leads_to(const std::vector<std::string>& given, const std::vector<std::stri
 }
 
 // Returns the text about everything that the path, key or type means; "" if nothing.
-std::string text_at(const Index& index, const std::string& path) {
+std::string text_at(const KeyIndex& index, const std::string& path) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "\n") + text; };
 
@@ -237,7 +237,7 @@ std::string text_at(const Index& index, const std::string& path) {
 std::string setting_named(std::string word) {
   std::replace(word.begin(), word.end(), '-', '_');
   const auto key_of = [](const KeyPlace& p) { return p.path.substr(p.path.rfind('.') + 1); };
-  const Index index;
+  const KeyIndex index;
   std::vector<std::string> keys;
   for (const KeyPlace& p : index.places())
     if (p.family != &module_family()) keys.push_back(key_of(p));
@@ -253,7 +253,7 @@ std::string setting_named(std::string word) {
 }
 
 std::vector<std::string> setting_paths() {
-  const Index index;
+  const KeyIndex index;
   std::vector<std::string> out;
   for (const KeyPlace& p : index.places())
     if (p.family != &module_family() && p.family != &dataset_family() && !section_of(*p.field)) out.push_back(p.path);
@@ -261,7 +261,7 @@ std::vector<std::string> setting_paths() {
 }
 
 std::vector<std::string> type_names() {
-  const Index index;
+  const KeyIndex index;
   std::vector<std::string> out;
   for (const auto& [path, family] : index.families())
     for (const Component& c : family->components) out.push_back(c.type);
@@ -269,11 +269,11 @@ std::vector<std::string> type_names() {
 }
 
 std::vector<std::string> words_of_setting(const std::string& path) {
-  const Index index;
+  const KeyIndex index;
   for (const KeyPlace& p : index.places()) {
     if (p.path != path) continue;
     std::vector<std::string> out = p.field->words;
-    if (p.field->kind == Kind::boolean || p.field->switchable) out.insert(out.end(), {"true", "false"});
+    if (p.field->kind == FieldKind::boolean || p.field->switchable) out.insert(out.end(), {"true", "false"});
     if (const Family* family = family_of(*p.field))
       for (const Component& c : family->components) out.push_back(c.type);
     return out;
@@ -283,7 +283,7 @@ std::vector<std::string> words_of_setting(const std::string& path) {
 
 std::string explain(const std::string& what) {
   if (what.empty()) return "The keys of a config; `halfstep explain KEY` says more of each:\n" + keys_of({&root_schema().fields});
-  const Index index;
+  const KeyIndex index;
   std::vector<std::string> names;
   for (const auto& [at, family] : index.families())
     for (const Component& c : family->components) names.push_back(c.type);

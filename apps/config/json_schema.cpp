@@ -43,43 +43,43 @@ class SchemaWriter {
     Json out = Json::object();
     if (!f.doc.empty()) out["description"] = f.doc;
     switch (f.kind) {  // compilers differ in whether one value in braces is a list
-      case Kind::boolean: out["type"] = Json::array({"boolean"}); break;
-      case Kind::integer: bounded(out, "integer", f); break;
-      case Kind::number: bounded(out, "number", f); break;
-      case Kind::text:
+      case FieldKind::boolean: out["type"] = Json::array({"boolean"}); break;
+      case FieldKind::integer: bounded(out, "integer", f); break;
+      case FieldKind::number: bounded(out, "number", f); break;
+      case FieldKind::text:
         out["type"] = Json::array({"string"});
         if (f.also_integer) out["type"].push_back("integer");
         break;
-      case Kind::interval:
+      case FieldKind::interval:
         out["type"] = {"number", "string"};
         out["exclusiveMinimum"] = 0;
         out["pattern"] = "^(never|[0-9.e+]* *(steps?|epochs?|s|sec|seconds?|min|minutes?|h|hours?))$";
         break;
-      case Kind::byte_count:
+      case FieldKind::byte_count:
         out["type"] = {"number", "string"};
         out["minimum"] = 1;
         out["pattern"] = "^[0-9.]+ *(B|bytes|[kMGT]B|[KMGT]iB)?$";
         break;
-      case Kind::list: list_of(out, f); break;
-      case Kind::map:
+      case FieldKind::list: list_of(out, f); break;
+      case FieldKind::map:
         out["type"] = Json::array({"object"});
         out["additionalProperties"] = value_of(*f.item);
         out["maxProperties"] = f.max_items;
         break;
-      case Kind::section:
+      case FieldKind::section:
         out["type"] = Json::array({"object"});
         if (f.switchable) out["type"].push_back("boolean");
         if (!f.short_for.empty()) out["type"].push_back("string");
         out["properties"] = properties_of({&f.section->fields});
         out["additionalProperties"] = false;
         break;
-      case Kind::component: out["allOf"] = Json::array({shape_of(*f.family)}); break;
-      case Kind::not_yet:
+      case FieldKind::component: out["allOf"] = Json::array({shape_of(*f.family)}); break;
+      case FieldKind::not_yet:
         out["description"] = f.doc + " is not supported yet";
         out["enum"] = Json::array({f.fallback});
         break;
     }
-    if (!f.words.empty() && f.kind != Kind::list) {
+    if (!f.words.empty() && f.kind != FieldKind::list) {
       if (out.contains("type") && out["type"] == Json::array({"string"})) {
         out["enum"] = f.words;
       } else {
@@ -96,7 +96,7 @@ class SchemaWriter {
     Json out = value_of(f);
     if (out.contains("type")) out["type"].push_back("null");
     if (out.contains("enum")) out["enum"].push_back(nullptr);
-    if (f.kind == Kind::component) {
+    if (f.kind == FieldKind::component) {
       out["if"] = {{"type", "null"}};
       out["else"] = {{"allOf", std::move(out["allOf"])}};
       out.erase("allOf");
@@ -132,7 +132,7 @@ class SchemaWriter {
     if (f.or_single) others.push_back(item);
     if (f.also_boolean) others.push_back({{"type", "boolean"}});
     if (!f.words.empty()) others.push_back({{"enum", f.words}});
-    if (f.item->kind == Kind::component) list["items"]["not"] = {{"type", "null"}};
+    if (f.item->kind == FieldKind::component) list["items"]["not"] = {{"type", "null"}};
     out["if"] = {{"type", "array"}};
     out["then"] = std::move(list);
     out["else"] = {{"anyOf", std::move(others)}};
@@ -167,9 +167,9 @@ class SchemaWriter {
 
   // Returns further requirements of a value that takes nothing from a base; null if there are none.
   Json needs_of(const Field& f) {
-    if (f.kind == Kind::component) return needs_of(*f.family);
-    if (f.kind == Kind::section) return needs_of(Groups{&f.section->fields});
-    if (f.kind != Kind::list || !(f.item->family || f.item->section)) return nullptr;
+    if (f.kind == FieldKind::component) return needs_of(*f.family);
+    if (f.kind == FieldKind::section) return needs_of(Groups{&f.section->fields});
+    if (f.kind != FieldKind::list || !(f.item->family || f.item->section)) return nullptr;
     const Json item = needs_of(*f.item);
     if (item.is_null()) return nullptr;
     Json out{{"items", item}};  // applies to arrays only

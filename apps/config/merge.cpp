@@ -113,7 +113,7 @@ bool is_key_of_data_set(const Tree& type, const std::string& key) {
 }
 
 void copy_origins(Origins& origins, const std::string& from, const std::string& to) {
-  std::vector<std::pair<std::string, Origin>> found;
+  std::vector<std::pair<std::string, SourceLocation>> found;
   for (auto it = origins.lower_bound(from); it != origins.end() && it->first.starts_with(from); ++it) {
     if (it->first.size() == from.size() || it->first[from.size()] == '.')
       found.emplace_back(to + it->first.substr(from.size()), it->second);
@@ -235,7 +235,7 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
       return issues.error("", origin + ": " + walked + " is " + at->dump() + ", which has no keys");
     }
     walked = join_path(walked, key);
-    config.origins.try_emplace(walked, Origin{origin, {}, {}});
+    config.origins.try_emplace(walked, SourceLocation{origin, {}, {}});
   }
   *at = std::move(value);
   erase_below(config.origins, path);

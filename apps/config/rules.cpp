@@ -33,26 +33,27 @@ class Rules : private RuleSet {
     schedule();
     observed();
     data_rules(c_, issues_);
-    if (clean({"data", "seed"}) && !waits_for_others(out)) facts(out);
+    if (are_valid({"data", "seed"}) && !waits_for_others(out)) facts(out);
     if (out.facts) {
       data_rules(c_, *out.facts, issues_);
-      if (clean({"model"})) model(out);
+      if (are_valid({"model"})) model(out);
     }
-    if (clean({"metrics", "data"})) metrics(out.facts);
-    if (out.facts && clean({"model"})) training_rules(c_, *out.facts, out.precision, issues_);
+    if (are_valid({"metrics", "data"})) metrics(out.facts);
+    if (out.facts && are_valid({"model"})) training_rules(c_, *out.facts, out.precision, issues_);
     return out;
   }
 
  private:
   void length() {
-    if (!clean({"train"})) return;
+    if (!are_valid({"train"})) return;
     const Json& t = c_["train"];
     if (t["deterministic"] == false)
       issues_.error("train.deterministic", "must be true: every run gives the same bits on every device, at no cost in speed");
-    if (t["overfit_batches"].is_number() && !c_["data"].is_null() && clean({"data"}) && !c_["data"]["loader"]["sampler"].is_null())
+    if (t["overfit_batches"].is_number() && !c_["data"].is_null() && are_valid({"data"}) &&
+        !c_["data"]["loader"]["sampler"].is_null())
       issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
     const Json &again = t["checkpoint_activations"], &budget = t["memory_budget"];
-    if (clean({"performance"}) && c_["performance"]["cuda_graph"] == true && !(again.empty() && budget.is_null()))
+    if (are_valid({"performance"}) && c_["performance"]["cuda_graph"] == true && !(again.empty() && budget.is_null()))
       issues_.error("performance.cuda_graph",
                     joined("must not be true together with train.", again.empty() ? "memory_budget" : "checkpoint_activations",
                            ", whose steps are not recorded"));
@@ -67,7 +68,7 @@ class Rules : private RuleSet {
   }
 
   void observed() {
-    if (!clean({"diagnostics"})) return;
+    if (!are_valid({"diagnostics"})) return;
     const Json& every = c_["diagnostics"]["every"];
     if (parse_interval(every)->unit == Interval::Unit::seconds)
       issues_.error("diagnostics.every",
@@ -76,11 +77,11 @@ class Rules : private RuleSet {
 
   // Reports a name that no file system takes, before anything is trained.
   void output_dir() {
-    if (!clean({"output_dir"})) return;
+    if (!are_valid({"output_dir"})) return;
     const std::filesystem::path path = c_["output_dir"].get<std::string>();
     const bool long_part = std::any_of(path.begin(), path.end(), [](const auto& p) { return p.native().size() > kMaxName; });
     if (path.empty()) issues_.error("output_dir", "must not be empty");
-    if (clean({"name"}) && c_["name"] == "") issues_.error("name", "must not be empty");
+    if (are_valid({"name"}) && c_["name"] == "") issues_.error("name", "must not be empty");
     if (long_part || path.native().size() > kMaxPath) {
       issues_.error("output_dir", "may have " + std::to_string(kMaxPath) + " bytes, and " + std::to_string(kMaxName) +
                                       " between two slashes, got " + std::to_string(path.native().size()));
@@ -88,14 +89,14 @@ class Rules : private RuleSet {
   }
 
   void precision(RuleResult& out) {
-    if (clean({"device"})) {
+    if (are_valid({"device"})) {
       try {
         named_device(c_["device"]);
       } catch (const ConfigError& e) {
         issues_.error("device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got " + c_["device"].dump());
       }
     }
-    if (!clean({"amp", "device"})) return;
+    if (!are_valid({"amp", "device"})) return;
     out.precision = mixed_precision(c_);
     for (const auto& [op, policy] : out.precision.policies.by_name()) {
       try {
@@ -122,7 +123,7 @@ class Rules : private RuleSet {
   }
 
   void schedule() {
-    if (!clean({"scheduler", "train"}) || !c_["scheduler"].is_object() || !c_["scheduler"].contains("T_max")) return;
+    if (!are_valid({"scheduler", "train"}) || !c_["scheduler"].is_object() || !c_["scheduler"].contains("T_max")) return;
     const Json& s = c_["scheduler"];
     Json end = s["interval"] == "step" ? s["T_max"] : Json();
     if (end.is_null() && s["T_max"].is_null()) end = c_["train"]["max_steps"];
@@ -137,7 +138,7 @@ class Rules : private RuleSet {
     constexpr double kQuick = 16e6;  // bytes
     if (known_ || bytes_to_read(c_) < kQuick) return false;
     training_rules_before_data(c_, out.precision, issues_);
-    if (clean({"metrics"})) check_metrics(c_["metrics"], {}, issues_);
+    if (are_valid({"metrics"})) check_metrics(c_["metrics"], {}, issues_);
     return issues_.errors() > 0;
   }
 
@@ -149,9 +150,9 @@ class Rules : private RuleSet {
     }
     out.facts = facts_of_split("train", out);
     if (!out.facts) return;
-    hold(*out.facts);
+    store_numbering(*out.facts);
     balance(*out.facts);
-    if (clean({"model"})) compare_padding(c_["model"], "model", out.facts->padding);
+    if (are_valid({"model"})) compare_padding(c_["model"], "model", out.facts->padding);
     if (out.facts->classes == 1 && !out.facts->label_sequences)
       issues_.warn("data.train", "has one class, of which every model is right: accuracy is always 100 %");
     std::vector<std::string> warned = out.facts->notes.warnings;
@@ -200,7 +201,7 @@ class Rules : private RuleSet {
   // Replaces "balanced" by numbers computed from the training data, so that resuming and evaluating a run use the same weights.
   void balance(const DataFacts& facts) {
     Json& loss = c_["loss"];
-    if (!clean({"loss"}) || !loss.contains("weight") || loss["weight"] != "balanced" || facts.classes == 0) return;
+    if (!are_valid({"loss"}) || !loss.contains("weight") || loss["weight"] != "balanced" || facts.classes == 0) return;
     std::vector<int64_t> counts;
     try {
       Json raw = c_;
@@ -226,7 +227,7 @@ class Rules : private RuleSet {
 
   // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in
   // the same way even after the training data was removed.
-  void hold(const DataFacts& facts) {
+  void store_numbering(const DataFacts& facts) {
     Json& train = c_["data"]["train"];
     const Json tokens = stored_vocabulary(c_);
     if (!tokens.is_null()) train["vocabulary"] = tokens;
@@ -240,13 +241,13 @@ class Rules : private RuleSet {
   void metrics(const std::optional<DataFacts>& facts) {
     const std::optional<Targets> targets = facts ? std::optional(facts->targets()) : std::nullopt;
     check_metrics(c_["metrics"], targets, issues_);
-    for (size_t i = 0; clean({"metrics"}) && facts && facts->classes > 0 && i < c_["metrics"].size(); ++i) {
+    for (size_t i = 0; are_valid({"metrics"}) && facts && facts->classes > 0 && i < c_["metrics"].size(); ++i) {
       const Json& m = c_["metrics"][i];
       if (m["type"] == "top_k" && m["k"].get<int64_t>() > facts->classes)
         issues_.error(join_path(join_path("metrics", i), "k"),
                       "must be at most the number of classes, " + std::to_string(facts->classes) + ", got " + m["k"].dump());
     }
-    if (clean({"metrics", "checkpoint"})) monitor(targets);
+    if (are_valid({"metrics", "checkpoint"})) monitor(targets);
   }
 
   // Returns the metric that is always computed for such data, or the loss.
@@ -264,7 +265,7 @@ class Rules : private RuleSet {
     if (ck["keep_best"].is_null()) ck["keep_best"] = c_["data"]["val"].is_null() ? 0 : 1;
     monitored(ck, "checkpoint", ck["keep_best"] != 0, targets);
     Json& stop = c_["train"]["early_stopping"];
-    if (clean({"train"}) && !stop.is_null()) monitored(stop, "train.early_stopping", true, targets);
+    if (are_valid({"train"}) && !stop.is_null()) monitored(stop, "train.early_stopping", true, targets);
   }
 
   void monitored(Json& ck, const std::string& path, bool used, std::optional<Targets> targets) {
@@ -307,7 +308,7 @@ class Rules : private RuleSet {
       if (parameters > kMaxParameters)
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }
-    if (!clean({"loss"})) return;
+    if (!are_valid({"loss"})) return;
     check_loss(c_["loss"], inferred, *out.facts, out.precision, issues_);
     if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
       issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");

@@ -22,7 +22,7 @@ class RuleSet {
 
  protected:
   // Returns whether these parts of the config have no errors.
-  bool clean(std::initializer_list<const char*> paths) const {
+  bool are_valid(std::initializer_list<const char*> paths) const {
     return std::none_of(paths.begin(), paths.end(), [&](const char* path) { return issues_.touches(path); });
   }
 

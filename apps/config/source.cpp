@@ -20,7 +20,7 @@ class Scanner {
 
   void value(const std::string& path, Mark key) {
     space();
-    bytes_ += path.size() + file_.size() + sizeof(Origin);
+    bytes_ += path.size() + file_.size() + sizeof(SourceLocation);
     if (bytes_ > kMaxOriginBytes) {
       const Mark at = here();
       fail<ConfigError>("config", file_, ":", at.line, ":", at.column, ": too many values for a config, or too long keys");

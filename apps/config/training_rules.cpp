@@ -27,20 +27,20 @@ class TrainingRules : private RuleSet {
     const SavedGenerator generator;
     const DefaultDevice on(Device::meta);
     const std::shared_ptr<Module> model = build_model(c_["model"]);
-    if (clean({"train"}))
+    if (are_valid({"train"}))
       accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
-    if (clean({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
-    if (clean({"data", "train", "amp"})) check_batch_of_one(facts, *model);
-    if (clean({"train"}) && c_["train"]["accumulate_steps"] > 1 && divides_by_uses(c_["model"]))
+    if (are_valid({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
+    if (are_valid({"data", "train", "amp"})) check_batch_of_one(facts, *model);
+    if (are_valid({"train"}) && c_["train"]["accumulate_steps"] > 1 && divides_by_uses(c_["model"]))
       issues_.warn("train.accumulate_steps",
                    joined("is ", c_["train"]["accumulate_steps"].dump(), ", and scale_grad_by_freq counts the uses of a row in ",
                           "each micro-batch, as in PyTorch: the gradient is not that of one large batch"));
     std::unique_ptr<Optimizer> optimizer;
-    if (!clean({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
+    if (!are_valid({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
     if (optimizer->needs_closure()) check_closure(*optimizer);
-    if (clean({"scheduler"}) && c_["scheduler"].is_null() && rates_are_zero(*optimizer))
+    if (are_valid({"scheduler"}) && c_["scheduler"].is_null() && rates_are_zero(*optimizer))
       issues_.warn("optimizer.lr", "is 0, so no step changes a parameter");
-    if (!clean({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
+    if (!are_valid({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
     const std::optional<int64_t> steps = steps_per_epoch(facts);
     const Json &epochs = c_["train"]["epochs"], &most = c_["train"]["max_steps"];
     const std::optional<int64_t> total = !most.is_null() ? std::optional(most.get<int64_t>())
@@ -50,7 +50,7 @@ class TrainingRules : private RuleSet {
     const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
     std::shared_ptr<Schedule> schedule;
     const bool made = accepted("scheduler", [&] { schedule = build_scheduler(c_["scheduler"], *optimizer, length); });
-    if (made && has_type(c_["scheduler"], "ReduceLROnPlateau") && clean({"checkpoint"}) &&
+    if (made && has_type(c_["scheduler"], "ReduceLROnPlateau") && are_valid({"checkpoint"}) &&
         c_["checkpoint"]["monitor"].is_string() && never_evaluated(c_, c_["checkpoint"]["monitor"]))
       issues_.error("scheduler", "ReduceLROnPlateau looks at " + c_["checkpoint"]["monitor"].get<std::string>() +
                                      ", but train.eval_every is \"never\"");
@@ -71,12 +71,12 @@ class TrainingRules : private RuleSet {
     const SavedGenerator generator;
     const DefaultDevice on(Device::meta);
     const Linear model(1, 1);
-    if (!clean({"optimizer"})) return;
+    if (!are_valid({"optimizer"})) return;
     Json alone = c_["optimizer"];
     alone["groups"] = Json::array();  // groups name parameters of the real model
     std::unique_ptr<Optimizer> optimizer;
     if (!accepted("optimizer", [&] { optimizer = build_optimizer(alone, model); })) return;
-    if (!clean({"scheduler", "train"}) || c_["scheduler"].is_null() || !c_["optimizer"]["groups"].empty()) return;
+    if (!are_valid({"scheduler", "train"}) || c_["scheduler"].is_null() || !c_["optimizer"]["groups"].empty()) return;
     const Json& most = c_["train"]["max_steps"];
     const RunLength length{kUnknownSteps, most.is_null() ? kUnknownSteps * kUnknownSteps : std::max<int64_t>(1, most)};
     accepted("scheduler", [&] { build_scheduler(c_["scheduler"], *optimizer, length); });
@@ -126,13 +126,13 @@ class TrainingRules : private RuleSet {
   void check_closure(const Optimizer& optimizer) {
     const std::string type = c_["optimizer"]["type"];
     if (optimizer.param_groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
-    if (clean({"amp", "device", "train"}) && precision_.scaler.fixed)
+    if (are_valid({"amp", "device", "train"}) && precision_.scaler.fixed)
       issues_.error("train.guard", "must not be true with " + type + ", which evaluates the loss itself");
-    else if (clean({"amp", "device"}) && precision_.scaler.enabled)
+    else if (are_valid({"amp", "device"}) && precision_.scaler.enabled)
       issues_.error("optimizer", type +
                                      " evaluates the loss several times a step, which a gradient scaler does not allow; train in "
                                      "float32 or bfloat16");
-    if (!clean({"train"})) return;
+    if (!are_valid({"train"})) return;
     const Json none = nullptr;
     const std::pair<const char*, Json> keys[] = {{"accumulate_steps", 1}, {"clip_grad_norm", none}, {"clip_grad_value", none},
                                                  {"clip_grad_agc", none}, {"grad_norm", false},     {"memory_budget", none}};

@@ -157,7 +157,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   const auto data = build_dataset(raw, split);
   DataReport out{.split = split,
                  .describe = data->describe(),
-                 .made = data->notes().line(),
+                 .summary = data->notes().line(),
                  .samples = data->size(),
                  .classes = data->classes()};
   out.input = data->input_shape(), out.target = data->target_shape();
@@ -204,7 +204,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
 Json report_json(const DataReport& r) {
   Json out = {{"split", r.split},       {"data", r.describe},       {"samples", r.samples},
               {"input_shape", r.input}, {"target_shape", r.target}, {"classes", r.classes}};
-  if (!r.made.empty()) out["made"] = r.made;
+  if (!r.summary.empty()) out["made"] = r.summary;
   if (r.classes > 0) out["class_names"] = r.class_names, out["class_counts"] = r.class_counts;
   out["inputs"] = json_of(r.inputs, r.input_names);
   if (!r.transformed.empty()) out["transformed"] = json_of(r.transformed, r.input_names);
@@ -219,7 +219,7 @@ Json report_json(const DataReport& r) {
 
 void print_report(std::ostream& out, const DataReport& r) {
   out << r.split << ": " << r.describe << '\n';
-  if (!r.made.empty()) out << r.made << '\n';
+  if (!r.summary.empty()) out << r.summary << '\n';
   if (r.classes > 0) {
     out << "classes:";
     for (size_t c = 0; c < r.class_counts.size() && c < 10 * kShown; ++c)

@@ -15,19 +15,19 @@
 namespace halfstep::app {
 
 struct DataReport {
-  std::string split, describe, made;  // made: see DataNotes
+  std::string split, describe, summary;  // summary: see DataNotes
   int64_t samples = 0, classes = 0;
-  Shape input, target;                                // of a sample, before transforms
-  std::vector<int64_t> class_counts;                  // empty without classes
-  std::vector<std::string> class_names;               // class numbers, if the data has no names
-  std::vector<std::string> input_names;               // empty: inputs are not made of columns
-  std::vector<std::string> target_names;              // of a table of numbers
-  std::vector<ChannelStatistics> inputs;              // before transforms
-  std::vector<ChannelStatistics> transformed;         // after transforms, in epoch 0; empty without transforms
-  std::vector<ChannelStatistics> targets;             // of numbers
-  int64_t duplicates = 0;                             // samples with the input of an earlier one
-  int64_t contradictions = 0;                         // of them those with another target
-  std::vector<std::pair<int64_t, int64_t>> examples;  // the first few: a sample, and the one before it
+  Shape input, target;                                  // of a sample, before transforms
+  std::vector<int64_t> class_counts;                    // empty without classes
+  std::vector<std::string> class_names;                 // class numbers, if the data has no names
+  std::vector<std::string> input_names;                 // empty: inputs are not made of columns
+  std::vector<std::string> target_names;                // of a table of numbers
+  std::vector<ChannelStatistics> inputs;                // before transforms
+  std::vector<ChannelStatistics> transformed;           // after transforms, in epoch 0; empty without transforms
+  std::vector<ChannelStatistics> targets;               // of numbers
+  int64_t duplicates = 0;                               // samples with the input of an earlier one
+  int64_t contradictions = 0;                           // of them those with another target
+  std::vector<std::pair<int64_t, int64_t>> examples;    // the first few: a sample, and the one before it
   std::vector<std::pair<std::string, int64_t>> shared;  // of val and test: samples with the input of a sample of train
   std::vector<std::string> warnings;
 };

@@ -55,7 +55,7 @@ Json json_of(const TensorMap& tensors, bool values) {
                         {"nan", s.nan},
                         {"inf", s.inf}});
     } else if (looks && t.is_floating_point() && !t.device().is_meta()) {
-      if (const ValueCounts c = count_values(t); c.bad()) entry.update(Json{{"nan", c.nan}, {"inf", c.inf()}});
+      if (const ValueCounts c = count_values(t); c.any_not_finite()) entry.update(Json{{"nan", c.nan}, {"inf", c.inf()}});
     }
     out.push_back(std::move(entry));
   }

@@ -101,7 +101,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& o) {
   watch.until = o.until;
   watch.from = o.explain_from;
   if (o.seeks)
-    watch.found = [&](const FoundStep& step, const Diagnosis& d) {
+    watch.on_diagnosis = [&](const FoundStep& step, const Diagnosis& d) {
       result.fault = d;
       result.last = step.step, result.epoch = step.epoch, result.attempt = step.attempt;
     };

@@ -146,7 +146,7 @@ class Verifier {
       if (check.difference) {
         check.result = Check::Result::differs;
         if (judged)
-          check.place = place_of_difference(*check.difference, way);
+          check.origin = place_of_difference(*check.difference, way);
         else if (config_.device.is_cpu())
           check.note = "performance.threads_independent makes them equal";
       }
@@ -208,7 +208,7 @@ std::string text_of(const Check& c) {
   if (c.result == Check::Result::equal) return out + joined("equal, ", c.steps, " steps", note);
   out += joined("differs from step ", c.difference->step, " on");
   if (!c.difference->parts.empty()) out += joined(" in ", list_of(c.difference->parts));
-  if (!c.place.empty()) out += joined("; first: ", c.place);
+  if (!c.origin.empty()) out += joined("; first: ", c.origin);
   return c.judged ? out + note : joined(out, " (not judged", c.note.empty() ? "" : ": " + c.note, ")");
 }
 
@@ -218,7 +218,7 @@ Json certificate_json(const Certificate& certificate) {
     Json entry{{"name", c.name}, {"result", word(c.result)}, {"judged", c.judged}, {"steps", c.steps}};
     if (c.result == Check::Result::not_run) entry["why"] = c.why;
     if (!c.note.empty()) entry["note"] = c.note;
-    if (c.difference) entry.update(Json{{"first_step", c.difference->step}, {"parts", c.difference->parts}, {"place", c.place}});
+    if (c.difference) entry.update(Json{{"first_step", c.difference->step}, {"parts", c.difference->parts}, {"place", c.origin}});
     checks.push_back(std::move(entry));
   }
   for (const auto& [step, parts] : certificate.states)

@@ -32,7 +32,7 @@ struct Check {
   std::string note;    // remarks
   bool judged = true;  // false: a difference is allowed
   std::optional<StateDifference> difference = {};
-  std::string place = {};  // origin of the difference: "forward of mul in odd (kernel 7 of 40)"
+  std::string origin = {};  // origin of the difference: "forward of mul in odd (kernel 7 of 40)"
 };
 
 struct Certificate {

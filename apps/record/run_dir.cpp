@@ -102,7 +102,7 @@ RunDir::~RunDir() {
 void RunDir::lock() {
   lock_.emplace(path_);
   recover();
-  if (!lock_->held()) return;
+  if (!lock_->is_held()) return;
   clean_up_checkpoints(path_);
   for (const char* file : {kMetrics, kMetricsCsv, kObserved, kConfig, kRecord}) remove_abandoned(path_ / file);
   std::error_code none;

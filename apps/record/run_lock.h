@@ -19,7 +19,7 @@ class RunLock {
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  bool held() const { return fd_ >= 0; }
+  bool is_held() const { return fd_ >= 0; }
 
  private:
   std::filesystem::path path_;

@@ -93,8 +93,8 @@ class BenchPage {
       cell(std::isfinite(a.speedup) ? number_text(a.speedup, 3) + "x" : "-");
       cell(memory_text(a.peak_bytes));
       cell(memory_text(a.planned_bytes));
-      cell(value_text(a.steps, Unit::number));
-      cell(value_text(a.skipped, Unit::number));
+      cell(value_text(a.steps, ValueUnit::number));
+      cell(value_text(a.skipped, ValueUnit::number));
       const bool base = &a == rows_[i].file->reference();
       out_ << "<td" << (a.agrees ? ">" : " class=\"bad\">")
            << (base       ? "the reference"
@@ -207,7 +207,7 @@ class BenchPage {
         out_ << "<tr><td>" << escaped(text_of(arm.is_object() ? arm.value("arm", Json()) : Json())) << "</td>";
         cell(ms_text(number("median_ms")));
         cell(ms_text(number("baseline_ms")));
-        cell(value_text(number("ratio"), Unit::number));
+        cell(value_text(number("ratio"), ValueUnit::number));
         out_ << (slower ? "<td class=\"bad\">yes" : "<td>no") << "</td></tr>\n";
       }
       out_ << "</table></div>\n";

@@ -76,8 +76,8 @@ std::vector<double> log_ticks(const Frame& f) {
   return out;
 }
 
-void draw_axes(std::ostream& svg, const Frame& f, Unit unit) {
-  for (const double v : unit == Unit::power ? power_ticks(f) : f.log ? log_ticks(f) : ticks(f.low, f.high, 5)) {
+void draw_axes(std::ostream& svg, const Frame& f, ValueUnit unit) {
+  for (const double v : unit == ValueUnit::power ? power_ticks(f) : f.log ? log_ticks(f) : ticks(f.low, f.high, 5)) {
     svg << "<line class=\"axis\" x1=\"" << kLeft << "\" x2=\"" << kRight << "\" y1=\"" << rounded(f.y(v)) << "\" y2=\""
         << rounded(f.y(v)) << "\"/><text x=\"" << kLeft - 7 << "\" y=\"" << rounded(f.y(v) + 4) << "\" text-anchor=\"end\">"
         << value_text(v, unit) << "</text>";
@@ -113,11 +113,11 @@ void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points&
 
 }  // namespace
 
-std::string value_text(double v, Unit unit) {
+std::string value_text(double v, ValueUnit unit) {
   if (!std::isfinite(v)) return "-";
-  if (unit == Unit::share) return number_text(100 * v, 4) + " %";
-  if (unit == Unit::bytes) return bytes_text(v);
-  if (const double exponent = std::log2(v); unit == Unit::power && exponent == std::floor(exponent))
+  if (unit == ValueUnit::share) return number_text(100 * v, 4) + " %";
+  if (unit == ValueUnit::bytes) return bytes_text(v);
+  if (const double exponent = std::log2(v); unit == ValueUnit::power && exponent == std::floor(exponent))
     return "2^" + number_text(exponent, 4);
   if (std::abs(v) >= 1e5 && std::abs(v) < 1e7) return number_text(v / 1000, 5) + "k";
   return number_text(v, v == std::floor(v) && std::abs(v) < 1e5 ? 5 : 4);
@@ -154,7 +154,7 @@ std::string escaped(const std::string& text) {
 std::string color_of(size_t color) { return "var(--c" + std::to_string(color % kColors) + ")"; }
 
 std::string chart(const std::string& title, std::vector<Curve> curves, const std::string& id, const ChartOptions& o) {
-  const Frame f = frame_of(curves, o.log || o.unit == Unit::power);
+  const Frame f = frame_of(curves, o.log || o.unit == ValueUnit::power);
   std::erase_if(curves, [&](const Curve& c) {
     return std::none_of(c.points.begin(), c.points.end(), [&](const Point& p) { return f.shows(p); });
   });
@@ -172,7 +172,8 @@ std::string chart(const std::string& title, std::vector<Curve> curves, const std
   for (const Point& m : o.marks)
     out << "<line class=\"skip\" stroke=\"" << (m.y < 0 ? "var(--bad)" : color_of(size_t(m.y))) << "\" x1=\"" << rounded(f.x(m.x))
         << "\" x2=\"" << rounded(f.x(m.x)) << "\" y1=\"" << kBottom - 10 << "\" y2=\"" << kBottom << "\"/>";
-  Json data{{"width", kWidth}, {"left", kLeft}, {"right", kRight}, {"x0", f.x0}, {"x1", f.x1}, {"share", o.unit == Unit::share}};
+  Json data{{"width", kWidth}, {"left", kLeft}, {"right", kRight},
+            {"x0", f.x0},      {"x1", f.x1},    {"share", o.unit == ValueUnit::share}};
   data["curves"] = Json::array();
   auto behind = size_t(std::count_if(curves.begin(), curves.end(), [](const Curve& c) { return !c.faint && !c.dashed; }));
   for (const Curve& c : curves) {

@@ -11,7 +11,7 @@
 namespace halfstep::app {
 
 // Units of values: 0.93 is 93 % as a share. power: powers of two, which an axis shows as such.
-enum class Unit : uint8_t { number, share, bytes, power };
+enum class ValueUnit : uint8_t { number, share, bytes, power };
 
 struct Curve {
   std::string name;
@@ -24,7 +24,7 @@ struct Curve {
 
 struct ChartOptions {
   bool log = false;  // logarithmic; always for powers
-  Unit unit = Unit::number;
+  ValueUnit unit = ValueUnit::number;
   std::vector<Point> marks{};  // short lines at the bottom: x, and as y the color of the run, or -1 for the color of faults
   std::string marks_are{};     // their meaning
 };
@@ -44,7 +44,7 @@ struct Strip {
 std::string strip_chart(const std::string& title, const std::string& unit, const std::vector<Strip>& strips);
 
 // Formats "0.0123", "1.2k", "93.1 %", "12 MB".
-std::string value_text(double v, Unit unit);
+std::string value_text(double v, ValueUnit unit);
 // Returns about this many round numbers from `low` to `high`.
 std::vector<double> ticks(double low, double high, int about);
 

@@ -34,7 +34,7 @@ double compared(const RecordedRun& run, const std::string& key, double step) {
 
 double chosen_step(const RecordedRun& run) {
   const auto best = run.best();
-  return best ? best->at.x : INFINITY;
+  return best ? best->point.x : INFINITY;
 }
 
 // Returns the keys of the runs' numbers that people compare.

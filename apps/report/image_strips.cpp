@@ -61,8 +61,8 @@ std::string strip_chart(const std::string& title, const std::string& unit, const
   StripRow row{out, 0, end};
   for (const double v : ticks(0, end, 5))
     out << "<line class=\"axis\" x1=\"" << row.at(v) << "\" x2=\"" << row.at(v) << "\" y1=\"" << kStripText << "\" y2=\"" << bottom
-        << "\"/><text x=\"" << row.at(v) << "\" y=\"" << bottom + 16 << "\" text-anchor=\"middle\">" << value_text(v, Unit::number)
-        << (v == 0 ? "" : unit) << "</text>";
+        << "\"/><text x=\"" << row.at(v) << "\" y=\"" << bottom + 16 << "\" text-anchor=\"middle\">"
+        << value_text(v, ValueUnit::number) << (v == 0 ? "" : unit) << "</text>";
   for (const Strip& s : strips) {
     row.draw(s);
     row.top += kStripRow;

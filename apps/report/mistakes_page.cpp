@@ -14,7 +14,7 @@ namespace {
 
 std::string confidence_text(bool has_classes, double confidence) {
   if (std::isnan(confidence)) return "";
-  return has_classes ? value_text(confidence, Unit::share) : number_text(confidence, 4);
+  return has_classes ? value_text(confidence, ValueUnit::share) : number_text(confidence, 4);
 }
 
 void write_pictures(std::ostream& out, const Mistakes& found) {
@@ -58,7 +58,7 @@ std::string how_many(const Mistakes& found) {
   if (!found.has_classes) return "The largest errors" + where + '.';
   if (found.wrong == 0) return "None" + where + " is answered wrongly.";
   return std::to_string(found.wrong) + where + " are answered wrongly (" +
-         value_text(double(found.wrong) / double(found.examined), Unit::share) + ").";
+         value_text(double(found.wrong) / double(found.examined), ValueUnit::share) + ").";
 }
 
 // Returns a run's answer for a sample, in HTML; nothing if it did not examine the sample.

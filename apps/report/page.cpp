@@ -21,18 +21,18 @@ struct KnownCurve {
   const char* key;
   const char* title;
   bool log = false;
-  Unit unit = Unit::number;
+  ValueUnit unit = ValueUnit::number;
 };
 constexpr KnownCurve kCurves[] = {
     {"lr", "Learning rate"},
     {"grad_norm", "Norm of the gradients", true},
-    {"scale", "Loss scale", true, Unit::power},
+    {"scale", "Loss scale", true, ValueUnit::power},
     {"samples_per_second", "Samples a second"},
-    {"data_wait", "Time spent waiting for data", false, Unit::share},
-    {"rank_wait", "Time spent waiting for other ranks", false, Unit::share},
-    {"peak_bytes", "Peak memory", false, Unit::bytes},
-    {"observed/lost", "Lost updates, the largest share of a parameter, while the rate is not small", false, Unit::share},
-    {"observed/zero", "Gradients that are 0, the largest share of a parameter", false, Unit::share},
+    {"data_wait", "Time spent waiting for data", false, ValueUnit::share},
+    {"rank_wait", "Time spent waiting for other ranks", false, ValueUnit::share},
+    {"peak_bytes", "Peak memory", false, ValueUnit::bytes},
+    {"observed/lost", "Lost updates, the largest share of a parameter, while the rate is not small", false, ValueUnit::share},
+    {"observed/zero", "Gradients that are 0, the largest share of a parameter", false, ValueUnit::share},
     {"observed/room", "Doublings that the loss scale has room for"},
     {"train/loss", ""},
     {"train/epoch_loss", ""},
@@ -131,7 +131,7 @@ class Page {
         if (!known.contains(key) && !r.tables.contains(key + "/table")) others.insert(key);
     for (const std::string& key : others)
       draw(key.starts_with("val/") ? "Validation: " + key.substr(4) : key, each(key, ""),
-           {.unit = is_share(key) ? Unit::share : Unit::number});
+           {.unit = is_share(key) ? ValueUnit::share : ValueUnit::number});
     for (const KnownCurve& k : kCurves) {
       if (!*k.title) continue;
       ChartOptions o{.log = k.log, .unit = k.unit};

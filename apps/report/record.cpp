@@ -113,7 +113,7 @@ bool is_default(const Json& config, const std::string& key, const Json& value) {
   if (!component || parts[2] == "type") return false;
   for (const std::vector<Field>* fields : {&component->fields, &dataset_family().common})
     for (const Field& f : *fields)
-      if (f.key == parts[2]) return f.fallback == value || (f.kind == Kind::list && value.is_array() && value.empty());
+      if (f.key == parts[2]) return f.fallback == value || (f.kind == FieldKind::list && value.is_array() && value.empty());
   return false;
 }
 
@@ -134,14 +134,14 @@ std::optional<RecordedRun::BestValue> RecordedRun::best() const {
   const bool of_epochs = out.key == "train/loss" && values.contains("train/epoch_loss");
   const auto found = values.find(of_epochs ? "train/epoch_loss" : out.key);
   if (found == values.end() || found->second.empty()) return {};
-  out.at = found->second[0];
+  out.point = found->second[0];
   const auto at_best = [&](const Point& p) { return p.x == best_step; };
   if (const auto it = std::find_if(found->second.rbegin(), found->second.rend(), at_best); it != found->second.rend()) {
-    out.at = *it;
+    out.point = *it;
     return out;
   }
   for (const Point& p : found->second)
-    if (out.larger_is_better ? p.y >= out.at.y : p.y <= out.at.y) out.at = p;
+    if (out.larger_is_better ? p.y >= out.point.y : p.y <= out.point.y) out.point = p;
   return out;
 }
 

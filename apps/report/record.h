@@ -53,7 +53,7 @@ struct RecordedRun {
   // last one of equal ones.
   struct BestValue {
     std::string key;
-    Point at;
+    Point point;
     bool larger_is_better = false;
   };
   std::optional<BestValue> best() const;

@@ -88,7 +88,7 @@ std::vector<std::string> metric_keys(const std::vector<RecordedRun>& runs, const
 std::string metric_text(const RecordedRun& r, const Mistakes* m, const std::string& key, double step) {
   std::optional<double> value = value_at(r, key, step);
   if (!value && m && m->split == "val") value = key == "val/rmse" ? m->rmse : key == "val/r2" ? m->r2 : std::nullopt;
-  return value ? value_text(*value, is_share(key) ? Unit::share : Unit::number) : "";
+  return value ? value_text(*value, is_share(key) ? ValueUnit::share : ValueUnit::number) : "";
 }
 
 }  // namespace
@@ -113,11 +113,12 @@ void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, cons
     for (size_t i = 0; i < runs.size(); ++i) {
       const RecordedRun& r = runs[i];
       const auto best = r.best();
-      const double step = best ? best->at.x : INFINITY;
+      const double step = best ? best->point.x : INFINITY;
       std::vector<std::string> cells = {key_of(runs, i), escaped(r.precision()), best ? number_text(step, 9) : ""};
       for (const std::string& key : keys) {
         std::string text = metric_text(r, mistakes.empty() ? nullptr : &mistakes[i], key, step);
-        if (best && best->key == key) text = "<b>" + value_text(best->at.y, is_share(key) ? Unit::share : Unit::number) + "</b>";
+        if (best && best->key == key)
+          text = "<b>" + value_text(best->point.y, is_share(key) ? ValueUnit::share : ValueUnit::number) + "</b>";
         cells.push_back(text);
       }
       cells.push_back(last_of(r, r.last.contains("train/loss") ? "train/loss" : "train/epoch_loss",

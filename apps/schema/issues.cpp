@@ -15,7 +15,7 @@ bool inside(std::string_view path, std::string_view above) {
 }
 
 // Returns the nearest origin: a missing key is reported at its object.
-const Origin* find_origin(std::string path, const Origins& origins, bool& exact) {
+const SourceLocation* find_origin(std::string path, const Origins& origins, bool& exact) {
   exact = true;
   while (true) {
     const auto it = origins.find(path);
@@ -41,7 +41,7 @@ std::string printable(std::string text, size_t n) {
 
 Mark mark_of(const Issue& issue, const Origins& origins) {
   bool exact = false;
-  const Origin* origin = find_origin(issue.path, origins, exact);
+  const SourceLocation* origin = find_origin(issue.path, origins, exact);
   if (!origin) return {};
   return exact && issue.at_key && origin->key.line ? origin->key : origin->value;
 }
@@ -56,7 +56,7 @@ bool Issues::touches(std::string_view path) const {
 
 std::string Issues::line(const Issue& issue, const Origins& origins) {
   bool exact = false;
-  const Origin* origin = find_origin(issue.path, origins, exact);
+  const SourceLocation* origin = find_origin(issue.path, origins, exact);
   std::string out;
   if (origin) {
     const Mark mark = mark_of(issue, origins);

@@ -14,11 +14,11 @@ struct Mark {
   int line = 0, column = 0;  // from 1; 0: unknown
 };
 // The place where a value was written. `file` may also be a command line option ("--set optimizer.lr=1"), without line and column.
-struct Origin {
+struct SourceLocation {
   std::string file;
   Mark key, value;
 };
-using Origins = std::map<std::string, Origin>;  // by dotted path: "model.layers.0.out_features"; "" is the whole document
+using Origins = std::map<std::string, SourceLocation>;  // by dotted path: "model.layers.0.out_features"; "" is the whole document
 
 struct Issue {
   std::string path, message;

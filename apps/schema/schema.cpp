@@ -29,13 +29,13 @@ std::string range_text(const Field& f) {
 
 std::string many(const Field& item) {
   switch (item.kind) {
-    case Kind::integer: return "integers" + range_text(item);
-    case Kind::number: return "numbers" + range_text(item);
-    case Kind::section: return "objects";
-    case Kind::text:
+    case FieldKind::integer: return "integers" + range_text(item);
+    case FieldKind::number: return "numbers" + range_text(item);
+    case FieldKind::section: return "objects";
+    case FieldKind::text:
       if (item.is_pattern) return "regular expressions";
       return item.words.empty() ? (item.also_integer ? "strings or integers" : "strings") : "strings, each " + one_of(item.words);
-    case Kind::component: return item.family->what + "s";
+    case FieldKind::component: return item.family->what + "s";
     default: return "entries, each " + item.expects();
   }
 }
@@ -44,7 +44,7 @@ std::string with_article(const std::string& noun) {
   return (std::string_view("aeiou").find(noun[0]) == std::string_view::npos ? "a " : "an ") + noun;
 }
 
-Field make(std::string key, Kind kind, Json fallback, std::string doc) {
+Field make(std::string key, FieldKind kind, Json fallback, std::string doc) {
   Field f{.key = std::move(key), .kind = kind, .doc = std::move(doc)};
   f.fallback = std::move(fallback);
   return f;
@@ -134,20 +134,20 @@ Field Field::with_nulls() const {
   return f;
 }
 
-bool Field::is_far(double bound) const { return bound >= kMaxCount && kind == Kind::integer; }
+bool Field::is_far(double bound) const { return bound >= kMaxCount && kind == FieldKind::integer; }
 
 std::string Field::expects() const {
   std::string out;
   switch (kind) {
-    case Kind::boolean: out = "true or false"; break;
-    case Kind::integer: out = "an integer" + range_text(*this); break;
-    case Kind::number: out = "a number" + range_text(*this); break;
-    case Kind::text:
+    case FieldKind::boolean: out = "true or false"; break;
+    case FieldKind::integer: out = "an integer" + range_text(*this); break;
+    case FieldKind::number: out = "a number" + range_text(*this); break;
+    case FieldKind::text:
       if (is_pattern) return "a regular expression";
       return words.empty() ? (also_integer ? "a string or an integer" : "a string") : one_of(words);
-    case Kind::interval: return "a number of steps, \"N steps\", \"N epochs\", \"N min\", \"N s\" or \"never\"";
-    case Kind::byte_count: return "a number of bytes >= 1, \"N MB\", \"N GB\", \"N MiB\" or \"N GiB\"";
-    case Kind::list:
+    case FieldKind::interval: return "a number of steps, \"N steps\", \"N epochs\", \"N min\", \"N s\" or \"never\"";
+    case FieldKind::byte_count: return "a number of bytes >= 1, \"N MB\", \"N GB\", \"N MiB\" or \"N GiB\"";
+    case FieldKind::list:
       out = std::string(also_boolean ? "true or false or " : "") +
             (or_single ? (item->family ? with_article(item->family->what) : item->expects()) + " or " : "") + "a list of ";
       if (min_items == max_items) out += std::to_string(min_items) + " ";
@@ -156,30 +156,30 @@ std::string Field::expects() const {
       out += many(*item);
       if (null_items) out += ", null for some";
       break;
-    case Kind::map:
+    case FieldKind::map:
       return joined("an object of at most ", max_items, keys_are_patterns ? " regular expressions" : " names", ", each with ",
                     item->expects());
-    case Kind::section:
+    case FieldKind::section:
       out = switchable ? "true, false or an object" : short_for.empty() ? "an object" : "a string or an object";
       break;
-    case Kind::component: out = "the name of " + with_article(family->what) + " or an object with \"type\""; break;
-    case Kind::not_yet: return fallback.is_null() ? "left out" : fallback.dump();
+    case FieldKind::component: out = "the name of " + with_article(family->what) + " or an object with \"type\""; break;
+    case FieldKind::not_yet: return fallback.is_null() ? "left out" : fallback.dump();
   }
   for (const std::string& word : words) out += " or \"" + word + "\"";
   return out;
 }
 
 Field boolean(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), Kind::boolean, std::move(fallback), std::move(doc));
+  return make(std::move(key), FieldKind::boolean, std::move(fallback), std::move(doc));
 }
 Field integer(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), Kind::integer, std::move(fallback), std::move(doc));
+  return make(std::move(key), FieldKind::integer, std::move(fallback), std::move(doc));
 }
 Field number(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), Kind::number, std::move(fallback), std::move(doc));
+  return make(std::move(key), FieldKind::number, std::move(fallback), std::move(doc));
 }
 Field text(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), Kind::text, std::move(fallback), std::move(doc));
+  return make(std::move(key), FieldKind::text, std::move(fallback), std::move(doc));
 }
 Field pattern(std::string key, Json fallback, std::string doc) {
   Field f = text(std::move(key), std::move(fallback), std::move(doc));
@@ -187,13 +187,13 @@ Field pattern(std::string key, Json fallback, std::string doc) {
   return f;
 }
 Field interval(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), Kind::interval, std::move(fallback), std::move(doc));
+  return make(std::move(key), FieldKind::interval, std::move(fallback), std::move(doc));
 }
 Field byte_count(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), Kind::byte_count, std::move(fallback), std::move(doc));
+  return make(std::move(key), FieldKind::byte_count, std::move(fallback), std::move(doc));
 }
 Field not_yet(std::string key, Json accepted, std::string doc) {
-  return make(std::move(key), Kind::not_yet, std::move(accepted), std::move(doc));
+  return make(std::move(key), FieldKind::not_yet, std::move(accepted), std::move(doc));
 }
 Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc) {
   Field f = text(std::move(key), std::move(fallback), std::move(doc));
@@ -201,19 +201,19 @@ Field choice(std::string key, Json fallback, std::vector<std::string> words, std
   return f;
 }
 Field list(std::string key, Json fallback, Field item, std::string doc) {
-  Field f = make(std::move(key), Kind::list, std::move(fallback), std::move(doc));
+  Field f = make(std::move(key), FieldKind::list, std::move(fallback), std::move(doc));
   f.item = std::make_shared<const Field>(std::move(item));
   return f;
 }
 Field map(std::string key, Field value, bool keys_are_patterns, std::string doc) {
-  Field f = make(std::move(key), Kind::map, Json::object(), std::move(doc));
+  Field f = make(std::move(key), FieldKind::map, Json::object(), std::move(doc));
   f.item = std::make_shared<const Field>(std::move(value));
   f.keys_are_patterns = keys_are_patterns;
   f.max_items = 100;
   return f;
 }
 Field optional_section(std::string key, const Section& section, std::string doc) {
-  Field f = make(std::move(key), Kind::section, nullptr, std::move(doc));
+  Field f = make(std::move(key), FieldKind::section, nullptr, std::move(doc));
   f.section = &section;
   return f;
 }
@@ -223,7 +223,7 @@ Field section(std::string key, const Section& section, std::string doc) {
   return f;
 }
 Field component(std::string key, const Family& family, std::string doc) {
-  Field f = make(std::move(key), Kind::component, nullptr, std::move(doc));
+  Field f = make(std::move(key), FieldKind::component, nullptr, std::move(doc));
   f.family = &family;
   return f;
 }

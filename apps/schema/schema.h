@@ -24,11 +24,11 @@ inline constexpr double kMaxCount = 1e9;                       // most steps, ep
 struct Section;
 struct Family;
 
-enum class Kind : uint8_t { boolean, integer, number, text, interval, byte_count, list, map, section, component, not_yet };
+enum class FieldKind : uint8_t { boolean, integer, number, text, interval, byte_count, list, map, section, component, not_yet };
 
 struct Field {
   std::string key;
-  Kind kind;
+  FieldKind kind;
   std::string doc;
   Json fallback = nullptr;  // null: absent unless given
   bool needed = false;

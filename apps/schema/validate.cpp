@@ -32,22 +32,22 @@ class Checker {
       if (f.needed) issues_.error(path, "is missing: " + f.doc);
       return nullptr;
     }
-    if (value.is_string() && !f.words.empty() && f.kind != Kind::text && contains(f.words, value)) return value;
+    if (value.is_string() && !f.words.empty() && f.kind != FieldKind::text && contains(f.words, value)) return value;
     switch (f.kind) {
-      case Kind::boolean: return value.is_boolean() ? value : wrong(value, f, path);
-      case Kind::integer: return integer(value, f, path);
-      case Kind::number: return value.is_number() && in_range(value, f) ? value : wrong(value, f, path);
-      case Kind::text:
+      case FieldKind::boolean: return value.is_boolean() ? value : wrong(value, f, path);
+      case FieldKind::integer: return integer(value, f, path);
+      case FieldKind::number: return value.is_number() && in_range(value, f) ? value : wrong(value, f, path);
+      case FieldKind::text:
         if (f.also_integer && value.is_number_integer()) return integer(value, f, path);
         if (f.is_pattern && value.is_string()) return pattern(value, path);
         return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : wrong(value, f, path);
-      case Kind::interval: return parse_interval(value) ? value : wrong(value, f, path);
-      case Kind::byte_count: return parse_byte_count(value) ? value : wrong(value, f, path);
-      case Kind::list: return list(value, f, path);
-      case Kind::map: return map(value, f, path);
-      case Kind::section: return switched(value, f, path);
-      case Kind::component: return component(value, *f.family, f, path);
-      case Kind::not_yet: break;
+      case FieldKind::interval: return parse_interval(value) ? value : wrong(value, f, path);
+      case FieldKind::byte_count: return parse_byte_count(value) ? value : wrong(value, f, path);
+      case FieldKind::list: return list(value, f, path);
+      case FieldKind::map: return map(value, f, path);
+      case FieldKind::section: return switched(value, f, path);
+      case FieldKind::component: return component(value, *f.family, f, path);
+      case FieldKind::not_yet: break;
     }
     if (value != f.fallback && !(value.is_structured() && value.empty())) {
       const std::string only = f.fallback.is_null() ? "leave it out" : "only " + f.fallback.dump() + " works";
@@ -64,7 +64,7 @@ class Checker {
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
         known.push_back(f.key);
-        if (f.kind != Kind::not_yet) offered.push_back(f.key);
+        if (f.kind != FieldKind::not_yet) offered.push_back(f.key);
       }
     }
     for (const auto& [key, ignored] : value.items()) {
@@ -78,7 +78,7 @@ class Checker {
         if (group == &common && own(f.key)) continue;  // the type's own field overrides it
         const auto it = value.find(f.key);
         Json checked = field(it == value.end() ? Json() : *it, f, join_path(path, f.key));
-        if (f.kind != Kind::not_yet) out[f.key] = std::move(checked);
+        if (f.kind != FieldKind::not_yet) out[f.key] = std::move(checked);
       }
     }
     return out;
@@ -127,7 +127,7 @@ class Checker {
 
   Json list(const Json& value, const Field& f, const std::string& path) {
     if (value.is_boolean() && f.also_boolean) return value;
-    if (!value.is_array() && f.or_single && f.item->kind == Kind::component) return field(value, *f.item, path);
+    if (!value.is_array() && f.or_single && f.item->kind == FieldKind::component) return field(value, *f.item, path);
     if (!value.is_array()) {
       Issues discarded;  // the list's message already describes single items
       const Json one = f.or_single ? Checker(discarded, document_).field(value, *f.item, path) : Json();
@@ -177,7 +177,7 @@ class Checker {
   static std::string word_of(const Section& section, const Json& value, const std::string& path) {
     if (!value.is_string()) return "";
     for (const Field& f : section.fields) {
-      const std::string word = f.kind == Kind::text ? suggest(value.get<std::string>(), f.words) : "";
+      const std::string word = f.kind == FieldKind::text ? suggest(value.get<std::string>(), f.words) : "";
       if (!word.empty()) return "; did you mean " + join_path(path, f.key) + ", \"" + word + "\"?";
     }
     return "";
@@ -262,7 +262,7 @@ class Checker {
   }
   static void gather(const Section& in, const std::string& path, std::vector<std::pair<std::string, std::string>>& out) {
     for (const Field& f : in.fields) {
-      if (f.kind == Kind::not_yet) continue;
+      if (f.kind == FieldKind::not_yet) continue;
       out.emplace_back(path, f.key);
       if (f.section) gather(*f.section, join_path(path, f.key), out);
     }

@@ -39,15 +39,15 @@ void assign(const StateDict& from, const StateDict& to) {
 }
 
 // Restores the loader's position and the default generator.
-class SavedPlace {
+class SavedPosition {
  public:
-  [[nodiscard]] explicit SavedPlace(DataLoader<>& loader)
+  [[nodiscard]] explicit SavedPosition(DataLoader<>& loader)
       : loader_(loader), place_(loader.state()), random_(default_generator().state()) {}
-  ~SavedPlace() {
+  ~SavedPosition() {
     loader_.set_state(place_);
     default_generator().set_state(random_);
   }
-  SavedPlace(const SavedPlace&) = delete;
+  SavedPosition(const SavedPosition&) = delete;
 
  private:
   DataLoader<>& loader_;
@@ -69,7 +69,7 @@ void make_averaged_statistics(Session& s, const TrainSection& train, int64_t ste
   const StateDict now = moving_statistics(*s.model), before = copies_of(now);
   double samples = 0;  // of this rank
   {
-    const SavedPlace place(*s.train);
+    const SavedPosition saved(*s.train);
     const FreshStates begin(*s.model);
     const NoGrad off;
     const RunningStatistics anew(*s.model);

@@ -12,7 +12,7 @@ namespace halfstep::app {
 namespace {
 
 struct Renamed {
-  std::string then, now;  // prefixes of names: "head.0.", "head.left."
+  std::string old_prefix, new_prefix;  // prefixes of names: "head.0.", "head.left."
 };
 
 // Returns the renamed branches, outer ones first, so that inner ones find names that were already replaced.
@@ -34,8 +34,8 @@ void rename(TensorMap& tensors, const Renamed& r, bool behind) {
   TensorMap out;
   for (const auto& [name, tensor] : tensors) {
     const size_t at = behind ? std::min(name.find('.'), name.size() - 1) + 1 : 0;
-    const bool found = name.compare(at, r.then.size(), r.then) == 0;
-    out[found ? name.substr(0, at) + r.now + name.substr(at + r.then.size()) : name] = tensor;
+    const bool found = name.compare(at, r.old_prefix.size(), r.old_prefix) == 0;
+    out[found ? name.substr(0, at) + r.new_prefix + name.substr(at + r.old_prefix.size()) : name] = tensor;
   }
   tensors = std::move(out);
 }
@@ -48,7 +48,7 @@ CheckpointContents with_branch_names(CheckpointContents contents, Module& model)
     return at != contents.model.end() && at->first.starts_with(beginning);
   };
   for (const Renamed& r : branches_of(model)) {
-    if (!has(r.then) || has(r.now)) continue;
+    if (!has(r.old_prefix) || has(r.new_prefix)) continue;
     rename(contents.model, r, false);
     rename(contents.state, r, true);
   }

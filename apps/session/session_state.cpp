@@ -55,10 +55,10 @@ namespace {
 
 // The place where a run continues in the data and in the schedule.
 struct PlaceInRun {
-  LoaderState state;                 // with the former batch size
-  std::optional<LoaderPlace> place;  // with another batch size
-  int64_t then = 0;                  // former steps in an epoch
-  double pace = 1;                   // ratio of a run's steps with the current epoch length to its former steps
+  LoaderState state;                    // with the former batch size
+  std::optional<LoaderPosition> place;  // with another batch size
+  int64_t then = 0;                     // former steps in an epoch
+  double pace = 1;                      // ratio of a run's steps with the current epoch length to its former steps
   int64_t steps(int64_t before) const { return std::llround(double(before) * pace); }
 };
 
@@ -180,7 +180,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
                  {"next_batch", at.next_batch},
                  {"begin", at.begin},
                  {"batch_size", s.train->options().batch_size},
-                 {"order", s.train->place().order},
+                 {"order", s.train->position().order},
                  {"data_size", s.train->dataset().size()}};
   if (!s.data_sha256.empty()) loader["data_sha256"] = s.data_sha256;
   out.meta["loader"] = loader;
@@ -230,7 +230,7 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
   }
   PlaceInRun at = place_in_run(contents, loader, s);
   if (at.place)
-    s.train->set_place(*at.place);
+    s.train->set_position(*at.place);
   else
     s.train->set_state(at.state);
   if (s.by_epochs && at.then > 0 && at.then != s.steps_per_epoch && counters.steps > 0)

@@ -87,7 +87,7 @@ CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReadi
   double value = 0;
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
-    const std::string_view cell = sheet.cell(row, c.at);
+    const std::string_view cell = sheet.cell(row, c.index);
     if (kind_of_cell(cell, r.format, r.order, value, date) != CellKind::text) continue;
     const CsvHint hint = quantities ? quantity_hint(cell, r.format) : number_hint(cell, r.format);
     if (hint.what.empty() || (quantities && !first.what.empty() && hint.what != first.what)) return {};
@@ -107,7 +107,7 @@ void find_odd(const CsvSheet& sheet, const TableReading& r, InitColumn& c) {
   double value = 0;
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
-    const std::string_view cell = sheet.cell(row, c.at);
+    const std::string_view cell = sheet.cell(row, c.index);
     const CellKind is = kind_of_cell(cell, r.format, r.order, value, date);
     if (is == CellKind::missing || is == kind) continue;
     if (is == CellKind::number) return;  // a number declared as missing would be missing in all columns
@@ -124,7 +124,7 @@ void find_odd(const CsvSheet& sheet, const TableReading& r, InitColumn& c) {
 }
 
 InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
-  InitColumn c{.at = at, .name = sheet.names()[at], .rows = sheet.rows()};
+  InitColumn c{.index = at, .name = sheet.names()[at], .rows = sheet.rows()};
   std::vector<std::string_view> cells;
   std::vector<double> plain;
   double before = NAN, least = INFINITY, most = -INFINITY, value = 0, letters = 0, blanks = 0;
@@ -266,7 +266,7 @@ TableReading read_columns(const CsvSheet& sheet) {
   for (const InitColumn& c : out.columns) {
     if (!out.format.thousands || c.kind != ColumnKind::number) continue;
     for (size_t row = 0; row < c.rows && out.thousands_example.empty(); ++row) {
-      const std::string_view cell = sheet.cell(row, c.at);
+      const std::string_view cell = sheet.cell(row, c.index);
       double value = 0;
       if (cell.find(out.format.thousands) != std::string_view::npos && parse_number(cell, out.format, value))
         out.thousands_example = joined('"', cell, "\" is ", int64_t(value));
@@ -279,11 +279,13 @@ std::string reference(const CsvSheet& sheet, const InitColumn& c) {
   const std::vector<std::string>& names = sheet.names();
   const bool one =
       std::count_if(names.begin(), names.end(), [&](const std::string& n) { return text_key(n) == text_key(c.name); }) == 1;
-  return sheet.has_header() && one ? in_quotes(c.name) : std::to_string(c.at);
+  return sheet.has_header() && one ? in_quotes(c.name) : std::to_string(c.index);
 }
 
 std::string phrase(const CsvSheet& sheet, const InitColumn& c) {
-  return !sheet.has_header() ? joined("column ", c.at) : c.name.empty() ? joined("column ", c.at, ", which has no name,") : c.name;
+  return !sheet.has_header() ? joined("column ", c.index)
+         : c.name.empty()    ? joined("column ", c.index, ", which has no name,")
+                             : c.name;
 }
 
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {

@@ -18,7 +18,7 @@ enum class ColumnKind : uint8_t { empty, number, date, text, mixed };
 inline constexpr size_t kMostTexts = 64;
 
 struct InitColumn {
-  size_t at = 0;
+  size_t index = 0;
   std::string name;
   ColumnKind kind = ColumnKind::empty;
   size_t rows = 0, numbers = 0, dates = 0, texts = 0;  // counts of cells; the rest is missing

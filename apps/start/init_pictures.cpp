@@ -153,7 +153,7 @@ InitParts init_pictures(const fs::path& given) {
   InitParts out;
   out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
   if (classes == 1) out.what += "; with one class every model is right, and accuracy is always 100 %";
-  if (const std::string left_out = data.notes().made; !left_out.empty()) out.what += "; " + left_out;
+  if (const std::string left_out = data.notes().summary; !left_out.empty()) out.what += "; " + left_out;
   for (const std::string& w : data.notes().warnings) out.what += "; " + w;
   out.what = replace_not_utf8(std::move(out.what));  // becomes a comment of one line
   std::replace(out.what.begin(), out.what.end(), '\n', ' ');

@@ -33,7 +33,7 @@ std::vector<size_t> parts_of_time(const Columns& all) {
   for (const char* part : {"year", "quarter", "month", "day", "hour", "minute"})
     for (const InitColumn& c : all)
       if (part_of_time(c.name) == part && !c.has_gaps() && (c.kind == ColumnKind::number || part == std::string("month")))
-        out.push_back(c.at);
+        out.push_back(c.index);
   const bool has_year = !out.empty() && part_of_time(all[out[0]].name) == "year";
   const std::string next = out.size() > 1 ? part_of_time(all[out[1]].name) : "";
   return has_year && (next == "quarter" || next == "month") ? out : std::vector<size_t>{};
@@ -43,23 +43,23 @@ std::vector<size_t> parts_of_time(const Columns& all) {
 std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const InitWishes& wishes) {
   if (wishes.task == "classification" || all.size() < 2) return {};
   const auto is_unix = [&](const InitColumn& c) {
-    return c.kind == ColumnKind::number && c.grows && !c.counts_up && unix_times_of_day(sheet, c.at) > 0;
+    return c.kind == ColumnKind::number && c.grows && !c.counts_up && unix_times_of_day(sheet, c.index) > 0;
   };
   if (all.size() == 2) {
     for (const size_t time : {size_t(0), size_t(1)}) {
       const InitColumn &t = all[time], &values = all[1 - time];
       const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)) || is_unix(t));
       if (values.kind != ColumnKind::number || !(t.kind == ColumnKind::date || counts)) continue;
-      if (wishes.target.empty() || sheet.find(wishes.target) == values.at) return {time};
+      if (wishes.target.empty() || sheet.find(wishes.target) == values.index) return {time};
     }
     return {};
   }
   if (!wishes.task.empty() || !sheet.has_header()) return {};
   for (const InitColumn& c : all)
-    if (is_date(c) || is_unix(c)) return {c.at};
+    if (is_date(c) || is_unix(c)) return {c.index};
   if (std::vector<size_t> parts = parts_of_time(all); !parts.empty()) return parts;
   for (const InitColumn& c : all)
-    if (c.kind == ColumnKind::number && c.grows && !c.name.empty() && is_named_as_time(c)) return {c.at};
+    if (c.kind == ColumnKind::number && c.grows && !c.name.empty() && is_named_as_time(c)) return {c.index};
   return {};
 }
 
@@ -100,7 +100,7 @@ struct SeriesColumns {
 
 void choose_values(SeriesColumns& found, const CsvSheet& sheet, const Columns& all) {
   for (const InitColumn& c : all) {
-    if (std::find(found.time.begin(), found.time.end(), c.at) != found.time.end()) continue;
+    if (std::find(found.time.begin(), found.time.end(), c.index) != found.time.end()) continue;
     std::string why = all.size() == 2 ? "" : reason_to_leave_out(sheet, c);
     if (why.empty() && c.kind != ColumnKind::number) why = c.kind == ColumnKind::date ? "has dates" : "has texts";
     if (why.empty())
@@ -119,15 +119,15 @@ bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading
   const bool several = r.columns.size() > 2;
   const InitColumn& time = r.columns[found.time[0]];
   if (found.time.size() == 1) {
-    const RowOrder order = order_of(sheet, r, time.at);
+    const RowOrder order = order_of(sheet, r, time.index);
     const bool reversed = order.back.size() + 1 == sheet.rows() && sheet.rows() > 2;
     if (several && !order.back.empty() && !reversed) return false;
     if (!order.back.empty()) {
       const size_t row = order.back[0];
-      fail<DataError>("init", cell_place(sheet, row, time.at), ": a series must be in the order of time, but \"",
-                      sheet.cell(row, time.at), "\" follows \"", sheet.cell(row - 1, time.at), '"',
+      fail<DataError>("init", cell_place(sheet, row, time.index), ": a series must be in the order of time, but \"",
+                      sheet.cell(row, time.index), "\" follows \"", sheet.cell(row - 1, time.index), '"',
                       reversed ? ", and so on: the newest row is the first" : "",
-                      Help{in_pandas(file, reversed ? "t = t[::-1]" : joined("t = t.sort_values(t.columns[", time.at, "])")) +
+                      Help{in_pandas(file, reversed ? "t = t[::-1]" : joined("t = t.sort_values(t.columns[", time.index, "])")) +
                            (several ? "; or --task regression, for rows that do not follow each other" : "")});
     }
     if (!order.twice.empty() && order.twice.size() <= kMostSkipped && 20 * order.twice.size() <= sheet.rows()) {
@@ -135,7 +135,7 @@ bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading
     } else if (!order.twice.empty()) {
       if (several) return false;
       found.unchecked =
-          joined("the order of ", phrase(sheet, time), " is not checked: ", cell_place(sheet, order.twice[0], time.at),
+          joined("the order of ", phrase(sheet, time), " is not checked: ", cell_place(sheet, order.twice[0], time.index),
                  " is not later than the row before it");
       return true;
     }

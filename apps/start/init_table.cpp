@@ -54,7 +54,7 @@ void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   if (c.odd.empty()) return;
   std::vector<std::string> cells;
   for (const size_t row : c.odd)
-    cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.at)));
+    cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.index)));
   out.notes.push_back(joined(phrase(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
                              c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
                              "; correct it in the file, or leave it"));
@@ -120,7 +120,7 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
   check<DataError>(out.column, "init", file.string(), " has no column that could be the target: ", reasons,
                    Help{"--target COLUMN takes one all the same"});
   for (const InitColumn* c : could)
-    if (c != out.column) out.others.push_back(sheet.has_header() ? c->name : std::to_string(c->at));
+    if (c != out.column) out.others.push_back(sheet.has_header() ? c->name : std::to_string(c->index));
   return out;
 }
 
@@ -142,8 +142,8 @@ bool has_classes(const CsvSheet& sheet, const InitColumn& target, const InitWish
 // ---- the table
 
 bool is_missing_in(const CsvSheet& sheet, const InitColumn& c, size_t row) {
-  if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.at))) return false;
-  const std::string_view cell = sheet.cell(row, c.at);
+  if (c.words.empty() && !std::isnan(sheet.plain_number(row, c.index))) return false;
+  const std::string_view cell = sheet.cell(row, c.index);
   return cell.empty() || c.words.contains(std::string(cell));
 }
 
@@ -155,7 +155,7 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   const bool words_are_classes = classes && target.kind != ColumnKind::number;
   for (size_t row = 0; row < sheet.rows(); ++row) {
     for (const InitColumn* c : inputs) cells += is_missing_in(sheet, *c, row);
-    without += words_are_classes ? sheet.cell(row, target.at).empty() : is_missing_in(sheet, target, row);
+    without += words_are_classes ? sheet.cell(row, target.index).empty() : is_missing_in(sheet, target, row);
   }
   for (const InitColumn* c : inputs) words.insert(c->words.begin(), c->words.end());
   if (!words_are_classes) words.insert(target.words.begin(), target.words.end());
@@ -164,7 +164,7 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
                                without == 1 ? ", and is left out" : ", and are left out"));
   for (const std::string& w : words_are_classes ? target.words : std::set<std::string>()) {
     size_t rows = 0;
-    for (size_t row = 0; row < sheet.rows(); ++row) rows += sheet.cell(row, target.at) == w;
+    for (size_t row = 0; row < sheet.rows(); ++row) rows += sheet.cell(row, target.index) == w;
     const std::string word = in_quotes(w);
     out.notes.push_back(joined(word, " counts as a class of ", phrase(sheet, target), ", in ", rows, rows == 1 ? " row" : " rows",
                                "; if it means no answer, \"missing_words\": [", word, "] leaves these rows out"));
@@ -213,13 +213,13 @@ void note_reading(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   if (c.kind == ColumnKind::text)
     for (const std::string& word : c.words) {
       size_t cells = 0;
-      for (size_t row = 0; row < sheet.rows(); ++row) cells += sheet.cell(row, c.at) == word;
+      for (size_t row = 0; row < sheet.rows(); ++row) cells += sheet.cell(row, c.index) == word;
       out.notes.push_back(joined(in_quotes(word), " counts as a missing value of ", phrase(sheet, c), ", in ", cells,
                                  cells == 1 ? " row" : " rows", "; without \"missing_words\" it is a text like the others"));
     }
   if (c.kind != ColumnKind::number || !c.all_integers) return;
   for (size_t row = 0; row < std::min(kLooked, sheet.rows()); ++row) {
-    const std::string_view cell = sheet.cell(row, c.at);
+    const std::string_view cell = sheet.cell(row, c.index);
     if (cell.size() < 2 || cell[0] != '0' || cell[1] < '0' || cell[1] > '9') continue;
     return out.notes.push_back(joined(phrase(sheet, c), " has numbers with a 0 in front, such as \"", cell.substr(0, 40),
                                       "\", which is lost; a code stays a text with a letter in front"));
@@ -249,7 +249,7 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
   const std::string others =
       choice.others.empty() ? "" : joined("; others: ", list_text(choice.others), " (halfstep init --target COLUMN)");
   out.data.push_back(
-      {"\"target\": " + (target.name.empty() ? std::to_string(target.at) : reference(sheet, target)), choice.why + others});
+      {"\"target\": " + (target.name.empty() ? std::to_string(target.index) : reference(sheet, target)), choice.why + others});
   if (!choice.others.empty())
     out.notes.push_back("the target could also be " + list_text(choice.others) +
                         ": --target COLUMN [--task classification|regression]");
@@ -322,7 +322,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
                         !*header            ? "a text of the first row comes again"
                         : first_is_repeated ? "the first row comes again as a whole, and none of its texts elsewhere"
                                             : "none of the first row's texts comes again"});
-  if (!sheet.notes().made.empty()) out.notes.push_back(sheet.notes().made);
+  if (!sheet.notes().summary.empty()) out.notes.push_back(sheet.notes().summary);
   add_target(out, sheet, choice, classes);
   add_format(out, r, reading);
   const std::vector<const InitColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
@@ -379,7 +379,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
     std::vector<std::string> others;
     for (const InitColumn& c : r.columns) {
       const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
-      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.at) : phrase(sheet, c));
+      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.index) : phrase(sheet, c));
     }
     add_texts(out, sheet, texts, list_text(others));
   }

@@ -24,7 +24,7 @@ int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>
   std::vector<int64_t> lengths;
   for (size_t row = 0; row < sheet.rows(); ++row) {
     int64_t all = int64_t(texts.size()) - 1;
-    for (const InitColumn* c : texts) all += TokenRows::tokens_in(sheet.cell(row, c->at), tokenizer);
+    for (const InitColumn* c : texts) all += TokenRows::tokens_in(sheet.cell(row, c->index), tokenizer);
     lengths.push_back(all);
   }
   std::sort(lengths.begin(), lengths.end());

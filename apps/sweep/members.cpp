@@ -238,7 +238,7 @@ MemberState state_of(const SweepMember& member) {
     for (const auto& [key, points] : run.values)
       if (!points.empty()) out.steps = std::max(out.steps, int64_t(points.back().x));
     out.seconds = last("seconds");
-    if (const auto best = run.best()) out.value = best->at.y, out.value_step = int64_t(best->at.x);
+    if (const auto best = run.best()) out.value = best->point.y, out.value_step = int64_t(best->point.x);
   } catch (const Error&) { return out; }  // the file is not a run's: the member starts again
   const Json record = json_in(member.folder / "run.json");
   const Json summary = record.is_object() ? record.value("summary", Json()) : Json();

@@ -172,7 +172,7 @@ class Reader {
       return read_json<Json>(text(key));
     } catch (const JsonError& e) { fail<CheckpointError>(kDoctor, path_.string(), ": ", key, " is no JSON: ", e.what()); }
   }
-  Tensor taken(const std::string& name) {
+  Tensor take_tensor(const std::string& name) {
     const auto found = file_.tensors.find(name);
     expect(found != file_.tensors.end(), "the tensor " + name + " is missing");
     const Tensor out = found->second;
@@ -211,11 +211,11 @@ class Reader {
     out.checkpoint_sha256 = checkpoint.get("sha256").get<std::string>();
   }
 
-  Capsule::Batch batch(const StoredJson& s, size_t i) {
+  Capsule::StoredBatch batch(const StoredJson& s, size_t i) {
     const auto are_integers = [](const nlohmann::json& list) {
       return list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& v) { return v.is_number_integer(); });
     };
-    Capsule::Batch out{taken(numbered("input", i)), taken(numbered("target", i)), s.number("weight")};
+    Capsule::StoredBatch out{take_tensor(numbered("input", i)), take_tensor(numbered("target", i)), s.number("weight")};
     s.expect(are_integers(s.get("samples")), "samples", "a list of numbers");
     out.samples = s.get("samples").get<std::vector<int64_t>>();
     if (!s.has("rows")) return out;
@@ -238,7 +238,7 @@ Capsule read_capsule(const fs::path& path) { return Reader(path).read(); }
 Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const ConfigOptions& changes) {
   const DataForm form = read_form(nlohmann::json(capsule.data));
   ConfigOptions options = changes;
-  options.known = &form;
+  options.form = &form;
   const Config config = resolve_config(capsule.config, name, options);
   const ModelParts parts = make_model(config);
   recompute_activations(*parts.model, config.train.checkpoint_activations);
@@ -255,7 +255,7 @@ Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const Co
   step.scale = capsule.scale;
   step.low_gradients = capsule.low_gradients;
   step.random = capsule.random;
-  for (const Capsule::Batch& b : capsule.batches) {
+  for (const Capsule::StoredBatch& b : capsule.batches) {
     const Tensor input = b.input.to(parts.device), target = b.target.to(parts.device);
     const auto loss = [&parts, &step, input, target, rows = b.rows] {
       const DrawsOf draws(rows);
@@ -265,7 +265,7 @@ Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const Co
     step.batches.push_back({loss, {input}, {target}, b.weight, b.samples, b.rows});
   }
   Diagnosis d = diagnose(step, capsule.about.history);
-  d.place = place_in_config(config, d.where);
+  d.config_path = place_in_config(config, d.where);
   return d;
 }
 
@@ -287,9 +287,12 @@ Json verdict_json(const Diagnosis& verdict) {
   };
   Json remedies = Json::array();
   for (const Remedy& r : verdict.remedies) remedies.push_back({{"text", r.text}, {"tried", word(r.tried)}, {"result", r.result}});
-  return {
-      {"cause", verdict.cause},   {"where", verdict.where},       {"place", verdict.place.empty() ? Json() : Json(verdict.place)},
-      {"what", verdict.sentence}, {"evidence", verdict.evidence}, {"remedies", remedies}};
+  return {{"cause", verdict.cause},
+          {"where", verdict.where},
+          {"place", verdict.config_path.empty() ? Json() : Json(verdict.config_path)},
+          {"what", verdict.sentence},
+          {"evidence", verdict.evidence},
+          {"remedies", remedies}};
 }
 
 }  // namespace halfstep::app

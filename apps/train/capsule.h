@@ -37,7 +37,7 @@ std::optional<std::filesystem::path> write_capsule(const Config& config, Session
                                                    const CapsuleStep& about, const Diagnosis& verdict);
 
 struct Capsule {
-  struct Batch {
+  struct StoredBatch {
     Tensor input, target;
     double weight = 1;
     std::vector<int64_t> samples = {};
@@ -46,7 +46,7 @@ struct Capsule {
   Json config, data, verdict;
   CapsuleStep about;
   CheckpointContents state;  // without tensors if a checkpoint holds them
-  std::vector<Batch> batches;
+  std::vector<StoredBatch> batches;
   double scale = 1;
   bool low_gradients = false;
   Generator::State random = {};

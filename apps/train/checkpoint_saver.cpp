@@ -48,7 +48,7 @@ bool CheckpointSaver::save_again() {
   return saved_.has_value();
 }
 
-void CheckpointSaver::settle() {
+void CheckpointSaver::wait_until_written() {
   if (!writes(run_.group) || !pace_.has_pending()) return;
   run_.dir.sync();
   settle_checkpoints(run_.dir.path(), pace_, run_.config.checkpoint.keep_last, best_steps());

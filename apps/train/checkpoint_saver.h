@@ -28,7 +28,7 @@ class CheckpointSaver {
   // Saves again with the current counters. Returns whether a checkpoint was written.
   bool save_again();
   // Waits until checkpoints that were saved without waiting are on the disk.
-  void settle();
+  void wait_until_written();
 
  private:
   static constexpr int kSecured = -2;

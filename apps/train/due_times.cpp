@@ -11,7 +11,7 @@ const Interval& DueTimes::interval(Due what) const {
 }
 
 bool DueTimes::is_over(Due what) const {
-  return std::chrono::duration<double>(Clock::now() - last_[place(what)]).count() >= interval(what).count;
+  return std::chrono::duration<double>(Clock::now() - last_[index_of(what)]).count() >= interval(what).count;
 }
 
 uint32_t DueTimes::by_clock() const {
@@ -38,7 +38,7 @@ bool DueTimes::is_due_at(Due what, bool epoch_end) {
     case Interval::Unit::seconds: break;
   }
   if (epoch_end || !(ranks_.has_ranks() ? ranks_.are_agreed(what) : is_over(what))) return false;
-  last_[place(what)] = Clock::now();
+  last_[index_of(what)] = Clock::now();
   return true;
 }
 

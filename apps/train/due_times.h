@@ -27,7 +27,7 @@ class DueTimes {
  private:
   using Clock = RunClock::Clock;
   const Interval& interval(Due what) const;
-  static size_t place(Due what) { return what == Due::log ? 0 : what == Due::evaluation ? 1 : 2; }
+  static size_t index_of(Due what) { return what == Due::log ? 0 : what == Due::evaluation ? 1 : 2; }
   bool is_over(Due what) const;  // whether an interval of seconds has passed
   bool is_due_at(Due what, bool epoch_end);
 

@@ -28,7 +28,7 @@ Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Pr
       group_(group),
       watch_(watch),
       observer_(config, session, step, dir, group != nullptr, watch != nullptr),
-      looks_{.seeks = watch && watch->found, .on = false, .at_once = false},
+      looks_{.seeks = watch && watch->on_diagnosis, .on = false, .at_once = false},
       history_{.skips = SkipCount(config.train.detect_anomaly)} {
   const bool asked = config.diagnostics.explain || config.train.detect_anomaly || looks_.seeks;
   looks_.on = asked && !session.optimizer->needs_closure();
@@ -90,14 +90,14 @@ void Explainer::examine(const StepResult& r) {
   if (group_ && !std::isfinite(loss)) return explain(*step_.kept_step(), "the loss is not finite");
   const int64_t skips = history_.skips.in_row();
   if (!history_.skips.is_enough(skips)) return;
-  history_.skips.looked();
+  history_.skips.explained();
   explain(*step_.kept_step(),
           skips == 1 ? "skipped" : joined("skipped, as ", skips == 2 ? "was 1" : joined("were ", skips - 1), " before it"));
   if (!looks_.seeks) step_.keep_step(false);
 }
 
 void Explainer::say_quiet(Diagnosis d) {
-  d.place = place_in_config(config_, d.where);
+  d.config_path = place_in_config(config_, d.where);
   if (!findings_.is_full() && findings_.add(d))
     progress_.warn(joined("step ", now_.step, " (epoch ", now_.epoch, "): observed\n", d.text()));
 }
@@ -108,7 +108,7 @@ void Explainer::look_at_weights() {
   const std::vector<Tensor> now = s_.model->parameters();
   bool broken = false;
   for (size_t i = 0; i < now.size(); ++i)
-    broken = broken || (count_values(now[i]).bad() && !count_values(weights_.before[i]).bad());
+    broken = broken || (count_values(now[i]).any_not_finite() && !count_values(weights_.before[i]).any_not_finite());
   weights_.update = std::max(weights_.update, relative_change(weights_.before, now).value_or(0));
   if (!broken || !step_.kept_step() || now_.step < watch_->from) return;
   for (size_t i = 0; i < now.size(); ++i) now[i].copy_(weights_.before[i]);
@@ -167,11 +167,11 @@ void Explainer::explain(StepUnderTest step, const std::string& what, bool broke_
   } catch (const MemoryError&) {  // leave the memory to the run
     d = {.cause = "unexplained", .sentence = "there is no memory to compute the step again", .remedies = {{"a smaller batch"}}};
   }
-  d.place = place_in_config(config_, d.where);
+  d.config_path = place_in_config(config_, d.where);
   bool own = true;
   d = of_all_ranks(std::move(d), own);
   if (looks_.seeks) {
-    if (d.is_fault()) watch_->found(now_, d);
+    if (d.is_fault()) watch_->on_diagnosis(now_, d);
     ended_ = d.is_fault();
     return;
   }

@@ -41,7 +41,7 @@ struct Watch {
   std::optional<int64_t> until_attempt = {};  // the same, among attempted steps
   int64_t from = 0;                           // earlier steps are not examined
   // Looks for a fault: watches every step, prints nothing, and ends the run at the first fault.
-  std::function<void(const FoundStep&, const Diagnosis&)> found = nullptr;
+  std::function<void(const FoundStep&, const Diagnosis&)> on_diagnosis = nullptr;
   std::function<void(int64_t attempt, const Batch&)> begins = nullptr;  // before each micro-batch
   std::function<void(const AttemptedStep&, Session&)> stepped = nullptr;
 };

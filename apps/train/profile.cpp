@@ -206,9 +206,10 @@ std::string StepProfiler::trace(int process) const {
       for (const ProfileSpan::Operand& o : s.inputs) inputs.push_back(joined(o.dtype, o.shape));
       if (!inputs.empty()) args["inputs"] = inputs;
       const char* const category = categories[size_t(s.kind)];
-      span(s.name, category, kCalls, double(step.at + s.begin) * 1e-3, double(s.end - s.begin) * 1e-3, args);
+      span(s.name, category, kCalls, double(step.start_ns + s.begin) * 1e-3, double(s.end - s.begin) * 1e-3, args);
       if (on_device && s.device_end != 0)
-        span(s.name, category, kDevice, double(step.at) * 1e-3 + s.device_begin * 1e6, (s.device_end - s.device_begin) * 1e6, args);
+        span(s.name, category, kDevice, double(step.start_ns) * 1e-3 + s.device_begin * 1e6, (s.device_end - s.device_begin) * 1e6,
+             args);
     }
     for (const ProfileKernel& k : step.kernels) {
       const auto [stream, is_new] = streams.try_emplace(k.stream, kDevice + 1 + int(streams.size()));
@@ -219,7 +220,7 @@ std::string StepProfiler::trace(int process) const {
         args = {{"pass", name(of.pass)}, {"op", of.name}};
         if (of.layer) args["layer"] = *of.layer;
       }
-      span(k.name, "kernel", stream->second, double(step.at + k.begin) * 1e-3, double(k.end - k.begin) * 1e-3, args);
+      span(k.name, "kernel", stream->second, double(step.start_ns + k.begin) * 1e-3, double(k.end - k.begin) * 1e-3, args);
     }
   }
   return out + "\n]}\n";

@@ -76,7 +76,7 @@ class StepProfiler {
   void cancel();
   bool done() const { return int64_t(taken_.size()) >= steps_ || full_; }
 
-  size_t taken() const { return taken_.size(); }
+  size_t profiled_steps() const { return taken_.size(); }
   StepProfile result() const;
   // Returns a trace in Chrome's format, which Perfetto and chrome://tracing open: each span is an event with its layer, shapes and
   // dtypes; so is each kernel, with the call that launched it. Each stream of a GPU has a row.
@@ -87,7 +87,7 @@ class StepProfiler {
     std::vector<ProfileSpan> spans;
     std::vector<ProfileKernel> kernels;
     double seconds;
-    int64_t at;  // nanoseconds since the first one began
+    int64_t start_ns;  // nanoseconds since the first one began
   };
   using Clock = std::chrono::steady_clock;
 

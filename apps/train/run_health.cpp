@@ -42,7 +42,7 @@ void RunHealth::check_weights() const {
   const auto look = [&](const std::string& name, const Tensor& t) {
     if (!t.defined()) return;
     const ValueCounts c = count_values(t);
-    if (c.bad()) diverged(joined(name, " is not finite: ", c.nan, " NaN and ", c.inf(), " inf of ", c.numel, " values"));
+    if (c.any_not_finite()) diverged(joined(name, " is not finite: ", c.nan, " NaN and ", c.inf(), " inf of ", c.numel, " values"));
   };
   const std::vector<NamedTensor> parameters = run_.s.model->named_parameters();
   for (const NamedTensor& p : parameters) look(p.name, p.tensor);

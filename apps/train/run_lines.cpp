@@ -44,7 +44,7 @@ void RunLines::introduce() const {
   if (const std::string notes = run_.s.train->dataset().notes().line(); !notes.empty()) run_.progress.line(joined("      ", notes));
   if (run_.s.val) run_.progress.line(joined("val:  ", run_.s.val->dataset().describe()));
   const DataNotes of_val = run_.s.val ? run_.s.val->dataset().notes() : DataNotes();
-  const std::string& held_out = of_val.made;
+  const std::string& held_out = of_val.summary;
   const bool has_texts = run_.s.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(run_.s.form.source);
   if (held_out.starts_with("left out") || (has_texts && !held_out.empty())) run_.progress.line(joined("      ", held_out));
   if (!of_val.ignored.empty()) run_.progress.line(joined("      ", of_val.ignored));

@@ -37,7 +37,7 @@ void RunProfile::end_run() {
 
 // Writes the profile. A failure does not fail the run.
 void RunProfile::report() {
-  if (profiler_->taken() == 0)
+  if (profiler_->profiled_steps() == 0)
     return run_.progress.warn(joined("no profile: it needs ", StepProfiler::kWarmUp + 2, " steps, the first ",
                                      StepProfiler::kWarmUp, " to warm up and then every other one, and this process took ",
                                      run_.n.steps - run_.first_step));

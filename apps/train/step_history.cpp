@@ -33,7 +33,7 @@ void SkipCount::add(bool applied) {
   if (applied) look_again();
 }
 
-void SkipCount::looked() { next_look_ = each_ ? in_row_ + 1 : 4 * in_row_; }
+void SkipCount::explained() { next_look_ = each_ ? in_row_ + 1 : 4 * in_row_; }
 
 void SkipCount::look_again() { next_look_ = each_ ? 1 : kSkipsInARow; }
 

@@ -31,7 +31,7 @@ class SkipCount {
   int64_t skipped() const { return skipped_; }  // of the run's steps with a known outcome
   int64_t in_row() const { return in_row_; }
   bool is_enough(int64_t in_row) const { return in_row >= next_look_; }  // whether to examine the next step
-  void looked();  // waits for as many more: the cause may change while the scale falls
+  void explained();  // waits for as many more: the cause may change while the scale falls
 
  private:
   void look_again();

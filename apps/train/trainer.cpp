@@ -64,7 +64,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
 TrainSummary Trainer::run() {
   try {
     TrainSummary out = run_steps();
-    saver_.settle();
+    saver_.wait_until_written();
     profile_.end_run();
     if (recorded_)
       run_.dir.record_end(out.ending == Ending::finished      ? "finished"
@@ -75,7 +75,7 @@ TrainSummary Trainer::run() {
   } catch (const std::exception& e) {
     lines_.end();
     try {
-      saver_.settle();
+      saver_.wait_until_written();
     } catch (const Error& later) { run_.progress.warn(one_line(later)); }
     if (recorded_) run_.dir.record_end("failed", {{"error", e.what()}});
     throw;

@@ -98,7 +98,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
                    .no_amp = !options.amp,
                    .device = options.device,
                    .device_from = options.device_from,
-                   .known = data ? &data->form : nullptr};
+                   .form = data ? &data->form : nullptr};
   config_ = resolve_config(stored_config(contents), checkpoint_.string(), of);
   if (!data) {
     check<DataError>(config_.facts.has_value(), kPredict, checkpoint_.string(),
@@ -217,7 +217,7 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
     numbers.push_back(truths[i]);
   }
   if (rows.empty() || outputs.dim() != 2) return;
-  known_ += int64_t(rows.size());
+  known_answers_ += int64_t(rows.size());
   const Tensor chosen = outputs.index_select(0, tensor(rows));
   const Tensor of = form_.classes > 0 ? chosen : answers_of(chosen, config_.loss, form_);  // truths are in the units of the file
   const Tensor truth = form_.classes > 0 ? tensor(classes) : tensor(numbers, {int64_t(numbers.size()), 1});
@@ -228,7 +228,7 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
 void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found) {
   const bool single = truths.numel() == truths.size(0);
   if (!single || outputs.dim() != 2) {
-    known_ += truths.size(0);
+    known_answers_ += truths.size(0);
     const Tensor of = form_.classes > 0 ? outputs : answers_of(outputs, config_.loss, form_);
     for (const NamedMetric& m : metrics_) m.metric->add(of, truths);
     return;

@@ -52,7 +52,7 @@ struct Builder {
     return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &is_score});
   }
   // Returns 1 where a probability is kept; depends on seed and offset only, not on anything that differs between both graphs.
-  GraphTensor kept() {
+  GraphTensor dropout_mask() {
     const Numbers one(4, 1);
     const GraphTensor seed = g.tensor(one, one, CUDNN_DATA_INT64), offset = g.tensor(one, one, CUDNN_DATA_INT64),
                       keep = scores_between();
@@ -92,7 +92,7 @@ std::unique_ptr<OpGraph> attention_graph(const AttentionProblem& p) {
   GraphTensor probabilities = b.scores_between(drops ? CUDNN_DATA_FLOAT : p.type);
   g.pointwise_to(CUDNN_POINTWISE_DIV, e, probabilities, {.b = &sum});
   if (drops) {
-    const GraphTensor keep = b.kept(), kept = g.mul(probabilities, keep), up = g.constant(4, b.raised());
+    const GraphTensor keep = b.dropout_mask(), kept = g.mul(probabilities, keep), up = g.constant(4, b.raised());
     probabilities = b.scores_between(p.type);
     g.pointwise_to(CUDNN_POINTWISE_MUL, kept, probabilities, {.b = &up});
   }
@@ -120,7 +120,7 @@ std::unique_ptr<OpGraph> attention_backward_graph(const AttentionProblem& p) {
   const GraphTensor each_dk = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dk,
                     each_dv = shares ? g.tensor(each_key, rows_of(each_key), p.type) : dv;
   const bool drops = p.dropout > 0;
-  const std::optional<GraphTensor> keep = drops ? std::optional(b.kept()) : std::nullopt;
+  const std::optional<GraphTensor> keep = drops ? std::optional(b.dropout_mask()) : std::nullopt;
   const Numbers columns{p.q[0], p.q[1], p.k[2], p.q[2]},
       by_columns{b.scores[1] * b.scores[2] * b.scores[3], b.scores[2] * b.scores[3], 1, b.scores[3]};
   // Computes the common term of each row's gradient of the probabilities: the sum of grad * out.

@@ -48,25 +48,25 @@ LoadedCudnn load() {
   return found;
 }
 
-const LoadedCudnn& found() {
+const LoadedCudnn& loaded_cudnn() {
   static const LoadedCudnn instance = load();
   return instance;
 }
 
 }  // namespace
 
-const Cudnn* find_cudnn() { return found().problem.empty() ? &found().dnn : nullptr; }
+const Cudnn* find_cudnn() { return loaded_cudnn().problem.empty() ? &loaded_cudnn().dnn : nullptr; }
 
 const Cudnn& cudnn() {
   const Cudnn* const dnn = find_cudnn();
-  check<DeviceError>(dnn, "cudnn", "cuDNN ", kMajor, " cannot be loaded: ", found().problem,
+  check<DeviceError>(dnn, "cudnn", "cuDNN ", kMajor, " cannot be loaded: ", loaded_cudnn().problem,
                      Help{"install it (Debian: libcudnn9 of the CUDA repository), or give its path in HALFSTEP_CUDNN"});
   return *dnn;
 }
 
 std::string cudnn_version() {
   const Cudnn* const dnn = find_cudnn();
-  return dnn ? "cuDNN " + library_version(dnn->cudnnGetVersion()) : "no cuDNN: " + found().problem;
+  return dnn ? "cuDNN " + library_version(dnn->cudnnGetVersion()) : "no cuDNN: " + loaded_cudnn().problem;
 }
 
 void check_cudnn(cudnnStatus_t status, const char* call) {

@@ -171,7 +171,7 @@ Done Library::run(const Queue& q, const Work& work) {
       continue;
     }
     if (status == CUDNN_STATUS_SUCCESS) {
-      entry.plans->settle();
+      entry.plans->free_others();
       return Done::yes;
     }
     if (q.recording || !is_refusal(status)) check_cudnn(status, "cudnnBackendExecute");

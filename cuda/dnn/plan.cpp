@@ -147,7 +147,7 @@ void Plans::refuse(const std::string& why) {
   ++chosen_;
 }
 
-void Plans::settle() {
+void Plans::free_others() {
   if (std::exchange(settled_, true)) return;
   engines_.clear();
   if (chosen_ < plans_.size()) {

@@ -71,7 +71,7 @@ class Plans {
  public:
   Plans(std::unique_ptr<OpGraph> graph, const Target& target, const Rules& rules);
 
-  // Returns the i-th plan; null: there are no more. Valid until settle().
+  // Returns the i-th plan; null: there are no more. Valid until free_others().
   const Plan* at(size_t i, const Target& target);
   // Return the plan to run: the first, or that of choose(). Null: the library declines.
   const Plan* chosen(const Target& target) { return at(chosen_, target); }
@@ -79,7 +79,7 @@ class Plans {
   // Moves on to the next plan, because the chosen one was refused when it ran.
   void refuse(const std::string& why);
   // Frees the other plans, because the chosen one has run.
-  void settle();
+  void free_others();
 
   const OpGraph& graph() const { return *graph_; }
   size_t proposed() const { return proposed_; }

@@ -28,12 +28,12 @@ struct Prepared {
 };
 
 // Used under the library's mutex. Never destroyed: the driver may be gone before static objects are.
-struct Kept {
+struct RnnCache {
   Cache<Prepared> prepared;
   Cache<WeightLayout> layouts;
 };
-Kept& kept() {
-  static Kept* const instance = new Kept;
+RnnCache& rnn_cache() {
+  static RnnCache* const instance = new RnnCache;
   return *instance;
 }
 
@@ -52,8 +52,8 @@ Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
   const cudnnHandle_t handle = library.handle(q);
   auto plan = std::make_unique<RnnPlan>(problem, handle);
   const PlanKey network = problem.network_key();
-  const WeightLayout* layout = kept().layouts.find(network);
-  if (!layout) layout = &kept().layouts.put(network, weight_layout(problem, *plan, handle));
+  const WeightLayout* layout = rnn_cache().layouts.find(network);
+  if (!layout) layout = &rnn_cache().layouts.put(network, weight_layout(problem, *plan, handle));
   out.weights = *layout;
   for (const Mode mode : {kInference, kTraining}) {
     size_t reserve = 0;
@@ -88,11 +88,11 @@ class Call {
     lock_ = std::unique_lock(library_->mutex);
     PlanKey key = problem.key();
     key.push_back(dnn_options().workspace);
-    entry_ = kept().prepared.find(key);
+    entry_ = rnn_cache().prepared.find(key);
     if (!entry_) {
       not_in_a_recording(q);
       try {
-        entry_ = &kept().prepared.put(key, prepare(q, *library_, problem));
+        entry_ = &rnn_cache().prepared.put(key, prepare(q, *library_, problem));
         logging::debug("[cudnn] " + text_of(key) + ": workspace " + std::to_string(entry_->workspace[kTraining]) +
                        " bytes, reserve " + std::to_string(entry_->reserve) + " bytes");
       } catch (const DeviceError& e) { decline(key, e); } catch (const MemoryError& e) {
@@ -138,7 +138,7 @@ class Call {
   void decline(const PlanKey& key, const Error& e) {
     const std::string words = e.what();
     logging::debug("[cudnn] " + text_of(key) + ": declined (" + words.substr(0, words.find('\n')) + ")");
-    entry_ = &kept().prepared.put(key, Prepared());
+    entry_ = &rnn_cache().prepared.put(key, Prepared());
   }
 
   const Queue& q_;

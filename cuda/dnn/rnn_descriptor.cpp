@@ -105,11 +105,11 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
   const TensorDescriptor matrix, bias;
   const auto declined = [](const char* what) { fail<DeviceError>("cudnn", "its layout of parameters is not ours: ", what); };
 
-  struct Place {
+  struct LayerOffsets {
     int64_t matrix, bias;
   };
-  // Finds the place of one linear layer, which reads `columns`.
-  const auto place = [&](int64_t part, int64_t id, int64_t rows, int64_t columns, bool biased) {
+  // Finds one linear layer, which reads `columns`.
+  const auto find_layer = [&](int64_t part, int64_t id, int64_t rows, int64_t columns, bool biased) {
     void *m = nullptr, *b = nullptr;
     check_cudnn(cudnn().cudnnGetRNNWeightParams(handle, plan.rnn.raw(), int32_t(part), bytes, base, int32_t(id), matrix.raw(), &m,
                                                 bias.raw(), &b),
@@ -121,27 +121,27 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
     };
     if (!m || elements_of(matrix) != rows * columns) declined("a matrix has another size");
     if (biased && (!b || elements_of(bias) != rows)) declined("a bias has another size");
-    return Place{offset(m, rows * columns), biased ? offset(b, rows) : 0};
+    return LayerOffsets{offset(m, rows * columns), biased ? offset(b, rows) : 0};
   };
 
   WeightLayout out{int64_t(bytes) / size, {}};
   for (int64_t part = 0; part < a.layers * a.directions; ++part) {
     const int64_t features = part < a.directions ? a.features : a.directions * a.width;
-    Place sides[2];
+    LayerOffsets sides[2];
     for (int64_t side = 0; side < 2; ++side) {  // for inputs and for states
       const int64_t columns = side == 0 ? features : a.width;
       for (int64_t gate = 0; gate < gates; ++gate) {
-        const Place at = place(part, side * gates + gate, a.units, columns, a.biased);
+        const LayerOffsets at = find_layer(part, side * gates + gate, a.units, columns, a.biased);
         if (gate == 0) sides[side] = at;
         if (at.matrix != sides[side].matrix + gate * a.units * columns ||
             (a.biased && at.bias != sides[side].bias + gate * a.units))
           declined("the gates are not one after another");
       }
     }
-    for (const Place& p : sides) out.offsets.push_back(p.matrix);
-    for (const Place& p : sides)
+    for (const LayerOffsets& p : sides) out.offsets.push_back(p.matrix);
+    for (const LayerOffsets& p : sides)
       if (a.biased) out.offsets.push_back(p.bias);
-    if (a.projected) out.offsets.push_back(place(part, 2 * gates, a.width, a.units, false).matrix);
+    if (a.projected) out.offsets.push_back(find_layer(part, 2 * gates, a.width, a.units, false).matrix);
   }
   return out;
 }

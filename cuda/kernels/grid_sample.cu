@@ -14,11 +14,11 @@ namespace {
 
 constexpr int kChannels = 16;  // per thread
 
-struct Sizes {
+struct GridSizes {
   int64_t batch, channels, points = 1, plane = 1;
   int64_t in[3] = {1, 1, 1};  // x, y, z
 
-  Sizes(const TensorView& x, const TensorView& grid) : batch(x.shape[0]), channels(x.shape[1]) {
+  GridSizes(const TensorView& x, const TensorView& grid) : batch(x.shape[0]), channels(x.shape[1]) {
     const int dims = x.shape.size() - 2;
     for (int d = 0; d < dims; ++d) {
       in[dims - 1 - d] = x.shape[2 + d];
@@ -33,13 +33,13 @@ template <class C, int Dims, int Taps>
 struct Point {
   AxisTaps<C, Taps> axis[Dims];
 
-  __device__ Point(const SampleArgs& a, const Sizes& s, const Operand& grid, int64_t point) {
+  __device__ Point(const SampleArgs& a, const GridSizes& s, const Operand& grid, int64_t point) {
 #pragma unroll
     for (int d = 0; d < Dims; ++d) axis_taps(a, grid.load_floating<C>(point * Dims + d), s.in[d], axis[d]);
   }
   // Calls f(index in the plane, or -1 outside, weight, kx, ky, kz) for all taps. Unroll 1: less code, for a long f.
   template <int Unroll = Taps, class F>
-  __device__ void each(const Sizes& s, const F& f) const {
+  __device__ void each(const GridSizes& s, const F& f) const {
 #pragma unroll Unroll
     for (int kz = 0; kz < (Dims == 3 ? Taps : 1); ++kz) {
 #pragma unroll Unroll
@@ -63,7 +63,7 @@ struct Point {
 };
 
 template <class C, int Dims, int Taps>
-__global__ void __launch_bounds__(kThreads) sample_kernel(SampleArgs a, Sizes s, Operand x, Operand grid, Operand out) {
+__global__ void __launch_bounds__(kThreads) sample_kernel(SampleArgs a, GridSizes s, Operand x, Operand grid, Operand out) {
   const int64_t groups = quotient(s.channels + kChannels - 1, kChannels), tasks = s.batch * groups * s.points;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < tasks; i += step) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(SampleArgs a, Sizes s,
 
 template <class C, int Dims, int Taps>
 __global__ void __launch_bounds__(kThreads)
-    grid_gradient_kernel(SampleArgs a, Sizes s, Operand grad, Operand x, Operand grid, Operand dgrid) {
+    grid_gradient_kernel(SampleArgs a, GridSizes s, Operand grad, Operand x, Operand grid, Operand dgrid) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < s.batch * s.points; i += step) {
     const int64_t n = quotient(i, s.points), p = i - n * s.points;
@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class C, int Dims, int Taps>
-__global__ void __launch_bounds__(kThreads) input_gradient_kernel(SampleArgs a, Sizes s, Operand grad, Operand grid, Operand dx) {
+__global__ void __launch_bounds__(kThreads)
+    input_gradient_kernel(SampleArgs a, GridSizes s, Operand grad, Operand grid, Operand dx) {
   SHARED(C, sum, [kTile]);
   SHARED(int, owner, [kTile]);
   const int64_t tiles = quotient(s.plane + kTile - 1, kTile);
@@ -152,7 +153,7 @@ void choose(const SampleArgs& a, const TensorView& x, const F& f) {
 
 void grid_sample(const Queue& q, const SampleArgs& args, const TensorView& x, const TensorView& grid, const TensorView& out) {
   if (out.numel() == 0) return;
-  const Sizes s(x, grid);
+  const GridSizes s(x, grid);
   choose(args, x, [&](auto c, auto dims, auto taps) {
     launch(sample_kernel<decltype(c), dims.value, taps.value>,
            blocks_for(s.batch * ((s.channels + kChannels - 1) / kChannels) * s.points, kThreads), kThreads, 0, q.stream, args, s,
@@ -162,7 +163,7 @@ void grid_sample(const Queue& q, const SampleArgs& args, const TensorView& x, co
 
 void grid_sample_backward(const Queue& q, const SampleArgs& args, const TensorView& grad, const TensorView& x,
                           const TensorView& grid, const TensorView& dx, const TensorView& dgrid) {
-  const Sizes s(x, grid);
+  const GridSizes s(x, grid);
   choose(args, x, [&](auto c, auto dims, auto taps) {
     using C = decltype(c);
     if (dx && dx.numel() > 0) {

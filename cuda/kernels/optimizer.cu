@@ -39,7 +39,7 @@ static_assert(sizeof(Progress) <= (kCounters - kStepCounters) * sizeof(uint32_t)
 struct Control {
   float* found_inf;
   const float* grad_scale;
-  bool write_back, check;
+  bool write_back, test_gradients;
   const double *lr, *momentum;
   Progress* progress;
   void* steps;         // for each parameter, the result of Rule::begin for its count
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that
     if (Rule::kCostly && ticket == 0 && thread < list.tensors)
       steps[thread] = begin_costly(control.at_rate(given), list.entry[thread].count(), list.entry[thread].own_number());
     bool bad = false;
-    if (control.check) bad = has_bad<IsPacked>(list, ticket);
+    if (control.test_gradients) bad = has_bad<IsPacked>(list, ticket);
     const bool raised = __syncthreads_or(bad);
     if (thread == 0) {
       if (raised) atomicExch(&progress.bad, 1u);
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that
 
   if (thread == 0) {
     if (control.first) wait_for(&progress.ready, control.first);
-    shared[1] = control.check ? progress.bad : control.found_inf && *control.found_inf != 0;
+    shared[1] = control.test_gradients ? progress.bad : control.found_inf && *control.found_inf != 0;
   }
   __syncthreads();
   const bool skips = shared[1] != 0;
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that
     if constexpr (math::HasNumber<Rule>) *list.entry[thread].number = steps[thread].number;
   }
   if (thread != 0) return;
-  if (control.check) *control.found_inf = skips ? 1.0f : 0.0f;
+  if (control.test_gradients) *control.found_inf = skips ? 1.0f : 0.0f;
   tail.run(skips);
   for (uint32_t* counter : {&progress.tickets, &progress.ready, &progress.bad}) atomicExch(counter, 0u);
 }
@@ -290,7 +290,7 @@ bool packed(const ParamUpdate& u) {
 }
 
 // Checks the gradients of a step that takes several launches.
-void check_all(const Queue& q, std::span<const ParamUpdate> params, float* found_inf) {
+void test_all(const Queue& q, std::span<const ParamUpdate> params, float* found_inf) {
   std::vector<TensorView> grads;
   for (const ParamUpdate& u : params) grads.push_back(u.grad);
   check_launch(cudaMemsetAsync(found_inf, 0, sizeof *found_inf, q.stream));
@@ -312,12 +312,12 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
   Control control{c.found_inf,
                   c.grad_scale,
                   c.write_back,
-                  c.check && launches == 1,
+                  c.test_gradients && launches == 1,
                   c.lr,
                   c.momentum,
                   reinterpret_cast<Progress*>(q.counters + kStepCounters),
                   q.scratch};
-  if (c.check && !control.check) check_all(q, params, c.found_inf);
+  if (c.test_gradients && !control.test_gradients) test_all(q, params, c.found_inf);
   if (launches == 0) end_step(q, c.found_inf, c.tail);
 
   const auto step_those = [&](auto kernel, Kind kind) {
@@ -331,7 +331,7 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
     };
     for_lists<ParamList>(params, add, [&](const ParamList& list) {
       const uint32_t blocks = std::max(list.blocks(), 1u);
-      control.first = control.check ? (blocks + kCheckedParts - 1) / kCheckedParts : Rule::kCostly ? 1 : 0;
+      control.first = control.test_gradients ? (blocks + kCheckedParts - 1) / kCheckedParts : Rule::kCostly ? 1 : 0;
       launch(kernel, control.first + blocks, kThreads, 0, q.stream, list, rule, control,
              --launches == 0 ? c.tail : math::StepTail());
     });

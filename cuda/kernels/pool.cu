@@ -103,10 +103,10 @@ void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args
 
 // i as plane, z, y, x, lane.
 template <class I>
-struct Place {
+struct PixelPosition {
   I plane, z, y, x, lane = 0;
   template <class D>
-  __device__ Place(I i, D depth, D height, D width, D lanes = 1) {
+  __device__ PixelPosition(I i, D depth, D height, D width, D lanes = 1) {
     if (lanes > 1) {
       const I pixel = quotient(i, lanes);
       lane = i - pixel * lanes;
@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kThreads) max_kernel(const T* in, Operand out,
   const I step = I(gridDim.x * blockDim.x);
   for (I k = I(blockIdx.x * blockDim.x + threadIdx.x); k < numel / N; k += step) {
     const I i = k * N;
-    const Place<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
+    const PixelPosition<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
     const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in * p.lanes + o.lane;
     const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
     const I z0 = p.z.begin(o.z), z1 = p.z.end(o.z);
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out,
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
   for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
-    const Place<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
+    const PixelPosition<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
     const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in * p.lanes + o.lane;
     const I x0 = p.x.begin(o.x), x1 = p.x.end(o.x), y0 = p.y.begin(o.y), y1 = p.y.end(o.y);
     C sum = 0;
@@ -216,13 +216,13 @@ __global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand
   using C = typename ComputeOf<T>::type;
   SHARED(double, sums, [kThreads]);
   for (I i = I(blockIdx.x); i < numel; i += I(gridDim.x)) {
-    const Place<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
+    const PixelPosition<I> o(i, p.z.out, p.y.out, p.x.out, p.lanes);
     const T* const plane = in + o.plane * p.z.in * p.y.in * p.x.in * p.lanes + o.lane;
     const I x0 = p.x.begin(o.x), y0 = p.y.begin(o.y), z0 = p.z.begin(o.z);
     const I width = p.x.end(o.x) - x0, height = p.y.end(o.y) - y0, depth = p.z.end(o.z) - z0;
     C sum = 0;
     for (I k = I(threadIdx.x); k < depth * height * width; k += kThreads) {
-      const Place<I> at(k, depth, height, width);
+      const PixelPosition<I> at(k, depth, height, width);
       sum += C(to_f(plane[(((z0 + at.z) * p.y.in + y0 + at.y) * p.x.in + x0 + at.x) * p.lanes]));
     }
     sums[threadIdx.x] = double(sum);
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
   for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
-    const Place<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
+    const PixelPosition<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
     const T* const plane = grad + at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
     const I x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
     const I y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(kThreads)
   const I step = I(gridDim.x * blockDim.x);
   for (I k = I(blockIdx.x * blockDim.x + threadIdx.x); k < numel / N; k += step) {
     const I i = k * N;
-    const Place<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
+    const PixelPosition<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
     const I first = at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
     const I here = (at.z * p.y.in + at.y) * p.x.in + at.x;
     const I x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);

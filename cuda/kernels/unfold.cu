@@ -19,11 +19,11 @@ struct Digits {
   }
 };
 
-struct Sizes {
+struct UnfoldSizes {
   int64_t in[3], out[3], size[3], stride[3], padding[3], dilation[3];
   int64_t taps, positions, pixels;
 
-  explicit Sizes(const WindowGeometry& g) : taps(g.taps()), positions(g.positions()), pixels(g.pixels()) {
+  explicit UnfoldSizes(const WindowGeometry& g) : taps(g.taps()), positions(g.positions()), pixels(g.pixels()) {
     for (size_t d = 0; d < 3; ++d) {
       in[d] = g.in[d], out[d] = g.out[d], size[d] = g.size[d];
       stride[d] = g.stride[d], padding[d] = g.padding[d], dilation[d] = g.dilation[d];
@@ -32,12 +32,12 @@ struct Sizes {
 };
 
 // Returns the pixel in dimension d that tap k reads at position o; -1: padding.
-__device__ inline int64_t pixel(const Sizes& s, int d, int64_t o, int64_t k) {
+__device__ inline int64_t pixel(const UnfoldSizes& s, int d, int64_t o, int64_t k) {
   const int64_t i = o * s.stride[d] - s.padding[d] + k * s.dilation[d];
   return i >= 0 && i < s.in[d] ? i : -1;
 }
 // Returns the position in dimension d at which tap k reads pixel i; -1: none.
-__device__ inline int64_t position(const Sizes& s, int d, int64_t i, int64_t k) {
+__device__ inline int64_t position(const UnfoldSizes& s, int d, int64_t i, int64_t k) {
   const int64_t at = i + s.padding[d] - k * s.dilation[d];
   if (at < 0) return -1;
   Digits digits{at};
@@ -47,7 +47,7 @@ __device__ inline int64_t position(const Sizes& s, int d, int64_t i, int64_t k) 
 
 // Copies N neighbouring positions at a time; N divides the row.
 template <class Bits, int N>
-__global__ void __launch_bounds__(kThreads) unfold_kernel(const Bits* x, Bits* columns, Sizes s, int64_t packs) {
+__global__ void __launch_bounds__(kThreads) unfold_kernel(const Bits* x, Bits* columns, UnfoldSizes s, int64_t packs) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t p = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; p < packs; p += step) {
     Digits digits{p};
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kThreads) unfold_kernel(const Bits* x, Bits* c
 }
 
 template <class Bits>
-void unfold_as(const Queue& q, const TensorView& x, const Sizes& s, const TensorView& columns) {
+void unfold_as(const Queue& q, const TensorView& x, const UnfoldSizes& s, const TensorView& columns) {
   constexpr int kPack = 16 / int(sizeof(Bits));
   const int64_t n = columns.numel();
   if (s.out[2] % kPack == 0 && aligned16(columns.data))
@@ -87,7 +87,7 @@ void unfold_as(const Queue& q, const TensorView& x, const Sizes& s, const Tensor
 
 // Sums for each pixel the gradients of the column elements read from it, in the order of the kernel's elements.
 template <class From, class To>
-__global__ void __launch_bounds__(kThreads) fold_kernel(const From* columns, To* out, Sizes s, int64_t count) {
+__global__ void __launch_bounds__(kThreads) fold_kernel(const From* columns, To* out, UnfoldSizes s, int64_t count) {
   using C = typename ComputeOf<From>::type;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t p = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; p < count; p += step) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const From* columns, To*
 }
 
 template <class From, class To>
-void fold_as(const Queue& q, const TensorView& columns, const Sizes& s, const TensorView& out) {
+void fold_as(const Queue& q, const TensorView& columns, const UnfoldSizes& s, const TensorView& out) {
   launch(fold_kernel<From, To>, blocks_for(out.numel(), kThreads), kThreads, 0, q.stream, columns.as<const From>(), out.as<To>(), s,
          out.numel());
 }
@@ -123,7 +123,7 @@ void fold_as(const Queue& q, const TensorView& columns, const Sizes& s, const Te
 
 void unfold(const Queue& q, const TensorView& x, const Window& window, const Spatial& positions, const TensorView& columns) {
   if (columns.numel() == 0) return;
-  const Sizes s(WindowGeometry(window, spatial_sizes(x, window.dims), positions));
+  const UnfoldSizes s(WindowGeometry(window, spatial_sizes(x, window.dims), positions));
   switch (size_of(x.dtype)) {
     case 2: return unfold_as<uint16_t>(q, x, s, columns);
     case 4: return unfold_as<uint32_t>(q, x, s, columns);
@@ -133,7 +133,7 @@ void unfold(const Queue& q, const TensorView& x, const Window& window, const Spa
 
 void fold(const Queue& q, const TensorView& columns, const Window& window, const Spatial& positions, const TensorView& out) {
   if (out.numel() == 0) return;
-  const Sizes s(WindowGeometry(window, spatial_sizes(out, window.dims), positions));
+  const UnfoldSizes s(WindowGeometry(window, spatial_sizes(out, window.dims), positions));
   const bool wide = columns.dtype == DType::f32;
   switch (out.dtype) {
     case DType::f64: return fold_as<double, double>(q, columns, s, out);

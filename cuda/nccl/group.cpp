@@ -37,8 +37,8 @@ class Calls {
 struct Sum {
   std::byte* from;
   int64_t numbers, stride, chunk;
-  std::byte* to;  // destination of this rank's sums; null: their place in the stage
-  size_t at = 0;  // offset in the stage, which has a chunk for each rank
+  std::byte* to;      // destination of this rank's sums; null: their place in the stage
+  size_t offset = 0;  // offset in the stage, which has a chunk for each rank
   int64_t of(int rank) const { return std::clamp(numbers - rank * stride, int64_t(0), chunk); }
 };
 
@@ -242,7 +242,7 @@ class NcclGroup final : public ProcessGroup {
       comm_->group(o.what, [&] {
         Calls calls;
         for (const Sum& s : sums) {
-          std::byte* const all = s.to ? s.from : place(s);
+          std::byte* const all = s.to ? s.from : staged(s);
           calls += nccl_.ncclAllGather(all + rank() * s.chunk * bytes, all, size_t(s.chunk * bytes), ncclUint8, comm_->get(),
                                        comm_->stream());
         }
@@ -250,7 +250,7 @@ class NcclGroup final : public ProcessGroup {
       });
       for (const Sum& s : sums) {
         if (!s.to)
-          check_cuda(cudaMemcpyAsync(s.from, place(s), size_t(s.numbers * bytes), cudaMemcpyDeviceToDevice, comm_->stream()),
+          check_cuda(cudaMemcpyAsync(s.from, staged(s), size_t(s.numbers * bytes), cudaMemcpyDeviceToDevice, comm_->stream()),
                      "cudaMemcpyAsync");
       }
       sums.clear();
@@ -284,7 +284,7 @@ class NcclGroup final : public ProcessGroup {
   void sum(Operation& o, std::vector<Sum>& sums, ncclDataType_t type, DType dtype) {
     const auto bytes = int64_t(size_of(dtype));
     size_t room = 0;
-    for (Sum& s : sums) s.at = std::exchange(room, room + size_t((s.chunk * size() * bytes + kAlign - 1) / kAlign * kAlign));
+    for (Sum& s : sums) s.offset = std::exchange(room, room + size_t((s.chunk * size() * bytes + kAlign - 1) / kAlign * kAlign));
     make_stage(o, room);
     comm_->group(o.what, [&] {
       Calls calls;
@@ -296,7 +296,7 @@ class NcclGroup final : public ProcessGroup {
                 nccl_.ncclSend(s.from + peer * s.stride * bytes, size_t(s.of(peer)), type, peer, comm_->get(), comm_->stream());
           if (s.of(rank()) > 0)
             calls +=
-                nccl_.ncclRecv(place(s) + peer * s.chunk * bytes, size_t(s.of(rank())), type, peer, comm_->get(), comm_->stream());
+                nccl_.ncclRecv(staged(s) + peer * s.chunk * bytes, size_t(s.of(rank())), type, peer, comm_->get(), comm_->stream());
         }
       }
       return ncclResult_t(calls);
@@ -304,12 +304,12 @@ class NcclGroup final : public ProcessGroup {
     const std::lock_guard lock(compute_.mutex);  // no other thread's recording may capture it
     for (const Sum& s : sums) {
       if (s.of(rank()) == 0) continue;
-      std::byte* const mine = place(s) + rank() * s.chunk * bytes;
-      sum_ranks(comm_->stream(), dtype, s.from + rank() * s.stride * bytes, place(s), s.to ? s.to : mine, s.of(rank()), s.chunk,
+      std::byte* const mine = staged(s) + rank() * s.chunk * bytes;
+      sum_ranks(comm_->stream(), dtype, s.from + rank() * s.stride * bytes, staged(s), s.to ? s.to : mine, s.of(rank()), s.chunk,
                 size(), rank());
     }
   }
-  std::byte* place(const Sum& s) const { return static_cast<std::byte*>(stage_.data_ptr()) + s.at; }
+  std::byte* staged(const Sum& s) const { return static_cast<std::byte*>(stage_.data_ptr()) + s.offset; }
   void make_stage(Operation& o, size_t bytes) {
     if (!stage_.defined() || stage_.nbytes() < bytes) {
       if (o.recorded)

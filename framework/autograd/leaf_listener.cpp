@@ -40,7 +40,7 @@ ListenToLeaves::~ListenToLeaves() {
 }
 
 void LeafReports::done() {
-  for (LeafListener* l : told_) l->backward_done();
+  for (LeafListener* l : notified_) l->backward_done();
 }
 
 void LeafReports::accumulated(const Tensor& leaf) {
@@ -49,7 +49,7 @@ void LeafReports::accumulated(const Tensor& leaf) {
   const Tensor gradient = leaf.raw_grad();
   for (LeafListener* l : listeners) {
     l->accumulated(leaf, gradient);
-    if (std::find(told_.begin(), told_.end(), l) == told_.end()) told_.push_back(l);
+    if (std::find(notified_.begin(), notified_.end(), l) == notified_.end()) notified_.push_back(l);
   }
 }
 

@@ -45,7 +45,7 @@ class LeafReports {
   void done();  // calls backward_done() of each listener that was given a leaf
 
  private:
-  std::vector<LeafListener*> told_;
+  std::vector<LeafListener*> notified_;
 };
 
 }  // namespace halfstep

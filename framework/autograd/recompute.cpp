@@ -19,7 +19,7 @@ struct Surroundings {
   Generator::State random;
   std::optional<BatchRows> rows;
 
-  static Surroundings now() {
+  static Surroundings current() {
     Surroundings s;
     s.regions = autocast::regions();
     s.random = default_generator().state();
@@ -44,7 +44,7 @@ class Restored {
 class CheckpointNode final : public Node {
  public:
   CheckpointNode(std::function<Tensor(const Tensor&)> f, const Tensor& x)
-      : f_(std::move(f)), x_(x, -1), around_(Surroundings::now()) {}
+      : f_(std::move(f)), x_(x, -1), around_(Surroundings::current()) {}
   // Sets the tensors that f uses besides x, which are known after the forward.
   void set_parameters(Tensors parameters) { parameters_ = std::move(parameters); }
   std::vector<Tensors>& states() { return states_; }

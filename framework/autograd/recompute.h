@@ -22,14 +22,14 @@ Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x
 class TakenStates {
  public:
   // Returns whether this thread computes a forward again. The first time has already changed running statistics and the like.
-  static bool again() { return open_ && open_->any_again_; }
+  static bool recomputing() { return open_ && open_->any_again_; }
   // Returns `now` or, the second time, what the same call of the first forward returned.
   static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
 
   class Scope {
    public:
     [[nodiscard]] Scope(std::vector<Tensors>& list, bool again)
-        : list_(list), again_(again), any_again_(again || TakenStates::again()), outer_(open_) {
+        : list_(list), again_(again), any_again_(again || TakenStates::recomputing()), outer_(open_) {
       open_ = this;
     }
     ~Scope() { open_ = outer_; }

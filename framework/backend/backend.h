@@ -94,7 +94,7 @@ struct StepControl {
   bool write_back = true;             // store the unscaled gradients
   const double* lr = nullptr;         // replaces the rule's learning rate
   const double* momentum = nullptr;   // replaces its momentum or beta1, if it has one
-  bool check = false;                 // sets found_inf first: 1 if a gradient in the list is not finite, else 0
+  bool test_gradients = false;        // sets found_inf first: 1 if a gradient in the list is not finite, else 0
   math::StepTail tail{};              // runs after the updates
 };
 

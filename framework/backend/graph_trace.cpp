@@ -8,7 +8,7 @@
 namespace halfstep {
 namespace {
 
-std::vector<TraceTensor> seen(std::span<const Tensor> tensors) {
+std::vector<TraceTensor> traced(std::span<const Tensor> tensors) {
   std::vector<TraceTensor> out;
   for (const Tensor& t : tensors) out.push_back({t, t.defined() ? t.version() : 0});
   return out;
@@ -20,7 +20,7 @@ bool is_forward(const ObservedCall& call) { return call.kind == SpanKind::op && 
 
 }  // namespace
 
-GraphTrace::GraphTrace(const Tensors& inputs, Takes takes) : takes_(std::move(takes)), observing_(*this) {
+GraphTrace::GraphTrace(const Tensors& inputs, Accepts accepts) : accepts_(std::move(accepts)), observing_(*this) {
   for (const Tensor& t : inputs) varying_.insert(t.storage().get());
 }
 
@@ -38,13 +38,13 @@ void GraphTrace::add(TraceCall call) {
 void GraphTrace::begin(const ObservedCall& call) {
   if (call.kind == SpanKind::simpler) simplified_.push_back(call.name);
   if (!is_forward(call) || depth_++ > 0) return;
-  open_ = {std::string(call.name), current_layer(), call.attributes(), seen(call.inputs), {}};
+  open_ = {std::string(call.name), current_layer(), call.attributes(), traced(call.inputs), {}};
 }
 
 void GraphTrace::end(const ObservedCall& call, const CallResult& result) {
   if (call.kind == SpanKind::simpler) simplified_.pop_back();
   if (!is_forward(call) || --depth_ > 0 || result.failed) return;
-  open_.outputs = seen(result.outputs);
+  open_.outputs = traced(result.outputs);
   add(std::exchange(open_, {}));
 }
 
@@ -64,7 +64,7 @@ void GraphTrace::host_read(const Tensor& t) {
 
 // Asks for no simpler form inside of an op's simpler form, which may contain the op.
 bool GraphTrace::asks_for_simpler(const ObservedCall& call) const {
-  return depth_ == 0 && !takes_(call.name, call.attributes(), call.inputs) &&
+  return depth_ == 0 && !accepts_(call.name, call.attributes(), call.inputs) &&
          std::find(simplified_.begin(), simplified_.end(), call.name) == simplified_.end();
 }
 

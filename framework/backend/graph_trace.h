@@ -38,10 +38,10 @@ struct TraceCall {
 
 class GraphTrace final : public OpObserver {
  public:
-  using Takes = std::function<bool(std::string_view op, const Attributes& attributes, std::span<const Tensor> inputs)>;
+  using Accepts = std::function<bool(std::string_view op, const Attributes& attributes, std::span<const Tensor> inputs)>;
   // Makes item() and to_vector() throw ExportError, while it lives, for values that depend on `inputs`: a trace would take them
   // for constants.
-  [[nodiscard]] GraphTrace(const Tensors& inputs, Takes takes);
+  [[nodiscard]] GraphTrace(const Tensors& inputs, Accepts accepts);
   GraphTrace(const GraphTrace&) = delete;
 
   const std::vector<TraceCall>& calls() const { return calls_; }
@@ -57,7 +57,7 @@ class GraphTrace final : public OpObserver {
  private:
   void add(TraceCall call);
   bool depends(const Tensor& t) const { return t.defined() && varying_.contains(t.storage().get()); }
-  Takes takes_;
+  Accepts accepts_;
   std::vector<TraceCall> calls_;
   TraceCall open_;                            // the call that the thread is in
   std::vector<std::string_view> simplified_;  // ops that simpler ones compute right now

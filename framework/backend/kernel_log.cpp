@@ -79,8 +79,8 @@ Tensor tally_row(Device device) {
 
 ValueCounts count_values(const Tensor& t) { return counted(backend_for(t.device()), t.view(), tally_row(t.device()).view()); }
 
-bool KernelEvent::bad() const {
-  return std::any_of(writes.begin(), writes.end(), [](const KernelWrite& w) { return w.counts.bad(); });
+bool KernelEvent::any_not_finite() const {
+  return std::any_of(writes.begin(), writes.end(), [](const KernelWrite& w) { return w.counts.any_not_finite(); });
 }
 
 KernelLog::KernelLog(Device device, Change change, Look look)
@@ -161,7 +161,7 @@ void KernelLog::kernel(const ObservedKernel& k) {
   if (k.from_host) return take_over(k.writes[0], kHost);
   if (look_ == Look::gradients) {
     if (k.by_library || Observing::pass() != StepPass::backward) return;
-    for (const TensorView& v : k.writes) see_gradient(v);
+    for (const TensorView& v : k.writes) log_gradient(v);
     return;
   }
   const std::vector<std::optional<ValueCounts>> before = std::move(before_.extract(&k).mapped());
@@ -177,7 +177,7 @@ void KernelLog::kernel(const ObservedKernel& k) {
     if (out != k.writes.end()) change_(id, *out);
   }
   for (const TensorView& v : k.writes) e.writes.push_back({v.dtype, v.shape, count(v)});
-  const bool bad = e.bad();
+  const bool bad = e.any_not_finite();
   for (size_t i = 0; i < k.reads.size(); ++i) {
     const TensorView& v = k.reads[i];
     KernelRead r{v.dtype, v.shape, v.number, {}, {}};
@@ -190,10 +190,10 @@ void KernelLog::kernel(const ObservedKernel& k) {
   if (seen_) seen_(events_.back(), k.writes);
 }
 
-void KernelLog::see_gradient(const TensorView& v) {
+void KernelLog::log_gradient(const TensorView& v) {
   if (v.dtype != DType::f16) return;
   const ValueCounts c = count(v);
-  largest_gradient_ = c.bad() ? std::numeric_limits<double>::infinity() : std::max(largest_gradient_, c.largest);
+  largest_gradient_ = c.any_not_finite() ? std::numeric_limits<double>::infinity() : std::max(largest_gradient_, c.largest);
 }
 
 }  // namespace halfstep

@@ -37,7 +37,7 @@ struct ValueCounts {
   int64_t zero = 0, negative = 0, subnormal = 0;  // negative: finite values below zero
   double largest = 0, smallest = 0;               // of the finite, nonzero magnitudes; 0: there are none
   int64_t inf() const { return positive_inf + negative_inf; }
-  bool bad() const { return nan > 0 || inf() > 0; }
+  bool any_not_finite() const { return nan > 0 || inf() > 0; }
 };
 // Waits for the device.
 ValueCounts count_values(const Tensor& t);
@@ -61,7 +61,7 @@ struct KernelEvent {
   StepPass pass = StepPass::forward;
   std::vector<KernelRead> reads;
   std::vector<KernelWrite> writes;
-  bool bad() const;  // whether it writes values that are not finite
+  bool any_not_finite() const;  // whether it writes values that are not finite
 };
 
 class KernelLog final : public OpObserver {
@@ -108,7 +108,7 @@ class KernelLog final : public OpObserver {
   void take_over(const TensorView& v, int event);  // assigns its memory to this event from now on
   std::vector<int> producers_of(const TensorView& v) const;
   std::vector<std::optional<ValueCounts>> before(std::span<const TensorView> reads, std::span<const TensorView> writes);
-  void see_gradient(const TensorView& v);
+  void log_gradient(const TensorView& v);
 
   Device device_;
   Backend& real_;
@@ -134,7 +134,7 @@ struct Origin {
   int event = -1;               // else this event wrote it from good values, or from infinities that are there on purpose
   std::optional<int> nan_born;  // the first event on the way that made a NaN of infinities
   bool planted = false;         // the event read infinities that are there on purpose, such as those of a mask
-  bool found() const { return !root.empty() || event >= 0; }
+  bool is_known() const { return !root.empty() || event >= 0; }
 };
 // Follows the values of `sink` that are not finite back to the event that produced them from finite ones, or to the root that had
 // them. Does not follow infinities that were written on purpose: C++ numbers and tensors that no observed kernel wrote, passed on

@@ -10,7 +10,7 @@ namespace {
 bool writes_nan(const KernelEvent& e) {
   return std::any_of(e.writes.begin(), e.writes.end(), [](const KernelWrite& w) { return w.counts.nan > 0; });
 }
-bool is_bad(const KernelRead& r) { return r.counts && r.counts->bad(); }
+bool is_bad(const KernelRead& r) { return r.counts && r.counts->any_not_finite(); }
 
 // Returns whether the kernel passes on infinities of its inputs.
 bool hands_on(const KernelEvent& e) {
@@ -24,7 +24,7 @@ class Planted {
   explicit Planted(const KernelLog& log) : log_(log) {
     for (int id = 0; id < int(log.events().size()); ++id) {
       const KernelEvent& e = log.events()[size_t(id)];
-      if (!e.bad() || writes_nan(e) || !hands_on(e)) continue;
+      if (!e.any_not_finite() || writes_nan(e) || !hands_on(e)) continue;
       const bool all = std::all_of(e.reads.begin(), e.reads.end(), [&](const KernelRead& r) { return !is_bad(r) || read(r); });
       const bool any = std::any_of(e.reads.begin(), e.reads.end(), is_bad);
       if ((any && all) || (e.kernel == "fill" && e.reads.empty())) events_.insert(id);
@@ -34,7 +34,7 @@ class Planted {
   bool producer(int p) const { return p <= -2 ? log_.is_on_purpose(p) : event(p); }
   // Accepts a number, a constant that no observed kernel wrote, and values of intended and finite producers alone.
   bool read(const KernelRead& r) const {
-    const auto fine = [&](int p) { return producer(p) || (p >= 0 && !log_.events()[size_t(p)].bad()); };
+    const auto fine = [&](int p) { return producer(p) || (p >= 0 && !log_.events()[size_t(p)].any_not_finite()); };
     return r.number || (r.counts->nan == 0 && std::all_of(r.producers.begin(), r.producers.end(), fine));
   }
 
@@ -75,7 +75,7 @@ class Walk {
   void follow(int producer) {
     if (producer <= -2)
       roots_.insert(producer);
-    else if (producer >= 0 && log_.events()[size_t(producer)].bad() && seen_.insert(producer).second)
+    else if (producer >= 0 && log_.events()[size_t(producer)].any_not_finite() && seen_.insert(producer).second)
       todo_.push_back(producer);
   }
 
@@ -94,7 +94,7 @@ class Walk {
       for (const int p : r.producers) {
         if (planted_.producer(p)) {
           known = on_purpose = true;
-        } else if (p <= -2 || log_.events()[size_t(p)].bad()) {
+        } else if (p <= -2 || log_.events()[size_t(p)].any_not_finite()) {
           follow(p);
           known = followed_any = true;
         }

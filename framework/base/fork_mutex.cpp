@@ -49,18 +49,18 @@ class ForkMutexes {
     if (gate.before) gate.before();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     adding.lock();
-    while (!(taken = take_all()) && std::chrono::steady_clock::now() < until)
+    while (!(all_locked = take_all()) && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   static void give_back() {
-    for (ForkMutex* m = first; taken && m; m = m->next_) m->unlock();
-    taken = false;
+    for (ForkMutex* m = first; all_locked && m; m = m->next_) m->unlock();
+    all_locked = false;
     adding.unlock();
   }
 
   static inline constinit std::mutex adding;
   static inline constinit ForkMutex* first = nullptr;
-  static inline constinit bool taken = false;
+  static inline constinit bool all_locked = false;
   static inline constinit ForkGate gate{};
 };
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -28,10 +29,42 @@
 
 #include "framework/base/arguments.h"
 #include "framework/base/check.h"
-#include "framework/base/number_tuple.h"
 #include "framework/base/shape.h"
 
 namespace halfstep {
+
+// n numbers as one option, as PyTorch's betas: .betas = {0.9, 0.999}, and betas[0] is the first. Another count does not compile.
+template <size_t n>
+class NumberTuple {
+ public:
+  template <std::convertible_to<double>... T>
+  requires(sizeof...(T) == n) constexpr NumberTuple(T... numbers) : numbers_{double(numbers)...} {}
+  constexpr NumberTuple(const std::pair<double, double>& numbers) requires(n == 2) : numbers_{numbers.first, numbers.second} {}
+  // -1: the last. Throws IndexError.
+  template <std::integral I>
+  constexpr double& operator[](I i) {
+    return numbers_[checked_index(int64_t(i))];
+  }
+  template <std::integral I>
+  constexpr const double& operator[](I i) const {
+    return numbers_[checked_index(int64_t(i))];
+  }
+  constexpr size_t size() const { return n; }
+  constexpr double* begin() { return numbers_.data(); }
+  constexpr const double* begin() const { return numbers_.data(); }
+  constexpr double* end() { return begin() + n; }
+  constexpr const double* end() const { return begin() + n; }
+  bool operator==(const NumberTuple&) const = default;
+
+ private:
+  static constexpr size_t checked_index(int64_t i) {
+    const int64_t at = i < 0 ? i + int64_t(n) : i;
+    if (at < 0 || at >= int64_t(n)) [[unlikely]]
+      fail<IndexError>("options", "an option of ", n, " numbers has none at index ", i);
+    return size_t(at);
+  }
+  std::array<double, n> numbers_;
+};
 
 // The value of an option as data; monostate: not given.
 using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, Sizes>;

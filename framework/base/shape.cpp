@@ -37,7 +37,7 @@ void Dims::insert(int at, int64_t x) {
 }
 
 void Dims::erase(int at) {
-  const size_t from = place(at);
+  const size_t from = checked_index(at);
   std::copy(v_.begin() + from + 1, v_.begin() + size_t(size_), v_.begin() + from);
   --size_;
 }

@@ -33,8 +33,8 @@ class Dims {
   int size() const { return size_; }
   bool empty() const { return size_ == 0; }
   // Returns element i; -1 is the last one. Throws IndexError beyond size().
-  int64_t& operator[](int i) { return v_[place(i)]; }
-  int64_t operator[](int i) const { return v_[place(i)]; }
+  int64_t& operator[](int i) { return v_[checked_index(i)]; }
+  int64_t operator[](int i) const { return v_[checked_index(i)]; }
   int64_t* begin() { return v_.data(); }
   int64_t* end() { return v_.data() + size_; }
   const int64_t* begin() const { return v_.data(); }
@@ -48,7 +48,7 @@ class Dims {
   bool operator==(const Dims& o) const;
 
  private:
-  size_t place(int i) const { return unsigned(i) < unsigned(size_) ? size_t(i) : from_end(i); }
+  size_t checked_index(int i) const { return unsigned(i) < unsigned(size_) ? size_t(i) : from_end(i); }
   size_t from_end(int i) const;
   std::array<int64_t, kMaxDims> v_{};
   int size_ = 0;

@@ -63,8 +63,8 @@ struct Job {
 };
 Job* g_job = nullptr;  // kept if an operation never ended, because Gloo still writes to it
 
-int gone(int rank) { return 1 + rank; }
-int unreachable(int rank) { return -2 - rank; }
+int lost_code(int rank) { return 1 + rank; }
+int unreachable_code(int rank) { return -2 - rank; }
 
 // Runs in the waiting thread: waits until all operations have ended, or until a connection fails.
 void wait_for_operations() {
@@ -82,7 +82,7 @@ void wait_for_operations() {
         else
           p.buffer->waitSend(nullptr, kForever);
       } catch (const std::exception&) {
-        code = gone(p.rank);
+        code = lost_code(p.rank);
         break;
       }
     }
@@ -114,7 +114,7 @@ int connect(const HalfstepMeeting& meeting, const std::shared_ptr<gloo::transpor
     memcpy(&length, slot, sizeof length);
     try {
       mesh->getPair(r)->connect(std::vector<char>(slot + sizeof length, slot + sizeof length + length));
-    } catch (const std::exception&) { return unreachable(r); }
+    } catch (const std::exception&) { return unreachable_code(r); }
   }
   return 0;
 }
@@ -160,7 +160,7 @@ int close() {
   return 0;
 }
 
-struct Part {
+struct Transfer {
   const void* send;
   int send_bytes;
   void* receive;
@@ -176,7 +176,7 @@ int exchange(const F& part) {
   for (const bool receives : {true, false}) {  // posts all receives before sending
     for (int k = 1; k < job.size; ++k) {
       const int other = receives ? (job.rank + job.size - k) % job.size : (job.rank + k) % job.size;
-      const Part p = part(other);
+      const Transfer p = part(other);
       const int bytes = receives ? p.receive_bytes : p.send_bytes;
       if (bytes == 0) continue;
       try {
@@ -186,7 +186,7 @@ int exchange(const F& part) {
         else
           buffer->send(other, job.operation);
         job.pending.push_back({other, receives, std::move(buffer)});
-      } catch (const std::exception&) { return gone(other); }
+      } catch (const std::exception&) { return lost_code(other); }
     }
   }
   job.probe = std::chrono::steady_clock::now() + kProbe;
@@ -208,22 +208,24 @@ int all_to_all(const void* send, const int* send_counts, const int* send_offsets
   auto* to = static_cast<char*>(receive);
   const int me = g_job->rank;
   copy(to + receive_offsets[me], from + send_offsets[me], send_counts[me]);
-  return exchange([=](int r) { return Part{from + send_offsets[r], send_counts[r], to + receive_offsets[r], receive_counts[r]}; });
+  return exchange([=](int r) {
+    return Transfer{from + send_offsets[r], send_counts[r], to + receive_offsets[r], receive_counts[r]};
+  });
 }
 
 int all_gather(const void* send, int bytes, void* receive, const int* counts, const int* offsets) {
   auto* to = static_cast<char*>(receive);
   copy(to + offsets[g_job->rank], send, bytes);
-  return exchange([=](int r) { return Part{send, bytes, to + offsets[r], counts[r]}; });
+  return exchange([=](int r) { return Transfer{send, bytes, to + offsets[r], counts[r]}; });
 }
 
 int broadcast(void* data, int bytes, int root) {
   const bool sends = g_job->rank == root;
-  return exchange([=](int r) { return Part{data, sends ? bytes : 0, data, r == root ? bytes : 0}; });
+  return exchange([=](int r) { return Transfer{data, sends ? bytes : 0, data, r == root ? bytes : 0}; });
 }
 
 int barrier() {
-  return exchange([](int r) { return Part{&g_job->alive, 1, &g_job->bytes[size_t(r)], 1}; });
+  return exchange([](int r) { return Transfer{&g_job->alive, 1, &g_job->bytes[size_t(r)], 1}; });
 }
 
 // Returns an error code if the operation needs a broken connection, else 0. Gloo forgets a send if its connection breaks at the
@@ -233,7 +235,7 @@ int broken_connection() {
   for (const Pending& p : g_job->pending) {
     try {
       g_job->roll->createUnboundBuffer(&g_job->alive, 1)->send(p.rank, kProbeSlot);
-    } catch (const std::exception&) { return gone(p.rank); }
+    } catch (const std::exception&) { return lost_code(p.rank); }
   }
   return 0;
 }

@@ -17,7 +17,7 @@ using namespace comm;
 struct HostGroup::Kept {
   std::map<Ticket, Tensors> alive;
   std::map<Ticket, std::vector<Copy>> back;
-  Tensors now;  // tensors of the operation that is being begun
+  Tensors begun;  // tensors of the operation that is being begun
   std::vector<Copy> now_back;
 };
 
@@ -61,12 +61,12 @@ Tensor HostGroup::on_host(const Tensor& t, bool reads, bool writes) {
   } else if (writes) {
     t.bump_version();
   }
-  kept_->now.push_back(host);
+  kept_->begun.push_back(host);
   return host;
 }
 
 Ticket HostGroup::submit(std::string what, std::function<void(Worker&)> work) {
-  const Tensors alive = std::exchange(kept_->now, {});
+  const Tensors alive = std::exchange(kept_->begun, {});
   std::vector<Copy> back = std::exchange(kept_->now_back, {});
   const Ticket ticket = worker_->submit(std::move(what), std::move(work));
   kept_->alive[ticket] = alive;

@@ -83,7 +83,7 @@ class PluginTransport final : public Transport {
  public:
   PluginTransport(const Launch& launch, double timeout_s) : plugin_(plugin(launch)), rank_(launch.rank) {
     if (launch.by_mpi) {
-      opened(plugin_.open(&rank_, &size_, nullptr));
+      check_open(plugin_.open(&rank_, &size_, nullptr));
       check<ConfigError>(size_ == launch.size && rank_ == launch.rank, "distributed", launch.launcher, " says rank ", launch.rank,
                          " of ", launch.size, ", but MPI says rank ", rank_, " of ", size_,
                          Help{"the launcher must be of the MPI that libhalfstep_mpi.so was built with; or set MASTER_ADDR and "
@@ -94,7 +94,7 @@ class PluginTransport final : public Transport {
     const HalfstepMeeting meeting{launch.rank, launch.size, met.rendezvous.address().c_str(), timeout_s, &met, gather};
     const int code = plugin_.open(&rank_, &size_, &meeting);
     if (met.error) std::rethrow_exception(met.error);
-    opened(code);
+    check_open(code);
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -105,21 +105,22 @@ class PluginTransport final : public Transport {
   }
   void all_to_all(const void* send, std::span<const int> send_counts, std::span<const int> send_offsets, void* receive,
                   std::span<const int> receive_counts, std::span<const int> receive_offsets) override {
-    held(plugin_.all_to_all(send, send_counts.data(), send_offsets.data(), receive, receive_counts.data(), receive_offsets.data()));
+    check_call(
+        plugin_.all_to_all(send, send_counts.data(), send_offsets.data(), receive, receive_counts.data(), receive_offsets.data()));
   }
   void all_gather(const void* send, int bytes, void* receive, std::span<const int> counts, std::span<const int> offsets) override {
-    held(plugin_.all_gather(send, bytes, receive, counts.data(), offsets.data()));
+    check_call(plugin_.all_gather(send, bytes, receive, counts.data(), offsets.data()));
   }
-  void broadcast(void* data, int bytes, int root) override { held(plugin_.broadcast(data, bytes, root)); }
-  void barrier() override { held(plugin_.barrier()); }
+  void broadcast(void* data, int bytes, int root) override { check_call(plugin_.broadcast(data, bytes, root)); }
+  void barrier() override { check_call(plugin_.barrier()); }
   bool test() override {
     int done = 0;
-    held(plugin_.test(&done));
+    check_call(plugin_.test(&done));
     return done != 0;
   }
-  void roll_call(std::vector<char>& heard) override { held(plugin_.roll_call(heard.data())); }
-  void answer_roll() override { held(plugin_.answer_roll()); }
-  void close() override { held(plugin_.close()); }
+  void roll_call(std::vector<char>& heard) override { check_call(plugin_.roll_call(heard.data())); }
+  void answer_roll() override { check_call(plugin_.answer_roll()); }
+  void close() override { check_call(plugin_.close()); }
 
  private:
   struct Meeting {
@@ -143,10 +144,10 @@ class PluginTransport final : public Transport {
     plugin_.error_text(code, text, sizeof text);
     return text;
   }
-  void opened(int code) const {
+  void check_open(int code) const {
     if (code != 0) fail<PeerLostError>("distributed", "rank ", rank_, " cannot be connected with the others: ", text_of(code));
   }
-  void held(int code) const {
+  void check_call(int code) const {
     if (code != 0) throw TransportFault(text_of(code));
   }
 

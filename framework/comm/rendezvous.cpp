@@ -55,7 +55,7 @@ void forget_if_gone(int& fd) {
 
 struct Rendezvous::Visitor {
   int fd = -1;
-  std::string said = {};
+  std::string hello = {};
 };
 
 Rendezvous::Rendezvous(const Launch& launch, double timeout_s)
@@ -161,9 +161,9 @@ void Rendezvous::hear(std::vector<Visitor>& visitors, const std::string& job) {
     Visitor& v = visitors[i];
     char text[512];
     const ssize_t n = recv(v.fd, text, sizeof text, 0);
-    if (n > 0) v.said.append(text, size_t(n));
-    const bool knows = v.said.find('\n') != std::string::npos, lost = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-    if (!knows && !lost && v.said.size() < kLongestHello) {
+    if (n > 0) v.hello.append(text, size_t(n));
+    const bool knows = v.hello.find('\n') != std::string::npos, lost = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    if (!knows && !lost && v.hello.size() < kLongestHello) {
       ++i;
       continue;
     }
@@ -185,7 +185,7 @@ void Rendezvous::send_go() {
 
 // Keeps a visitor's connection, or closes it if it does not belong to this job.
 bool Rendezvous::welcome(Visitor& v, const std::string& job) {
-  TextReader said(v.said.substr(0, v.said.find('\n')));
+  TextReader said(v.hello.substr(0, v.hello.find('\n')));
   std::string greeting, theirs, as;
   int rank = -1, size = -1;
   said >> greeting >> rank >> size;

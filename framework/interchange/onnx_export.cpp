@@ -43,7 +43,7 @@ Samples samples_of(const Tensor& example, int dim, bool has_batch) {
 
 const OnnxRow* row_for(std::string_view op, const Attributes& a, std::span<const Tensor> inputs) {
   const auto row = onnx_rows().find(op);
-  return row != onnx_rows().end() && (!row->second.takes || row->second.takes(a, inputs)) ? &row->second : nullptr;
+  return row != onnx_rows().end() && (!row->second.accepts || row->second.accepts(a, inputs)) ? &row->second : nullptr;
 }
 
 std::vector<TraceCall> traced(const OnnxFunction& f, const Tensors& in, Tensors& out) {

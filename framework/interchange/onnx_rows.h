@@ -15,12 +15,12 @@ namespace halfstep {
 
 struct OnnxRow {
   using Nodes = std::function<OnnxNames(OnnxCall&)>;
-  using Takes = std::function<bool(const Attributes&, std::span<const Tensor>)>;
-  Nodes nodes;  // adds the nodes; returns the names of the results
-  Takes takes;  // which calls of the op it accepts; empty: all
+  using Accepts = std::function<bool(const Attributes&, std::span<const Tensor>)>;
+  Nodes nodes;      // adds the nodes; returns the names of the results
+  Accepts accepts;  // whether it can export a call of the op; empty: always
 
   OnnxRow() = default;
-  OnnxRow(Nodes n, Takes t = {}) : nodes(std::move(n)), takes(std::move(t)) {}
+  OnnxRow(Nodes n, Accepts a = {}) : nodes(std::move(n)), accepts(std::move(a)) {}
 };
 using OnnxRows = std::map<std::string, OnnxRow, std::less<>>;
 const OnnxRows& onnx_rows();

@@ -40,7 +40,7 @@ LazyLinear::LazyLinear(Integer out_features, const LinearOptions& options)
           return ConvTranspose##dims##d(in, out_channels, kernel_size, o, generator);                                         \
         }) {}                                                                                                                 \
   Tensor LazyConvTranspose##dims##d::forward(const Tensor& x, const Dims& output_size) {                                      \
-    settle(x);                                                                                                                \
+    initialize_parameters(x);                                                                                                 \
     return ConvTransposeNd::forward(x, output_size);                                                                          \
   }                                                                                                                           \
   LazyBatchNorm##dims##d::LazyBatchNorm##dims##d(const BatchNormOptions& o)                                                   \

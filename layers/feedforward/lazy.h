@@ -25,7 +25,7 @@ template <class Plain>
 class Lazy : public Plain {
  public:
   Tensor forward(const Tensor& x) override {
-    settle(x);
+    initialize_parameters(x);
     return Plain::forward(x);
   }
   std::string describe() const override { return has_uninitialized_params() ? description_ : Plain::describe(); }
@@ -36,7 +36,7 @@ class Lazy : public Plain {
   using Features = std::function<int64_t(const Tensor& x)>;  // throws for inputs of a wrong shape
   // least: the smallest number of features that Plain takes.
   Lazy(int64_t least, Features features, Make make) : Lazy(Generator(0), least, std::move(features), std::move(make)) {}
-  void settle(const Tensor& x);
+  void initialize_parameters(const Tensor& x);
 
  private:
   Lazy(Generator unused, int64_t least, Features features, Make make)
@@ -55,7 +55,7 @@ class Lazy : public Plain {
 };
 
 template <class Plain>
-void Lazy<Plain>::settle(const Tensor& x) {
+void Lazy<Plain>::initialize_parameters(const Tensor& x) {
   if (!waits_) [[likely]]
     return;
   const int64_t features = features_(x);

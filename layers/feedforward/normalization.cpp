@@ -139,7 +139,7 @@ Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double m
     fail<ValueError>(norm.describe(), "needs more than one value per channel in training, got ", x.shape(), " on each rank");
   const Tensor mean = sums.narrow(0, 0, channels) / n, centered = x - mean.reshape(shape);
   const Tensor variance = sum_over_ranks(sum(centered * centered, others), group) / n;
-  if (norm.running_mean.defined() && !TakenStates::again()) {
+  if (norm.running_mean.defined() && !TakenStates::recomputing()) {
     const NoGrad quiet;
     norm.running_mean.mul_(1 - momentum).add_(mean.detach() * momentum);
     norm.running_var.mul_(1 - momentum).add_(variance.detach() * n / (n - 1.0) * momentum);
@@ -162,7 +162,7 @@ double RunningNorm::share_of_batch(const Tensor& x) const {
 // Call after the batch was accepted: a refused batch does not count.
 void RunningNorm::count_batch() const {
   const NoGrad off;
-  if (!TakenStates::again()) num_batches_tracked.add_(1);
+  if (!TakenStates::recomputing()) num_batches_tracked.add_(1);
 }
 
 Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {

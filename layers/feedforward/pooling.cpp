@@ -4,12 +4,12 @@
 namespace halfstep {
 namespace {
 
-struct Window {
+struct PoolWindow {
   Dims kernel, stride, padding;
 };
 // Checks the arguments and returns them with one number for each dimension.
-Window window_of(const char* type, int dims, const Sizes& kernel_size, const Sizes& stride, const Sizes& padding) {
-  Window out;
+PoolWindow window_of(const char* type, int dims, const Sizes& kernel_size, const Sizes& stride, const Sizes& padding) {
+  PoolWindow out;
   out.kernel = kernel_size.each(dims, type, "kernel_size", 1);
   out.stride = stride.empty() ? out.kernel : stride.each(dims, type, "stride");
   out.padding = padding.each(dims, type, "padding");
@@ -32,13 +32,13 @@ std::string pool_text(const char* type, const Sizes& kernel_size, O shown, int d
   return out.options(shown, dims).str();
 }
 
-MaxPoolOptions max_options(const char* type, int dims, const Window& w, const MaxPoolLayerOptions& o) {
+MaxPoolOptions max_options(const char* type, int dims, const PoolWindow& w, const MaxPoolLayerOptions& o) {
   return {w.stride, w.padding, o.dilation.each(dims, type, "dilation"), o.ceil_mode};
 }
 
 FunctionLayer max_pool(const char* type, int dims, const Sizes& kernel_size, const MaxPoolLayerOptions& o) {
   check_options(type, o);
-  const Window w = window_of(type, dims, kernel_size, o.stride, o.padding);
+  const PoolWindow w = window_of(type, dims, kernel_size, o.stride, o.padding);
   const MaxPoolOptions options = max_options(type, dims, w, o);
   const auto pool = dims == 1 ? max_pool1d : dims == 2 ? max_pool2d : max_pool3d;
   return {pool_text(type, kernel_size, o), [=](const Tensor& x) { return pool(x, w.kernel, options); }};
@@ -61,7 +61,7 @@ FunctionLayer fractional_max_pool(const char* type, int dims, const Sizes& kerne
 
 FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, const AvgPoolLayerOptions& o) {
   check_options(type, o);
-  const Window w = window_of(type, dims, kernel_size, o.stride, o.padding);
+  const PoolWindow w = window_of(type, dims, kernel_size, o.stride, o.padding);
   check<ValueError>(!o.divisor_override || dims > 1, type, "has no divisor_override");
   const AvgPoolOptions options{w.stride, w.padding, o.ceil_mode, o.count_include_pad, o.divisor_override};
   const auto pool = dims == 1 ? avg_pool1d : dims == 2 ? avg_pool2d : avg_pool3d;
@@ -71,7 +71,7 @@ FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, con
 
 FunctionLayer lp_pool(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& o) {
   check_options(type, o);
-  const Window w = window_of(type, dims, kernel_size, o.stride, 0);
+  const PoolWindow w = window_of(type, dims, kernel_size, o.stride, 0);
   check<ValueError>(norm_type > 0, type, "norm_type must be > 0, got ", norm_type);
   const bool ceil_mode = o.ceil_mode;
   const auto pool = dims == 1 ? lp_pool1d : dims == 2 ? lp_pool2d : lp_pool3d;

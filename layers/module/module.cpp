@@ -121,7 +121,7 @@ std::shared_ptr<ModuleSlot> Module::add_slot(const std::string& name, std::share
                     "a module cannot be its own child, nor that of a module below it");
   children_.push_back(std::make_shared<ModuleSlot>(ModuleSlot{.name = name, .module = std::move(child), .owner = this}));
   if (children_.back()->module) children_.back()->module->train(training_);
-  settle(*children_.back());
+  name_child(*children_.back());
   structure_changed();
   return children_.back();
 }
@@ -131,7 +131,7 @@ void Module::register_listed(const std::string& name, std::shared_ptr<Module> ch
   add_slot(name, std::move(child))->listed = true;
 }
 
-void Module::settle(ModuleSlot& slot) {
+void Module::name_child(ModuleSlot& slot) {
   if (!slot.module) return;
   Module& child = *slot.module;
   child.name_ = slot.name;

@@ -314,7 +314,7 @@ class Module {
   void check_name(const char* where, const std::string& name) const;
   void check_copied() const;
   bool is_or_has(const Module* what) const;
-  void settle(ModuleSlot& slot);  // gives a new child its name and path
+  void name_child(ModuleSlot& slot);  // gives a new child its name and path
   void relabel(const std::string& prefix);
   void set_path(const std::string& path);
   void disown() noexcept;

@@ -333,7 +333,7 @@ Tensor SpectralNorm::forward(const Tensor& weight) {
   const autocast::Off full_precision;
   if (weight.dim() < 2) return normalize(weight, 2, {0}, options_.eps);
   const Tensor matrix = as_matrix(weight);
-  if (training() && !TakenStates::again()) iterate(matrix.detach(), options_.n_power_iterations);
+  if (training() && !TakenStates::recomputing()) iterate(matrix.detach(), options_.n_power_iterations);
   // Copy them: the next forward moves the buffers before this one's backward.
   const Tensor u = u_.detach().clone(), v = v_.detach().clone();
   return weight / sum(u * mv(matrix, v));

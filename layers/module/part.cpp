@@ -168,7 +168,7 @@ void ModuleSlot::replace(std::shared_ptr<Module> by) {
     }
   }
   if (module) module->train(owner->training_);
-  owner->settle(*this);
+  owner->name_child(*this);
   owner->structure_changed();
 }
 
@@ -236,7 +236,7 @@ Module::Module(const Module& other)
       parameters_[i]->computed = std::static_pointer_cast<ParametrizationList>(made_so_far->modules.at(list.get()));
   }
   set_computes(other.hooks_ && other.hooks_->computes);
-  for (const auto& slot : children_) settle(*slot);
+  for (const auto& slot : children_) name_child(*slot);
   forget_copy(this);
   copying().push_back({&other, this});
 }

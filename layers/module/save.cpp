@@ -52,7 +52,7 @@ void warn_of_bad_values(const StateDict& state, const std::string& file) {
   for (const NamedTensor& n : state) {
     if (!n.tensor.defined() || n.tensor.device().is_meta() || !n.tensor.is_floating_point()) continue;
     const ValueCounts c = count_values(n.tensor);
-    if (c.bad()) bad.push_back(joined(printable(n.name), " (", c.nan + c.inf(), " of ", c.numel, ')'));
+    if (c.any_not_finite()) bad.push_back(joined(printable(n.name), " (", c.nan + c.inf(), " of ", c.numel, ')'));
   }
   if (bad.empty()) return;
   logging::warn(joined(file, ": ", bad.size(), bad.size() == 1 ? " tensor holds" : " tensors hold",

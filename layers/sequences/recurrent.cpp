@@ -141,7 +141,7 @@ RecurrentLayer::Result RecurrentLayer::continue_last(const Tensor& x, KeptState&
     return !kept.defined() ? Tensor() : kept.dtype() == computes ? kept.clone() : kept.to(computes);
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
-  const bool moves = !TakenStates::again();  // a second forward, for recomputation, must not move the state again
+  const bool moves = !TakenStates::recomputing();  // a second forward, for recomputation, must not move the state again
   if (moves && last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
     check<ShapeError>(last.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(last.h, 1),
                       ", got input ", x.shape(), Help{"reset_states(module) begins anew; batches must all be of one size"});
@@ -228,8 +228,8 @@ StateDict kept_states(Module& module) {
   const NoGrad off;
   StateDict out;
   for (const auto& [name, layer] : stateful_layers(module)) {
-    if (layer->kept().h.defined()) out.push_back({state_name(name, "h"), layer->kept().h.clone()});
-    if (layer->kept().c.defined()) out.push_back({state_name(name, "c"), layer->kept().c.clone()});
+    if (layer->kept_state().h.defined()) out.push_back({state_name(name, "h"), layer->kept_state().h.clone()});
+    if (layer->kept_state().c.defined()) out.push_back({state_name(name, "c"), layer->kept_state().c.clone()});
   }
   return out;
 }
@@ -243,31 +243,31 @@ void set_kept_states(Module& module, const StateDict& states) {
       if (s.name == name) slots.back().second = s.tensor;
   };
   for (const auto& [name, layer] : layers) {
-    add(layer->kept().h, state_name(name, "h"));
-    add(layer->kept().c, state_name(name, "c"));
+    add(layer->kept_state().h, state_name(name, "h"));
+    add(layer->kept_state().c, state_name(name, "c"));
   }
   const auto named = std::count_if(slots.begin(), slots.end(), [](const auto& slot) { return slot.second.defined(); });
   check<ValueError>(size_t(named) == states.size(), "set_kept_states", "the module's stateful layers take ", named, " of the ",
                     states.size(), " states", Help{"it is not the module that they were kept of"});
   const NoGrad off;
   for (auto& [slot, state] : slots) *slot = state.defined() ? state.clone() : Tensor();
-  for (const auto& [name, layer] : layers) layer->kept().begins = !layer->kept().h.defined();
+  for (const auto& [name, layer] : layers) layer->kept_state().begins = !layer->kept_state().h.defined();
 }
 
 void reset_states(Module& module) {
   const NoGrad off;
   for (const auto& [name, layer] : stateful_layers(module)) {
-    for (Tensor* t : {&layer->kept().h, &layer->kept().c})
+    for (Tensor* t : {&layer->kept_state().h, &layer->kept_state().c})
       if (t->defined()) t->zero_();
-    layer->kept().begins = true;
+    layer->kept_state().begins = true;
   }
 }
 
 FreshStates::FreshStates(Module& module) {
-  for (const auto& [name, layer] : stateful_layers(module)) before_.emplace_back(layer, std::exchange(layer->kept(), {}));
+  for (const auto& [name, layer] : stateful_layers(module)) before_.emplace_back(layer, std::exchange(layer->kept_state(), {}));
 }
 FreshStates::~FreshStates() {
-  for (auto& [layer, kept] : before_) layer->kept() = std::move(kept);
+  for (auto& [layer, kept] : before_) layer->kept_state() = std::move(kept);
 }
 
 OneStateLayer::Output OneStateLayer::forward(const Tensor& x, const Tensor& state, const std::vector<int64_t>& lengths) {

@@ -87,7 +87,7 @@ class RecurrentLayer : public Module {
     Tensor h, c;
     bool begins = true;  // true until the first call after reset_states()
   };
-  KeptState& kept() { return kept_; }
+  KeptState& kept_state() { return kept_; }
 
  protected:
   enum class Kind : uint8_t { rnn_tanh, rnn_relu, lstm, gru };

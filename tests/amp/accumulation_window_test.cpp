@@ -15,7 +15,7 @@ TEST_CASE("a window's losses are weighted by samples, and its factor corrects fo
   CHECK(window.loss_weight(8.0) == 0.25);
   CHECK(window.loss_weight(2.0) == 0.0625);
   for (int i = 0; i < 3; ++i) window.count(eight, 8.0);
-  CHECK(window.at_last());
+  CHECK(window.is_last());
   CHECK(window.gradient_factor() == 32.0 / 24);  // as if it ended here
   window.count(two, 2.0);
   CHECK(window.full());

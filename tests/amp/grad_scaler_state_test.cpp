@@ -104,7 +104,7 @@ TEST_CASE("amp 80: during a fused step the optimizer sees device scalars, afterw
   struct Watcher : SGD {
     using SGD::SGD;
     std::optional<Tensor> step(const Closure&) override {
-      seen = amp();
+      seen = checked_amp();
       if (fail) throw std::runtime_error("step failed");
       return full({}, 7.0);
     }
@@ -119,15 +119,15 @@ TEST_CASE("amp 80: during a fused step the optimizer sees device scalars, afterw
   s.step(opt);
   CHECK(opt.seen.found_inf.item<float>() == 0);
   CHECK(opt.seen.grad_scale.item<float>() == 16);
-  CHECK(!opt.amp().found_inf.defined());
-  CHECK(!opt.amp().grad_scale.defined());
+  CHECK(!opt.checked_amp().found_inf.defined());
+  CHECK(!opt.checked_amp().grad_scale.defined());
   s.update();
   s.unscale_(opt);
   opt.fail = true;
   CHECK_THROWS_AS(s.step(opt), std::runtime_error);
   CHECK(opt.seen.found_inf.defined());
   CHECK(!opt.seen.grad_scale.defined());  // the gradients were unscaled before
-  CHECK(!opt.amp().found_inf.defined());
+  CHECK(!opt.checked_amp().found_inf.defined());
 }
 
 TEST_CASE("amp 81: an overflow on the very first momentum step leaves a clean state") {
@@ -219,7 +219,7 @@ TEST_CASE("finish is step and update in one, whichever call ends the step") {
   struct Reads : SGD {  // asks for found_inf before the kernel runs
     using SGD::SGD;
     std::optional<Tensor> step(const Closure& closure) override {
-      seen.push_back(amp().found_inf.item<float>());
+      seen.push_back(checked_amp().found_inf.item<float>());
       return SGD::step(closure);
     }
     std::vector<float> seen;

@@ -88,7 +88,7 @@ struct Pairs {
 
 struct Order : Sampler {
   int64_t size() const override { return kSamples; }
-  int64_t of() const override { return kSamples; }
+  int64_t data_size() const override { return kSamples; }
   std::vector<int64_t> order(uint64_t, int64_t epoch) const override {
     const int64_t a = 1 + (5 * epoch + 3) % (kSamples - 1), b = 7 * epoch % kSamples;
     std::vector<int64_t> out;

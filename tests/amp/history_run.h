@@ -180,9 +180,9 @@ class Run {
       net_.parameters()[e[2].get<size_t>()].set_requires_grad(what == "thaw");
     } else if (what == "batch") {
       batch_ = e[2];
-      const LoaderPlace place = loader_->place();
+      const LoaderPosition place = loader_->position();
       loader_.emplace(make_loader());
-      loader_->set_place(place);
+      loader_->set_position(place);
     } else if (what == "put") {
       averages_[0]->copy_to_parameters();
     }

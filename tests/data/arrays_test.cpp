@@ -106,7 +106,7 @@ TEST_CASE("arrays: what bytes mean") {
   CHECK(largest(ByteMeaning::pixels) == 253 * (1.f / 255));
   CHECK(largest(ByteMeaning::numbers) == 253);
   const ArrayDataset pixels = ArrayDataset::safetensors(dir / "d");
-  CHECK(pixels.notes().made == "inputs are bytes, read as pixels in [0, 1] (\"bytes\": \"numbers\" leaves them as they are)");
+  CHECK(pixels.notes().summary == "inputs are bytes, read as pixels in [0, 1] (\"bytes\": \"numbers\" leaves them as they are)");
   const TensorForm form = std::get<TensorForm>(read_form(to_json(pixels.form())).source);
   CHECK((form.bytes == ByteMeaning::pixels && form.low == 0 && form.high == 253 * (1.f / 255)));
   // What all transforms and the other data sets have.
@@ -118,7 +118,7 @@ TEST_CASE("arrays: what bytes mean") {
     save_safetensors(dir / "bits", {{"x", remainder(arange(0, numel(shape)), 2).reshape(shape).to(DType::u8)},
                                     {"y", from_vector<int64_t>({0, 1}, {2})}});
     const ArrayDataset data = ArrayDataset::safetensors(dir / "bits", {.bytes = bytes});
-    return std::pair(amax(data.batch(std::vector<int64_t>{1}).input).item<float>(), data.notes().made);
+    return std::pair(amax(data.batch(std::vector<int64_t>{1}).input).item<float>(), data.notes().summary);
   };
   CHECK(bits({2, 3, 300, 200}) == std::pair(1.f, std::string("inputs are bytes of 0 and 1, read as these numbers (\"bytes\": "
                                                              "\"pixels\" divides them by 255)")));
@@ -128,7 +128,7 @@ TEST_CASE("arrays: what bytes mean") {
                    {{"x", (arange(0, 8).reshape({2, 4}) * 30).to(DType::u8)}, {"y", from_vector<int64_t>({0, 1}, {2})}});
   const ArrayDataset flat = ArrayDataset::safetensors(dir / "flat");
   CHECK(amax(flat.batch(std::vector<int64_t>{1}).input).item<float>() == 210);
-  CHECK(flat.notes().made == "inputs are bytes, read as numbers from 0 to 255 (\"bytes\": \"pixels\" divides them by 255)");
+  CHECK(flat.notes().summary == "inputs are bytes, read as numbers from 0 to 255 (\"bytes\": \"pixels\" divides them by 255)");
 }
 
 TEST_CASE("arrays: channels that are last are read as the first") {
@@ -139,8 +139,8 @@ TEST_CASE("arrays: channels that are last are read as the first") {
   CHECK(data.input_shape() == Shape{3, 6, 5});
   CHECK(data.batch(std::vector<int64_t>{1}).input.to_vector<float>() ==
         x.narrow(0, 1, 1).permute({0, 3, 1, 2}).to(DType::f32).contiguous().to_vector<float>());
-  CHECK(
-      data.notes().made.starts_with("inputs are bytes, read as numbers from 0 to 255; inputs have their channels last, read as "));
+  CHECK(data.notes().summary.starts_with(
+      "inputs are bytes, read as numbers from 0 to 255; inputs have their channels last, read as "));
   const DataForm form = read_form(to_json(data.form()));
   CHECK((std::get<TensorForm>(form.source).channels_last && form.input == Shape{3, 6, 5}));
   save_safetensors(dir / "d", {{"x", rand({2, 9, 4})}, {"y", randint(0, 2, {2, 9})}});
@@ -163,7 +163,7 @@ TEST_CASE("arrays: classes in other forms") {
     CHECK(data.classes() == classes);
     CHECK(data.target_shape().empty());
     CHECK(data.target().to_vector<int64_t>() == wanted.to_vector<int64_t>());
-    CHECK(data.notes().made == note);
+    CHECK(data.notes().summary == note);
   };
   is(read(one_hot(kinds, 4)), 4, kinds, "targets [4, 4] are one-hot, read as 4 classes");
   is(read(one_hot(kinds, 3).to(DType::f32)), 3, kinds, "targets [4, 3] are one-hot, read as 3 classes");

@@ -99,10 +99,10 @@ TEST_CASE("csv: numbers in other signs, where they mean one thing alone") {
       "1,5\n2'000,7\n3,8\n");
   const CsvDataset data = sheet.read({.classification = false});
   CHECK(values_of(data) == std::vector<float>{-1, 2000, 3});
-  CHECK(contains(data.notes().made,
+  CHECK(contains(data.notes().summary,
                  "1 number with another minus sign, such as \"\xe2\x88\x92"
                  "1\", which is -1"));
-  CHECK(contains(data.notes().made, "1 number with apostrophes between thousands, such as \"2'000\", which is 2000"));
+  CHECK(contains(data.notes().summary, "1 number with apostrophes between thousands, such as \"2'000\", which is 2000"));
 }
 
 TEST_CASE("csv: accounting's marks") {
@@ -128,7 +128,7 @@ TEST_CASE("csv: accounting's marks") {
   const Sheet sheet("a,y\n(1),5\n$2,7\n3-,8\n");
   const CsvDataset data = sheet.read({.format = {.accounting = true}, .classification = false});
   CHECK(values_of(data) == std::vector<float>{-1, 2, -3});
-  CHECK(contains(data.notes().made, "1 number with parentheses for negative ones, such as \"(1)\", which is -1"));
+  CHECK(contains(data.notes().summary, "1 number with parentheses for negative ones, such as \"(1)\", which is -1"));
   CHECK(contains(Sheet("a,y\n$1,5\n\xe2\x82\xac"
                        "2,7\n")
                      .fault({.format = {.accounting = true}, .classification = false}),
@@ -217,7 +217,7 @@ TEST_CASE("csv: what a German spreadsheet saves") {
                                                          "che"});
   CHECK(values_of(data) == std::vector<float>{19800, 0, 1, 80.5, 19801, 1, 0, 61});
   CHECK(data.target().to_vector<float>() == std::vector<float>{1234.5, 990});
-  CHECK(data.notes().made ==
+  CHECK(data.notes().summary ==
         "1 column of numbers; 1 text column became 2 inputs: Ort 2; 1 date column became 1 input: Datum 1; target Preis");
   CHECK(data.notes().warnings.empty());
   // With nothing said, it is named what there is.
@@ -293,7 +293,7 @@ TEST_CASE("csv: columns that are left out, and dates as parts, which other files
   CHECK(data.feature_names() ==
         std::vector<std::string>{"sold.year", "sold.month", "sold.day", "sold.weekday", "sold.hour", "size"});
   CHECK(values_of(data) == std::vector<float>{2024, 3, 18, 0, 0, 3, 2024, 3, 19, 1, 6, 4});
-  CHECK(data.notes().made == "1 column of numbers; 1 date column became 5 inputs: sold 5; target y; left out: id");
+  CHECK(data.notes().summary == "1 column of numbers; 1 date column became 5 inputs: sold 5; target y; left out: id");
   // A file without times, and without what was left out, has the same inputs.
   CsvOptions alike = options;
   alike.encoding = data.encoding();
@@ -311,8 +311,8 @@ TEST_CASE("csv: columns that are left out, and dates as parts, which other files
   const Sheet gaps("sold,y\n2024-03-18,1\n,2\n2024-03-20,3\n");
   const CsvOptions filled{.classification = false, .dates = {"sold"}, .missing = CsvMissing::mean};
   CHECK(values_of(gaps.read(filled)) == std::vector<float>{19800, 19801, 19802});
-  CHECK(contains(gaps.read(filled).notes().made, "; 1 missing value filled in"));
-  CHECK(contains(gaps.read({.classification = false, .dates = {"sold"}, .missing = CsvMissing::drop_row}).notes().made,
+  CHECK(contains(gaps.read(filled).notes().summary, "; 1 missing value filled in"));
+  CHECK(contains(gaps.read({.classification = false, .dates = {"sold"}, .missing = CsvMissing::drop_row}).notes().summary,
                  "1 of 3 rows dropped for missing values"));
   CHECK(contains(gaps.fault({.classification = false, .dates = {"sold"}}), "must be a date, but the cell is empty"));
 }

@@ -40,7 +40,7 @@ TEST_CASE("csv: classes that differ in blanks, in Unicode's form or in how a num
   const CsvDataset data = Table("a,b,kind\n1,x,ja\n2,x,\"ja \"\n3,y,ja\xc2\xa0\n4,y,JA\n5,z,nein\n").read();
   CHECK(data.class_names() == Names{"JA", "ja", "nein"});
   CHECK(data.target().to_vector<int>() == std::vector<int>{1, 1, 1, 0, 2});
-  CHECK(contains(data.notes().made, R"(; classes: "ja" (1), "ja " (1) and "ja\u00a0" (1) are one)"));
+  CHECK(contains(data.notes().summary, R"(; classes: "ja" (1), "ja " (1) and "ja\u00a0" (1) are one)"));
   REQUIRE(data.notes().warnings.size() == 1);
   CHECK(contains(data.notes().warnings[0], "\"ja\" (3) and \"JA\" (1): these classes differ in nothing but case"));
   CHECK(Table("1,2\n3,2.0\n5,7\n7,+7.00\n").read().class_names() == Names{"2", "7"});
@@ -50,7 +50,7 @@ TEST_CASE("csv: classes that differ in blanks, in Unicode's form or in how a num
                                 .read({.classification = false, .missing = CsvMissing::mean, .missing_words = {"?"}});
   CHECK(colors.feature_names() == Names{"color=Red", "color=red", "n"});
   CHECK(colors.input().to_vector<float>() == Floats{0, 1, 5, 0, 1, 6, 1, 0, 7});
-  CHECK(contains(colors.notes().made, R"(; column color: "red" (1) and "red " (1) are one)"));
+  CHECK(contains(colors.notes().summary, R"(; column color: "red" (1) and "red " (1) are one)"));
   CHECK(contains(colors.notes().warnings.at(0), "column \"color\": \"red\" (2) and \"Red\" (1): these values differ"));
   // Held-out data may spell all of it otherwise, names of columns too.
   CsvOptions held{.encoding = Table("gr\xc3\xb6\xc3\x9f"
@@ -74,7 +74,7 @@ TEST_CASE("csv: rows without a target are left out, whatever the rule for missin
     const CsvDataset data = classes.read({.missing = rule, .missing_words = {"NA"}});
     CHECK(data.class_names() == Names{"x", "y"});
     CHECK(data.size() == (rule == CsvMissing::drop_row ? 2 : 3));
-    CHECK(contains(data.notes().made, "; 3 of 6 rows left out, which have no target"));
+    CHECK(contains(data.notes().summary, "; 3 of 6 rows left out, which have no target"));
   }
   CHECK(Table("a,y\n1,5\n2,\n3,?\n4,6\n").read({.classification = false, .missing_words = {"?"}}).target().to_vector<float>() ==
         Floats{5, 6});
@@ -87,7 +87,7 @@ TEST_CASE("csv: rows of a whole class that losses ignore are left out, with a co
   const CsvDataset data = Table("a,y\n1,2\n2,-100\n3,0\n4,-100.0\n").read();
   CHECK(data.class_names() == Names{"0", "2"});
   CHECK(data.input().to_vector<float>() == Floats{1, 3});
-  CHECK_MESSAGE(contains(data.notes().made, "; 2 of 4 rows left out, whose target -100 the loss ignores"), data.notes().made);
+  CHECK_MESSAGE(contains(data.notes().summary, "; 2 of 4 rows left out, whose target -100 the loss ignores"), data.notes().summary);
   CHECK(Table("a,y\n1,0\n2,-1\n").read({.ignored = -1}).classes() == 1);
   CHECK(Table("a,y\n1,2\n2,-100\n3,0\n").read({.encoding = data.encoding()}).size() == 2);
   // What may be a class is one.
@@ -131,7 +131,7 @@ TEST_CASE("csv: values that the training data does not have") {
       contains(fresh.fault(held(options("refuse"))), "must be a value of the training data, got \"peat\"\nhelp: it has \"clay\""));
   const CsvDataset as_other = fresh.read(held(options("other")));
   CHECK(as_other.input().to_vector<float>() == Floats{1, 0, 0, 1, 0, 1, 0, 2, 0, 1, 0, 3});  // clay, other, sand, n
-  CHECK(contains(as_other.notes().made,
+  CHECK(contains(as_other.notes().summary,
                  "; 2 values that the training data does not have (\"peat\" in column soil), read by \"unknown\""));
   const CsvDataset filled = fresh.read(held(options("missing", CsvMissing::median)));
   CHECK(filled.input().to_vector<float>() == Floats{1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3});  // none of them
@@ -162,14 +162,14 @@ TEST_CASE("csv: a header of numbers") {
   // A text above numbers.
   const CsvDataset years = first("1990,2000,note,2010,sum\n1,2,x,3,6\n2,2,y,2,\n2,3,x,1,6\n");
   CHECK(years.feature_names() == Names{"1990", "2000", "note=x", "2010"});
-  CHECK(contains(years.notes().made,
+  CHECK(contains(years.notes().summary,
                  "the first row is the header, since \"sum\" is a text above numbers (\"header\": false: it is a sample)"));
   // Numbers alone, that rise evenly and lie far away.
   const CsvDataset waves = first("-30,-20,-10,0\n0.5,0.25,0.5,9\n0.5,0.5,0.25,8\n");
   CHECK(waves.size() == 3);  // 0 to 9 begin where the first row ends
   const CsvDataset spectrum = first("900.5,901,901.5,902\n0.5,0.25,0.5,9\n0.5,0.5,0.25,8\n");
   CHECK(spectrum.feature_names() == Names{"900.5", "901", "901.5"});
-  CHECK(contains(spectrum.notes().made, "since its numbers 900.5 to 902 rise evenly, and lie far from all others"));
+  CHECK(contains(spectrum.notes().summary, "since its numbers 900.5 to 902 rise evenly, and lie far from all others"));
   CHECK(spectrum.notes().warnings.empty());
   // Doubt.
   const CsvDataset pixels = first("1,2,3,4\n0,16,9,4\n3,8,2,1\n");
@@ -199,10 +199,10 @@ TEST_CASE("csv: rows that are no samples") {
   const Table twice("length,kind\n1,x\n2,y\nlength,kind\n3,x\n\nlength,kind\n");
   CHECK(twice.read({.format = {.skip_rows = {4, 6, 7}}}).size() == 3);
   // A title above the header.
-  CHECK(contains(twice.read({.format = {.skip_rows = {4, 6, 7}}}).notes().made,
+  CHECK(contains(twice.read({.format = {.skip_rows = {4, 6, 7}}}).notes().summary,
                  "; 3 lines left out by skip_rows: \"length,kind\", ...;"));
   const CsvDataset absent = units.read({.format = {.skip_rows = {2, 99}}});
-  CHECK(contains(absent.notes().made, "; 1 line left out by skip_rows: \"cm,g,\";"));
+  CHECK(contains(absent.notes().summary, "; 1 line left out by skip_rows: \"cm,g,\";"));
   CHECK(contains(absent.notes().warnings.at(0),
                  "skip_rows has 1 of 2 lines that the file does not have, or that do not begin a row"));
   const Table title("\"Report; of, 2024\n\na;kind\n1;x\n2;y\n");
@@ -226,8 +226,8 @@ TEST_CASE("csv: empty lines are left out with a count, and rows of another lengt
   const CsvDataset data = gaps.read({.missing = CsvMissing::drop_row});
   CHECK(data.input().to_vector<float>() == Floats{1, 2, 3});
   CHECK(data.line(1) == 6);
-  CHECK_MESSAGE(contains(data.notes().made, "; 4 empty lines left out, the first is line 1"), data.notes().made);
-  CHECK(contains(Table("a,b\n1,2\n\n3,4\n").read(kNumbers).notes().made, "1 empty line left out, line 3"));
+  CHECK_MESSAGE(contains(data.notes().summary, "; 4 empty lines left out, the first is line 1"), data.notes().summary);
+  CHECK(contains(Table("a,b\n1,2\n\n3,4\n").read(kNumbers).notes().summary, "1 empty line left out, line 3"));
   CHECK(Table("1  2\n\n3  4\n").read(kNumbers).size() == 2);
   // In one column an empty line is an empty cell; with tabs a line of them is a row of empty cells.
   CHECK(CsvTable(Table("a\n1\n\n3\n").path, {}).rows() == 4);
@@ -291,14 +291,14 @@ TEST_CASE("csv: rows that repeat the header are left out, with a count") {
   const CsvDataset data = table.read();
   CHECK(data.input().to_vector<float>() == Floats{1, 2, 3, 4});
   CHECK((data.class_names() == Names{"x", "y"} && data.line(2) == 5));
-  CHECK(contains(data.notes().made, "; 2 rows left out, which repeat the header (lines 4, 6)"));
+  CHECK(contains(data.notes().summary, "; 2 rows left out, which repeat the header (lines 4, 6)"));
   const CsvRows rows = table.rows(data);
   CHECK((rows.rows == std::vector<size_t>{0, 1, 2, 3} && rows.cells[2] == Names{"3", "x"}));
-  CHECK(contains(rows.notes.made, "2 rows left out, which repeat the header"));
+  CHECK(contains(rows.notes.summary, "2 rows left out, which repeat the header"));
   const Table series("day,sold\n2024-01-01,1\n2024-01-02,2\nday,sold\n2024-01-03,4\n2024-01-04,8\n");
   const TimeSeriesDataset windows(series.path, {.columns = {"sold"}, .time = {"day"}, .window = 2});
   CHECK(windows.size() == 2);
-  CHECK(contains(windows.notes().made, "1 row left out, which repeats the header (line 4)"));
+  CHECK(contains(windows.notes().summary, "1 row left out, which repeats the header (line 4)"));
   // Its names may be numbers, or texts above texts.
   CHECK(Table("land,2001,2002,growth\nA,1,2,5\nland,2001,2002,growth\nB,3,4,6\n").read({.classification = false}).size() == 2);
   const Table years("2001,2002,2003,2004\n1,5,2,9\n2001,2002,2003,2004\n3,4,1,8\n");
@@ -328,7 +328,7 @@ TEST_CASE("csv: columns aligned by blanks") {
       "18.0   8  307.0  70\t\"chevrolet malibu\"\n 9.5   4   95.0  71\t\"toyota  corona\"  \n14.0   8  455.0   1 \tfiat\n";
   const CsvDataset data = Table(cars).read({.target = "0", .classification = false, .exclude = {"4"}});
   CHECK(data.input().to_vector<float>() == Floats{8, 307, 70, 4, 95, 71, 8, 455, 1});
-  CHECK(contains(data.notes().made, "; columns are separated by blanks"));
+  CHECK(contains(data.notes().summary, "; columns are separated by blanks"));
   const CsvOptions said{.format = {.delimiter = kCsvBlanks}, .classification = false};
   CHECK(Table("a b\n1  2\n").read(said).feature_names() == Names{"a"});
   CHECK(contains(Table("a b\n1  2 3\n").fault(said), "t.csv:2:3: a row must have 2 fields like the first, got 3"));

@@ -50,10 +50,10 @@ TEST_CASE("ImageFolder: hidden names, links and other files are passed over, and
   CHECK(data.class_names() == std::vector<std::string>{"cat", "dog"});
   CHECK(data.size() == 7 + 2);
   const DataNotes notes = data.notes();
-  CAPTURE(notes.made);
-  CHECK(notes.made.starts_with("left out: 5 hidden names, such as " + (root / ".ipynb_checkpoints").string()));
-  CHECK(contains(notes.made, "; 4 links to folders above, such as "));
-  CHECK(notes.made.ends_with("; 3 other files (1 without ending, 1 .txt, 1 .\xef\xbf\xbd)"));
+  CAPTURE(notes.summary);
+  CHECK(notes.summary.starts_with("left out: 5 hidden names, such as " + (root / ".ipynb_checkpoints").string()));
+  CHECK(contains(notes.summary, "; 4 links to folders above, such as "));
+  CHECK(notes.summary.ends_with("; 3 other files (1 without ending, 1 .txt, 1 .\xef\xbf\xbd)"));
   REQUIRE(notes.warnings.size() == 3);
   CHECK(contains(notes.warnings[0], "1 picture is left out, since only PNG and JPEG are read: 1 .webp"));
   CHECK(notes.warnings[1] == "1 link leads nowhere, such as " + (root / "dog/gone.png").string());
@@ -103,10 +103,10 @@ TEST_CASE("pictures that cannot be read are found together, once, and may be lef
   PictureCheck found = check_pictures(all);
   CHECK(found.checked == 40);
   REQUIRE(found.faults.size() == 3);
-  CHECK(found.faults[0].place == 3);
+  CHECK(found.faults[0].index == 3);
   CHECK(contains(found.faults[2].text, "12.png: the file is a WebP picture\nhelp: PNG and JPEG are read"));
   REQUIRE(found.flaws.size() == 1);
-  CHECK(found.flaws[0].place == 11);
+  CHECK(found.flaws[0].index == 11);
 
   // Good ones are remembered as long as their size and time are the same; bad ones are looked at again.
   CHECK(fs::file_size(dir / "cache/halfstep/pictures") == 24 + 8 * 37);

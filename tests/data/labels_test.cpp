@@ -78,8 +78,8 @@ TEST_CASE("labels: folders of classes") {
   };
   CHECK(read({"Cat", "Hu\xcc\x88ndin", "H\xc3\xbcndin", "cat"}) == std::vector<int64_t>{0, 1, 1, 2});
   CHECK(classes == std::vector<std::string>{"Cat", "H\xc3\xbcndin", "cat"});
-  CHECK(contains(notes.made, "folders of classes: "));
-  CHECK(contains(notes.made, R"("Hu\u0308ndin" (1))"));
+  CHECK(contains(notes.summary, "folders of classes: "));
+  CHECK(contains(notes.summary, R"("Hu\u0308ndin" (1))"));
   REQUIRE(notes.warnings.size() == 1);
   CHECK(contains(notes.warnings[0], "\"Cat\" (1) and \"cat\" (1): these classes differ in nothing but case"));
   CHECK(read({"Hu\xcc\x88ndin"}) == std::vector<int64_t>{1});  // of held-out data

@@ -129,24 +129,24 @@ TEST_CASE("DataLoader: a place in samples is taken up with any batch size, by sh
         DataLoader<> whole(counting(23), {.batch_size = 23, .shuffle = shuffle, .seed = 9});
         const std::vector<int64_t> order = samples(whole), then = samples(whole);
         for (int i = 0; i < 3; ++i) first.next();
-        CHECK(first.place() == LoaderPlace{0, 15, 5, 9, first.place().order});
+        CHECK(first.position() == LoaderPosition{0, 15, 5, 9, first.position().order});
         DataLoader<> other(counting(23), {.batch_size = size, .shuffle = shuffle, .seed = 1, .num_workers = workers});
-        other.set_place(first.place());
-        CHECK(other.place().order == first.place().order);
+        other.set_position(first.position());
+        CHECK(other.position().order == first.position().order);
         CHECK(samples(other) == std::vector<int64_t>(order.begin() + 15, order.end()));
         CHECK(other.state() == LoaderState{1, 0});
         CHECK(samples(other) == then);
-        CHECK(other.place() == LoaderPlace{2, 0, size, 9, 0});
+        CHECK(other.position() == LoaderPosition{2, 0, size, 9, 0});
       }
     }
   }
   DataLoader<> dropping(counting(23), {.batch_size = 4, .drop_last = true});
-  dropping.set_place({0, 15, 5, 0, 0});
+  dropping.set_position({0, 15, 5, 0, 0});
   CHECK(pass(dropping) == std::vector<int64_t>{15, 16, 17, 18, -1, 19, 20, 21, 22, -1});
-  dropping.set_place({3, 23, 5, 0, 0});
+  dropping.set_position({3, 23, 5, 0, 0});
   CHECK(pass(dropping).empty());
   CHECK(dropping.state().epoch == 4);
-  CHECK_THROWS_WITH_AS(dropping.set_place({0, 24, 5, 0, 0}), doctest::Contains("must lie in the data set, which has 23 samples"),
+  CHECK_THROWS_WITH_AS(dropping.set_position({0, 24, 5, 0, 0}), doctest::Contains("must lie in the data set, which has 23 samples"),
                        ValueError);
 }
 

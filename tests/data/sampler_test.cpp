@@ -25,7 +25,7 @@ TEST_CASE("WeightedSampler: draws by weight, as a function of seed and epoch") {
   const std::vector<double> weights = {0, 1, 2, 0, 3, 0};
   const WeightedSampler sampler(weights, kDraws);
   CHECK(sampler.size() == kDraws);
-  CHECK(sampler.of() == 6);
+  CHECK(sampler.data_size() == 6);
   const std::vector<int64_t> order = sampler.order(3, 5);
   CHECK(order == sampler.order(3, 5));
   CHECK(order != sampler.order(3, 6));

@@ -68,7 +68,7 @@ TEST_CASE("text files: four encodings, and marks that decide") {
     CHECK(Text(bytes).read(TextEncoding::utf16) == kGreen);
     Text marked(mark + bytes);
     CHECK(marked.read() == kGreen);
-    CHECK(marked.notes.made == "read as UTF-16, as its byte-order mark says");
+    CHECK(marked.notes.summary == "read as UTF-16, as its byte-order mark says");
     CHECK(contains(Text(bytes).fault(), "the text is UTF-16, but is to be read as utf-8\nhelp: \"encoding\": \"utf-16\" reads it"));
     CHECK(Text(mark + wide(u"\xd83d\xde00", little)).read() == "\xf0\x9f\x98\x80");
     for (const auto* half : {u"a\n\xd83d", u"a\n\xd83dz", u"a\n\xde00z"})
@@ -94,7 +94,7 @@ TEST_CASE("text files: packed by gzip, whatever the name") {
   const std::string text = "a,b\n1,2\n3,4\n";
   Text one(gzipped(text));
   CHECK(one.read() == text);
-  CHECK(one.notes.made == "unpacked by gzip");
+  CHECK(one.notes.summary == "unpacked by gzip");
   CHECK(Text(gzipped(text) + gzipped("5,6\n") + std::string(100, '\0')).read() == text + "5,6\n");
   CHECK(Text(gzipped(std::string(3'000'000, 'x'))).read().size() == 3'000'000);
   CHECK(Text(gzipped("")).read().empty());
@@ -111,7 +111,7 @@ TEST_CASE("text files: packed by gzip, whatever the name") {
   CHECK(TimeSeriesDataset(one.path).size() == 1);
   const TextDataset characters(one.path, {.seq_len = 2});
   CHECK(characters.tokens().size() == 8);
-  CHECK(characters.notes().made == "unpacked by gzip");
+  CHECK(characters.notes().summary == "unpacked by gzip");
   // Bytes are not text: they are unpacked by the name alone.
   CHECK(TextDataset(one.path, {.tokenizer = Tokenizer::byte, .seq_len = 1}).size() == int64_t(gzipped(text).size()) - 1);
   write_bytes(one.dir / "t.gz", gzipped(text));
@@ -182,7 +182,7 @@ TEST_CASE("text files: packed by gzip and large, they take no memory for their t
 #ifndef HALFSTEP_ADDRESS_SANITIZER  // which keeps freed memory for a while
   CHECK(own() - before < 30'000'000);
 #endif
-  CHECK(bytes.notes().made == "unpacked by gzip into a temporary file of 88 MB in " + dir.path().string());
+  CHECK(bytes.notes().summary == "unpacked by gzip into a temporary file of 88 MB in " + dir.path().string());
   const Batch last = bytes.batch(std::vector<int64_t>{bytes.size() - 1});
   CHECK(bytes.size() == 8'799'999);
   CHECK(last.target.to_vector<int>().back() == line[87'999'990 % line.size()]);

@@ -78,9 +78,9 @@ TEST_CASE("TimeSeries: steps that are larger than the others are gaps, and no wi
     write_bytes(dir / "s", table_of(times));
     return TimeSeriesDataset(dir / "s", {.time = {"t"}, .window = window, .standardize = false});
   };
-  const auto made = [&](const std::vector<std::string>& times) { return data(times).notes().made; };
+  const auto made = [&](const std::vector<std::string>& times) { return data(times).notes().summary; };
   const TimeSeriesDataset cut = data(days(60, [](int i) { return i >= 30 && i < 50; }));
-  CHECK(cut.notes().made ==
+  CHECK(cut.notes().summary ==
         "left out: 2 windows across a place where rows are lacking; t: 1 step of 21 days where 38 have 1 (line 32)");
   CHECK(cut.size() == 40 - 2 - 2);
   const Batch at = cut.batch(std::vector<int64_t>{27, 28});  // the last before the gap, the first after it
@@ -145,10 +145,10 @@ TEST_CASE("TimeSeries: missing values are left out or filled in, and no window s
   };
   const TimeSeriesDataset dropped = data(SeriesMissing::drop, 1);  // 10 20 | 50 60 | 90
   CHECK((dropped.size() == 2 && sample(dropped, 1) == std::vector<int>{50, 60}));
-  CHECK(contains(dropped.notes().made, "3 rows with missing cells left out"));
+  CHECK(contains(dropped.notes().summary, "3 rows with missing cells left out"));
   const TimeSeriesDataset line = data(SeriesMissing::interpolate, 3);
-  CHECK(contains(line.notes().made, "2 lacking rows and 3 missing cells are filled in by interpolation"));
-  CHECK(contains(line.notes().made, "windows before values that are missing"));
+  CHECK(contains(line.notes().summary, "2 lacking rows and 3 missing cells are filled in by interpolation"));
+  CHECK(contains(line.notes().summary, "windows before values that are missing"));
   // 10 20 (30) (40) 50 60 (70) (80) 90 (90): what is predicted is in the file, and open ends are the last value.
   REQUIRE(line.size() == 3);
   CHECK(sample(line, 0) == std::vector<int>{20, 20, 20, 50});
@@ -161,7 +161,7 @@ TEST_CASE("TimeSeries: missing values are left out or filled in, and no window s
   write_bytes(dir / "s", "t,v\n1,\n2,1\n3,\n4,3\n5,5\n");
   const TimeSeriesDataset start(dir / "s", {.missing = SeriesMissing::interpolate});
   CHECK(start.target_scale().mean == doctest::Approx(3));
-  CHECK(contains(start.notes().made, "1 row at the start left out"));
+  CHECK(contains(start.notes().summary, "1 row at the start left out"));
   // Many single rows are filled in, and pauses with a rhythm, such as nights, are not.
   std::vector<std::string> hours;
   for (int i = 0; i < 140; ++i) hours.push_back(std::to_string(i / 7 * 24 + i % 7));
@@ -169,7 +169,7 @@ TEST_CASE("TimeSeries: missing values are left out or filled in, and no window s
   const TimeSeriesOptions fills{.time = {"t"}, .missing = SeriesMissing::interpolate};
   CHECK((TimeSeriesDataset(dir / "s", fills).size() == 139 && TimeSeriesDataset(dir / "s", fills).notes().warnings.size() == 1));
   write_bytes(dir / "s", table_of(days(70, [](int i) { return i % 5 == 3; })));
-  CHECK(contains(TimeSeriesDataset(dir / "s", fills).notes().made, "14 lacking rows are filled in by interpolation"));
+  CHECK(contains(TimeSeriesDataset(dir / "s", fills).notes().summary, "14 lacking rows are filled in by interpolation"));
   // A time that is wrong does not fill the memory.
   write_bytes(dir / "s", table_of({"2024-01-01", "2024-01-02", "2024-01-03", "2204-01-04"}));
   CHECK(contains(message_of<DataError>([&] { TimeSeriesDataset(dir / "s", {.time = {"t"}, .missing = SeriesMissing::last}); }),
@@ -182,7 +182,7 @@ TEST_CASE("TimeSeries: several columns, all or some of them to be predicted, eac
               "day,a,b,text,c\n2024-01-01,1,100,x,7\n2024-01-02,2,300,y,7\n2024-01-03,3,500,x,7\n2024-01-04,6,500,x,7\n");
   const TimeSeriesDataset all(dir / "s", {.all_columns = true, .time = {"day"}, .window = 2, .standardize = false});
   CHECK((all.input_shape() == Shape{2, 3} && all.target_shape() == Shape{3}));
-  CHECK(contains(all.notes().made, "columns that are no numbers are left out: text"));
+  CHECK(contains(all.notes().summary, "columns that are no numbers are left out: text"));
   const Batch b = all.batch(std::vector<int64_t>{1});
   CHECK(b.input.to_vector<int>() == std::vector<int>{2, 300, 7, 3, 500, 7});
   CHECK(b.target.to_vector<int>() == std::vector<int>{6, 500, 7});
@@ -218,7 +218,7 @@ TEST_CASE("TimeSeries: a time in several columns, and the last window of a file"
     if (i != 20) text += std::to_string(2001 + i / 12) + ',' + month(i % 12) + ',' + std::to_string(i) + '\n';
   write_bytes(dir / "s", text);
   const TimeSeriesDataset months(dir / "s", {.time = {"month", "year"}, .window = 3, .standardize = false});
-  CHECK(contains(months.notes().made, "1 step of 2 months where 27 have 1 (line 22)"));
+  CHECK(contains(months.notes().summary, "1 step of 2 months where 27 have 1 (line 22)"));
   const TimeSeriesOptions how = months.options();
   CHECK(read_last_window(dir / "s", how).input.to_vector<int>() == std::vector<int>{27, 28, 29});
   TimeSeriesOptions longer = how;
@@ -306,7 +306,7 @@ TEST_CASE("TimeSeries: dates that can be read in two orders are read so that the
   };
   const TimeSeriesDataset months = data(first_days(30, 4));
   CHECK(step(months) == SeriesStep{.unit = SeriesStep::Unit::month, .size = 1});
-  CHECK(months.notes().made ==
+  CHECK(months.notes().summary ==
         "t: no day is above 12; dates are read month first, as \"02/01/2020\" is 2020-02-01, since so they are evenly apart");
   CHECK(months.notes().warnings.empty());
   // Fewer leave it open, unless the training data's step is known.
@@ -317,20 +317,20 @@ TEST_CASE("TimeSeries: dates that can be read in two orders are read so that the
             "t: no day is above 12; dates are read day first, as \"02/01/2020\" is 2020-01-02; month first would "
             "fit as well: dates such as 2020-02-01 leave no choice"});
   CHECK(data(first_days(12, 4), step(months)).notes().warnings.empty());
-  CHECK(contains(data(first_days(12, 4), step(months)).notes().made, "read month first"));
+  CHECK(contains(data(first_days(12, 4), step(months)).notes().summary, "read month first"));
   // Days of one month, day first; and rows that go back in one of the orders.
   CHECK(contains(data({"05.01.2020", "06.01.2020", "07.01.2020", "08.01.2020", "09.01.2020", "11.01.2020", "12.01.2020"})
                      .notes()
                      .warnings.at(0),
                  "t: no day is above 12; dates are read day first"));
-  CHECK(contains(data({"11/01/2020", "12/01/2020", "01/02/2020", "02/02/2020", "03/02/2020"}).notes().made,
+  CHECK(contains(data({"11/01/2020", "12/01/2020", "01/02/2020", "02/02/2020", "03/02/2020"}).notes().summary,
                  "dates are read day first, as \"11/01/2020\" is 2020-01-11, since so they grow from row to row"));
-  CHECK(data({"11/01/2020", "12/01/2020", "13/01/2020"}).notes().made == "");
+  CHECK(data({"11/01/2020", "12/01/2020", "13/01/2020"}).notes().summary == "");
   // Years of two digits.
   const TimeSeriesDataset shorter = data(first_days(30, 2));
   CHECK(step(shorter).unit == SeriesStep::Unit::month);
-  CHECK(contains(shorter.notes().made, "month first, as \"02/01/20\" is 2020-02-01"));
-  CHECK(data({"30/12/98", "31/12/98", "01/01/99"}).notes().made == "t: years have two digits, \"30/12/98\" is 1998-12-30");
+  CHECK(contains(shorter.notes().summary, "month first, as \"02/01/20\" is 2020-02-01"));
+  CHECK(data({"30/12/98", "31/12/98", "01/01/99"}).notes().summary == "t: years have two digits, \"30/12/98\" is 1998-12-30");
   CHECK(data({"30-Dec-70", "31-Dec-70", "1-Jan-71"}).size() == 2);
 }
 
@@ -351,23 +351,23 @@ TEST_CASE("TimeSeries: Unix times that grow evenly are times, in seconds or part
   };
   const TimeSeriesDataset days = data(unix(1577836800, 86400, 40));
   CHECK(step(days) == SeriesStep{.unit = SeriesStep::Unit::day, .size = 1});
-  CHECK(days.notes().made == "t: numbers are read as Unix times in seconds, \"1577836800\" is 2020-01-01");
-  const std::string gap = data(unix(1577836800000, 900000, 40, 20)).notes().made;
+  CHECK(days.notes().summary == "t: numbers are read as Unix times in seconds, \"1577836800\" is 2020-01-01");
+  const std::string gap = data(unix(1577836800000, 900000, 40, 20)).notes().summary;
   CHECK(contains(gap, "t: 1 step of 30 minutes where 37 have 15 (line 22)"));
   CHECK(contains(gap, "Unix times in milliseconds"));
-  CHECK(contains(data(unix(1577840400000000, 3600000000, 10)).notes().made,
+  CHECK(contains(data(unix(1577840400000000, 3600000000, 10)).notes().summary,
                  "microseconds, \"1577840400000000\" is 2020-01-01 01:00"));
   // Months of the calendar, without a step that is always the same.
   const TimeSeriesDataset months = data({"1577836800", "1580515200", "1583020800", "1585699200", "1588291200", "1590969600"});
   CHECK(step(months) == SeriesStep{.unit = SeriesStep::Unit::month, .size = 1});
   // A few rows of new data are read as those of training were.
   CHECK(step(data({"1577836800", "1577923200"}, step(days))).unit == SeriesStep::Unit::day);
-  CHECK(contains(data({"1577836800", "1577923200"}, step(days)).notes().made, "Unix times"));
+  CHECK(contains(data({"1577836800", "1577923200"}, step(days)).notes().summary, "Unix times"));
   // Numbers stay what they are that are no such times, or have no rhythm.
   const std::vector<std::string> irregular = {"1577836800", "1577836900", "1577999000", "1578000000", "1579000000"};
   for (const auto& times : {unix(1900, 1, 40), unix(200000000, 1, 40), unix(5000000, 3600, 40), irregular}) {
     CHECK_MESSAGE(step(data(times)).unit == SeriesStep::Unit::number, times[0]);
-    CHECK_MESSAGE(!contains(data(times).notes().made, "Unix"), times[0]);
+    CHECK_MESSAGE(!contains(data(times).notes().summary, "Unix"), times[0]);
   }
 }
 

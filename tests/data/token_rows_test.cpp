@@ -106,10 +106,10 @@ TEST_CASE("csv: texts as input") {
   CHECK(data.vocabulary() == data.encoding().tokens->size());
   CHECK(data.encoding().tokens->vocabulary().find("film") > 0);
   CHECK(data.encoding().tokens->vocabulary().find(",") < 0);  // once: no token
-  CHECK(contains(data.notes().made, "1 column of texts (review) became 5 tokens a row, of "));
-  CHECK(contains(data.notes().made, "1 of 6 texts is longer and is cut"));
-  CHECK(contains(data.notes().made, "left out: id, title"));
-  CHECK(contains(data.notes().made, "1 missing value filled in"));
+  CHECK(contains(data.notes().summary, "1 column of texts (review) became 5 tokens a row, of "));
+  CHECK(contains(data.notes().summary, "1 of 6 texts is longer and is cut"));
+  CHECK(contains(data.notes().summary, "left out: id, title"));
+  CHECK(contains(data.notes().summary, "1 missing value filled in"));
   const int64_t good = data.encoding().tokens->vocabulary().find("good");
   CHECK(data.input().select(0, 2).to_vector<int64_t>() == Ids{good, good, good, 0, 0});
   CHECK(data.input().select(0, 4).to_vector<int64_t>() == Ids(5, 0));
@@ -126,7 +126,7 @@ TEST_CASE("csv: texts as input") {
   CHECK(rows.faults == std::vector<std::string>{"", ""});
   CHECK(rows.input.dtype() == DType::i64);
   CHECK(rows.input.to_vector<int64_t>() == Ids{good, 1, 0, 0, 0, 0, 0, 0, 0, 0});
-  CHECK(contains(rows.notes.made, "1 of 2 words are not among them, such as \"unheard\""));
+  CHECK(contains(rows.notes.summary, "1 of 2 words are not among them, such as \"unheard\""));
   CHECK(rows.unknown_answers == 1);
   const CsvRows texts = rows_of_texts({" Good ", "\xff"}, how);
   CHECK(texts.rows == std::vector<size_t>{0});

@@ -334,7 +334,7 @@ TEST_CASE("transforms: one pass over bytes gives the bits of one transform after
       CAPTURE(l);
       Batch step = floats->batch(some);
       for (size_t i = 0; i < lists[l].size(); ++i)
-        step = lists[l][i]->apply(step, {.seed = 8, .epoch = 4, .indices = some, .place = int(i), .classes = 3});
+        step = lists[l][i]->apply(step, {.seed = 8, .epoch = 4, .indices = some, .transform_index = int(i), .classes = 3});
       const auto fused = transformed(bytes, lists[l], 8);
       CHECK(same_bits(fused->batch(some, 4).input, step.input));
       CHECK(fused->batch(some, 4).target.to_vector<int>() == std::vector<int>{0, 1, 2, 0, 0, 0, 2});

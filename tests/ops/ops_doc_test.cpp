@@ -30,7 +30,7 @@ TEST_CASE("docs/ops.md lists every op as registered") {
     std::string doc(op.doc);
     for (size_t at = 0; (at = doc.find('|', at)) != std::string::npos; at += 2) doc.replace(at, 1, "\\|");
     if (!op.alias_of.empty()) doc = "alias of `" + std::string(op.alias_of) + "`";
-    text << "| `" << op.name << "` | " << list_policy(op) << " | " << takes[size_t(op.takes)] << " | "
+    text << "| `" << op.name << "` | " << list_policy(op) << " | " << takes[size_t(op.dtypes)] << " | "
          << (op.differentiable ? "yes" : "no") << " | " << doc << " |\n";
   }
   const std::string path = halfstep_source_dir() + "/docs/ops.md";

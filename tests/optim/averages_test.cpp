@@ -22,9 +22,9 @@ struct Run {
   void go(int steps, int skipped = -1) {
     for (int t = 0; t < steps; ++t) {
       problem::set_gradient(p, t);
-      optimizer.amp() = {full({}, t == skipped ? 1.0 : 0.0), {}};
+      optimizer.checked_amp() = {full({}, t == skipped ? 1.0 : 0.0), {}};
       optimizer.step();
-      optimizer.amp() = {};
+      optimizer.checked_amp() = {};
       if (t != skipped) path.push_back(p.to_vector<double>()[0]);
     }
   }
@@ -85,9 +85,9 @@ TEST_CASE("Lookahead pulls the weights back every k applied steps") {
   for (int t = 0; t < 12; ++t) {
     const bool skip = t == 4;
     problem::set_gradient(run.p, t);
-    run.optimizer.amp() = {full({}, skip ? 1.0 : 0.0), {}};
+    run.optimizer.checked_amp() = {full({}, skip ? 1.0 : 0.0), {}};
     run.optimizer.step();
-    run.optimizer.amp() = {};
+    run.optimizer.checked_amp() = {};
     if (skip) continue;
     fast -= 0.05 * problem::gradient(0, t, fast);
     if (++applied % 3 == 0) fast = slow += 0.25 * (fast - slow);

@@ -21,9 +21,9 @@ struct Setup {
 
   void one_step(const Tensor& found_inf) {
     for (const Tensor& p : {a, b}) p.set_grad(full(p.shape(), 0.01));
-    optimizer.amp() = {found_inf, {}};
+    optimizer.checked_amp() = {found_inf, {}};
     optimizer.step();
-    optimizer.amp() = {};
+    optimizer.checked_amp() = {};
   }
 };
 

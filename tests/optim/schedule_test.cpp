@@ -203,7 +203,7 @@ TEST_CASE("schedules check their arguments and describe themselves") {
   CHECK_THROWS_WITH_AS(CosineAnnealingLR(a, 4, 0, 4), "[CosineAnnealingLR] warmup_steps must be in [0, T_max), got 4 with T_max 4",
                        ValueError);
   CHECK(StepLR(a, 3, 0.5).describe() == "StepLR(step_size=3, gamma=0.5)");
-  CHECK(CosineAnnealingLR(a, 10, 0.01, 2).describe() == "CosineAnnealingLR(t_max=10, eta_min=0.01, warmup_steps=2)");
+  CHECK(CosineAnnealingLR(a, 10, 0.01, 2).describe() == "CosineAnnealingLR(T_max=10, eta_min=0.01, warmup_steps=2)");
 }
 
 namespace {

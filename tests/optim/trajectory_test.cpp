@@ -98,7 +98,7 @@ TEST_CASE("a step that found_inf cancels leaves every byte, and the next equals 
       problem::set_gradient(p, t);
       p.set_grad(p.grad() * std::numeric_limits<double>::infinity());
       const std::string before = problem::bytes(p), state = problem::bytes(*optimizer);
-      optimizer->amp() = {ones({}), full({}, 8.0)};
+      optimizer->checked_amp() = {ones({}), full({}, 8.0)};
       optimizer->step();
       CHECK(problem::bytes(p) == before);
       if (t > 0)
@@ -110,9 +110,9 @@ TEST_CASE("a step that found_inf cancels leaves every byte, and the next equals 
 
       problem::set_gradient(p, t, 8);  // scaled; a power of two, so that unscaling is exact
       problem::set_gradient(control, t);
-      optimizer->amp() = {zeros({}), full({}, 8.0)};
+      optimizer->checked_amp() = {zeros({}), full({}, 8.0)};
       optimizer->step();
-      optimizer->amp() = {};
+      optimizer->checked_amp() = {};
       plain->step();
       CHECK(problem::bytes(p) == problem::bytes(control));
       CHECK(problem::bytes(p.grad()) == problem::bytes(control.grad()));  // written back unscaled

@@ -50,12 +50,12 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   o.channels_last = self["channels_last"];
   o.ignored = ignored_class(r);
   const SplitRequest train = train_of(r);
-  if (r.known) {
-    if (!o.classification) o.classification = r.known->classes > 0;
-    if (const auto* form = std::get_if<TensorForm>(&r.known->source); form && o.bytes == ByteMeaning::automatic)
+  if (r.form) {
+    if (!o.classification) o.classification = r.form->classes > 0;
+    if (const auto* form = std::get_if<TensorForm>(&r.form->source); form && o.bytes == ByteMeaning::automatic)
       o.bytes = form->bytes;
-    if (o.classes == 0) o.classes = r.known->classes;
-    if (o.tokens && o.vocabulary == 0) o.vocabulary = r.known->vocabulary;
+    if (o.classes == 0) o.classes = r.form->classes;
+    if (o.tokens && o.vocabulary == 0) o.vocabulary = r.form->vocabulary;
   } else if (r.split != "train" && train.self()["type"] == self["type"]) {
     // Held-out data takes classes, tokens and the meaning of bytes from the training data.
     const auto data = make_arrays(train, make);

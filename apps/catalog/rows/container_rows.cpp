@@ -152,7 +152,7 @@ ModuleRow residual_row(const Family& layers) {
             const Tensor body = follow_layers(self["body"], "body", "body", x, at);
             const Tensor across = has_shortcut(self) ? follow_layers(self["shortcut"], "shortcut", "shortcut", x, at) : x;
             if (!body.defined() || !across.defined()) return {};
-            return at.meet("Residual", [&] { return combine(Combine::add, {body, across}); });
+            return at.infer_join("Residual", [&] { return combine(Combine::add, {body, across}); });
           },
           [=](Json& self) {
             std::vector<LayerPart> all = parts_of(self["body"], "body", "body");
@@ -187,7 +187,7 @@ ModuleRow parallel_row(const Family& layers) {
               made.push_back(follow_layers(self["branches"][i], key(i), own, x, at, /*used=*/true));
               if (!made.back().defined()) return {};
             }
-            return at.meet("Parallel", [&] { return combine(combine_in(self), made, self["dim"].get<int64_t>()); });
+            return at.infer_join("Parallel", [&] { return combine(combine_in(self), made, self["dim"].get<int64_t>()); });
           },
           [=](Json& self) {
             std::vector<LayerPart> all;
@@ -274,7 +274,7 @@ Tensor follow_graph(Json& self, const Tensor& x, Inference& at) {
     for (const std::string& input : node.inputs) in.push_back(values[input]);
     y = in[0];
     if (node.combine)
-      y = at.meet(
+      y = at.infer_join(
           std::string(name(*node.combine)), [&] { return combine(*node.combine, in, node.dim); }, key, node.name);
     if (!y.defined()) return {};
     Json& config = self["nodes"][i];

@@ -53,8 +53,8 @@ std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
   ImageFolderOptions options;
   read_options(r.self(), options);
   const SplitRequest train = train_of(r);
-  if (r.known && std::holds_alternative<ImageForm>(r.known->source))
-    options.classes = r.known->names;
+  if (r.form && std::holds_alternative<ImageForm>(r.form->source))
+    options.classes = r.form->names;
   else if (r.split != "train" && train.self()["type"] == "ImageFolder")
     options.classes = make_folder(train)->class_names();
   PicturesLine line;
@@ -112,7 +112,7 @@ Split split_of(const SplitRequest& r) {
 
 SplitRequest train_of(const SplitRequest& r) {
   static const std::string train = "train";
-  return {r.config, train, r.device, r.known};
+  return {r.config, train, r.device, r.form};
 }
 
 void add_image_rows(Catalog<DatasetRow>& all) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of activations, normalisations, Dropout, Embedding, and layers that move elements.
+// Rows of Linear, activations, normalisations, Dropout, Embedding, and layers that move elements.
 #include "apps/catalog/rows/layer_rows.h"
 
 #include <map>
@@ -69,6 +69,12 @@ std::map<std::string, ModuleRow> rows_of_ops() {
 #define HS_TWO_OPTIONS(row, layer, ...) out.emplace(#layer, option_row<layer>(std::string(info_of(Pointwise::row).doc)));
 #include "framework/math/pointwise.def"
   return out;
+}
+
+void add_linear_rows(Catalog<ModuleRow>& all) {
+  all.add(option_row<Linear>(
+      "y = x W^T + b", arg<int64_t>(width("in_features", "width of the input; left out: that of the input").from_input_dim(-1)),
+      arg<int64_t>(width("out_features", "width of the output; \"auto\": classes or target width").or_target_width().required())));
 }
 
 void add_activation_rows(Catalog<ModuleRow>& all) {

@@ -25,6 +25,7 @@ inline Field copies(std::string key, std::string doc) {
 Json unfold_mlp(const Json& mlp);
 
 void add_container_rows(Catalog<ModuleRow>& all);
+void add_linear_rows(Catalog<ModuleRow>& all);
 void add_activation_rows(Catalog<ModuleRow>& all);
 void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling
 void add_norm_rows(Catalog<ModuleRow>& all);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of metrics other than accuracy. They sum in double over all batches, so a smaller last batch counts by its samples.
+// Rows of metrics. They sum in double over all batches, so a smaller last batch counts by its samples.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,6 +12,23 @@
 
 namespace halfstep::app {
 namespace {
+
+// The share of samples, or of positions of sequences, whose largest output is their class.
+class Accuracy : public Metric {
+ public:
+  void reset() override { correct_ = samples_ = 0; }
+  void add(const Tensor& output, const Tensor& target) override {
+    const Tensor truth = classes_of(target, output);
+    correct_ += eq(argmax(output, -1), truth).sum().item<int64_t>();
+    samples_ += truth.ge(0).sum().item<int64_t>();  // losses ignore negative classes
+  }
+  double value() const override { return double(correct_) / double(samples_); }
+  bool is_share() const override { return true; }
+  int64_t counted() const override { return samples_; }
+
+ private:
+  int64_t correct_ = 0, samples_ = 0;
+};
 
 // A metric of scores [N, C] and classes of N samples, or positions of sequences; ignores negative classes, as losses do.
 class ClassMetric : public Metric {
@@ -76,7 +93,7 @@ class Confusion : public ClassMetric {
   void reset() override { table_.clear(), classes_ = 0; }
   double value() const override {  // the share on the diagonal
     double hits = 0;
-    for (size_t c = 0; c < classes_; ++c) hits += at(c, c);
+    for (size_t c = 0; c < classes_; ++c) hits += count(c, c);
     return hits / sum();
   }
   bool is_share() const override { return true; }
@@ -96,20 +113,20 @@ class Confusion : public ClassMetric {
     check<ShapeError>(scores.size() == classes_, "metrics", "all batches must have ", classes_, " classes, got ", scores.size());
     ++table_[size_t(truth) * classes_ + best_of(scores)];
   }
-  double at(size_t t, size_t p) const { return double(table_[t * classes_ + p]); }
+  double count(size_t t, size_t p) const { return double(table_[t * classes_ + p]); }
   double sum() const {
     double all = 0;
     for (const int64_t n : table_) all += double(n);
     return all;
   }
-  double truly(size_t c) const {
+  double actual(size_t c) const {
     double n = 0;
-    for (size_t p = 0; p < classes_; ++p) n += at(c, p);
+    for (size_t p = 0; p < classes_; ++p) n += count(c, p);
     return n;
   }
-  double said(size_t c) const {
+  double predicted(size_t c) const {
     double n = 0;
-    for (size_t t = 0; t < classes_; ++t) n += at(t, c);
+    for (size_t t = 0; t < classes_; ++t) n += count(t, c);
     return n;
   }
   size_t classes_ = 0;
@@ -127,9 +144,9 @@ class Averaged : public Confusion {
     if (micro_) return Confusion::value();
     double total = 0, there = 0;
     for (size_t c = 0; c < classes_; ++c) {
-      const double answers = said(c), members = truly(c);
+      const double answers = predicted(c), members = actual(c);
       if (answers + members == 0) continue;
-      total += of(at(c, c), answers, members);
+      total += of(count(c, c), answers, members);
       ++there;
     }
     return total / there;
@@ -137,22 +154,22 @@ class Averaged : public Confusion {
   Json details() const final { return {}; }
 
  protected:
-  virtual double of(double hits, double said, double truly) const = 0;
+  virtual double of(double hits, double predicted, double actual) const = 0;
 
  private:
   bool micro_;
 };
 class Precision : public Averaged {
   using Averaged::Averaged;
-  double of(double hits, double said, double) const override { return share(hits, said); }
+  double of(double hits, double predicted, double) const override { return share(hits, predicted); }
 };
 class Recall : public Averaged {
   using Averaged::Averaged;
-  double of(double hits, double, double truly) const override { return share(hits, truly); }
+  double of(double hits, double, double actual) const override { return share(hits, actual); }
 };
 class F1 : public Averaged {
   using Averaged::Averaged;
-  double of(double hits, double said, double truly) const override { return share(2 * hits, said + truly); }
+  double of(double hits, double predicted, double actual) const override { return share(2 * hits, predicted + actual); }
 };
 
 // The mean of -ln softmax(output)[class].
@@ -330,6 +347,9 @@ Tensor classes_of(const Tensor& target, const Tensor& output) {
 }
 
 void add_metric_rows(Catalog<MetricRow>& all) {
+  MetricRow accuracy = metric_row<Accuracy>("accuracy", "share of samples whose largest output is their class", Targets::classes);
+  accuracy.always = true;
+  all.add(std::move(accuracy));
   const auto average = arg<std::string>(
       choice("average", "macro", {"macro", "micro"}, "\"macro\": mean over the classes that occur; \"micro\": over all samples"));
   all.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,

@@ -102,11 +102,11 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   // Held-out data takes columns, categories, classes and scale from the training data.
   const SplitRequest train = train_of(r);
   const auto alike = [&](const char* key) { return train.self()[key] == self[key]; };
-  const TableForm* const known = r.known ? std::get_if<TableForm>(&r.known->source) : nullptr;
+  const TableForm* const known = r.form ? std::get_if<TableForm>(&r.form->source) : nullptr;
   const bool scaled = options.standardize_target && (known || train.self()["standardize_target"] == true);
   if (known) {
     options.encoding = known->options.encoding;
-    if (scaled) options.target_scale = r.known->scale;
+    if (scaled) options.target_scale = r.form->scale;
   } else if (r.split != "train" && train.self()["type"] == "CSV" &&
              (texts || options.standardize || scaled || options.missing != CsvMissing::refuse ||
               data_path(train) != data_path(r))) {
@@ -122,7 +122,7 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
   }
   const auto make = [&] { return std::make_shared<CsvDataset>(data_path(r), options); };
   const auto trained = known ? Keep<CsvDataset>::find(kept_as(train)) : nullptr;
-  const bool same = trained && known->options.encoding == trained->encoding() && r.known->scale == trained->target_scale();
+  const bool same = trained && known->options.encoding == trained->encoding() && r.form->scale == trained->target_scale();
   return known && !same ? make() : Keep<CsvDataset>::get(kept_as(r), make);
 }
 
@@ -144,14 +144,14 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   // Held-out data takes columns, scale and step from the training data.
   const SplitRequest train = train_of(r);
   std::optional<TimeSeriesOptions> known;
-  if (r.known && std::holds_alternative<SeriesForm>(r.known->source))
-    known = std::get<SeriesForm>(r.known->source).options;
+  if (r.form && std::holds_alternative<SeriesForm>(r.form->source))
+    known = std::get<SeriesForm>(r.form->source).options;
   else if (r.split != "train" && train.self()["type"] == "TimeSeries" &&
            (options.all_columns || train.self()["standardize"] == true))
     known = make_series(train)->options();
   if (known) {
     if (options.all_columns) options.columns = known->columns, options.all_columns = false;
-    if (options.standardize && (r.known || train.self()["standardize"] == true)) options.scaling = known->scaling;
+    if (options.standardize && (r.form || train.self()["standardize"] == true)) options.scaling = known->scaling;
     if (options.time == known->time) options.step = known->step;
   }
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);

@@ -13,7 +13,7 @@ namespace {
 Vocabulary vocabulary_of(const SplitRequest& r) {
   const auto& listed = r.self()["vocabulary"];
   if (!listed.empty()) return Vocabulary(listed.get<std::vector<std::string>>());
-  if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr;
+  if (const TextForm* known = r.form ? std::get_if<TextForm>(&r.form->source) : nullptr;
       known && name(known->options.tokenizer) == r.self()["tokenizer"].get_ref<const std::string&>())
     return known->options.vocabulary;
   if (r.split != "train" && train_of(r).self()["type"] == "Text" && train_of(r).self()["tokenizer"] == r.self()["tokenizer"])
@@ -26,7 +26,7 @@ bool is_bpe(const SplitRequest& r) { return r.self()["type"] == "Text" && r.self
 
 // Returns the training data's tokenizer, with which held-out text is read unless it has its own.
 std::shared_ptr<const BpeTokenizer> bpe_of(const SplitRequest& r) {
-  if (const TextForm* known = r.known ? std::get_if<TextForm>(&r.known->source) : nullptr; known && known->options.bpe)
+  if (const TextForm* known = r.form ? std::get_if<TextForm>(&r.form->source) : nullptr; known && known->options.bpe)
     return known->options.bpe;
   const bool own = !r.self()["tokenizer_file"].is_null();
   if (!own && r.split != "train" && is_bpe(train_of(r))) return bpe_of(train_of(r));
@@ -51,8 +51,8 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
   const SplitRequest train = train_of(r);
   const bool tokens =
       options.tokenizer == Tokenizer::u16 || options.tokenizer == Tokenizer::u32 || options.tokenizer == Tokenizer::bpe;
-  if (tokens && options.vocab_size == 0 && r.known)
-    options.vocab_size = r.known->vocabulary;
+  if (tokens && options.vocab_size == 0 && r.form)
+    options.vocab_size = r.form->vocabulary;
   else if (tokens && options.vocab_size == 0 && r.split != "train" && train.self()["type"] == "Text")
     options.vocab_size =
         train.self()["vocab_size"].is_null() ? make_text(train)->vocabulary() : train.self()["vocab_size"].get<int64_t>();

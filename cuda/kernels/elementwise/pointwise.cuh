@@ -26,15 +26,15 @@ struct PointwiseForward {
 template <class Row, int Input>
 struct PointwiseGradient {
   static constexpr unsigned kNames = gradient_names<Row, Input>;
-  HS_HD static constexpr int place(int which) {
+  HS_HD static constexpr int operand_index(int which) {
     int before = 0;
     for (int k = 0; k < which; ++k) before += kNames >> k & 1;
     return kNames >> which & 1 ? before : 0;
   }
-  static constexpr int kReads = place(0) + (kNames & 1) + (kNames >> 1 & 1) + (kNames >> 2 & 1) + (kNames >> 3 & 1);
+  static constexpr int kReads = operand_index(0) + (kNames & 1) + (kNames >> 1 & 1) + (kNames >> 2 & 1) + (kNames >> 3 & 1);
   template <class T>
   __device__ static T compute(const T* x, T p, T q) {
-    return Row::template gradient<Input>(x[0], x[place(1)], x[place(2)], x[place(3)], p, q);
+    return Row::template gradient<Input>(x[0], x[operand_index(1)], x[operand_index(2)], x[operand_index(3)], p, q);
   }
 };
 

@@ -185,15 +185,15 @@ __global__ void __launch_bounds__(kThreads, kRunBlocks) run_kernel(Sums s, C* pa
       const int64_t row = short_quotient(p, per_run), run = (row * s.channels + c) * s.inner;
       const Cover<N> pack(run, run + s.inner, p - row * per_run);
       C g[N] = {}, x[N] = {}, mean[N], rstd[N];
-      if (N == 1 || pack.at + N <= numel) {
-        load_some(s.grad, pack.at, g);
-        load_some(s.x, pack.at, x);
+      if (N == 1 || pack.first + N <= numel) {
+        load_some(s.grad, pack.first, g);
+        load_some(s.x, pack.first, x);
       } else {
 #pragma unroll
         for (int j = 0; j < N; ++j) {
           if (j < pack.from || j >= pack.to) continue;
-          g[j] = s.grad.load_floating<C>(pack.at + j);
-          x[j] = s.x.load_floating<C>(pack.at + j);
+          g[j] = s.grad.load_floating<C>(pack.first + j);
+          x[j] = s.x.load_floating<C>(pack.first + j);
         }
       }
       const int64_t stat = row * s.stat_row + short_quotient(c, s.stat_div);

@@ -122,9 +122,9 @@ __device__ inline void store_columns(const float (*plain)[kRun], const float (*s
   if constexpr (Warps > 1) {
 #pragma unroll
     for (int p = 0; p < kHeldPacks; ++p) {
-      if (Held::place(p) >= length) continue;
-      store_pack(to[0] + Held::place(p), plain[p]);
-      store_pack(to[1] + Held::place(p), scaled[p]);
+      if (Held::pack_offset(p) >= length) continue;
+      store_pack(to[0] + Held::pack_offset(p), plain[p]);
+      store_pack(to[1] + Held::pack_offset(p), scaled[p]);
     }
   } else {
     SHARED(float, shared, [2][kBlockWarps][32 * kRun]);

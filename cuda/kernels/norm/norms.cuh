@@ -58,8 +58,8 @@ inline bool reads_some(int n, std::initializer_list<const TensorView*> operands,
 // A pack of N elements of memory that overlaps a run which begins and ends anywhere.
 template <int N>
 struct Cover {
-  int64_t at;    // the pack's first element
-  int from, to;  // its elements that belong to the run: none if to <= from
+  int64_t first;  // the pack's first element
+  int from, to;   // its elements that belong to the run: none if to <= from
 
   // Returns the most packs that a run of `inner` elements needs, for runs side by side.
   static __device__ int64_t each(int64_t inner) { return inner % N == 0 ? inner / N : (inner + 2 * (N - 1)) / N; }

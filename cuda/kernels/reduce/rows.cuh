@@ -182,9 +182,9 @@ class HeldRows {
     }
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
-      if (head() + place(k) + kPack > n_) continue;
+      if (head() + pack_offset(k) + kPack > n_) continue;
 #pragma unroll
-      for (int r = 0; r < Count; ++r) rows_[r].fetch(at_[r], head() + place(k), held_[k][r]);
+      for (int r = 0; r < Count; ++r) rows_[r].fetch(at_[r], head() + pack_offset(k), held_[k][r]);
     }
   }
   // Calls f(k, i, x) for the held packs: x[r] are the elements of row r from i, this thread's k-th pack.
@@ -192,11 +192,11 @@ class HeldRows {
   __device__ void each_held(const F& f) const {
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
-      if (head() + place(k) + kPack > n_) continue;
+      if (head() + pack_offset(k) + kPack > n_) continue;
       C x[Count][kPack];
 #pragma unroll
       for (int r = 0; r < Count; ++r) rows_[r].convert(held_[k][r], x[r]);
-      f(k, head() + place(k), x);
+      f(k, head() + pack_offset(k), x);
     }
   }
   // Calls f(i, x) for all elements: as many as a pack has, or one.
@@ -216,7 +216,7 @@ class HeldRows {
   }
 
   // Returns where this thread's k-th pack begins, after the elements before the first one.
-  __device__ static int64_t place(int k) { return (Group::rank() + int64_t(k) * Group::kSize) * kPack; }
+  __device__ static int64_t pack_offset(int k) { return (Group::rank() + int64_t(k) * Group::kSize) * kPack; }
 
  private:
   __device__ int64_t head() const { return Rows::kPeels ? head_ : 0; }

@@ -48,11 +48,11 @@ struct Narrow {
 };
 struct Full {
   uint64_t key;
-  int64_t place;
+  int64_t element;
   __device__ static Full of(uint64_t key, int64_t index) { return {key, index}; }
   __device__ static Full last() { return {~uint64_t(0), INT64_MAX}; }
-  __device__ int64_t index() const { return place; }
-  __device__ bool operator<(const Full& o) const { return key != o.key ? key < o.key : place < o.place; }
+  __device__ int64_t index() const { return element; }
+  __device__ bool operator<(const Full& o) const { return key != o.key ? key < o.key : element < o.element; }
 };
 
 template <class P>

@@ -95,18 +95,18 @@ struct CoveredRuns {
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) {
         const Cover<kRun> pack = cover(i + k * Group::kSize);
-        if (i + k * Group::kSize < packs && pack.at + kRun <= numel) load_raw(data, pack.at, raw[k]);
+        if (i + k * Group::kSize < packs && pack.first + kRun <= numel) load_raw(data, pack.first, raw[k]);
       }
 #pragma unroll
       for (int k = 0; k < kBatch; ++k) {
         if (i + k * Group::kSize >= packs) continue;
         const Cover<kRun> pack = cover(i + k * Group::kSize);
         float x[kRun];
-        if (pack.at + kRun <= numel) {
+        if (pack.first + kRun <= numel) {
           unpack(raw[k], data.dtype, x);
         } else {
 #pragma unroll
-          for (int j = 0; j < kRun; ++j) x[j] = j >= pack.from && j < pack.to ? data.load_floating<float>(pack.at + j) : 0.0f;
+          for (int j = 0; j < kRun; ++j) x[j] = j >= pack.from && j < pack.to ? data.load_floating<float>(pack.first + j) : 0.0f;
         }
         f(x, pack.from, pack.to);
       }

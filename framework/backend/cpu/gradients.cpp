@@ -54,10 +54,10 @@ void with_float_or_double(DType t, F&& f) {
 
 // Multiplies by `factor` (a factor of 1 keeps the bits) and returns whether a value was inf or NaN before.
 bool scale_all(std::span<const TensorView> tensors, float factor) {
-  const std::vector<Part> parts = cut(tensors);
+  const std::vector<TensorPiece> parts = cut(tensors);
   std::atomic<bool> found = false;
   for_parts(parts, [&](size_t index) {
-    const Part& part = parts[index];
+    const TensorPiece& part = parts[index];
     const TensorView& g = tensors[part.tensor];
     const Space s(g.shape, {&g.strides});
     if (factor == 1 && is_half(g.dtype) && s.dense(0)) {  // reads them without widening
@@ -137,11 +137,11 @@ void unscale(std::span<const TensorView> grads, const float* scale, float* found
 }
 
 void norm(std::span<const TensorView> tensors, double p, float* out) {
-  const std::vector<Part> parts = cut(tensors);
+  const std::vector<TensorPiece> parts = cut(tensors);
   std::vector<double> partial(parts.size());
   const bool maximum = std::isinf(p);
   for_parts(parts, [&](size_t index) {
-    const Part& part = parts[index];
+    const TensorPiece& part = parts[index];
     const TensorView& v = tensors[part.tensor];
     with_float_or_double(v.dtype, [&](auto tag) {
       using C = decltype(tag);

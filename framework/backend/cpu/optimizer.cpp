@@ -48,7 +48,7 @@ HS_CLONES void scale_to(const T* in, T factor, T* out, int64_t n) {
 // Walks through a part of one parameter in blocks: f(p, g, at, n) updates n elements of p from the unscaled g, `at` elements from
 // the start.
 template <class T, class F>
-void walk(const ParamUpdate& u, const Part& part, float factor, bool write_back, const F& f) {
+void walk(const ParamUpdate& u, const TensorPiece& part, float factor, bool write_back, const F& f) {
   alignas(64) T p_buffer[kBlock], g_buffer[kBlock];
   const bool p_direct = u.param.dtype == dtype_of<T>, g_direct = u.grad.dtype == dtype_of<T>;
   for (int64_t i = part.begin; i < part.end; i += kBlock) {
@@ -69,7 +69,7 @@ void walk(const ParamUpdate& u, const Part& part, float factor, bool write_back,
   }
 }
 
-void check(std::span<const ParamUpdate> params, float* found_inf) {
+void test_gradients(std::span<const ParamUpdate> params, float* found_inf) {
   std::vector<TensorView> grads;
   for (const ParamUpdate& u : params) grads.push_back(u.grad);
   *found_inf = 0;
@@ -79,7 +79,7 @@ void check(std::span<const ParamUpdate> params, float* found_inf) {
 // Updates every part of every parameter and then the step counts, unless an inf was found; then runs the tail.
 template <class Rule>
 void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl& control) {
-  if (control.check) check(params, control.found_inf);
+  if (control.test_gradients) test_gradients(params, control.found_inf);
   const bool skips = control.found_inf && *control.found_inf != 0;
   if (skips) return control.tail.run(true);
   const int states = rule.states();  // before a schedule sets the momentum to 0
@@ -88,9 +88,9 @@ void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl&
   for (const ParamUpdate& u : params)
     steps.push_back(rule.begin(Rule::kCounts ? double(*u.step) : 0, u.number ? double(*u.number) : 0));
   const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
-  const std::vector<Part> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
+  const std::vector<TensorPiece> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_parts(parts, [&](size_t index) {
-    const Part& part = parts[index];
+    const TensorPiece& part = parts[index];
     const ParamUpdate& u = params[part.tensor];
     if (math::is_idle(rule, steps[part.tensor])) return;
     const auto in = [&]<class T>(T) {

@@ -172,7 +172,7 @@ struct NpyLayout {
   Header header;
   const Kind* kind;
   Shape shape;
-  uint64_t at, bytes;
+  uint64_t offset, bytes;
 };
 
 // Reads the layout. head: the beginning of a file of `size` bytes.
@@ -209,7 +209,7 @@ Tensor parse(const std::string& where, std::string bytes) {
   const NpyLayout l = npy_layout_of(where, bytes, bytes.size());
   const Header& h = l.header;
   const Kind& kind = *l.kind;
-  size_t at = l.at;
+  size_t at = l.offset;
   if (h.dtype[0] == '>') {
     for (char* v = bytes.data() + at; v < bytes.data() + at + l.bytes; v += kind.bytes) std::reverse(v, v + kind.bytes);
   }
@@ -244,10 +244,10 @@ Tensor map_npy(const std::filesystem::path& path) {
   const NpyLayout l = npy_layout_of(path.string(), head, size);
   const Kind& kind = *l.kind;
   const bool in_order = (l.header.dtype[0] != '>' || kind.bytes == 1) && (!l.header.fortran || l.shape.size() < 2);
-  const bool as_it_is = in_order && !kind.is_unsigned && kind.dtype != DType::boolean && l.bytes > 0 && l.at % kind.bytes == 0;
+  const bool as_it_is = in_order && !kind.is_unsigned && kind.dtype != DType::boolean && l.bytes > 0 && l.offset % kind.bytes == 0;
   if (!as_it_is) return read_npy(path);
   const std::shared_ptr<void> pages = map_file(path, size, kNpy);
-  return Tensor::from_blob(static_cast<char*>(pages.get()) + l.at, l.shape, kind.dtype, pages);
+  return Tensor::from_blob(static_cast<char*>(pages.get()) + l.offset, l.shape, kind.dtype, pages);
 }
 
 Tensor read_npz(const std::filesystem::path& path, const std::string& name) {

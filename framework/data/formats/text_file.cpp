@@ -99,7 +99,7 @@ FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding
                         DataNotes& notes) {
   const std::string file = path.string();
   FileText out = open_file(path, where);
-  const auto note = [&](const std::string& what) { notes.made += (notes.made.empty() ? "" : "; ") + what; };
+  const auto note = [&](const std::string& what) { notes.summary += (notes.summary.empty() ? "" : "; ") + what; };
   if (is_gzip(out.text)) {
     Unpacked unpacked = unpack_gzip(out.text, out.mapped, where, file);
     note(unpacked.note);

@@ -13,9 +13,9 @@ namespace {
 constexpr const char* kCollate = "collate";
 
 // Returns "sample 7", or "element 1 of sample 7" if samples have several elements.
-std::string named(const Place& at, size_t row) {
+std::string named(const CollateContext& at, size_t row) {
   std::string text;
-  for (const Place* p = &at; p->outer; p = p->outer) text += joined("element ", p->element, " of ");
+  for (const CollateContext* p = &at; p->outer; p = p->outer) text += joined("element ", p->element, " of ");
   return joined(text, "sample ", row < at.indices.size() ? at.indices[row] : int64_t(row));
 }
 
@@ -27,7 +27,7 @@ Tensor on_host(const std::vector<T>& values) {
 
 }  // namespace
 
-Tensor stack_rows(const Tensors& rows, const Place& at) {
+Tensor stack_rows(const Tensors& rows, const CollateContext& at) {
   check<ValueError>(!rows.empty(), kCollate, "needs a sample");
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!rows[i].defined()) fail<ValueError>(kCollate, "a sample's tensors must be defined, ", named(at, i), " is not");

@@ -64,7 +64,7 @@ struct Plan {
 
 // A batch on the device, whose bytes may still be in transfer. It must be received before it is used or dropped.
 struct DeviceBatch {
-  PreparedBatch made;
+  PreparedBatch prepared;
   std::vector<uint64_t> copies;
 
   void receive(UploadLane& lane) {
@@ -82,10 +82,10 @@ std::vector<int64_t> repeats_in(const std::vector<int64_t>& order, int64_t size)
 
 DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, UploadLane* lane) {
   DeviceBatch sent{std::move(made), {}};
-  if (!sent.made.batch || !source.can_visit()) return sent;
+  if (!sent.prepared.batch || !source.can_visit()) return sent;
   const MemoryScope scope(MemoryTag::data);
   try {
-    source.visit(sent.made.batch.get(), [&](Tensor& from) {
+    source.visit(sent.prepared.batch.get(), [&](Tensor& from) {
       if (!from.defined()) return;
       if (!lane || !from.device().is_cpu()) {
         from = from.to(device);
@@ -121,7 +121,7 @@ class LoaderEngine::Prefetcher {
     for (std::thread& t : threads_) t.join();
     try {
       for (auto& [batch, result] : ready_) {
-        if (plan_.lane) result.sent.receive(*plan_.lane);
+        if (plan_.lane) result.batch.receive(*plan_.lane);
       }
     } catch (const Error&) {  // the device failed; its next use throws
     }
@@ -138,13 +138,13 @@ class LoaderEngine::Prefetcher {
     }
     room_.notify_all();
     if (result.error) std::rethrow_exception(result.error);
-    if (plan_.lane) result.sent.receive(*plan_.lane);
-    return std::move(result.sent.made);
+    if (plan_.lane) result.batch.receive(*plan_.lane);
+    return std::move(result.batch.prepared);
   }
 
  private:
   struct Result {
-    DeviceBatch sent;
+    DeviceBatch batch;
     std::exception_ptr error;
   };
 
@@ -159,9 +159,9 @@ class LoaderEngine::Prefetcher {
       }
       Result result;
       try {
-        result.sent = send(plan_.make(mine), *plan_.source, plan_.options.device, plan_.lane.get());
+        result.batch = send(plan_.make(mine), *plan_.source, plan_.options.device, plan_.lane.get());
       } catch (...) { result.error = std::current_exception(); }
-      const bool last = plan_.stream && (result.error || !result.sent.made.batch);
+      const bool last = plan_.stream && (result.error || !result.batch.prepared.batch);
       {
         const std::lock_guard lock(mutex_);
         ready_[mine] = std::move(result);
@@ -206,9 +206,9 @@ LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const Load
                       Help{"let the stream of each rank give its share of the samples, with ranks 1"});
     return;
   }
-  check<ValueError>(!options_.sampler || options_.sampler->of() == source_->size(), "DataLoader",
+  check<ValueError>(!options_.sampler || options_.sampler->data_size() == source_->size(), "DataLoader",
                     "the sampler must be made for the data set's ", source_->size(), " samples, got one for ",
-                    options_.sampler ? options_.sampler->of() : 0);
+                    options_.sampler ? options_.sampler->data_size() : 0);
   const int64_t streams = source_->parallel_streams();
   check<ValueError>(streams == 0 || (in_order && options_.batch_size == streams), "DataLoader", "a data set of ", streams,
                     " streams must be read in order with batch_size ", streams, ", got batch_size ", options_.batch_size,
@@ -251,13 +251,13 @@ void LoaderEngine::set_state(LoaderState state) {
   resumed_ = true;
 }
 
-LoaderPlace LoaderEngine::place() {
+LoaderPosition LoaderEngine::position() {
   int64_t sample = state_.begin + state_.next_batch * options_.batch_size;
   if (!source_->is_stream()) sample = std::min(sample, samples());
   return {state_.epoch, sample, options_.batch_size, *options_.seed, hash_of_order(sample)};
 }
 
-void LoaderEngine::set_place(const LoaderPlace& place) {
+void LoaderEngine::set_position(const LoaderPosition& place) {
   const bool stream = source_->is_stream(), other = place.batch_size != options_.batch_size;
   if (!(place.epoch >= 0 && place.sample >= 0 && place.batch_size >= 1 && (stream || place.sample <= samples())))
     fail<ValueError>("DataLoader", "the place to continue from must lie in the data set, which has ", samples(),
@@ -315,7 +315,7 @@ std::shared_ptr<void> LoaderEngine::next() {
   prepare_order();
   const auto start = std::chrono::steady_clock::now();
   if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
-  PreparedBatch made;
+  PreparedBatch prepared;
   try {
     if (stream && !stream_) {
       stream_ = source_->open(*options_.seed, state_.epoch);
@@ -323,28 +323,28 @@ std::shared_ptr<void> LoaderEngine::next() {
     }
     const Plan plan{source_, order_, repeats_, stream_, options_, state_.epoch, state_.begin, default_device(), lane_};
     if (options_.num_workers == 0) {
-      made = send(plan.make(state_.next_batch), *source_, options_.device, nullptr).made;
+      prepared = send(plan.make(state_.next_batch), *source_, options_.device, nullptr).prepared;
     } else {
       if (!prefetcher_) {
         const int64_t end = stream ? std::numeric_limits<int64_t>::max() : batches_from(state_.begin);
         const int threads = stream ? 1 : options_.num_workers;  // a stream is read by one thread
         prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, end, threads, options_.prefetch);
       }
-      made = prefetcher_->take();
+      prepared = prefetcher_->take();
     }
   } catch (...) {
     forget();
     throw;
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!made.batch) {
+  if (!prepared.batch) {
     end_epoch();
     return {};
   }
-  part_ = made.part;
+  part_ = prepared.part;
   ++state_.next_batch;
   resumed_ = false;
-  return made.batch;
+  return prepared.batch;
 }
 
 void LoaderEngine::begin() {

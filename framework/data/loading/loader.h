@@ -56,12 +56,12 @@ struct LoaderState {
 };
 
 // The position in samples, for a run that continues with another batch size: what a run saves of its loader.
-struct LoaderPlace {
+struct LoaderPosition {
   int64_t epoch = 0, sample = 0;  // number of samples of the epoch's order that were returned
   int64_t batch_size = 1;
   uint64_t seed = 0;
   uint64_t order = 0;  // a hash of those samples; 0: unknown, as for a stream
-  bool operator==(const LoaderPlace&) const = default;
+  bool operator==(const LoaderPosition&) const = default;
 };
 
 // DataLoader without the types of its data set and batches: order, position, threads.
@@ -80,8 +80,8 @@ class LoaderEngine {
   std::vector<int64_t> samples_of_part() const;
   LoaderState state() const { return state_; }
   void set_state(LoaderState state);
-  LoaderPlace place();
-  void set_place(const LoaderPlace& place);
+  LoaderPosition position();
+  void set_position(const LoaderPosition& place);
   int64_t left() const { return batches_from(state_.begin) - state_.next_batch; }
   double wait_seconds() const { return wait_seconds_; }
 
@@ -118,11 +118,11 @@ class LoaderBase {
   // drops the samples of earlier batches.
   void set_state(LoaderState state) { engine_.set_state(state); }
   int64_t left() const { return engine_.left(); }  // batches left in the epoch; not for a stream
-  LoaderPlace place() { return engine_.place(); }
+  LoaderPosition position() { return engine_.position(); }
   // Continues after the same samples, with the loader's own batch size and the place's seed. Warns if the returned samples are
   // others in this loader's order, so that some will repeat or be missed. Throws ValueError for a place beyond the end, and for
   // another batch size in mid-epoch of a set of parallel streams.
-  void set_place(const LoaderPlace& place) { engine_.set_place(place); }
+  void set_position(const LoaderPosition& place) { engine_.set_position(place); }
 
  protected:
   LoaderEngine engine_;

@@ -21,7 +21,7 @@ WeightedSampler::WeightedSampler(std::vector<double> weights, int64_t num_sample
     : weights_(std::move(weights)), num_samples_(num_samples), replacement_(replacement) {
   constexpr const char* kName = "WeightedSampler";
   check<ValueError>(num_samples >= 0, kName, "num_samples must not be negative, got ", num_samples);
-  if (num_samples_ == 0) num_samples_ = of();
+  if (num_samples_ == 0) num_samples_ = data_size();
   double sum = 0;
   int64_t positive = 0;
   for (const double w : weights_) {
@@ -44,13 +44,13 @@ std::vector<int64_t> WeightedSampler::order(uint64_t seed, int64_t epoch) const 
     for (int64_t i = 0; i < num_samples_; ++i) {
       const double at = random_of(i).uniform() * sums_.back();
       const auto found = std::upper_bound(sums_.begin(), sums_.end(), at);  // skips samples of weight 0
-      out.push_back(std::min<int64_t>(found - sums_.begin(), of() - 1));
+      out.push_back(std::min<int64_t>(found - sums_.begin(), data_size() - 1));
     }
     return out;
   }
   // Orders samples by exponential clocks (Efraimidis & Spirakis, 2006).
   std::vector<std::pair<double, int64_t>> rings;
-  for (int64_t i = 0; i < of(); ++i) {
+  for (int64_t i = 0; i < data_size(); ++i) {
     const double w = weights_[size_t(i)];
     if (w > 0) rings.emplace_back(-std::log(1 - random_of(i).uniform()) / w, i);
   }

@@ -13,8 +13,8 @@ namespace halfstep {
 class Sampler {
  public:
   virtual ~Sampler() = default;
-  virtual int64_t size() const = 0;  // samples per epoch
-  virtual int64_t of() const = 0;    // samples of its data set
+  virtual int64_t size() const = 0;       // samples per epoch
+  virtual int64_t data_size() const = 0;  // samples of its data set
   virtual std::vector<int64_t> order(uint64_t seed, int64_t epoch) const = 0;
 };
 
@@ -26,7 +26,7 @@ class WeightedSampler : public Sampler {
   // replacement, for fewer positive weights than draws.
   explicit WeightedSampler(std::vector<double> weights, int64_t num_samples = 0, bool replacement = true);
   int64_t size() const override { return num_samples_; }
-  int64_t of() const override { return int64_t(weights_.size()); }
+  int64_t data_size() const override { return int64_t(weights_.size()); }
   std::vector<int64_t> order(uint64_t seed, int64_t epoch) const override;
 
  private:
@@ -44,7 +44,7 @@ class BucketSampler : public Sampler {
   // Throws ValueError for counts below 1.
   BucketSampler(std::vector<int64_t> lengths, int64_t batch_size, int64_t window = 100);
   int64_t size() const override { return int64_t(lengths_.size()); }
-  int64_t of() const override { return size(); }
+  int64_t data_size() const override { return size(); }
   std::vector<int64_t> order(uint64_t seed, int64_t epoch) const override;
 
  private:

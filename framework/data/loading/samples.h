@@ -145,24 +145,24 @@ template <class A, class B>
 struct Collated<std::pair<A, B>> : decltype(of_row<std::pair, std::decay_t<A>, std::decay_t<B>>()) {};
 
 // The samples of a batch, and the part of them that is being assembled, for errors.
-struct Place {
+struct CollateContext {
   std::span<const int64_t> indices;
-  const Place* outer = nullptr;
+  const CollateContext* outer = nullptr;
   size_t element = 0;
 };
 
 // Throw like default_collate.
-Tensor stack_rows(const Tensors& rows, const Place& at);
+Tensor stack_rows(const Tensors& rows, const CollateContext& at);
 Tensor column(const std::vector<int64_t>& values);
 Tensor column(const std::vector<float>& values);
 Tensor column(const std::vector<double>& values);
 Tensor column_of_bools(const std::vector<int64_t>& values);
 
 template <class S>
-typename Collated<S>::type collate(std::vector<S>&& rows, const Place& at);
+typename Collated<S>::type collate(std::vector<S>&& rows, const CollateContext& at);
 
 template <class S, size_t... k>
-typename Collated<S>::type collate_rows(std::vector<S>& rows, const Place& at, std::index_sequence<k...>) {
+typename Collated<S>::type collate_rows(std::vector<S>& rows, const CollateContext& at, std::index_sequence<k...>) {
   const auto element = [&]<size_t n>(std::integral_constant<size_t, n>) {
     std::vector<std::decay_t<std::tuple_element_t<n, S>>> all;
     all.reserve(rows.size());
@@ -173,7 +173,7 @@ typename Collated<S>::type collate_rows(std::vector<S>& rows, const Place& at, s
 }
 
 template <class S>
-typename Collated<S>::type collate(std::vector<S>&& rows, const Place& at) {
+typename Collated<S>::type collate(std::vector<S>&& rows, const CollateContext& at) {
   if constexpr (std::is_same_v<S, Tensor>) {
     return stack_rows(rows, at);
   } else if constexpr (std::is_same_v<S, std::string>) {

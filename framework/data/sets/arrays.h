@@ -49,9 +49,7 @@ class ArrayDataset : public TensorDataset<> {
   // framework/io/weights/safetensors.h.
   static ArrayDataset safetensors(const std::filesystem::path& path, const ArrayOptions& options = {});
 
-  DataNotes notes() const override {
-    return {.made = notes_, .warnings = warnings_, .ignored = TensorDataset::notes().ignored};
-  }
+  DataNotes notes() const override { return {.summary = notes_, .warnings = warnings_, .ignored = TensorDataset::notes().ignored}; }
   void add_warning(std::string text) { warnings_.push_back(std::move(text)); }
   DataForm form() const override;
   ByteMeaning bytes() const { return bytes_; }  // as read; automatic: the inputs are not bytes

@@ -86,10 +86,10 @@ class Transformed : public Dataset {
   Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const override {
     const NoGrad no_grad;
     const MemoryScope scope(MemoryTag::data);
-    Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .place = 0, .classes = classes(), .repeats = repeats};
+    Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .transform_index = 0, .classes = classes(), .repeats = repeats};
     Batch out = first(indices, draws);
     for (const Group& g : groups_) {
-      if (int(g.first) < draws.place) continue;  // already applied to the bytes
+      if (int(g.first) < draws.transform_index) continue;  // already applied to the bytes
       out = run_group(g, out, draws);
     }
     check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
@@ -100,15 +100,15 @@ class Transformed : public Dataset {
   const Dataset& untransformed() const override { return base_->untransformed(); }
 
  private:
-  // Returns the batch of the base; or, if the base has bytes, the result of the first group on them, with draws.place past that
-  // group.
+  // Returns the batch of the base; or, if the base has bytes, the result of the first group on them, with draws.transform_index
+  // past that group.
   Batch first(std::span<const int64_t> indices, Draws& draws) const {
     const Group& g = groups_[0];
     const Shape sample = base_->input_shape();
     if ((!g.moves.empty() || g.scaling) && scales(g, sample)) {
       if (const auto bytes = base_->byte_rows(indices)) {
         Batch out{move_and_scale({nullptr, &*bytes, sample}, g.moves, g.scaling, draws), bytes->target};
-        draws.place = int(g.end);
+        draws.transform_index = int(g.end);
         draws.writable = true;
         return out;
       }
@@ -117,7 +117,7 @@ class Transformed : public Dataset {
   }
 
   Batch run_group(const Group& g, const Batch& batch, Draws& draws) const {
-    draws.place = int(g.first);
+    draws.transform_index = int(g.first);
     Batch out = batch;
     if (!g.moves.empty()) check_images(g.moves[0]->name(), batch.input);
     const bool fused = !g.moves.empty() || g.scaling;
@@ -126,7 +126,7 @@ class Transformed : public Dataset {
       out.input = move_and_scale({&batch, nullptr, without_batch(batch.input.shape())}, g.moves, g.scaling, draws);
     } else {
       for (size_t i = g.first; i < g.end; ++i) {
-        draws.place = int(i);
+        draws.transform_index = int(i);
         const Batch next = run_one(*transforms_[i], out, draws);
         draws.writable = draws.writable || !next.input.shares_memory_with(out.input);
         out = next;
@@ -189,7 +189,7 @@ Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64
   Draws draws{.classes = classes};
   for (const auto& transform : transforms) {
     batch = run_one(*transform, batch, draws);
-    ++draws.place;
+    ++draws.transform_index;
   }
   return without_batch(batch.input.shape());
 }

@@ -44,10 +44,10 @@ struct ByteRows {
 
 // How a data set read its files, as text for users.
 struct DataNotes {
-  std::string made{};                   // one line, may be empty
+  std::string summary{};                // one line, may be empty
   std::vector<std::string> warnings{};  // probable mistakes
   std::string ignored{};                // how many labels are ignored; empty: none
-  std::string line() const { return made.empty() || ignored.empty() ? made + ignored : made + "; " + ignored; }
+  std::string line() const { return summary.empty() || ignored.empty() ? summary + ignored : summary + "; " + ignored; }
 };
 // The label that CrossEntropyLoss and NLLLoss leave out: the default of their ignore_index.
 constexpr int64_t kIgnoredClass = -100;

@@ -134,7 +134,7 @@ void ImageFolderDataset::leave_out_bad(const fs::path& root) {
                      " left out, since they cannot be read: ", found.faults[0].text);
   left_out_ = replace_not_utf8(left_out_);
   std::replace(left_out_.begin(), left_out_.end(), '\n', ' ');
-  for (size_t i = found.faults.size(); i-- > 0;) files_.erase(files_.begin() + std::ptrdiff_t(found.faults[i].place));
+  for (size_t i = found.faults.size(); i-- > 0;) files_.erase(files_.begin() + std::ptrdiff_t(found.faults[i].index));
   for (size_t c = 0; c < class_names_.size(); ++c) {
     const auto is_of = [&](int64_t label) { return label == int64_t(c); };
     check<DataError>(std::any_of(files_.begin(), files_.end(), [&](const File& f) { return is_of(f.label); }) ||
@@ -213,7 +213,7 @@ DataForm ImageFolderDataset::form() const {
 DataNotes ImageFolderDataset::notes() const {
   DataNotes out = notes_;
   if (const std::string passed = passed_.text(); !passed.empty())
-    out.made += joined(out.made.empty() ? "" : "; ", "left out: ", passed);
+    out.summary += joined(out.summary.empty() ? "" : "; ", "left out: ", passed);
   const std::vector<std::string> of_files = passed_.warnings();
   out.warnings.insert(out.warnings.end(), of_files.begin(), of_files.end());
   if (!left_out_.empty()) out.warnings.push_back(left_out_);

@@ -159,8 +159,8 @@ PictureCheck check_pictures(const std::vector<fs::path>& pictures, const Picture
     good.clear();
   }
   known.add(good);
-  const auto by_place = [](const PictureCheck::Remark& a, const PictureCheck::Remark& b) { return a.place < b.place; };
-  std::sort(out.flaws.begin(), out.flaws.end(), by_place);
+  const auto by_index = [](const PictureCheck::Remark& a, const PictureCheck::Remark& b) { return a.index < b.index; };
+  std::sort(out.flaws.begin(), out.flaws.end(), by_index);
   return out;
 }
 

@@ -13,7 +13,7 @@ namespace halfstep {
 
 struct PictureCheck {
   struct Remark {
-    size_t place;  // index in the list
+    size_t index;  // index in the list
     std::string text;
   };
   int64_t checked = 0;         // fewer than in the list if time ran out or progress() ended it

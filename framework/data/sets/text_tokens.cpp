@@ -203,7 +203,7 @@ FileText read_as(const std::filesystem::path& path, const TextOptions& o, DataNo
   if (other && other->is_pointer) refuse_other_file<DataError>(kTextFile, path, file.text);
   if (path.extension() != ".gz" || !is_gzip(file.text)) return file;
   Unpacked out = unpack_gzip(file.text, file.mapped, kTextFile, path.string());
-  notes.made = out.note;
+  notes.summary = out.note;
   return {out.bytes, std::move(out.owner), out.mapped};
 }
 

@@ -72,7 +72,7 @@ Tensor tokens_of_rows(const TokenRows& tokens, const TextColumns& texts, std::sp
   made += joined(") became ", length, " tokens a row, of ", tokens.size(), " different ones");
   if (tokens.padding() != 0) made += joined("; padding is token ", tokens.padding());  // padding_idx must then be set to it
   if (const std::string more = tokens.describe(counts); !more.empty()) made += "; " + more;
-  notes.made.insert(0, made);  // the existing text begins with "; "
+  notes.summary.insert(0, made);  // the existing text begins with "; "
   return out;
 }
 
@@ -109,7 +109,7 @@ void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>
 void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t>& chosen, size_t target, size_t all_rows,
                size_t without_target, const CsvColumns& columns) {
   const int64_t missing = columns.missing(), unknown = columns.unknown();
-  notes.made += joined("; target ", sheet.names()[target]);
+  notes.summary += joined("; target ", sheet.names()[target]);
   std::string others;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
     const bool used = c == target || std::find(chosen.begin(), chosen.end(), c) != chosen.end();
@@ -117,15 +117,15 @@ void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t
   }
   constexpr size_t kLongest = 200;
   if (others.size() > kLongest) others = others.substr(0, kLongest) + "...";
-  if (!others.empty()) notes.made += "; left out: " + others;
+  if (!others.empty()) notes.summary += "; left out: " + others;
   if (without_target > 0)
-    notes.made += joined("; ", without_target, " of ", all_rows + without_target, " rows left out, which have no target");
+    notes.summary += joined("; ", without_target, " of ", all_rows + without_target, " rows left out, which have no target");
   if (sheet.rows() < all_rows)
-    notes.made += joined("; ", all_rows - sheet.rows(), " of ", all_rows, " rows dropped for missing values");
-  if (missing > 0) notes.made += joined("; ", missing, missing == 1 ? " missing value" : " missing values", " filled in");
+    notes.summary += joined("; ", all_rows - sheet.rows(), " of ", all_rows, " rows dropped for missing values");
+  if (missing > 0) notes.summary += joined("; ", missing, missing == 1 ? " missing value" : " missing values", " filled in");
   if (unknown > 0)
-    notes.made += joined("; ", unknown, unknown == 1 ? " value" : " values", " that the training data does not have (",
-                         columns.unknown_example(), "), read by \"unknown\"");
+    notes.summary += joined("; ", unknown, unknown == 1 ? " value" : " values", " that the training data does not have (",
+                            columns.unknown_example(), "), read by \"unknown\"");
 }
 
 }  // namespace
@@ -177,7 +177,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   out.notes = columns.notes();
   note_rest(out.notes, sheet, chosen, target, all_rows, without_target, columns);
   if (ignored > 0)
-    out.notes.made +=
+    out.notes.summary +=
         joined("; ", ignored, " of ", all_rows + ignored, " rows left out, whose target ", *o.ignored, " the loss ignores");
   std::vector<int64_t> of_row;
   if (o.classification) of_row = read_classes(sheet, target, encoding.classes, out.notes);
@@ -185,7 +185,7 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   for (size_t r = 0; r < sheet.rows() && !o.classification; ++r) numbers.push_back(sheet.number(r, target));
   const std::vector<int64_t> rows = split_indices(int64_t(sheet.rows()), o.part, of_row);
   check<DataError>(!rows.empty(), kCsv, path.string(), ": ", text(o.part), " of ", sheet.rows(), " rows is empty");
-  if (const std::string forms = sheet.number_forms(); !forms.empty()) out.notes.made += "; " + forms;
+  if (const std::string forms = sheet.number_forms(); !forms.empty()) out.notes.summary += "; " + forms;
   const MemoryScope scope(MemoryTag::data);
   if (o.tokens) {
     if (!encoding.tokens) encoding.tokens = learn_tokens(*o.tokens, texts, rows, path.string());

@@ -48,7 +48,7 @@ std::vector<int64_t> read_classes(const CsvSheet& sheet, size_t column, std::vec
   std::vector<int64_t> places, out;
   classes = labels.names(places);
   const std::string alike = labels.joined_spellings(), cases = labels.differ_in_case("classes");
-  if (!alike.empty()) notes.made += "; classes: " + alike;
+  if (!alike.empty()) notes.summary += "; classes: " + alike;
   if (!cases.empty()) notes.warnings.push_back(cases);
   for (const size_t label : label_of_row) out.push_back(places[label]);
   return out;

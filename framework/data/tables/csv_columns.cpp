@@ -351,8 +351,8 @@ void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>&
 DataNotes CsvColumns::notes() const {
   DataNotes out = sheet_.notes();
   out.warnings.insert(out.warnings.end(), warnings_.begin(), warnings_.end());
-  const std::string file = std::exchange(out.made, "");
-  if (numbers_ > 0) out.made = count_of(size_t(numbers_), "column") + " of numbers";
+  const std::string file = std::exchange(out.summary, "");
+  if (numbers_ > 0) out.summary = count_of(size_t(numbers_), "column") + " of numbers";
   for (const bool date : {false, true}) {
     std::string list;
     size_t columns = 0, inputs = 0;
@@ -362,11 +362,11 @@ DataNotes CsvColumns::notes() const {
       list += joined(list.empty() ? "" : ", ", b.column, ' ', b.inputs);
     }
     if (columns == 0) continue;
-    out.made += joined(out.made.empty() ? "" : "; ", count_of(columns, date ? "date column" : "text column"), " became ",
-                       count_of(inputs, "input"), ": ", list);
+    out.summary += joined(out.summary.empty() ? "" : "; ", count_of(columns, date ? "date column" : "text column"), " became ",
+                          count_of(inputs, "input"), ": ", list);
   }
-  out.made += joined_;
-  if (!file.empty()) out.made += "; " + file;
+  out.summary += joined_;
+  if (!file.empty()) out.summary += "; " + file;
   return out;
 }
 

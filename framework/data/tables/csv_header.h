@@ -10,9 +10,9 @@
 namespace halfstep {
 
 struct CsvHeader {
-  std::optional<bool> there{};  // empty: cannot be detected without numbers in the first rows
-  std::string why{};            // how a header with numbers was recognised
-  bool doubtful = false;        // whether its numbers look like names, but not clearly
+  std::optional<bool> is_present{};  // empty: cannot be detected without numbers in the first rows
+  std::string why{};                 // how a header with numbers was recognised
+  bool doubtful = false;             // whether its numbers look like names, but not clearly
 };
 
 // Finds out whether the first row is a header. It is one if it has no number and the row below has one or does not exist (numbers

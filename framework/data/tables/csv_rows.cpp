@@ -190,7 +190,7 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   out.input = e.tokens ? rows_of(tokens, n, tokens.size() / std::max<size_t>(n, 1))
                        : rows_of(values, n, values.size() / std::max<size_t>(n, 1));
   for (const std::string& more : {e.tokens ? e.tokens->describe(counts) : std::string(), sheet.number_forms()})
-    if (!more.empty()) out.notes.made += (out.notes.made.empty() ? "" : "; ") + more;
+    if (!more.empty()) out.notes.summary += (out.notes.summary.empty() ? "" : "; ") + more;
   return out;
 }
 
@@ -216,7 +216,7 @@ CsvRows rows_of_texts(const std::vector<std::string>& texts, const CsvOptions& o
     tokens.encode({&read, 1}, values.data() + values.size() - tokens.options().length, counts);
   }
   out.input = rows_of(values, out.rows.size(), size_t(tokens.options().length));
-  out.notes.made = tokens.describe(counts);
+  out.notes.summary = tokens.describe(counts);
   return out;
 }
 

@@ -49,12 +49,12 @@ CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const C
     : where_(where), path_(path.string()), table_(CsvTable::open(path, format)), format_(format), notes_(table_->notes()) {
   format_.delimiter = table_->delimiter();
   CsvHeader found = header ? CsvHeader{header} : find_header(*table_, format_);
-  if (!found.there && has_names(*table_, named)) found.there = true;
-  has_header_ = found.there.value_or(false);
+  if (!found.is_present && has_names(*table_, named)) found.is_present = true;
+  has_header_ = found.is_present.value_or(false);
   if (!found.why.empty())
-    notes_.made += joined(notes_.made.empty() ? "" : "; ", "the first row is the header, since ", found.why,
-                          " (\"header\": false: it is a sample)");
-  if (found.doubtful || !found.there)
+    notes_.summary += joined(notes_.summary.empty() ? "" : "; ", "the first row is the header, since ", found.why,
+                             " (\"header\": false: it is a sample)");
+  if (found.doubtful || !found.is_present)
     notes_.warnings.push_back(joined("the first row was read as a sample",
                                      found.doubtful ? joined(", though its numbers from ", table_->cell(0, 0).substr(0, 40),
                                                              " on rise evenly as names of columns do")
@@ -84,8 +84,8 @@ void CsvSheet::leave_out_repeats() {
                    Help{"if they are samples, say \"header\": false"});
   rows_ = first_rows_;
   const bool one = repeats.size() == 1;
-  notes_.made += joined(notes_.made.empty() ? "" : "; ", repeats.size(), one ? " row" : " rows", " left out, which ",
-                        one ? "repeats" : "repeat", " the header (", lines_of_repeats(*table_), ')');
+  notes_.summary += joined(notes_.summary.empty() ? "" : "; ", repeats.size(), one ? " row" : " rows", " left out, which ",
+                           one ? "repeats" : "repeat", " the header (", lines_of_repeats(*table_), ')');
 }
 
 void CsvSheet::keep(const std::vector<size_t>& rows) {

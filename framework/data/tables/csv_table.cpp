@@ -54,14 +54,14 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
     text_ = *own, window_ = PageWindow(text_, false), file_ = {text_, own, false};
   }
   text_ = text_.substr(0, end);
-  Left left_out;
-  skip_lines(begin_, first_line_, true, &left_out);
-  read_separator(left_out);
+  SkippedLines skipped;
+  skip_lines(begin_, first_line_, true, &skipped);
+  read_separator(skipped);
   if (delimiter_ == 0) find_delimiter(format);
   format_.delimiter = delimiter_;
   look_at_first_rows();
-  parse(left_out);
-  note_skipped(left_out);
+  parse(skipped);
+  note_skipped(skipped);
 }
 
 std::shared_ptr<const CsvTable> CsvTable::open(const std::filesystem::path& path, const CsvFormat& f) {
@@ -72,14 +72,14 @@ std::shared_ptr<const CsvTable> CsvTable::open(const std::filesystem::path& path
 }
 
 // Reads Excel's first line "sep=;".
-void CsvTable::read_separator(Left& left_out) {
+void CsvTable::read_separator(SkippedLines& skipped) {
   const std::string_view line = trim(text_.substr(begin_, text_.find('\n', begin_) - begin_));
   const std::string_view word = line.substr(0, 4);
   if (line.size() > 5 || (word != "sep=" && word != "SEP=" && word != "Sep=")) return;
   if (delimiter_ == 0) delimiter_ = line.size() == 5 ? line[4] : '\t';  // trimming removed a tab at the end
   begin_ = std::min(text_.size(), text_.find('\n', begin_));
   if (begin_ < text_.size()) ++begin_;
-  skip_lines(begin_, ++first_line_, true, &left_out);
+  skip_lines(begin_, ++first_line_, true, &skipped);
 }
 
 bool CsvTable::is_empty_line(size_t at) const {
@@ -88,31 +88,31 @@ bool CsvTable::is_empty_line(size_t at) const {
 }
 
 // Skips lines at the beginning of a row that are to be left out, and empty ones if `empty`.
-void CsvTable::skip_lines(size_t& at, int64_t& line, bool empty, Left* left_out) const {
+void CsvTable::skip_lines(size_t& at, int64_t& line, bool empty, SkippedLines* skipped) const {
   for (; at < text_.size(); ++line) {
-    const bool skipped = !skipped_.empty() && std::binary_search(skipped_.begin(), skipped_.end(), line);
-    if (!skipped && !(empty && is_empty_line(at))) return;
+    const bool is_listed = !skipped_.empty() && std::binary_search(skipped_.begin(), skipped_.end(), line);
+    if (!is_listed && !(empty && is_empty_line(at))) return;
     const size_t end = std::min(text_.size(), text_.find('\n', at));
-    if (left_out && skipped) left_out->lines.push_back(trim(text_.substr(at, end - at)));
-    if (left_out && !skipped) left_out->empty.push_back(line);
+    if (skipped && is_listed) skipped->lines.push_back(trim(text_.substr(at, end - at)));
+    if (skipped && !is_listed) skipped->empty.push_back(line);
     at = std::min(text_.size(), end + 1);
   }
 }
 
 // Notes what was left out, and which lines are missing.
-void CsvTable::note_skipped(const Left& left_out) {
+void CsvTable::note_skipped(const SkippedLines& skipped) {
   constexpr size_t kShown = 60;
-  const auto& [lines, empty] = left_out;
+  const auto& [lines, empty] = skipped;
   if (!lines.empty())
-    notes_.made +=
-        joined(notes_.made.empty() ? "" : "; ", lines.size(), lines.size() == 1 ? " line" : " lines",
+    notes_.summary +=
+        joined(notes_.summary.empty() ? "" : "; ", lines.size(), lines.size() == 1 ? " line" : " lines",
                " left out by skip_rows: ", halfstep::spelled(lines[0].substr(0, kShown)), lines.size() > 1 ? ", ..." : "");
   if (lines.size() < skipped_.size())
     notes_.warnings.push_back(joined("skip_rows has ", skipped_.size() - lines.size(), " of ", skipped_.size(),
                                      " lines that the file does not have, or that do not begin a row"));
   if (!empty.empty())
-    notes_.made += joined(notes_.made.empty() ? "" : "; ", empty.size(), empty.size() == 1 ? " empty line" : " empty lines",
-                          " left out, ", empty.size() == 1 ? "line " : "the first is line ", empty[0]);
+    notes_.summary += joined(notes_.summary.empty() ? "" : "; ", empty.size(), empty.size() == 1 ? " empty line" : " empty lines",
+                             " left out, ", empty.size() == 1 ? "line " : "the first is line ", empty[0]);
 }
 
 void CsvTable::find_delimiter(const CsvFormat& format) {
@@ -143,7 +143,7 @@ void CsvTable::find_delimiter(const CsvFormat& format) {
   if (present.size() > 1 && as_often.size() == 1) present = as_often;
   if ((present.empty() || present == "\t") && are_blanks_delimiters(format, !present.empty())) {
     delimiter_ = kCsvBlanks;
-    notes_.made += joined(notes_.made.empty() ? "" : "; ", "columns are separated by blanks");
+    notes_.summary += joined(notes_.summary.empty() ? "" : "; ", "columns are separated by blanks");
     return;
   }
   check<DataError>(present.size() <= 1, kTable, path_, ':', first_line_,
@@ -386,7 +386,7 @@ void CsvTable::end_row(size_t fields, int64_t line, std::string_view first) {
   repeats_.push_back(row);
 }
 
-void CsvTable::parse(Left& left_out) {
+void CsvTable::parse(SkippedLines& skipped) {
   constexpr size_t kPiece = 1 << 16;
   const auto is_plain = [&](size_t from, size_t to) {  // ASCII without NUL
     uint8_t others = 0;
@@ -397,7 +397,7 @@ void CsvTable::parse(Left& left_out) {
   bool plain = true;
   size_t at = begin_, looked = begin_;
   for (int64_t line = first_line_; at < text_.size(); ++line) {
-    skip_lines(at, line, columns_ > 1, &left_out);
+    skip_lines(at, line, columns_ > 1, &skipped);
     if (at >= text_.size()) break;
     const int64_t row_line = line;
     at = pass_blanks(at);

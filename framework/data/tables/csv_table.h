@@ -57,9 +57,9 @@ class CsvTable {
 
  private:
   static constexpr size_t kMarked = 16;  // stores the position of every 16th cell of a row
-  struct Left {
-    std::vector<std::string_view> lines{};  // left out by skip_rows
-    std::vector<int64_t> empty{};           // lines
+  struct SkippedLines {
+    std::vector<std::string_view> lines{};  // texts of those that skip_rows lists
+    std::vector<int64_t> empty{};           // numbers of empty ones
   };
   DataNotes notes_;
   std::string path_;
@@ -82,15 +82,15 @@ class CsvTable {
   char delimiter_ = 0;
 
   static std::string_view bare(std::string_view cell);
-  void read_separator(Left& left_out);
+  void read_separator(SkippedLines& skipped);
   bool is_empty_line(size_t at) const;
-  void skip_lines(size_t& at, int64_t& line, bool empty, Left* left_out = nullptr) const;
-  void note_skipped(const Left& left_out);
+  void skip_lines(size_t& at, int64_t& line, bool empty, SkippedLines* skipped = nullptr) const;
+  void note_skipped(const SkippedLines& skipped);
   void find_delimiter(const CsvFormat& format);
   bool are_blanks_delimiters(const CsvFormat& format, bool tabs) const;
   size_t pass_blanks(size_t at) const;
   void look_at_first_rows();
-  void parse(Left& left_out);
+  void parse(SkippedLines& skipped);
   std::string_view take(size_t& at, int64_t& line, size_t field, bool& more) const;
   bool take_number(size_t& at, size_t column, std::string_view& cell, bool& more);
   void add(size_t column, std::string_view cell);

@@ -219,7 +219,7 @@ std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem
   if (classes.empty()) {
     classes = labels.names(places, /*by_number=*/false);
     const std::string alike = labels.joined_spellings(), cases = labels.differ_in_case("classes");
-    if (!alike.empty()) notes.made += joined(notes.made.empty() ? "" : "; ", "folders of classes: ", alike);
+    if (!alike.empty()) notes.summary += joined(notes.summary.empty() ? "" : "; ", "folders of classes: ", alike);
     if (!cases.empty()) notes.warnings.push_back(cases);
     for (const size_t label : label_of) out.push_back(places[label]);
     return out;

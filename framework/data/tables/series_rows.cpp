@@ -161,7 +161,7 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   SeriesTimes times;
   if (!time.empty()) times = read_times(sheet, time, o.step);
   if (!time.empty()) o.step = times.step;
-  if (!times.read_text.empty()) out.notes.made += joined(out.notes.made.empty() ? "" : "; ", times.read_text);
+  if (!times.read_text.empty()) out.notes.summary += joined(out.notes.summary.empty() ? "" : "; ", times.read_text);
   if (!times.doubt_text.empty()) out.notes.warnings.push_back(times.doubt_text);
 
   const bool fills = o.missing == SeriesMissing::last || o.missing == SeriesMissing::interpolate;
@@ -219,7 +219,7 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   }
   if (dropped > 0) out.filled_text = counted_rows(dropped, "row", "rows") + " with missing cells left out";
   for (const std::string& note : {left_out, sheet.number_forms()})
-    if (!note.empty()) out.notes.made += (out.notes.made.empty() ? "" : "; ") + note;
+    if (!note.empty()) out.notes.summary += (out.notes.summary.empty() ? "" : "; ") + note;
   o.columns.clear();
   for (const size_t c : columns) o.columns.push_back(sheet.names()[c]);
   o.all_columns = false;

@@ -28,7 +28,7 @@ constexpr const char* kTimeForms =
 
 // The time of each row; a number is in CsvDate::days.
 struct Times {
-  std::vector<CsvDate> at;
+  std::vector<CsvDate> times;
   bool dates = true;
 };
 
@@ -37,8 +37,8 @@ std::string quoted_time(std::string_view cell) { return joined('"', cell.substr(
 // Returns the rows whose time is not after that of the row before.
 std::vector<size_t> late_rows(const Times& t) {
   std::vector<size_t> out;
-  for (size_t r = 1; r < t.at.size(); ++r)
-    if (!(t.at[r - 1].days < t.at[r].days)) out.push_back(r);
+  for (size_t r = 1; r < t.times.size(); ++r)
+    if (!(t.times[r - 1].days < t.times[r].days)) out.push_back(r);
   return out;
 }
 
@@ -47,7 +47,7 @@ std::optional<Times> numbers_in(const CsvSheet& sheet, size_t column) {
   t.dates = false;
   for (size_t r = 0; r < sheet.rows(); ++r) {
     if (!sheet.is_number(r, column)) return {};
-    t.at.push_back({.days = sheet.number(r, column)});
+    t.times.push_back({.days = sheet.number(r, column)});
   }
   return t;
 }
@@ -101,8 +101,8 @@ Times parts_in(const CsvSheet& sheet, const std::vector<size_t>& columns) {
     const int month = int(of[1] ? 3 * value[1] - 2 : value[2]);
     char text[64];
     std::snprintf(text, sizeof text, "%04d-%02d-%02d %02d:%02d", int(value[0]), month, int(value[3]), int(value[4]), int(value[5]));
-    out.at.emplace_back();
-    if (!parse_date(text, CsvDateOrder::ymd, out.at.back()))
+    out.times.emplace_back();
+    if (!parse_date(text, CsvDateOrder::ymd, out.times.back()))
       sheet.fail_at(r, *of[0], "and the columns with it are no time that is read: ", text);
   }
   return out;
@@ -115,7 +115,7 @@ void check_times(const CsvSheet& sheet, size_t column, const Times& t) {
   const size_t r = late[0];
   std::vector<size_t> twice;
   for (const size_t row : late)
-    if (t.at[row].days == t.at[row - 1].days) twice.push_back(row);
+    if (t.times[row].days == t.times[row - 1].days) twice.push_back(row);
   const std::string cell = quoted_time(sheet.cell(r, column)), before = quoted_time(sheet.cell(r - 1, column));
   const std::string lines = joined("lines ", sheet.line(r - 1), " and ", sheet.line(r));
   if (twice.size() == late.size() && twice.size() <= 20) {
@@ -128,7 +128,7 @@ void check_times(const CsvSheet& sheet, size_t column, const Times& t) {
   if (twice.size() == late.size())
     sheet.fail_at(r, column, "must grow from row to row, but has ", cell, " in ", lines, ", and ", twice.size() - 1, " more twice",
                   Help{"leave \"time\" out where several rows of a time follow each other; or keep one row of each in the file"});
-  const bool reversed = late.size() > 1 && late.size() == t.at.size() - 1 && twice.empty();
+  const bool reversed = late.size() > 1 && late.size() == t.times.size() - 1 && twice.empty();
   sheet.fail_at(
       r, column, "must grow from row to row, but ", before, " is followed by ", cell, " (", lines, ")",
       reversed ? ": the newest row is the first" : "",
@@ -147,7 +147,7 @@ double time_position(const CsvDate& d, const SeriesStep& s) {
 
 std::vector<double> steps_of(const Times& t, const SeriesStep& s) {
   std::vector<double> out;
-  for (size_t r = 1; r < t.at.size(); ++r) out.push_back(time_position(t.at[r], s) - time_position(t.at[r - 1], s));
+  for (size_t r = 1; r < t.times.size(); ++r) out.push_back(time_position(t.times[r], s) - time_position(t.times[r - 1], s));
   return out;
 }
 
@@ -173,9 +173,9 @@ SeriesStep usual_step(const Times& t) {
   const auto unlike = [&](const SeriesStep& s) { return unlike_steps(t, s); };
   auto least = unlike(best);
   unsigned week = 0;
-  for (const CsvDate& d : t.at) week |= 1U << unsigned(d.weekday);
+  for (const CsvDate& d : t.times) week |= 1U << unsigned(d.weekday);
   const int days = std::popcount(week);
-  if (days >= 2 && days < 7 && t.at.size() >= 2 * size_t(days)) {
+  if (days >= 2 && days < 7 && t.times.size() >= 2 * size_t(days)) {
     SeriesStep business{.unit = Unit::business_day, .size = 1, .week = uint8_t(week)};
     business.size = median_step(steps_of(t, business));
     if (const auto its = unlike(business); is_alike(business.size, 1) && its < least)
@@ -190,7 +190,7 @@ SeriesStep usual_step(const Times& t) {
 
 Times from_unix(const Times& numbers, double of_day) {
   Times out;
-  for (const CsvDate& d : numbers.at) out.at.push_back(date_of_days(d.days / of_day));
+  for (const CsvDate& d : numbers.times) out.times.push_back(date_of_days(d.days / of_day));
   return out;
 }
 
@@ -229,9 +229,9 @@ struct Unfit {
 };
 Unfit unfit(const Times& t, const std::optional<SeriesStep>& known) {
   Unfit out{.late = late_rows(t).size()};
-  if (out.late > 0 || t.at.size() < 3) return out;
+  if (out.late > 0 || t.times.size() < 3) return out;
   const SeriesStep step = usual_step(t);
-  if (known && known->size > 0) out.far = !fits_known(step, *known, t.at.size());
+  if (known && known->size > 0) out.far = !fits_known(step, *known, t.times.size());
   out.unlike = unlike_steps(t, step);
   return out;
 }
@@ -239,9 +239,9 @@ Unfit unfit(const Times& t, const std::optional<SeriesStep>& known) {
 // Returns the dates of a column in this order; nothing if a cell is not a date.
 std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, CsvDateOrder order) {
   Times t;
-  t.at.resize(sheet.rows());
+  t.times.resize(sheet.rows());
   for (size_t r = 0; r < sheet.rows(); ++r)
-    if (!parse_date(sheet.cell(r, column), order, t.at[r])) return {};
+    if (!parse_date(sheet.cell(r, column), order, t.times[r])) return {};
   return t;
 }
 
@@ -249,7 +249,7 @@ std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, CsvDateOrder
 std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::optional<SeriesStep>& known, SeriesTimes& says) {
   const std::string& name = sheet.names()[column];
   const auto as_read = [&](const Times& t, size_t row) {
-    return joined(quoted_time(sheet.cell(row, column)), " is ", text_of(t.at[row]));
+    return joined(quoted_time(sheet.cell(row, column)), " is ", text_of(t.times[row]));
   };
   std::optional<Times> out = dates_in(sheet, column, CsvDateOrder::ymd);
   if (!out) {
@@ -260,20 +260,21 @@ std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::o
       const Unfit of_day = unfit(*day, known), of_month = unfit(*month, known);
       month_first = of_month < of_day;
       size_t row = 0;  // a row that shows the difference
-      while (row < sheet.rows() && day->at[row].days == month->at[row].days) ++row;
+      while (row < sheet.rows() && day->times[row].days == month->times[row].days) ++row;
       const std::string first = joined(name, ": no day is above 12; dates are read ", month_first ? "month" : "day", " first, as ");
       if (row < sheet.rows() && of_day != of_month)
         says.read_text = first + as_read(month_first ? *month : *day, row) + ", since so they " +
                          (of_day.late != of_month.late ? "grow from row to row" : "are evenly apart");
       else if (row < sheet.rows())
-        says.doubt_text = first + as_read(*day, row) + "; month first would fit as well: dates such as " + text_of(month->at[row]) +
-                          " leave no choice";
+        says.doubt_text = first + as_read(*day, row) + "; month first would fit as well: dates such as " +
+                          text_of(month->times[row]) + " leave no choice";
     }
     out = month_first ? std::move(month) : std::move(day);
   }
   const auto is_short = [](const CsvDate& d) { return d.short_year; };
-  if (const auto at = std::find_if(out->at.begin(), out->at.end(), is_short); at != out->at.end() && says.read_text.empty())
-    says.read_text = joined(name, ": years have two digits, ", as_read(*out, size_t(at - out->at.begin())));
+  if (const auto at = std::find_if(out->times.begin(), out->times.end(), is_short);
+      at != out->times.end() && says.read_text.empty())
+    says.read_text = joined(name, ": years have two digits, ", as_read(*out, size_t(at - out->times.begin())));
   return out;
 }
 
@@ -296,14 +297,14 @@ std::optional<CsvDateOrder> order_by_steps(const CsvSheet& sheet, size_t column)
 
 double unix_times_of_day(const CsvSheet& sheet, size_t column) {
   const std::optional<Times> t = numbers_in(sheet, column);
-  if (!t || t->at.size() < 3 || !late_rows(*t).empty()) return 0;
+  if (!t || t->times.size() < 3 || !late_rows(*t).empty()) return 0;
   SeriesStep step{.unit = SeriesStep::Unit::number};
   step.size = median_step(steps_of(*t, step));
   if (step.size == 1) return 0;  // they count something
   for (const double of_day : kUnixTimes) {
-    if (t->at.front().days < kFirstUnixDay * of_day || t->at.back().days >= kLastUnixDay * of_day) continue;
+    if (t->times.front().days < kFirstUnixDay * of_day || t->times.back().days >= kLastUnixDay * of_day) continue;
     const Times dates = from_unix(*t, of_day);
-    if (double(unlike_steps(dates, usual_step(dates))) <= kMostGaps * double(t->at.size())) return of_day;
+    if (double(unlike_steps(dates, usual_step(dates))) <= kMostGaps * double(t->times.size())) return of_day;
   }
   return 0;
 }
@@ -350,14 +351,14 @@ SeriesTimes read_times(const CsvSheet& sheet, const std::vector<size_t>& columns
   if (const double day = read->dates ? 0 : times_of_day(sheet, column, known); day > 0) {
     read = from_unix(*read, day);
     out.read_text = joined(sheet.names()[column], ": numbers are read as Unix times in ", unix_unit(day), ", ",
-                           quoted_time(sheet.cell(0, column)), " is ", text_of(read->at[0]));
+                           quoted_time(sheet.cell(0, column)), " is ", text_of(read->times[0]));
   }
   const Times& t = *read;
-  if (t.at.size() < 2) return out.step.size = 0, out;
+  if (t.times.size() < 2) return out.step.size = 0, out;
   out.step = usual_step(t);
   const std::string& name = sheet.names()[column];
   if (known && known->size > 0) {
-    const bool fits = fits_known(out.step, *known, t.at.size());
+    const bool fits = fits_known(out.step, *known, t.times.size());
     check<DataError>(fits, kTimeSeries, "column \"", name, "\": rows must be ", text_of(*known),
                      " apart, as in the training data, but are ", text_of(out.step));
     out.step = *known;

@@ -123,7 +123,7 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
   scale_rows(s, o.scaling);
   notes_ = std::move(s.notes);
   for (const std::string& part : {s.filled_text, s.gaps_text, left_out.empty() ? left_out : "left out: " + left_out})
-    if (!part.empty()) notes_.made = notes_.made.empty() ? part : part + "; " + notes_.made;
+    if (!part.empty()) notes_.summary = notes_.summary.empty() ? part : part + "; " + notes_.summary;
   rows_ = std::make_shared<const SeriesRows>(std::move(s));
 }
 

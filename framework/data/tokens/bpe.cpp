@@ -98,7 +98,7 @@ struct BpeTokenizer::State {
     file.merges = {};
   }
 
-  size_t place(int64_t id) const {
+  size_t index_of(int64_t id) const {
     check<IndexError>(id >= 0 && id < int64_t(bytes.size()), kBpe, "an id must be in [0, ", bytes.size(), "), got ", id);
     return size_t(id);
   }
@@ -175,7 +175,7 @@ void BpeTokenizer::encode_in_pieces(std::string_view text, const std::function<v
 std::string BpeTokenizer::bytes(std::span<const int64_t> ids, bool skip_special_tokens) const {
   std::string out;
   for (const int64_t id : ids) {
-    const size_t place = state_->place(id);
+    const size_t place = state_->index_of(id);
     if (!skip_special_tokens || !state_->special[place]) out += state_->bytes[place];
   }
   return out;
@@ -185,13 +185,13 @@ std::string BpeTokenizer::decode(std::span<const int64_t> ids, bool skip_special
   return replace_not_utf8(bytes(ids, skip_special_tokens));
 }
 
-const std::string& BpeTokenizer::token(int64_t id) const { return state_->file.tokens[state_->place(id)]; }
+const std::string& BpeTokenizer::token(int64_t id) const { return state_->file.tokens[state_->index_of(id)]; }
 
 int64_t BpeTokenizer::id(std::string_view token) const {
   const auto found = state_->ids.find(token);
   return found == state_->ids.end() ? -1 : int64_t(found->second);
 }
 
-bool BpeTokenizer::is_special(int64_t id) const { return state_->special[state_->place(id)]; }
+bool BpeTokenizer::is_special(int64_t id) const { return state_->special[state_->index_of(id)]; }
 
 }  // namespace halfstep

@@ -34,7 +34,7 @@ constexpr Letters kByteLetters;
 
 // Returns whether a comes after b: the lowest rank is first, and among equal ranks the leftmost.
 bool comes_later(const BpeScratch::Candidate& a, const BpeScratch::Candidate& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
+  return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ void BpeMerges::merge(std::string_view word, BpeScratch& scratch) const {
     std::pop_heap(scratch.heap.begin(), scratch.heap.end(), comes_later);
     const BpeScratch::Candidate top = scratch.heap.back();
     scratch.heap.pop_back();
-    auto& symbol = symbols[size_t(top.at)];
+    auto& symbol = symbols[size_t(top.position)];
     if (symbol.merged || symbol.next < 0) continue;
     auto& right = symbols[size_t(symbol.next)];
     const Slot& found = slots_[find(symbol.token, right.token)];
@@ -104,8 +104,8 @@ void BpeMerges::merge(std::string_view word, BpeScratch& scratch) const {
     symbol.next = right.next;
     right.merged = true;
     if (symbol.next >= 0) {
-      symbols[size_t(symbol.next)].previous = top.at;
-      add_candidate(scratch, top.at);
+      symbols[size_t(symbol.next)].previous = top.position;
+      add_candidate(scratch, top.position);
     }
     if (symbol.previous >= 0) add_candidate(scratch, symbol.previous);
   }

@@ -37,7 +37,7 @@ struct BpeScratch {
   };
   struct Candidate {
     uint32_t rank, token;
-    int32_t at;
+    int32_t position;
   };
   std::vector<Symbol> symbols;
   std::vector<Candidate> heap;

@@ -28,9 +28,9 @@ std::string shortened(const Json& value) {
 }
 
 // A value of the file, with its path for errors.
-class Part {
+class JsonPart {
  public:
-  Part(const Json& value, std::string place) : value_(value), place_(std::move(place)) {}
+  JsonPart(const Json& value, std::string place) : value_(value), place_(std::move(place)) {}
 
   const Json& operator*() const { return value_; }
   template <class... Parts>
@@ -38,13 +38,13 @@ class Part {
     if (!ok) fail<DataError>(kTokenizer, place_, ' ', rule..., ", got ", shortened(value_));
   }
   bool has(const std::string& key) const { return value_.is_object() && value_.contains(key) && !value_[key].is_null(); }
-  Part at(const std::string& key) const {
+  JsonPart at(const std::string& key) const {
     static const Json missing;
     expect(value_.is_object(), "must be an object");
     return {value_.contains(key) ? value_[key] : missing, place_ + (place_.ends_with(": ") ? "" : ".") + key};
   }
-  Part at(size_t i) const { return {value_[i], joined(place_, '[', i, ']')}; }
-  const Part& object() const { return expect(value_.is_object(), "must be an object"), *this; }
+  JsonPart at(size_t i) const { return {value_[i], joined(place_, '[', i, ']')}; }
+  const JsonPart& object() const { return expect(value_.is_object(), "must be an object"), *this; }
   size_t list() const { return expect(value_.is_array(), "must be a list"), value_.size(); }
   const std::string& text() const { return expect(value_.is_string(), "must be a string"), value_.get_ref<const std::string&>(); }
   bool flag() const { return expect(value_.is_boolean(), "must be true or false"), value_.get<bool>(); }
@@ -54,7 +54,7 @@ class Part {
     return value_.get<int64_t>();
   }
   // Checks that the object has only these keys: others could change ids in an unknown way.
-  void only(std::initializer_list<std::string_view> keys) const {
+  void allow_only(std::initializer_list<std::string_view> keys) const {
     object();
     for (const auto& [key, value] : value_.items()) {
       const bool known = std::find(keys.begin(), keys.end(), key) != keys.end();
@@ -76,14 +76,14 @@ Json json_of(const std::string& text, const std::string& file) {
 }
 
 // Reads the tokens by their string, each with its id in [0, vocabulary's size).
-StringMap<uint32_t> read_vocabulary(const Part& part, TokenizerFile& file) {
+StringMap<uint32_t> read_vocabulary(const JsonPart& part, TokenizerFile& file) {
   const size_t size = (*part.object()).size();
   StringMap<uint32_t> out;
   file.model_size = size;
   file.tokens.assign(size, "");
   std::vector<bool> seen(size);
   for (const auto& [token, value] : (*part).items()) {
-    const Part id = part.at(token);
+    const JsonPart id = part.at(token);
     const size_t i = size_t(id.number(size));
     id.expect(!seen[i], "must be an id that no other token has");
     seen[i] = true;
@@ -119,9 +119,9 @@ void check_unique(const std::vector<BpeMerges::Merge>& merges, const std::string
                     " is there twice");
 }
 
-void read_model(const Part& model, const std::string& file, TokenizerFile& out, StringMap<uint32_t>& ids) {
+void read_model(const JsonPart& model, const std::string& file, TokenizerFile& out, StringMap<uint32_t>& ids) {
   if (model.has("type")) model.at("type").expect((*model.at("type")) == "BPE", "must be \"BPE\"");
-  model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
+  model.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
               "ignore_merges", "vocab", "merges"});
   if (model.has("dropout")) model.at("dropout").expect(*model.at("dropout") == 0, "must be null or 0");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -129,9 +129,9 @@ void read_model(const Part& model, const std::string& file, TokenizerFile& out, 
   if (model.has("byte_fallback")) model.at("byte_fallback").expect(!model.at("byte_fallback").flag(), "must be false");
   if (model.has("ignore_merges")) out.ignore_merges = model.at("ignore_merges").flag();
   ids = read_vocabulary(model.at("vocab"), out);
-  const Part merges = model.at("merges");
+  const JsonPart merges = model.at("merges");
   for (size_t i = 0, count = merges.list(); i < count; ++i) {
-    const Part merge = merges.at(i);
+    const JsonPart merge = merges.at(i);
     const std::string place = joined(file, ": model.merges[", i, ']');
     if ((*merge).is_array()) {  // since tokenizers 0.20
       merge.expect(merge.list() == 2, "must be two tokens");
@@ -148,11 +148,11 @@ void read_model(const Part& model, const std::string& file, TokenizerFile& out, 
 
 // Numbers tokens that the model's vocabulary lacks after it, in the order of the file, like `tokenizers`, which only warns if the
 // file gives other ids.
-void read_added(const Part& all, TokenizerFile& out, StringMap<uint32_t>& ids) {
+void read_added(const JsonPart& all, TokenizerFile& out, StringMap<uint32_t>& ids) {
   StringMap<size_t> seen;
   for (size_t i = 0, count = all.list(); i < count; ++i) {
-    const Part part = all.at(i);
-    part.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    const JsonPart part = all.at(i);
+    part.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
     AddedToken token;
     token.content = part.at("content").text();
     part.at("content").expect(!token.content.empty(), "must not be empty");
@@ -175,9 +175,9 @@ void read_added(const Part& all, TokenizerFile& out, StringMap<uint32_t>& ids) {
   }
 }
 
-void read_split(const Part& part, std::vector<SplitRule>& out) {
-  part.only({"type", "pattern", "behavior", "invert"});
-  const Part pattern = part.at("pattern").at("Regex");
+void read_split(const JsonPart& part, std::vector<SplitRule>& out) {
+  part.allow_only({"type", "pattern", "behavior", "invert"});
+  const JsonPart pattern = part.at("pattern").at("Regex");
   const auto rule = rule_of_pattern(pattern.text());
   pattern.expect(rule.has_value(), "must be the expression of GPT-2, of Llama 3 or of Qwen 2");
   // The expressions match all of a text, so it makes no difference whether matches are kept, or what is between them is removed.
@@ -189,11 +189,11 @@ void read_split(const Part& part, std::vector<SplitRule>& out) {
 }
 
 // Returns whether the last rule is ByteLevel, which turns words into the letters of the vocabulary.
-bool read_pre_tokenizer(const Part& part, std::vector<SplitRule>& out) {
+bool read_pre_tokenizer(const JsonPart& part, std::vector<SplitRule>& out) {
   part.expect(part.has("type"), "must be an object with a type");
   const std::string& type = part.at("type").text();
   if (type == "ByteLevel") {
-    part.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    part.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     if (part.at("add_prefix_space").flag()) out.push_back(SplitRule::prefix_space);
     if (!part.has("use_regex") || part.at("use_regex").flag()) out.push_back(SplitRule::gpt2);
     return true;
@@ -201,12 +201,12 @@ bool read_pre_tokenizer(const Part& part, std::vector<SplitRule>& out) {
   if (type == "Split") {
     read_split(part, out);
   } else if (type == "Digits") {
-    part.only({"type", "individual_digits"});
+    part.allow_only({"type", "individual_digits"});
     out.push_back(part.at("individual_digits").flag() ? SplitRule::each_digit : SplitRule::digits);
   } else {
     part.at("type").expect(type == "Sequence", "must be \"ByteLevel\", \"Split\", \"Digits\" or \"Sequence\" of these");
-    part.only({"type", "pretokenizers"});
-    const Part list = part.at("pretokenizers");
+    part.allow_only({"type", "pretokenizers"});
+    const JsonPart list = part.at("pretokenizers");
     bool bytes = false;
     for (size_t i = 0, count = list.list(); i < count; ++i) {
       list.at(i).expect(!bytes, "must not follow ByteLevel");
@@ -218,40 +218,40 @@ bool read_pre_tokenizer(const Part& part, std::vector<SplitRule>& out) {
   return false;
 }
 
-bool read_normalizer(const Part& part) {
+bool read_normalizer(const JsonPart& part) {
   if ((*part).is_null()) return false;
   const std::string& type = part.at("type").text();
   if (type == "NFC") return true;
   part.at("type").expect(type == "Sequence", "must be \"NFC\"; a normalizer may also be null");
-  const Part list = part.at("normalizers");
+  const JsonPart list = part.at("normalizers");
   bool nfc = false;
   for (size_t i = 0, count = list.list(); i < count; ++i) nfc = read_normalizer(list.at(i)) || nfc;
   return nfc;
 }
 
-void read_template(const Part& part, size_t size, std::vector<int64_t>& before, std::vector<int64_t>& after) {
+void read_template(const JsonPart& part, size_t size, std::vector<int64_t>& before, std::vector<int64_t>& after) {
   bool past = false;
-  const Part single = part.at("single");
+  const JsonPart single = part.at("single");
   for (size_t i = 0, count = single.list(); i < count; ++i) {
-    const Part piece = single.at(i);
+    const JsonPart piece = single.at(i);
     if (piece.has("Sequence")) {
       piece.expect(!past && *piece.at("Sequence").at("id") == "A", "must be the one Sequence A");
       past = true;
       continue;
     }
-    const Part ids = part.at("special_tokens").at(piece.at("SpecialToken").at("id").text()).at("ids");
+    const JsonPart ids = part.at("special_tokens").at(piece.at("SpecialToken").at("id").text()).at("ids");
     for (size_t k = 0, n = ids.list(); k < n; ++k) (past ? after : before).push_back(ids.at(k).number(size));
   }
   single.expect(past, "must have a Sequence A");
 }
 
 // Reads a sequence of steps; the tokens that a step adds around a text are inside those of the next step.
-void read_post_processor(const Part& part, size_t size, TokenizerFile& out) {
+void read_post_processor(const JsonPart& part, size_t size, TokenizerFile& out) {
   if ((*part).is_null()) return;
   const std::string& type = part.at("type").text();
   if (type == "ByteLevel") return;  // only changes offsets, which are not used here
   if (type == "Sequence") {
-    const Part list = part.at("processors");
+    const JsonPart list = part.at("processors");
     for (size_t i = 0, count = list.list(); i < count; ++i) read_post_processor(list.at(i), size, out);
     return;
   }
@@ -308,7 +308,7 @@ TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
 
 TokenizerFile parse_tokenizer_json(std::string text, const std::string& file) {
   const Json json = json_of(text, file);
-  const Part all(json, file + ": ");
+  const JsonPart all(json, file + ": ");
   TokenizerFile out;
   out.json = std::move(text);
   StringMap<uint32_t> ids;
@@ -319,9 +319,9 @@ TokenizerFile parse_tokenizer_json(std::string text, const std::string& file) {
   if (all.has("added_tokens")) read_added(all.at("added_tokens"), out, ids);
   for (const char* key : {"truncation", "padding"}) all.at(key).expect(!all.has(key), "must be null: all of a text is encoded");
   out.nfc = read_normalizer(all.at("normalizer"));
-  const Part words = all.at("pre_tokenizer");
+  const JsonPart words = all.at("pre_tokenizer");
   words.expect(read_pre_tokenizer(words, out.rules), "must end in ByteLevel");
-  const Part decoder = all.at("decoder");
+  const JsonPart decoder = all.at("decoder");
   decoder.expect(decoder.has("type") && *decoder.at("type") == "ByteLevel", "must be of type \"ByteLevel\"");
   read_post_processor(all.at("post_processor"), out.tokens.size(), out);
   return out;
@@ -331,7 +331,7 @@ TokenizerFile read_vocab_and_merges(const std::filesystem::path& vocab, const st
                                     const BpePairOptions& options) {
   TokenizerFile out;
   const Json json = json_of(read_file(vocab, kMaxFile), vocab.string());
-  const StringMap<uint32_t> ids = read_vocabulary(Part(json, vocab.string() + ": "), out);
+  const StringMap<uint32_t> ids = read_vocabulary(JsonPart(json, vocab.string() + ": "), out);
   const std::string text = read_file(merges, kMaxFile);
   size_t number = 0;
   for (size_t at = 0, end = 0; at < text.size(); at = end + 1) {

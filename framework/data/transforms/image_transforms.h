@@ -42,8 +42,8 @@ class MoveTransform : public Transform {
   virtual std::optional<float> fill() const { return {}; }  // fill value, if it may leave pixels without a source
 };
 
-// Applies `steps`, whose indices in the list begin at draws.place, and then `scaling` unless it is null, to the samples of a batch
-// in one pass. The samples are in one tensor, or bytes of shape `sample` each. All steps that fill must use one value.
+// Applies `steps`, whose indices in the list begin at draws.transform_index, and then `scaling` unless it is null, to the samples
+// of a batch in one pass. The samples are in one tensor, or bytes of shape `sample` each. All steps that fill must use one value.
 struct MoveSource {
   const Batch* batch = nullptr;
   const ByteRows* bytes = nullptr;

@@ -166,7 +166,7 @@ Tensor move_and_scale(const MoveSource& from, std::span<const MoveTransform* con
     for (const MoveTransform* step : steps) {
       SampleRandom random(own, size_t(b));
       step->move(moves, &random);
-      ++own.place;
+      ++own.transform_index;
     }
     float* const to = out.data_ptr<float>() + b * out_size;
     if (from.bytes) {

@@ -53,7 +53,7 @@ Affine Normalize::for_u8() const {
 }
 
 SampleRandom::SampleRandom(const Draws& draws, size_t sample) {
-  const math::Random4 key = math::philox(draws.seed ^ kDrawSalt, uint64_t(draws.epoch) << 16 | uint64_t(draws.place));
+  const math::Random4 key = math::philox(draws.seed ^ kDrawSalt, uint64_t(draws.epoch) << 16 | uint64_t(draws.transform_index));
   key_ = uint64_t(key.v[0]) << 32 | key.v[1];
   if (const int64_t before = draws.repeats.empty() ? 0 : draws.repeats[sample]; before > 0) {
     const math::Random4 again = math::philox(key_ ^ kAgainSalt, uint64_t(before));

@@ -10,7 +10,7 @@ namespace halfstep {
 namespace {
 
 struct Magic {
-  size_t at;
+  size_t offset;
   std::string_view bytes;
   const char *what, *remedy;
 };
@@ -151,7 +151,7 @@ std::optional<OtherFile> other_file(std::string_view head, const std::filesystem
   if (head.starts_with("PAR1") && head.size() > 4 && head[4] == '\x15')
     return OtherFile{"a Parquet file", by_pandas(path, "read_parquet")};
   for (const Magic& m : kMagics)
-    if (head.size() > m.at && head.substr(m.at).starts_with(m.bytes)) return OtherFile{m.what, m.remedy};
+    if (head.size() > m.offset && head.substr(m.offset).starts_with(m.bytes)) return OtherFile{m.what, m.remedy};
   const std::string start = lower_start(head);
   if (start.starts_with("<!doctype html") || start.starts_with("<html"))
     return OtherFile{"a web page (HTML)", "download the file itself, not the page that shows it", true};

@@ -154,7 +154,7 @@ class TensorReader {
     const std::optional<DType> dtype = typed ? name->dtype : out.storage.dtype;
     if (dtype) {
       out.dtype = *dtype;
-      place(out);
+      locate(out);
       return out;
     }
     uint64_t elements = 1;
@@ -193,7 +193,7 @@ class TensorReader {
   }
 
   // Checks that all elements are inside the storage, and computes `bytes`.
-  void place(TorchTensor& t) const {
+  void locate(TorchTensor& t) const {
     const TorchStorage& s = t.storage;
     if (t.sizes.size() != t.strides.size()) fault("has ", t.sizes.size(), " sizes, but ", t.strides.size(), " strides");
     uint64_t last = 0;

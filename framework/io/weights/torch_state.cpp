@@ -73,7 +73,7 @@ class PickledModule {
     const PickleValue* const own = attributes(module);
     if (!own) return;
     check<DataError>(depth < 100 && prefix.size() < 1000, "torch_file", file, ": modules may be 100 inside one another");
-    spend(entries_of(*own).size(), file);
+    use_budget(entries_of(*own).size(), file);
     const auto below = [&](std::string_view name, const PickleValue& v) {
       collect(v, joined(prefix, name, '.'), depth + 1, file, out);
     };
@@ -90,7 +90,7 @@ class PickledModule {
     const PickleValue* names = find_entry(pickle_, *own, "_non_persistent_buffers_set");
     if (names && names->kind == Kind::call && !pickle_[names->items[1]].items.empty())
       names = &pickle_[pickle_[names->items[1]].items[0]];
-    if (names) spend(names->items.size(), file);
+    if (names) use_budget(names->items.size(), file);
     for (size_t i = 0; names && i < names->items.size(); ++i) left_out.insert(pickle_[names->items[i]].text);
     for (const char* kind : {"_parameters", "_buffers"})
       each_of(*own, kind, file, [&](std::string_view name, const PickleValue& v) {
@@ -108,12 +108,12 @@ class PickledModule {
   template <class F>
   void each(const PickleValue& map, const std::string& file, const F& f) {
     const auto entries = entries_of(map);
-    spend(entries.size(), file);
+    use_budget(entries.size(), file);
     for (size_t i = 0; i + 1 < entries.size(); i += 2)
       if (pickle_[entries[i]].kind == Kind::text) f(pickle_[entries[i]].text, pickle_[entries[i + 1]]);
   }
 
-  void spend(size_t entries, const std::string& file) {
+  void use_budget(size_t entries, const std::string& file) {
     check<DataError>(entries <= left_, "torch_file", file, ": is damaged: its modules hold one another");
     left_ -= entries;
   }

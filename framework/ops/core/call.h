@@ -31,15 +31,15 @@
 
 namespace halfstep {
 
-// Dtypes of the tensors that an op accepts: floating; also integers; also bool; only integers and bool.
-enum class Takes : uint8_t { floating, numbers, any, bits };
+// The dtypes that an op accepts: floating ones; also integers (numbers); also bool (any); only integers and bool (bits).
+enum class DTypeSet : uint8_t { floating, numbers, any, bits };
 
 struct OpInfo {
   std::string_view name;
   CastPolicy policy = CastPolicy::keep;
   std::string_view doc;
   bool differentiable = true;
-  Takes takes = Takes::floating;
+  DTypeSet dtypes = DTypeSet::floating;
   bool reads_half = false;       // with policy f32: no cast; the kernel reads 16-bit inputs and computes in float32
   bool takes_dtype = false;      // Attr::dtype is the result's dtype; a region sets float32 unless the caller chose one
   std::string_view advice = "";  // for banned ops: the op to use instead

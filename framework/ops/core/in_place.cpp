@@ -86,7 +86,7 @@ struct EraseRegion {
 struct WriteRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{
-      .name = "write_region", .doc = "x with the elements of a view replaced, in x's memory", .takes = Takes::any};
+      .name = "write_region", .doc = "x with the elements of a view replaced, in x's memory", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     backend_for(in[0].device()).copy(in[1].view(), a.in(in[0]).view());

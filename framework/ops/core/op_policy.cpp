@@ -120,11 +120,11 @@ std::vector<DType> dtypes_of(const Op& op) {
   std::vector<DType> out;
   for (int i = 0; i < kDTypeCount; ++i) {
     const DType t = DType(i);
-    if (op.takes == Takes::bits) {
+    if (op.dtypes == DTypeSet::bits) {
       if (!is_floating(t)) out.push_back(t);
       continue;
     }
-    if (is_floating(t) || (is_integral(t) && op.takes != Takes::floating) || op.takes == Takes::any) out.push_back(t);
+    if (is_floating(t) || (is_integral(t) && op.dtypes != DTypeSet::floating) || op.dtypes == DTypeSet::any) out.push_back(t);
   }
   return out;
 }

@@ -56,7 +56,7 @@ struct AddRelu {
   struct Attr {
     Shape a_shape, b_shape;
   };
-  static constexpr OpInfo info{.name = "add_relu", .doc = "max(a + b, 0) in one pass", .takes = Takes::numbers};
+  static constexpr OpInfo info{.name = "add_relu", .doc = "max(a + b, 0) in one pass", .dtypes = DTypeSet::numbers};
 
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
@@ -99,7 +99,7 @@ Tensor real(const Tensor& x, std::string_view op) {
 }
 
 OpInfo of_numbers(OpInfo info) {
-  info.takes = Takes::numbers;
+  info.dtypes = DTypeSet::numbers;
   return info;
 }
 

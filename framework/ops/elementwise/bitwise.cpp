@@ -13,7 +13,7 @@ namespace halfstep {
 namespace {
 
 constexpr OpInfo bits_row(std::string_view name, std::string_view doc) {
-  return {.name = name, .doc = doc, .differentiable = false, .takes = Takes::bits};
+  return {.name = name, .doc = doc, .differentiable = false, .dtypes = DTypeSet::bits};
 }
 constexpr OpInfo kBitsInfo[] = {
     bits_row("bitwise_and", "a & b, bit by bit"), bits_row("bitwise_or", "a | b, bit by bit"),

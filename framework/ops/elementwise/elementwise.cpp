@@ -21,12 +21,12 @@ constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool diff
   std::array<OpInfo, N> out{};
   for (size_t i = 0; i < N; ++i)
     out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable,
-              rows[i].kind == OpKind::number ? Takes::numbers : Takes::any};
+              rows[i].kind == OpKind::number ? DTypeSet::numbers : DTypeSet::any};
   return out;
 }
 constexpr auto kUnaryInfo = infos(kUnaryRows, true);
 constexpr auto kBinaryInfo = infos(kBinaryRows, true);
-constexpr OpInfo kFloatPowerInfo{.name = "float_power", .doc = "a^b in float64, whatever the dtypes", .takes = Takes::any};
+constexpr OpInfo kFloatPowerInfo{.name = "float_power", .doc = "a^b in float64, whatever the dtypes", .dtypes = DTypeSet::any};
 constexpr auto kTestInfo = infos(kTestRows, false);
 
 Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat format) {

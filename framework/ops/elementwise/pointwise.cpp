@@ -201,7 +201,7 @@ const Tensor& Tensor::lerp_(const Tensor& end, double weight) const {
 
 void add_pointwise(OpList& list) {
   OpInfo info = info_of(Pointwise::addcmul);
-  info.takes = Takes::numbers;
+  info.dtypes = DTypeSet::numbers;
   list.add(info, [](Args& a) { return addcmul(a.tensor(0), a.tensor(1), a.tensor(2), a.number("value", 1)); });
   list.add(info_of(Pointwise::addcdiv),
            [](Args& a) { return addcdiv(a.tensor(0), a.tensor(1), a.tensor(2), a.number("value", 1)); });

@@ -46,13 +46,14 @@ struct Where {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
 
-constexpr OpInfo kClampMinInfo{.name = "clamp_min", .doc = "x, from a lower bound on", .takes = Takes::numbers};
-constexpr OpInfo kClampMaxInfo{.name = "clamp_max", .doc = "x, up to an upper bound", .takes = Takes::numbers};
-constexpr OpInfo kIsNanInfo{.name = "isnan", .doc = "is it NaN?", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kIsInfInfo{.name = "isinf", .doc = "is it infinite?", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kClampMinInfo{.name = "clamp_min", .doc = "x, from a lower bound on", .dtypes = DTypeSet::numbers};
+constexpr OpInfo kClampMaxInfo{.name = "clamp_max", .doc = "x, up to an upper bound", .dtypes = DTypeSet::numbers};
+constexpr OpInfo kIsNanInfo{.name = "isnan", .doc = "is it NaN?", .differentiable = false, .dtypes = DTypeSet::any};
+constexpr OpInfo kIsInfInfo{.name = "isinf", .doc = "is it infinite?", .differentiable = false, .dtypes = DTypeSet::any};
 constexpr OpInfo kIsFiniteInfo{
-    .name = "isfinite", .doc = "is it neither infinite nor NaN?", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kNanToNumInfo{.name = "nan_to_num", .doc = "x, with numbers in place of NaN, inf and -inf", .takes = Takes::any};
+    .name = "isfinite", .doc = "is it neither infinite nor NaN?", .differentiable = false, .dtypes = DTypeSet::any};
+constexpr OpInfo kNanToNumInfo{
+    .name = "nan_to_num", .doc = "x, with numbers in place of NaN, inf and -inf", .dtypes = DTypeSet::any};
 
 void check_bounds(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
   check<ValueError>(x.defined(), "clamp", "the input is undefined");
@@ -166,7 +167,7 @@ void add_where(OpList& list) {
     return Tensors{second ? where(cond, a.tensor(1), a.tensor(2)) : where(cond, a.tensor(1), a.scalar("other"))};
   });
   OpInfo clamp_info = info_of(Pointwise::clamp);
-  clamp_info.takes = Takes::numbers;
+  clamp_info.dtypes = DTypeSet::numbers;
   list.add(clamp_info, [](Args& a) {
     const Tensor x = a.tensor(0);
     if (a.has_tensor(1) || a.has_tensor(2)) return clamp(x, a.tensor_or_none(1), a.tensor_or_none(2));

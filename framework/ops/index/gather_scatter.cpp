@@ -54,7 +54,7 @@ struct Gather {
     Shape from;
   };
   static constexpr OpInfo info{
-      .name = "gather", .policy = CastPolicy::keep, .doc = "out[i][j] = x[index[i][j]][j] for dim 0", .takes = Takes::any};
+      .name = "gather", .policy = CastPolicy::keep, .doc = "out[i][j] = x[index[i][j]][j] for dim 0", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(in[1].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
@@ -77,7 +77,7 @@ struct ScatterAdd {
   static constexpr OpInfo info{.name = "scatter_add",
                                .policy = CastPolicy::promote,
                                .doc = "x with src[i][j] added at x[index[i][j]][j] for dim 0",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_add", {in[0], in[2]}); }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -101,8 +101,10 @@ struct Scatter {
   struct Attr {
     int dim;
   };
-  static constexpr OpInfo info{
-      .name = "scatter", .policy = CastPolicy::keep, .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "scatter",
+                               .policy = CastPolicy::keep,
+                               .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0",
+                               .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter", {in[0], in[2]}); }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -129,8 +131,10 @@ struct Cat {
     int dim;
     std::vector<int64_t> sizes;
   };
-  static constexpr OpInfo info{
-      .name = "cat", .policy = CastPolicy::promote, .doc = "tensors joined along a dimension; dtypes promote", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "cat",
+                               .policy = CastPolicy::promote,
+                               .doc = "tensors joined along a dimension; dtypes promote",
+                               .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     DType dtype = in[0].dtype();
@@ -185,7 +189,7 @@ struct ScatterMax {
   enum Saved : size_t { kIndex, kOwnShare, kTheirShare };
   static constexpr OpInfo info{.name = "scatter_reduce",
                                .doc = "sum, prod, mean, amax or amin of all src[i][j] for x[index[i][j]][j], for dim 0",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_reduce", {in[0], in[2]}); }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"include_self", a.include_self}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -216,7 +220,7 @@ bool joins_anything(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
 constexpr OpInfo kStackInfo{.name = "stack",
                             .policy = CastPolicy::promote,
                             .doc = "tensors joined along a new dimension; made of cat",
-                            .takes = Takes::any};
+                            .dtypes = DTypeSet::any};
 
 }  // namespace
 

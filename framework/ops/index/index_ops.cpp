@@ -22,8 +22,10 @@ struct IndexSelect {
     int dim;
     Shape from;
   };
-  static constexpr OpInfo info{
-      .name = "index_select", .policy = CastPolicy::keep, .doc = "the slices of x along dim that index names", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "index_select",
+                               .policy = CastPolicy::keep,
+                               .doc = "the slices of x along dim that index names",
+                               .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
@@ -46,7 +48,7 @@ struct IndexAdd {
   static constexpr OpInfo info{.name = "index_add",
                                .policy = CastPolicy::keep,
                                .doc = "x with alpha src added to the slices along dim that index names",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
   static void run(const Attr& a, const Tensor& out, const Tensor& index, Tensor src) {
     if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(a.alpha, src));
@@ -79,7 +81,7 @@ struct IndexCopy {
   static constexpr OpInfo info{.name = "index_copy",
                                .policy = CastPolicy::promote,
                                .doc = "x with src in the slices along dim that index names",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_copy", {in[0], in[2]}); }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -161,7 +163,7 @@ struct EmbeddingBackward {
   }
 };
 
-struct Embedding {
+struct EmbeddingOp {
   using Attr = EmbeddingAttr;
   static constexpr OpInfo info{.name = "embedding", .policy = CastPolicy::keep, .doc = "the rows of weight that index names"};
   static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
@@ -188,11 +190,12 @@ EmbeddingAttr embedding_attr(std::string_view op, int64_t rows, std::optional<in
   return a;
 }
 
-constexpr OpInfo kIndexFillInfo{
-    .name = "index_fill", .doc = "x with one value in the slices along dim that index names; made of where", .takes = Takes::any};
-constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .takes = Takes::any};
+constexpr OpInfo kIndexFillInfo{.name = "index_fill",
+                                .doc = "x with one value in the slices along dim that index names; made of where",
+                                .dtypes = DTypeSet::any};
+constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .dtypes = DTypeSet::any};
 constexpr OpInfo kTakeInfo{
-    .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .takes = Takes::any};
+    .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .dtypes = DTypeSet::any};
 
 }  // namespace
 
@@ -339,7 +342,7 @@ Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_
     rows.index_copy_(0, line,
                      under_name("embedding", [&] { return renorm(index_select(rows, 0, line), norm_type, 0, *max_norm); }));
   }
-  return call<Embedding>({weight, i}, embedding_attr("embedding", weight.shape()[0], padding_idx, scale_grad_by_freq));
+  return call<EmbeddingOp>({weight, i}, embedding_attr("embedding", weight.shape()[0], padding_idx, scale_grad_by_freq));
 }
 
 Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t rows, int64_t padding_idx,
@@ -369,7 +372,7 @@ void add_index_ops(OpList& list) {
   });
   list.add(kTakeInfo, [](Args& a) { return take(a.tensor(0), a.tensor(1)); });
   list.add(kTakeAlongDimInfo, [](Args& a) { return take_along_dim(a.tensor(0), a.tensor(1), a.integer_or_none("dim")); });
-  list.add(Embedding::info, [](Args& a) {
+  list.add(EmbeddingOp::info, [](Args& a) {
     check<ValueError>(!a.flag("sparse", false), a.op(), "has no sparse gradients: 'sparse' must be false");
     return embedding(a.tensor(0), a.tensor(1), a.integer_or_none("padding_idx"), a.flag("scale_grad_by_freq", false),
                      a.number_or_none("max_norm"), a.number("norm_type", 2));

@@ -16,12 +16,12 @@ namespace {
 struct Picks {
   Shape shape, picks;
   Dims dims;
-  int place = 0;
+  int dim = 0;
 
   Shape result() const {
     Shape out;
     for (int d = 0, k = 0; d <= shape.size(); ++d) {
-      if (out.size() == place && k == place) {
+      if (out.size() == dim && k == dim) {
         for (int64_t n : picks) out.push_back(n);
       }
       if (d == shape.size()) break;
@@ -49,7 +49,7 @@ Line line_of(const Tensor& x, const Picks& p, const Tensors& indices) {
     if (p.shape[int(d)] > 1) step = divisor(step, x.strides()[int(d)]);
   }
   step = std::max<int64_t>(step, 1);
-  Line line{x.view(), zeros({}, {.dtype = DType::i64, .device = x.device()}).expand(p.picks), p.place};
+  Line line{x.view(), zeros({}, {.dtype = DType::i64, .device = x.device()}).expand(p.picks), p.dim};
   for (size_t k = 0; k < indices.size(); ++k) {
     const int d = int(p.dims[int(k)]);
     const int64_t factor = p.shape[d] > 1 ? x.strides()[d] / step : 0;
@@ -62,16 +62,16 @@ Line line_of(const Tensor& x, const Picks& p, const Tensors& indices) {
     line.view.shape.erase(int(p.dims[i]));
     line.view.strides.erase(int(p.dims[i]));
   }
-  line.view.shape.insert(p.place, last + 1);
-  line.view.strides.insert(p.place, step);
+  line.view.shape.insert(p.dim, last + 1);
+  line.view.strides.insert(p.dim, step);
   return line;
 }
 
 // Returns t with the result's index dimensions folded into one.
 TensorView flat_picks(const Tensor& t, const Picks& p) {
   Shape shape = t.shape();
-  for (int i = 0; i < p.picks.size(); ++i) shape.erase(p.place);
-  shape.insert(p.place, numel(p.picks));
+  for (int i = 0; i < p.picks.size(); ++i) shape.erase(p.dim);
+  shape.insert(p.dim, numel(p.picks));
   return t.reshape(shape).view();
 }
 
@@ -85,7 +85,7 @@ struct IndexPut {
   static constexpr OpInfo info{.name = "index_put",
                                .policy = CastPolicy::promote,
                                .doc = "x with values at, or added to, the elements that indices name",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
   // in: x (undefined: zeros), values of the result's shape, indices
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_put", {in[0], in[1]}); }
   static void run(const Attr& a, const Tensor& out, const Tensor& values, const Tensors& indices) {
@@ -107,10 +107,10 @@ struct IndexPut {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
-struct Index {
+struct IndexOp {
   using Attr = Picks;
   static constexpr OpInfo info{
-      .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .takes = Takes::any};
+      .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(a.result(), {.dtype = in[0].dtype(), .device = in[0].device()});
@@ -144,7 +144,7 @@ Tensors IndexPut::backward(const BackwardContext& ctx, const Attr& a, const Tens
   if (ctx.needs(1)) {
     Tensors in{g};
     in.insert(in.end(), indices.begin(), indices.end());
-    result[1] = call<Index>(in, a.picks);
+    result[1] = call<IndexOp>(in, a.picks);
   }
   return result;
 }
@@ -172,7 +172,7 @@ struct Chosen {
     check<ValueError>(!indices.empty(), op, "needs at least one index");
     for (const Tensor& i : indices) picks.picks = broadcast(picks.picks, i.shape(), op);
     const int first = int(picks.dims[0]), count = picks.dims.size();
-    picks.place = picks.dims[count - 1] - first == count - 1 ? first : 0;
+    picks.dim = picks.dims[count - 1] - first == count - 1 ? first : 0;
     check<ShapeError>(x.dim() - count + picks.picks.size() <= kMaxDims, op, "the result would have more than ", kMaxDims,
                       " dimensions");
   }
@@ -214,7 +214,7 @@ Tensor index(const Tensor& x, const Tensors& indices) {
   const Chosen c("index", x, indices);
   Tensors in{x};
   in.insert(in.end(), c.indices.begin(), c.indices.end());
-  return call<Index>(in, c.picks);
+  return call<IndexOp>(in, c.picks);
 }
 Tensor Tensor::index(const Tensors& indices) const { return halfstep::index(*this, indices); }
 
@@ -241,7 +241,7 @@ const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, b
 }
 
 void add_index_put(OpList& list) {
-  list.add(Index::info, [](Args& a) { return index(a.tensor(0), a.list(1)); });
+  list.add(IndexOp::info, [](Args& a) { return index(a.tensor(0), a.list(1)); });
   list.add(IndexPut::info, [](Args& a) { return index_put(a.tensor(0), a.list(1), a.tensor(2), a.flag("accumulate", false)); });
 }
 

@@ -15,28 +15,32 @@ namespace halfstep {
 namespace {
 
 constexpr OpInfo kMaskedFillInfo{
-    .name = "masked_fill", .doc = "value where mask is true, else x; made of where", .takes = Takes::any};
+    .name = "masked_fill", .doc = "value where mask is true, else x; made of where", .dtypes = DTypeSet::any};
 constexpr OpInfo kMaskedSelectInfo{
-    .name = "masked_select", .doc = "the elements where mask is true, in order; made of index", .takes = Takes::any};
-constexpr OpInfo kMaskedScatterInfo{
-    .name = "masked_scatter", .doc = "x with the first elements of src where mask is true; made of index_put", .takes = Takes::any};
-constexpr OpInfo kTrilInfo{.name = "tril", .doc = "x on and below a diagonal, 0 above; made of where", .takes = Takes::any};
-constexpr OpInfo kTriuInfo{.name = "triu", .doc = "x on and above a diagonal, 0 below; made of where", .takes = Takes::any};
+    .name = "masked_select", .doc = "the elements where mask is true, in order; made of index", .dtypes = DTypeSet::any};
+constexpr OpInfo kMaskedScatterInfo{.name = "masked_scatter",
+                                    .doc = "x with the first elements of src where mask is true; made of index_put",
+                                    .dtypes = DTypeSet::any};
+constexpr OpInfo kTrilInfo{.name = "tril", .doc = "x on and below a diagonal, 0 above; made of where", .dtypes = DTypeSet::any};
+constexpr OpInfo kTriuInfo{.name = "triu", .doc = "x on and above a diagonal, 0 below; made of where", .dtypes = DTypeSet::any};
 constexpr OpInfo kNonzeroInfo{
-    .name = "nonzero", .doc = "the indices of the elements that are not 0", .differentiable = false, .takes = Takes::any};
+    .name = "nonzero", .doc = "the indices of the elements that are not 0", .differentiable = false, .dtypes = DTypeSet::any};
 constexpr OpInfo kTrilIndicesInfo{
-    .name = "tril_indices", .doc = "the places that tril keeps", .differentiable = false, .takes = Takes::any};
+    .name = "tril_indices", .doc = "the places that tril keeps", .differentiable = false, .dtypes = DTypeSet::any};
 constexpr OpInfo kTriuIndicesInfo{
-    .name = "triu_indices", .doc = "the places that triu keeps", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kEqualInfo{
-    .name = "equal", .policy = CastPolicy::keep, .doc = "one shape and equal values", .differentiable = false, .takes = Takes::any};
+    .name = "triu_indices", .doc = "the places that triu keeps", .differentiable = false, .dtypes = DTypeSet::any};
+constexpr OpInfo kEqualInfo{.name = "equal",
+                            .policy = CastPolicy::keep,
+                            .doc = "one shape and equal values",
+                            .differentiable = false,
+                            .dtypes = DTypeSet::any};
 constexpr OpInfo kIscloseInfo{
-    .name = "isclose", .doc = "|a - b| <= atol + rtol |b|", .differentiable = false, .takes = Takes::any};
+    .name = "isclose", .doc = "|a - b| <= atol + rtol |b|", .differentiable = false, .dtypes = DTypeSet::any};
 constexpr OpInfo kAllcloseInfo{
-    .name = "allclose", .doc = "|a - b| <= atol + rtol |b| everywhere", .differentiable = false, .takes = Takes::any};
+    .name = "allclose", .doc = "|a - b| <= atol + rtol |b| everywhere", .differentiable = false, .dtypes = DTypeSet::any};
 
 constexpr OpInfo kOneHotInfo{
-    .name = "one_hot", .doc = "1 at the class, 0 elsewhere", .differentiable = false, .takes = Takes::numbers};
+    .name = "one_hot", .doc = "1 at the class, 0 elsewhere", .differentiable = false, .dtypes = DTypeSet::numbers};
 
 void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
   check_same_device(op, {x, mask});
@@ -98,7 +102,7 @@ Tensor triangle_indices(std::string_view op, int64_t rows, int64_t columns, int6
   return out.to(device);
 }
 
-constexpr OpInfo kLogicalNot{.name = "logical_not", .doc = "is it 0", .differentiable = false, .takes = Takes::any};
+constexpr OpInfo kLogicalNot{.name = "logical_not", .doc = "is it 0", .differentiable = false, .dtypes = DTypeSet::any};
 
 }  // namespace
 

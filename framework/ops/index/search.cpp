@@ -17,28 +17,28 @@ namespace {
 constexpr OpInfo kUnique{.name = "unique",
                          .doc = "the different values, ascending, their places and counts",
                          .differentiable = false,
-                         .takes = Takes::any};
+                         .dtypes = DTypeSet::any};
 constexpr OpInfo kUniqueConsecutive{.name = "unique_consecutive",
                                     .doc = "one of each run of equal values, their places and counts",
                                     .differentiable = false,
-                                    .takes = Takes::any};
+                                    .dtypes = DTypeSet::any};
 constexpr OpInfo kBincount{.name = "bincount",
                            .doc = "how often 0, 1, 2... occur, or the sums of their weights",
                            .differentiable = false,
-                           .takes = Takes::any};
+                           .dtypes = DTypeSet::any};
 constexpr OpInfo kSearchsorted{.name = "searchsorted",
                                .doc = "where values go in an ascending sequence; right: behind equals",
                                .differentiable = false,
-                               .takes = Takes::numbers};
+                               .dtypes = DTypeSet::numbers};
 constexpr OpInfo kBucketize{
-    .name = "bucketize", .doc = "searchsorted with the arguments exchanged", .differentiable = false, .takes = Takes::numbers};
+    .name = "bucketize", .doc = "searchsorted with the arguments exchanged", .differentiable = false, .dtypes = DTypeSet::numbers};
 
 constexpr OpInfo kIsin{
-    .name = "isin", .doc = "which elements are among the values", .differentiable = false, .takes = Takes::numbers};
+    .name = "isin", .doc = "which elements are among the values", .differentiable = false, .dtypes = DTypeSet::numbers};
 constexpr OpInfo kUnravelIndex{.name = "unravel_index",
                                .doc = "the indices along each dimension of positions in a line",
                                .differentiable = false,
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
 
 TensorOptions int64_options(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
 

@@ -18,17 +18,21 @@ namespace {
 constexpr OpInfo kChainInfo{.name = "chain_matmul",
                             .policy = CastPolicy::low,
                             .doc = "a chain of matrix products in the cheapest order",
-                            .takes = Takes::numbers};
+                            .dtypes = DTypeSet::numbers};
 constexpr OpInfo kMultiDotInfo{.name = "multi_dot",
                                .policy = CastPolicy::low,
                                .doc = "a chain of matrix products in the cheapest order; vectors at its ends",
-                               .takes = Takes::numbers};
-constexpr OpInfo kTensordotInfo{
-    .name = "tensordot", .policy = CastPolicy::promote, .doc = "sum of products over pairs of dimensions", .takes = Takes::numbers};
+                               .dtypes = DTypeSet::numbers};
+constexpr OpInfo kTensordotInfo{.name = "tensordot",
+                                .policy = CastPolicy::promote,
+                                .doc = "sum of products over pairs of dimensions",
+                                .dtypes = DTypeSet::numbers};
 constexpr OpInfo kBilinearInfo{
-    .name = "bilinear", .policy = CastPolicy::promote, .doc = "x1^T W[o] x2 + b[o]", .takes = Takes::numbers};
-constexpr OpInfo kCrossInfo{
-    .name = "cross", .policy = CastPolicy::promote, .doc = "vector product along a dimension of size 3", .takes = Takes::numbers};
+    .name = "bilinear", .policy = CastPolicy::promote, .doc = "x1^T W[o] x2 + b[o]", .dtypes = DTypeSet::numbers};
+constexpr OpInfo kCrossInfo{.name = "cross",
+                            .policy = CastPolicy::promote,
+                            .doc = "vector product along a dimension of size 3",
+                            .dtypes = DTypeSet::numbers};
 
 // split[i][j]: where the cheapest order splits the product of matrices i to j.
 using Splits = std::vector<std::vector<size_t>>;

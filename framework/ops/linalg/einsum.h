@@ -7,6 +7,6 @@
 namespace halfstep {
 
 inline constexpr OpInfo kEinsumInfo{
-    .name = "einsum", .policy = CastPolicy::low, .doc = "sums of products by Einstein's convention", .takes = Takes::any};
+    .name = "einsum", .policy = CastPolicy::low, .doc = "sums of products by Einstein's convention", .dtypes = DTypeSet::any};
 
 }  // namespace halfstep

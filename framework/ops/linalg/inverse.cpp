@@ -159,7 +159,7 @@ struct MatrixExp {
   }
 };
 
-constexpr OpInfo kTrace{.name = "trace", .doc = "the sum of a matrix's diagonal", .takes = Takes::any};
+constexpr OpInfo kTrace{.name = "trace", .doc = "the sum of a matrix's diagonal", .dtypes = DTypeSet::any};
 constexpr OpInfo kMatrixPower{.name = "matrix_power", .policy = CastPolicy::f32, .doc = "x^n of square matrices"};
 constexpr OpInfo kCholeskySolve{.name = "cholesky_solve", .policy = CastPolicy::f32, .doc = "x^-1 b from the Cholesky factor of x"};
 

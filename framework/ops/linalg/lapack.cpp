@@ -106,24 +106,25 @@ void with_workspace(F f) {
 }
 
 // The part of a matrix that is read.
-enum class Part : uint8_t { all, lower, upper };
+enum class Triangle : uint8_t { all, lower, upper };
 
 // Returns where matrix i of x has a value that is not finite. LAPACK must not get such a matrix: it may not return, or may use a
 // row outside the matrix as a pivot.
-std::optional<std::pair<int64_t, int64_t>> not_finite(const Tensor& x, int64_t i, Part part = Part::all) {
+std::optional<std::pair<int64_t, int64_t>> not_finite(const Tensor& x, int64_t i, Triangle part = Triangle::all) {
   std::optional<std::pair<int64_t, int64_t>> found;
   with_type(x, [&]<class T>(T) {
     const int64_t m = x.size(-2), n = x.size(-1);
     const T* at = x.const_data_ptr<T>() + i * m * n;
     for (int64_t row = 0; row < m && !found; ++row, at += n) {
-      const int64_t first = part == Part::upper ? std::min(row, n) : 0, end = part == Part::lower ? std::min(row + 1, n) : n;
+      const int64_t first = part == Triangle::upper ? std::min(row, n) : 0,
+                    end = part == Triangle::lower ? std::min(row + 1, n) : n;
       for (int64_t column = first; column < end && !found; ++column)
         if (!std::isfinite(at[column])) found = {row, column};
     }
   });
   return found;
 }
-void check_finite(std::string_view op, const Tensor& x, Part part = Part::all) {
+void check_finite(std::string_view op, const Tensor& x, Triangle part = Triangle::all) {
   for (int64_t i = 0; i < batch_of(x); ++i) {
     const auto at = not_finite(x, i, part);
     check<ValueError>(!at, op, "needs values that are finite, but matrix ", i, " of the batch has none at [", at ? at->first : 0,
@@ -197,7 +198,7 @@ Tensors eigh(std::string_view op, const Tensor& x, bool lower) {
   if (x.device().is_meta()) return {like(x, with_matrix(x, {n})), like(x, x.shape())};
   const Tensor a = rows_copy(x), w = host_like(x, with_matrix(x, {n}));
   if (n == 0) return {w.to(x.device()), a.to(x.device())};
-  check_finite(op, a, lower ? Part::lower : Part::upper);
+  check_finite(op, a, lower ? Triangle::lower : Triangle::upper);
   with_type(x, [&]<class T>(T) {
     const char job = 'V', part = lower ? 'U' : 'L';  // of the transposed matrix
     std::vector<int> integers(size_t(3) + 5 * size_t(n));
@@ -253,7 +254,7 @@ Tensor cholesky(std::string_view op, const Tensor& x, bool upper) {
   const int n = size_of_matrix(x.size(-1));
   if (x.device().is_meta() || x.numel() == 0) return like(x, x.shape());
   const Tensor a = rows_copy(x);
-  check_finite(op, a, upper ? Part::upper : Part::lower);
+  check_finite(op, a, upper ? Triangle::upper : Triangle::lower);
   with_type(x, [&]<class T>(T) {
     const char part = upper ? 'L' : 'U';  // of the transposed matrix
     for (int64_t i = 0; i < batch_of(x); ++i) {

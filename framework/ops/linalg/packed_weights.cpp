@@ -41,7 +41,7 @@ Tensor packed_weight(const Tensor& b, int64_t rows) {
   if (form == forms.end()) {
     if (forms.size() == kMostForms) return {};
     forms.push_back({b.impl()->offset, b.shape(), b.strides()});
-    if (!PackAtOnce::now()) return {};
+    if (!PackAtOnce::is_on()) return {};
     form = forms.end() - 1;
   }
   if (form->packed.defined()) return form->packed;

@@ -18,14 +18,14 @@ Tensor packed_weight(const Tensor& b, int64_t rows);
 // its first call as in all later ones.
 class PackAtOnce {
  public:
-  [[nodiscard]] PackAtOnce() : outer_(std::exchange(now_, true)) {}
-  ~PackAtOnce() { now_ = outer_; }
+  [[nodiscard]] PackAtOnce() : outer_(std::exchange(on_, true)) {}
+  ~PackAtOnce() { on_ = outer_; }
   PackAtOnce(const PackAtOnce&) = delete;
   PackAtOnce& operator=(const PackAtOnce&) = delete;
-  static bool now() { return now_; }
+  static bool is_on() { return on_; }
 
  private:
-  static inline thread_local constinit bool now_ = false;
+  static inline thread_local constinit bool on_ = false;
   bool outer_;
 };
 

@@ -104,7 +104,7 @@ void check_inner(std::string_view op, const Tensor& a, const Tensor& b, int rank
 struct Mm {
   struct Attr {};
   static constexpr OpInfo info{
-      .name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .takes = Takes::numbers};
+      .name = "mm", .policy = CastPolicy::low, .doc = "matrix product [M, K] [K, N]", .dtypes = DTypeSet::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("mm", in[0], in[1], 2); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
@@ -118,7 +118,7 @@ struct Mm {
 struct Bmm {
   struct Attr {};
   static constexpr OpInfo info{
-      .name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .takes = Takes::numbers};
+      .name = "bmm", .policy = CastPolicy::low, .doc = "batch of matrix products [B, M, K] [B, K, N]", .dtypes = DTypeSet::numbers};
   static void check(const Attr&, const Tensors& in) { check_inner("bmm", in[0], in[1], 3); }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
@@ -129,7 +129,7 @@ struct Bmm {
   }
 };
 
-struct Linear {
+struct LinearOp {
   struct Attr {
     bool relu = false;
   };
@@ -137,7 +137,7 @@ struct Linear {
   static constexpr OpInfo info{.name = "linear",
                                .policy = CastPolicy::low,
                                .doc = "x W^T + b, optionally ReLU of it in the same pass",
-                               .takes = Takes::numbers};
+                               .dtypes = DTypeSet::numbers};
 
   static void check(const Attr&, const Tensors& in) {
     const Tensor &x = in[0], &w = in[1], &b = in[2];
@@ -194,11 +194,11 @@ struct Addmm {
   static constexpr OpInfo kInfo[2] = {{.name = "addmm",
                                        .policy = CastPolicy::low,
                                        .doc = "beta input + alpha a b; beta 0 ignores input, NaN and all",
-                                       .takes = Takes::numbers},
+                                       .dtypes = DTypeSet::numbers},
                                       {.name = "baddbmm",
                                        .policy = CastPolicy::low,
                                        .doc = "beta input + alpha a b of batches; beta 0 ignores input, NaN and all",
-                                       .takes = Takes::numbers}};
+                                       .dtypes = DTypeSet::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.batched]; }
 
   static void check(const Attr& a, const Tensors& in) {
@@ -270,11 +270,11 @@ struct Addmm {
 constexpr OpInfo kAddbmmInfo{.name = "addbmm",
                              .policy = CastPolicy::low,
                              .doc = "beta input + alpha (the sum of a b over the batch); beta 0 ignores input, NaN and all",
-                             .takes = Takes::numbers};
+                             .dtypes = DTypeSet::numbers};
 constexpr OpInfo kMatmulInfo{.name = "matmul",
                              .policy = CastPolicy::low,
                              .doc = "product of vectors, matrices or broadcast batches; made of mm and bmm",
-                             .takes = Takes::numbers};
+                             .dtypes = DTypeSet::numbers};
 
 }  // namespace
 
@@ -313,14 +313,14 @@ Tensor linear_of_vector(const Tensor& x, const Tensor& weight, const Tensor& bia
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, bool relu) {
   check<ShapeError>(x.dim() >= 1, "linear", "input must have at least 1 dimension, got ", x.shape());
   if (weight.dim() == 1) return linear_of_vector(x, weight, bias, relu);
-  if (x.dim() == 2) return call<Linear>({x, weight, bias}, {relu});
+  if (x.dim() == 2) return call<LinearOp>({x, weight, bias}, {relu});
   check<ShapeError>(weight.dim() == 2 && weight.size(1) == x.size(-1), "linear", "weight must be [out, ", x.size(-1),
                     "] to match input ", x.shape(), ", got ", weight.shape());
   Shape out = x.shape();
   out[x.dim() - 1] = weight.size(0);
   int64_t rows = 1;
   for (int i = 0; i + 1 < x.dim(); ++i) rows *= x.shape()[i];
-  return as_result(call<Linear>({x.reshape({rows, x.size(-1)}), weight, bias}, {relu}).reshape(out));
+  return as_result(call<LinearOp>({x.reshape({rows, x.size(-1)}), weight, bias}, {relu}).reshape(out));
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -381,7 +381,7 @@ void add_products(OpList& list) {
   list.add(Mm::info, [](Args& a) { return mm(a.tensor(0), a.tensor(1)); });
   list.add(Bmm::info, [](Args& a) { return bmm(a.tensor(0), a.tensor(1)); });
   list.add(kMatmulInfo, [](Args& a) { return matmul(a.tensor(0), a.tensor(1)); });
-  list.add(Linear::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
+  list.add(LinearOp::info, [](Args& a) { return linear(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.flag("relu", false)); });
   list.add(Addmm::kInfo[0],
            [](Args& a) { return addmm(a.tensor(0), a.tensor(1), a.tensor(2), a.number("beta", 1), a.number("alpha", 1)); });
   list.add(Addmm::kInfo[1],

@@ -18,7 +18,7 @@ Tensor as_row(const Tensor& v) { return v.alias({1, v.size(0)}, {v.size(0), v.st
 struct Mv {
   struct Attr {};
   static constexpr OpInfo info{
-      .name = "mv", .policy = CastPolicy::low, .doc = "matrix times vector, [N, M] [M]", .takes = Takes::numbers};
+      .name = "mv", .policy = CastPolicy::low, .doc = "matrix times vector, [N, M] [M]", .dtypes = DTypeSet::numbers};
 
   static void check(const Attr&, const Tensors& in) {
     const Tensor &mat = in[0], &vec = in[1];
@@ -54,8 +54,8 @@ struct Dot {
     Form form;
   };
   static constexpr OpInfo kInfo[3] = {
-      {.name = "dot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .takes = Takes::numbers},
-      {.name = "vdot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .takes = Takes::numbers},
+      {.name = "dot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .dtypes = DTypeSet::numbers},
+      {.name = "vdot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .dtypes = DTypeSet::numbers},
       {.name = "linalg_vecdot", .policy = CastPolicy::low, .doc = "sum a b along a dimension"}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[size_t(a.form)]; }
 
@@ -117,16 +117,17 @@ struct Dot {
   }
 };
 
-constexpr OpInfo kKronInfo{.name = "kron", .doc = "Kronecker product: blocks a[i, j] b", .takes = Takes::any};
-constexpr OpInfo kOuterInfo{.name = "outer", .policy = CastPolicy::keep, .doc = "a[i] b[j] of two vectors", .takes = Takes::any};
+constexpr OpInfo kKronInfo{.name = "kron", .doc = "Kronecker product: blocks a[i, j] b", .dtypes = DTypeSet::any};
+constexpr OpInfo kOuterInfo{
+    .name = "outer", .policy = CastPolicy::keep, .doc = "a[i] b[j] of two vectors", .dtypes = DTypeSet::any};
 constexpr OpInfo kAddmvInfo{.name = "addmv",
                             .policy = CastPolicy::low,
                             .doc = "beta input + alpha mat vec; beta 0 ignores input, NaN and all",
-                            .takes = Takes::numbers};
+                            .dtypes = DTypeSet::numbers};
 constexpr OpInfo kAddrInfo{.name = "addr",
                            .policy = CastPolicy::low,
                            .doc = "beta input + alpha a b^T; beta 0 ignores input, NaN and all",
-                           .takes = Takes::numbers};
+                           .dtypes = DTypeSet::numbers};
 
 void check_input(std::string_view op, const Tensor& input, const Shape& out) {
   check<ShapeError>(input.dim() <= out.size() && broadcast(input.shape(), out, op) == out, op, "input ", input.shape(),

@@ -23,7 +23,7 @@ struct Prod {
   static constexpr OpInfo info{.name = "prod",
                                .policy = CastPolicy::f32_output,
                                .doc = "product over a dimension or all; integers in int64",
-                               .takes = Takes::any,
+                               .dtypes = DTypeSet::any,
                                .takes_dtype = true};
 
   static Attributes describe(const Attr& a) { return {{"dims", a.dims()}, {"keepdim", a.keepdim}}; }
@@ -122,7 +122,7 @@ struct LogSumExp {
   };
   enum Saved : size_t { kX, kY };
   static constexpr OpInfo info{
-      .name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .takes = Takes::any};
+      .name = "logsumexp", .policy = CastPolicy::f32, .doc = "ln sum e^x over dimensions", .dtypes = DTypeSet::any};
 
   static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -149,8 +149,8 @@ struct LogSumExp {
 };
 
 constexpr OpInfo kCountInfo{
-    .name = "count_nonzero", .doc = "how many elements are not 0", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of the elements that are not NaN", .takes = Takes::any};
+    .name = "count_nonzero", .doc = "how many elements are not 0", .differentiable = false, .dtypes = DTypeSet::any};
+constexpr OpInfo kNansumInfo{.name = "nansum", .doc = "sum of the elements that are not NaN", .dtypes = DTypeSet::any};
 constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of the elements that are not NaN"};
 
 Tensor without_nan(const Tensor& x) { return x.is_floating_point() ? where(ne(x, x), 0, x) : x; }

@@ -44,7 +44,7 @@ struct Gradients {
 
 // ---- statistics of one sample
 
-struct Normalize {
+struct NormOverGroup {
   enum Kind { layer, rms, group, instance, native };
   struct Attr {
     Kind kind;
@@ -165,9 +165,9 @@ struct Channels {
 // ---- statistics of the batch, or given ones
 
 // Returns false in the second forward of checkpoint(), because the first has already changed the running statistics.
-bool moves_statistics() { return !TakenStates::again(); }
+bool moves_statistics() { return !TakenStates::recomputing(); }
 
-struct BatchNorm {
+struct BatchNormOp {
   static constexpr OpInfo kInfo{
       .name = "batch_norm",
       .doc =
@@ -273,16 +273,16 @@ constexpr OpInfo kResponseInfo{.name = "local_response_norm", .doc = "x / (k + a
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
-  return call<Normalize>({x, weight, bias},
-                         {Normalize::layer, over_last("layer_norm", x, normalized_shape, eps), normalized_shape});
+  return call<NormOverGroup>({x, weight, bias},
+                             {NormOverGroup::layer, over_last("layer_norm", x, normalized_shape, eps), normalized_shape});
 }
 
 Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
   const auto statistics = std::make_shared<Tensors>();
   Shape rows = x.shape();
-  const Tensor y = call<Normalize>(
+  const Tensor y = call<NormOverGroup>(
       {x, weight, bias},
-      {Normalize::native, over_last("native_layer_norm", x, normalized_shape, eps), normalized_shape, {}, statistics});
+      {NormOverGroup::native, over_last("native_layer_norm", x, normalized_shape, eps), normalized_shape, {}, statistics});
   for (int d = x.dim() - normalized_shape.size(); d < x.dim(); ++d) rows[d] = 1;
   const DType dtype = weight.defined() ? promote(y.dtype(), weight.dtype()) : y.dtype();
   return {y, (*statistics)[0].reshape(rows).to(dtype), (*statistics)[1].reshape(rows).to(dtype)};
@@ -291,7 +291,7 @@ Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
   NormArgs args = over_last("rms_norm", x, normalized_shape, eps.value_or(x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23));
   args.centered = false;
-  return call<Normalize>({x, weight, Tensor()}, {Normalize::rms, args, normalized_shape});
+  return call<NormOverGroup>({x, weight, Tensor()}, {NormOverGroup::rms, args, normalized_shape});
 }
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
@@ -301,7 +301,8 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
   const int64_t channels = n.channels / num_groups;
   check<ValueError>(n.batch * channels * n.positions != 1, "group_norm", "needs more than 1 value per group, got input ",
                     x.shape());
-  return call<Normalize>({x, weight, bias}, {Normalize::group, {n.batch, num_groups, channels, n.positions, eps}, {n.channels}});
+  return call<NormOverGroup>({x, weight, bias},
+                             {NormOverGroup::group, {n.batch, num_groups, channels, n.positions, eps}, {n.channels}});
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
@@ -320,7 +321,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
                     "needs more than 1 value per channel when training, got input ", x.shape(),
                     Help{"leave out a last batch of one sample (drop_last), or take another batch size"});
-  return call<BatchNorm>({x, running_mean, running_var, weight, bias},
+  return call<BatchNormOp>({x, running_mean, running_var, weight, bias},
                          {{n.batch, n.channels, n.positions, eps, momentum, training, relu}, batches});
 }
 
@@ -331,23 +332,24 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
                     "running_mean and running_var come together or not at all");
   if (!use_input_stats) {
     check<ValueError>(running_mean.defined(), "instance_norm", "needs running_mean and running_var unless use_input_stats");
-    return call<BatchNorm>({x, running_mean, running_var, weight, bias},
-                           {{n.batch, n.channels, n.positions, eps, momentum, false}, {}, &Normalize::kInfo[Normalize::instance]});
+    return call<BatchNormOp>(
+        {x, running_mean, running_var, weight, bias},
+        {{n.batch, n.channels, n.positions, eps, momentum, false}, {}, &NormOverGroup::kInfo[NormOverGroup::instance]});
   }
   check<ValueError>(n.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
                     x.shape());
   check_same_device("instance_norm", {x, running_mean, running_var});
   check_parameter("instance_norm", "running_mean", running_mean, {n.channels}, x.dtype());
   check_parameter("instance_norm", "running_var", running_var, {n.channels}, x.dtype());
-  const Normalize::Attr attr{Normalize::instance, {n.batch, n.channels, 1, n.positions, eps}, {n.channels}};
+  const NormOverGroup::Attr attr{NormOverGroup::instance, {n.batch, n.channels, 1, n.positions, eps}, {n.channels}};
   Tensor y;
-  if (Normalize::zero_of_constant(attr)) {
-    Normalize::check(attr, {x, weight, bias});
-    y = composite(Normalize::info_of(attr), {x, weight, bias}, [&](const Tensors& in) {
-          return Normalize::composite(attr, in);
+  if (NormOverGroup::zero_of_constant(attr)) {
+    NormOverGroup::check(attr, {x, weight, bias});
+    y = composite(NormOverGroup::info_of(attr), {x, weight, bias}, [&](const Tensors& in) {
+          return NormOverGroup::composite(attr, in);
         }).to(x.dtype());
   } else {
-    y = call<Normalize>({x, weight, bias}, attr);
+    y = call<NormOverGroup>({x, weight, bias}, attr);
   }
   if (running_mean.defined() && x.numel() > 0 && moves_statistics()) update_running(x, n, running_mean, running_var, momentum);
   return y;
@@ -372,22 +374,22 @@ Tensor local_response_norm(const Tensor& x, int64_t size, double alpha, double b
 }
 
 void add_normalization(OpList& list) {
-  list.add(Normalize::kInfo[Normalize::layer], [](Args& a) {
+  list.add(NormOverGroup::kInfo[NormOverGroup::layer], [](Args& a) {
     return layer_norm(a.tensor(0), a.ints("normalized_shape"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps", 1e-5));
   });
-  list.add(Normalize::kInfo[Normalize::native], [](Args& a) {
+  list.add(NormOverGroup::kInfo[NormOverGroup::native], [](Args& a) {
     return native_layer_norm(a.tensor(0), a.ints("normalized_shape"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps"));
   });
-  list.add(Normalize::kInfo[Normalize::rms],
+  list.add(NormOverGroup::kInfo[NormOverGroup::rms],
            [](Args& a) { return rms_norm(a.tensor(0), a.ints("normalized_shape"), a.tensor_or_none(1), a.number_or_none("eps")); });
-  list.add(Normalize::kInfo[Normalize::group], [](Args& a) {
+  list.add(NormOverGroup::kInfo[NormOverGroup::group], [](Args& a) {
     return group_norm(a.tensor(0), a.integer("num_groups"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps", 1e-5));
   });
-  list.add(BatchNorm::kInfo, [](Args& a) {
+  list.add(BatchNormOp::kInfo, [](Args& a) {
     return batch_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),
                       a.flag("training", false), a.number("momentum", 0.1), a.number("eps", 1e-5), a.flag("relu", false));
   });
-  list.add(Normalize::kInfo[Normalize::instance], [](Args& a) {
+  list.add(NormOverGroup::kInfo[NormOverGroup::instance], [](Args& a) {
     return instance_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),
                          a.flag("use_input_stats", true), a.number("momentum", 0.1), a.number("eps", 1e-5));
   });

@@ -79,7 +79,7 @@ struct Sum {
   static constexpr OpInfo info{.name = "sum",
                                .policy = CastPolicy::f32_output,
                                .doc = "sum over dimensions; integers in int64",
-                               .takes = Takes::any,
+                               .dtypes = DTypeSet::any,
                                .takes_dtype = true};
   static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
@@ -115,8 +115,8 @@ struct Extreme {
   using Attr = ExtremeAttr;
   enum Saved : size_t { kX, kExtreme };
   static constexpr OpInfo kInfo[2] = {
-      {.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .takes = Takes::any},
-      {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .takes = Takes::any}};
+      {.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .dtypes = DTypeSet::any},
+      {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .dtypes = DTypeSet::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
   static void check(const Attr& a, const Tensors& in) {
     halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, info_of(a).name).dropped) == 0,
@@ -144,8 +144,8 @@ struct ArgExtreme {
     bool keepdim;
   };
   static constexpr OpInfo kInfo[2] = {
-      {.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .takes = Takes::numbers},
-      {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .takes = Takes::numbers}};
+      {.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .dtypes = DTypeSet::numbers},
+      {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .dtypes = DTypeSet::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
@@ -170,8 +170,8 @@ struct Truth {
     bool keepdim;
   };
   static constexpr OpInfo kInfo[2] = {
-      {.name = "any", .doc = "is any element nonzero?", .differentiable = false, .takes = Takes::any},
-      {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .takes = Takes::any}};
+      {.name = "any", .doc = "is any element nonzero?", .differentiable = false, .dtypes = DTypeSet::any},
+      {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .dtypes = DTypeSet::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
   static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
@@ -189,10 +189,13 @@ Tensor arg_extreme(bool largest, const Tensor& x, std::optional<int64_t> dim, bo
   return call<ArgExtreme>({x}, {largest, wrap_dim(*dim, x.dim(), largest ? "argmax" : "argmin"), keepdim});
 }
 
-constexpr OpInfo kExtremeInfo[2] = {
-    {.name = "min", .doc = "smallest of all, or values and indices of the first smallest along a dimension", .takes = Takes::any},
-    {.name = "max", .doc = "largest of all, or values and indices of the first largest along a dimension", .takes = Takes::any}};
-constexpr OpInfo kAminmaxInfo{.name = "aminmax", .doc = "smallest and largest over a dimension or all", .takes = Takes::any};
+constexpr OpInfo kExtremeInfo[2] = {{.name = "min",
+                                     .doc = "smallest of all, or values and indices of the first smallest along a dimension",
+                                     .dtypes = DTypeSet::any},
+                                    {.name = "max",
+                                     .doc = "largest of all, or values and indices of the first largest along a dimension",
+                                     .dtypes = DTypeSet::any}};
+constexpr OpInfo kAminmaxInfo{.name = "aminmax", .doc = "smallest and largest over a dimension or all", .dtypes = DTypeSet::any};
 
 ValuesIndices extreme_along(bool largest, const Tensor& x, int64_t dim, bool keepdim) {
   wrap_dim(dim, x.dim(), largest ? "max" : "min");

@@ -33,7 +33,7 @@ struct CumSum {
   static constexpr OpInfo info{.name = "cumsum",
                                .policy = CastPolicy::f32_output,
                                .doc = "running sums along a dimension; integers in int64",
-                               .takes = Takes::any,
+                               .dtypes = DTypeSet::any,
                                .takes_dtype = true};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"reverse", a.reverse}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
@@ -52,7 +52,7 @@ struct CumProd {
   static constexpr OpInfo info{.name = "cumprod",
                                .policy = CastPolicy::f32_output,
                                .doc = "running products along a dimension; integers in int64",
-                               .takes = Takes::any,
+                               .dtypes = DTypeSet::any,
                                .takes_dtype = true};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
   static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
@@ -75,9 +75,9 @@ struct CumProd {
 
 constexpr OpInfo kLogInfo{.name = "logcumsumexp", .doc = "ln of the running sums of e^x"};
 constexpr OpInfo kCumulativeInfo[2] = {
-    {.name = "cummin", .doc = "smallest so far and its index, the last of equals", .takes = Takes::any},
-    {.name = "cummax", .doc = "largest so far and its index, the last of equals", .takes = Takes::any}};
-constexpr OpInfo kDiffInfo{.name = "diff", .doc = "differences of neighbours, n times over", .takes = Takes::any};
+    {.name = "cummin", .doc = "smallest so far and its index, the last of equals", .dtypes = DTypeSet::any},
+    {.name = "cummax", .doc = "largest so far and its index, the last of equals", .dtypes = DTypeSet::any}};
+constexpr OpInfo kDiffInfo{.name = "diff", .doc = "differences of neighbours, n times over", .dtypes = DTypeSet::any};
 
 // Returns the index of the extreme so far, by doubling.
 Tensor index_so_far(bool largest, const Tensor& x, int dim) {

@@ -26,9 +26,9 @@ struct Sort {
     Shape from;
   };
   static constexpr OpInfo kInfo[3] = {
-      {.name = "sort", .doc = "values and indices in order along a dimension; stable, NaN last", .takes = Takes::any},
-      {.name = "topk", .doc = "the k largest or smallest and their indices, best first", .takes = Takes::any},
-      {.name = "kthvalue", .doc = "the k-th smallest and its index", .takes = Takes::any}};
+      {.name = "sort", .doc = "values and indices in order along a dimension; stable, NaN last", .dtypes = DTypeSet::any},
+      {.name = "topk", .doc = "the k largest or smallest and their indices, best first", .dtypes = DTypeSet::any},
+      {.name = "kthvalue", .doc = "the k-th smallest and its index", .dtypes = DTypeSet::any}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[int(a.kind)]; }
 
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"descending", a.descending}, {"k", a.k}}; }
@@ -64,8 +64,8 @@ struct Median {
   };
   enum Saved : size_t { kX, kMedian };
   static constexpr OpInfo kInfo[2] = {
-      {.name = "median", .doc = "the middle value of all, or with its index along a dimension", .takes = Takes::numbers},
-      {.name = "nanmedian", .doc = "median of the elements that are numbers", .takes = Takes::numbers}};
+      {.name = "median", .doc = "the middle value of all, or with its index along a dimension", .dtypes = DTypeSet::numbers},
+      {.name = "nanmedian", .doc = "median of the elements that are numbers", .dtypes = DTypeSet::numbers}};
   static const OpInfo& info_of(const Attr& a) { return kInfo[a.skips_nan]; }
   static void check(const Attr& a, const Tensors& in) {
     halfstep::check<ShapeError>(in[0].numel() > 0, info_of(a).name, "has no value for an empty tensor, got ", in[0].shape());
@@ -85,7 +85,7 @@ struct Median {
 };
 
 constexpr OpInfo kModeInfo{
-    .name = "mode", .doc = "the value that occurs most often, with its index", .takes = Takes::numbers};
+    .name = "mode", .doc = "the value that occurs most often, with its index", .dtypes = DTypeSet::numbers};
 constexpr OpInfo kQuantile[2] = {
     {.name = "quantile", .policy = CastPolicy::f32, .doc = "the value below which a share of the elements lies"},
     {.name = "nanquantile", .policy = CastPolicy::f32, .doc = "quantile of the elements that are numbers"}};
@@ -146,8 +146,8 @@ Tensor checked_shares(const OpInfo& info, const Tensor& q) {
   return q.detach();
 }
 
-constexpr OpInfo kArgsortInfo{.name = "argsort", .doc = "the indices that sort", .differentiable = false, .takes = Takes::any};
-constexpr OpInfo kMsortInfo{.name = "msort", .doc = "values in order along dimension 0", .takes = Takes::any};
+constexpr OpInfo kArgsortInfo{.name = "argsort", .doc = "the indices that sort", .differentiable = false, .dtypes = DTypeSet::any};
+constexpr OpInfo kMsortInfo{.name = "msort", .doc = "values in order along dimension 0", .dtypes = DTypeSet::any};
 
 }  // namespace
 

@@ -67,26 +67,27 @@ struct Dropout {
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
 };
 
-constexpr OpInfo made(std::string_view name, std::string_view doc, Takes takes = Takes::any) {
-  return {.name = name, .doc = doc, .differentiable = false, .takes = takes};
+constexpr OpInfo creation_info(std::string_view name, std::string_view doc, DTypeSet dtypes = DTypeSet::any) {
+  return {.name = name, .doc = doc, .differentiable = false, .dtypes = dtypes};
 }
-constexpr OpInfo kZeros = made("zeros", "a tensor of zeros"), kOnes = made("ones", "a tensor of ones");
-constexpr OpInfo kFull = made("full", "a tensor of one value"),
-                 kFullLike = made("full_like", "full of x's shape, dtype and device");
-constexpr OpInfo kZerosLike = made("zeros_like", "zeros of x's shape, dtype and device");
-constexpr OpInfo kOnesLike = made("ones_like", "ones of x's shape, dtype and device");
-constexpr OpInfo kArange = made("arange", "start + i step, below end"), kEye = made("eye", "ones on the diagonal, else zeros");
-constexpr OpInfo kLinspace = made("linspace", "evenly spaced numbers from start to end");
-constexpr OpInfo kLogspace = made("logspace", "base to the power of linspace");
-constexpr OpInfo kRand = made("rand", "uniform in [0, 1)"),
-                 kRandLike = made("rand_like", "rand of x's shape, dtype and device", Takes::floating);
-constexpr OpInfo kRandn = made("randn", "standard normal"),
-                 kRandnLike = made("randn_like", "randn of x's shape, dtype and device", Takes::floating);
-constexpr OpInfo kRandint = made("randint", "integers in [low, high)"),
-                 kRandperm = made("randperm", "the numbers below n in random order");
-constexpr OpInfo kNormal = made("normal", "normal with this mean and standard deviation");
-constexpr OpInfo kBernoulli = made("bernoulli", "1 with probability p, else 0", Takes::floating);
-constexpr OpInfo kMultinomial = made("multinomial", "classes drawn by their weights", Takes::floating);
+constexpr OpInfo kZeros = creation_info("zeros", "a tensor of zeros"), kOnes = creation_info("ones", "a tensor of ones");
+constexpr OpInfo kFull = creation_info("full", "a tensor of one value"),
+                 kFullLike = creation_info("full_like", "full of x's shape, dtype and device");
+constexpr OpInfo kZerosLike = creation_info("zeros_like", "zeros of x's shape, dtype and device");
+constexpr OpInfo kOnesLike = creation_info("ones_like", "ones of x's shape, dtype and device");
+constexpr OpInfo kArange = creation_info("arange", "start + i step, below end"),
+                 kEye = creation_info("eye", "ones on the diagonal, else zeros");
+constexpr OpInfo kLinspace = creation_info("linspace", "evenly spaced numbers from start to end");
+constexpr OpInfo kLogspace = creation_info("logspace", "base to the power of linspace");
+constexpr OpInfo kRand = creation_info("rand", "uniform in [0, 1)"),
+                 kRandLike = creation_info("rand_like", "rand of x's shape, dtype and device", DTypeSet::floating);
+constexpr OpInfo kRandn = creation_info("randn", "standard normal"),
+                 kRandnLike = creation_info("randn_like", "randn of x's shape, dtype and device", DTypeSet::floating);
+constexpr OpInfo kRandint = creation_info("randint", "integers in [low, high)"),
+                 kRandperm = creation_info("randperm", "the numbers below n in random order");
+constexpr OpInfo kNormal = creation_info("normal", "normal with this mean and standard deviation");
+constexpr OpInfo kBernoulli = creation_info("bernoulli", "1 with probability p, else 0", DTypeSet::floating);
+constexpr OpInfo kMultinomial = creation_info("multinomial", "classes drawn by their weights", DTypeSet::floating);
 
 Shape sizes(Args& a) {
   const Shape shape = a.ints("size");

@@ -38,8 +38,8 @@ Tensor side_by_side(const Tensors& parts, const Shape& full, int dim) {
 template <bool unbinds>
 struct Parts {
   using Attr = SplitAttr;
-  static constexpr OpInfo info = unbinds ? OpInfo{.name = "unbind", .doc = "the slices along a dimension", .takes = Takes::any}
-                                         : OpInfo{.name = "split", .doc = "parts along a dimension", .takes = Takes::any};
+  static constexpr OpInfo info = unbinds ? OpInfo{.name = "unbind", .doc = "the slices along a dimension", .dtypes = DTypeSet::any}
+                                         : OpInfo{.name = "split", .doc = "parts along a dimension", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"sizes", a.sizes}}; }
   static Tensors forward(OpContext&, const Attr& a, const Tensors& in) {
     Tensors out;
@@ -95,7 +95,7 @@ struct DiagonalAttr {
 
 struct Diagonal {
   using Attr = DiagonalAttr;
-  static constexpr OpInfo info{.name = "diagonal", .doc = "the diagonal of two dimensions", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "diagonal", .doc = "the diagonal of two dimensions", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Strides& s = in[0].strides();
@@ -105,7 +105,7 @@ struct Diagonal {
 };
 struct DiagEmbed {
   using Attr = DiagonalAttr;
-  static constexpr OpInfo info{.name = "diag_embed", .doc = "zeros, with x on a diagonal", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "diag_embed", .doc = "zeros, with x on a diagonal", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
@@ -127,7 +127,7 @@ struct UnfoldAttr {
 struct UnfoldDim {
   using Attr = UnfoldAttr;
   static constexpr OpInfo info{
-      .name = "unfold_dimension", .doc = "windows along a dimension, Tensor.unfold of PyTorch; a view", .takes = Takes::any};
+      .name = "unfold_dimension", .doc = "windows along a dimension, Tensor.unfold of PyTorch; a view", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"size", a.size}, {"step", a.step}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
@@ -148,8 +148,8 @@ struct UnfoldDim {
 };
 
 constexpr OpInfo kChunkInfo{
-    .name = "chunk", .doc = "at most `chunks` equal parts along a dimension; made of split", .takes = Takes::any};
-constexpr OpInfo kDiagInfo{.name = "diag", .doc = "a vector as a diagonal, or a matrix's diagonal", .takes = Takes::any};
+    .name = "chunk", .doc = "at most `chunks` equal parts along a dimension; made of split", .dtypes = DTypeSet::any};
+constexpr OpInfo kDiagInfo{.name = "diag", .doc = "a vector as a diagonal, or a matrix's diagonal", .dtypes = DTypeSet::any};
 
 int part_dim(std::string_view op, const Tensor& x, int64_t dim) {
   check<ShapeError>(x.dim() > 0, op, "a 0-dim tensor has no parts");

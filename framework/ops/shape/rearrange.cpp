@@ -18,7 +18,7 @@ struct Flip {
   struct Attr {
     Dims dims;
   };
-  static constexpr OpInfo info{.name = "flip", .doc = "dimensions in reverse order", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "flip", .doc = "dimensions in reverse order", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));
@@ -41,7 +41,7 @@ struct Roll {
     int dim;
     int64_t shift;
   };
-  static constexpr OpInfo info{.name = "roll", .doc = "out[(i + shift) mod n] = x[i]", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "roll", .doc = "out[(i + shift) mod n] = x[i]", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"shift", a.shift}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const int64_t n = in[0].shape()[a.dim], cut = n - a.shift;
@@ -57,7 +57,7 @@ struct Roll {
   }
 };
 
-constexpr OpInfo named(std::string_view name, std::string_view doc) { return {.name = name, .doc = doc, .takes = Takes::any}; }
+constexpr OpInfo named(std::string_view name, std::string_view doc) { return {.name = name, .doc = doc, .dtypes = DTypeSet::any}; }
 constexpr OpInfo kReshape = named("reshape", "the same elements in another shape; a view where the strides allow");
 constexpr OpInfo kFlatten = named("flatten", "a run of dimensions made one");
 constexpr OpInfo kUnflatten = named("unflatten", "a dimension cut into several");

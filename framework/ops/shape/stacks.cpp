@@ -13,7 +13,7 @@ namespace halfstep {
 namespace {
 
 constexpr OpInfo joins(std::string_view name, std::string_view doc) {
-  return {.name = name, .policy = CastPolicy::promote, .doc = doc, .takes = Takes::any};
+  return {.name = name, .policy = CastPolicy::promote, .doc = doc, .dtypes = DTypeSet::any};
 }
 constexpr OpInfo kHstack = joins("hstack", "cat along dimension 1, or 0 of vectors");
 constexpr OpInfo kVstack = joins("vstack", "cat of rows");
@@ -21,10 +21,10 @@ constexpr OpInfo kDstack = joins("dstack", "cat along dimension 2");
 constexpr OpInfo kColumnStack = joins("column_stack", "cat along dimension 1, a vector being a column");
 constexpr OpInfo kBlockDiag = joins("block_diag", "matrices on a diagonal, zeros beside them");
 constexpr OpInfo kTensorSplit{
-    .name = "tensor_split", .doc = "parts of nearly equal size, or cut at indices; views", .takes = Takes::any};
-constexpr OpInfo kAtleast[3] = {{.name = "atleast_1d", .doc = "with at least one dimension", .takes = Takes::any},
-                                {.name = "atleast_2d", .doc = "with at least two dimensions", .takes = Takes::any},
-                                {.name = "atleast_3d", .doc = "with at least three dimensions", .takes = Takes::any}};
+    .name = "tensor_split", .doc = "parts of nearly equal size, or cut at indices; views", .dtypes = DTypeSet::any};
+constexpr OpInfo kAtleast[3] = {{.name = "atleast_1d", .doc = "with at least one dimension", .dtypes = DTypeSet::any},
+                                {.name = "atleast_2d", .doc = "with at least two dimensions", .dtypes = DTypeSet::any},
+                                {.name = "atleast_3d", .doc = "with at least three dimensions", .dtypes = DTypeSet::any}};
 
 template <class Each>
 Tensor joined_along(const OpInfo& info, const Tensors& xs, int64_t dim, const Each& each) {

@@ -67,18 +67,18 @@ struct View {  // reshape without a copy
     Shape from, to;
   };
   static constexpr OpInfo info{
-      .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .takes = Takes::any};
+      .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) { return as_view(in[0], a.to, *strides_for(in[0], a.to)); }
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
 };
 
-struct Permute {
+struct PermuteOp {
   struct Attr {
     Dims order;
   };
   static constexpr OpInfo info{
-      .name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order", .takes = Takes::any};
+      .name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dims", a.order}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = a.order;
@@ -100,8 +100,10 @@ struct Expand {
   struct Attr {
     Shape from, to;
   };
-  static constexpr OpInfo info{
-      .name = "expand", .policy = CastPolicy::keep, .doc = "dimensions of size 1 repeated, without a copy", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "expand",
+                               .policy = CastPolicy::keep,
+                               .doc = "dimensions of size 1 repeated, without a copy",
+                               .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     return as_view(in[0], a.to, broadcast_strides(in[0].shape(), in[0].strides(), a.to));
@@ -118,7 +120,7 @@ struct SliceAttr {
 struct SliceOp {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
-      .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .takes = Takes::any};
+      .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     Shape shape = in[0].shape();
@@ -133,8 +135,10 @@ struct SliceOp {
 // Returns zeros of the full shape with x in the slice; the transpose of SliceOp.
 struct SliceBackward {
   using Attr = SliceAttr;
-  static constexpr OpInfo info{
-      .name = "slice_backward", .policy = CastPolicy::keep, .doc = "zeros, with x where slice took it from", .takes = Takes::any};
+  static constexpr OpInfo info{.name = "slice_backward",
+                               .policy = CastPolicy::keep,
+                               .doc = "zeros, with x where slice took it from",
+                               .dtypes = DTypeSet::any};
   static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
@@ -207,7 +211,7 @@ Tensor permute(const Tensor& x, const Dims& order) {
     check<ValueError>(!seen[size_t(wrapped[i])], "permute", "dimension ", wrapped[i], " appears twice in ", order);
     seen[size_t(wrapped[i])] = true;
   }
-  return call<Permute>({x}, {wrapped});
+  return call<PermuteOp>({x}, {wrapped});
 }
 Tensor Tensor::permute(const Dims& order) const { return halfstep::permute(*this, order); }
 
@@ -215,7 +219,7 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
   const int i = wrap_dim(a, x.dim(), "transpose"), j = wrap_dim(b, x.dim(), "transpose");
   Dims order;
   for (int d = 0; d < x.dim(); ++d) order.push_back(d == i ? j : d == j ? i : d);
-  return call<Permute>({x}, {order});
+  return call<PermuteOp>({x}, {order});
 }
 Tensor Tensor::transpose(int64_t a, int64_t b) const { return halfstep::transpose(*this, a, b); }
 Tensor Tensor::t() const {
@@ -301,7 +305,7 @@ void add_views(OpList& list) {
     const Tensor x = a.tensor(0);
     return reshape(x, infer("view", a.ints("shape"), x.numel(), x));
   });
-  list.add(Permute::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
+  list.add(PermuteOp::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
   list.add(Expand::info, [](Args& a) { return expand(a.tensor(0), a.ints("size")); });
   list.add(SliceOp::info, [](Args& a) {
     const Tensor x = a.tensor(0);

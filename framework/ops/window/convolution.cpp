@@ -98,7 +98,7 @@ Tensor channel_sum(const Tensor& g, DType dtype) {
   return sums.alias({g.size(1)}, {1});
 }
 
-struct Conv {
+struct ConvOp {
   using Attr = ConvAttr;
   enum Saved : size_t { kX, kWeight, kOutput };  // kOutput: only with ReLU
   static constexpr OpInfo kInfo[3] = {
@@ -120,8 +120,8 @@ struct Conv {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
-// Computes the gradient of Conv's input; inputs: grad [N, O, out...], weight, bias [C].
-struct ConvTranspose {
+// Computes the gradient of ConvOp's input; inputs: grad [N, O, out...], weight, bias [C].
+struct ConvTransposeOp {
   using Attr = ConvAttr;
   enum Saved : size_t { kGrad, kWeight };
   static constexpr OpInfo kInfo[3] = {
@@ -138,7 +138,7 @@ struct ConvTranspose {
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
 };
 
-// Computes the gradient of Conv's weight; inputs: x, grad.
+// Computes the gradient of ConvOp's weight; inputs: x, grad.
 struct ConvWeight {
   using Attr = ConvAttr;
   enum Saved : size_t { kX, kGrad };
@@ -156,20 +156,20 @@ struct ConvWeight {
     const bool record = grad_enabled();
     Tensors result(2);
     if (ctx.needs(0))
-      result[0] = record ? call<ConvTranspose>({g, h, Tensor()}, a) : run_data(a, g, h, Tensor(), ctx.grad_dtype(0));
-    if (ctx.needs(1)) result[1] = record ? call<Conv>({x, h, Tensor()}, a) : run_forward(a, x, h, Tensor(), ctx.grad_dtype(1));
+      result[0] = record ? call<ConvTransposeOp>({g, h, Tensor()}, a) : run_data(a, g, h, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(1)) result[1] = record ? call<ConvOp>({x, h, Tensor()}, a) : run_forward(a, x, h, Tensor(), ctx.grad_dtype(1));
     return result;
   }
 };
 
-Tensors Conv::backward(const BackwardContext& ctx, const Attr& with_relu, const Tensors& grads) {
+Tensors ConvOp::backward(const BackwardContext& ctx, const Attr& with_relu, const Tensors& grads) {
   const Tensor g = with_relu.relu ? relu_gradient(grads[0], ctx.saved(kOutput)) : grads[0];
   const Tensor x = ctx.saved(kX), weight = ctx.saved(kWeight);
   Attr a = with_relu;
   a.relu = false;  // the gradients are linear
   Tensors result(3);
   if (grad_enabled()) {
-    if (ctx.needs(0)) result[0] = call<ConvTranspose>({g, weight, Tensor()}, a);
+    if (ctx.needs(0)) result[0] = call<ConvTransposeOp>({g, weight, Tensor()}, a);
     if (ctx.needs(1)) result[1] = call<ConvWeight>({x, g}, a);
   } else {
     if (ctx.needs(0)) result[0] = run_data(a, g, weight, Tensor(), ctx.grad_dtype(0));
@@ -179,12 +179,12 @@ Tensors Conv::backward(const BackwardContext& ctx, const Attr& with_relu, const 
   return result;
 }
 
-Tensors ConvTranspose::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors ConvTransposeOp::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
   const Tensor &h = grads[0], g = ctx.saved(kGrad), weight = ctx.saved(kWeight);
   const bool record = grad_enabled();
   Tensors result(3);
   if (ctx.needs(0))
-    result[0] = record ? call<Conv>({h, weight, Tensor()}, a) : run_forward(a, h, weight, Tensor(), ctx.grad_dtype(0));
+    result[0] = record ? call<ConvOp>({h, weight, Tensor()}, a) : run_forward(a, h, weight, Tensor(), ctx.grad_dtype(0));
   if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({h, g}, a) : run_weight(a, h, g, ctx.grad_dtype(1));
   if (ctx.needs(2)) result[2] = channel_sum(h, ctx.grad_dtype(2));
   return result;
@@ -242,7 +242,7 @@ void check_channels(std::string_view op, const Tensor& x, int dims, const Tensor
 std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_same_device(op, {x, weight, bias});
   std::array<Tensor, 3> in{x, weight, bias};
-  apply_policy({.name = op, .policy = Conv::kInfo[0].policy}, in);
+  apply_policy({.name = op, .policy = ConvOp::kInfo[0].policy}, in);
   check_same_dtype(op, {in[0], in[1], in[2]});
   return in;
 }
@@ -261,7 +261,7 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
     a.relu = relu;
     a.laid = inference_enabled() ? o.laid : nullptr;
     check_sizes(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
-    return call<Conv>({x, in[1], in[2]}, a);
+    return call<ConvOp>({x, in[1], in[2]}, a);
   });
 }
 
@@ -290,7 +290,7 @@ Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const 
                         " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
     }
     check_sizes(op, with_spatial(x.size(0), channels, a.in, dims));
-    return call<ConvTranspose>({x, in[1], in[2]}, a);
+    return call<ConvTransposeOp>({x, in[1], in[2]}, a);
   });
 }
 
@@ -377,10 +377,10 @@ void add_convolution(OpList& list) {
   constexpr Function functions[3] = {conv1d, conv2d, conv3d};
   constexpr Transposed transposed[3] = {conv_transpose1d, conv_transpose2d, conv_transpose3d};
   for (int d = 0; d < 3; ++d) {
-    list.add(Conv::kInfo[d], [f = functions[d]](Args& a) {
+    list.add(ConvOp::kInfo[d], [f = functions[d]](Args& a) {
       return f(a.tensor(0), a.tensor(1), a.tensor_or_none(2), conv_options(a), a.flag("relu", false));
     });
-    list.add(ConvTranspose::kInfo[d],
+    list.add(ConvTransposeOp::kInfo[d],
              [f = transposed[d]](Args& a) { return f(a.tensor(0), a.tensor(1), a.tensor_or_none(2), transpose_options(a)); });
   }
   list.add(ConvWeight::info,

@@ -10,14 +10,14 @@
 
 namespace halfstep {
 
-bool LaidWeights::Source::is(const Source& o) const {
+bool LaidWeights::Source::matches(const Source& o) const {
   return storage.lock() == o.storage.lock() && offset == o.offset && version == o.version;
 }
 
 Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
   if (weight.storage()->is_exposed()) return {};
   const Source source{weight.storage(), weight.impl()->offset, weight.version()};
-  Kept call{.sizes = {.x = args.x.shape,
+  Kept call{.key = {.x = args.x.shape,
                       .dtype = args.x.dtype,
                       .channels_last = conv_format({args.x, args.weight, args.out}) == MemoryFormat::channels_last,
                       .with_bias = bool(args.bias),
@@ -26,8 +26,8 @@ Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
   Backend& backend = backend_for(weight.device());
   {
     const std::lock_guard lock(mutex_);
-    if (!source_.is(source)) kept_.clear(), source_ = source;  // a changed weight does not come back
-    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.sizes == call.sizes; });
+    if (!source_.matches(source)) kept_.clear(), source_ = source;  // a changed weight does not come back
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.key == call.key; });
     const bool again = found != kept_.end() && found == kept_.begin();
     if (found != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, found);
@@ -48,7 +48,7 @@ Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
   call.laid = Tensor::empty({int64_t(call.layout.bytes)}, {.dtype = DType::u8, .device = weight.device()});
   backend.lay_weight(args, dense.view(), call.laid.view());
   const std::lock_guard lock(mutex_);
-  if (source_.is(source)) keep(call);
+  if (source_.matches(source)) keep(call);
   return call.laid;
 }
 
@@ -67,7 +67,7 @@ size_t LaidWeights::layouts() const {
 
 // Keeps a laid weight, and drops the least recently used one.
 void LaidWeights::keep(const Kept& made) {
-  kept_.remove_if([&](const Kept& k) { return k.sizes == made.sizes; });
+  kept_.remove_if([&](const Kept& k) { return k.key == made.key; });
   kept_.push_front(made);
   if (kept_.size() > kMostSizes) kept_.pop_back();
   while (layouts() > kMostLayouts) {

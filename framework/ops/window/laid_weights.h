@@ -27,21 +27,21 @@ class LaidWeights {
  private:
   static constexpr size_t kMostLayouts = 2, kMostSizes = 64;
   // What a layout depends on, besides the window and the groups of the layer.
-  struct Sizes {
+  struct LayoutKey {
     Shape x;
     DType dtype;
     bool channels_last, with_bias;
     int threads;
-    bool operator==(const Sizes& o) const = default;
+    bool operator==(const LayoutKey& o) const = default;
   };
   struct Source {  // the weight from which everything kept was made
     std::weak_ptr<Storage> storage;
     int64_t offset = 0;
     uint64_t version = 0;
-    bool is(const Source& o) const;
+    bool matches(const Source& o) const;
   };
   struct Kept {
-    Sizes sizes;
+    LayoutKey key;
     ConvWeightLayout layout;
     Tensor laid{};
   };

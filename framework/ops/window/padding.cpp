@@ -30,7 +30,7 @@ struct PadOp {
   using Attr = PadAttr;
   static constexpr OpInfo info{.name = "pad",
                                .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off",
-                               .takes = Takes::any};
+                               .dtypes = DTypeSet::any};
 
   static Attributes describe(const Attr& a) { return {{"before", a.before}, {"after", a.after}, {"value", a.value}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {

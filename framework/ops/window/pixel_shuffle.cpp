@@ -10,11 +10,11 @@ namespace halfstep {
 namespace {
 
 constexpr OpInfo kShuffleInfo{
-    .name = "pixel_shuffle", .doc = "[..., C r^2, H, W] to [..., C, H r, W r]; made of permute", .takes = Takes::any};
+    .name = "pixel_shuffle", .doc = "[..., C r^2, H, W] to [..., C, H r, W r]; made of permute", .dtypes = DTypeSet::any};
 constexpr OpInfo kUnshuffleInfo{
-    .name = "pixel_unshuffle", .doc = "[..., C, H r, W r] to [..., C r^2, H, W]; made of permute", .takes = Takes::any};
+    .name = "pixel_unshuffle", .doc = "[..., C, H r, W r] to [..., C r^2, H, W]; made of permute", .dtypes = DTypeSet::any};
 constexpr OpInfo kChannelInfo{
-    .name = "channel_shuffle", .doc = "channels of all groups in turn; made of permute", .takes = Takes::any};
+    .name = "channel_shuffle", .doc = "channels of all groups in turn; made of permute", .dtypes = DTypeSet::any};
 
 // Returns f(x as [N, C, H, W], C, H, W) with the leading dimensions restored.
 template <class F>

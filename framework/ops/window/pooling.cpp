@@ -288,7 +288,7 @@ OutputSize output_size(Args& a) {
   }
   return sizes;
 }
-Tensors given(const std::pair<Tensor, Tensor>& found) {
+Tensors as_list(const std::pair<Tensor, Tensor>& found) {
   return found.second.defined() ? Tensors{found.first, found.second} : Tensors{found.first};
 }
 
@@ -325,12 +325,12 @@ void add_pooling(OpList& list) {
     list.add(MaxPool::kInfo[0][dims - 1], [dims](Args& a) {
       const Tensor x = a.tensor(0);
       const Dims kernel = a.ints("kernel_size");
-      return given(max_pool(x, dims, kernel, max_options(a), a.flag("return_indices", false)));
+      return as_list(max_pool(x, dims, kernel, max_options(a), a.flag("return_indices", false)));
     });
     list.add(MaxPool::kInfo[1][dims - 1], [dims](Args& a) {
       const Tensor x = a.tensor(0);
       const OutputSize size = output_size(a);
-      return given(adaptive_max_pool(x, dims, size, a.flag("return_indices", false)));
+      return as_list(adaptive_max_pool(x, dims, size, a.flag("return_indices", false)));
     });
     list.add(AvgPool::kInfo[0][dims - 1], [dims](Args& a) {
       const Tensor x = a.tensor(0);

@@ -23,7 +23,7 @@ Attributes describe_window(const WindowAttr& a) {
 
 int64_t area(const Spatial& s) { return s[0] * s[1] * s[2]; }
 
-struct Unfold {
+struct UnfoldOp {
   using Attr = WindowAttr;
   static constexpr OpInfo info{
       .name = "unfold", .policy = CastPolicy::keep, .doc = "the elements of a window over [H, W] at each position, as columns"};
@@ -38,7 +38,7 @@ struct Unfold {
   static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
 };
 
-struct Fold {
+struct FoldOp {
   using Attr = WindowAttr;
   static constexpr OpInfo info{.name = "fold",
                                .policy = CastPolicy::keep,
@@ -51,10 +51,10 @@ struct Fold {
     backend_for(x.device()).fold(x.view(), a.window, a.positions, out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Unfold>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<UnfoldOp>({grads[0]}, a)}; }
 };
 
-Tensors Unfold::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Fold>({grads[0]}, a)}; }
+Tensors UnfoldOp::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<FoldOp>({grads[0]}, a)}; }
 
 WindowAttr attr_of(std::string_view op, const Spatial& pixels, const Dims& kernel_size, const WindowOptions& o) {
   WindowAttr a{.window = window_of(op, 2, per_dimension(op, "kernel_size", kernel_size, 2, 1), o.stride, o.padding, o.dilation),
@@ -82,7 +82,7 @@ Tensor unfold(const Tensor& input, const Dims& kernel_size, const WindowOptions&
                       input.shape());
     const WindowAttr a = attr_of("unfold", spatial_of(x.shape(), 2), kernel_size, o);
     check_size("unfold", {x.size(0), x.size(1), a.window.size[0], a.window.size[1], a.positions[0], a.positions[1]});
-    return call<Unfold>({x}, a);
+    return call<UnfoldOp>({x}, a);
   });
 }
 
@@ -98,13 +98,13 @@ Tensor fold(const Tensor& input, const Dims& output_size, const Dims& kernel_siz
     check<ShapeError>(x.size(2) == area(a.positions), "fold", "input must have ", a.positions[0], " x ", a.positions[1], " = ",
                       area(a.positions), " columns for output_size ", output_size, ", got ", input.shape());
     check_size("fold", with_spatial(x.size(0), x.size(1), a.pixels, 2));
-    return call<Fold>({x}, a);
+    return call<FoldOp>({x}, a);
   });
 }
 
 void add_unfold(OpList& list) {
-  list.add(Unfold::info, [](Args& a) { return unfold(a.tensor(0), a.ints("kernel_size"), options_of(a)); });
-  list.add(Fold::info, [](Args& a) { return fold(a.tensor(0), a.ints("output_size"), a.ints("kernel_size"), options_of(a)); });
+  list.add(UnfoldOp::info, [](Args& a) { return unfold(a.tensor(0), a.ints("kernel_size"), options_of(a)); });
+  list.add(FoldOp::info, [](Args& a) { return fold(a.tensor(0), a.ints("output_size"), a.ints("kernel_size"), options_of(a)); });
 }
 
 }  // namespace halfstep

@@ -27,7 +27,7 @@ Tensors copies(Module& m) {
 }
 
 bool broken(const Tensors& parameters) {
-  return std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) { return count_values(p).bad(); });
+  return std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) { return count_values(p).any_not_finite(); });
 }
 
 double median(std::vector<double> v) {

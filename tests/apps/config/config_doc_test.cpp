@@ -29,13 +29,13 @@ std::string cell(std::string text) {
 
 // A field, and the keys of its objects.
 void row(std::ostream& out, const std::string& prefix, const Field& f) {
-  if (f.kind == Kind::not_yet) return;
+  if (f.kind == FieldKind::not_yet) return;
   out << "| `" << prefix << f.key << "` | " << cell(f.expects()) << " | "
       << (f.needed               ? "required"
           : f.fallback.is_null() ? ""
                                  : "`" + cell(f.fallback.dump()) + "`")
       << " | " << cell(f.doc) << " |\n";
-  const bool list = f.kind == Kind::list;
+  const bool list = f.kind == FieldKind::list;
   const Section* const inside = list ? f.item->section : f.section;
   if (!inside) return;
   for (const Field& inner : inside->fields) row(out, prefix + f.key + (list ? "[]." : "."), inner);
@@ -44,7 +44,7 @@ void row(std::ostream& out, const std::string& prefix, const Field& f) {
 // The keys of a section, with those of the sections inside it.
 void rows(std::ostream& out, const std::string& prefix, const Section& section) {
   for (const Field& f : section.fields) {
-    if (f.kind == Kind::section)
+    if (f.kind == FieldKind::section)
       rows(out, prefix + f.key + ".", *f.section);
     else
       row(out, prefix, f);
@@ -69,7 +69,7 @@ print what is here. Arguments have the names and the order of PyTorch's; [layers
 constexpr const char* kHead = "| key | value | default | |\n| --- | --- | --- | --- |\n";
 
 bool has_keys(const std::vector<Field>& fields) {
-  return std::any_of(fields.begin(), fields.end(), [](const Field& f) { return f.kind != Kind::not_yet; });
+  return std::any_of(fields.begin(), fields.end(), [](const Field& f) { return f.kind != FieldKind::not_yet; });
 }
 
 void table(std::ostream& out, const std::vector<Field>& fields) {
@@ -81,9 +81,9 @@ void table(std::ostream& out, const std::vector<Field>& fields) {
 void sections(std::ostream& out, const Section& root) {
   out << "## All keys\n\n### Top level\n\n" << kHead;
   for (const Field& f : root.fields)
-    if (f.kind != Kind::section) row(out, "", f);
+    if (f.kind != FieldKind::section) row(out, "", f);
   for (const Field& f : root.fields) {
-    if (f.kind != Kind::section) continue;
+    if (f.kind != FieldKind::section) continue;
     out << "\n### `" << f.key << "`\n\n" << kHead;
     rows(out, f.key + ".", *f.section);
   }
@@ -127,7 +127,7 @@ void family(std::ostream& out, const std::string& title, const Family& f) {
     table(out, f.common);
   }
   for (const Field& field : f.common)
-    if (field.kind == Kind::list && field.item->family) inner_family(out, field.key, *field.item->family);
+    if (field.kind == FieldKind::list && field.item->family) inner_family(out, field.key, *field.item->family);
 }
 
 }  // namespace

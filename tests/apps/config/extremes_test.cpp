@@ -48,13 +48,13 @@ Json needed(const std::vector<Field>& fields, Json out = Json::object()) {
 }
 Json example(const Field& f) {
   switch (f.kind) {
-    case Kind::integer:
-    case Kind::number: return std::isfinite(f.low) ? f.low + (f.low_open ? 1 : 0) : std::min(f.high, 1.0);
-    case Kind::text: return f.words.empty() ? Json("a") : Json(f.words[0]);
-    case Kind::list: return Json(size_t(std::max(f.min_items, 1)), example(*f.item));
-    case Kind::section: return needed(f.section->fields);
-    case Kind::component: return f.family->what == "layer" ? Json("Tanh") : Json(f.family->components[0].type);
-    case Kind::boolean: return true;
+    case FieldKind::integer:
+    case FieldKind::number: return std::isfinite(f.low) ? f.low + (f.low_open ? 1 : 0) : std::min(f.high, 1.0);
+    case FieldKind::text: return f.words.empty() ? Json("a") : Json(f.words[0]);
+    case FieldKind::list: return Json(size_t(std::max(f.min_items, 1)), example(*f.item));
+    case FieldKind::section: return needed(f.section->fields);
+    case FieldKind::component: return f.family->what == "layer" ? Json("Tanh") : Json(f.family->components[0].type);
+    case FieldKind::boolean: return true;
     default: return nullptr;
   }
 }
@@ -68,12 +68,12 @@ std::vector<Json> values_of(const Field& f) {
   for (double x : {1e308, 1e-320, -0.0, 0.5}) all.push_back(x);
   for (double bound : {f.low, f.high}) {
     if (!std::isfinite(bound) || std::fabs(bound) > 1e15) continue;
-    for (double x : {bound - 1, bound, bound + 1}) all.push_back(f.kind == Kind::integer ? Json(int64_t(x)) : Json(x));
+    for (double x : {bound - 1, bound, bound + 1}) all.push_back(f.kind == FieldKind::integer ? Json(int64_t(x)) : Json(x));
   }
-  if (f.kind == Kind::interval)
+  if (f.kind == FieldKind::interval)
     for (const char* unit : {" steps", " epochs", " min"})
       for (const char* n : {"0", "1", "2147483648", "9223372036854775807", "1e308"}) all.push_back(std::string(n) + unit);
-  if (f.kind == Kind::byte_count)
+  if (f.kind == FieldKind::byte_count)
     for (const char* size : {"0", "1", "9223372036854775807", "8388608 TiB", "1e308 GB"}) all.push_back(size);
   return all;
 }
@@ -197,40 +197,40 @@ class Cases {
   }
   void field(const Field& f, const Pointer& at) {
     switch (f.kind) {
-      case Kind::integer:
-      case Kind::number:
-      case Kind::interval:
-      case Kind::byte_count:
+      case FieldKind::integer:
+      case FieldKind::number:
+      case FieldKind::interval:
+      case FieldKind::byte_count:
         for (const Json& v : values_of(f)) add(at, v);
         return;
-      case Kind::text:
+      case FieldKind::text:
         if (f.also_integer)
           for (const Json& v : values_of(f)) add(at, v);
         return;
-      case Kind::list:
+      case FieldKind::list:
         if (f.or_single) field(*f.item, at);
-        if (f.item->kind == Kind::integer || f.item->kind == Kind::number)
+        if (f.item->kind == FieldKind::integer || f.item->kind == FieldKind::number)
           for (const Json& v : values_of(*f.item)) {
             // The others as the base has them.
             Json list = base_.contains(at) && base_[at].is_array() && !base_[at].empty() ? base_[at] : example(f);
-            if (f.item->kind == Kind::integer)
+            if (f.item->kind == FieldKind::integer)
               for (Json& n : list) n = whole(n);
             list[0] = v;
             add(at, list);
           }
         return;
-      case Kind::map:
-        if (f.item->kind == Kind::integer || f.item->kind == Kind::number)
+      case FieldKind::map:
+        if (f.item->kind == FieldKind::integer || f.item->kind == FieldKind::number)
           for (const Json& v : values_of(*f.item)) add(at, {{"a", v}});
         return;
-      case Kind::section: {
+      case FieldKind::section: {
         const Json outer = base_;
         if (!base_.contains(at) || !base_[at].is_object()) put(base_, at, needed(f.section->fields));
         fields(f.section->fields, at);
         base_ = outer;
         return;
       }
-      case Kind::component:
+      case FieldKind::component:
         if (has_bases(*f.family)) return;
         for (const Component& c : f.family->components) {
           const Json outer = base_;

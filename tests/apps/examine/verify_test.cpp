@@ -124,7 +124,7 @@ TEST_CASE("what a checkpoint does not hold is found, with the step, the kernel a
     CHECK(check.result == Check::Result::differs);
     CHECK(check.difference->step == 6);  // the first after the checkpoint
     CHECK(std::find(check.difference->parts.begin(), check.difference->parts.end(), "parameters") != check.difference->parts.end());
-    CHECK_MESSAGE(check.place.starts_with("forward of mul in odd (kernel "), check.place);
+    CHECK_MESSAGE(check.origin.starts_with("forward of mul in odd (kernel "), check.origin);
   }
   CHECK(named(c, "under a witness").result == Check::Result::equal);
   CHECK(named(c, "2 data workers").result == Check::Result::equal);
@@ -140,7 +140,7 @@ TEST_CASE("batches that differ are distinguished from steps that do") {
   CHECK(check.result == Check::Result::differs);
   CHECK(check.difference->step == 4);
   CHECK(check.difference->parts[0] == "batch");
-  CHECK(check.place == "the batch: the data set or its transforms");
+  CHECK(check.origin == "the batch: the data set or its transforms");
 }
 
 TEST_CASE("the first difference of traces and of kernels") {

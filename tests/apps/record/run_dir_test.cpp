@@ -216,7 +216,7 @@ TEST_CASE("one run a folder") {
   const auto before = snapshot(dir / "r");
   {
     const RunLock lock(dir / "r");
-    REQUIRE(lock.held());
+    REQUIRE(lock.is_held());
     for (const char* options : {"", "--overwrite", "--resume auto"}) {
       CAPTURE(options);
       const Ran second = dir.train(options);

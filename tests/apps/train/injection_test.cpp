@@ -74,14 +74,14 @@ uint64_t hash_of(Session& s) {
   for (const NamedTensor& t : s.model->state_dict()) mix(t.tensor);
   for (const auto& [name, t] : s.optimizer->state_dict()) mix(t);
   for (const NamedTensor& t : kept_states(*s.model))
-    if (count_values(t.tensor).bad()) h = 0;  // a state that is not finite must not stay
+    if (count_values(t.tensor).any_not_finite()) h = 0;  // a state that is not finite must not stay
   return h;
 }
 
 // A kernel whose output is a constant, or a value for the host, has nothing that could go wrong in it.
 bool is_constant(const KernelEvent& e) {
   const bool for_host = e.op == "copy" && !e.layer && e.reads.size() == 1 && e.reads[0].shape == Shape{};
-  return e.kernel == "fill" || e.kernel == "arange" || e.bad() || for_host;
+  return e.kernel == "fill" || e.kernel == "arange" || e.any_not_finite() || for_host;
 }
 
 }  // namespace

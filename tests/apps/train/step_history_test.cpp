@@ -14,7 +14,7 @@ TEST_CASE("skips are looked at from the third in a row on, and then after four t
   CHECK(!skips.is_enough(skips.in_row()));
   CHECK(skips.is_enough(skips.in_row() + 1));
   skips.add(false);
-  skips.looked();
+  skips.explained();
   CHECK(!skips.is_enough(11));
   CHECK(skips.is_enough(12));
   skips.add(true);
@@ -28,7 +28,7 @@ TEST_CASE("each skipped step is looked at where that is asked for") {
   SkipCount skips(/*each=*/true);
   skips.add(false);
   CHECK(skips.is_enough(skips.in_row()));
-  skips.looked();
+  skips.explained();
   CHECK(!skips.is_enough(1));
   CHECK(skips.is_enough(2));
 }

@@ -253,9 +253,9 @@ TEST_CASE("a step that checks its gradients itself, counts and ends: as the chec
         std::memcpy(place.view.data, &ring, sizeof ring);
         const OnDevice dev_place(place);
         StepControl on_cpu{
-            .found_inf = flag.view.as<float>(), .grad_scale = scale.view.as<float>(), .write_back = false, .check = true};
+            .found_inf = flag.view.as<float>(), .grad_scale = scale.view.as<float>(), .write_back = false, .test_gradients = true};
         StepControl on_device{
-            .found_inf = dev_flag.as<float>(), .grad_scale = dev_scale.as<float>(), .write_back = false, .check = true};
+            .found_inf = dev_flag.as<float>(), .grad_scale = dev_scale.as<float>(), .write_back = false, .test_gradients = true};
         on_cpu.tail = {.scale = scale.view.as<float>(),
                        .tracker = tracker.view.as<int32_t>(),
                        .rule = {.growth = 2, .backoff = 0.5, .interval = 3}};

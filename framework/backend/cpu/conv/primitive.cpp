@@ -270,7 +270,7 @@ uint64_t ConvCode::weight_layout() const {
 
 void ConvCode::lay_weight(const void* weight, char* to) {
   const OpenMpThreads as_made(threads_);
-  weight_.place(weight, to);
+  weight_.set_memory(weight, to);
 }
 
 void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const void* laid, char* memory) {
@@ -280,12 +280,12 @@ void ConvCode::run(const void* x, const void* weight, const void* y, const float
   char* const x_inner = memory + scratch_bytes_;
   char* const y_inner = x_inner + x_.bytes;
   set(scratch_, memory);
-  x_.place(x, x_inner);
-  y_.place(y, y_inner);
+  x_.set_memory(x, x_inner);
+  y_.set_memory(y, y_inner);
   if (laid)
     set(weight_.inner, laid);
   else
-    weight_.place(weight, y_inner + y_.bytes);
+    weight_.set_memory(weight, y_inner + y_.bytes);
   if (bias) set(bias_, bias);
   {
     const HeldSignals held(leaves_stack_);
@@ -301,7 +301,7 @@ void ConvCode::run(const void* x, const void* weight, const void* y, const float
   used_ = true;
 }
 
-void ConvCode::Side::place(const void* at, void* inner_at) const {
+void ConvCode::Side::set_memory(const void* at, void* inner_at) const {
   set(outer, at);
   if (!reorder) return;
   set(inner, inner_at);

@@ -39,7 +39,7 @@ class ConvCode {
     bool written = false;
 
     // Sets the memory of a call, and copies what the primitive reads into its layout.
-    void place(const void* at, void* inner_at) const;
+    void set_memory(const void* at, void* inner_at) const;
   };
   void bind(Side& side, const dnnl::memory::desc& outside, const dnnl::memory::desc& inside, int argument, bool written);
 

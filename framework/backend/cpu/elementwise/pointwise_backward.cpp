@@ -11,14 +11,16 @@ namespace {
 template <class Row, int Input>
 struct Sources {
   static constexpr unsigned kNames = gradient_names<Row, Input>;
-  static constexpr int place(int which) { return (kNames >> which & 1) ? __builtin_popcount(kNames & ((1u << which) - 1)) : 0; }
+  static constexpr int operand_index(int which) {
+    return (kNames >> which & 1) ? __builtin_popcount(kNames & ((1u << which) - 1)) : 0;
+  }
 };
 
 template <class Row, int Input, class T>
 HS_CLONES void single(const T* const* in, T* out, int64_t n, const void* numbers) {
   using S = Sources<Row, Input>;
   const float p = float(static_cast<const double*>(numbers)[0]), q = float(static_cast<const double*>(numbers)[1]);
-  const T *g = in[0], *a = in[S::place(1)], *b = in[S::place(2)], *c = in[S::place(3)];
+  const T *g = in[0], *a = in[S::operand_index(1)], *b = in[S::operand_index(2)], *c = in[S::operand_index(3)];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i)
     out[i] = stored<T>(Row::template gradient<Input>(float(g[i]), float(a[i]), float(b[i]), float(c[i]), p, q));
@@ -27,7 +29,7 @@ template <class Row, int Input>
 void wide(const double* const* in, double* out, int64_t n, const void* numbers) {
   using S = Sources<Row, Input>;
   const double *pq = static_cast<const double*>(numbers), *g = in[0];
-  const double *a = in[S::place(1)], *b = in[S::place(2)], *c = in[S::place(3)];
+  const double *a = in[S::operand_index(1)], *b = in[S::operand_index(2)], *c = in[S::operand_index(3)];
   for (int64_t i = 0; i < n; ++i) out[i] = Row::template gradient<Input>(g[i], a[i], b[i], c[i], pq[0], pq[1]);
 }
 

@@ -90,7 +90,7 @@ struct ColumnMoments {
 
 // Columns of at most kRows rows: first their mean, then the sums of x - mean and of its square, several rows at a time.
 template <class C>
-struct Part {
+struct ColumnBlock {
   alignas(64) C center[kColumns], sum[kColumns], squares[kColumns];
 
   // Calls f(i, values) for Rows more rows, with a vector of values from column i on, or with one.
@@ -178,7 +178,7 @@ void by_columns(const TensorView& x, const Out& out, const Space& kept, const Sp
     const int64_t c0 = block * kColumns, n = std::min(kColumns, width - c0);
     const int64_t r0 = segment * kSegmentRows, r1 = std::min(reduced.numel, r0 + kSegmentRows);
     std::vector<C> copies(direct ? 0 : size_t(kRows * kColumns));
-    Part<C> part;
+    ColumnBlock<C> part;
     const void* rows_of[kRows];
     double mean[kColumns], about_mean[kColumns];
     const ColumnMoments total = partial(segment, o * width + c0);

@@ -17,12 +17,12 @@ namespace {
 constexpr int64_t kPoints = 256;   // points in a block
 constexpr int64_t kChannels = 16;  // channels that share a block's weights when gradients are scattered
 
-struct Sizes {
+struct GridSizes {
   int dims;
   int64_t batch, channels, points, plane;
   int64_t in[3] = {1, 1, 1};  // x, y, z
 
-  Sizes(const TensorView& x, const TensorView& grid)
+  GridSizes(const TensorView& x, const TensorView& grid)
       : dims(x.shape.size() - 2), batch(x.shape[0]), channels(x.shape[1]), points(1), plane(1) {
     for (int d = 0; d < dims; ++d) {
       in[dims - 1 - d] = x.shape[2 + d];
@@ -97,7 +97,7 @@ HS_CLONES void join_axes(const int32_t* const* index, const C* const* factor, co
 }
 
 template <class C, int Dims, int Taps>
-void fill_block(const SampleArgs& a, const Sizes& s, bool slopes, Block<C>& b) {
+void fill_block(const SampleArgs& a, const GridSizes& s, bool slopes, Block<C>& b) {
   constexpr int kAll = Dims == 3 ? Taps * Taps * Taps : Taps * Taps;
   b.taps = kAll;
   b.index.resize(kAll * kPoints);
@@ -132,7 +132,8 @@ void fill_block(const SampleArgs& a, const Sizes& s, bool slopes, Block<C>& b) {
 }
 
 template <class C>
-void read_block(const SampleArgs& a, const Sizes& s, const TensorView& grid, int64_t n, int64_t block, bool slopes, Block<C>& b) {
+void read_block(const SampleArgs& a, const GridSizes& s, const TensorView& grid, int64_t n, int64_t block, bool slopes,
+                Block<C>& b) {
   const int64_t first = block * kPoints;
   b.count = std::min(kPoints, s.points - first);
   b.coordinates.resize(size_t(b.count * s.dims));
@@ -202,7 +203,7 @@ class Widened {
 
 template <class C>
 void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, const TensorView& out) {
-  const Sizes s(x, grid);
+  const GridSizes s(x, grid);
   const Widened<C> source(x);
   parallel_for(s.batch * s.blocks(), 1, out.numel() * 8, [&](int64_t begin, int64_t end) {
     Block<C> b;
@@ -223,7 +224,8 @@ void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, co
 
 // Computes dx: each thread has its own channels and visits the points in order.
 template <class C>
-void scatter_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, const TensorView& grid, const TensorView& dx) {
+void scatter_gradient(const SampleArgs& a, const GridSizes& s, const TensorView& grad, const TensorView& grid,
+                      const TensorView& dx) {
   const bool direct = dx.dtype == dtype_of<C>;
   const int64_t groups = (s.channels + kChannels - 1) / kChannels;
   parallel_tasks(s.batch * groups, grad.numel() * 8, [&](int64_t task) {
@@ -252,7 +254,7 @@ void scatter_gradient(const SampleArgs& a, const Sizes& s, const TensorView& gra
 }
 
 template <class C>
-void grid_gradient(const SampleArgs& a, const Sizes& s, const TensorView& grad, const TensorView& x, const TensorView& grid,
+void grid_gradient(const SampleArgs& a, const GridSizes& s, const TensorView& grad, const TensorView& x, const TensorView& grid,
                    const TensorView& dgrid) {
   const Widened<C> source(x);
   parallel_for(s.batch * s.blocks(), 1, grad.numel() * 8, [&](int64_t begin, int64_t end) {
@@ -296,7 +298,7 @@ void grid_sample(const SampleArgs& args, const TensorView& x, const TensorView& 
 
 void grid_sample_backward(const SampleArgs& args, const TensorView& grad, const TensorView& x, const TensorView& grid,
                           const TensorView& dx, const TensorView& dgrid) {
-  const Sizes s(x, grid);
+  const GridSizes s(x, grid);
   in_compute_type(x.dtype, [&](auto tag) {
     using C = decltype(tag);
     if (dx && dx.numel() > 0) scatter_gradient<C>(args, s, grad, grid, dx);

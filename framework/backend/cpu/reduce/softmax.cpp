@@ -147,7 +147,7 @@ bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task / tiles * inner + task % tiles * most, width = std::min(most, inner - task % tiles * most);
       // Returns the memory of a tensor's tile: in place, or the buffer.
-      const auto place = [&](int k, const TensorView& v) {
+      const auto tile_of = [&](int k, const TensorView& v) {
         if (v.dtype == dtype_of<C>) return Tile<C>{v.as<C>() + Cursor(rows, k, first).offset(), row_stride(v, dim)};
         return Tile<C>{memory.data() + k * n * most, width};
       };
@@ -160,10 +160,10 @@ bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView
       for (int k = 1; k < operands; ++k) {
         const TensorView& v = *inputs.begin()[k - 1];
         copied(k, v, [&](const char* from, C* to) { load<C>(v.dtype, from, 1, to, width); });
-        const Tile<C> tile = place(k, v);
+        const Tile<C> tile = tile_of(k, v);
         source[k - 1] = {tile.data, tile.step};
       }
-      f(source, place(0, out), n, width);
+      f(source, tile_of(0, out), n, width);
       copied(0, out, [&](char* to, const C* from) { store<C>(out.dtype, from, to, 1, width); });
     }
   });

@@ -55,11 +55,11 @@ struct Narrow {
 };
 struct Full {
   uint64_t word;
-  int64_t place;
+  int64_t element;
   static Full of(uint64_t key, int64_t index) { return {key, index}; }
   uint64_t key() const { return word; }
-  int64_t index() const { return place; }
-  bool operator<(const Full& o) const { return word != o.word ? word < o.word : place < o.place; }
+  int64_t index() const { return element; }
+  bool operator<(const Full& o) const { return word != o.word ? word < o.word : element < o.element; }
 };
 
 // Sorts by digits of 8 bits, lowest first; skips digits that all keys share. `spare` holds n.

@@ -46,7 +46,7 @@ int64_t as_double_bits(uint32_t magnitude) { return std::bit_cast<int64_t>(doubl
 int64_t as_double_bits(uint64_t magnitude) { return int64_t(magnitude); }
 
 template <class C>
-void count_part(const TensorView& x, const Part& part, bool exponents, Counts& out) {
+void count_part(const TensorView& x, const TensorPiece& part, bool exponents, Counts& out) {
   using Bits = typename math::FloatBits<C>::Bits;
   const Space s(x.shape, {&x.strides});
   const Bits normal = Bits(math::smallest_normal_bits(x.dtype));
@@ -71,7 +71,7 @@ void count_part(const TensorView& x, const Part& part, bool exponents, Counts& o
 }  // namespace
 
 void tally(const TensorView& x, bool exponents, const TensorView& row) {
-  const std::vector<Part> parts = cut({&x, 1});
+  const std::vector<TensorPiece> parts = cut({&x, 1});
   std::vector<Counts> counts(parts.size());
   for (Counts& c : counts) c.of[math::kTallySmallest] = std::numeric_limits<int64_t>::max();
   for_parts(parts, [&](size_t i) {

@@ -49,7 +49,7 @@ void update(const Rule& rule, size_t kept) {
     list.push_back(u);
   }
   float found_inf = 0, scale = 64;
-  StepControl control{.found_inf = &found_inf, .grad_scale = &scale, .write_back = false, .check = true};
+  StepControl control{.found_inf = &found_inf, .grad_scale = &scale, .write_back = false, .test_gradients = true};
   grads[2][4096] = std::numeric_limits<float>::infinity();
   cuda::update(q, list, rule, control);
   expect(found_inf == 1, "the overflow is found");

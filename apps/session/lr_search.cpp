@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/session/rates.h"
+#include "apps/session/lr_search.h"
 
 #include <algorithm>
 #include <cmath>

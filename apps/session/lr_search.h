@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning rates before training: a preview of a schedule, and a search for the largest rate that a model tolerates.
+// Learning rates: a search for the largest that a model tolerates, and a preview of a schedule.
 #pragma once
 
 #include <cstdint>
