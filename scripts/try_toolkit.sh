@@ -23,7 +23,11 @@ echo "deb $mirror $suite main contrib non-free" >"$root/etc/apt/sources.list"
 # Nothing is linked: of the libraries only that which CMake tries nvcc with.
 cat >"$root/etc/dpkg/dpkg.cfg.d/no-libraries" <<'INSIDE'
 path-exclude=/usr/lib/x86_64-linux-gnu/lib*_static*.a
-path-exclude=/usr/lib/x86_64-linux-gnu/libcu*.so*
+path-exclude=/usr/lib/x86_64-linux-gnu/libcublas*
+path-exclude=/usr/lib/x86_64-linux-gnu/libcufft*
+path-exclude=/usr/lib/x86_64-linux-gnu/libcusolver*
+path-exclude=/usr/lib/x86_64-linux-gnu/libcusparse*
+path-exclude=/usr/lib/x86_64-linux-gnu/libcurand*
 path-exclude=/usr/lib/x86_64-linux-gnu/libnpp*
 path-exclude=/usr/lib/x86_64-linux-gnu/libnccl*
 path-exclude=/usr/share/doc/*
@@ -49,18 +53,20 @@ with zipfile.ZipFile(sys.argv[1]) as wheel:
 PY
 
 # cmake OPTION...: configures as users do, and prints what halfstep says.
-configure() { in_root bash -c 'cmake --preset default "$@" 2>&1 | grep -E "^-- halfstep: (CUDA|cu|NCCL|a GPU)|rror"; exit "${PIPESTATUS[0]}"' _ "$@"; }
-timed "cmake" configure -DHALFSTEP_CUDA=ON -DHALFSTEP_GPUS=9.0
-in_root bash -c 'ninja -C build/default -t targets all' |
-  sed -n 's/^\([^:]*\.dir\/[^:]*\.\(cpp\|cu\)\.o\): .*/\1/p' | grep -E 'CMakeFiles/(halfstep_cuda|cuda_\w+_tests)\.dir|tests/CMakeFiles/test_cuda' \
-  >"$root/tmp/objects"
-grep -v '\.cu\.o$' "$root/tmp/objects" >"$root/tmp/host"
-grep '\.cu\.o$' "$root/tmp/objects" >"$root/tmp/kernels"
-timed "$(wc -l <"$root/tmp/host") files of the host" in_root bash -c 'ninja -C build/default -j "$HALFSTEP_JOBS" $(cat /tmp/host)'
-if [[ -z $first ]]; then
-  timed "$(wc -l <"$root/tmp/kernels") files of kernels" in_root bash -c 'ninja -C build/default -j "$HALFSTEP_JOBS" $(cat /tmp/kernels)'
-fi
-timed "cmake, all GPUs" configure -DHALFSTEP_CUDA=ON -DHALFSTEP_GPUS=all
+configure() {
+  in_root bash -c 'set -o pipefail
+    cmake --preset default "$@" 2>&1 | grep -E "halfstep: (CUDA|cu|NCCL|sm_)|rror"' configure -DHALFSTEP_CUDA=ON "$@"
+}
+# compile WHAT PATTERN: the objects of cuda/ and of its tests whose names match.
+compile() {
+  in_root ninja -C build/default -t targets all | sed -nE 's/^([^:]*\.dir\/[^:]*\.(cpp|cxx|cu)\.o): .*/\1/p' |
+    grep -E 'CMakeFiles/(halfstep_cuda|cuda_\w+_tests|test_cuda\w*|test_cudnn_plans)\.dir' | grep -E "$2" >"$root/tmp/objects"
+  timed "$(wc -l <"$root/tmp/objects") $1" in_root bash -c 'xargs ninja -C build/default -j "$HALFSTEP_JOBS" </tmp/objects'
+}
+timed "cmake, one GPU" configure -DHALFSTEP_GPUS=9.0
+compile "files of the host" '\.(cpp|cxx)\.o$'
+[[ -n $first ]] || compile "files of kernels" '\.cu\.o$'
+timed "cmake, all GPUs" configure -DHALFSTEP_GPUS=all
 
 echo
 echo "CUDA of Debian $release, cuDNN $cudnn, $(nproc) cores, commit $(git rev-parse --short HEAD)"
