@@ -82,7 +82,8 @@ void measure(Backend& backend, const Layer& l, DType dtype, bool channels_last, 
                 in = l.groups > 1 ? groups
                      : l.in <= 16 ? l.in
                                   : less(l.in),
-                out = l.groups > 1 ? groups : less(l.out), pixels = std::max<int64_t>(less(l.pixels), l.size), padding = l.padding < 0 ? l.size / 2 : l.padding,
+                out = l.groups > 1 ? groups : less(l.out), pixels = std::max<int64_t>(less(l.pixels), l.size),
+                padding = l.padding < 0 ? l.size / 2 : l.padding,
                 after = (pixels + 2 * padding - l.size) / l.stride + 1;
   const Window window{.dims = 2, .size = {l.size, l.size, 1}, .stride = {l.stride, l.stride, 1}, .padding = {padding, padding, 0}};
   const Tensor x = numbers({o.batch, in, pixels, pixels}, dtype, channels_last, o.device),

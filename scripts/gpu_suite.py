@@ -7,7 +7,8 @@
 
 Parts, in this order: smoke, test, bench, sanitize; these without --part. Others run only if they are named: questions, what seven
 minutes on a GPU answer with programs that were built before; scaling, the CPU's threads; build, which only builds. docs/testing.md
-says what each does. --dry-run prints each step with the seconds that it should take on an H100 beside 16 cores, and their sums. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
+says what each does. --dry-run prints each step with the seconds that it should take on an H100 beside 16 cores, and their sums.
+$OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
 Exit status: 0 all passed; 1 a part failed; 2 none failed, but something could not be run or was cut off, and suite.json says what.
 """
 import argparse
@@ -229,8 +230,8 @@ def pack(suite):
     with tempfile.TemporaryDirectory() as folder:
         files = [(p, p.relative_to(parts.BUILD)) for p in parts.packed_programs()]
         linked = parts.output_of("ldd", str(parts.PROGRAM))
-        files += [(pathlib.Path(m), pathlib.Path("lib", pathlib.Path(m).name)) for m in
-                  re.findall(r"=> (/\S*lib(?:dnnl|spdlog|fmt|re2|absl_\w+|lapack|blas|gfortran|quadmath|png16|jpeg)\.so\S*)", linked)]
+        carried = r"=> (/\S*lib(?:dnnl|spdlog|fmt|re2|absl_\w+|lapack|blas|gfortran|quadmath|png16|jpeg)\.so\S*)"
+        files += [(pathlib.Path(m), pathlib.Path("lib", pathlib.Path(m).name)) for m in re.findall(carried, linked)]
         for source, name in files:
             target = pathlib.Path(folder, name)
             target.parent.mkdir(parents=True, exist_ok=True)

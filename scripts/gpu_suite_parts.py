@@ -29,6 +29,7 @@ SMOKE_CASES = {"mlp_4096": (4096, 4096, 3), "mlp_512": (512, 4096, 3), "mlp_3x25
 # Rows of an odd length: no 16-byte loads, and the library has few kernels for them.
 ODD_CASES = {"mlp_w4095": (512, 4095, 3), "mlp_513": (513, 4096, 3)}
 RESNET, GPT2 = "ResNet-18 224, batch 64", "GPT-2 small, seq 1024, batch 8"
+COMPARE_NETS = [sys.executable, "-u", "benchmarks/compare_torch_nets.py"]
 SCALED = "encoder block|ResNet-18 224, batch 4|lstm 2x256|MLP 784-512-512-10"  # nets of the CPU's scaling
 GPU_STATE = "name,compute_cap,driver_version,memory.total,clocks.sm,clocks.mem,power.draw,temperature.gpu"
 UNFOLD = {"HALFSTEP_CUDA_DNN": "plain"}
@@ -57,7 +58,7 @@ class Step:
 
 
 def packed_programs():
-    return [PROGRAM, TESTS, KERNEL_TESTS, *(BUILD / "benchmarks" / name for name in ("nets", "bench_convolutions", "bench_uploads"))]
+    return [PROGRAM, TESTS, KERNEL_TESTS, *(BUILD / "benchmarks" / b for b in ("nets", "bench_convolutions", "bench_uploads"))]
 
 
 # ---- the machine
@@ -389,12 +390,12 @@ def bench(suite):
         budget = round(max(0, min(300, suite.left() * share * 0.35)))
         command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets",
                    "--device", "cuda", "--budget", budget]
-        return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, expect=200, share=share * 0.5, read=read_nets,
-                     show=show_nets)]
+        return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, expect=200,
+                     share=share * 0.5, read=read_nets, show=show_nets)]
 
     def convolutions(name, env):
-        return Step("bench", name, [BUILD / "benchmarks/bench_convolutions"], needs="tests", quiet=True, limit=60, expect=15, env=env,
-                    read=read_convolutions, show=show_convolutions)
+        return Step("bench", name, [BUILD / "benchmarks/bench_convolutions"], needs="tests", quiet=True, limit=60, expect=15,
+                    env=env, read=read_convolutions, show=show_convolutions)
     return [convolutions("convolutions", {}), convolutions("convolutions by unfolding", UNFOLD),
             Step("bench", "nets", [], needs="tests", quiet=True, expand=expand_nets),
             Step("bench", "compare_torch_cuda", [], needs="program", quiet=True, expand=expand)]
@@ -410,8 +411,8 @@ def questions(suite):
                     read=read_kernels, show=show_kernels, env={"HALFSTEP_TUNE_FILE": ""})
 
     def nets(name, expect, *arguments):
-        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--device", "cuda",
-                   "--seconds", 0.3, "--budget", round(0.9 * expect), *arguments]
+        command = [*COMPARE_NETS, "--binary", BUILD / "benchmarks/nets", "--device", "cuda", "--seconds", 0.3,
+                   "--budget", round(0.9 * expect), *arguments]
         return step(name, expect, command, needs="tests", quiet=True, read=read_nets, show=show_nets)
 
     def case(name, dtype, **more):
@@ -427,16 +428,18 @@ def questions(suite):
         step("devices", 5, [PROGRAM, "devices", "--json"], needs="program", read=read_json_line),
         step("copy and product rates", 8, [sys.executable, "-c", rates], quiet=True, read=read_json_line),
         kernels("GPT-2 float16", 35, case(GPT2, "float16")),
-        *(kernels(f"ResNet-18 channels_last {dtype}", 15, case(big, dtype, channels_last=True)) for dtype in ("float16", "bfloat16")),
+        *(kernels(f"ResNet-18 channels_last {dtype}", 15, case(big, dtype, channels_last=True))
+          for dtype in ("float16", "bfloat16")),
         step("first layer", 20, [BUILD / "benchmarks/bench_convolutions", "--first-layer", "--batch", 256, "--rounds", 10],
              needs="tests", quiet=True, read=read_convolutions, show=show_convolutions),
         nets("nets", 90, "--match", f"{GPT2}|ResNet|lstm", "--variants", "eager,channels_last"),
         nets("PyTorch: GPT-2 compiled", 70, "--match", GPT2, "--dtypes", "bfloat16", "--torch-alone", "--variants",
              "compile,graph,max_autotune"),
         nets("PyTorch: ResNet-18 compiled", 40, "--match", big, "--torch-alone", "--variants", "channels_last+compile"),
-        step("MLPs", 50, **compare(suite, "questions_mlp.json", "--rounds", 1, "--samples", 20, "--stream-only", "--case", "mlp_4096",
-                                   "--case", "mlp_512", "--halfstep-variants", "fp16,bf16,fp16_tuned,bf16_tuned", "--torch-variants",
-                                   "fp16_graph,bf16_graph,fp16_compile", "--budget", 45, show=print_tables)),
+        step("MLPs", 50, **compare(suite, "questions_mlp.json", "--rounds", 1, "--samples", 20, "--stream-only",
+                                   "--case", "mlp_4096", "--case", "mlp_512", "--budget", 45, show=print_tables,
+                                   *("--halfstep-variants", "fp16,bf16,fp16_tuned,bf16_tuned"),
+                                   *("--torch-variants", "fp16_graph,bf16_graph,fp16_compile"))),
         *(step(f"verify {name}", expect, [PROGRAM, "verify", f"configs/{name}.json", "--set", "device=cuda", "--json"],
                needs="program", read=read_verify) for name, expect in (("digits_mlp", 6), ("digits_resnet", 10), ("char_lstm", 9))),
         step("attention at odd lengths", 20, [TESTS, "--test-case=attention's gradients at lengths*"], needs="tests",
@@ -456,8 +459,7 @@ def scaling(suite):
     steps = []
     for threads in (1, 2, 4, 8, 16):
         file = suite.out / f"scaling_{threads}.json"
-        command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets", "--threads", threads,
-                   "--rounds", 3, "--seconds", 0.3, "--match", SCALED, "--json", file]
+        command = [*COMPARE_NETS, "--binary", BUILD / "benchmarks/nets", "--threads", threads, "--rounds", 3, "--seconds", 0.3, "--match", SCALED, "--json", file]
         steps.append(Step("scaling", f"{threads} threads", command, needs="tests", quiet=True, limit=180, expect=60, file=file))
     cores = os.cpu_count()
     few = [s for s in steps if int(s.name.split()[0]) > cores and not suite.a.dry_run]
@@ -474,7 +476,8 @@ def sanitize(suite):
                      {"state": "incomplete", "why": "compute-sanitizer was not found (it comes with the CUDA toolkit)"})]
     command = [tool or "compute-sanitizer", "--error-exitcode", 86, "--print-limit", 20, "--tool"]
     return [ctest_steps(suite, "sanitize", "sanitize", lambda name, test, kind=kind, env=env: [
-        Step("sanitize", f"{kind} {name}", command + [kind] + test, needs="tests", limit=200, expect=60, env=env, read=read_sanitizer)])
+        Step("sanitize", f"{kind} {name}", command + [kind] + test, needs="tests", limit=200, expect=60, env=env,
+             read=read_sanitizer)])
         for kind, env in SANITIZERS.items()]
 
 

@@ -39,7 +39,8 @@ mkdir -p "$downloads" "$root/opt"
 clone_into_root
 timed "apt (scripts/setup.sh)" in_root bash -c 'apt-get update -qq && scripts/setup.sh 2>&1'
 timed "apt (nvidia-cuda-toolkit, libcupti-dev, libnccl-dev)" in_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-  -o Dpkg::Use-Pty=0 -o APT::Keep-Downloaded-Packages=true --no-install-recommends g++-13 nvidia-cuda-toolkit libcupti-dev libnccl-dev
+  -o Dpkg::Use-Pty=0 -o APT::Keep-Downloaded-Packages=true --no-install-recommends \
+  g++-13 nvidia-cuda-toolkit libcupti-dev libnccl-dev
 [[ -z ${HALFSTEP_DOWNLOADS:-} ]] || cp -n "$root"/var/cache/apt/archives/*.deb "$downloads" 2>/dev/null || true
 rm -f "$root"/var/cache/apt/archives/*.deb
 ls "$downloads"/nvidia_cudnn_cu12-$cudnn-*.whl >/dev/null 2>&1 ||

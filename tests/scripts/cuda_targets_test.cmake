@@ -96,7 +96,8 @@ foreach(case "11.8 ON" "12.0 ON" "11.8 AUTO" "12.0 AUTO_GPU")
   list(GET case 1 option)
   string(REGEX REPLACE "_GPU" ";-DHALFSTEP_GPUS=8.6" option "${option}")
   file(REMOVE_RECURSE ${project})
-  file(WRITE ${project}/nvcc "#!/bin/sh\n[ \"$*\" = --version ] && echo 'Cuda compilation tools, release ${version}, V${version}.89'\n")
+  file(WRITE ${project}/nvcc "#!/bin/sh\n"
+       "[ \"$*\" = --version ] && echo 'Cuda compilation tools, release ${version}, V${version}.89'\n")
   file(CHMOD ${project}/nvcc PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
   file(WRITE ${project}/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(old LANGUAGES NONE)\n"
        "list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR}/../../scripts/cmake)\ninclude(HalfstepCuda)\n"

@@ -252,7 +252,8 @@ class Quick(unittest.TestCase):
         self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90-real", t.called("cmake -S")[0])
         self.assertIn("MB, 6 files", t.output)
         listed = subprocess.run(f"zstd -dc --long=30 {file} | tar -t", shell=True, capture_output=True, text=True).stdout.split()
-        for program in ("halfstep", "tests/test_cuda", "tests/test_cuda_kernels", "benchmarks/nets", "benchmarks/bench_convolutions"):
+        for program in ("halfstep", "tests/test_cuda", "tests/test_cuda_kernels", "benchmarks/nets",
+                        "benchmarks/bench_convolutions"):
             self.assertIn("./" + program, listed)
 
     def test_copied_programs_are_run_and_nothing_is_built(self):
