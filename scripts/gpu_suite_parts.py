@@ -459,7 +459,8 @@ def scaling(suite):
     steps = []
     for threads in (1, 2, 4, 8, 16):
         file = suite.out / f"scaling_{threads}.json"
-        command = [*COMPARE_NETS, "--binary", BUILD / "benchmarks/nets", "--threads", threads, "--rounds", 3, "--seconds", 0.3, "--match", SCALED, "--json", file]
+        command = [*COMPARE_NETS, "--binary", BUILD / "benchmarks/nets", "--threads", threads, "--rounds", 3, "--seconds", 0.3,
+                   "--match", SCALED, "--json", file]
         steps.append(Step("scaling", f"{threads} threads", command, needs="tests", quiet=True, limit=180, expect=60, file=file))
     cores = os.cpu_count()
     few = [s for s in steps if int(s.name.split()[0]) > cores and not suite.a.dry_run]

@@ -123,9 +123,10 @@ function(halfstep_jetson_gpu out file)
   endif()
 endfunction()
 
-# halfstep_package_note(OUT GPUS CODE VERSION): what to say when packages are made of a build with CUDA that run badly or not at all
-# elsewhere: those for some GPUs alone, and those of a toolkit that old drivers refuse; else empty. CODE: what it was compiled to,
-# in words. Code of CUDA 12 runs with every driver from 530 on, which takes the long parameters of our kernels; that of 13 from 580 on.
+# halfstep_package_note(OUT GPUS CODE VERSION): what to say when packages are made of a build with CUDA that run badly or not at
+# all elsewhere: those for some GPUs alone, and those of a toolkit that old drivers refuse; else empty. CODE: what it was compiled
+# to, in words. Code of CUDA 12 runs with every driver from 530 on, which takes the long parameters of our kernels; that of 13 from
+# 580 on.
 function(halfstep_package_note out gpus code version)
   set(note "")
   if(NOT gpus STREQUAL "all")
