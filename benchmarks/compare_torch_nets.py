@@ -21,10 +21,13 @@ Against the nets of another build in place of PyTorch, in the same way. With --b
 
 What performance.threads_independent costs: with it, beside the same nets without it.
 
-    python benchmarks/compare_torch_nets.py --device cuda [--variants eager,channels_last,compile]
+    python benchmarks/compare_torch_nets.py --device cuda [--variants eager,compile,max_autotune,graph,channels_last,...]
+    python benchmarks/compare_torch_nets.py --small                   on a CPU, small: tries this part of the program
 
 On a GPU training steps alone, of larger nets, in float16 and bfloat16: halfstep's eager and recorded steps beside each variant of
-PyTorch, every run from an idle device to an idle device. Where PyTorch is missing halfstep is measured alone.
+PyTorch, every run from an idle device to an idle device. Where PyTorch is missing halfstep is measured alone. GPT-2 is trained as
+people do: cross entropy, AdamW (PyTorch's fused one), clipping, in float16 with a scaler. `max_autotune` is torch.compile's mode,
+`graph` PyTorch's whole step as one CUDA graph; variants join with +, as channels_last+compile.
 """
 import argparse
 import json
@@ -36,7 +39,7 @@ import time
 import warnings
 
 from compare_torch_ops import PAUSE, ROOT, Halfstep, write
-from torch_nets import GPU_NETS, NETS
+from torch_nets import GPU_NETS, NETS, SMALL_NETS
 
 
 def median_ms(run, seconds):
@@ -54,21 +57,68 @@ class Torch:
         torch.manual_seed(0)
         self.device = device
         self.torch, self.train, self.low = torch, train, None if dtype == "float32" else getattr(torch, dtype)
+        ways = variant.split("+")
         self.net = entry["model"]().train(train).to(device)
-        spec = entry["input"]
-        self.x = (torch.randn(spec) if isinstance(spec, list) else torch.randint(0, spec["below"], spec["shape"])).to(device)
-        if "channels_last" in variant or entry["channels_last"]:
+        self.x = self.numbers(entry["input"])
+        if "channels_last" in ways or entry["channels_last"]:
             self.net, self.x = self.net.to(memory_format=torch.channels_last), self.x.to(memory_format=torch.channels_last)
-        self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3)
-        if "compile" in variant:
+        step = entry.get("training") if train else None
+        self.target = self.numbers(step["target"]) if step else None
+        self.clip = step and step.get("clip_grad_norm")
+        self.scaler = torch.amp.GradScaler(device, enabled=step is not None and dtype == "float16")
+        if step:
+            options = {k: v for k, v in step["optimizer"].items() if k != "type"}
+            self.opt = getattr(torch.optim, step["optimizer"]["type"])(self.net.parameters(), fused=True, **options)
+            if "graph" in ways:
+                self.opt.defaults["capturable"] = self.opt.param_groups[0]["capturable"] = True
+        else:
+            self.opt = torch.optim.SGD(self.net.parameters(), lr=1e-3)
+        if "compile" in ways or "max_autotune" in ways:
             torch._dynamo.reset()  # it gives up on a process that has compiled eight nets
-            self.net = torch.compile(self.net)
+            self.net = torch.compile(self.net, mode="max-autotune" if "max_autotune" in ways else "default")
+        self.graph = None
         for _ in range(2):
             self.run()
+        if "graph" in ways:
+            self.capture()
+
+    def numbers(self, spec):
+        torch = self.torch
+        return (torch.randn(spec) if isinstance(spec, list) else torch.randint(0, spec["below"], spec["shape"])).to(self.device)
 
     def forward(self):
         with self.torch.autocast(self.device, dtype=self.low or self.torch.bfloat16, enabled=self.low is not None):
             return self.net(self.x)
+
+    def loss(self):
+        if self.target is None:
+            return self.forward().float().square().mean()
+        with self.torch.autocast(self.device, dtype=self.low or self.torch.bfloat16, enabled=self.low is not None):
+            return self.torch.nn.functional.cross_entropy(self.net(self.x).flatten(0, -2), self.target.flatten())
+
+    def step(self):
+        self.scaler.scale(self.loss()).backward()
+        if self.clip:
+            self.scaler.unscale_(self.opt)
+            self.torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.clip)
+        self.scaler.step(self.opt)
+        self.scaler.update()
+        self.opt.zero_grad()
+
+    def capture(self):
+        """Records the whole step, as torch.cuda.graphs describes it."""
+        cuda = self.torch.cuda
+        side = cuda.Stream()
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            for _ in range(3):
+                self.step()
+        cuda.current_stream().wait_stream(side)
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph):
+            self.step()
+        self.graph = graph
+        self.run()
 
     def wait(self):
         if self.device == "cuda":
@@ -77,10 +127,10 @@ class Torch:
     def run(self):
         self.wait()
         begin = time.perf_counter()
-        if self.train:
-            self.forward().float().square().mean().backward()
-            self.opt.step()
-            self.opt.zero_grad()
+        if self.graph:
+            self.graph.replay()
+        elif self.train:
+            self.step()
         else:
             with self.torch.no_grad():
                 self.forward()
@@ -133,43 +183,57 @@ class Before:
         return self.other.ms(self.case | {"seconds": seconds})
 
 
+def fits(side, entry, device):
+    """Whether a side can be measured: channels_last is for images, and graphs are for GPUs."""
+    return not ("channels_last" in side and not entry["name"].startswith("ResNet") or
+                device == "cpu" and ("graph" in side.split("+") or side == "halfstep_recorded"))
+
+
 def on_gpu(a):
     """One JSON object at the end, a line for each net and dtype before. Ends with 2 where something could not be measured."""
     try:
         import torch
-        variants = a.variants.split(",") if torch.cuda.is_available() else []
+        torch.set_num_threads(a.threads)
+        variants = [v for v in a.variants.split(",") if v] if a.device == "cpu" or torch.cuda.is_available() else []
     except ImportError:
         torch, variants = None, []
-    begin, rows, notes = time.perf_counter(), [], [] if variants else ["no PyTorch for this GPU: halfstep is measured alone"]
-    for entry in GPU_NETS:
+    begin, rows = time.perf_counter(), []
+    notes = [] if variants or not a.variants else ["no PyTorch for this GPU: halfstep is measured alone"]
+    ours_sides = [] if a.torch_alone else ["halfstep", "halfstep_recorded", "halfstep_channels_last"]
+    for entry in SMALL_NETS if a.small else GPU_NETS:
         for dtype in a.dtypes.split(","):
-            if a.match not in entry["name"]:
-                continue
-            if time.perf_counter() - begin > a.budget:
-                notes.append(f"{entry['name']} {dtype}: the time was up")
+            if not any(part in entry["name"] for part in a.match.split("|")):
                 continue
             row = {"row": entry["name"], "dtype": dtype, "ms": {}}
             case = {"model": entry["config"], "input": entry["input"], "dtype": dtype, "train": True, "seconds": a.seconds,
-                    "device": "cuda"}
-            for side in ("halfstep", "halfstep_recorded", "halfstep_channels_last", *variants):
-                if "channels_last" in side and not entry["name"].startswith("ResNet"):
+                    "device": a.device} | ({"training": entry["training"]} if "training" in entry else {})
+            for side in ours_sides + variants:
+                if not fits(side, entry, a.device):
+                    continue
+                if time.perf_counter() - begin > a.budget:
+                    notes.append(f"{entry['name']} {dtype} {side}: the time was up")
                     continue
                 try:
                     if side.startswith("halfstep"):  # a process each: the memory is the other side's afterwards
                         ours = Halfstep(a.binary, a.threads)
-                        row["ms"][side] = ours.ms(case | {"recorded": side != "halfstep",
-                                                          "channels_last": side.endswith("channels_last")})
+                        answer = ours.answer(case | {"recorded": side != "halfstep" and a.device == "cuda",
+                                                     "channels_last": side.endswith("channels_last")})
+                        row["ms"][side] = answer["ms"]
+                        if "loss" in answer:
+                            row["loss"] = answer["loss"]
                         ours.process.stdin.close()
                         ours.process.wait()
                     else:
-                        theirs = Torch(entry, dtype, True, "cuda", side)
+                        theirs = Torch(entry, dtype, True, a.device, side)
                         row["ms"][f"torch_{side}"] = theirs.ms(a.seconds)
                         del theirs
-                        torch.cuda.empty_cache()
+                        if a.device == "cuda":
+                            torch.cuda.empty_cache()
                 except Exception as e:  # of one side: the others are measured all the same
-                    notes.append(f"{entry['name']} {dtype} {side}: {str(e).splitlines()[0][:200]}")
-            rows.append(row)
-            print(f"{row['row']:34} {dtype:9} " + "  ".join(f"{k} {v:.2f} ms" for k, v in row["ms"].items()), flush=True)
+                    notes.append(f"{entry['name']} {dtype} {side}: {(str(e) or type(e).__name__).splitlines()[0][:200]}")
+            if row["ms"]:
+                rows.append(row)
+                print(f"{row['row']:34} {dtype:9} " + "  ".join(f"{k} {v:.2f} ms" for k, v in row["ms"].items()), flush=True)
     print(json.dumps({"nets": rows, "notes": notes, "torch": torch.__version__ if variants else None}))
     return 2 if notes else 0
 
@@ -177,7 +241,7 @@ def on_gpu(a):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--binary", default=str(ROOT / "build/default/benchmarks/nets"))
-    p.add_argument("--match", default="", help="nets whose name contains this")
+    p.add_argument("--match", default="", help="nets whose name contains this; A|B: one of these")
     p.add_argument("--rounds", type=int, default=7)
     p.add_argument("--seconds", type=float, default=0.4, help="of runs of each side, a round")
     p.add_argument("--threads", type=int, default=os.cpu_count())
@@ -193,11 +257,14 @@ def main():
                    help="on a CPU: the least time that the net's plan needs on this machine, and where the time goes")
     p.add_argument("--busy", type=int, default=0, metavar="N", help="on a CPU: beside N processes that never sleep")
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    p.add_argument("--variants", default="eager,channels_last,compile", help="of PyTorch on a GPU [%(default)s]")
+    p.add_argument("--small", action="store_true", help="on a CPU: the GPU's nets, small, and its variants of PyTorch")
+    p.add_argument("--variants", default="eager,compile,max_autotune,graph,channels_last,channels_last+compile",
+                   help="of PyTorch on a GPU; empty: none [%(default)s]")
+    p.add_argument("--torch-alone", action="store_true", help="on a GPU: without halfstep")
     p.add_argument("--budget", type=float, default=400, help="on a GPU: seconds, after which no further net is begun")
     a = p.parse_args()
     a.dtypes = a.dtypes or ("float16,bfloat16" if a.device == "cuda" else "float32,bfloat16")
-    if a.device == "cuda":
+    if a.device == "cuda" or a.small:
         return on_gpu(a)
     if a.threads_independent:
         a.before = a.before or a.binary
@@ -217,7 +284,7 @@ def main():
     others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(a.busy)]
     try:
         for entry in NETS:
-            if a.match not in entry["name"]:
+            if not any(part in entry["name"] for part in a.match.split("|")):
                 continue
             for dtype in a.dtypes.split(","):
                 for train in (False, True):

@@ -8,6 +8,8 @@
 // "channels_last": true the input and the weights lie in that memory format. ms: the
 // median of the runs within `seconds`, of a training step (forward, the mean of the squared outputs as the loss, backward, SGD), or
 // without "train" of a forward in evaluation, in InferenceMode. With "optimizer", the JSON of one: of its step alone.
+// "training": {"loss": ..., "target": spec, "optimizer": ..., "clip_grad_norm": 1}, as in a config: the step is TrainStep's, in
+// float16 with a gradient scaler; the answer has its last "loss".
 // "device": "cuda": on a GPU, each run from an idle device to an idle device; with "recorded" it is recorded once and replayed.
 // "threads_independent": as performance.threads_independent. "cpu_ms" is the time of all threads in place of the clock's.
 // "first_ms" is the first run's time, with all that a library prepares. With "floor": true the answer has "floor_ms", the time that
@@ -25,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/catalog/losses.h"
 #include "apps/catalog/modules.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/train/profile.h"
@@ -44,20 +47,30 @@ struct Net {
   bool train = false, step_only = false;
   Device device = Device::cpu;
   std::unique_ptr<Recording> recording = {};
+  std::unique_ptr<Loss> loss = {};  // of a whole step
+  std::unique_ptr<GradScaler> scaler = {};
+  std::unique_ptr<TrainStep> step = {};
+  Tensor target = {}, last_loss = {};
 
+  static Json checked(const Json& given, const app::Family& family, const std::string& name) {
+    app::Issues issues;
+    Json full = app::validate(given, app::component(name, family, ""), name, issues);
+    for (const app::Issue& issue : issues.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
+    return full;
+  }
+  static Tensor numbers(const Json& spec) {
+    const Json& dims = spec.is_array() ? spec : spec.at("shape");
+    const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
+    return spec.is_object() ? randint(0, spec.at("below").get<int64_t>(), shape) : randn(shape);
+  }
   explicit Net(const std::string& line, std::optional<Device> on = {}) : text(line) {
     const Json j = Json::parse(line);
-    app::Issues issues;
-    const Json model = app::validate(j.at("model"), app::component("model", app::module_family(), ""), "model", issues);
-    for (const app::Issue& issue : issues.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
+    const Json model = checked(j.at("model"), app::module_family(), "model");
     device = on.value_or(parse_device(j.value("device", "cpu")));
     set_threads_independent(j.value("threads_independent", false));
     manual_seed(0);
     module = app::build_model(model);
-    const Json& spec = j.at("input");
-    const Json& dims = spec.is_array() ? spec : spec.at("shape");
-    const Shape shape(std::span<const int64_t>(dims.get<std::vector<int64_t>>()));
-    input = spec.is_object() ? randint(0, spec.at("below").get<int64_t>(), shape) : randn(shape);
+    input = numbers(j.at("input"));
     if (!device.is_cpu()) {
       module->to(device);
       input = input.to(device);
@@ -70,13 +83,14 @@ struct Net {
       module->to(MemoryFormat::channels_last);
       input = input.to(MemoryFormat::channels_last);
     }
+    if (j.contains("training")) {
+      make_step(j.at("training"), j.value("recorded", false));
+      return;
+    }
     if (train) optimizer = std::make_unique<SGD>(module->parameters(), SGDOptions{.lr = 1e-3});
     if (!j.contains("optimizer")) return;
     step_only = true;
-    app::Issues wrong;
-    const Json own = app::validate(j.at("optimizer"), app::component("optimizer", app::optimizer_family(), ""), "optimizer", wrong);
-    for (const app::Issue& issue : wrong.list()) fail<ValueError>("nets", issue.path, ": ", issue.message);
-    optimizer = app::build_optimizer(own, *module);
+    optimizer = app::build_optimizer(checked(j.at("optimizer"), app::optimizer_family(), "optimizer"), *module);
     for (const Tensor& p : module->parameters()) p.set_grad(randn(p.shape()));
   }
 
@@ -128,6 +142,11 @@ struct Net {
     return {{"floor_ms", floor * 1e3}, {"profiled_ms", profile.seconds * 1e3}, {"calls", sums}};
   }
   void record() {
+    if (step) {  // it records itself, and prepares for that several times
+      for (int i = 0; i < StepRecorder::kWarmup + StepRecorder::kPreparations + 1; ++i) run();
+      check<DeviceError>(step->is_recorded(), "nets", "the step was not recorded: the log says why");
+      return;
+    }
     for (int i = 0; i < 3; ++i) run();
     backend_for(device).begin_recording(default_generator());
     work();
@@ -136,8 +155,21 @@ struct Net {
   }
 
  private:
+  void make_step(const Json& j, bool recorded) {
+    loss = app::build_loss(checked(j.at("loss"), app::loss_family(), "loss"));
+    optimizer = app::build_optimizer(checked(j.at("optimizer"), app::optimizer_family(), "optimizer"), *module);
+    scaler = std::make_unique<GradScaler>(GradScalerOptions{.enabled = low == DType::f16});
+    target = numbers(j.at("target")).to(device);
+    step = std::make_unique<TrainStep>(*module, *loss, *optimizer, *scaler, nullptr,
+                                       TrainStepOptions{.device = device,
+                                                        .amp = low,
+                                                        .clip_grad_norm = j.value("clip_grad_norm", 0.0),
+                                                        .graph = recorded ? GraphMode::on : GraphMode::off});
+  }
   void work() {
-    if (step_only) {
+    if (step) {
+      last_loss = (*step)(input, target).loss;
+    } else if (step_only) {
       optimizer->step();
     } else if (train) {
       mean(square(forward().to(DType::f32))).backward();
@@ -172,6 +204,7 @@ int main(int argc, char** argv) {
       const double cpu_ms = 1e3 * double(std::clock() - cpu) / CLOCKS_PER_SEC / double(times.size() - 1);
       std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
       Json answer{{"ms", times[times.size() / 2]}, {"cpu_ms", cpu_ms}, {"first_ms", first}};
+      if (net->last_loss.defined()) answer["loss"] = net->last_loss.to(Device::cpu).item<double>();
       if (const Json j = Json::parse(line); j.value("floor", false)) answer.update(net->calls(10));
       std::cout << answer << std::endl;
     } catch (const std::exception& e) { std::cout << Json{{"error", e.what()}} << std::endl; }

@@ -3,11 +3,18 @@
 modules."""
 
 
-def net(name, pair, shape, below=None, channels_last=False):
-    """A row: its name, (halfstep's JSON, PyTorch's maker), the input's shape; `below`: integers up to there."""
+def net(name, pair, shape, below=None, channels_last=False, training=None):
+    """A row: its name, (halfstep's JSON, PyTorch's maker), the input's shape; `below`: integers up to there. `training`: what a
+    whole step is, as nets.cpp takes it; without it the mean of the squared outputs and SGD."""
     config, model = pair
     return {"name": name, "config": config, "model": model, "input": {"shape": shape, "below": below} if below else shape,
-            "channels_last": channels_last}
+            "channels_last": channels_last} | ({"training": training} if training else {})
+
+
+def next_word(batch, length, words=50257):
+    """A step of a language model, as it is trained: cross entropy, AdamW, clipping."""
+    return {"loss": "CrossEntropyLoss", "target": {"shape": [batch, length], "below": words}, "clip_grad_norm": 1.0,
+            "optimizer": {"type": "AdamW", "lr": 6e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}}
 
 
 def lenet():
@@ -163,7 +170,18 @@ GPU_NETS = [
     net("ResNet-18 224, batch 64", resnet18(), [64, 3, 224, 224]),
     net("ResNet-18 224, batch 256", resnet18(), [256, 3, 224, 224]),
     net("lstm 2x1024, seq 128, batch 64", recurrent("LSTM", 2, 1024), [128, 64, 1024]),
-    net("GPT-2 small, seq 1024, batch 8", gpt2(), [8, 1024], below=50257),
+    net("GPT-2 small, seq 1024, batch 8", gpt2(), [8, 1024], below=50257, training=next_word(8, 1024)),
+    # llm.c and nanoGPT make 50304 words of the 50257, so that rows are aligned.
+    net("GPT-2 small, 50304 words, seq 1024, batch 8", gpt2(words=50304), [8, 1024], below=50257, training=next_word(8, 1024)),
+]
+
+# The same, so small that a CPU needs seconds for all: they try the benchmark itself.
+SMALL_NETS = [
+    net("ResNet-18 64, batch 2", resnet18(), [2, 3, 64, 64]),
+    net("lstm 2x64, seq 16, batch 4", recurrent("LSTM", 2, 64), [16, 4, 64]),
+    net("GPT-2 of 2 blocks, seq 64, batch 2", gpt2(128, 4, 2, 1001, 64), [2, 64], below=1001, training=next_word(2, 64, 1001)),
+    net("GPT-2 of 2 blocks, 1024 words, seq 64, batch 2", gpt2(128, 4, 2, 1024, 64), [2, 64], below=1001,
+        training=next_word(2, 64, 1001)),
 ]
 
 NETS = [

@@ -3,9 +3,12 @@
 """Builds the CUDA backend on a machine with a GPU, tests it, measures it and looks for its memory errors, within one deadline.
 
     scripts/gpu_suite.sh [--part PART]... [--deadline SECONDS] [--programs FOLDER] [--again] [--dry-run] [-- CMAKE_ARGUMENT...]
+    scripts/gpu_suite.sh --pack FILE.tar.zst        the programs of another machine's --programs, for a Hopper GPU: built, stripped
 
-Parts, in this order: smoke, test, bench, sanitize; all without --part. `--part build` only builds. docs/testing.md says what
-each does. $OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
+Parts, in this order: smoke, test, bench, sanitize; these without --part. Others run only if they are named: questions, what seven
+minutes on a GPU answer with programs that were built before; scaling, the CPU's threads; build, which only builds. docs/testing.md
+says what each does. --dry-run prints each step with the seconds that it should take on an H100 beside 16 cores, and their sums.
+$OUT (build/gpu_suite) gets suite.json, whole and readable from the first second on, and the output of all that was run.
 Exit status: 0 all passed; 1 a part failed; 2 none failed, but something could not be run or was cut off, and suite.json says what.
 """
 import argparse
@@ -15,10 +18,13 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -27,6 +33,8 @@ import records
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PARTS = ["smoke", "test", "bench", "sanitize"]
+NAMED = ["questions", "scaling"]  # parts that run only if they are asked for
+MOST_CARRIED = 45 << 20  # bytes of a pack
 RESERVE = 6  # seconds before the deadline in which nothing runs any more: children end, results are written
 WORST = ["failed", "cut off", "stopped", "incomplete", "not run", "running", "waiting", "dry run", "passed"]
 
@@ -56,7 +64,8 @@ class Suite:
         self.env = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
         if self.tools["nvcc"]:  # CMake looks on PATH
             self.env["PATH"] += os.pathsep + str(pathlib.Path(self.tools["nvcc"]).parent)
-        self.parts = [p for p in PARTS if p in a.part or not a.part]
+        self.parts = [p for p in PARTS if p in a.part or not (a.part or a.pack)] + [p for p in NAMED if p in a.part]
+        self.expected = collections.Counter()  # seconds of each part, in a dry run
         self.data = {"format": 1, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "state": "running",
                      "deadline_s": a.deadline, "seconds": 0, "parts": {p: {"state": "waiting"} for p in self.parts},
                      "commit": os.environ.get("HALFSTEP_COMMIT", ""), "source": "", "tools": self.tools,
@@ -99,7 +108,8 @@ class Suite:
         command = [str(w) for w in step.command]
         shown = shlex.join([f"{k}={v}" for k, v in step.env.items()] + command)
         if self.a.dry_run:
-            self.say(f"{step.part}: {shown}")
+            self.expected[step.part] += step.expect
+            self.say(f"{step.part}: {step.expect:4.0f} s: {shown}")
             return self.note(entry, state="dry run")
         limit = min(step.limit, self.left() * step.share)
         if limit < min(step.least, self.a.deadline / 20) or self.stopping:
@@ -167,7 +177,8 @@ class Suite:
 def build(suite, wanted):
     """Runs the stages of the build, in a thread of its own; suite.ready says how each ended."""
     if suite.a.programs:
-        missing = [str(p) for p in (parts.PROGRAM, parts.TESTS, parts.KERNEL_TESTS) if not p.exists()]
+        needed = parts.packed_programs()[:3] if suite.parts != ["scaling"] else [parts.BUILD / "benchmarks/nets"]
+        missing = [str(p) for p in needed if not p.exists()]
         suite.ready |= dict.fromkeys(wanted, f"--programs: there is no {missing[0]}" if missing else "")
         return
     for stage, step in parts.build_stages(suite, wanted):
@@ -214,6 +225,30 @@ def enter(suite, steps):
     suite.save()
 
 
+def pack(suite):
+    """Writes an archive of the programs, in their places in a build folder, with the libraries that not every system has."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [(p, p.relative_to(parts.BUILD)) for p in parts.packed_programs()]
+        linked = parts.output_of("ldd", str(parts.PROGRAM))
+        carried = r"=> (/\S*lib(?:dnnl|spdlog|fmt|re2|absl_\w+|lapack|blas|gfortran|quadmath|png16|jpeg)\.so\S*)"
+        files += [(pathlib.Path(m), pathlib.Path("lib", pathlib.Path(m).name)) for m in re.findall(carried, linked)]
+        for source, name in files:
+            target = pathlib.Path(folder, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if subprocess.run(["strip", "-o", target, source], capture_output=True).returncode:
+                shutil.copy(source, target)
+        with open(suite.a.pack, "wb") as archive:
+            tar = subprocess.Popen(["tar", "-C", folder, "-cf", "-", "."], stdout=subprocess.PIPE)
+            packed = subprocess.run(["zstd", "-q", "-19", "--long=30", "-T0", "-c"], stdin=tar.stdout, stdout=archive).returncode
+            failed = tar.wait() or packed
+    size = suite.a.pack.stat().st_size
+    print(f"{suite.a.pack}: {size / (1 << 20):.1f} MB, {len(files)} files; there: zstd -d --long=30 | tar -x into FOLDER, "
+          "LD_LIBRARY_PATH=FOLDER/lib, and --programs FOLDER")
+    if size > MOST_CARRIED:
+        print(f"more than the {MOST_CARRIED >> 20} MB that are meant to be carried")
+    return 1 if failed or size > MOST_CARRIED else 0
+
+
 def finish(suite):
     for entry in suite.data["steps"] + suite.data["build"]:
         if entry["state"] in ("waiting", "running"):
@@ -239,7 +274,9 @@ def parse(arguments):
     own, cmake = arguments[:end], arguments[end + 1:]
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
                                 prog="scripts/gpu_suite.sh")
-    p.add_argument("--part", action="append", choices=["build"] + PARTS, default=[], help="may be repeated")
+    p.add_argument("--pack", metavar="FILE", type=pathlib.Path, help="build the programs of part questions for a Hopper GPU and "
+                   "pack them (zstd)")
+    p.add_argument("--part", action="append", choices=["build"] + PARTS + NAMED, default=[], help="may be repeated")
     p.add_argument("--deadline", type=float, default=1800, help="seconds for everything, the build included [%(default)s]")
     jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
     p.add_argument("--jobs", type=int, default=jobs, help="of the build [%(default)s]")
@@ -253,6 +290,8 @@ def parse(arguments):
 
 def main():
     a, cmake = parse(sys.argv[1:])
+    if a.pack:
+        cmake = ["-DCMAKE_CUDA_ARCHITECTURES=90-real", *cmake]
     if a.programs:
         parts.use_build(a.programs.resolve())
     suite = Suite(a, cmake)
@@ -274,7 +313,7 @@ def work(suite):
     now = suite.data["source"] = sources(suite.cmake_arguments)
     passed = json.loads(stamp.read_text()) if stamp.exists() and not a.again and not a.dry_run else {}
     suite.data["commit"] = suite.data["commit"] or parts.output_of("git", "describe", "--always", "--dirty") or "unknown"
-    if suite.parts and not a.dry_run and not parts.gpu_is_there(suite.tools):
+    if set(suite.parts) - {"scaling"} and not a.dry_run and not parts.gpu_is_there(suite.tools):
         suite.stopping = "no GPU: nvidia-smi -L finds none, and there is no /dev/nvidia0 (--part build builds without)"
         return finish(suite)
     pending = []
@@ -284,7 +323,7 @@ def work(suite):
         else:
             pending += parts.STEPS[part](suite)
     enter(suite, pending)
-    wanted = {s.needs for s in pending if s.needs} | ({"program", "tests"} if "build" in a.part else set())
+    wanted = {s.needs for s in pending if s.needs} | ({"program", "tests"} if "build" in a.part or a.pack else set())
     builder = threading.Thread(target=build, args=(suite, wanted), daemon=True)
     builder.start()
     if a.dry_run:
@@ -293,6 +332,12 @@ def work(suite):
     while builder.is_alive():
         builder.join(0.2)
     code = finish(suite)
+    if a.dry_run:
+        for part, seconds in suite.expected.items():
+            print(f"{part:<10}{seconds:5.0f} s")
+        print(f"{'together':<10}{sum(suite.expected.values()):5.0f} s; a build with no objects from before is among them")
+    elif a.pack and code == 0:
+        code = pack(suite)
     fresh = {p: now for p in suite.parts if suite.data["parts"][p]["state"] == "passed"}
     if fresh and not a.dry_run:
         kept = {p: s for p, s in (json.loads(stamp.read_text()) if stamp.exists() else {}).items() if s == now}

@@ -28,7 +28,10 @@ use_build(ROOT / "build/gpu")
 SMOKE_CASES = {"mlp_4096": (4096, 4096, 3), "mlp_512": (512, 4096, 3), "mlp_3x256": (128, 256, 3)}
 # Rows of an odd length: no 16-byte loads, and the library has few kernels for them.
 ODD_CASES = {"mlp_w4095": (512, 4095, 3), "mlp_513": (513, 4096, 3)}
-RESNET = "ResNet-18 224, batch 64"
+RESNET, GPT2 = "ResNet-18 224, batch 64", "GPT-2 small, seq 1024, batch 8"
+COMPARE_NETS = [sys.executable, "-u", "benchmarks/compare_torch_nets.py"]
+SCALED = "encoder block|ResNet-18 224, batch 4|lstm 2x256|MLP 784-512-512-10"  # nets of the CPU's scaling
+GPU_STATE = "name,compute_cap,driver_version,memory.total,clocks.sm,clocks.mem,power.draw,temperature.gpu"
 UNFOLD = {"HALFSTEP_CUDA_DNN": "plain"}
 PLAIN = {"HALFSTEP_CUDA_BLAS": "plain"} | UNFOLD
 # The libraries' own kernels read and rewrite bytes that belong to nobody, which these two take for faults of ours.
@@ -43,6 +46,7 @@ class Step:
     needs: str = ""        # program or tests: has to be built before
     quiet: bool = False    # times are taken: not while a compiler runs
     limit: float = 120     # seconds, at most
+    expect: float = 5      # seconds on an H100 beside 16 cores; --dry-run prints them and their sum
     least: float = 3       # with less than these it is not begun
     share: float = 1       # of the time that is left, at most
     env: dict = dataclasses.field(default_factory=dict)
@@ -51,6 +55,10 @@ class Step:
     show: object = None    # prints a result
     expand: object = None  # (suite) -> the steps in place of this one, once its needs are there
     entry: object = None   # in suite.json
+
+
+def packed_programs():
+    return [PROGRAM, TESTS, KERNEL_TESTS, *(BUILD / "benchmarks" / b for b in ("nets", "bench_convolutions", "bench_uploads"))]
 
 
 # ---- the machine
@@ -89,16 +97,17 @@ def build_stages(suite, wanted):
     yield "", Step("build", "configure", [
         cmake, "-S", ".", "-B", BUILD, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DHALFSTEP_CUDA=ON", "-DHALFSTEP_TESTS=ON",
         "-DHALFSTEP_APPS=ON", "-DHALFSTEP_BENCHMARKS=ON", "-DHALFSTEP_EXAMPLES=OFF", "-DHALFSTEP_CUDA_HEADERS=OFF",
-        *suite.cmake_arguments], limit=300, read=read_configure)
+        *suite.cmake_arguments], limit=300, expect=10, read=read_configure)
 
-    def stage(name, targets):
-        return name, Step("build", name, [cmake, "--build", BUILD, "-j", suite.a.jobs, "--target", *targets], limit=3600)
+    def stage(name, expect, targets):
+        return name, Step("build", name, [cmake, "--build", BUILD, "-j", suite.a.jobs, "--target", *targets], limit=3600,
+                          expect=expect)
     if "program" in wanted:
-        yield stage("program", ["halfstep_program"])
+        yield stage("program", 130, ["halfstep_program"])
     if "tests" in wanted:
-        yield stage("tests", ["test_cuda", "test_cuda_kernels", "bench_uploads", "bench_convolutions", "bench_nets"])
+        yield stage("tests", 80, ["test_cuda", "test_cuda_kernels", "bench_uploads", "bench_convolutions", "bench_nets"])
     if "all" in wanted:
-        yield stage("all", ["all"])
+        yield stage("all", 300, ["all"])
 
 
 def read_configure(output, code):
@@ -280,9 +289,8 @@ def smoke(suite):
         return Step("smoke", name, command, **fields)
     torch = ("import json, torch; seen = torch.cuda.is_available() and torch.cuda.get_device_name(); "
              "print(json.dumps({'torch': torch.__version__, 'gpu': seen}))")
-    query = "name,compute_cap,driver_version,memory.total,clocks.sm,clocks.mem,power.draw,temperature.gpu"
     steps = [
-        step("gpu", [suite.tools["nvidia-smi"] or "nvidia-smi", f"--query-gpu={query}", "--format=csv"], limit=30,
+        step("gpu", [suite.tools["nvidia-smi"] or "nvidia-smi", f"--query-gpu={GPU_STATE}", "--format=csv"], limit=30,
              read=lambda output, code: {"result": output.splitlines()}),
         # Read from the disk while the compilers run, so that it is in memory when it is timed.
         step("pytorch", [sys.executable, "-c", torch], read=lambda output, code:
@@ -295,7 +303,7 @@ def smoke(suite):
                 for name, case in cases.items() for arm in ("float16", "bfloat16")]
 
     def kernels(name, command, needs, given=""):
-        return step(f"kernels {name}", profile(suite.tools, command, given), needs=needs, limit=90, read=read_kernels,
+        return step(f"kernels {name}", profile(suite.tools, command, given), needs=needs, limit=90, expect=15, read=read_kernels,
                     show=show_kernels, env={"HALFSTEP_TUNE_FILE": ""})
 
     def kernels_of(name, arm):
@@ -314,15 +322,15 @@ def smoke(suite):
         step("products' tests", [KERNEL_TESTS, "--source-file=*gemm_test.cpp,*relu_mask_test.cpp", "--test-case-exclude=probe*"],
              needs="tests", limit=120, read=read_doctest),
         step("cuDNN's engines", [KERNEL_TESTS, "--source-file=*cudnn_engines_test.cpp,*cudnn_rnn_weights_test.cpp"], needs="tests",
-             limit=300, read=read_plans, env={"HALFSTEP_SHOW_PLANS": "1"}),
+             limit=300, expect=60, read=read_plans, env={"HALFSTEP_SHOW_PLANS": "1"}),
         step("cuDNN's convolutions, attention and recurrent networks", [TESTS, "--source-file=*dnn_test.cpp,*recurrent_test.cpp"],
-             needs="tests", limit=200, read=read_doctest),
+             needs="tests", limit=200, expect=30, read=read_doctest),
         step("probe of the library's mask", [KERNEL_TESTS, "--test-case=probe*"], needs="tests", limit=30, read=read_probe,
              show=lambda result: print("\n".join(f"  {line}" for line in result["lines"]))),
         step("bench", **compare(suite, "smoke_bench.json", "--rounds", 1, "--samples", 20, "--stream-only",
                                 *[w for name in SMOKE_CASES for w in ("--case", name)],
                                 "--halfstep-variants", "fp16,bf16,fp16_tuned,bf16_tuned", "--torch-variants", "fp16,bf16",
-                                "--budget", 150, limit=200, show=print_tables))]
+                                "--budget", 150, limit=200, expect=40, show=print_tables))]
     return steps
 
 
@@ -340,7 +348,7 @@ def ctest_steps(suite, part, label, make):
 
     def expand(suite):
         if suite.a.dry_run:
-            return make(f"each test of label {label}", ["PROGRAM"])
+            return [step for test in copied_tests(label) for step in make(test["name"], test["command"])]
         listed = copied_tests(label) if suite.a.programs else json.loads(output_of(*map(str, command)) or '{"tests": []}')["tests"]
         steps = []
         for test in listed:
@@ -354,12 +362,12 @@ def ctest_steps(suite, part, label, make):
 
 def test(suite):
     def make(name, command):
-        return [Step("test", name, command, needs="tests", limit=400, read=read_doctest, env={"OMP_NUM_THREADS": "2"})]
+        return [Step("test", name, command, needs="tests", limit=400, expect=100, read=read_doctest, env={"OMP_NUM_THREADS": "2"})]
     steps = [ctest_steps(suite, "test", "cuda", make)]
     if suite.a.cpu_tests:
         command = [suite.tools["ctest"] or "ctest", "--test-dir", BUILD, "-L", "^cpu$", "-j", suite.a.jobs, "--timeout", 240,
                    "--no-tests=error", "--output-on-failure"]
-        steps.append(Step("test", "label cpu", command, needs="all", limit=900))
+        steps.append(Step("test", "label cpu", command, needs="all", limit=900, expect=150))
     return steps
 
 
@@ -377,20 +385,89 @@ def bench(suite):
     def expand(suite):  # the budget is known once it begins
         budget = round(max(0, suite.left() * share * 0.9))
         return [Step("bench", "compare_torch_cuda", **compare(suite, "bench.json", "--budget", budget), limit=3600, share=share,
-                     least=30, show=keep)]
+                     least=30, expect=300, show=keep)]
     def expand_nets(suite):
         budget = round(max(0, min(300, suite.left() * share * 0.35)))
         command = [sys.executable, "-u", "benchmarks/compare_torch_nets.py", "--binary", BUILD / "benchmarks/nets",
                    "--device", "cuda", "--budget", budget]
-        return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, share=share * 0.5, read=read_nets,
-                     show=show_nets)]
+        return [Step("bench", "nets", command, needs="tests", quiet=True, limit=420, least=30, expect=200,
+                     share=share * 0.5, read=read_nets, show=show_nets)]
 
     def convolutions(name, env):
-        return Step("bench", name, [BUILD / "benchmarks/bench_convolutions"], needs="tests", quiet=True, limit=60, env=env,
-                    read=read_convolutions, show=show_convolutions)
+        return Step("bench", name, [BUILD / "benchmarks/bench_convolutions"], needs="tests", quiet=True, limit=60, expect=15,
+                    env=env, read=read_convolutions, show=show_convolutions)
     return [convolutions("convolutions", {}), convolutions("convolutions by unfolding", UNFOLD),
             Step("bench", "nets", [], needs="tests", quiet=True, expand=expand_nets),
             Step("bench", "compare_torch_cuda", [], needs="program", quiet=True, expand=expand)]
+
+
+def questions(suite):
+    """What ten minutes on a GPU answer, with programs that were built before; each step leaves a result of its own."""
+    def step(name, expect, command, **fields):
+        return Step("questions", name, command, expect=expect, limit=fields.pop("limit", expect * 1.5 + 10), **fields)
+
+    def kernels(name, expect, case):
+        return step(f"kernels {name}", expect, profile(suite.tools, [BUILD / "benchmarks/nets"], json.dumps(case)), needs="tests",
+                    read=read_kernels, show=show_kernels, env={"HALFSTEP_TUNE_FILE": ""})
+
+    def nets(name, expect, *arguments):
+        command = [*COMPARE_NETS, "--binary", BUILD / "benchmarks/nets", "--device", "cuda", "--seconds", 0.3,
+                   "--budget", round(0.9 * expect), *arguments]
+        return step(name, expect, command, needs="tests", quiet=True, read=read_nets, show=show_nets)
+
+    def case(name, dtype, **more):
+        net = next(n for n in GPU_NETS if n["name"] == name)
+        return {"model": net["config"], "input": net["input"], "dtype": dtype, "train": True, "seconds": 0, "device": "cuda",
+                **({"training": net["training"]} if "training" in net else {}), **more}
+    rates = ("import sys, json; sys.path.insert(0, 'benchmarks'); import torch, torch_mlp; "
+             "print(json.dumps(torch_mlp.ceilings(torch)))")
+    big = RESNET.replace("64", "256")
+    return [
+        step("clocks", 2, [suite.tools["nvidia-smi"] or "nvidia-smi", f"--query-gpu={GPU_STATE}", "--format=csv"],
+             read=lambda output, code: {"result": output.splitlines()}),
+        step("devices", 5, [PROGRAM, "devices", "--json"], needs="program", read=read_json_line),
+        step("copy and product rates", 8, [sys.executable, "-c", rates], quiet=True, read=read_json_line),
+        kernels("GPT-2 float16", 35, case(GPT2, "float16")),
+        *(kernels(f"ResNet-18 channels_last {dtype}", 15, case(big, dtype, channels_last=True))
+          for dtype in ("float16", "bfloat16")),
+        step("first layer", 20, [BUILD / "benchmarks/bench_convolutions", "--first-layer", "--batch", 256, "--rounds", 10],
+             needs="tests", quiet=True, read=read_convolutions, show=show_convolutions),
+        nets("nets", 90, "--match", f"{GPT2}|ResNet|lstm", "--variants", "eager,channels_last"),
+        nets("PyTorch: GPT-2 compiled", 70, "--match", GPT2, "--dtypes", "bfloat16", "--torch-alone", "--variants",
+             "compile,graph,max_autotune"),
+        nets("PyTorch: ResNet-18 compiled", 40, "--match", big, "--torch-alone", "--variants", "channels_last+compile"),
+        step("MLPs", 50, **compare(suite, "questions_mlp.json", "--rounds", 1, "--samples", 20, "--stream-only",
+                                   "--case", "mlp_4096", "--case", "mlp_512", "--budget", 45, show=print_tables,
+                                   *("--halfstep-variants", "fp16,bf16,fp16_tuned,bf16_tuned"),
+                                   *("--torch-variants", "fp16_graph,bf16_graph,fp16_compile"))),
+        *(step(f"verify {name}", expect, [PROGRAM, "verify", f"configs/{name}.json", "--set", "device=cuda", "--json"],
+               needs="program", read=read_verify) for name, expect in (("digits_mlp", 6), ("digits_resnet", 10), ("char_lstm", 9))),
+        step("attention at odd lengths", 20, [TESTS, "--test-case=attention's gradients at lengths*"], needs="tests",
+             read=read_doctest),
+        step("PyTorch: products of 8 bits", 20, [sys.executable, "benchmarks/torch_scaled_mm.py", "--seconds", 0.1], quiet=True,
+             read=read_json_line)]
+
+
+def read_verify(output, code):
+    """Equal bits or not; the certificate, less the hashes of the steps."""
+    found = read_json_line(output, code)
+    return {"result": {k: v for k, v in found["result"].items() if k != "steps"}} if "result" in found else found
+
+
+def scaling(suite):
+    """Nets beside PyTorch on 1, 2, 4, 8 and 16 threads of the CPU, as far as the machine has so many cores."""
+    steps = []
+    for threads in (1, 2, 4, 8, 16):
+        file = suite.out / f"scaling_{threads}.json"
+        command = [*COMPARE_NETS, "--binary", BUILD / "benchmarks/nets", "--threads", threads, "--rounds", 3, "--seconds", 0.3,
+                   "--match", SCALED, "--json", file]
+        steps.append(Step("scaling", f"{threads} threads", command, needs="tests", quiet=True, limit=180, expect=60, file=file))
+    cores = os.cpu_count()
+    few = [s for s in steps if int(s.name.split()[0]) > cores and not suite.a.dry_run]
+    for step in few:
+        step.command, step.file, step.needs, step.read = ["true"], None, "", lambda output, code: {
+            "state": "incomplete", "why": f"this machine has {cores} cores"}
+    return steps
 
 
 def sanitize(suite):
@@ -400,8 +477,9 @@ def sanitize(suite):
                      {"state": "incomplete", "why": "compute-sanitizer was not found (it comes with the CUDA toolkit)"})]
     command = [tool or "compute-sanitizer", "--error-exitcode", 86, "--print-limit", 20, "--tool"]
     return [ctest_steps(suite, "sanitize", "sanitize", lambda name, test, kind=kind, env=env: [
-        Step("sanitize", f"{kind} {name}", command + [kind] + test, needs="tests", limit=200, env=env, read=read_sanitizer)])
+        Step("sanitize", f"{kind} {name}", command + [kind] + test, needs="tests", limit=200, expect=60, env=env,
+             read=read_sanitizer)])
         for kind, env in SANITIZERS.items()]
 
 
-STEPS = {"smoke": smoke, "test": test, "bench": bench, "sanitize": sanitize}
+STEPS = {"smoke": smoke, "test": test, "bench": bench, "sanitize": sanitize, "questions": questions, "scaling": scaling}

@@ -122,8 +122,7 @@ bool is_default(const Json& config, const std::string& key, const Json& value) {
 std::string RecordedRun::precision() const {
   const auto amp = config.find("amp");
   if (amp == config.end() || !amp->is_object() || amp->value("enabled", Json()) != true) return "float32";
-  const std::string asked = text_at(*amp, "dtype", "auto");
-  return asked == "auto" ? text_at(made_by, "dtype", asked) : asked;
+  return text_at(*amp, "dtype", "auto");
 }
 
 std::optional<RecordedRun::BestValue> RecordedRun::best() const {

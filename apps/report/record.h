@@ -47,7 +47,7 @@ struct RecordedRun {
   std::vector<std::string> classes;  // if the data has names
   int64_t lines_left_out = 0;        // lines that are not JSON objects with a step
 
-  std::string precision() const;    // "float32", "bfloat16"; "auto" if the run does not say what that was
+  std::string precision() const;    // "float32", "bfloat16"
   std::optional<double> best_step;  // step of the checkpoint `best`
   // The value that checkpoint.monitor names, at the best checkpoint, and its step. Without that checkpoint: the best value, the
   // last one of equal ones.

@@ -271,7 +271,6 @@ void Trainer::consider_stopping(const std::string& what, std::optional<double> v
 Json Trainer::run_facts() const {
   Json out = {{"device", backend_for(run_.s.device).describe()},
               {"threads", num_threads()},
-              {"dtype", joined(run_.s.low.value_or(DType::f32))},
               {"ranks", run_.group ? run_.group->size() : 1}};
   if (!run_.s.data_sha256.empty()) out["data_sha256"] = run_.s.data_sha256;
   if (run_.s.recomputation) out["recomputation"] = to_json(*run_.s.recomputation);

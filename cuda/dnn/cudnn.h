@@ -6,6 +6,16 @@
 
 #include <string>
 
+#if CUDNN_VERSION < 90800  // descriptions of devices, for plans without a GPU; the library that is opened may have them
+inline constexpr auto CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR = cudnnBackendDescriptorType_t(38);
+inline constexpr auto CUDNN_ATTR_ENGINEHEUR_DEVICEPROP = cudnnBackendAttributeName_t(204);
+inline constexpr auto CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP = cudnnBackendAttributeName_t(407);
+inline constexpr auto CUDNN_ATTR_ENGINE_DEVICEPROP = cudnnBackendAttributeName_t(1307);
+inline constexpr auto CUDNN_ATTR_DEVICEPROP_DEVICE_ID = cudnnBackendAttributeName_t(2700);
+inline constexpr auto CUDNN_ATTR_DEVICEPROP_HANDLE = cudnnBackendAttributeName_t(2701);
+inline constexpr auto CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION = cudnnBackendAttributeName_t(2702);
+#endif
+
 namespace halfstep::cuda {
 
 #define HS_CUDNN(F)                \

@@ -292,7 +292,7 @@ TEST_CASE("attention and its gradients are the CPU's, also where queries share k
 
 TEST_CASE("attention's gradients at lengths that no tile of the library divides") {
   if (!has_attention()) return;
-  for (int64_t length : {100, 197, 1000}) {
+  for (int64_t length : {64, 100, 192, 197, 1000}) {
     CAPTURE(length);
     const Shape shape{1, 2, length, 16};
     const AttentionOptions o{.is_causal = length == 1000};

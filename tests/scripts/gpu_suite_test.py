@@ -9,6 +9,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -35,7 +36,10 @@ class Anything:
     def __exit__(self, *_): pass
     def __mro_entries__(self, bases): return (Anything,)  # what a class may derive from
     def __float__(self): return 1.0
-    __matmul__ = __call__
+    def __getitem__(self, key): return ANYTHING
+    def __setitem__(self, key, value): pass
+    def __iter__(self): return iter(())
+    __matmul__ = __mul__ = __truediv__ = __rtruediv__ = __call__
 
 ANYTHING = Anything()
 number = lambda value: lambda *_: value
@@ -140,9 +144,16 @@ class Quick(unittest.TestCase):
         self.addCleanup(self.tree.__exit__)
 
     def test_dry_run_of_each_part_runs_nothing(self):
-        for part in ("smoke", "test", "bench", "sanitize", "build"):
+        for part in ("smoke", "test", "bench", "sanitize", "build", "questions", "scaling"):
             self.assertEqual(self.tree.run("--part", part, "--dry-run"), 0, self.tree.output)
             self.assertIn("--build", self.tree.output)
+            # Each step says how long it should take, and the part has their sum.
+            sums = re.findall(rf"^{part} +(\d+) s$", self.tree.output, re.MULTILINE)
+            steps = [int(s) for s in re.findall(rf" {part}: +(\d+) s: ", self.tree.output)]
+            self.assertGreater(min(steps), 0)
+            self.assertEqual(sums, [str(sum(steps))])
+            if part == "questions":  # one command on a machine that is lent for ten minutes
+                self.assertLessEqual(sum(steps), 420)
         self.assertEqual(self.tree.run("--dry-run"), 0)
         self.assertIn("HALFSTEP_CUDA_BLAS=plain", self.tree.output)
         self.assertEqual(list((self.tree.root / "out").iterdir()), [])
@@ -180,9 +191,10 @@ class Quick(unittest.TestCase):
         self.assertIn("HALFSTEP_CUDA_DNN=plain", t.step("convolutions by unfolding")["command"])
         self.assertEqual(t.step("convolutions")["result"]["rows"][0]["first_ms"], 300)
         nets = t.step("nets")["result"]["nets"]
-        self.assertEqual(len(nets), 8)  # four nets in two dtypes
+        self.assertEqual(len(nets), 10)  # five nets in two dtypes
         self.assertEqual(set(nets[0]["ms"]), {"halfstep", "halfstep_recorded", "halfstep_channels_last", "torch_eager",
-                                              "torch_channels_last", "torch_compile"})
+                                              "torch_compile", "torch_max_autotune", "torch_graph", "torch_channels_last",
+                                              "torch_channels_last+compile"})
         self.assertEqual({r["variant"] for r in smoke["cases"][0]["rows"]}, {"fp16", "bf16", "fp16_tuned", "bf16_tuned"})
         self.assertEqual(smoke["rates"]["of"], "H100")
         bench = json.loads(next((t.root / "benchmarks/results").glob("*-nvidia-h100-80gb-hbm3.json")).read_text())
@@ -195,6 +207,54 @@ class Quick(unittest.TestCase):
         (t.root / "halfstep.h").write_text("// new\n")
         self.assertEqual(t.run("--part", "test"), 0)
         self.assertEqual(len(t.called("test_cuda ")), 2)  # built, and run
+
+    def test_questions_have_a_result_each(self):
+        t = self.tree
+        self.assertEqual(t.run("--part", "questions", "--deadline", 120), 0, t.output)
+        self.assertEqual(t.states(), {"questions": "passed"})
+        self.assertEqual([s["name"] for s in t.data["steps"]], [
+            "clocks", "devices", "copy and product rates", "kernels GPT-2 float16", "kernels ResNet-18 channels_last float16",
+            "kernels ResNet-18 channels_last bfloat16", "first layer", "nets", "PyTorch: GPT-2 compiled",
+            "PyTorch: ResNet-18 compiled", "MLPs", "verify digits_mlp", "verify digits_resnet", "verify char_lstm",
+            "attention at odd lengths", "PyTorch: products of 8 bits"])
+        for step in t.data["steps"]:
+            self.assertIn("result", step, step["name"])
+        for word in ("CrossEntropyLoss", "AdamW", "clip_grad_norm"):
+            self.assertIn(word, t.step("kernels GPT-2 float16")["command"])
+        self.assertEqual(t.step("kernels GPT-2 float16")["result"]["count"], 5)
+        self.assertIn("--first-layer", t.called("bench_convolutions")[-1])
+        nets = {(r["row"], r["dtype"]): r["ms"] for r in t.step("nets")["result"]["nets"]}
+        self.assertEqual(set(nets["GPT-2 small, seq 1024, batch 8", "float16"]), {"halfstep", "halfstep_recorded", "torch_eager"})
+        self.assertEqual(len(nets), 8)
+        compiled = t.step("PyTorch: GPT-2 compiled")["result"]["nets"]
+        self.assertEqual([set(r["ms"]) for r in compiled], [{"torch_compile", "torch_graph", "torch_max_autotune"}])
+        self.assertEqual({r["variant"] for r in t.step("MLPs")["result"]["cases"][0]["rows"]},
+                         {"fp16", "bf16", "fp16_tuned", "bf16_tuned", "fp16_graph", "bf16_graph", "fp16_compile"})
+        self.assertEqual(len(t.step("PyTorch: products of 8 bits")["result"]["products"]), 5)
+
+    def test_scaling_needs_no_gpu(self):
+        t = self.tree
+        code = t.run("--part", "scaling", fault="no GPU")
+        self.assertEqual(code, 0 if os.cpu_count() >= 16 else 2, t.output)
+        for step in t.data["steps"]:
+            threads = int(step["name"].split()[0])
+            self.assertEqual(step["state"], "passed" if threads <= os.cpu_count() else "incomplete", step)
+        self.assertEqual([s["name"] for s in t.data["steps"]], [f"{n} threads" for n in (1, 2, 4, 8, 16)])
+        rows = t.step("1 threads")["result"]["rows"]
+        self.assertEqual(len({r["row"] for r in rows}), 5)
+        self.assertTrue(all("ratio" in r for r in rows))
+
+    def test_a_pack_has_the_programs(self):
+        if not shutil.which("zstd"):
+            self.skipTest("no zstd")
+        t, file = self.tree, self.tree.root / "programs.tar.zst"
+        self.assertEqual(t.run("--pack", file, fault="no GPU"), 0, t.output)
+        self.assertIn("-DCMAKE_CUDA_ARCHITECTURES=90-real", t.called("cmake -S")[0])
+        self.assertIn("MB, 6 files", t.output)
+        listed = subprocess.run(f"zstd -dc --long=30 {file} | tar -t", shell=True, capture_output=True, text=True).stdout.split()
+        for program in ("halfstep", "tests/test_cuda", "tests/test_cuda_kernels", "benchmarks/nets",
+                        "benchmarks/bench_convolutions"):
+            self.assertIn("./" + program, listed)
 
     def test_copied_programs_are_run_and_nothing_is_built(self):
         t, copied = self.tree, self.tree.root / "build-of-another"

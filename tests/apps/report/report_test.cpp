@@ -140,15 +140,6 @@ TEST_CASE("logging.report writes the page at the end of a run, and a new run tak
   CHECK_MESSAGE(contains(wrong.err, "logging.report: must be \"html\", got \"pdf\""), wrong.err);
 }
 
-TEST_CASE("report: a run whose config leaves the 16-bit type to the device names the type that it was") {
-  const Folder dir;
-  const Ran trained = run(dir, "train tiny.json --threads 1 --set amp.enabled=true --set amp.dtype=auto");
-  CHECK_MESSAGE(trained.code == 0, trained.err);
-  CHECK(read_run(dir / "r").precision() == "bfloat16");
-  fs::remove(dir / "r/run.json");
-  CHECK(read_run(dir / "r", /*with_checkpoints=*/false).precision() == "auto");
-}
-
 TEST_CASE("report: skipped steps are marked, what is no line of metrics is counted") {
   const TempDir dir;
   const fs::path folder = written_run(dir, "r", R"({"step": 1, "skipped": 0, "train/loss": 3, "scale": 1024, "val/loss": 2}
