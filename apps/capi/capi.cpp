@@ -22,7 +22,6 @@
 #include "framework/backend/backend.h"
 #include "framework/base/float_state.h"
 #include "framework/base/fork_mutex.h"
-#include "framework/base/old_cpu.h"
 #include "framework/base/process_end.h"
 #include "generated/halfstep_release.h"
 
@@ -133,9 +132,7 @@ class Call {
 template <class Body>
 auto guarded(Body body) noexcept -> decltype(body()) {
   int code = HS_FAILED;
-  static const bool runs = !lacking_instructions();
   try {
-    check<ValueError>(runs, "cpu", "a CPU of x86-64-v2, as made since about 2009, is needed, got an older one");
     const Call call;
     const FloatState plain;
     return body();

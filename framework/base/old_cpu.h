@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPUs that are older than the instructions that this was compiled for.
+// CPUs that are older than the instructions that the code was compiled for.
 #pragma once
 
 namespace halfstep {
 
-// Returns an instruction set that the code needs and the CPU lacks, such as "SSE4.2"; nullptr if it has all. May be called before
-// static objects are made: the function itself runs on any x86-64.
-const char* lacking_instructions() noexcept;
+// Ends the process with a line and code 5 on such a CPU, in place of SIGILL. Runs before static objects are made, if the linker
+// takes it: so what every program has calls it once more.
+void stop_on_an_old_cpu() noexcept;
 
 }  // namespace halfstep

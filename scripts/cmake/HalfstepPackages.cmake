@@ -17,8 +17,12 @@ if(HALFSTEP_STATIC)  # Debian has no static libraries of spdlog and fmt, and no 
   find_library(HALFSTEP_BLAS_STATIC blas PATH_SUFFIXES blas REQUIRED)
   mark_as_advanced(HALFSTEP_LAPACK_STATIC HALFSTEP_BLAS_STATIC)
   add_library(LAPACK::LAPACK INTERFACE IMPORTED GLOBAL)
+  set(of_fortran gfortran)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND of_fortran quadmath)  # on ARM long double has these 128 bits
+  endif()
   set_target_properties(LAPACK::LAPACK PROPERTIES INTERFACE_LINK_LIBRARIES
-                        "${HALFSTEP_LAPACK_STATIC};${HALFSTEP_BLAS_STATIC};gfortran;quadmath;m")
+                        "${HALFSTEP_LAPACK_STATIC};${HALFSTEP_BLAS_STATIC};${of_fortran};m")
   set(LAPACK_FOUND TRUE)
 else()
   find_package(spdlog REQUIRED)

@@ -108,9 +108,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend() {
-  const char* const lacking = lacking_instructions();
-  check<DeviceError>(!lacking, "cpu", "a CPU of x86-64-v2, as made since about 2009, is needed, got one without ",
-                     lacking ? lacking : "");
+  stop_on_an_old_cpu();
   return std::make_unique<CpuBackend>();
 }
 
