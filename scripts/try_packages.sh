@@ -15,52 +15,35 @@ make_root
 mkdir -p "$root/opt/halfstep"
 cp "$packages"/*.deb "$root/opt/halfstep"
 cp -r tests/consumer "$root/opt/halfstep/consumer"
+cp scripts/try_inside.sh "$root/opt/halfstep"
 cat >"$root/opt/halfstep/try" <<'INSIDE'
-set -euo pipefail
+source ./try_inside.sh
 export DEBIAN_FRONTEND=noninteractive
 install() {
   apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends "$@" >/tmp/apt 2>&1 || { cat /tmp/apt; exit 1; }
   echo "apt installed $(grep -c '^Setting up' /tmp/apt) packages for $1"
 }
-step() { printf '\n== %s\n' "$*"; }
 
 step the program alone
 apt-get update -qq
 install ./halfstep_*.deb
 halfstep --version
-test -s /usr/share/man/man1/halfstep.1
-grep -q '"\$schema"' /usr/share/halfstep/halfstep.schema.json
-bash -n /usr/share/bash-completion/completions/halfstep
-halfstep validate /usr/share/halfstep/configs/digits_mlp.json
-mkdir /tmp/trial
-cd /tmp/trial
-awk 'BEGIN { print "width,height,kind"; for (i = 0; i < 300; ++i) { w = i * 7 % 100; h = i * 13 % 100;
-  print w "," h "," (w > h ? "wide" : "tall") } }' >shapes.csv
-halfstep init shapes.csv --out shapes.json
-halfstep train shapes.json --quiet
-run=$(echo runs/*)
-printf 'width,height\n90,10\n10,90\n' >new.csv
-halfstep predict "$run" new.csv | tee answers
-grep -q 'row 1: wide' answers
-grep -q 'row 2: tall' answers
-halfstep export "$run" --to safetensors --out shapes.safetensors
+check_share /usr
+train_shapes
+halfstep export runs/shapes --to safetensors --out shapes.safetensors
 halfstep predict shapes.safetensors --check
 
 step the C library, from Python
 cd /opt/halfstep
 install ./libhalfstep-predict0_*.deb python3-numpy
-PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/usr/lib/halfstep python3 -c '
-import sys, halfstep
-model = halfstep.open(sys.argv[1])
-answers = [model.classes[row.argmax()] for row in model([[90, 10], [10, 90]])]
-print("halfstep", halfstep.__version__, "in Python:", *answers)
-assert answers == ["wide", "tall"]' "/tmp/trial/$run"
+ask_in_python PYTHONPATH=/usr/lib/halfstep python3
 
 step the C++ library
 if ! halfstep --version | grep -q 'CUDA not built in'; then
   echo "left out: these packages were built with CUDA, whose toolkit the library needs"
   exit 0
 fi
+cd /opt/halfstep
 install ./libhalfstep-dev_*.deb g++ cmake make pkg-config
 cmake -S consumer -B /tmp/by_cmake -DCMAKE_BUILD_TYPE=Release >/dev/null
 cmake --build /tmp/by_cmake -j "$HALFSTEP_JOBS"
@@ -75,8 +58,7 @@ g++ -O2 $(pkg-config --cflags halfstep) /opt/halfstep/consumer/main.cpp $(pkg-co
 
 step every file is removed with its package
 apt-get purge -y -qq -o Dpkg::Use-Pty=0 halfstep libhalfstep-dev libhalfstep-predict0 >/dev/null
-left=$(find /usr -iname '*halfstep*')
-[[ -z $left ]] || { echo "left: $left"; exit 1; }
+nothing_left /usr
 INSIDE
 in_root bash try
 

@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+source scripts/try_inside.sh
 skip() { echo "SKIPPED: try_static.sh: $*"; exit 0; }
 fail() { echo "try_static.sh: $*"; exit 1; }
 [[ $EUID -eq 0 ]] || skip "needs root, for chroot"
@@ -25,9 +26,7 @@ mkdir "$root"/{proc,dev,tmp}
 tar -C "$root" -xf "$archive"
 name=$(basename "$archive" .tar.xz)
 mv "$root/$name" "$root/halfstep"
-awk 'BEGIN { print "width,height,kind"; for (i = 0; i < 300; ++i) { w = i * 7 % 100; h = i * 13 % 100;
-  print w "," h "," (w > h ? "wide" : "tall") } }' >"$root/tmp/shapes.csv"
-printf 'width,height\n90,10\n10,90\n' >"$root/tmp/new.csv"
+write_shapes "$root/tmp"
 within() {
   unshare --mount --pid --fork --kill-child --mount-proc="$root/proc" \
     env -i OMP_WAIT_POLICY=PASSIVE "$(command -v chroot)" "$root" /halfstep/bin/halfstep "$@" </dev/null

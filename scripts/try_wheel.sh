@@ -30,14 +30,12 @@ mkdir -p "$root/opt/halfstep"
 in_root_quiet apt-get update -qq
 in_root_quiet apt-get install -y -qq --no-install-recommends python3 python3-venv
 cp -r "$wheels" "$root/opt/halfstep/wheels"
-cp tests/apps/capi/runs_test.py "$root/opt/halfstep"
+cp tests/apps/capi/runs_test.py scripts/try_inside.sh "$root/opt/halfstep"
 cat >"$root/opt/halfstep/try" <<'INSIDE'
-set -euo pipefail
+source ./try_inside.sh
 export OMP_WAIT_POLICY=PASSIVE HALFSTEP_TEST_INSTALLED=1 PYTHONDONTWRITEBYTECODE=1
 now() { date +%s%N; }
 took() { printf '%s: %d.%03d s\n' "$1" $((($(now) - began) / 1000000000)) $((($(now) - began) / 1000000 % 1000)); }
-step() { printf '\n== %s\n' "$*"; }
-quietly() { "$@" >/tmp/said 2>&1 || { cat /tmp/said; exit 1; }; }
 
 step install
 python3 -m venv /venv
@@ -57,19 +55,8 @@ took "halfstep --version"
 ! ldd /venv/lib/python3*/site-packages/halfstep/bin/halfstep | grep 'not found'
 
 step the command
-test -s /venv/share/man/man1/halfstep.1
-grep -q '"\$schema"' /venv/share/halfstep/halfstep.schema.json
-bash -n /venv/share/bash-completion/completions/halfstep
-mkdir /tmp/trial
-cd /tmp/trial
-awk 'BEGIN { print "width,height,kind"; for (i = 0; i < 300; ++i) { w = i * 7 % 100; h = i * 13 % 100;
-  print w "," h "," (w > h ? "wide" : "tall") } }' >shapes.csv
-halfstep init shapes.csv --out shapes.json
-halfstep train shapes.json --quiet
-printf 'width,height\n90,10\n10,90\n' >new.csv
-halfstep predict runs/shapes new.csv | tee answers
-grep -q 'row 1: wide' answers
-grep -q 'row 2: tall' answers
+check_share /venv
+train_shapes
 
 step Python
 cat >try.py <<'TRY'
@@ -79,15 +66,12 @@ import numpy
 numpy_took = time.perf_counter() - began
 import halfstep
 print(f"import halfstep: {time.perf_counter() - began:.3f} s, {numpy_took:.3f} s of it NumPy")
-model = halfstep.open("runs/shapes")
-answers = [model.classes[row.argmax()] for row in model([[90, 10], [10, 90]])]
-print("halfstep", halfstep.__version__, "in Python:", *answers)
-assert answers == ["wide", "tall"]
 for line in halfstep.train("shapes.json", {"train.epochs": 3, "output_dir": "runs/three"}, overwrite=True):
     if "val/accuracy" in line:
         print(line["epoch"], line["val/accuracy"])
 assert halfstep.Run("runs/three").record()["ending"] == "finished"
 TRY
+ask_in_python python3
 python3 try.py
 python3 try.py | head -1
 quietly python3 /opt/halfstep/runs_test.py
@@ -97,8 +81,7 @@ step uninstall
 quietly /venv/bin/pip uninstall -y halfstep
 find /venv -type f | sort >/tmp/after
 diff /tmp/before /tmp/after
-left=$(find /venv -iname '*halfstep*')
-[[ -z $left ]] || { echo "left: $left"; exit 1; }
+nothing_left /venv
 INSIDE
 in_root bash try
 printf '\nDebian %s, %s, %d bytes, commit %s\n' "$release" "$(basename "$wheels"/halfstep-*.whl)" \

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -227,7 +228,7 @@ Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_
   const DataForm& form = m.predictor.form();
   constexpr const char* kTakes = "the model takes inputs [N, ...] of shape ";
   check<BadInput>(dims <= HS_MAX_DIMS, kRun, kTakes, form.input, ", got ", dims, " dimensions");
-  const Shape shape(std::vector<int64_t>(sizes, sizes + dims));
+  const Shape shape(std::span(sizes, size_t(dims)));
   check<BadInput>(shape[0] >= 0 && without_batch(shape) == form.input, kRun, kTakes, form.input, ", got ", shape);
   const int64_t most = kMostNumbers / std::max<int64_t>({1, numel(form.input), numel(m.output)});
   check<BadInput>(shape[0] <= most, kRun, "at most ", most, " samples at once, got ", shape[0]);

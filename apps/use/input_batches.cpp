@@ -38,7 +38,7 @@ void Predictor::in_batches(const Tensor& inputs, int64_t batch,
   const int64_t n = inputs.size(0), size = std::min(n, batch);
   for (int64_t begin = 0; begin < n; begin += batch) {
     const int64_t from = std::min(begin, n - size);
-    const Tensor outputs = (*this)(inputs.narrow(0, from, size));
+    const Tensor outputs = (*this)(size == n ? inputs : inputs.narrow(0, from, size));
     receive(begin, from == begin ? outputs : outputs.narrow(0, begin - from, from + size - begin));
   }
 }

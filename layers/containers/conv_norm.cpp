@@ -83,7 +83,9 @@ ConvNorm::Folded ConvNorm::fold(DType dtype) const {
   Shape each_filter = w.shape();
   for (int d = 1; d < w.dim(); ++d) each_filter[d] = 1;
   const MemoryScope memory(MemoryTag::shadows);
-  const Tensor weight = (w * scale.reshape(each_filter)).to(dtype).to(conv_.weight.format()), bias = shift.to(dtype);
+  // The error of a bias is the same at all places, so no sum over places makes it smaller; it may be larger than what is left after
+  // the addition.
+  const Tensor weight = (w * scale.reshape(each_filter)).to(dtype).to(conv_.weight.format()), bias = shift.to(widened(dtype));
   if (all_finite(weight) && all_finite(bias)) out.weight = weight, out.bias = bias;
   return out;
 }

@@ -188,6 +188,38 @@ TEST_CASE("in a region the folded weights have its dtype, and differ by rounding
   CHECK(relative_error(inferred(net, x), exact) < 1e-5);
 }
 
+TEST_CASE("the bias of a folded convolution in 16 bits is not rounded to them") {
+  // The product is -8, exactly, and the result 1/256, as each layer alone makes it: the bias 8 + 1/256 has 12 bits.
+  const auto check = [](Sequential net, const Shape& input) {
+    {
+      const NoGrad off;
+      net.at<ConvNd>(0).weight.fill_(1);
+      net.at<BatchNormNd>(1).bias.fill_(8 + 1.0 / 256);
+      net.at<BatchNormNd>(1).running_var.fill_(1);
+    }
+    net.eval();
+    const Tensor x = full(input, -8.0);
+    for (DType low : {DType::f16, DType::bf16}) {
+      for (MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+        if (format == MemoryFormat::channels_last && input.size() < 4) continue;
+        net.to(format);
+        const Autocast region(Device::cpu, low);
+        const Tensor y = inferred(net, x.to(format));
+        CHECK(y.dtype() == low);
+        CHECK(equal(y.to(DType::f32), full(y.shape(), 1.0 / 256)));
+        CHECK(same_bits(y, evaluated(net, x.to(format))));
+      }
+      Sequential narrow(net);
+      narrow.to(low);
+      CHECK(equal(inferred(narrow, x.to(low)), evaluated(narrow, x.to(low))));
+    }
+  };
+  check(Sequential(Conv1d(1, 8, 1, {.bias = false}), BatchNorm1d(8, {.eps = 0})), {2, 1, 5});
+  check(Sequential(Conv2d(1, 1, 1, {.bias = false}), BatchNorm2d(1, {.eps = 0}), ReLU()), {2, 1, 3, 4});
+  check(Sequential(Conv2d(4, 4, 1, {.groups = 4, .bias = false}), BatchNorm2d(4, {.eps = 0})), {1, 4, 6, 6});
+  check(Sequential(Conv3d(1, 2, 1, {.bias = false}), BatchNorm3d(2, {.eps = 0})), {1, 1, 2, 2, 3});
+}
+
 TEST_CASE("the layers run one after the other where folding would change more than rounding") {
   manual_seed(5);
   const Tensor x = randn({2, 3, 6, 6});

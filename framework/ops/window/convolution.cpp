@@ -238,12 +238,14 @@ void check_channels(std::string_view op, const Tensor& x, int dims, const Tensor
                     " with groups = ", groups, ", got ", x.shape());
 }
 
-// Casts the inputs for the region: an op called by another op must not cast again, and errors name the outer op.
-std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+// Casts the inputs for the region: an op called by another op must not cast again, and errors name the outer op. wide_bias: the
+// bias stays float32.
+std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                  bool wide_bias = false) {
   check_same_device(op, {x, weight, bias});
   std::array<Tensor, 3> in{x, weight, bias};
-  apply_policy({.name = op, .policy = ConvOp::kInfo[0].policy}, in);
-  check_same_dtype(op, {in[0], in[1], in[2]});
+  apply_policy({.name = op, .policy = ConvOp::kInfo[0].policy}, std::span(in).first(wide_bias ? 2 : 3));
+  check_same_dtype(op, {in[0], in[1], wide_bias ? Tensor() : in[2]});
   return in;
 }
 
@@ -254,7 +256,10 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
   check<ShapeError>(!__builtin_mul_overflow(weight.size(1), o.groups, &channels), op, "groups = ", o.groups, " is too large");
   check_channels(op, input, dims, weight, channels, o.groups);
   check_bias(op, bias, weight.size(0), weight);
-  const auto in = cast_inputs(op, input, weight, bias);
+  // A layer has a float32 bias beside a 16-bit weight where a normalisation was folded into it (ConvNorm).
+  const bool wide_bias =
+      o.laid && inference_enabled() && bias.defined() && bias.dtype() == DType::f32 && is_half(weight.dtype());
+  const auto in = cast_inputs(op, input, weight, bias, wide_bias);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
     ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);

@@ -97,6 +97,15 @@ TEST_CASE("no signal arrives while the stack pointer is elsewhere") {
       const Buffer a = uniform(DType::f32, {m, k}, 1), b = uniform(DType::f32, {k, n}, 2), c = make(DType::f32, {m, n});
       check_interrupted([&, &c = c] { testing::cpu().gemm({.a = a, .b = b, .c = c}); });
     }
+    for (const auto& sizes : {std::array<int64_t, 2>{10, 784}, {512, 100}, {300, 3000}}) {
+      const int64_t n = sizes[0], k = sizes[1];
+      CAPTURE(n);
+      const Buffer a = uniform(DType::f32, {1, k}, 1), weight = uniform(DType::f32, {n, k}, 2), c = make(DType::f32, {1, n});
+      TensorView b = weight;
+      b.shape = {k, n};
+      b.strides = {1, k};
+      check_interrupted([&, &c = c] { testing::cpu().gemm({.a = a, .b = b, .c = c}); });
+    }
     for (const int64_t groups : {1, 3}) {
       CAPTURE(groups);
       const Buffer x = uniform(DType::f32, {2, 15, 9, 9}, 1), weight = uniform(DType::f32, {21, 15 / groups, 5, 5}, 2);

@@ -268,40 +268,34 @@ def embedded(x, w, at):
     return norm(y + w[f"{at}.token_type_embeddings.weight"][0], w, f"{at}.LayerNorm")
 
 
-def rxnmapper(folder):
-    w = state(folder / RXNMAPPER)
+def bert(file, embeddings, layers, head, into=None):
+    """layers: for each the names of attention, its product and norm, the two products behind them, and their norm. head: the
+    names of a product, a norm and the last product. into: of a product behind the embeddings."""
+    def make(folder):
+        w = state(folder / file)
 
-    def forward(x):
-        at = "albert.encoder.albert_layer_groups.0.albert_layers.0."
-        y = F.linear(embedded(x, w, "albert.embeddings"), *of(w, "albert.encoder.embedding_hidden_mapping_in"))
-        for _ in range(12):
-            a = F.linear(attention(y, w, at + "attention.", 8), *of(w, at + "attention.dense"))
-            a = norm(y + a, w, at + "attention.LayerNorm")
-            b = F.linear(F.gelu(F.linear(a, *of(w, at + "ffn"))), *of(w, at + "ffn_output"))
-            y = norm(a + b, w, at + "full_layer_layer_norm")
-        y = norm(F.gelu(F.linear(y, *of(w, "predictions.dense"))), w, "predictions.LayerNorm")
-        return F.linear(y, *of(w, "predictions.decoder"))
+        def forward(x):
+            y = embedded(x, w, embeddings)
+            if into:
+                y = F.linear(y, *of(w, into))
+            for self_attention, out, norm1, up, down, norm2 in layers:
+                a = norm(y + F.linear(attention(y, w, self_attention, 8), *of(w, out)), w, norm1)
+                y = norm(a + F.linear(F.gelu(F.linear(a, *of(w, up))), *of(w, down)), w, norm2)
+            dense, head_norm, decoder = head
+            return F.linear(norm(F.gelu(F.linear(y, *of(w, dense))), w, head_norm), *of(w, decoder))
 
-    return forward
-
-
-def antiberty(folder):
-    w = state(folder / ANTIBERTY)
-
-    def forward(x):
-        y = embedded(x, w, "bert.embeddings")
-        for i in range(8):
-            at = f"bert.encoder.layer.{i}."
-            a = F.linear(attention(y, w, at + "attention.self.", 8), *of(w, at + "attention.output.dense"))
-            a = norm(y + a, w, at + "attention.output.LayerNorm")
-            b = F.linear(F.gelu(F.linear(a, *of(w, at + "intermediate.dense"))), *of(w, at + "output.dense"))
-            y = norm(a + b, w, at + "output.LayerNorm")
-        y = norm(F.gelu(F.linear(y, *of(w, "cls.predictions.transform.dense"))), w, "cls.predictions.transform.LayerNorm")
-        return F.linear(y, *of(w, "cls.predictions.decoder"))
-
-    return forward
+        return forward
+    return make
 
 
+def below(prefix, *names):
+    return tuple(prefix + name for name in names)
+
+
+ALBERT_LAYER = below("albert.encoder.albert_layer_groups.0.albert_layers.0.", "attention.", "attention.dense",
+                     "attention.LayerNorm", "ffn", "ffn_output", "full_layer_layer_norm")
+BERT_LAYERS = [below(f"bert.encoder.layer.{i}.", "attention.self.", "attention.output.dense", "attention.output.LayerNorm",
+                     "intermediate.dense", "output.dense", "output.LayerNorm") for i in range(8)]
 RXNMAPPER = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k/pytorch_model.bin"
 ANTIBERTY = "antiberty/trained_models/AntiBERTy_md_smooth/pytorch_model.bin"
 EMBEDDINGS = (("^(albert|bert)\\.", ""), ("^embeddings\\.word_embeddings", "words"),
@@ -538,7 +532,9 @@ MODELS = [
           chunks, silero, cpp="silero"),
     Model("BeatNet", "beats, LSTM", "BeatNet==1.1.3", "BeatNet/models/model_1_weights.pt",
           lambda rng: rng.exponential(0.5, (1, 120, 272)).astype(np.float32), beatnet, cpp="beatnet"),
-    Model("RXNMapper", "ALBERT, shared layers", "rxnmapper==0.4.3", RXNMAPPER, tokens(4, 48, 591), rxnmapper,
+    Model("RXNMapper", "ALBERT, shared layers", "rxnmapper==0.4.3", RXNMAPPER, tokens(4, 48, 591),
+          bert(RXNMAPPER, "albert.embeddings", [ALBERT_LAYER] * 12, below("predictions.", "dense", "LayerNorm", "decoder"),
+               "albert.encoder.embedding_hidden_mapping_in"),
           bert_layers(591, 128, 128, dense("hidden", 256), layer("Graph", "encoder", nodes=[
               {"name": "layer", "layer": encoder_layer("TransformerEncoderLayer", None, 512)},
               *[{"layer_of": "layer"} for _ in range(11)]])),
@@ -548,7 +544,9 @@ MODELS = [
               ("\\.attention\\.LayerNorm\\.", ".norm1."), ("\\.full_layer_layer_norm\\.", ".norm2."),
               ("\\.attention\\.dense\\.", ".self_attn.out_proj."), ("\\.attention\\.", ".self_attn."), ("\\.ffn\\.", ".linear1."),
               ("\\.ffn_output\\.", ".linear2."), ("^predictions\\.LayerNorm", "head_norm"), ("^predictions\\.", ""))}),
-    Model("AntiBERTy", "BERT of antibodies", "antiberty==0.1.3", ANTIBERTY, tokens(4, 64, 25), antiberty,
+    Model("AntiBERTy", "BERT of antibodies", "antiberty==0.1.3", ANTIBERTY, tokens(4, 64, 25),
+          bert(ANTIBERTY, "bert.embeddings", BERT_LAYERS,
+               below("cls.predictions.", "transform.dense", "transform.LayerNorm", "decoder")),
           bert_layers(25, 512, 512, encoder_layer("TransformerEncoder", "encoder", 2048, num_layers=8)),
           {"skip": ["position_ids$", "^bert\\.pooler\\.", "^cls\\.(predictions\\.bias|species|chain|graft)"],
            **ONE_SENTENCE, **renamed(

@@ -176,7 +176,8 @@ void execute_few_rows(const Piece& p) {
   const int64_t lda = std::max<int64_t>(ta ? p.a_column : p.a_row, ta ? p.m : p.k);
   const int64_t ldb = std::max<int64_t>(tb ? p.b_column : p.b_row, tb ? p.k : p.n);
   float* c = static_cast<float*>(p.c);
-  const HeldSignals held(p.k > kStackDepth);
+  // The library's code for a row times the rows of a matrix stays on the stack; two system calls take as long as a small product.
+  const HeldSignals held(p.k > kStackDepth && (p.m > 1 || ta || !tb));
   // The library makes code of its own for vectors, narrow results, transposed operands and sums.
   static constinit std::array<std::atomic<bool>, 64> used{};
   const int kind = ta | tb << 1 | (p.m == 1) << 2 | (p.n == 1) << 3 | (p.n < 32) << 4 | p.accumulate << 5;
