@@ -183,8 +183,8 @@ class Writer {
 
 // Prints metrics over the answers with known truth to stderr; stdout has only answers.
 void print_metrics(const Predictor& model) {
-  if (model.known_answers() == 0) return;
-  std::cerr << model.known_answers() << " with a known answer:";
+  if (model.known_count() == 0) return;
+  std::cerr << model.known_count() << " with a known answer:";
   const char* before = " ";
   for (const MetricValue& m : model.metrics()) {
     if (!m.in_lines()) continue;
@@ -295,7 +295,7 @@ int predict(const PredictArguments& given) {
   if (!o.texts.empty()) model.texts(o.texts, o.files, receive, sees);
   model.files(inputs, o.files, receive, sees);
   if (o.wrong) {
-    check<DataError>(model.known_answers() > 0, "predict",
+    check<DataError>(model.known_count() > 0, "predict",
                      "--wrong needs inputs whose answers are known: a target's column, or pictures in a folder ",
                      "named like their class");
     std::stable_sort(wrong.begin(), wrong.end(),

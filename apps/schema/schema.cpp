@@ -10,24 +10,28 @@
 namespace halfstep::app {
 namespace {
 
-std::string plain(double v) {
+// Returns a bound with up to 12 digits, so that 1e6 is 1000000.
+std::string bound_text(double v) {
   TextWriter out;
   out.precision(12);
   out << v;
   return out.str();
 }
 
+// Returns the allowed numbers as text: " in [0, 1)", " >= 1", or nothing.
 std::string range_text(const Field& f) {
   const bool low = f.low > -std::numeric_limits<double>::infinity();
   const bool high = f.high < std::numeric_limits<double>::infinity() && !(low && f.is_far(f.high));
   if (low && high)
-    return std::string(" in ") + (f.low_open ? "(" : "[") + plain(f.low) + ", " + plain(f.high) + (f.high_open ? ")" : "]");
-  if (low) return (f.low_open ? " > " : " >= ") + plain(f.low);
-  if (high) return (f.high_open ? " < " : " <= ") + plain(f.high);
+    return std::string(" in ") + (f.low_open ? "(" : "[") + bound_text(f.low) + ", " + bound_text(f.high) +
+           (f.high_open ? ")" : "]");
+  if (low) return (f.low_open ? " > " : " >= ") + bound_text(f.low);
+  if (high) return (f.high_open ? " < " : " <= ") + bound_text(f.high);
   return "";
 }
 
-std::string many(const Field& item) {
+// Returns the items of a list as text: "integers >= 1".
+std::string plural_text(const Field& item) {
   switch (item.kind) {
     case FieldKind::integer: return "integers" + range_text(item);
     case FieldKind::number: return "numbers" + range_text(item);
@@ -153,7 +157,7 @@ std::string Field::expects() const {
       if (min_items == max_items) out += std::to_string(min_items) + " ";
       if (min_items == 1 && max_items > 1) out += "one or more ";
       if (min_items == 0 && max_items > 1 && max_items < 1 << 30) out += "at most " + std::to_string(max_items) + " ";
-      out += many(*item);
+      out += plural_text(*item);
       if (null_items) out += ", null for some";
       break;
     case FieldKind::map:

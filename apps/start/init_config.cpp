@@ -37,6 +37,7 @@ bool exists_any(const fs::path& folder, std::initializer_list<const char*> names
 
 // ---- published data sets
 
+// Makes the config of MNIST or CIFAR-10.
 InitParts init_published(const fs::path& root, const char* type, int64_t samples, int64_t side) {
   InitParts out;
   out.what = joined(type, "'s files");
@@ -53,6 +54,7 @@ InitParts init_published(const fs::path& root, const char* type, int64_t samples
 
 // ---- text
 
+// Makes the config of a text: an LSTM over characters, larger for longer texts.
 InitParts init_texts(const fs::path& file, const InitWishes& wishes) {
   const InitReading reading = reading_of(wishes, "a text", {"encoding"});
   const TextDataset characters(file, {.seq_len = 64, .encoding = reading.format.encoding});
@@ -78,7 +80,7 @@ InitParts init_texts(const fs::path& file, const InitWishes& wishes) {
   return out;
 }
 
-// The tabs of each line, or the other delimiters, if the lines are rows of a table; "": they are not.
+// Returns "3 tabs", the delimiters of each line, if the lines are rows of a table; else "".
 std::string delimiters_of_lines(const fs::path& file, const InitWishes& wishes) {
   constexpr size_t kLines = 10, kHead = 1 << 16, kLongest = 1000;
   DataNotes notes;
@@ -106,7 +108,7 @@ std::string delimiters_of_lines(const fs::path& file, const InitWishes& wishes) 
   return "";
 }
 
-// --- the whole ---
+// ---- the whole config
 
 // Refuses files that are not data, or not enough of it.
 void refuse_other_files(const fs::path& data, const std::string& end) {
@@ -120,6 +122,7 @@ void refuse_other_files(const fs::path& data, const std::string& end) {
     refuse(" is one picture", "give the folder, which has a folder for each class");
 }
 
+// Decides by names of files what the data is, and makes the parts of its config.
 InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
   std::error_code none;
   check<DataError>(fs::exists(data, none), "init", data.string(), " does not exist");
@@ -163,6 +166,7 @@ std::string in_one_line(std::string text) {
   return text;
 }
 
+// Appends a line, with its comment behind it or, if it is long, above it.
 void add(std::string& out, const std::string& indent, const InitLine& line, bool comma) {
   constexpr size_t kColumn = 60;
   std::string text = indent + line.code + (comma ? "," : "");
@@ -255,6 +259,7 @@ std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
 
 namespace {
 
+// Writes the config's text, and checks it as `halfstep validate` does.
 InitConfig config_of(const fs::path& data, const InitWishes& wishes) {
   std::error_code none;
   const bool skips = fs::is_directory(data, none) && reading_of(wishes, "a folder", {"on_error"}).skips_pictures;

@@ -54,7 +54,7 @@ void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   if (c.odd.empty()) return;
   std::vector<std::string> cells;
   for (const size_t row : c.odd)
-    cells.push_back(joined('"', sheet.cell(row, c.at).substr(0, 40), "\" in ", cell_place(sheet, row, c.index)));
+    cells.push_back(joined('"', sheet.cell(row, c.index).substr(0, 40), "\" in ", cell_place(sheet, row, c.index)));
   out.notes.push_back(joined(phrase(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
                              c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
                              "; correct it in the file, or leave it"));

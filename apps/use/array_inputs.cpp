@@ -23,6 +23,7 @@ namespace {
 constexpr double kFarFromPixels = 2;  // upper bound of pixels: sharpening and resizing may exceed 1
 constexpr double kFar = 10;           // times the training data's largest number
 
+// Returns whether the model was trained on pixels in [0, 1].
 bool takes_pixels(const DataForm& form) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
   return std::holds_alternative<ImageForm>(form.source) || (array && array->bytes == ByteMeaning::pixels);
@@ -50,6 +51,7 @@ std::pair<float, float> range_of(const Tensor& numbers) {
 
 }  // namespace
 
+// Throws DataError for numbers that were prepared in another way than the training data: bytes in place of pixels, and the like.
 void check_range(const Tensor& x, const DataForm& form, const std::string& what) {
   if (x.numel() == 0 || form.input_dtype != DType::f32) return;
   const auto* const array = std::get_if<TensorForm>(&form.source);

@@ -217,7 +217,7 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
     numbers.push_back(truths[i]);
   }
   if (rows.empty() || outputs.dim() != 2) return;
-  known_answers_ += int64_t(rows.size());
+  known_count_ += int64_t(rows.size());
   const Tensor chosen = outputs.index_select(0, tensor(rows));
   const Tensor of = form_.classes > 0 ? chosen : answers_of(chosen, config_.loss, form_);  // truths are in the units of the file
   const Tensor truth = form_.classes > 0 ? tensor(classes) : tensor(numbers, {int64_t(numbers.size()), 1});
@@ -228,7 +228,7 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
 void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found) {
   const bool single = truths.numel() == truths.size(0);
   if (!single || outputs.dim() != 2) {
-    known_answers_ += truths.size(0);
+    known_count_ += truths.size(0);
     const Tensor of = form_.classes > 0 ? outputs : answers_of(outputs, config_.loss, form_);
     for (const NamedMetric& m : metrics_) m.metric->add(of, truths);
     return;

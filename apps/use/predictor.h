@@ -112,7 +112,7 @@ class Predictor {
 
   // Returns the config's metrics over the answers so far with known truth, "accuracy" and so on; and their number.
   std::vector<MetricValue> metrics() const;
-  int64_t known_answers() const { return known_answers_; }
+  int64_t known_count() const { return known_count_; }
 
  private:
   std::vector<Prediction> answer(const Tensor& outputs, const FileOptions& options) const;
@@ -132,7 +132,7 @@ class Predictor {
   std::unique_ptr<std::mutex> turn_;           // for a model that calls write into, or on a GPU; else null
   std::unique_ptr<ForwardRecorder> recorder_;  // on a GPU; else null
   std::vector<NamedMetric> metrics_;
-  int64_t step_ = 0, known_answers_ = 0;
+  int64_t step_ = 0, known_count_ = 0;
   bool averaged_ = false;
   std::optional<Proof> proof_;
   Json stored_transforms_;

@@ -45,6 +45,8 @@ Tensor SequenceReader::call_alone(std::span<const int64_t> tokens, const Autocas
   return call(tokens, region);
 }
 
+// Compares a trial read at once with one read in steps. Steps are used if the scores agree; a fixed length, if the model takes no
+// other.
 void SequenceReader::find_mode() {
   std::vector<int64_t> tokens;
   for (int64_t i = 0; i < std::clamp<int64_t>(options_.seq_len, 2, kTrial); ++i)
@@ -62,6 +64,7 @@ void SequenceReader::find_mode() {
   cache_.clear();
 }
 
+// Reads the trial as half of it, two single tokens and the rest. Sets the mode to steps, or why_not_.
 void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor& at_once) {
   const std::span<const int64_t> all = tokens;
   const size_t half = all.size() / 2;
@@ -101,6 +104,7 @@ std::vector<float> SequenceReader::read(std::span<const int64_t> tokens) {
   return scores.to(DType::f32).cpu().to_vector<float>();
 }
 
+// Reads the last `count` tokens; if the cache is full, first clears it and reads up to half of a window again.
 Tensor SequenceReader::read_step(int64_t count) {
   const int64_t known = int64_t(seen_.size());
   int64_t fresh = count, most = std::max(options_.seq_len, kLongestPiece);
@@ -121,6 +125,7 @@ Tensor SequenceReader::read_step(int64_t count) {
   return y;
 }
 
+// Reads the last window of tokens anew; for a fixed length fills it up with zeros.
 Tensor SequenceReader::read_window() {
   const size_t count = std::min(seen_.size(), size_t(context_));
   std::vector<int64_t> window(seen_.end() - int64_t(count), seen_.end());

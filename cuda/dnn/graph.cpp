@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Describes operations and tensors to cuDNN's backend API: each is a descriptor, whose attributes are set and then finalized.
 #include "cuda/dnn/graph.h"
 
 namespace halfstep::cuda::dnn {

@@ -17,7 +17,7 @@ using OneTensorFunction = std::function<Tensor(const Tensor&)>;
 // Returns d f(x) / d x: for y = f(x), J[i..., j...] = d y[i...] / d x[j...] of shape [y..., x...], 0 where y does not depend on x.
 // Runs one backward for each element of y. Throws DTypeError if x is not floating.
 Tensor jacobian(const OneTensorFunction& f, const Tensor& x);
-// The same with respect to several tensors.
+// Returns the derivative with respect to each of several tensors.
 Tensors jacobian(const std::function<Tensor(const Tensors&)>& f, const Tensors& xs);
 // Returns the second derivatives of an f with one element, of shape [x..., x...]. Throws ShapeError if f has more elements.
 Tensor hessian(const OneTensorFunction& f, const Tensor& x);

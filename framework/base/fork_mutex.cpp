@@ -8,24 +8,25 @@
 
 namespace halfstep {
 
-// A thread may hold one and wait for another, in any order: none is held while the fork waits.
+// The list of all mutexes. A thread may hold one and wait for another, in any order: none is held while the fork waits.
 class ForkMutexes {
  public:
   static void add(ForkMutex& mutex) {
-    const std::lock_guard lock(adding);
-    hear();
+    const std::lock_guard lock(list_mutex);
+    register_handlers();
     mutex.next_ = first;
     first = &mutex;
   }
   static void set(const ForkGate& to) {
-    const std::lock_guard lock(adding);
-    hear();
+    const std::lock_guard lock(list_mutex);
+    register_handlers();
     gate = to;
   }
 
  private:
-  static void hear() {
-    static const int heard = pthread_atfork(
+  // Registers the functions that fork() calls, once.
+  static void register_handlers() {
+    static const int registered = pthread_atfork(
         &take,
         [] {
           give_back();
@@ -35,8 +36,9 @@ class ForkMutexes {
           give_back();
           if (gate.in_child) gate.in_child();
         });
-    (void)heard;
+    (void)registered;
   }
+  // Locks all mutexes, or none if one is locked.
   static bool take_all() {
     for (ForkMutex* m = first; m; m = m->next_) {
       if (m->try_lock()) continue;
@@ -48,17 +50,17 @@ class ForkMutexes {
   static void take() {
     if (gate.before) gate.before();
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-    adding.lock();
+    list_mutex.lock();
     while (!(all_locked = take_all()) && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   static void give_back() {
     for (ForkMutex* m = first; all_locked && m; m = m->next_) m->unlock();
     all_locked = false;
-    adding.unlock();
+    list_mutex.unlock();
   }
 
-  static inline constinit std::mutex adding;
+  static inline constinit std::mutex list_mutex;
   static inline constinit ForkMutex* first = nullptr;
   static inline constinit bool all_locked = false;
   static inline constinit ForkGate gate{};

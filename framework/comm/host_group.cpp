@@ -76,6 +76,7 @@ Ticket HostGroup::submit(std::string what, std::function<void(Worker&)> work) {
 
 namespace {
 
+// The bytes of one tensor on the host.
 struct Span {
   void* data;
   size_t bytes;

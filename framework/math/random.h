@@ -14,6 +14,7 @@ struct Random4 {
   uint32_t v[4];
 };
 
+// Returns block `block` of the stream of `seed`: four independent 32-bit numbers after ten rounds.
 HS_HD Random4 philox(uint64_t seed, uint64_t block) {
   uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = 0, c3 = 0;
   uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
@@ -29,6 +30,7 @@ HS_HD Random4 philox(uint64_t seed, uint64_t block) {
   return {{c0, c1, c2, c3}};
 }
 
+// Returns element i of a draw.
 HS_HD uint32_t random_bits(uint64_t seed, uint64_t offset, uint64_t i) { return philox(seed, offset + i / 4).v[i % 4]; }
 
 // Returns a multiple of 2^-24 in [0, 1), exact in float.

@@ -36,7 +36,7 @@ class CountingAllocator : public Allocator {
     size_t bytes;  // rounded
     MemoryTag tag;
   };
-  // Both are called with `mutex_` locked.
+  // Add a block to the statistics, or take it off. Call both with `mutex_` locked.
   void count(const Block& block) {
     stats_.live += block.bytes;
     stats_.live_by_tag[size_t(block.tag)] += block.bytes;

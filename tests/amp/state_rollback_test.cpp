@@ -71,17 +71,17 @@ TEST_CASE("a kept state that is not finite does not outlive its step; after a me
   manual_seed(1);
   Stream s;
   CHECK(s.take(1).outcome.applied());
-  const Tensor h = s.lstm->kept().h.clone(), c = s.lstm->kept().c.clone();
+  const Tensor h = s.lstm->kept_state().h.clone(), c = s.lstm->kept_state().c.clone();
   CHECK_FALSE(s.take(2, NAN).outcome.applied());
-  CHECK(bytes(s.lstm->kept().h) == bytes(h));
-  CHECK(bytes(s.lstm->kept().c) == bytes(c));
+  CHECK(bytes(s.lstm->kept_state().h) == bytes(h));
+  CHECK(bytes(s.lstm->kept_state().c) == bytes(c));
   CHECK_FALSE(s.take(3, 0, 1e7).outcome.applied());
-  CHECK(bytes(s.lstm->kept().h) != bytes(h));
+  CHECK(bytes(s.lstm->kept_state().h) != bytes(h));
   for (uint64_t i = 4; i < 9; ++i) CHECK(s.take(i).outcome.applied());
 
   Stream first;  // nothing was kept before: it begins at zero
   CHECK_FALSE(first.take(2, NAN).outcome.applied());
-  CHECK(max(first.lstm->kept().h.abs()).item<float>() == 0);
+  CHECK(max(first.lstm->kept_state().h.abs()).item<float>() == 0);
   CHECK(first.take(3).outcome.applied());
 }
 
@@ -89,12 +89,12 @@ TEST_CASE("a stream continues in another precision than it was kept in") {
   manual_seed(1);
   Stream s;
   s.take(1);
-  CHECK(s.lstm->kept().h.dtype() == DType::f16);
+  CHECK(s.lstm->kept_state().h.dtype() == DType::f16);
   const Tensor x = randn({2, 5, 3});
   for (const std::optional<DType> low : {std::optional<DType>(), std::optional(DType::bf16), std::optional(DType::f16)}) {
     const Autocast region(Device::cpu, low);
     CHECK_NOTHROW((*s.net)(x));
-    CHECK(s.lstm->kept().h.dtype() == low.value_or(DType::f32));
+    CHECK(s.lstm->kept_state().h.dtype() == low.value_or(DType::f32));
   }
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("what a forward changed can be set back for a while") {
   StateRollback states(net);
   net(randn({2, 3}));
   states.save();
-  const auto all = [&] { return bytes(norm->running_mean) + bytes(norm->running_var) + bytes(lstm->kept().h); };
+  const auto all = [&] { return bytes(norm->running_mean) + bytes(norm->running_var) + bytes(lstm->kept_state().h); };
   const std::string before = all();
   net(randn({2, 3}));
   const std::string after = all();

@@ -72,7 +72,7 @@ TEST_CASE("what is not finite is traced to the kernel that it comes from") {
   KernelEvent e;
   CHECK(origin(
             x, [](const Tensor& y) { return log(relu(y)) * 0.5; }, &e)
-            .found());
+            .is_known());
   CHECK(e.kernel == "log");
   CHECK(e.pass == StepPass::forward);
   CHECK(e.reads[0].counts->zero > 0);
@@ -116,7 +116,7 @@ TEST_CASE("infinities of a mask are no origin, but a row that is all masked is")
   KernelEvent e;
   const Tensor causal = full({4, 4}, -kInf).triu(1);
   CHECK(all(isfinite(attend(causal, o, e))).item<bool>());
-  CHECK_FALSE(o.found());
+  CHECK_FALSE(o.is_known());
   Tensor row = zeros({4, 4});
   row.select(0, 1).fill_(-kInf);
   attend(row, o, e);

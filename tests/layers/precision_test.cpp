@@ -291,7 +291,7 @@ TEST_CASE("an LSTM in float32: outputs, states, packed inputs and kept states") 
   stateful.set_precision(DType::f32);
   const Autocast region(Device::cpu, DType::f16);
   for (int i = 0; i < 2; ++i) CHECK(stateful(x).output.dtype() == DType::f32);
-  CHECK(stateful.kept().h.dtype() == DType::f32);
+  CHECK(stateful.kept_state().h.dtype() == DType::f32);
 }
 
 TEST_CASE("recomputing in backward keeps precisions, of the module itself and below it") {

@@ -211,7 +211,7 @@ ModuleRow repeat_row(const Family& layers) {
           [](Json& self, const Tensor& x, Inference& at) {
             Tensor y = follow_layers(self["layers"], "layers", "0", x, at);
             for (int64_t i = 1; i < self["times"].get<int64_t>() && y.defined(); ++i) {
-              y = at.again("copy " + std::to_string(i + 1), [&](Inference& copy) {
+              y = at.infer_again("copy " + std::to_string(i + 1), [&](Inference& copy) {
                 Json layers = self["layers"];
                 return follow_layers(layers, "layers", std::to_string(i), y, copy);
               });
@@ -283,7 +283,7 @@ Tensor follow_graph(Json& self, const Tensor& x, Inference& at) {
       const auto& first = std::find_if(self["nodes"].begin(), self["nodes"].end(), [&](const Json& n) {
         return node_name(n, size_t(&n - &self["nodes"][0])) == config["layer_of"].get<std::string>();
       });
-      y = at.again("node \"" + node.name + "\"", [&](Inference& shared) {
+      y = at.infer_again("node \"" + node.name + "\"", [&](Inference& shared) {
         Json layers = (*first)["layer"];
         return follow_layers(layers, join_path(key, "layer_of"), config["layer_of"], y, shared);
       });

@@ -31,6 +31,7 @@ __device__ inline To converted(C x) {
   }
 }
 
+// A kernel's pointer to elements of a dtype that is known only at run time. at<T>(i) reads an element of a known dtype.
 struct Operand {
   void* data = nullptr;
   DType dtype = DType::f32;

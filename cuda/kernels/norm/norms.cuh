@@ -64,9 +64,9 @@ struct Cover {
   // Returns the most packs that a run of `inner` elements needs, for runs side by side.
   static __device__ int64_t each(int64_t inner) { return inner % N == 0 ? inner / N : (inner + 2 * (N - 1)) / N; }
   // Makes the k-th pack of the run [begin, end).
-  __device__ Cover(int64_t begin, int64_t end, int64_t k) : at((begin / N + k) * N) {
-    from = begin > at ? int(begin - at) : 0;
-    to = end - at < N ? int(end - at) : N;
+  __device__ Cover(int64_t begin, int64_t end, int64_t k) : first((begin / N + k) * N) {
+    from = begin > first ? int(begin - first) : 0;
+    to = end - first < N ? int(end - first) : N;
   }
 };
 

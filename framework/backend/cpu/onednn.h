@@ -14,7 +14,7 @@
 
 namespace halfstep::cpu {
 
-// Nothing of oneDNN's that is static here is ever destroyed: see framework/base/process_end.h.
+// Returns the engine of all primitives. Nothing of oneDNN's that is static is ever destroyed: see framework/base/process_end.h.
 inline dnnl::engine& engine() {
   static auto& e = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return e;
@@ -49,6 +49,7 @@ inline dnnl::memory::desc in_any_layout(const dnnl::memory::desc& d) {
 #endif
 }
 
+// Returns oneDNN's name of a dtype; float32 for those that it lacks.
 inline dnnl::memory::data_type type_of(DType t) {
   return t == DType::bf16  ? dnnl::memory::data_type::bf16
          : t == DType::f16 ? dnnl::memory::data_type::f16
@@ -69,6 +70,7 @@ inline size_t hash_of_words(const void* key, size_t bytes) {
 struct OwnStream : dnnl::stream {
   OwnStream() : dnnl::stream(engine()) {}
 };
+// Returns the stream of the calling thread.
 inline dnnl::stream& stream() { return of_this_thread<OwnStream>(); }
 
 // Returns the name of the code behind a primitive.

@@ -12,12 +12,14 @@ using std::string_view_literals::operator""sv;
 
 constexpr const char* kHeader = "image";
 
+// Returns n bytes as a number, the highest first.
 uint64_t big_endian(const uint8_t* bytes, size_t n) {
   uint64_t out = 0;
   for (size_t i = 0; i < n; ++i) out = out << 8 | bytes[i];
   return out;
 }
 
+// Reads the chunk IHDR, and eXIf if there is one. Calls `cut`, which throws, where the file ends too early.
 PictureHeader png_header(const ReadAt& read, const std::function<void()>& cut) {
   uint8_t b[8] = {};
   if (!read(16, b, 8)) cut();
@@ -33,6 +35,7 @@ PictureHeader png_header(const ReadAt& read, const std::function<void()>& cut) {
   return out;
 }
 
+// Reads the sizes of the first frame and the orientation of the first Exif segment.
 PictureHeader jpeg_header(const ReadAt& read, const std::function<void()>& cut) {
   PictureHeader out;
   bool turned = false;

@@ -11,11 +11,12 @@ namespace halfstep {
 
 class SampleNumbers {
  public:
-  SampleNumbers(uint64_t seed, Split split, int64_t index) : seed_(seed), at_(((uint64_t(index) << 1) | uint64_t(split)) << 12) {}
-  float uniform(float lo, float hi) { return lo + (hi - lo) * math::uniform(math::random_bits(seed_, at_, next_++)); }
+  SampleNumbers(uint64_t seed, Split split, int64_t index)
+      : seed_(seed), block_(((uint64_t(index) << 1) | uint64_t(split)) << 12) {}
+  float uniform(float lo, float hi) { return lo + (hi - lo) * math::uniform(math::random_bits(seed_, block_, next_++)); }
   float normal() {
     next_ = (next_ + 3) / 4 * 4;
-    const float x = math::normal(math::philox(seed_, at_ + next_ / 4), 0);
+    const float x = math::normal(math::philox(seed_, block_ + next_ / 4), 0);
     next_ += 4;
     return x;
   }
@@ -26,7 +27,7 @@ class SampleNumbers {
   }
 
  private:
-  uint64_t seed_, at_, next_ = 0;
+  uint64_t seed_, block_, next_ = 0;
 };
 
 }  // namespace halfstep

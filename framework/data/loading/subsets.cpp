@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kSplit = "random_split";
 
-std::vector<std::vector<int64_t>> cut(int64_t size, const std::vector<int64_t>& lengths, Generator* generator) {
+// Cuts a seeded order of `size` samples into parts of these lengths.
+std::vector<std::vector<int64_t>> cut_order(int64_t size, const std::vector<int64_t>& lengths, Generator* generator) {
   const std::vector<int64_t> order = split_order(size, drawn_seed(generator ? *generator : default_generator()));
   std::vector<std::vector<int64_t>> out;
   auto at = order.begin();
@@ -57,7 +58,7 @@ std::vector<std::vector<int64_t>> split(int64_t size, std::vector<int64_t> lengt
   }
   check<ValueError>(sum == size, kSplit, "lengths must sum to the data set's ", size, " samples, got ", sum,
                     Help{"fractions are floating-point numbers, {0.8, 0.2}"});
-  return cut(size, lengths, generator);
+  return cut_order(size, lengths, generator);
 }
 
 std::vector<std::vector<int64_t>> split(int64_t size, std::vector<double> fractions, Generator* generator) {
@@ -74,7 +75,7 @@ std::vector<std::vector<int64_t>> split(int64_t size, std::vector<double> fracti
     left -= lengths.back();
   }
   for (size_t k = 0; left > 0; k = (k + 1) % lengths.size(), --left) ++lengths[k];
-  return cut(size, lengths, generator);
+  return cut_order(size, lengths, generator);
 }
 
 }  // namespace samples
@@ -95,14 +96,14 @@ Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) co
   return batch(indices, epoch, {});
 }
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const {
-  const std::vector<int64_t> those = samples::mapped(indices_, indices);
-  if (before_.empty()) return base_->batch(those, epoch, repeats);
+  const std::vector<int64_t> of_base = samples::mapped(indices_, indices);
+  if (before_.empty()) return base_->batch(of_base, epoch, repeats);
   std::vector<int64_t> before;
   for (size_t k = 0; k < indices.size(); ++k) {
     const size_t place = size_t(indices[k]);
     before.push_back((repeats.empty() ? 0 : repeats[k]) * times_[place] + before_[place]);
   }
-  return base_->batch(those, epoch, before);
+  return base_->batch(of_base, epoch, before);
 }
 std::optional<ByteRows> Subset<Dataset>::byte_rows(std::span<const int64_t> indices) const {
   return base_->byte_rows(samples::mapped(indices_, indices));

@@ -39,7 +39,8 @@ class CellReader {
     text_.remove_prefix(n);
     return value;
   }
-  double fraction() {  // digits after the point
+  // Reads the digits after the point.
+  double fraction() {
     double value = 0, unit = 0.1;
     for (; is_date_digit(peek()); text_.remove_prefix(1), unit /= 10) value += unit * (peek() - '0');
     return value;
@@ -80,6 +81,7 @@ bool begins_with_year(CellReader in) {
   return (between == '-' || between == '/' || between == '.') && in.take(between) && in.digits(1, 2) && in.take(between);
 }
 
+// Reads a day of numbers: "2024-03-18", "20240318", "18.3.2024", "3/18/24", "2024-03", "03/2024".
 std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
   CellReader whole = in;
   if (const auto month = read_month_of_year(whole)) return in = whole, month;
@@ -125,6 +127,7 @@ std::optional<int> read_quarter(CellReader& in) {
   return q && *q >= 1 && *q <= 4 ? std::optional(3 * *q - 2) : std::nullopt;
 }
 
+// Skips blanks and the separators of dates.
 void skip_separators(CellReader& in) {
   while (in.take(' ') || in.take('-') || in.take('/') || in.take('.') || in.take(',')) {}
 }

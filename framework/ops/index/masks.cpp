@@ -54,13 +54,14 @@ Tensor as_value(std::string_view op, const Tensor& x, const Tensor& value) {
 }
 
 // Makes a number in x's dtype, as an operand of where. Integers are truncated as in a cast.
-Tensor one(const Tensor& x, Number value) {
+Tensor number_operand(const Tensor& x, Number value) {
   if (x.is_floating_point()) return wrapped_number(value, x);
   const Tensor cut = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
   cut.impl()->wrapped_number = true;
   return cut;
 }
 
+// Writes `value` into x where the mask is true.
 const Tensor& fill_in_place(const Tensor& x, const Tensor& mask, const Tensor& value) {
   constexpr std::string_view op = "masked_fill_";
   check_mask(op, x, mask);
@@ -81,6 +82,7 @@ Tensor lower_mask(std::string_view op, const Shape& shape, int64_t diagonal, Dev
   return le(arange(double(columns), exact), arange(shift, shift + double(rows), 1, exact).unsqueeze(1));
 }
 
+// Lists the rows and columns on one side of a diagonal, [2, n].
 Tensor triangle_indices(std::string_view op, int64_t rows, int64_t columns, int64_t offset, bool lower, Device device) {
   check<ValueError>(rows >= 0 && columns >= 0, op, "sizes must not be negative, got ", rows, " and ", columns);
   check<ValueError>(rows < (1 << 24) && columns < (1 << 24), op, "sizes must be below 2^24, got ", rows, " and ", columns);
@@ -118,11 +120,13 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value) {
   check_mask("masked_fill", x, mask);
   broadcast(x.shape(), mask.shape(), "masked_fill");
-  return where(mask, one(x, value), x);
+  return where(mask, number_operand(x, value), x);
 }
 Tensor Tensor::masked_fill(const Tensor& mask, Number value) const { return halfstep::masked_fill(*this, mask, value); }
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { return halfstep::masked_fill(*this, mask, value); }
-const Tensor& Tensor::masked_fill_(const Tensor& mask, Number value) const { return fill_in_place(*this, mask, one(*this, value)); }
+const Tensor& Tensor::masked_fill_(const Tensor& mask, Number value) const {
+  return fill_in_place(*this, mask, number_operand(*this, value));
+}
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
   check_mask("masked_select", x, mask);
@@ -179,12 +183,12 @@ Tensors nonzero_as_tuple(const Tensor& x) {
 
 Tensor tril(const Tensor& x, int64_t diagonal) {
   const Tensor mask = lower_mask("tril", x.shape(), diagonal, x.device());
-  return where(mask, x, one(x, 0));
+  return where(mask, x, number_operand(x, 0));
 }
 Tensor triu(const Tensor& x, int64_t diagonal) {
   check<ValueError>(diagonal > std::numeric_limits<int64_t>::min(), "triu", "diagonal is out of range");
   const Tensor mask = lower_mask("triu", x.shape(), diagonal - 1, x.device());
-  return where(mask, one(x, 0), x);
+  return where(mask, number_operand(x, 0), x);
 }
 Tensor Tensor::tril(int64_t diagonal) const { return halfstep::tril(*this, diagonal); }
 Tensor Tensor::triu(int64_t diagonal) const { return halfstep::triu(*this, diagonal); }
@@ -215,6 +219,7 @@ bool equal(const Tensor& a, const Tensor& b) {
 
 namespace {
 
+// Returns where |a - b| <= atol + rtol |b|, computed in float64.
 Tensor close_elements(std::string_view op, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check_same_device(op, {a, b});
   check<ValueError>(a.defined() && b.defined(), op, "an input is undefined");

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// log_probs x: [T, N, C]; labels l_1 ... l_S. The states s = 0 ... 2 S are the labels with a blank before, between and behind them.
+// alpha_t(s) is the logarithm of the probability of all ways to be in state s after t frames, with (+) for logaddexp:
+//
+//   alpha_0(0) = 0, else -inf
+//   alpha_t(s) = (alpha_t-1(s) (+) alpha_t-1(s - 1) (+) alpha_t-1(s - 2) if skip(s)) + x[t, label(s)]
+//   loss = -(alpha_T(2 S) (+) alpha_T(2 S - 1))
+//
+// skip(s): s is a label that differs from the one before it. The loss is made of ops, which have its gradient.
 #include "framework/ops/loss/ctc_loss.h"
 
 #include <algorithm>
@@ -34,6 +42,7 @@ struct Alignment {
   }
 };
 
+// Checks a tensor of lengths and returns its values.
 std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch, int64_t most) {
   check<DTypeError>(is_integral(t.dtype()), "ctc_loss", what, " must be integers, got ", t.dtype());
   check<ShapeError>(t.dim() <= 1 && t.numel() == batch, "ctc_loss", what, " must be [", batch, "], got ", t.shape());

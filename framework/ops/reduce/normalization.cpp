@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// With xhat = (x - mean) rstd, rstd = 1 / sqrt(var + eps), gw = g weight, and means over the normalised elements:
+//
+//   dx = rstd (gw - mean(gw) - xhat mean(gw xhat))     dweight = sum g xhat     dbias = sum g
+//
+// rms_norm has mean 0, so dx = rstd (gw - xhat mean(gw xhat)); in evaluation batch_norm's statistics are constants: dx = rstd gw.
 #include "framework/ops/reduce/normalization.h"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Along one dimension, with g the gradient of y:
+//
+//   softmax      y = e^x / sum e^x         dx = y (g - sum g y)
+//   log_softmax  y = x - ln sum e^x        dx = g - e^y sum g
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"

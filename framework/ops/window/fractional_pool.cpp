@@ -1,4 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// x: [N, C, in...]; windows of `kernel`; out: [N, C, out...]. For each plane and dimension a sample u in [0, 1) gives the starts
+//
+//   start(i) = floor((i + u) step) - floor(u step) for i < out - 1,   start(out - 1) = in - kernel,   step = (in - kernel) / (out -
+//   1)
+//
+// and out[o] is the largest element of the window that begins at start(o). One gather reads all windows, and one max reduces them.
 #include "framework/ops/window/fractional_pool.h"
 
 #include <cmath>
@@ -21,11 +27,13 @@ struct FractionalPlan {
   Dims in, kernel, out;  // of the spatial dimensions
 };
 
-Dims each_of(std::string_view op, const char* what, const Dims& given, int dims) {
+// Returns one entry for each of `dims` dimensions; a single one counts for all.
+Dims one_per_dim(std::string_view op, const char* what, const Dims& given, int dims) {
   check<ValueError>(given.size() == 1 || given.size() == dims, op, what, " must have one entry or ", dims, ", got ", given);
   return given.size() == dims ? given : Dims(std::vector<int64_t>(size_t(dims), given[0]));
 }
 
+// Checks the arguments and computes the sizes of the output.
 FractionalPlan fractional_plan(int dims, const Tensor& x, const Dims& kernel_size, const FractionalMaxPoolOptions& o) {
   FractionalPlan p{.op = kFractionalInfo[dims - 2].name, .dims = dims, .in = {}, .kernel = {}, .out = {}};
   check<ValueError>(x.defined(), p.op, "the input is undefined");
@@ -33,9 +41,9 @@ FractionalPlan fractional_plan(int dims, const Tensor& x, const Dims& kernel_siz
                     " dimensions, got ", x.shape());
   check<ValueError>(o.output_size.empty() != o.output_ratio.empty(), p.op, "takes exactly one of output_size and output_ratio");
   for (int d = 0; d < dims; ++d) p.in.push_back(x.size(d - dims));
-  p.kernel = each_of(p.op, "kernel_size", kernel_size, dims);
+  p.kernel = one_per_dim(p.op, "kernel_size", kernel_size, dims);
   if (!o.output_size.empty()) {
-    p.out = each_of(p.op, "output_size", o.output_size, dims);
+    p.out = one_per_dim(p.op, "output_size", o.output_size, dims);
   } else {
     const size_t n = o.output_ratio.size();
     check<ValueError>(n == 1 || n == size_t(dims), p.op, "output_ratio must have one entry or ", dims, ", got ", n);
@@ -67,7 +75,7 @@ Tensor starts(const FractionalPlan& p, int d, const Tensor& u) {
 }
 
 // Returns the index in the input's plane of each element of each window, [planes, out..., kernel...].
-Tensor places(const FractionalPlan& p, const Tensor& samples) {
+Tensor window_indices(const FractionalPlan& p, const Tensor& samples) {
   Tensor at;
   for (int d = 0; d < p.dims; ++d) {
     const Tensor u = samples.select(1, p.dims == 2 ? 1 - d : d);
@@ -82,6 +90,7 @@ Tensor places(const FractionalPlan& p, const Tensor& samples) {
   return at;
 }
 
+// Returns the largest elements and their indices in the planes of x.
 std::pair<Tensor, Tensor> pool(int dims, const Tensor& x, const Dims& kernel_size, const FractionalMaxPoolOptions& o) {
   const FractionalPlan p = fractional_plan(dims, x, kernel_size, o);
   const bool batched = x.dim() == dims + 2;
@@ -102,7 +111,8 @@ std::pair<Tensor, Tensor> pool(int dims, const Tensor& x, const Dims& kernel_siz
   for (int d = 0; d < dims; ++d) size *= p.in[d], window *= p.kernel[d], out.push_back(p.out[d]);
   Tensor indices;
   const Tensor values = composite(kFractionalInfo[dims - 2], {x}, [&](const Tensors& in) {
-    const Tensor at = places(p, samples.reshape({planes, dims})).reshape({planes, planes == 0 ? 0 : numel(out) / planes, window});
+    const Tensor at =
+        window_indices(p, samples.reshape({planes, dims})).reshape({planes, planes == 0 ? 0 : numel(out) / planes, window});
     const Tensor elements = gather(in[0].reshape({planes, size}), 1, at.flatten(1));
     const auto [largest, which] = max(elements.reshape(at.shape()), 2);
     indices = gather(at, 2, which.unsqueeze(2)).reshape(out);

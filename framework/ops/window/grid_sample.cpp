@@ -19,6 +19,7 @@ struct Tap {
   Tensor index, weight;
 };
 
+// Moves positions outside the image into it, by reflection or to the border; with zeros leaves them.
 Tensor padded(const SampleArgs& a, Tensor v, int64_t size) {
   if (a.padding == SamplePadding::zeros) return v;
   if (a.padding == SamplePadding::reflection) {
@@ -30,12 +31,14 @@ Tensor padded(const SampleArgs& a, Tensor v, int64_t size) {
   return clamp(v, 0.0, double(size - 1));
 }
 
+// Makes the element at integer positions, with weight 0 for those outside.
 Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
   const Tensor integer_place = place.detach();
   const Tensor inside = logical_and(ge(integer_place, 0.0), le(integer_place, double(size - 1)));
   return {where(inside, integer_place, 0.0).to(DType::i64), where(inside, weight, 0.0)};
 }
 
+// Returns the elements that are read along a dimension of `size`, for coordinates g in [-1, 1].
 std::vector<Tap> taps_along(const SampleArgs& a, const Tensor& g, int64_t size) {
   const Tensor at = a.align_corners ? (g + 1.0) / 2.0 * double(size - 1) : ((g + 1.0) * double(size) - 1.0) / 2.0;
   if (a.mode == SampleMode::bicubic) {

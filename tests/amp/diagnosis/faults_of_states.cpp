@@ -91,7 +91,7 @@ std::vector<Fault> of_broken() {
          auto m = layers({{"lstm", lstm}, {"head", std::make_shared<Linear>(16, 4)}});
          Run run = training(m, mse(), DType::f16, 256, sequences(6));
          run.before = [lstm](int step) {
-           if (step == 3) lstm->kept().h.fill_(kNan);
+           if (step == 3) lstm->kept_state().h.fill_(kNan);
          };
          return run;
        }},

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// mean = sum x / n and squares = sum (x - mean)^2, in two passes over a block that stays in the cache. Blocks a and b are merged by
+//
+//   d = mean_b - mean_a,   mean = mean_a + d n_b / n,   squares = squares_a + squares_b + d^2 n_a n_b / n,   n = n_a + n_b
 #include "framework/backend/cpu/norm/moments.h"
 
 #include <algorithm>

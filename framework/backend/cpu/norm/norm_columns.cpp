@@ -1,4 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// x, g and out are [R, C] matrices (rows, columns); mean, scale, shift, first and second are [C]:
+//
+//   map       out = (x - mean) scale + shift, and with a ReLU max(0, out)
+//   gradient  dx = scale g - first - (x - mean) second in training, scale g in evaluation; behind a ReLU g is 0 where its output is
+//   sums      sum_g = sum over rows of g; sum_gx = sum over rows of g (x - mean)
+//
+// A matrix of few columns is read as one of several of its rows side by side, so that inner loops are long.
 #include "framework/backend/cpu/norm/norm_columns.h"
 
 #include <algorithm>
@@ -13,11 +20,13 @@
 namespace halfstep::cpu {
 namespace {
 
+// Computes n elements of a row of map_columns.
 template <bool Relu, class C, class T>
 HS_CLONES void map_row(const T* x, const C* mean, const C* scale, const C* shift, T* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = cast<T>(rectified<Relu>((cast<C>(x[i]) - mean[i]) * scale[i] + shift[i]));
 }
+// Computes n elements of a row of column_gradients.
 template <bool Training, bool Relu, class C, class T>
 HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scale, const C* first, const C* second, const C* shift,
                             C zero, T* out, int64_t n) {
@@ -29,17 +38,17 @@ HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scal
   }
 }
 
-// Adds Rows more rows, which are `pitch` apart.
+// Adds g and g (x - mean) of Rows more rows, which are `pitch` apart, to the sums.
 template <int Rows, bool Relu, int bytes, class C, class T>
 [[gnu::always_inline]] inline void add_some(const T* g, const T* x, int64_t pitch, const C* mean, const ColumnRelu<C>& relu,
-                                            C* plain, C* with_x, int64_t n) {
+                                            C* sum_g, C* sum_gx, int64_t n) {
   using V = Lanes<C, bytes>;
   constexpr int kWidth = kLanes / int(sizeof(C));
   int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
     V a, b, middle, gv, xv, scale, shift;
-    load_lanes(plain + i, a);
-    load_lanes(with_x + i, b);
+    load_lanes(sum_g + i, a);
+    load_lanes(sum_gx + i, b);
     load_lanes(mean + i, middle);
     if constexpr (Relu) {
       load_lanes(relu.scale + i, scale);
@@ -52,39 +61,41 @@ template <int Rows, bool Relu, int bytes, class C, class T>
       a += gv;
       b += gv * (xv - middle);
     }
-    store_lanes(a, plain + i);
-    store_lanes(b, with_x + i);
+    store_lanes(a, sum_g + i);
+    store_lanes(b, sum_gx + i);
   }
   for (; i < n; ++i) {
     for (int r = 0; r < Rows; ++r) {
       const bool off = Relu && (cast<C>(x[r * pitch + i]) - mean[i]) * relu.scale[i] + relu.shift[i] <= relu.zero;
       const C gv = off ? C(0) : cast<C>(g[r * pitch + i]);
-      plain[i] += gv;
-      with_x[i] += gv * (cast<C>(x[r * pitch + i]) - mean[i]);
+      sum_g[i] += gv;
+      sum_gx[i] += gv * (cast<C>(x[r * pitch + i]) - mean[i]);
     }
   }
 }
+// Adds g and g (x - mean) of all rows to the sums, four rows at a time.
 template <bool Relu, class C, class T>
-void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C* mean, const ColumnRelu<C>& relu, C* plain,
-                   C* with_x, int64_t n) {
+void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C* mean, const ColumnRelu<C>& relu, C* sum_g,
+                   C* sum_gx, int64_t n) {
   with_lanes([=](auto bytes) HS_INLINE {
     int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) add_some<4, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
-    for (; r < rows; ++r) add_some<1, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, plain, with_x, n);
+    for (; r + 4 <= rows; r += 4) add_some<4, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, sum_g, sum_gx, n);
+    for (; r < rows; ++r) add_some<1, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, sum_g, sum_gx, n);
   });
 }
 
 // A matrix seen as a wider one, with enough rows side by side for long loops. The last row may be incomplete.
 struct SideBySide {
-  int64_t together, width, rows;  // rows side by side; columns; rows, of which `whole` are complete
-  int64_t whole;
+  int64_t together, width;  // rows of the matrix side by side; columns
+  int64_t rows, complete;   // rows, and those of them that are complete
 
   SideBySide(const Matrix& m, int64_t most)
       : together(std::clamp<int64_t>(most / std::max<int64_t>(m.columns, 1), 1, std::max<int64_t>(m.rows, 1))),
         width(together * m.columns),
         rows((m.rows + together - 1) / together),
-        whole(m.rows / together) {}
+        complete(m.rows / together) {}
 
+  // Returns the values of the columns once for each of the rows side by side; empty for null.
   template <class C>
   std::vector<C> repeated(const C* values) const {
     if (!values) return {};
@@ -97,7 +108,7 @@ struct SideBySide {
 
 // Returns whether a loop widens and rounds in registers, without buffers.
 template <class C>
-bool brief(std::initializer_list<const TensorView*> views) {
+bool fits_registers(std::initializer_list<const TensorView*> views) {
   return std::is_same_v<C, float> && std::all_of(views.begin(), views.end(), [](auto* v) { return v->dtype == DType::bf16; });
 }
 
@@ -118,19 +129,19 @@ void each_block(const Matrix& m, const SideBySide& wide, const F& f) {
 void column_moments(const Matrix& m, const TensorView& x, double* mean, double* var) {
   constexpr int64_t kSideBySide = 256;
   const SideBySide wide(m, kSideBySide);
-  const int64_t rest = m.rows - wide.whole * wide.together;
+  const int64_t rest = m.rows - wide.complete * wide.together;
   std::vector<double> means(size_t(wide.width + m.columns)), vars(means.size());
   const auto part = [&](int64_t from, int64_t rows, int64_t columns, double* part_mean, double* part_var) {
     const auto row = [&](double* v) { return TensorView{v, DType::f64, {1, columns}, {columns, 1}}; };
     variance(TensorView{at(x, m.from + from), x.dtype, {rows, columns}, {columns, 1}}, 0, row(part_mean), row(part_var));
   };
   if (wide.together == 1) return part(0, m.rows, m.columns, mean, var);
-  part(0, wide.whole, wide.width, means.data(), vars.data());
-  if (rest > 0) part(wide.whole * wide.width, rest, m.columns, means.data() + wide.width, vars.data() + wide.width);
+  part(0, wide.complete, wide.width, means.data(), vars.data());
+  if (rest > 0) part(wide.complete * wide.width, rest, m.columns, means.data() + wide.width, vars.data() + wide.width);
   for (int64_t c = 0; c < m.columns; ++c) {
     Moments all;
     for (int64_t i = c; i < wide.width; i += m.columns)
-      all.join({means[size_t(i)], vars[size_t(i)] * double(wide.whole), wide.whole});
+      all.join({means[size_t(i)], vars[size_t(i)] * double(wide.complete), wide.complete});
     if (rest > 0) all.join({means[size_t(wide.width + c)], vars[size_t(wide.width + c)] * double(rest), rest});
     mean[c] = all.mean;
     var[c] = all.squares / double(m.rows);
@@ -138,8 +149,8 @@ void column_moments(const Matrix& m, const TensorView& x, double* mean, double* 
 }
 
 template <class C>
-void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* plain,
-                          double* with_x, const ColumnRelu<C>* relu) {
+void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* sum_g,
+                          double* sum_gx, const ColumnRelu<C>* relu) {
   const SideBySide wide(m, kBlock);
   const std::vector<C> means = wide.repeated(mean), scales = wide.repeated(relu ? relu->scale : nullptr),
                        shifts = wide.repeated(relu ? relu->shift : nullptr);
@@ -161,25 +172,25 @@ void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorV
         sum(grad.as<const T>() + place, x.as<const T>() + place, wide.width, rows);
       };
       if constexpr (std::is_same_v<C, float>) {
-        if (brief<C>({&grad, &x})) return direct(bf16{});
+        if (fits_registers<C>({&grad, &x})) return direct(bf16{});
       }
       if (grad.dtype == dtype_of<C> && x.dtype == dtype_of<C>) return direct(C{});
       for (int64_t i = place; rows > 0; --rows, i += wide.width)
         sum(read_row<C>(grad, i, 1, width, g_buffer), read_row<C>(x, i, 1, width, x_buffer), 0, 1);
     };
-    const int64_t begin = p * part, end = std::min(wide.whole, begin + part);
+    const int64_t begin = p * part, end = std::min(wide.complete, begin + part);
     if (begin < end) add(begin, end - begin, n);
-    const int64_t rest = std::min(n, m.numel() - wide.whole * wide.width - c);
-    if (p == parts - 1 && rest > 0) add(wide.whole, 1, rest);
+    const int64_t rest = std::min(n, m.numel() - wide.complete * wide.width - c);
+    if (p == parts - 1 && rest > 0) add(wide.complete, 1, rest);
   });
-  std::fill_n(plain, m.columns, 0.0);
-  std::fill_n(with_x, m.columns, 0.0);
+  std::fill_n(sum_g, m.columns, 0.0);
+  std::fill_n(sum_gx, m.columns, 0.0);
   std::vector<double> joined(size_t(2 * wide.width));
   join_rows(sums, parts, 2 * wide.width, [&](int64_t i, double v) { joined[size_t(i)] = v; });
   for (const double* from = joined.data(); from < joined.data() + wide.width; from += m.columns) {
     for (int64_t c = 0; c < m.columns; ++c) {
-      plain[c] += from[c];
-      with_x[c] += from[wide.width + c];
+      sum_g[c] += from[c];
+      sum_gx[c] += from[wide.width + c];
     }
   }
 }
@@ -195,10 +206,10 @@ void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* s
            : map_row<false>(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n);
     };
     if constexpr (std::is_same_v<C, float>) {
-      if (brief<C>({&x, &out})) return run(x.as<const bf16>() + place, out.as<bf16>() + place);
+      if (fits_registers<C>({&x, &out})) return run(x.as<const bf16>() + place, out.as<bf16>() + place);
     }
-    alignas(64) C buffer[kBlock], made[kBlock];
-    C* to = begin_row(out, place, made);
+    alignas(64) C buffer[kBlock], out_buffer[kBlock];
+    C* to = begin_row(out, place, out_buffer);
     run(read_row<C>(x, place, 1, n, buffer), to);
     end_row(out, place, to, n);
   });
@@ -226,11 +237,11 @@ void column_gradients(const Matrix& m, const TensorView& grad, const TensorView&
         relu ? row(no, yes) : row(no, no);
     };
     if constexpr (std::is_same_v<C, float>) {
-      if (brief<C>({&grad, &x, &out}))
+      if (fits_registers<C>({&grad, &x, &out}))
         return run(grad.as<const bf16>() + place, x.as<const bf16>() + place, out.as<bf16>() + place);
     }
-    alignas(64) C g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
-    C* to = begin_row(out, place, made);
+    alignas(64) C g_buffer[kBlock], x_buffer[kBlock], out_buffer[kBlock];
+    C* to = begin_row(out, place, out_buffer);
     run(read_row<C>(grad, place, 1, n, g_buffer), read_row<C>(x, place, 1, n, x_buffer), to);
     end_row(out, place, to, n);
   });
