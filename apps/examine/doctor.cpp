@@ -70,7 +70,7 @@ class Doctor {
   static double seconds_of(const StepPlan& plan, MachineRates& rates) {
     double seconds = 0, bytes = plan.cast_bytes();
     for (const LoggedCall& call : plan.calls) {
-      for (const MatrixProduct& p : call.products) seconds += rates.product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+      for (const MatrixProduct& p : call.products) seconds += rates.seconds(p);
       if (call.products.empty()) bytes += call.bytes_read + call.bytes_written;
     }
     return seconds + bytes / rates.bytes_per_second();
@@ -109,7 +109,7 @@ class Doctor {
           const double share = all > 0 ? (first ? 2 : 3) * each / all : 0;  // forward, and the gradients
           first = false;
           const bool output = !row.output.empty() && config_.facts->classes == p.n;
-          if (!is_half(p.dtype) || share < (output ? kOutputShare : kShare)) continue;
+          if (p.fused || !is_half(p.dtype) || share < (output ? kOutputShare : kShare)) continue;
           const auto up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
           if (p.n % kStep != 0 || p.k % kStep != 0) {
             std::string sizes = p.k % kStep != 0 ? joined("takes ", p.k) : "";

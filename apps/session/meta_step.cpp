@@ -36,10 +36,14 @@ int64_t planned_batch(const Config& config, int64_t batch) {
   return config.facts && config.facts->size ? std::min(size, *config.facts->size) : size;
 }
 
+PlannedDevice::PlannedDevice(const Config& config) : type_(config.device.type) {
+  set_dnn_options({.benchmark = before_.benchmark, .workspace = config.performance.cudnn_workspace << 20});
+}
+
 MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed, int ranks)
     : facts_(known_facts(config)),
       batch_(planned_batch(config, batch)),
-      target_(config.device.type),
+      target_(config),
       on_(Device::meta),
       others_(allocator(Device::meta).stats()),
       group_(ranks > 1 ? std::make_unique<MetaGroup>(0, ranks, may_use_nccl(config)) : nullptr),

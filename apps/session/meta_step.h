@@ -13,6 +13,7 @@
 #include "amp/step/train_step.h"
 #include "apps/catalog/infer.h"
 #include "apps/config/config.h"
+#include "framework/backend/dnn.h"
 #include "framework/comm/meta_group.h"
 #include "framework/tensor/memory.h"
 
@@ -22,6 +23,18 @@ namespace halfstep::app {
 int64_t planned_batch(const Config& config, int64_t batch = 0);
 // Returns the samples of rank 0, which has the most.
 inline int64_t part_of_rank(int64_t batch, int64_t ranks) { return (batch + ranks - 1) / ranks; }
+
+// While it lives, plans are for the config's device and its options of cuDNN, which decide how a GPU divides attention.
+class PlannedDevice {
+ public:
+  [[nodiscard]] explicit PlannedDevice(const Config& config);
+  ~PlannedDevice() { set_dnn_options(before_); }
+  PlannedDevice(const PlannedDevice&) = delete;
+
+ private:
+  PlanFor type_;
+  DnnOptions before_ = dnn_options();
+};
 
 // Creates tensors on Device::meta while it lives, and counts their memory as the config's device would.
 class MetaStep {
@@ -48,7 +61,7 @@ class MetaStep {
   const DataFacts& facts_;
   int64_t batch_;
   SavedGenerator generator_;
-  PlanFor target_;
+  PlannedDevice target_;
   DefaultDevice on_;
   MemoryStats others_;
   std::unique_ptr<MetaGroup> group_;  // null: one process

@@ -69,7 +69,8 @@ std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::option
   if (detect_launch().size == 1) return nullptr;
   check_for_ranks(config);
   const GroupOptions options_of_group{.timeout_s = config.distributed.timeout_s,
-                                      .library_sums = config.distributed.sum == "library"};
+                                      .library_sums = config.distributed.sum == "library",
+                                      .max_blocks = int(config.distributed.max_blocks)};
   auto group = open_process_group(options_of_group);
   check_same(*group, {{"config", config.json}, {"options", options}});
   share_cores(*group, threads);

@@ -15,8 +15,6 @@
 namespace halfstep::cuda::dnn {
 namespace {
 
-constexpr int64_t kLargestSize = 256;
-
 Numbers numbers(const Dims& d) { return {d.begin(), d.end()}; }
 
 // Returns strides for the library, or nothing unless v's rows are contiguous and begin at multiples of 16 bytes, as the kernels
@@ -82,12 +80,7 @@ struct Call {
 };
 
 // Returns whether the library may be asked at all.
-bool is_for_the_library(const AttentionArgs& a) {
-  const Shape &q = a.q.shape, &k = a.k.shape;
-  if (!is_half(a.q.dtype) || a.k.dtype != a.q.dtype || a.v.dtype != a.q.dtype || capability() < 80) return false;
-  if (q[0] < 1 || k[1] < 1 || k[2] < 1 || q[2] < 1 || q[1] % k[1] != 0 || a.v.shape != k || k[0] != q[0]) return false;
-  return q[3] % 8 == 0 && q[3] <= kLargestSize && a.dropout_p < 1;
-}
+bool is_asked(const AttentionArgs& a) { return capability() >= 80 && is_for_library(a); }
 
 // Logs, once for each reason, that the chunks compute the attention instead.
 void goes_by_chunks(bool backward, const std::string& why) {
@@ -129,7 +122,7 @@ class Pieces {
   Pieces(const AttentionArgs& a, bool divided) : args_(a), shared_(a.q.shape[1] / a.k.shape[1]) {
     const int64_t samples = a.k.shape[0], heads = a.k.shape[1];
     AttentionDivision each{samples, heads};
-    if (divided) each = attention_division({.q = numbers(a.q.shape), .k = numbers(a.k.shape)}, dnn_options().workspace);
+    if (divided) each = attention_division(numbers(a.q.shape), numbers(a.k.shape), dnn_options().workspace);
     if (each.samples == 0) {
       goes_by_chunks(true, "one head of " + std::to_string(a.q.shape[2]) + " queries and " + std::to_string(a.k.shape[2]) +
                                " keys needs more workspace than the " + std::to_string(dnn_options().workspace >> 20) +
@@ -246,7 +239,7 @@ class Lengths {
 
 bool attention(const Queue& q, const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                bool differentiable) {
-  if (!is_for_the_library(args)) return false;
+  if (!is_asked(args)) return false;
   Library* const library = Library::find(q);
   const bool drops = args.dropout_p > 0, keeps = drops && differentiable;
   if (!library || !is_sound(args, false) || (keeps && !is_sound(args, true))) return false;
@@ -300,7 +293,7 @@ bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_
 }
 
 bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
-  if (!is_for_the_library(args)) return false;
+  if (!is_asked(args)) return false;
   Library* const library = Library::find(q);
   if (!library || !is_sound(args, true)) return false;
   const Pieces pieces(args, true);

@@ -59,13 +59,6 @@ inline bool sound(const AttentionCase& c) { return !defect_of(c); }
 // Returns the mask that makes such a gradient correct.
 PaddingMask padding_mask(const AttentionCase& c);
 
-// How to divide a call so that the scores kept by the gradient fit into the workspace: into pieces of some samples with all their
-// heads, or of one sample and some key heads with the queries that share them. Each head is computed as before.
-struct AttentionDivision {
-  int64_t samples = 0, key_heads = 0;  // 0: even one key head is too much
-};
-AttentionDivision attention_division(const AttentionProblem& problem, int64_t workspace);
-
 bool attention(const Queue& q, const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                bool differentiable);
 bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients);

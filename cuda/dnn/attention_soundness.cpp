@@ -4,7 +4,6 @@
 //
 // Sources: NVIDIA's cudnn-frontend 1.32, which refuses such calls or works around them (node/sdpa_support_surface.h, forward;
 // node/scaled_dot_product_flash_attention.h, CompositeSDPABackwardNode::pre_validate_node, backward), and reports of defects.
-#include <algorithm>
 #include <limits>
 
 #include "cuda/dnn/attention.h"
@@ -43,13 +42,6 @@ constexpr AttentionDefect kDefects[] = {
     {0, kAny, 110, kAnyGpu, true, is_wide, "has no gradient for heads of more than 128 on this GPU", "use heads of at most 128"},
 };
 
-int64_t rounded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-// Returns the size of equal pieces of at most `most`.
-int64_t piece(int64_t all, int64_t most) {
-  const int64_t pieces = (all + most - 1) / most;
-  return (all + pieces - 1) / pieces;
-}
-
 }  // namespace
 
 const AttentionDefect* defect_of(const AttentionCase& c) {
@@ -65,16 +57,6 @@ const AttentionDefect* defect_of(const AttentionCase& c) {
 PaddingMask padding_mask(const AttentionCase& c) {
   if (!c.backward || c.version > 91500 || c.keys % 128 == 0) return PaddingMask::none;
   return c.version < 91000 ? PaddingMask::twice : PaddingMask::once;
-}
-
-// The library keeps the scores of each head in 16 bits, with sides rounded up to tiles, and a float32 per row.
-AttentionDivision attention_division(const AttentionProblem& p, int64_t workspace) {
-  constexpr int64_t kBesides = int64_t(16) << 10;
-  const int64_t rows = rounded(p.q[2], 64), head = rows * (rounded(p.k[2], 128) * 2 + 4), shared = p.q[1] / p.k[1];
-  const int64_t most = std::max<int64_t>(workspace - kBesides, 0) / head;  // query heads at once
-  if (most >= p.q[1]) return {piece(p.q[0], most / p.q[1]), p.k[1]};
-  if (most >= shared) return {1, piece(p.k[1], most / shared)};
-  return {};
 }
 
 }  // namespace halfstep::cuda::dnn

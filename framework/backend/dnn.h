@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "framework/base/check.h"
 #include "framework/base/generator.h"
@@ -44,6 +45,18 @@ struct AttentionLayout {
   bool packed = false;      // whether dq, dk and dv are in one tensor, at the places of q, k and v
 };
 AttentionLayout layout_of(const AttentionArgs& args);
+
+// Returns whether cuDNN takes such a call on a GPU of compute capability 8.0 or later, as far as dtypes and shapes decide.
+bool is_for_library(const AttentionArgs& args);
+// How to divide a call so that the scores kept by the gradient fit into the workspace: into pieces of some samples with all their
+// heads, or of one sample and some key heads with the queries that share them. Each head is computed as before.
+struct AttentionDivision {
+  int64_t samples = 0, key_heads = 0;  // 0: even one key head is too much
+};
+// q: B, H, L, ...; k: B, G, S, ...
+AttentionDivision attention_division(std::span<const int64_t> q, std::span<const int64_t> k, int64_t workspace);
+// Returns the bytes of workspace that the library needs for the gradient of one head of q.
+int64_t attention_workspace(int64_t queries, int64_t keys);
 
 // Implemented by backends with a library for fused attention. Each function returns false and does nothing if the library declines
 // or there is no memory for its workspace; every run gives the same bits. Only attention_backward with dropout throws MemoryError

@@ -63,6 +63,13 @@ double MachineRates::product_seconds(DType dtype, int64_t m, int64_t n, int64_t 
   return known * double(batch);
 }
 
+double MachineRates::seconds(const MatrixProduct& p) {
+  if (!p.fused) return product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+  constexpr int64_t kSide = 2048;
+  const MatrixProduct large{.dtype = p.dtype, .m = kSide, .n = kSide, .k = kSide};
+  return p.flops() / large.flops() * seconds(large);
+}
+
 double MachineRates::bytes_per_second() { return std::exp2(kLargestLevel) / level_seconds(kLargestLevel); }
 
 double MachineRates::level_seconds(int level) {
@@ -88,7 +95,7 @@ double MachineRates::copy_seconds(double bytes) {
 
 double MachineRates::floor_seconds(const LoggedCall& call) {
   double products = 0, bytes = call.bytes_read + call.bytes_written;
-  for (const MatrixProduct& p : call.products) products += product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
+  for (const MatrixProduct& p : call.products) products += seconds(p);
   for (const LoggedCast& c : call.casts)
     if (!c.shadow) bytes -= double(c.elements) * double(size_of(c.from) + size_of(c.to));
   return std::max(products, copy_seconds(bytes));

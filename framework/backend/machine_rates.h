@@ -22,6 +22,8 @@ class MachineRates {
   // Returns the seconds of `batch` products [m, k] x [k, n] with operands and results in `dtype`, which is floating. Measures
   // large ones on part of the rows.
   virtual double product_seconds(DType dtype, int64_t m, int64_t n, int64_t k, int64_t batch = 1);
+  // The same of a plan's product. A fused one takes its operations at the rate of a large product.
+  double seconds(const MatrixProduct& p);
   // Returns the rate of a copy too large for caches, counting bytes read and written.
   virtual double bytes_per_second();
   // Returns the seconds of one kernel that reads and writes `bytes` in total, all recently used: a copy, including the backend

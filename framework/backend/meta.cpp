@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/backend/meta.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <optional>
@@ -10,6 +13,7 @@
 
 #include "framework/backend/accesses.h"
 #include "framework/backend/cpu/kernels.h"
+#include "framework/backend/dnn.h"
 #include "framework/backend/observe.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
@@ -86,11 +90,24 @@ void count_conv(std::string_view kernel, const TensorView& weight, const TensorV
                 Views reads, Views writes) {
   const int64_t filters = weight.shape[0], all = out.numel();
   std::optional<MatrixProduct> product;
-  if (filters > 0 && all > 0) product = {x.dtype, groups, all / out.shape[1], filters / groups, weight.numel() / filters};
+  if (filters > 0 && all > 0) product = {x.dtype, false, groups, all / out.shape[1], filters / groups, weight.numel() / filters};
   count(kernel, reads, writes, product);
 }
 
-class MetaBackend final : public CountingBackend {
+// Counts `times` products of queries and keys that stay in one kernel. With a causal mask a row has half of the keys on average.
+MatrixProduct attention_product(const AttentionArgs& a, int64_t times) {
+  const int64_t rows = a.q.shape[2], keys = a.k.shape[2], seen = std::min(rows, keys);
+  const int64_t pairs = a.causal ? seen * (seen + 1) / 2 + (rows - seen) * keys : rows * keys;
+  return {.dtype = a.q.dtype,
+          .fused = true,
+          .batch = times * a.q.shape[0] * a.q.shape[1],
+          .m = rows,
+          .n = (pairs + rows - 1) / rows,
+          .k = a.q.shape[3]};
+}
+
+// A plan for a GPU has the attention of cuDNN, with the workspace that it needs there.
+class MetaBackend final : public CountingBackend, public AttentionLibrary {
  public:
   Device::Type device_type() const override { return Device::Type::meta; }
   std::string describe() const override { return "shapes and dtypes only, no values"; }
@@ -104,7 +121,11 @@ class MetaBackend final : public CountingBackend {
 
   void gemm(const GemmArgs& g) override {
     const int last = g.c.shape.size() - 1;
-    const MatrixProduct product{g.a.dtype, last == 2 ? g.c.shape[0] : 1, g.c.shape[last - 1], g.c.shape[last], g.a.shape[last]};
+    const MatrixProduct product{.dtype = g.a.dtype,
+                                .batch = last == 2 ? g.c.shape[0] : 1,
+                                .m = g.c.shape[last - 1],
+                                .n = g.c.shape[last],
+                                .k = g.a.shape[last]};
     count_arguments(product, "gemm", g);
     if (!plans_for_cpu()) return;
     const WorkspacePlan plan;
@@ -155,6 +176,24 @@ class MetaBackend final : public CountingBackend {
     const WorkspacePlan plan;
     cpu::conv_backward_weight(x, grad, window, groups, out, bias_out);
   }
+  bool attention(const AttentionArgs& a, Generator::State, const TensorView& out, const TensorView& stats,
+                 bool differentiable) override {
+    if (!library_attends(a) || (a.dropout_p > 0 && differentiable && pieces_of(a).samples == 0)) return false;
+    count("attention", {a.q, a.k, a.v}, {out, stats}, attention_product(a, 2));
+    return true;
+  }
+  bool attention_backward(const AttentionArgs& a, Generator::State, const AttentionGradients& g) override {
+    const AttentionDivision each = library_attends(a) ? pieces_of(a) : AttentionDivision();
+    if (each.samples == 0) return false;
+    const int64_t queries = each.samples * each.key_heads * (a.q.shape[1] / a.k.shape[1]),  // heads at once
+        rows = queries * a.q.shape[2], bytes = int64_t(size_of(a.q.dtype));
+    const int64_t converted = g.dq.dtype == a.q.dtype ? 0 : (a.q.numel() + 2 * a.k.numel()) * bytes,
+                  of_each_head = a.q.shape[1] == a.k.shape[1] ? 0 : 2 * queries * a.k.shape[2] * a.k.shape[3] * bytes;
+    const Workspace scores(Device::meta, size_t(queries * attention_workspace(a.q.shape[2], a.k.shape[2]))),
+        sums(Device::meta, size_t(rows) * sizeof(float)), written(Device::meta, size_t(converted + of_each_head));
+    count("attention_backward", {a.q, a.k, a.v, g.out, g.stats, g.grad}, {g.dq, g.dk, g.dv}, attention_product(a, 5));
+    return true;
+  }
   void update(std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) override {
     double reads = 0, writes = 0;
     for (const ParamUpdate& p : params) {
@@ -163,6 +202,17 @@ class MetaBackend final : public CountingBackend {
       writes += state + bytes(p.shadow) + (control.grad_scale && control.write_back ? bytes(p.grad) : 0);
     }
     report(rule.visit([](const auto& r) { return r.kName; }), reads, writes);
+  }
+
+ private:
+  static bool library_attends(const AttentionArgs& a) {
+    const char* const given = std::getenv("HALFSTEP_CUDA_DNN");
+    if (planned_device() != Device::Type::cuda || (given && given == std::string_view("plain"))) return false;
+    return is_for_library(a) && a.q.shape[2] > 1 && a.k.shape[2] > 1;  // defects of cuDNN concern single ones
+  }
+  static AttentionDivision pieces_of(const AttentionArgs& a) {
+    const auto sizes = [](const Shape& s) { return std::array<int64_t, 3>{s[0], s[1], s[2]}; };
+    return attention_division(sizes(a.q.shape), sizes(a.k.shape), dnn_options().workspace);
   }
 };
 

@@ -66,6 +66,7 @@ struct AutocastChoice {
 // [batch, m, k] by [batch, k, n]. A convolution is one with the groups as batch.
 struct MatrixProduct {
   DType dtype = DType::f32;  // of the operands
+  bool fused = false;        // with others in one kernel, which keeps [m, n]
   int64_t batch = 1, m = 0, n = 0, k = 0;
   double flops() const { return 2 * double(batch) * double(m) * double(n) * double(k); }
 };

@@ -33,6 +33,10 @@ TEST_CASE("rates of a machine are measured once, and grow with the work") {
   CHECK(rates.floor_seconds(call) == low);
   call.products = {{.dtype = DType::f32, .batch = 9, .m = 512, .n = 512, .k = 512}};
   CHECK(rates.floor_seconds(call) == 9 * rates.product_seconds(DType::f32, 512, 512, 512));
+  // Products that share a kernel have the rate of a large one, however thin they are.
+  const double large = rates.product_seconds(DType::f32, 2048, 2048, 2048);
+  call.products = {{.dtype = DType::f32, .fused = true, .batch = 64, .m = 2048, .n = 2048, .k = 16}};
+  CHECK(rates.floor_seconds(call) == doctest::Approx(large / 2));
   CHECK_THROWS_AS(rates.product_seconds(DType::i64, 8, 8, 8), DTypeError);
   CHECK_THROWS_AS(rates.product_seconds(DType::f32, -8, 8, 8), ValueError);
 }

@@ -5,6 +5,8 @@
 #include <array>
 
 #include "framework/backend/backend.h"
+#include "framework/backend/dnn.h"
+#include "framework/backend/op_log.h"
 #include "framework/tensor/memory.h"
 #include "halfstep.h"
 #include "tests/backend/buffers.h"
@@ -182,4 +184,86 @@ TEST_CASE("what would not fit into any memory can be counted on meta") {
   }
   CHECK(memory.stats().live == before);
   CHECK_THROWS_AS(empty({int64_t(1) << 60}, {.device = Device::meta}), Error);
+}
+
+namespace {
+
+struct AttentionPlan {
+  std::vector<LoggedCall> calls;  // forward, backward
+  MemoryStats peak;
+};
+
+// What a plan for the device counts of attention and its gradient.
+AttentionPlan attention_plan(Device::Type type, DType dtype, const Shape& q, const Shape& k, const AttentionOptions& o) {
+  const PlanFor target(type);
+  Allocator& memory = allocator(Device::meta);
+  const size_t before = memory.stats().live;
+  memory.reset_peak();
+  AttentionPlan plan;
+  const OpLogScope log;
+  const auto leaf = [&](const Shape& s) { return zeros(s, {.dtype = dtype, .device = Device::meta}).requires_grad_(); };
+  scaled_dot_product_attention(leaf(q), leaf(k), leaf(k), o).sum().backward();
+  for (const LoggedCall& c : log.calls())
+    if (c.op == "scaled_dot_product_attention") plan.calls.push_back(c);
+  plan.peak = memory.stats();
+  plan.peak.peak -= before;
+  return plan;
+}
+
+bool by_library(const LoggedCall& c) { return c.products.size() == 1 && c.products[0].fused; }
+
+}  // namespace
+
+TEST_CASE("a plan for a GPU has the attention of its library") {
+  const Shape shape{2, 4, 256, 64};
+  const AttentionPlan gpu = attention_plan(Device::Type::cuda, DType::bf16, shape, shape, {}),
+                      cpu = attention_plan(Device::Type::cpu, DType::bf16, shape, shape, {});
+  REQUIRE(gpu.calls.size() == 2);
+  REQUIRE(cpu.calls.size() == 2);
+  const double one = 2.0 * 2 * 4 * 256 * 256 * 64;  // operations of a product of scores
+  CHECK(gpu.calls[0].flops() == 2 * one);
+  CHECK(gpu.calls[1].flops() == 5 * one);
+  CHECK(cpu.calls[0].flops() == 2 * one);
+  CHECK(cpu.calls[1].flops() == 5 * one);
+  const double tensor = 2 * 4 * 256 * 64 * 2, rows = 2 * 4 * 256 * 4;  // bytes
+  CHECK(gpu.calls[0].bytes_read + gpu.calls[0].bytes_written == 4 * tensor + rows);
+  CHECK(gpu.calls[1].bytes_read + gpu.calls[1].bytes_written >= 7 * tensor + rows);
+  CHECK(cpu.calls[0].bytes_read + cpu.calls[0].bytes_written > 2 * (4 * tensor + rows));  // and the scores
+  for (const LoggedCall& c : gpu.calls) CHECK(by_library(c));
+  for (const LoggedCall& c : cpu.calls) CHECK_FALSE(by_library(c));
+  // A row sees half of the keys.
+  const AttentionPlan causal = attention_plan(Device::Type::cuda, DType::bf16, shape, shape, {.is_causal = true});
+  CHECK(causal.calls[0].flops() == doctest::Approx(one).epsilon(0.01));
+  // The scores of all heads at once, or of as many as the workspace has room for.
+  const size_t scores = 2 * 4 * 256 * (256 * 2 + 4);
+  CHECK(gpu.peak.peak_by_tag[size_t(MemoryTag::workspace)] >= scores);
+  CHECK(gpu.peak.peak_by_tag[size_t(MemoryTag::workspace)] < scores + (size_t(1) << 16));
+  const DnnOptions usual = dnn_options();
+  set_dnn_options({.workspace = int64_t(scores) / 2});
+  const AttentionPlan divided = attention_plan(Device::Type::cuda, DType::bf16, shape, shape, {});
+  CHECK(divided.peak.peak_by_tag[size_t(MemoryTag::workspace)] < scores / 2);
+  CHECK(by_library(divided.calls[1]));
+  set_dnn_options({.workspace = 1 << 16});  // less than one head needs: the gradient goes by chunks
+  const AttentionPlan small = attention_plan(Device::Type::cuda, DType::bf16, shape, shape, {});
+  CHECK(by_library(small.calls[0]));
+  CHECK_FALSE(by_library(small.calls[1]));
+  set_dnn_options(usual);
+}
+
+TEST_CASE("a plan for a GPU goes by chunks where the library does not take the call") {
+  const Shape shape{1, 2, 48, 16};
+  const auto library = [](DType dtype, const Shape& q, const Shape& k, const AttentionOptions& o = {}) {
+    return by_library(attention_plan(Device::Type::cuda, dtype, q, k, o).calls.at(0));
+  };
+  CHECK(library(DType::f16, shape, shape));
+  CHECK(library(DType::f16, {1, 4, 48, 16}, shape, {.enable_gqa = true}));
+  CHECK_FALSE(library(DType::f32, shape, shape));
+  CHECK_FALSE(library(DType::f16, {1, 2, 48, 12}, {1, 2, 48, 12}));
+  CHECK_FALSE(library(DType::f16, {1, 2, 48, 264}, {1, 2, 48, 264}));
+  CHECK_FALSE(library(DType::f16, {1, 2, 1, 16}, shape));
+  const Tensor mask = zeros({48, 48}, {.dtype = DType::f16, .device = Device::meta});
+  CHECK_FALSE(library(DType::f16, shape, shape, {.attn_mask = mask}));
+  setenv("HALFSTEP_CUDA_DNN", "plain", 1);
+  CHECK_FALSE(library(DType::f16, shape, shape));
+  unsetenv("HALFSTEP_CUDA_DNN");
 }

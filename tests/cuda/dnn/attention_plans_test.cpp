@@ -73,7 +73,7 @@ int64_t room_of(const AttentionProblem& p) {
   int64_t low = 0, high = int64_t(1) << 40;
   while (high - low > 1) {
     const int64_t middle = (low + high) / 2;
-    (attention_division(p, middle).samples == p.q[0] ? high : low) = middle;
+    (attention_division(p.q, p.k, middle).samples == p.q[0] ? high : low) = middle;
   }
   return high;
 }
@@ -167,7 +167,7 @@ TEST_CASE("attention by version: what the library accepts and what is sent" * do
 TEST_CASE("attention that is divided fits its workspace, in pieces as equal as they can be") {
   const AttentionProblem p = problem(64);  // 8 samples of 16 heads: 256.5 MiB
   const auto divided = [](const AttentionProblem& of, int64_t mib) {
-    const AttentionDivision d = attention_division(of, mib << 20);
+    const AttentionDivision d = attention_division(of.q, of.k, mib << 20);
     return std::pair{d.samples, d.key_heads};
   };
   CHECK(divided(p, 257) == std::pair<int64_t, int64_t>{8, 16});
@@ -190,7 +190,7 @@ TEST_CASE("a gradient whose scores are larger than the workspace is taken in pie
           capability, [&] { return attention_backward_graph(p); }, rules);
     };
     CHECK_FALSE(answer().workspace);
-    p.q[0] = p.k[0] = attention_division(p, rules.workspace).samples;
+    p.q[0] = p.k[0] = attention_division(p.q, p.k, rules.workspace).samples;
     CHECK(p.q[0] == 1);
     CHECK_MESSAGE(answer().workspace, answer().problem);
   }
