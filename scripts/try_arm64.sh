@@ -55,9 +55,10 @@ if [[ -z $first ]]; then
   timed "building the tests" in_arm_root scripts/build.sh default "${levels[@]/#/test_}"
   [[ -z ${HALFSTEP_CCACHE:-} ]] || cp -r "$root/opt/ccache/." "$HALFSTEP_CCACHE"
   for level in "${levels[@]}"; do
-    QEMU_CPU=cortex-a72 timed "$level, cortex-a72" in_arm_root ctest --test-dir build/default -R "^$level$" --output-on-failure
+    QEMU_CPU=cortex-a72 timed "$level, cortex-a72" in_arm_root ctest --test-dir build/default -R "^$level$" --timeout 7200 \
+      --output-on-failure
   done
-  QEMU_CPU=max timed "backend, max" in_arm_root ctest --test-dir build/default -R '^backend$' --output-on-failure
+  QEMU_CPU=max timed "backend, max" in_arm_root ctest --test-dir build/default -R '^backend$' --timeout 7200 --output-on-failure
   timed "packages" in_arm_root scripts/build.sh default packages
   timed "dpkg --info" in_root bash -c 'for p in build/default/packages/*.deb; do
     dpkg --info "$p" | grep -E "Package|Architecture|Depends"; done'

@@ -68,7 +68,7 @@ void look_into(const fs::path& folder, Paths& visited, PassedOver& passed, Paths
 // Returns a path for messages, which may become JSON or a comment in a config.
 std::string shown(const fs::path& path) {
   std::string out = replace_not_utf8(path.string());
-  for (char& c : out) c = c >= 0 && c < ' ' ? '?' : c;
+  for (char& c : out) c = static_cast<unsigned char>(c) < ' ' ? '?' : c;  // char has a sign on x86-64 alone
   return out;
 }
 
