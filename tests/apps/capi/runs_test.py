@@ -130,7 +130,9 @@ class Runs(unittest.TestCase):
         script = f"import halfstep\nfor line in halfstep.train('tiny.json', {LONG!r}):\n    print(line['step'], flush=True)\n"
         path = os.pathsep.join(sys.path)
         child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                 env=os.environ | {"PYTHONPATH": path}, start_new_session=True)
+                                 env=os.environ | {"PYTHONPATH": path}, start_new_session=True,
+                                 # A shell ignores SIGINT for what it starts in the background, and so would the child.
+                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         child.stdout.readline()
         for _ in range(signals):
             child.send_signal(signal.SIGINT)
