@@ -167,3 +167,12 @@ TEST_CASE("with create_graph a hook's work is recorded") {
   const Tensor g = grad({y}, {x}, {}, {.create_graph = true})[0];
   CHECK(values(grad({g}, {x})[0]) == V{2});
 }
+
+TEST_CASE("removing an unknown hook is an error") {
+  const Tensor x = leaf({1});
+  CHECK_THROWS_AS(x.remove_hook(1), ValueError);
+  const uint64_t key = x.register_hook([](const Tensor& g) { return g; });
+  CHECK_THROWS_AS((x * 1.0).remove_hook(key), ValueError);
+  x.remove_hook(key);
+  CHECK_THROWS_AS(x.remove_hook(key), ValueError);
+}
