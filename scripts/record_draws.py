@@ -36,7 +36,8 @@ def draws():
 
     for dtype in ("f32", "f64", "f16", "bf16"):
         for n in (3, 16, 37):
-            add("uniform", lambda: torch.empty(n, dtype=f[dtype]).uniform_(-0.37, 0.911), dtype=dtype, shape=[n], a=-0.37, b=0.911)
+            add("uniform", lambda: torch.empty(n, dtype=f[dtype]).uniform_(-0.37, 0.911), dtype=dtype, shape=[n], a=-0.37,
+                b=0.911)
             add("normal", lambda: torch.empty(n, dtype=f[dtype]).normal_(1.5, 0.3), dtype=dtype, shape=[n], a=1.5, b=0.3)
         add("bernoulli", lambda: torch.empty(20, dtype=f[dtype]).bernoulli_(0.3), dtype=dtype, shape=[20], a=0.3)
         add("exponential", lambda: torch.empty(9, dtype=f[dtype]).exponential_(1.5), dtype=dtype, shape=[9], a=1.5)
@@ -48,7 +49,8 @@ def draws():
     add("uniform_t", lambda: torch.empty(4, 5).t().uniform_(0, 1), dtype="f32", shape=[4, 5])
     add("normal_t", lambda: torch.empty(4, 5).t().normal_(0, 1), dtype="f32", shape=[4, 5])
     last = torch.channels_last
-    add("normal_nhwc", lambda: torch.empty(2, 3, 2, 2).contiguous(memory_format=last).normal_(0, 1), dtype="f32", shape=[2, 3, 2, 2])
+    add("normal_nhwc", lambda: torch.empty(2, 3, 2, 2).contiguous(memory_format=last).normal_(0, 1), dtype="f32",
+        shape=[2, 3, 2, 2])
     add("dropout_nhwc", lambda: nn.functional.dropout(torch.ones(2, 3, 2, 2).contiguous(memory_format=last), 0.5), dtype="f32",
         shape=[2, 3, 2, 2], a=0.5)
     for n in (0, 1, 12):
@@ -65,7 +67,8 @@ def draws():
         add(f"dropout{kind}d", lambda: drop(torch.ones([2, 4] + [1] * kind), 0.4), dtype="f32", shape=[2, 4] + [1] * kind, a=0.4)
     add("alpha_dropout", lambda: nn.functional.alpha_dropout(torch.ones(8), 0.4, True), dtype="f32", shape=[8], a=0.4)
     q = torch.eye(4).reshape(1, 1, 4, 4)
-    add("attention", lambda: nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5), dtype="f32", shape=[1, 1, 4, 4], a=0.5)
+    attention = nn.functional.scaled_dot_product_attention
+    add("attention", lambda: attention(q, q, q, dropout_p=0.5), dtype="f32", shape=[1, 1, 4, 4], a=0.5)
     add("random_split", lambda: torch.tensor([i for s in torch.utils.data.random_split(range(10), [6, 4]) for i in s.indices]),
         dtype="i64", shape=[10])
     return cases

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator of kind mt19937 against what PyTorch drew: numbers, weights, and a whole run. scripts/record_draws.py recorded them.
+// The generator of kind mt19937 against what PyTorch drew: numbers, weights and a whole run, recorded by scripts/record_draws.py.
 #include <doctest/doctest.h>
 
 #include <algorithm>
