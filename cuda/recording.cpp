@@ -170,9 +170,11 @@ Generator::State Recorder::relative(Generator::State state) const {
 }
 
 std::unique_ptr<Recording> Recorder::finish(std::recursive_mutex& mutex) {
+  const uint64_t draws = generator_.state().offset - start_.offset;
+  check<RecordingError>(draws == 0 || generator_.kind() == GeneratorKind::philox, "record",
+                        "random numbers of kind mt19937 are drawn on the host and cannot be recorded for replay");
   cudaGraph_t graph = nullptr;
   check_cuda(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
-  const uint64_t draws = generator_.state().offset - start_.offset;
   auto recording = std::make_unique<GraphRecording>(
       graph, GraphRecording::Parts{memory_, pool_, stream_, uploader_, mutex, generator_, start_.seed, draws, random_base_,
                                    std::move(inputs_), std::move(readers_), std::move(kept_)});

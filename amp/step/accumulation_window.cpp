@@ -67,9 +67,8 @@ AccumulationWindow::Draws::Draws(const AccumulationWindow& window, const BatchRo
 }
 AccumulationWindow::Draws::~Draws() {
   if (!later_) return;
-  Generator::State now = default_generator().state();
-  now.offset = std::max(now.offset, before_.offset);
-  default_generator().set_state({before_.seed, now.offset});
+  const Generator::State now = default_generator().state();
+  default_generator().set_state(now.offset < before_.offset ? before_ : now);
 }
 
 }  // namespace halfstep

@@ -10,8 +10,8 @@
 namespace halfstep {
 
 int RankExchange::agree(int readiness, const BatchRows& part) {
-  const Generator::State random = default_generator().state();
-  const std::vector<double> mine{double(readiness), double(part.rows), double(part.total), double(notice_), double(random.offset)};
+  const auto drawn = double(default_generator().state().offset);
+  const std::vector<double> mine{double(readiness), double(part.rows), double(part.total), double(notice_), drawn};
   double least = readiness, samples = 0, position = 0;
   bool one_batch = true;
   notices_ = 0;
@@ -22,7 +22,7 @@ int RankExchange::agree(int readiness, const BatchRows& part) {
     notices_ |= uint32_t(of[3]);
     position = std::max(position, of[4]);
   }
-  default_generator().set_state({random.seed, uint64_t(position)});
+  default_generator().move_on_to(uint64_t(position));
   // All ranks compute the same answer from the same numbers.
   return one_batch && samples == double(part.total) ? int(least) : 0;
 }
@@ -31,9 +31,8 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   if (!reducer_.armed()) reducer_.arm();
   const CallScope span(SpanKind::wait, "ranks");
   reducer_.send_rest();
-  const Generator::State random = default_generator().state();
-  const std::vector<double> mine{loss_sum_,    double(window.own_samples()), double(notice_), double(random.offset), window.total(),
-                                 window.unit()};
+  const auto drawn = double(default_generator().state().offset);
+  const std::vector<double> mine{loss_sum_, double(window.own_samples()), double(notice_), drawn, window.total(), window.unit()};
   double loss = 0, samples = 0, position = 0, total = 0, unit = 0;
   bool one_batch_size = true;
   notices_ = 0;
@@ -54,7 +53,7 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
                     " elements a row here and ", unit, " on the first rank",
                     Help{"pad them to one length, with a target that the loss ignores (ignore_index)"});
   window.set_total(total, unit);
-  default_generator().set_state({random.seed, uint64_t(position)});
+  default_generator().move_on_to(uint64_t(position));
   reducer_.take();
   const Tensor out = Tensor::empty({}, {.dtype = DType::f32, .device = planned_ ? Device::meta : Device::cpu});
   if (!planned_) *out.data_ptr<float>() = float(window.is_sum() ? loss : loss / total);

@@ -13,6 +13,7 @@
 #include "amp/step/grad_scaler.h"
 #include "framework/comm/process_group.h"
 #include "framework/data/loading/loader.h"
+#include "framework/io/checkpoint/generator_state.h"
 #include "layers/module/module.h"
 #include "layers/module/save.h"
 #include "layers/sequences/recurrent.h"
@@ -138,10 +139,7 @@ CheckpointContents pack(const RunParts& run) {
   }
   for (const auto& [name, tensor] : kept_states(run.model)) out.state[kKept + name] = tensor;
   out.meta["format"] = kFormat;
-  if (run.generator) {
-    const Generator::State at = run.generator->state();
-    out.meta["generator"] = {{"seed", at.seed}, {"offset", at.offset}};
-  }
+  if (run.generator) out.meta["generator"] = generator_json(run.generator->state());
   if (run.scaler) out.meta["scaler"] = run.scaler->state_dict();
   if (run.schedule) out.meta["schedule"] = run.schedule->state_dict();
   if (run.loader) {
@@ -157,8 +155,10 @@ void unpack(const CheckpointContents& contents, const RunParts& run) {
   // Check everything before changing anything.
   std::optional<Generator::State> drawn;
   if (run.generator && meta.has("generator")) {
-    const StoredJson random = meta.part("generator");
-    drawn = {uint64_t(random.integer("seed", 0)), uint64_t(random.integer("offset", 0))};
+    drawn = generator_state(meta.part("generator"));
+    const std::string_view was = name(drawn->kind()), is = name(run.generator->kind());
+    check<ValueError>(was == is, "resume", "the run drew random numbers of kind ", was, ", and the generator now is of kind ", is,
+                      Help{"set \"generator\" in the config, or call manual_seed(seed, kind), as before"});
   }
   std::optional<GradScaler::StateDict> scaler;
   if (run.scaler && run.scaler->is_enabled() && meta.has("scaler") && !meta.get("scaler").empty())

@@ -329,7 +329,7 @@ struct BenchSection {
 struct Sections {
   std::string name, output_dir;
   uint64_t seed;
-  std::string device_name;
+  std::string generator, device_name;
   Json model, loss, metrics, optimizer, scheduler;
   AmpSection amp;
   DataSection data;
@@ -348,6 +348,8 @@ struct Sections {
     key(name, text("name", nullptr, "name of the run; default: the name of the file"));
     key(output_dir, text("output_dir", "runs/${name}", "folder of the run"));
     key(seed, integer("seed", 0, "seed of weights, order and dropout").at_least(0).at_most(9e15));
+    key(generator, choice("generator", "philox", {"philox", "mt19937"},
+                          "kind of random numbers; \"mt19937\": those of PyTorch on a CPU, for weights, dropout and shuffling"));
     key(device_name, text("device", "auto", "auto, cpu, cuda or cuda:N"));
     key(model, component("model", module_family(), "the network").required());
     key(loss, component("loss", loss_family(), "loss to minimise").required());

@@ -88,7 +88,8 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
                               .prefetch = l.prefetch,
                               .rank = rank,
                               .ranks = ranks,
-                              .device = config.device};
+                              .device = config.device,
+                              .order = parse_generator_kind(config.generator)};
   return std::make_unique<DataLoader<>>(std::move(data), options);
 }
 
@@ -119,7 +120,7 @@ ModelParts make_model(const Config& config) {
   set_allow_tf32(config.performance.tf32);
   set_threads_independent(config.performance.threads_independent);
   set_dnn_options({.benchmark = config.performance.cudnn_benchmark, .workspace = config.performance.cudnn_workspace << 20});
-  manual_seed(config.seed);
+  manual_seed(config.seed, parse_generator_kind(config.generator));
   out.low = config.low;
   out.region = config.region();
   {

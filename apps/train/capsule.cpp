@@ -14,6 +14,7 @@
 #include "apps/train/config_path.h"
 #include "apps/use/model_file.h"
 #include "framework/backend/backend.h"
+#include "framework/io/checkpoint/generator_state.h"
 #include "framework/io/files/checksum.h"
 #include "framework/io/files/json.h"
 #include "framework/io/weights/safetensors.h"
@@ -66,7 +67,7 @@ Json step_json(const StepUnderTest& step, const CapsuleStep& about, const Diagno
           {"what", about.what},
           {"scale", step.scale},
           {"low_gradients", step.low_gradients},
-          {"random", {{"seed", step.random.seed}, {"offset", step.random.offset}}},
+          {"random", generator_json(step.random)},
           {"batches", batches},
           {"rank", about.rank},
           {"ranks", about.ranks},
@@ -192,7 +193,7 @@ class Reader {
                          history.number_or_null("eps")};
     out.scale = s.number("scale");
     out.low_gradients = s.get("low_gradients") == true;
-    out.random = {uint64_t(random.integer("seed", 0)), uint64_t(random.integer("offset", 0))};
+    out.random = generator_state(random);
     out.threads = by.integer("threads", 1);
     by.expect(by.get("halfstep").is_string(), "halfstep", "a version");
     out.written_by = by.get("halfstep").get<std::string>();

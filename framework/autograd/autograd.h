@@ -19,8 +19,10 @@ namespace halfstep {
 // Adds the gradient of sum_i outputs[i] . grad_outputs[i] to .grad of every leaf that requires grad and on which it depends. An
 // undefined or missing grad_output means ones; only one-element outputs may omit it. retain_graph: keeps saved tensors for another
 // backward; implied by create_graph, which records the backward itself. Throws AutogradError if an output has no graph, or a saved
-// tensor was freed or changed in place.
-void backward(const Tensors& outputs, const Tensors& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
+// tensor was freed or changed in place. With `inputs`, only these get gradients, leaves or not; others keep theirs. Throws
+// AutogradError if the outputs do not depend on one of them.
+void backward(const Tensors& outputs, const Tensors& grad_outputs = {}, bool retain_graph = false, bool create_graph = false,
+              const Tensors& inputs = {});
 
 struct GradOptions {
   bool retain_graph = false;

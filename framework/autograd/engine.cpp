@@ -87,8 +87,8 @@ class Engine {
     }
   }
 
-  // Requests the gradients of `inputs`; only nodes on a path to them will run.
-  void capture(const Tensors& inputs, const Tensors& outputs) {
+  // Requests the gradients of `inputs`; only nodes on a path to them will run. accumulate: leaves add theirs to .grad.
+  void capture(const Tensors& inputs, const Tensors& outputs, bool accumulate = false) {
     targeted_ = true;
     uint64_t oldest = UINT64_MAX;
     for (const Tensor& t : inputs) {
@@ -96,6 +96,7 @@ class Engine {
       targets_.push_back(e);
       if (!e) continue;
       needed_.insert(e.node.get());
+      if (accumulate && e.node->is_leaf) runs_.insert(e.node.get());
       oldest = std::min(oldest, e.node->sequence);
     }
     // Collects all reachable nodes that are not older than every target. Then, oldest first: a node is needed if one of its edges
@@ -230,13 +231,25 @@ class Engine {
 
 }  // namespace
 
-void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_graph, bool create_graph) {
+void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_graph, bool create_graph, const Tensors& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i)
+    check<AutogradError>(inputs[i].defined() && inputs[i].requires_grad(), "backward", "input ", i, " does not require grad");
   const ScaledBackward scaled;
   LeafReports reports;
   Engine engine(retain_graph, create_graph, &reports);
+  if (!inputs.empty()) engine.capture(inputs, outputs, /*accumulate=*/true);
   engine.seed(outputs, grad_outputs);
   engine.run();
   reports.done();
+  if (inputs.empty()) return;
+  const Tensors found = engine.captured();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    check<AutogradError>(found[i].defined(), "backward", "input ", i, " was not used to compute the outputs");
+    if (inputs[i].is_leaf() || inputs[i].impl()->meta().retains_grad) continue;
+    Tensor& slot = inputs[i].impl()->meta().grad;
+    const GradMode mode(create_graph);
+    slot = slot.defined() ? slot.add(found[i]) : found[i];
+  }
 }
 
 void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs) {

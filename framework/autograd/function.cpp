@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/autograd/function.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "framework/autograd/grad_mode.h"
 
 namespace halfstep {
@@ -23,14 +26,16 @@ class FunctionNode final : public Node {
   std::string_view name() const override { return name_; }
 
   Tensors backward(Tensors full, const BackwardCall& call) override {
-    for (size_t i = 0; i < full.size(); ++i)
-      if (!full[i].defined()) {
+    for (size_t i = 0; i < full.size() && ctx.fills_; ++i)
+      if (!full[i].defined() && given_[i]) {
         full[i] = Tensor::empty(outputs[i].shape, {.dtype = outputs[i].dtype, .device = outputs[i].device});
         full[i].zero_();
       }
     FunctionContext of_this_run = ctx;
     of_this_run.call_ = &call;
     Tensors result = backward_(of_this_run, full);
+    // PyTorch's functions may return undefined gradients for arguments that are not tensors.
+    while (result.size() > edges.size() && !result.back().defined()) result.pop_back();
     check<AutogradError>(result.size() == edges.size(), name_, "backward must return ", edges.size(),
                          edges.size() == 1 ? " gradient" : " gradients", ", one per input, got ", result.size());
     return result;
@@ -39,6 +44,9 @@ class FunctionNode final : public Node {
     for (auto& s : ctx.saved_) s.release();
   }
 
+  void made(const Tensors& outputs) {
+    for (const Tensor& t : outputs) given_.push_back(t.defined());
+  }
   void save_pending(const Tensors& made) {
     for (const Tensor& t : ctx.pending_) {
       int index = -1;
@@ -58,7 +66,27 @@ class FunctionNode final : public Node {
  private:
   std::string_view name_;
   FunctionBackward backward_;
+  std::vector<bool> given_;  // by output: whether forward returned a tensor
 };
+
+bool FunctionContext::is_dirty(const Tensor& t) const {
+  return std::any_of(dirty_.begin(), dirty_.end(), [&](const Tensor& d) { return d.defined() && d.same(t); });
+}
+
+void FunctionContext::check_dirty(std::string_view name, const Tensors& inputs, const Tensors& outputs, bool record) const {
+  const auto among = [](const Tensors& list, const Tensor& t) {
+    return std::any_of(list.begin(), list.end(), [&](const Tensor& other) { return other.defined() && other.same(t); });
+  };
+  for (const Tensor& t : dirty_) {
+    check<AutogradError>(t.defined() && among(inputs, t), name, "mark_dirty takes inputs of forward, got another tensor");
+    check<AutogradError>(among(outputs, t), name, "an input that is marked dirty must be returned as an output, got shape ",
+                         t.shape());
+    check<AutogradError>(!record || !t.is_leaf() || !t.requires_grad(), name,
+                         "a leaf that requires grad cannot be changed in place", Help{"change a clone() of it"});
+    check<AutogradError>(!record || !t.impl()->is_view, name, "a view cannot be marked dirty, got shape ", t.shape(),
+                         Help{"change a clone() of it"});
+  }
+}
 
 Tensors apply_function(std::string_view name, const FunctionForward& forward, FunctionBackward backward, const Tensors& inputs) {
   auto node = make_node<FunctionNode>(name, backward);
@@ -69,14 +97,27 @@ Tensors apply_function(std::string_view name, const FunctionForward& forward, Fu
     const NoGrad off;
     outputs = forward(node->ctx, inputs);
     // Copies the handle of an input that forward returned as an output, so that the input's history is not overwritten.
+    node->ctx.check_dirty(name, inputs, outputs, record);
     for (Tensor& out : outputs)
       for (const Tensor& in : inputs)
-        if (out.same(in)) out = in.detach();
+        if (out.defined() && out.same(in) && !node->ctx.is_dirty(in)) out = in.detach();
   }
   if (!record) return outputs;
   for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));
   node->save_pending(outputs);
+  for (const Tensor& t : node->ctx.dirty_) {
+    t.impl()->recorded_writes_seen = ++t.storage()->recorded_writes;
+    AutogradMeta& meta = t.impl()->meta();
+    meta.hooks.reset();  // they belong to the old value
+    if (std::exchange(meta.retains_grad, false)) meta.node->retained[meta.output_index].reset();
+  }
+  node->made(outputs);
   attach(node, outputs);
+  for (const Tensor& t : node->ctx.fixed_)
+    for (const Tensor& out : outputs)
+      if (out.defined() && t.defined() && out.same(t) && out.impl()->autograd) out.impl()->autograd->node.reset();
+  node->ctx.dirty_.clear();  // the node must not own its outputs
+  node->ctx.fixed_.clear();
   return outputs;
 }
 

@@ -166,8 +166,8 @@ void attach(const std::shared_ptr<Node>& node, std::span<const Tensor> outputs) 
   node->outputs.reserve(outputs.size());
   for (const Tensor& t : outputs) {
     const auto index = uint32_t(node->outputs.size());
-    node->outputs.push_back({t.shape(), t.dtype(), t.device()});
-    if (!is_floating(t.dtype())) continue;  // indices and masks carry no gradient
+    node->outputs.push_back(t.defined() ? OutputMeta{t.shape(), t.dtype(), t.device()} : OutputMeta{});
+    if (!t.defined() || !is_floating(t.dtype())) continue;  // indices and masks carry no gradient
     AutogradMeta& meta = t.impl()->meta();
     meta.node = node;
     meta.output_index = index;

@@ -61,6 +61,9 @@ void Tensor::set_grad(const Tensor& g) const {
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
   halfstep::backward({*this}, {gradient}, retain_graph, create_graph);
 }
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph, const Tensors& inputs) const {
+  halfstep::backward({*this}, {gradient}, retain_graph, create_graph, inputs);
+}
 
 Tensor Tensor::detach() const { return alias(shape(), strides()); }
 
@@ -106,10 +109,33 @@ uint64_t Tensor::register_hook(TensorHook hook) const {
 }
 
 void Tensor::remove_hook(uint64_t key) const {
-  AutogradMeta& meta = get().meta();
-  if (!meta.hooks) return;
-  auto& list = *meta.hooks;
-  list.erase(std::remove_if(list.begin(), list.end(), [&](const auto& entry) { return entry.first == key; }), list.end());
+  const auto& meta = get().autograd;
+  const size_t removed =
+      meta && meta->hooks ? std::erase_if(*meta->hooks, [&](const auto& entry) { return entry.first == key; }) : 0;
+  check<ValueError>(removed > 0, "remove_hook", "the tensor has no hook with the key ", key,
+                    Help{"register_hook returned it, and a hook can be removed once"});
+}
+
+void Tensor::set_data(const Tensor& values) const {
+  TensorImpl &to = get(), &from = values.get();
+  if (&to == &from) return;
+  check<DTypeError>(!requires_grad() || values.is_floating_point(), "set_data",
+                    "a tensor that requires grad must stay floating, got ", values.dtype());
+  check<AutogradError>(is_leaf(), "set_data", "only a leaf can get other data, got a result of shape ", shape(),
+                       Help{"use detach() first"});
+  if (to.autograd) {
+    // The node that adds gradients knows the old shape, dtype and device.
+    if (to.shape != from.shape || to.dtype != from.dtype || device() != values.device()) to.autograd->accumulator.reset();
+    to.autograd->shadow = {};
+  }
+  to.storage = from.storage;
+  to.offset = from.offset;
+  to.shape = from.shape;
+  to.strides = from.strides;
+  to.dtype = from.dtype;
+  to.is_view = false;
+  to.base.reset();
+  to.recorded_writes_seen = from.storage->recorded_writes;
 }
 
 }  // namespace halfstep

@@ -20,6 +20,8 @@ class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
   const char* what() const noexcept override { return text_.empty() ? std::runtime_error::what() : text_.c_str(); }
+  std::string msg() const { return what(); }  // these two have names of libtorch's c10::Error
+  const char* what_without_backtrace() const noexcept { return what(); }
   // Records a layer that the error leaves. Layers call it innermost first; the message names the innermost.
   void leave_layer(const std::string& path, const std::string& description) {
     if (text_.empty()) text_ = std::runtime_error::what() + ("\nlayer: " + path + ", " + description);

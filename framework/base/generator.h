@@ -1,36 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// The random state: a seed and a position in its Philox stream. Equal state gives equal numbers on every device and with
-// any number of threads, because element i of a draw is a pure function of (seed, offset, i): see framework/math/random.h.
+// The random state, of one of two kinds.
+//
+// philox, the usual one: a seed and a position in its Philox stream. Equal state gives equal numbers on every device and with any
+// number of threads, because element i of a draw is a pure function of (seed, offset, i): see framework/math/random.h.
+//
+// mt19937: the numbers that PyTorch draws on a CPU for a seed (framework/base/twister.h). They are drawn on the host, one after
+// another, and copied to the device of the tensor. docs/random_numbers.md says which calls give PyTorch's numbers to the bit.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "framework/base/twister.h"
 
 namespace halfstep {
+
+enum class GeneratorKind : uint8_t { philox, mt19937 };
+std::string_view name(GeneratorKind kind);
+GeneratorKind parse_generator_kind(std::string_view text, std::string_view where = "generator");  // throws ValueError
 
 class Generator {
  public:
   struct State {
     uint64_t seed = 0;
-    uint64_t offset = 0;  // counts blocks of four 32-bit numbers already handed out
-    bool operator==(const State&) const = default;
+    uint64_t offset = 0;  // philox: blocks of four 32-bit numbers already handed out; mt19937: 32-bit numbers
+    std::shared_ptr<const Twister> twister = nullptr;  // null: philox
+    GeneratorKind kind() const { return twister ? GeneratorKind::mt19937 : GeneratorKind::philox; }
+    bool operator==(const State& o) const {
+      return seed == o.seed && offset == o.offset && kind() == o.kind() && (!twister || *twister == *o.twister);
+    }
   };
 
-  explicit Generator(uint64_t seed = 0) : state_{seed, 0} {}
+  explicit Generator(uint64_t seed = 0, GeneratorKind kind = GeneratorKind::philox) { manual_seed(seed, kind); }
   Generator(const Generator&) = delete;
 
-  // Reserves the blocks for `count` elements and returns the state at which the draw starts. Thread-safe.
+  GeneratorKind kind() const;
+  // Reserves the blocks for `count` elements and returns the state at which the draw starts. Thread-safe. Throws ValueError for
+  // mt19937, whose numbers are no function of a position.
   State reserve(int64_t count);
+  // Calls f with the Mersenne Twister, which no other thread uses meanwhile. Throws ValueError for philox.
+  void with_twister(const std::function<void(Twister&)>& f);
 
   State state() const;
-  void set_state(State s);
-  void manual_seed(uint64_t seed) { set_state({seed, 0}); }
+  void set_state(const State& s);  // also the kind
+  // Moves on to an offset that another rank has reached. mt19937 forgets the second number of a pair, so that all ranks agree.
+  void move_on_to(uint64_t offset);
+  void manual_seed(uint64_t seed);  // keeps the kind
+  void manual_seed(uint64_t seed, GeneratorKind kind);
 
  private:
-  State state_;
+  uint64_t seed_ = 0, offset_ = 0;  // the offset of philox
+  std::unique_ptr<Twister> twister_;
 };
 
 // Returns the generator that draws use by default.
 Generator& default_generator();
-void manual_seed(uint64_t seed);
+void manual_seed(uint64_t seed);  // keeps the kind, which is philox unless the next one or set_state changed it
+void manual_seed(uint64_t seed, GeneratorKind kind);
 
 }  // namespace halfstep

@@ -180,8 +180,11 @@ class Tensor {
   void set_grad(const Tensor& g) const;    // undefined clears it
   void zero_grad() const { set_grad(Tensor()); }
   void backward(const Tensor& gradient = Tensor(), bool retain_graph = false, bool create_graph = false) const;
+  void backward(const Tensor& gradient, bool retain_graph, bool create_graph, const Tensors& inputs) const;  // to theirs only
   Tensor detach() const;                   // a view without history
   Tensor data() const { return detach(); }  // so w.data().normal_() is not recorded
+  // Gives a leaf the memory, shape, dtype and device of `values`, as x.data = values does in PyTorch. Keeps .grad and hooks.
+  void set_data(const Tensor& values) const;
   const Tensor& detach_() const;           // drops the history and requires_grad; not for views
   void retain_grad() const;                // keep .grad of a non-leaf
   uint64_t register_hook(TensorHook hook) const;  // called with each gradient of this tensor; returns a key for remove_hook
@@ -402,6 +405,7 @@ class Tensor {
   Tensor index(const Tensors& indices) const;  // undefined entries mean ':'
   // Indexes with x.index({Slice(0, 3), None, Ellipsis, mask}); returns a view unless an index is a tensor.
   Tensor index(std::initializer_list<TensorIndex> indices) const;
+  Tensor index(std::span<const TensorIndex> indices) const;  // of a std::vector<TensorIndex>, made at run time
   Tensor index_put(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
   Tensor masked_fill(const Tensor& mask, Number value) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
@@ -460,6 +464,8 @@ class Tensor {
   const Tensor& index_put_(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
   const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Number value) const;
+  const Tensor& index_put_(std::span<const TensorIndex> indices, const Tensor& values) const;
+  const Tensor& index_put_(std::span<const TensorIndex> indices, Number value) const;
   const Tensor& masked_fill_(const Tensor& mask, Number value) const;
   const Tensor& index_fill_(int64_t dim, const Tensor& index, Number value) const;
   const Tensor& tril_(int64_t diagonal = 0) const;

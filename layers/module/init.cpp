@@ -42,9 +42,14 @@ void set(const Tensor& w, const std::vector<double>& values) {
   w.detach().copy_(from_vector(values, w.shape()).to(w.dtype()).to(w.device()));
 }
 
-std::vector<double> drawn(const Shape& shape, double std, Generator* generator) {
+bool draws_as_pytorch(Generator* generator) {
+  return (generator ? *generator : default_generator()).kind() == GeneratorKind::mt19937;
+}
+
+// PyTorch draws in the dtype of the weight, which has other numbers than float64.
+std::vector<double> drawn(const Shape& shape, double std, Generator* generator, DType dtype) {
   const DefaultDevice host(Device::cpu);
-  const Tensor t = Tensor::empty(shape, {.dtype = DType::f64});
+  const Tensor t = Tensor::empty(shape, {.dtype = draws_as_pytorch(generator) ? dtype : DType::f64});
   halfstep::normal_(t, 0, std, generator);
   return t.to_vector<double>();
 }
@@ -140,7 +145,15 @@ void orthogonal_(const Tensor& w, double gain, Generator* generator) {
   if (w.numel() == 0 || w.device() == Device::meta) return;
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const int64_t rows = w.size(0), columns = w.numel() / rows, most = std::max(rows, columns), least = std::min(rows, columns);
-  std::vector<double> values = drawn({most, least}, 1, generator);
+  std::vector<double> values;
+  if (draws_as_pytorch(generator) && rows < columns) {
+    const std::vector<double> flat = drawn({rows, columns}, 1, generator, w.dtype());  // and transposes it
+    values.resize(flat.size());
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c) values[size_t(c * rows + r)] = flat[size_t(r * columns + c)];
+  } else {
+    values = drawn({most, least}, 1, generator, w.dtype());
+  }
   // Take Q of the QR decomposition of a tall matrix, with signs such that R's diagonal is positive: then Q is uniformly
   // distributed.
   const Eigen::HouseholderQR<Matrix> qr(Eigen::Map<const Matrix>(values.data(), most, least));
@@ -160,7 +173,7 @@ void sparse_(const Tensor& w, double sparsity, double std, Generator* generator)
   check<ValueError>(std >= 0, "sparse_", "std must be >= 0, got ", std);
   if (w.device() == Device::meta) return;
   const int64_t rows = w.size(0), columns = w.size(1), zeroed = int64_t(std::ceil(sparsity * double(rows)));
-  std::vector<double> values = drawn(w.shape(), std, generator);
+  std::vector<double> values = drawn(w.shape(), std, generator, w.dtype());
   const DefaultDevice host(Device::cpu);
   for (int64_t c = 0; c < columns; ++c) {
     const std::vector<int64_t> order = randperm(rows, generator).to_vector<int64_t>();

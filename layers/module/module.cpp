@@ -166,13 +166,13 @@ uint64_t Module::next_hook_key() {
 }
 
 void Module::remove_hook(uint64_t key) {
-  if (!hooks_) return;
   // Copy: a call in progress keeps its own list.
-  auto left = std::make_shared<ModuleHooks>(*hooks_);
+  auto left = hooks_ ? std::make_shared<ModuleHooks>(*hooks_) : std::make_shared<ModuleHooks>();
   const auto has_key = [key](const auto& entry) { return entry.first == key; };
-  std::erase_if(left->before, has_key);
-  std::erase_if(left->after, has_key);
-  std::erase_if(left->backward, has_key);
+  const size_t removed =
+      std::erase_if(left->before, has_key) + std::erase_if(left->after, has_key) + std::erase_if(left->backward, has_key);
+  check<ValueError>(removed > 0, "remove_hook", "the module has no hook with the key ", key,
+                    Help{"the call that registered the hook returned it, and a hook can be removed once"});
   hooks_ = left->empty() ? nullptr : left;
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "framework/ops/linalg/attention.h"
 #include "layers/module/init.h"
@@ -112,6 +114,11 @@ MultiheadAttention::MultiheadAttention(Integer width, Integer heads, const Multi
   const int64_t kdim = o.kdim.value_or(embed_dim), vdim = o.vdim.value_or(embed_dim);
   MemoryScope tag(MemoryTag::parameters);
   const bool one = kdim == embed_dim && vdim == embed_dim;
+  const auto projection = [&] { return NonDynamicallyQuantizableLinear(embed_dim, embed_dim, LinearOptions{o.bias}, generator); };
+  // PyTorch draws the output's weights first.
+  const bool first = (generator ? *generator : default_generator()).kind() == GeneratorKind::mt19937;
+  std::optional<NonDynamicallyQuantizableLinear> out;
+  if (first) out.emplace(projection());
   const auto weight = [&](bool there, int64_t rows, int64_t columns) {
     return there ? weight_of(rows, columns, generator) : Tensor();
   };
@@ -122,7 +129,7 @@ MultiheadAttention::MultiheadAttention(Integer width, Integer heads, const Multi
   in_proj_bias = register_parameter("in_proj_bias", o.bias ? zeros({3 * embed_dim}) : Tensor());
   bias_k = register_parameter("bias_k", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
   bias_v = register_parameter("bias_v", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
-  out_proj = add("out_proj", NonDynamicallyQuantizableLinear(embed_dim, embed_dim, LinearOptions{o.bias}, generator));
+  out_proj = add("out_proj", first ? std::move(*out) : projection());
   if (o.bias) init::zeros_(out_proj->bias);
 }
 
@@ -213,8 +220,8 @@ void MultiheadAttention::add_earlier(Projected& p, const AttentionInputs& inputs
   DecodeScope& pass = *DecodeScope::current();
   auto& kept = pass.kept<KeyValueCache>(*this);
   check<ShapeError>(!kept.k.defined() || kept.k.size(0) == p.k.size(0), kAttention,
-                    "needs as many sequences as in the pass before, ",
-                    kept.k.defined() ? kept.k.size(0) : 0, ", got ", p.k.size(0));
+                    "needs as many sequences as in the pass before, ", kept.k.defined() ? kept.k.size(0) : 0, ", got ",
+                    p.k.size(0));
   p.before = kept.length;
   kept.add(p.k, p.v);
   pass.reached(kept.length);

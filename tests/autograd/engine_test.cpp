@@ -338,3 +338,40 @@ TEST_CASE("threads may build and differentiate graphs upon the same leaves") {
     for (size_t i = 1; i < leaves.size(); ++i) CHECK(leaves[i].grad().item<double>() == 8.0 * double(i));
   }
 }
+
+TEST_CASE("backward adds to the gradients of the named inputs only") {
+  const Tensor a = leaf({2}), b = leaf({3}), c = leaf({5});
+  const Tensor h = a * b;
+  const Tensor y = h * c;
+  y.backward(Tensor(), true, false, {a, h});
+  CHECK(values(a.grad()) == V{15});
+  CHECK(values(h.grad()) == V{5});
+  CHECK(!b.grad().defined());
+  CHECK(!c.grad().defined());
+  backward({y}, {}, true, false, {a, c});
+  CHECK(values(a.grad()) == V{30});
+  CHECK(values(c.grad()) == V{6});
+  CHECK(!b.grad().defined());
+  CHECK_THROWS_AS(backward({h}, {}, true, false, {c}), AutogradError);
+  CHECK_THROWS_AS(backward({h}, {}, true, false, {tensor({1.0})}), AutogradError);
+}
+
+TEST_CASE("a leaf gets other data and keeps its gradient and hooks") {
+  const Tensor w = leaf({1, 2});
+  int calls = 0;
+  w.register_hook([&](const Tensor& g) { return ++calls, g * 2.0; });
+  sum(w).backward();
+  const Tensor other = tensor({4.0, 5.0, 6.0}), old = w.detach();
+  w.set_data(other);
+  CHECK(w.shape() == Shape{3});
+  CHECK(w.shares_memory_with(other));
+  CHECK(values(old) == V{1, 2});
+  CHECK(w.requires_grad());
+  CHECK(values(w.grad()) == V{2, 2});
+  w.zero_grad();
+  sum(w * w).backward();
+  CHECK(values(w.grad()) == V{16, 20, 24});
+  CHECK(calls == 2);
+  CHECK_THROWS_AS(w.set_data(tensor({1, 2})), DTypeError);
+  CHECK_THROWS_AS((w * 1.0).set_data(other), AutogradError);
+}

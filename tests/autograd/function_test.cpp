@@ -272,3 +272,89 @@ TEST_CASE("a gradient on another device is refused") {
   CHECK_THROWS_WITH_AS(sum(ElsewhereGradient::apply({leaf({1})})[0]).backward(),
                        "[custom function] its backward gave input 0 a gradient on meta, but the input is on cpu", DeviceError);
 }
+
+namespace {
+
+// Doubles its input in place, and says so.
+struct DoubleInPlace : Function<DoubleInPlace> {
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    in[0].mul_(2.0);
+    ctx.mark_dirty({in[0]});
+    return {in[0]};
+  }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0] * 2.0}; }
+};
+
+struct DirtyButLost : Function<DirtyButLost> {
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    ctx.mark_dirty({in[0]});
+    return {in[0] * 1.0};
+  }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0]}; }
+};
+
+// x and the sign of x, which has no gradient.
+struct WithSign : Function<WithSign> {
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    const Tensor s = sign(in[0]);
+    ctx.mark_non_differentiable({s});
+    return {in[0] * 3.0, s};
+  }
+  static Tensors backward(FunctionContext&, const Tensors& g) {
+    CHECK(values(g[1]) == V{0, 0});
+    return {g[0] * 3.0};
+  }
+};
+
+// Adds what there is of two inputs.
+struct MaybeAdd : Function<MaybeAdd> {
+  static inline std::vector<bool> came;
+  static Tensors forward(FunctionContext& ctx, const Tensors& in, bool fill) {
+    ctx.save(in);
+    ctx.set_materialize_grads(fill);
+    return {in[1].defined() ? in[0] + in[1] : in[0] * 1.0, in[0] * 5.0, Tensor()};
+  }
+  static Tensors backward(FunctionContext& ctx, const Tensors& g) {
+    came = {g[0].defined(), g[1].defined(), g[2].defined()};
+    const bool two = ctx.saved()[1].defined();
+    return {g[0], two ? g[0] : Tensor(), Tensor()};  // the last one is for `fill`
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a function changes an input in place if it marks it dirty") {
+  const Tensor x = leaf({1, -2});
+  const Tensor h = x * 1.0, older = h.reshape({2, 1});
+  const Tensor y = DoubleInPlace::apply({h})[0];
+  CHECK(y.same(h));
+  CHECK(values(h) == V{2, -4});
+  CHECK(h.node()->name() == "custom function");
+  sum(h * 1.0).backward();
+  CHECK(values(x.grad()) == V{2, 2});
+  CHECK_THROWS_AS((void)(older * 1.0), AutogradError);  // it lacks the write
+  CHECK_THROWS_AS(DoubleInPlace::apply({x}), AutogradError);
+  CHECK_THROWS_AS(DoubleInPlace::apply({(x * 1.0).reshape({2, 1})}), AutogradError);
+  CHECK_THROWS_AS(DirtyButLost::apply({x * 1.0}), AutogradError);
+}
+
+TEST_CASE("an output that is marked as not differentiable does not require grad") {
+  const Tensor x = leaf({2, -3});
+  const Tensors y = WithSign::apply({x});
+  CHECK(y[0].requires_grad());
+  CHECK(!y[1].requires_grad());
+  sum(y[0] * y[1]).backward();
+  CHECK(values(x.grad()) == V{3, -3});
+}
+
+TEST_CASE("a function takes undefined inputs, and gets undefined gradients on request") {
+  const Tensor x = leaf({2, -3});
+  for (const bool fill : {true, false}) {
+    x.zero_grad();
+    const Tensors y = MaybeAdd::apply({x, Tensor()}, fill);
+    CHECK(!y[2].defined());
+    sum(y[0]).backward();
+    CHECK(values(x.grad()) == V{1, 1});
+    CHECK(MaybeAdd::came == std::vector<bool>{true, fill, false});
+  }
+}

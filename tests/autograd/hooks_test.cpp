@@ -82,7 +82,7 @@ TEST_CASE("several hooks run in order; one that gives nothing changes nothing") 
   CHECK(order == "abc");
   CHECK(values(x.grad()) == V{20});
   y.remove_hook(b);
-  y.remove_hook(12345678);  // unknown: nothing happens
+  CHECK_THROWS_AS(y.remove_hook(12345678), ValueError);
   y.backward();
   CHECK(order == "abcac");
 }
@@ -166,4 +166,13 @@ TEST_CASE("with create_graph a hook's work is recorded") {
   });
   const Tensor g = grad({y}, {x}, {}, {.create_graph = true})[0];
   CHECK(values(grad({g}, {x})[0]) == V{2});
+}
+
+TEST_CASE("removing an unknown hook is an error") {
+  const Tensor x = leaf({1});
+  CHECK_THROWS_AS(x.remove_hook(1), ValueError);
+  const uint64_t key = x.register_hook([](const Tensor& g) { return g; });
+  CHECK_THROWS_AS((x * 1.0).remove_hook(key), ValueError);
+  x.remove_hook(key);
+  CHECK_THROWS_AS(x.remove_hook(key), ValueError);
 }

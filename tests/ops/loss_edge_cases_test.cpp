@@ -198,3 +198,27 @@ TEST_CASE("ctc_loss refuses a target that is the blank, and says where it is") {
   CHECK_THROWS_WITH_AS(loss({1, 4, 2}, {3}, {1, 2}, 0), doctest::Contains("target 4 at position 0 of sample 1 is outside [0, 4)"),
                        IndexError);
 }
+
+TEST_CASE("ops with a floating result read integers as PyTorch does") {
+  const Tensor a = tensor({{2, 3, 4}, {6, 2, 4}}), b = tensor({{2, 3, 5}, {9, 12, 0}}), y = tensor({1, -1});
+  CHECK(cosine_embedding_loss(a, b, y, 0.5).item() == doctest::Approx(0.10039752721786499));
+  CHECK(margin_ranking_loss(tensor({1, 2}), tensor({1, 1}), y).item() == doctest::Approx(0.5));
+  CHECK(triplet_margin_loss(tensor({{1, 2}}), tensor({{1, 1}}), tensor({{1, -1}})).item() == 0);
+  CHECK(pairwise_distance(tensor({{1, 2}}), tensor({{1, 1}})).item() == doctest::Approx(1.0000009536743164));
+  const Tensor r = local_response_norm(arange(100, 136).reshape({2, 3, 3, 2}), 2);
+  CHECK(r.dtype() == DType::f32);
+  CHECK(r.flatten()[1].item() == doctest::Approx(74.1462).epsilon(1e-5));
+}
+
+TEST_CASE("losses take targets that differ in sizes of 1 where that has one meaning") {
+  const Tensor p = tensor({0.25, 0.5}), t = tensor({1.0, 0.0});
+  const double loss = binary_cross_entropy(p, t).item();
+  CHECK(binary_cross_entropy(p.reshape({2, 1, 1, 1}), t).item() == loss);
+  CHECK(binary_cross_entropy(p, t.unsqueeze(1), {}, "none").shape() == Shape{2});
+  CHECK_THROWS_AS(binary_cross_entropy(p, tensor({1.0})), ShapeError);
+  const Tensor scores = tensor({0.1, 0.7, 0.2}), at = tensor({1});
+  CHECK(nll_loss(scores, at).item() == nll_loss(scores, tensor(1)).item());
+  CHECK(cross_entropy(scores, at).item() == cross_entropy(scores, tensor(1)).item());
+  CHECK(multi_margin_loss(scores, at).item() == multi_margin_loss(scores, tensor(1)).item());
+  CHECK_THROWS_AS(nll_loss(scores, tensor({1, 1})), ShapeError);
+}

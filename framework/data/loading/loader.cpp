@@ -193,6 +193,11 @@ LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const Load
   const bool in_order = !options_.shuffle && !options_.sampler;
   check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
                     "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
+  if (!options_.order) options_.order = (options_.generator ? *options_.generator : default_generator()).kind();
+  if (!options_.seed && options_.generator && options_.order == GeneratorKind::mt19937) {
+    const Generator::State at = options_.generator->state();
+    if (at.offset == 0) options_.seed = at.seed;  // PyTorch shuffles with the numbers of the generator itself
+  }
   if (!options_.seed) {
     options_.seed = options_.generator   ? samples::drawn_seed(*options_.generator)
                     : options_.ranks > 1 ? 0
@@ -379,7 +384,9 @@ void LoaderEngine::prepare_order() {
       check<IndexError>(i >= 0 && i < n, "DataLoader", "the sampler's indices must be in [0, ", n, "), got ", i);
     }
   } else if (options_.shuffle) {
-    order = permutation(n, *options_.seed, uint64_t(state_.epoch));
+    const auto epoch = uint64_t(state_.epoch);
+    order = options_.order == GeneratorKind::mt19937 ? loader_permutation_of_pytorch(n, *options_.seed, epoch)
+                                                     : permutation(n, *options_.seed, epoch);
   } else {
     order.resize(size_t(n));
     for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);

@@ -44,6 +44,9 @@ struct LoaderOptions {
   int rank = 0, ranks = 1;         // of several processes that read the same batches; each gets its part
   Device device = Device::cpu;     // device of the batches. Workers copy them there while the device computes
   Generator* generator = nullptr;  // only read by the constructor
+  // Kind of numbers that shuffle takes. mt19937: the order of PyTorch's DataLoader with generator=torch.Generator() of this seed.
+  // If omitted, the kind of `generator`, or of the default generator.
+  std::optional<GeneratorKind> order = {};
 };
 
 // The position: batches [0, next_batch) of `epoch` were returned, starting with sample `begin` of its order, which is 0 unless the
@@ -97,7 +100,7 @@ class LoaderEngine {
   std::shared_ptr<const BatchSource> source_;
   LoaderOptions options_;
   LoaderState state_;
-  bool resumed_ = true;  // whether the state was set from outside since the last batch
+  bool resumed_ = true;                                          // whether the state was set from outside since the last batch
   std::shared_ptr<const std::vector<int64_t>> order_, repeats_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
   std::shared_ptr<BatchStream> stream_;  // of the current epoch, if the source is a stream
@@ -130,9 +133,9 @@ class LoaderBase {
 
 // One pass of a range-for is one epoch:
 //   for (auto& [x, target] : loader) ...
-// The order of an epoch is permutation(size, seed, epoch), or the sampler's, for any number of workers. A pass begins at the
-// position of set_state; otherwise at the start of an epoch, the next one if the last pass was left early. The loader itself is
-// not thread-safe.
+// The order of an epoch is permutation(size, seed, epoch), PyTorch's for the kind mt19937, or the sampler's, for any number of
+// workers. A pass begins at the position of set_state; otherwise at the start of an epoch, the next one if the last pass was left
+// early. The loader itself is not thread-safe.
 //
 // `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, for any data set or stream that samples.h describes;
 // DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr. A

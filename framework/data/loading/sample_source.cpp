@@ -35,6 +35,11 @@ uint64_t seed_of(uint64_t seed, int64_t epoch, int64_t i, int64_t before) {
 }
 
 uint64_t drawn_seed(Generator& generator) {
+  if (generator.kind() == GeneratorKind::mt19937) {  // as PyTorch's samplers do
+    uint64_t seed = 0;
+    generator.with_twister([&](Twister& t) { seed = t.random64() & ~(uint64_t(1) << 63); });
+    return seed;
+  }
   const Generator::State at = generator.reserve(4);
   const math::Random4 r = math::philox(at.seed, at.offset);
   return uint64_t(r.v[0]) << 32 | r.v[1];

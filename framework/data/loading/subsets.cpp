@@ -6,8 +6,8 @@
 
 #include "framework/base/check.h"
 #include "framework/data/loading/permutation.h"
-#include "framework/data/transforms/data_form.h"
 #include "framework/data/sets/split.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep {
 namespace samples {
@@ -17,7 +17,12 @@ constexpr const char* kSplit = "random_split";
 
 // Cuts a seeded order of `size` samples into parts of these lengths.
 std::vector<std::vector<int64_t>> cut_order(int64_t size, const std::vector<int64_t>& lengths, Generator* generator) {
-  const std::vector<int64_t> order = split_order(size, drawn_seed(generator ? *generator : default_generator()));
+  Generator& from = generator ? *generator : default_generator();
+  std::vector<int64_t> order;
+  if (from.kind() == GeneratorKind::mt19937)
+    from.with_twister([&](Twister& t) { order = t.permutation(size); });  // as torch.utils.data.random_split
+  else
+    order = split_order(size, drawn_seed(from));
   std::vector<std::vector<int64_t>> out;
   auto at = order.begin();
   for (const int64_t n : lengths) {
@@ -92,9 +97,7 @@ Subset<Dataset>::Subset(std::shared_ptr<const Dataset> base, std::vector<int64_t
 DataForm Subset<Dataset>::form() const { return base_->form(); }
 
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices) const { return batch(indices, 0, {}); }
-Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const {
-  return batch(indices, epoch, {});
-}
+Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const { return batch(indices, epoch, {}); }
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const {
   const std::vector<int64_t> of_base = samples::mapped(indices_, indices);
   if (before_.empty()) return base_->batch(of_base, epoch, repeats);

@@ -53,4 +53,7 @@ inline void check_floating(std::string_view op, const Tensors& in) {
     check<DTypeError>(!t.defined() || t.is_floating_point(), op, "needs floating tensors, got ", t.dtype());
 }
 
+// Returns integers as float32, for an op whose result is not an integer, as in PyTorch.
+inline Tensor in_floats(const Tensor& x) { return !x.defined() || x.is_floating_point() ? x : x.to(DType::f32); }
+
 }  // namespace halfstep

@@ -143,8 +143,9 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   check_floating(kGumbelSoftmax.name, {logits});
   const int d = wrap_dim(dim, logits.dim(), kGumbelSoftmax.name);
   return composite(kGumbelSoftmax, {logits}, [&](const Tensors& in) {
-    // u is in [0, 1), so 1 - u has a logarithm.
-    const Tensor exponential = neg(log1p(neg(rand_like(in[0], {}, generator)))), noise = neg(log(clamp_min(exponential, 1e-38)));
+    const Tensor waits = empty_like(in[0]);
+    exponential_(waits, 1, generator);
+    const Tensor noise = neg(log(clamp_min(waits, 1e-38)));
     const Tensor soft = softmax((in[0] + noise) / tau, d);
     if (!hard) return soft;
     const Tensor chosen = scatter(zeros_like(soft.detach()), d, argmax(soft.detach(), d, true), 1.0);
@@ -161,10 +162,10 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
   const double least = x.dtype() == DType::u8 ? std::max(std::trunc(min_val), 0.0) : std::trunc(min_val);
   return clamp(x, number_beside(least, x), number_beside(std::trunc(max_val), x));
 }
-Tensor threshold(const Tensor& x, double threshold, double value) {
+Tensor threshold(const Tensor& x, Number threshold, Number value) {
   check<ValueError>(x.defined(), "threshold", "the input is undefined");
-  return x.is_floating_point() ? call_pointwise(Pointwise::threshold, {x}, threshold, value)
-                               : where(le(x, threshold), number_beside(value, x), x);
+  if (x.is_floating_point()) return call_pointwise(Pointwise::threshold, {x}, threshold.floating(), value.floating());
+  return where(le(x, threshold), value.is_floating() ? number_beside(value.floating(), x) : value, x);
 }
 Tensor tanhshrink(const Tensor& x) { return call_pointwise(Pointwise::tanhshrink, {real(x, "tanhshrink")}); }
 
@@ -222,7 +223,7 @@ void add_activations(OpList& list) {
   list.add(of_numbers(info_of(Pointwise::hardtanh)),
            [](Args& a) { return hardtanh(a.tensor(0), a.number("min_val", -1), a.number("max_val", 1)); });
   list.add(of_numbers(info_of(Pointwise::threshold)),
-           [](Args& a) { return threshold(a.tensor(0), a.number("threshold"), a.number("value")); });
+           [](Args& a) { return threshold(a.tensor(0), a.scalar("threshold"), a.scalar("value")); });
   list.add(of_numbers(info_of(Pointwise::tanhshrink)), [](Args& a) { return tanhshrink(a.tensor(0)); });
   list.add(info_of(Pointwise::prelu), [](Args& a) { return prelu(a.tensor(0), a.tensor(1)); });
   list.add(kRreluInfo, [](Args& a) {

@@ -38,7 +38,7 @@ Tensor add_relu(const Tensor& a, const Tensor& b);
 #include "framework/math/pointwise.def"
 
 Tensor hardtanh(const Tensor& x, double min_val = -1, double max_val = 1);     // integers stay integers
-Tensor threshold(const Tensor& x, double threshold, double value);             // x where x > threshold, else value; also integers
+Tensor threshold(const Tensor& x, Number threshold, Number value);             // x where x > threshold, else value; also integers
 Tensor tanhshrink(const Tensor& x);                                            // x - tanh x
 // Returns x, or weight x for x <= 0. weight: one value ([] or [1]), or [C] with x [N, C, ...]; of x's dtype.
 Tensor prelu(const Tensor& x, const Tensor& weight);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "framework/ops/core/in_place.h"
 #include "framework/ops/index/masks.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/index/index_ops.h"
 #include "framework/ops/index/indices.h"
@@ -219,7 +219,15 @@ bool equal(const Tensor& a, const Tensor& b) {
 
 namespace {
 
-// Returns where |a - b| <= atol + rtol |b|, computed in float64.
+// Returns |x - y|: in the dtype of floating tensors, in which a tolerance of 0.1 is their 0.1; else in float64, from a difference
+// of integers where that fits.
+Tensor distance_of(const Tensor& x, const Tensor& y) {
+  if (x.is_floating_point()) return abs(sub(x, y));
+  const Tensor wide = abs(sub(x.to(DType::f64), y.to(DType::f64)));
+  return where(lt(wide, 0x1p62), abs(sub(x.to(DType::i64), y.to(DType::i64))).to(DType::f64), wide);
+}
+
+// Returns where |a - b| <= atol + rtol |b|.
 Tensor close_elements(std::string_view op, const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   check_same_device(op, {a, b});
   check<ValueError>(a.defined() && b.defined(), op, "an input is undefined");
@@ -228,9 +236,13 @@ Tensor close_elements(std::string_view op, const Tensor& a, const Tensor& b, dou
   broadcast(a.shape(), b.shape(), op);
   const NoGrad quiet;
   const autocast::Off off;
-  const Tensor x = a.detach(), y = b.detach(), distance = abs(sub(x.to(DType::f64), y.to(DType::f64)));
+  const Tensor x = a.detach(), y = b.detach();
   // eq accepts equal infinities, and isfinite rejects different ones.
-  Tensor close = logical_or(eq(x, y), logical_and(isfinite(distance), le(distance, add(mul(abs(y.to(DType::f64)), rtol), atol))));
+  Tensor close = eq(x, y);
+  if (rtol > 0 || atol > 0) {
+    const Tensor distance = distance_of(x, y);
+    close = logical_or(close, logical_and(isfinite(distance), le(distance, add(mul(abs(y.to(distance.dtype())), rtol), atol))));
+  }
   if (equal_nan) close = logical_or(close, logical_and(isnan(x), isnan(y)));
   return close;
 }

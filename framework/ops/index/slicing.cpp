@@ -11,7 +11,7 @@ namespace halfstep {
 // The view that the indices make of x, and the index tensors, each at its dimension of the view.
 class Indexed {
  public:
-  Indexed(std::string_view op, const Tensor& x, std::initializer_list<TensorIndex> indices) : view(x) {
+  Indexed(std::string_view op, const Tensor& x, std::span<const TensorIndex> indices) : view(x) {
     int taken = 0, dots = 0;
     for (const TensorIndex& i : indices) {
       taken += dimensions(i);
@@ -97,13 +97,14 @@ TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
   check<ValueError>(std::string_view(dots) == "...", "index", "text among the indices must be \"...\", got \"", dots, '"');
 }
 
-Tensor Tensor::index(std::initializer_list<TensorIndex> list) const {
+Tensor Tensor::index(std::initializer_list<TensorIndex> list) const { return index(std::span(list.begin(), list.size())); }
+Tensor Tensor::index(std::span<const TensorIndex> list) const {
   const Indexed i("index", *this, list);
   return i.any_tensor() ? i.view.index(i.indices) : i.view;
 }
 
 IndexedPart::IndexedPart(const Tensor& from, const TensorIndex& at) : Tensor(from.index({at})), at_(at) {
-  if (Indexed("index", from, {at}).any_tensor()) from_ = from;
+  if (Indexed("index", from, std::span(&at, 1)).any_tensor()) from_ = from;
 }
 IndexedPart& IndexedPart::operator=(const Tensor& other) & {
   from_ = Tensor();
@@ -113,6 +114,9 @@ IndexedPart& IndexedPart::operator=(const Tensor& other) & {
 IndexedPart Tensor::operator[](const TensorIndex& one) const { return {*this, one}; }
 
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& values) const {
+  return index_put_(std::span(list.begin(), list.size()), values);
+}
+const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, const Tensor& values) const {
   const Indexed i("index_put_", *this, list);
   if (i.any_tensor())
     i.view.index_put_(i.indices, without_leading_ones(values, 0));
@@ -122,6 +126,9 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const 
 }
 
 const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, Number value) const {
+  return index_put_(std::span(list.begin(), list.size()), value);
+}
+const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, Number value) const {
   return index_put_(list, scalar(value, {.dtype = dtype(), .device = device()}));
 }
 

@@ -30,6 +30,7 @@ struct AttentionAttr {
   double scale = 1, dropout_p = 0;
   bool causal = false;
   Generator::State state;
+  Tensor factors = {};                                 // of dropout, [B, H, L, S], if a generator of kind mt19937 drew them
   std::shared_ptr<bool> dropped_by_library = nullptr;  // for dropout: whether the library drew its numbers
 };
 
@@ -92,6 +93,7 @@ class Attention {
       heads_ *= batches_;
       batches_ = 1;
     }
+    if (attr.factors.defined()) factors_ = attr.factors.reshape({batches_, heads_, rows_, keys_});
     if (attr.causal) triangle_ = triangle(chunk_rows(), skips_keys() ? chunk_rows() : keys_, q0.device());
   }
 
@@ -155,6 +157,11 @@ class Attention {
   Tensor dropped(const Tensor& x, const Chunk& c) const {
     if (attr_.dropout_p == 0) return x;
     const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    if (factors_.defined()) {
+      const auto by_head = [&](const Tensor& t) { return t.alias({c.heads, c.rows, c.keys}, {c.rows * c.keys, c.keys, 1}).view(); };
+      backend_.binary(Binary::mul, by_head(x), mask_part(factors_, c).to(x.dtype()).view(), by_head(out));
+      return out;
+    }
     // A head's numbers begin at a new block, so that they do not depend on which heads share a chunk or a batch.
     const int64_t each = c.rows * c.keys;
     const bool at_once = c.heads == 1 || each % 4 == 0;
@@ -226,7 +233,7 @@ class Attention {
   int64_t batches_, heads_, rows_, keys_;
   int64_t shared_;  // number of heads of q that share one head of k
   DType dtype_, wide_;
-  Tensor q_, k_, v_, mask_, triangle_;
+  Tensor q_, k_, v_, mask_, triangle_, factors_;
   bool folded_ = false;  // whether q_ includes the scale
 };
 
@@ -246,7 +253,8 @@ struct Sdpa {
     const TensorOptions like{.dtype = q.dtype(), .device = q.device()};
     const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)};
     if (k.size(2) == 0 || numel(shape) == 0) return zeros(shape, like);
-    if (const LibraryOutput done = mask.mask.defined() ? LibraryOutput() : library_attention(of(a, in), a.state, ctx.recording());
+    const bool by_ops = mask.mask.defined() || a.factors.defined();
+    if (const LibraryOutput done = by_ops ? LibraryOutput() : library_attention(of(a, in), a.state, ctx.recording());
         done.out.defined()) {
       if (a.dropped_by_library) *a.dropped_by_library = true;
       ctx.save_output(done.out);
@@ -345,9 +353,8 @@ struct Sdpa {
     const Tensor all = ones_like(p), kept = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
     const Attention at(a, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
     const Tensor from = at.like_queries(all), to = at.like_queries(kept);
-    at.for_chunks([&](const Chunk& c) {
-      backend_for(p.device()).copy(at.dropped(at.queries(from, c), c).view(), at.queries(to, c).view());
-    });
+    at.for_chunks(
+        [&](const Chunk& c) { backend_for(p.device()).copy(at.dropped(at.queries(from, c), c).view(), at.queries(to, c).view()); });
     return kept;
   }
 };
@@ -380,7 +387,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (o.dropout_p > 0) {
     Generator& generator = o.generator ? *o.generator : default_generator();
     attr.dropped_by_library = std::make_shared<bool>(false);
-    attr.state = draw(generator, numel(h.batch) * h.heads * 4 * blocks_of_a_head(query.size(-2), key.size(-2))).state;
+    if (generator.kind() == GeneratorKind::mt19937)
+      attr.factors = dropout_factors(q.new_empty({q.size(0), q.size(1), q.size(2), k.size(2)}), o.dropout_p, &generator);
+    else
+      attr.state = draw(generator, numel(h.batch) * h.heads * 4 * blocks_of_a_head(query.size(-2), key.size(-2))).state;
   }
   Shape out = h.scores();
   out[out.size() - 1] = value.size(-1);

@@ -180,10 +180,10 @@ Tensor dist(const Tensor& a, const Tensor& b, double p) {
 }
 
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, double p, double eps, bool keepdim) {
-  check_floating("pairwise_distance", {a, b});
   check<ShapeError>(broadcast(a.shape(), b.shape(), "pairwise_distance").size() > 0, "pairwise_distance",
                     "needs at least 1 dimension, got ", a.shape(), " and ", b.shape());
-  return composite(kPairwise, {a, b}, [&](const Tensors& in) { return norm(in[0] - in[1] + eps, p, {-1}, keepdim); });
+  return composite(kPairwise, {in_floats(a), in_floats(b)},
+                   [&](const Tensors& in) { return norm(in[0] - in[1] + eps, p, {-1}, keepdim); });
 }
 
 Tensor cdist(const Tensor& a, const Tensor& b, double p, CdistMode mode) {

@@ -97,12 +97,12 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
   check<DTypeError>(target.dtype() == DType::i64, op, "class targets must be int64, got ", target.dtype());
   Shape expected = x.shape();
   expected.erase(x.dim() == 1 ? 0 : 1);
-  check<ShapeError>(target.shape() == expected, op, "target must be ", expected, " to match scores ", x.shape(), ", got ",
-                    target.shape());
+  check<ShapeError>(target.shape() == expected || (x.dim() == 1 && target.shape() == Shape{1}), op, "target must be ", expected,
+                    " to match scores ", x.shape(), ", got ", target.shape());
   const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
   check<ShapeError>(!weight.defined() || weight.shape() == Shape{classes}, op, "weight must be [", classes, "], got ",
                     weight.defined() ? weight.shape() : Shape{});
-  Rows r{x, target, expected};
+  Rows r{x, target, target.shape()};
   if (x.dim() == 1) r.scores = x.unsqueeze(0);
   if (x.dim() > 2) {
     Dims order{0};

@@ -44,21 +44,19 @@ void check_classes(std::string_view op, const Tensor& target, int64_t classes, i
 }  // namespace
 
 Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, LossReduction reduction) {
-  check_floating("margin_ranking_loss", {x1, x2});
   for (const Shape& other : {x2.shape(), y.shape()}) check_one_shape("margin_ranking_loss", x1.shape(), other);
   check_one_shape("margin_ranking_loss", x2.shape(), y.shape());
-  return composite(kMarginRanking, {x1, x2, y},
+  return composite(kMarginRanking, {in_floats(x1), in_floats(x2), y},
                    [&](const Tensors& in) { return reduce_loss(relu(neg(in[2]) * (in[0] - in[1]) + margin), reduction); });
 }
 
 Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin, LossReduction reduction) {
-  check_floating("cosine_embedding_loss", {x1, x2});
   check<ShapeError>((y.dim() == 1 && x1.dim() == 2 && x2.dim() == 2) || (y.dim() == 0 && x1.dim() == 1 && x2.dim() == 1),
                     "cosine_embedding_loss", "inputs must be [N, D] with target [N], or [D] with target [], got ", x1.shape(), ", ",
                     x2.shape(), " and ", y.shape());
   broadcast(broadcast(x1.shape(), x2.shape(), "cosine_embedding_loss"), x1.dim() == 2 ? Shape{y.size(0), 1} : Shape{},
             "cosine_embedding_loss");
-  return composite(kCosineEmbedding, {x1, x2, y}, [&](const Tensors& in) {
+  return composite(kCosineEmbedding, {in_floats(x1), in_floats(x2), y}, [&](const Tensors& in) {
     constexpr double kEps = 1e-12;  // added to both squares
     const Tensor &a = in[0], &b = in[1];
     const Tensor cosine = sum(a * b, {-1}) / sqrt((sum(square(a), {-1}) + kEps) * (sum(square(b), {-1}) + kEps));
@@ -76,13 +74,12 @@ HALFSTEP_OPTIONS(MultiMarginOptions, option("p", &O::p, "exponent").at_least(1).
 HALFSTEP_OPTIONS(MultiLabelSoftMarginLossOptions, weight_of<O>("one for each class; left out: all the same"), reduction_of<O>())
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const TripletMarginOptions& o) {
-  check_floating("triplet_margin_loss", {anchor, positive, negative});
   check<ShapeError>(anchor.dim() > 0 && anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), "triplet_margin_loss",
                     "anchor, positive and negative must have one rank of at least 1, got ", anchor.shape(), ", ", positive.shape(),
                     " and ", negative.shape());
   check_options("triplet_margin_loss", o);
   broadcast(broadcast(anchor.shape(), positive.shape(), "triplet_margin_loss"), negative.shape(), "triplet_margin_loss");
-  return composite(kTripletMargin, {anchor, positive, negative}, [&](const Tensors& in) {
+  return composite(kTripletMargin, {in_floats(anchor), in_floats(positive), in_floats(negative)}, [&](const Tensors& in) {
     const Tensor near = pairwise_distance(in[0], in[1], o.p, o.eps);
     Tensor far = pairwise_distance(in[0], in[2], o.p, o.eps);
     if (o.swap) far = minimum(far, pairwise_distance(in[1], in[2], o.p, o.eps));
@@ -95,7 +92,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   const Tensor rows = as_rows(op, x);
   const int64_t classes = rows.size(1);
   check_options(op, o);
-  check<ShapeError>(target.dim() == x.dim() - 1 && target.numel() == rows.size(0), op, "target must be [N] for input [N, C], got ",
+  check<ShapeError>(target.dim() <= 1 && target.numel() == rows.size(0), op, "target must be [N] for input [N, C], got ",
                     target.shape(), " and ", x.shape());
   check<ShapeError>(!o.weight.defined() || (o.weight.dim() == 1 && o.weight.size(0) == classes), op, "weight must be [", classes,
                     "], got ", o.weight.defined() ? o.weight.shape() : Shape{});

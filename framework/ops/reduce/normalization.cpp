@@ -363,8 +363,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
 Tensor local_response_norm(const Tensor& x, int64_t size, double alpha, double beta, double k) {
   check<ValueError>(size > 0, "local_response_norm", "size must be at least 1, got ", size);
   check<ShapeError>(x.dim() >= 3, "local_response_norm", "input must be [N, C, L, ...], got ", x.shape());
-  check_floating("local_response_norm", {x});
-  return composite(kResponseInfo, {x}, [&](const Tensors& in) {
+  return composite(kResponseInfo, {in_floats(x)}, [&](const Tensors& in) {
     const int64_t channels = x.size(1), before = std::min(size / 2, channels), after = std::min((size - 1) / 2, channels);
     const auto padding = [&](int64_t n) {
       Shape shape = x.shape();

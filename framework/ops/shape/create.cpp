@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <vector>
 
 #include "framework/base/draws.h"
 #include "framework/math/random.h"
@@ -13,6 +14,7 @@
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/shape/twister_draws.h"
 #include "framework/ops/shape/views.h"
 
 namespace halfstep {
@@ -29,6 +31,8 @@ void check_sampled(std::string_view op, DType dtype) {
   check<DTypeError>(is_floating(dtype), op, "needs a floating dtype, got ", dtype);
 }
 Generator& pick(Generator* g) { return g ? *g : default_generator(); }
+// Returns the generator of a draw if it draws PyTorch's numbers, else null.
+Generator* twister_of(Generator* g) { return pick(g).kind() == GeneratorKind::mt19937 ? &pick(g) : nullptr; }
 
 // Calls fill(view, state) with the numbers from `from` on. The first ones of a block may belong to earlier rows; then those are
 // generated as well.
@@ -44,12 +48,14 @@ struct Dropout {
   struct Attr {
     double p;
     Draw from;
+    Tensor factors;  // drawn already, by a generator of kind mt19937
   };
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
   static Attributes describe(const Attr& a) { return {{"p", a.p}}; }
   // Numbers belong to elements in row-major order, whatever their order in memory.
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+    if (a.factors.defined()) return mul(in[0], a.factors.to(in[0].dtype()));
     const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     Backend& backend = backend_for(out.device());
     if (a.from.skip == 0) {
@@ -195,6 +201,7 @@ Tensor tensor(const std::vector<double>& values, const Shape& shape, const Tenso
 }
 
 void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
+  if (Generator* t = twister_of(g)) return twister::uniform(*t, x, lo, hi);
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   fill_drawn(t, draw(pick(g), x.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_uniform(v, s, lo, hi); });
@@ -202,6 +209,7 @@ void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
+  if (Generator* t = twister_of(g)) return twister::normal(*t, x, mean, stddev);
   const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   fill_drawn(t, draw(pick(g), x.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_normal(v, s, mean, stddev); });
@@ -215,6 +223,22 @@ const Tensor& Tensor::uniform_(double lo, double hi, Generator* generator) const
 const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) const {
   halfstep::normal_(*this, mean, stddev, generator);
   return *this;
+}
+
+void exponential_(const Tensor& x, double rate, Generator* g) {
+  check_sampled("exponential_", x.dtype());
+  check<ValueError>(rate > 0 && std::isfinite(rate), "exponential_", "the rate must be above 0, got ", rate);
+  if (Generator* t = twister_of(g)) return twister::exponential(*t, x, rate);
+  const NoGrad quiet;
+  const autocast::Off off;
+  x.detach().copy_(
+      log1p(neg(rand(x.shape(), {.dtype = x.dtype() == DType::f64 ? x.dtype() : DType::f32, .device = x.device()}, g))) *
+      (-1 / rate));
+}
+void random_(const Tensor& x, Generator* g) {
+  if (Generator* t = twister_of(g)) return twister::any_integers(*t, x);
+  const auto top = int64_t(std::min(twister::count_of_integers(x.dtype()), (uint64_t(1) << 63) - 1));
+  x.detach().copy_(randint(0, top, x.shape(), {.dtype = x.dtype(), .device = x.device()}, g));
 }
 
 Tensor rand(const Shape& shape, const TensorOptions& o, Generator* g) {
@@ -232,6 +256,10 @@ Tensor randn(const Shape& shape, const TensorOptions& o, Generator* g) {
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& o, Generator* g) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
   const Tensor t = raw(shape, o);
+  if (Generator* own = twister_of(g)) {
+    twister::integers(*own, t, lo, hi);
+    return finish(t, o);
+  }
   fill_drawn(t, draw(pick(g), t.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(o.device).random_integers(v, s, lo, hi); });
   return finish(t, o);
@@ -263,12 +291,18 @@ Tensor bernoulli(const Tensor& p, Generator* g) {
   // Also rejects NaN. On a GPU the check would wait for the device.
   check<ValueError>(!p.device().is_cpu() || all(logical_and(ge(p, 0), le(p, 1))).item<bool>(), "bernoulli",
                     "probabilities must lie in [0, 1]");
+  if (Generator* t = twister_of(g)) return twister::bernoulli(*t, p);
   const Tensor u = rand(p.shape(), {.device = p.device()}, g);
   return lt(u, p.detach()).to(p.dtype());
 }
 Tensor bernoulli(const Tensor& x, double p, Generator* g) {
   check<ValueError>(p >= 0 && p <= 1, "bernoulli", "p must lie in [0, 1], got ", p);
   const NoGrad quiet;
+  if (Generator* t = twister_of(g)) {
+    const Tensor out = raw(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = x.format()});
+    twister::bernoulli(*t, out, p);
+    return out;
+  }
   return lt(rand(x.shape(), {.device = x.device()}, g), p).to(x.dtype());
 }
 
@@ -294,6 +328,15 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
     check<ValueError>(all(ge(possible, double(replacement ? 1 : samples))).item<bool>(), op,
                       "too few weights are positive to draw ", samples);
   }
+  if (Generator* t = twister_of(g)) {
+    if (replacement && samples > 1) {
+      const Tensor out = twister::multinomial(*t, w.dim() == 1 ? w.unsqueeze(0) : w, samples);
+      return w.dim() == 1 ? out.squeeze(0) : out;
+    }
+    const Tensor waits = empty_like(w);
+    twister::exponential(*t, waits, 1);
+    return samples == 1 ? div(w, waits).argmax(-1, true) : div(w, waits).topk(samples).second;
+  }
   // Chooses the class whose exponential clock of rate w rings first: classes ring in an order with the required probabilities.
   Shape shape = w.shape();
   if (replacement) shape.insert(shape.size() - 1, samples);
@@ -305,6 +348,11 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
 
 Tensor randperm(int64_t n, Generator* g) {
   check<ValueError>(n >= 0 && n <= (int64_t(1) << 31), "randperm", "n must lie in [0, 2^31], got ", n);
+  if (Generator* t = twister_of(g)) {
+    std::vector<int64_t> order;
+    t->with_twister([&](Twister& numbers) { order = numbers.permutation(n); });
+    return from_vector(order, {n}, Device::cpu);
+  }
   // Fisher-Yates on the host, from the same stream as everything else.
   const Generator::State state = pick(g).reserve(n);
   const Tensor out = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
@@ -321,7 +369,12 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* g) {
   check<ValueError>(p >= 0 && p <= 1, "dropout", "p must lie in [0, 1], got ", p);
   check<DTypeError>(x.is_floating_point(), "dropout", "needs a floating input, got ", x.dtype());
   if (!training || p == 0) return x;
-  return call<Dropout>({x}, {p, draw(pick(g), x.numel())});
+  if (const Tensor factors = dropout_factors(x, p, g); factors.defined()) return call<Dropout>({x}, {p, {}, factors});
+  return call<Dropout>({x}, {p, draw(pick(g), x.numel()), {}});
+}
+Tensor dropout_factors(const Tensor& x, double p, Generator* g) {
+  Generator* t = twister_of(g);
+  return t ? twister::dropout_factors(*t, x, p) : Tensor();
 }
 
 void add_create(OpList& list) {

@@ -18,7 +18,7 @@ namespace {
 // Pads and the resulting size, for each dimension.
 struct PadAttr {
   Dims before, after;
-  double value = 0;
+  Number value = 0.0;
 };
 Shape padded_shape(const Shape& x, const PadAttr& a) {
   Shape s = x;
@@ -32,7 +32,7 @@ struct PadOp {
                                .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off",
                                .dtypes = DTypeSet::any};
 
-  static Attributes describe(const Attr& a) { return {{"before", a.before}, {"after", a.after}, {"value", a.value}}; }
+  static Attributes describe(const Attr& a) { return {{"before", a.before}, {"after", a.after}, {"value", a.value.floating()}}; }
   static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
     const Tensor& x = in[0];
     const MemoryFormat format = x.format();
@@ -46,7 +46,7 @@ struct PadOp {
       to += std::max<int64_t>(a.before[d], 0) * out.strides()[d];
       if (shared[d] <= 0) shared[d] = 0;
     }
-    if (shared != out.shape()) backend.fill(ordered(out, format), a.value);
+    if (shared != out.shape()) fill(out, a.value);
     if (numel(shared) > 0)
       backend.copy(ordered(x.alias(shared, x.strides(), from), format), ordered(out.alias(shared, out.strides(), to), format));
     return out;
@@ -151,7 +151,7 @@ void add_padding(OpList& list) {
   list.add(PadOp::info, [](Args& a) {
     const Tensor x = a.tensor(0);
     const Dims padding = a.ints("pad");
-    return pad(x, padding, a.text("mode", "constant"), a.number("value", 0.0));
+    return pad(x, padding, a.text("mode", "constant"), a.scalar("value", 0.0));
   });
   for (const Named& n : kNamed) {
     list.add(n.info, [&n](Args& a) {

@@ -17,11 +17,11 @@ namespace halfstep {
 // The last three take the last 1 to 3 dimensions of [C, ...] or [N, C, ...].
 struct PadArguments {
   std::string mode = "constant";
-  double value = 0;
+  Number value = 0.0;
 };
 Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options = {});
 template <std::convertible_to<std::string> Mode>
-Tensor pad(const Tensor& x, const Dims& padding, const Mode& mode, double value = 0) {
+Tensor pad(const Tensor& x, const Dims& padding, const Mode& mode, Number value = 0.0) {
   return pad(x, padding, PadArguments{mode, value});
 }
 

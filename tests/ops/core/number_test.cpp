@@ -120,3 +120,21 @@ TEST_CASE("what the numbers of an interface have as double stays whole beside in
   CHECK(hardtanh(tensor({-5, 0, 5}), -1, 2).dtype() == DType::i64);
   CHECK(threshold(tensor({-5, 0, 5}), 0, 7).to_vector<int>() == std::vector<int>{7, 7, 5});
 }
+
+TEST_CASE("numbers of int64 keep their low bits in paddings, thresholds and comparisons") {
+  const int64_t big = (int64_t(1) << 53) + 1;
+  CHECK(pad(tensor({1}), {1, 0}, "constant", big)[0].item<int64_t>() == big);
+  CHECK(threshold(tensor({1}), 3, big).item<int64_t>() == big);
+  CHECK(threshold(tensor({big}), big - 1, 0).item<int64_t>() == big);
+  CHECK(!allclose(tensor({big}), tensor({big - 1}), 0, 0));
+  CHECK(!allclose(tensor({big}), tensor({big - 2}), 0, 1));
+  CHECK(allclose(tensor({big}), tensor({big - 2}), 0, 2));
+  CHECK(!allclose(tensor({INT64_MAX}), tensor({INT64_MIN}), 0, 1));
+}
+
+TEST_CASE("a tolerance counts in the dtype of the tensors") {
+  CHECK(allclose(tensor({0.1}), tensor({0.0}), 0, 0.1));
+  CHECK(allclose(tensor({0.7}, {.dtype = DType::f16}), tensor({0.0}, {.dtype = DType::f16}), 0, 0.7));
+  CHECK(allclose(tensor({0.3}), tensor({1.0}), 0.7, 0));
+  CHECK(!allclose(tensor({0.1001}), tensor({0.0}), 0, 0.1));
+}

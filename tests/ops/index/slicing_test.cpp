@@ -199,3 +199,19 @@ TEST_CASE("wrong indices are named") {
   CHECK(error_of([&] { x.index({tensor({0.5})}); }).find("[index]") == 0);
   CHECK(error_of([&] { x.index({whole({0, 1}) > 0}); }).find("[index] a mask of shape [2] does not fit") == 0);
 }
+
+TEST_CASE("a list of indices may be made at run time") {
+  const Tensor x = arange(12).reshape({3, 4});
+  std::vector<TensorIndex> list{Slice(1, 3)};
+  list.push_back(-1);
+  CHECK(values(x.index(list)) == V{7, 11});
+  CHECK(x.index(list).shares_memory_with(x));
+  x.index_put_(list, tensor({-7, -11}));
+  CHECK(values(x.select(1, 3)) == V{3, -7, -11});
+  list[1] = tensor({0, 2});
+  CHECK(values(x.index(list)) == V{4, 6, 8, 10});
+  x.index_put_(list, 0);
+  CHECK(values(x.index(list)) == V{0, 0, 0, 0});
+  list.push_back(0);
+  CHECK_THROWS_AS(x.index(list), IndexError);
+}
