@@ -210,6 +210,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   if (!losses_.defined() || used_ == kRing) new_ring();
   rates_.prepare();
   recording_->replay();
+  if (group_) group_->replayed();
   rates_.advanced();
   for (WatchedTensor& w : watched_) {
     if (!w.stepped) continue;

@@ -292,6 +292,7 @@ struct PerformanceSection {
 struct DistributedSection {
   std::string backend, wire, sum;
   double bucket_mb, timeout_s;
+  int64_t max_blocks;
   bool shard_optimizer, sync_batch_norm;
 
   void keys(auto& key) {
@@ -305,6 +306,11 @@ struct DistributedSection {
     key(sum, choice("sum", "ordered", {"ordered", "library"},
                     "how GPUs sum gradients; ordered: in the order of the ranks, as one process that accumulates; library: in "
                     "NCCL's order"));
+    key(max_blocks, integer("max_blocks", 16,
+                            "blocks of threads (CTAs) that NCCL's kernels may occupy on a GPU, so that other kernels run beside "
+                            "them; NCCL 2.17 or later")
+                        .at_least(1)
+                        .at_most(64));
     key(shard_optimizer, boolean("shard_optimizer", false,
                                  "each rank keeps the optimizer's states of its part of the parameters only, and updates that "
                                  "part (ZeRO, stage 1); no bit of the result changes"));

@@ -23,9 +23,12 @@ double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::
 
 }  // namespace
 
-Communicator::Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s)
-    : nccl_(nccl), host_(&host), rank_(host.rank()), timeout_(timeout_s) {
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+// The highest priority: an exchange begins when a multiprocessor is next free, and not when backward has nothing more to start.
+Communicator::Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s, int max_blocks)
+    : nccl_(nccl), host_(&host), rank_(host.rank()), max_blocks_(max_blocks), timeout_(timeout_s) {
+  int lowest = 0, highest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "cudaStreamCreate");
 }
 
 Communicator::~Communicator() {
@@ -50,11 +53,16 @@ void Communicator::open() {
   // Calls return at once, so that the timeout also ends calls that wait for a rank that is gone. NCCL then starts a thread for
   // each group of calls, which takes 20 to 50 us in eager steps and nothing in replays.
   config.blocking = 0;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 17, 0)
+  config.maxCTAs = max_blocks_;
+#endif
   finish_call("ncclCommInitRankConfig", nccl_.ncclCommInitRankConfig(&comm_, host_->size(), id, rank_, &config));
 }
 
 void Communicator::check_whole() const {
-  if (!broken_.empty()) throw PeerLostError(broken_);
+  if (broken_.empty()) return;
+  if (fault_is_here_) throw DeviceError(broken_);
+  throw PeerLostError(broken_);
 }
 
 void Communicator::group(const std::string& what, const std::function<ncclResult_t()>& calls) {
@@ -99,14 +107,29 @@ void Communicator::pause(const std::string& what, int turn, Clock::time_point fr
     std::this_thread::sleep_for(kNap);
 }
 
+// Only a remote error means that a rank is lost. All others are faults of this machine or of halfstep.
 void Communicator::check_nccl(const std::string& what, ncclResult_t result) {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  const char* const text = nccl_.ncclGetErrorString(result);
-  if (result != ncclInvalidArgument && result != ncclInvalidUsage) lost(what, joined("failed (", text, ")"));
+  if (result == ncclRemoteError) lost(what, joined("failed (", nccl_.ncclGetErrorString(result), ")"));
+  failed(what, result);
+}
+
+void Communicator::failed(const std::string& what, ncclResult_t result) {
+  const char* const said = nccl_.ncclGetLastError(comm_);
+  std::string last = said ? said : "";
+  while (!last.empty() && (last.back() == '\n' || last.back() == ' ')) last.pop_back();
+  const char* advice = "NCCL_DEBUG=WARN in the environment says more";
+  if (result == ncclSystemError)
+    advice = "in a container /dev/shm may be too small: docker run --shm-size=1g; NCCL_DEBUG=WARN in the environment says more";
+  else if (result == ncclUnhandledCudaError)
+    advice = "the GPU may be out of memory (NCCL takes up to 1 GB), or the GPUs cannot reach each other (NCCL_P2P_DISABLE=1); "
+             "NCCL_DEBUG=WARN in the environment says more";
   abort();
-  broken_ = joined("[distributed] ", what, " over NCCL on rank ", rank_, " failed: ", text);
-  fail<DeviceError>("distributed", what, " over NCCL on rank ", rank_, " failed: ", text,
-                    Help{"NCCL_DEBUG=WARN says more; distributed.backend \"host\" does without NCCL"});
+  fault_is_here_ = true;
+  broken_ = joined("[distributed] ", what, " over NCCL on rank ", rank_, " failed on this machine: ",
+                   nccl_.ncclGetErrorString(result), last.empty() ? "" : ": ", last,
+                   Help{joined(advice, "; distributed.backend \"host\" does without NCCL")});
+  throw DeviceError(broken_);
 }
 
 // Throws an error with the ranks that are gone, as the host's group names them.

@@ -20,7 +20,8 @@ namespace halfstep::cuda {
 class Communicator {
  public:
   // `host` brings the ranks together, and names ranks that are gone. It must live until leave().
-  [[nodiscard]] Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s);
+  // max_blocks: as GroupOptions has it.
+  [[nodiscard]] Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s, int max_blocks);
   ~Communicator();
   Communicator(const Communicator&) = delete;
 
@@ -29,7 +30,7 @@ class Communicator {
   cudaStream_t stream() const { return stream_; }
   void set_timeout(double seconds) { timeout_ = seconds; }
 
-  void check_whole() const;  // throws PeerLostError if it is broken
+  void check_whole() const;  // throws the first error again if it is broken
   // Makes calls of the library as one group; returns when all are in the stream. `calls` returns the first failure.
   void group(const std::string& what, const std::function<ncclResult_t()>& calls);
   // Waits until the event, recorded in a stream that is not captured, has passed. Throws PeerLostError after the timeout.
@@ -40,7 +41,7 @@ class Communicator {
 
   void leave() { host_ = nullptr; }  // at the end, together with all ranks
   void abort();                      // also ends work running on the device
-  void mark_broken(const std::string& why);
+  void mark_broken(const std::string& why);  // a rank is lost
 
  private:
   void finish_call(const std::string& what, ncclResult_t result);
@@ -48,15 +49,17 @@ class Communicator {
   void pause(const std::string& what, int turn, std::chrono::steady_clock::time_point from);
   void check_nccl(const std::string& what, ncclResult_t result);
   [[noreturn]] void lost(const std::string& what, const std::string& how);
+  [[noreturn]] void failed(const std::string& what, ncclResult_t result);
 
   const Nccl& nccl_;
   ProcessGroup* host_;
-  const int rank_;
+  const int rank_, max_blocks_;
   double timeout_;
   cudaStream_t stream_ = nullptr;
   ncclComm_t comm_ = nullptr;
   bool recorded_ = false;
-  std::string broken_;  // why the group is broken
+  std::string broken_;            // why the group is broken
+  bool fault_is_here_ = false;    // in this machine, and no rank is lost
 };
 
 }  // namespace halfstep::cuda

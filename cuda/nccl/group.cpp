@@ -19,7 +19,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kAlign = 16;  // bytes: parts begin at aligned addresses
+constexpr int64_t kAlign = 16;        // bytes: parts begin at aligned addresses
+constexpr size_t kQueuedReplays = 4;  // recorded steps that the host queues before it waits for the first
 
 // Keeps the first failure of several calls.
 class Calls {
@@ -51,7 +52,7 @@ class NcclGroup final : public ProcessGroup {
         compute_(compute),
         library_sums_(options.library_sums || size() <= 2),
         stage_bytes_(int64_t(options.stage_mb * 1024 * 1024)),
-        comm_(std::make_shared<Communicator>(nccl, *host_, options.timeout_s)) {
+        comm_(std::make_shared<Communicator>(nccl, *host_, options.timeout_s, options.max_blocks)) {
     comm_->open();
   }
   ~NcclGroup() override {
@@ -67,6 +68,20 @@ class NcclGroup final : public ProcessGroup {
     host_->set_timeout(seconds);
   }
   bool can_record() const override { return true; }
+  // A replay has no end of its own: each is marked, so that the timeout measures a few steps and not all that the host could queue.
+  void replayed() override {
+    comm_->check_whole();
+    std::unique_ptr<Event> end = take_event();
+    {
+      const std::lock_guard lock(compute_.mutex);
+      end->record(compute_.queue.stream);
+    }
+    replays_.push_back(std::move(end));
+    for (; replays_.size() > kQueuedReplays; replays_.pop_front()) {
+      comm_->wait_for("a recorded step", *replays_.front());
+      idle_.push_back(std::move(replays_.front()));
+    }
+  }
 
   Ticket all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) override {
     check_list(tensors);
@@ -352,6 +367,7 @@ class NcclGroup final : public ProcessGroup {
   std::deque<Operation> begun_;                   // operations on the device that were not waited for
   std::deque<std::pair<Ticket, Ticket>> hosted_;  // tickets of ours, and of the host group
   std::vector<std::unique_ptr<Event>> idle_;
+  std::deque<std::unique_ptr<Event>> replays_;  // ends of replays, the oldest first
   std::unique_ptr<Event> here_;
 };
 

@@ -18,6 +18,7 @@ namespace halfstep::cuda {
 #define HS_NCCL(F)          \
   F(ncclGetVersion)         \
   F(ncclGetErrorString)     \
+  F(ncclGetLastError)       \
   F(ncclGetUniqueId)        \
   F(ncclCommInitRankConfig) \
   F(ncclCommFinalize)       \

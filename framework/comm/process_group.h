@@ -37,6 +37,7 @@ struct GroupOptions {
   double timeout_s = 600;     // time after which an unfinished operation counts as lost
   bool library_sums = false;  // on devices: sums in the library's own order (cuda/nccl/group.h), for many machines
   double stage_mb = 64;       // on devices: memory for other ranks' numbers that are summed at a time
+  int max_blocks = 16;        // on devices: blocks of threads that the library's kernels may occupy, so that others run beside
 };
 
 class ProcessGroup {
@@ -66,6 +67,8 @@ class ProcessGroup {
   virtual void wait(Ticket ticket) = 0;
   // Leaves the job together with all other ranks. A group destroyed without close() ends alone, as after an error.
   virtual void close() = 0;
+  // Called after each replay of recorded work: waits, within the timeout, until only a few replays are queued.
+  virtual void replayed() {}
 
   double wait_seconds() const { return wait_seconds_; }  // total time spent in wait()
 

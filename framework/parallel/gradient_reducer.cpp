@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/parallel/gradient_reducer.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/scaled_backward.h"
 #include "framework/backend/backend.h"
@@ -26,24 +29,30 @@ GradientReducer::GradientReducer(const std::vector<Tensor>& parameters, ProcessG
     Bucket& b = buckets_.back();
     slot_of_[p->impl()] = slots_.size();
     b.parts.push_back(slots_.size());
-    slots_.push_back({*p, buckets_.size() - 1, b.used, 0});
+    slots_.push_back({*p, buckets_.size() - 1, b.used});
     b.used += (p->numel() + kAlign - 1) / kAlign * kAlign;
   }
   const MemoryScope tag(MemoryTag::gradients);
-  for (Bucket& b : buckets_) {
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& b = buckets_[i];
     const Tensor& first = slots_[b.parts[0]].parameter;
-    int64_t end = b.used;
-    for (const size_t s : b.parts) slots_[s].flag = end++;
     const int64_t equal = kAlign * group.size();  // every rank sums the same number of aligned elements
-    end = (end + equal - 1) / equal * equal;
+    const auto whole = [&](int64_t n) { return (n + equal - 1) / equal * equal; };
+    const int64_t end = whole(b.used + int64_t(b.parts.size()));
     b.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
     backend_for(first.device()).fill(b.buffer.view(), 0);  // including the gaps between gradients
+    // Equal pieces. The flags and the rest of a line do not make another one.
+    const double most = room(i) / double(size_of(first.dtype()));
+    const auto count = std::max(int64_t(1), int64_t(std::ceil(double(b.used - kAlign) / most)));
+    const int64_t each = whole((end + count - 1) / count);
+    for (int64_t at = 0; at < end; at += each) b.pieces.push_back(b.buffer.alias({std::min(each, end - at)}, {1}, at));
   }
 }
 
 std::vector<int64_t> GradientReducer::bucket_bytes() const {
   std::vector<int64_t> out;
-  for (const Bucket& b : buckets_) out.push_back(int64_t(b.buffer.nbytes()));
+  for (const Bucket& b : buckets_)
+    for (const Tensor& piece : b.pieces) out.push_back(int64_t(piece.nbytes()));
   return out;
 }
 
@@ -88,16 +97,31 @@ void GradientReducer::copy(const Slot& s, const Tensor& gradient) {
 void GradientReducer::fill(Slot& s, const Tensor& gradient) {
   Bucket& b = buckets_[s.bucket];
   Backend& backend = backend_for(b.buffer.device());
-  const Tensor flag = b.buffer.alias({1}, {1}, s.flag);
   s.filled = true;
   s.given = gradient.defined();
   if (s.given)
     copy(s, gradient);
   else
     backend.fill(part(s).view(), -0.0);
-  backend.fill(flag.view(), s.given ? 1 : 0);
   move_grad(s.parameter, Tensor());
   ++b.filled;
+}
+
+void GradientReducer::set_flags(Bucket& b) {
+  std::vector<bool> given;
+  for (const size_t s : b.parts) given.push_back(slots_[s].given);
+  Backend& backend = backend_for(b.buffer.device());
+  Tensor& flags = b.flags[given];
+  if (!flags.defined()) {
+    const MemoryScope tag(MemoryTag::gradients);
+    const DType dtype = b.buffer.dtype();
+    std::vector<char> host(given.size() * size_of(dtype));
+    for (size_t i = 0; i < given.size(); ++i)
+      backend_for(Device::cpu).fill(TensorView{host.data() + i * size_of(dtype), dtype, {1}, {1}}, given[i] ? 1 : 0);
+    flags = Tensor::empty({int64_t(given.size())}, {.dtype = dtype, .device = b.buffer.device()});
+    backend.copy_from_host(host.data(), flags.data_ptr(), host.size());
+  }
+  backend.copy(flags.view(), b.buffer.alias(flags.shape(), {1}, b.used).view());
 }
 
 void GradientReducer::send_full() {
@@ -107,7 +131,8 @@ void GradientReducer::send_full() {
       const NoGrad off;
       b.buffer.alias({b.used}, {1}).mul_(options_.scale);
     }
-    b.ticket = group_.all_reduce({b.buffer}, ReduceOp::sum, options_.wire);
+    set_flags(b);
+    for (const Tensor& piece : b.pieces) b.ticket = group_.all_reduce({piece}, ReduceOp::sum, options_.wire);
   }
 }
 

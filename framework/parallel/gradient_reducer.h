@@ -3,13 +3,14 @@
 //
 // Copies gradients into buckets, the last parameter's first because backward reaches it first, and frees the gradients' own
 // memory. Sends a bucket when it is full and all buckets before it were sent, so every rank sends the same buckets in the same
-// order. The first bucket is small, to begin early. While its bucket may be in transfer, a parameter has no gradient, so nothing
-// changes it.
+// order. The first bucket is small, to begin early. A gradient larger than a bucket is sent in pieces of a bucket's size: one is
+// summed while the next is sent. While its bucket may be in transfer, a parameter has no gradient, so nothing changes it.
 //
 // On ranks that did not use a parameter its gradient counts as -0, which changes no sum. If no rank used it, it gets no gradient,
 // as in one process.
 #pragma once
 
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -45,7 +46,7 @@ class GradientReducer final : public LeafListener {
   // are those of the last take(); throws RecordingError if this rank uses others.
   void take_recorded();
 
-  std::vector<int64_t> bucket_bytes() const;
+  std::vector<int64_t> bucket_bytes() const;  // of each operation, in order
 
   void accumulated(const Tensor& leaf, const Tensor& gradient) override;
   void backward_done() override {}
@@ -54,7 +55,7 @@ class GradientReducer final : public LeafListener {
   struct Slot {
     Tensor parameter;
     size_t bucket;
-    int64_t offset, flag;  // in the bucket, in elements
+    int64_t offset;  // in the bucket, in elements
     bool filled = false, given = false;  // filled: the bucket has data for it; given: that data is a gradient
     bool expected = false, shared = false;  // expected: `given` in the last take(); shared: given on any rank then
   };
@@ -62,12 +63,17 @@ class GradientReducer final : public LeafListener {
     Tensor buffer;     // the gradients, then for each the number of ranks that have it
     int64_t used = 0;  // elements of gradients
     std::vector<size_t> parts;
+    std::vector<Tensor> pieces;  // of the buffer, each sent by an operation of its own
     size_t filled = 0;
-    Ticket ticket = 0;
+    Ticket ticket = 0;  // of the last piece
+    // The flags of this rank, by whether it has a gradient for each part, on the buffer's device: copied at once, also by
+    // recorded steps, which read the memory that they were recorded with.
+    std::map<std::vector<bool>, Tensor> flags = {};
   };
   Tensor part(const Slot& s) const;
   void copy(const Slot& s, const Tensor& gradient);
   void fill(Slot& s, const Tensor& gradient);
+  void set_flags(Bucket& b);
   void send_full();
 
   ProcessGroup& group_;

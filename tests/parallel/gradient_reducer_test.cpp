@@ -35,6 +35,60 @@ TEST_CASE("gradient reducer: buckets are filled from the last parameter on, the 
   });
 }
 
+TEST_CASE("gradient reducer: a gradient larger than a bucket is sent in pieces, with the bits of one") {
+  std::atomic<int> wrong{0};
+  on_ranks(3, [&](ProcessGroup& group) {
+    const double me = group.rank() + 1;
+    Tensor whole;
+    for (const double bucket_mb : {25.0, 0.01, 0.003}) {
+      // The first parameter is the last to come: 40,000 bytes.
+      const Tensor large = zeros({100, 100}, {.requires_grad = true}), small = zeros({10}, {.requires_grad = true}),
+                   unused = zeros({3}, {.requires_grad = true});
+      const Tensor x = arange(10000).view({100, 100}) * (1.0 / 3) + me;
+      GradientReducer reducer({large, unused, small}, group, {.first_bucket_mb = 0.001, .bucket_mb = bucket_mb});
+      const std::vector<int64_t> sizes = reducer.bucket_bytes();
+      const size_t pieces = bucket_mb == 25 ? 1 : bucket_mb == 0.01 ? 4 : 13;
+      wrong += sizes.size() != 1 + pieces;
+      for (size_t i = 1; i < sizes.size(); ++i)
+        wrong += sizes[i] % (16 * 3 * 4) != 0 || double(sizes[i]) > 40000.0 / double(pieces) + 16 * 3 * 4 + 4;
+      for (int step = 0; step < 2; ++step) {
+        for (const Tensor* t : {&large, &unused, &small}) t->zero_grad();
+        reducer.arm();
+        ((large * x).sum() + (small * me).sum()).backward();
+        reducer.send_rest();
+        reducer.take();
+        if (!whole.defined()) whole = large.grad().clone();
+        wrong += numbers(large.grad()) != numbers(whole) || numbers(small.grad()) != std::vector<double>(10, 6) ||
+                 unused.grad().defined();
+      }
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("gradient reducer: the buckets of GPT-2 small") {
+  on_ranks(2, [](ProcessGroup& group) {
+    std::vector<Tensor> p;
+    const auto add = [&](const Shape& s) { p.push_back(empty(s, {.device = Device::meta, .requires_grad = true})); };
+    add({50257, 768});
+    add({1024, 768});
+    for (int block = 0; block < 12; ++block)
+      for (const Shape& s : {Shape{768}, Shape{768}, Shape{2304, 768}, Shape{2304}, Shape{768, 768}, Shape{768}, Shape{768},
+                             Shape{768}, Shape{3072, 768}, Shape{3072}, Shape{768, 3072}, Shape{768}})
+        add(s);
+    add({768});
+    add({768});
+    const std::vector<int64_t> sizes = GradientReducer(p, group).bucket_bytes();
+    int64_t all = 0;
+    for (const int64_t bytes : sizes) {
+      CHECK(bytes <= (25 << 20) + 4096);  // with flags
+      all += bytes;
+    }
+    CHECK(double(all) == doctest::Approx(4.0 * 124439808).epsilon(1e-3));
+    CHECK(sizes.back() > 20 << 20);  // of the embedding, whose 154 MB are six operations
+  });
+}
+
 TEST_CASE(
     "gradient reducer: gradients are summed; zeros replace the gradient of a parameter that a rank did not use, and nothing where "
     "none did") {

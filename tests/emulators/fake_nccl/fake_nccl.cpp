@@ -8,7 +8,8 @@
 // It ends the program where the real one would hang or compute garbage: calls of ranks that do not fit each other, of which one
 // rank's is captured and another's not, sends that nobody receives alike, memory that is not the device's or too small, a
 // communicator that is used while its last call is in progress, or after its end, or that ends before the graphs with its calls.
-//   HALFSTEP_FAKE_NCCL_ERROR=r   rank r's operations fail with ncclRemoteError, reported by ncclCommGetAsyncError
+//   HALFSTEP_FAKE_NCCL_ERROR=r   rank r's operations fail with ncclRemoteError, reported by ncclCommGetAsyncError; r:c: with the
+//                                ncclResult_t c; r:c:open: rank r cannot open its communicator
 //   HALFSTEP_FAKE_NCCL_VERSION=n the result of ncclGetVersion
 #include <algorithm>
 #include <cstdio>
@@ -76,6 +77,7 @@ struct Clique {
 
 std::map<std::string, std::shared_ptr<Clique>> cliques;  // by their id
 int ids = 0;
+int last_max_ctas = 0, last_priority = 0;
 
 }  // namespace
 
@@ -90,6 +92,24 @@ struct ncclComm {
 };
 
 namespace {
+
+// What HALFSTEP_FAKE_NCCL_ERROR asks for.
+struct Failure {
+  int rank = -1;
+  ncclResult_t result = ncclRemoteError;
+  bool opening = false;
+  static Failure wanted() {
+    const char* const given = std::getenv("HALFSTEP_FAKE_NCCL_ERROR");
+    Failure f;
+    if (!given) return f;
+    f.rank = std::atoi(given);
+    if (const char* const code = std::strchr(given, ':')) {
+      f.result = ncclResult_t(std::atoi(code + 1));
+      f.opening = std::strstr(code, ":open") != nullptr;
+    }
+    return f;
+  }
+};
 
 std::set<ncclComm*> comms;
 thread_local int depth = 0;
@@ -185,6 +205,7 @@ void put_in_stream(ncclComm* comm, const Call& given) {
   const int rank = comm->rank;
   Call call = given;
   call.captured = stream_of(call.stream).capture != nullptr;
+  last_priority = stream_of(call.stream).priority;
   const auto turn = std::make_shared<size_t>();  // its index, of the launch that is under way
   const auto held = call.captured ? comm->recorded : nullptr;
   submit(call.stream, {.work = [=, held = held] { *turn = come(*clique, rank, call); }, .what = "nccl"});
@@ -272,10 +293,21 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
-  return result == ncclRemoteError       ? "remote process exited or there was a network error"
-         : result == ncclInvalidArgument ? "invalid argument"
-                                         : "an error";
+  return result == ncclRemoteError          ? "remote process exited or there was a network error"
+         : result == ncclUnhandledCudaError ? "unhandled cuda error"
+         : result == ncclSystemError        ? "unhandled system error"
+         : result == ncclInternalError      ? "internal error"
+         : result == ncclInvalidArgument    ? "invalid argument"
+         : result == ncclInvalidUsage       ? "invalid usage"
+                                            : "an error";
 }
+const char* ncclGetLastError(ncclComm_t) {
+  const char* failing = std::getenv("HALFSTEP_FAKE_NCCL_ERROR");
+  return failing && std::strchr(failing, ':') ? "Call to posix_fallocate failed: No space left on device\n" : "";
+}
+// For tests: of the communicator that was opened last, and of the stream of the last call.
+int fake_nccl_max_ctas() { return last_max_ctas; }
+int fake_nccl_priority() { return last_priority; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const Lock lock(runtime_mutex());
   *id = {};
@@ -289,6 +321,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   const ncclConfig_t right = NCCL_CONFIG_INITIALIZER;
   if (config->size != right.size || config->magic != right.magic) fail("ncclCommInitRankConfig: the config is not initialised");
   if (rank < 0 || rank >= size) return ncclInvalidArgument;
+  last_max_ctas = config->maxCTAs;
+  if (const Failure f = Failure::wanted(); f.rank == rank && f.opening) return f.result;
   std::shared_ptr<Clique>& clique = cliques[name];
   if (!clique) clique = std::make_shared<Clique>();
   if (clique->size != 0 && clique->size != size)
@@ -307,9 +341,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t* result) {
   if (int(handle->clique->calls.size()) < handle->clique->size) return ncclSuccess;  // not all have come
   if (handle->turns > 0 && --handle->turns > 0) return ncclSuccess;
   for (const Call& call : std::exchange(handle->given, {})) put_in_stream(handle, call);
-  const char* failing = std::getenv("HALFSTEP_FAKE_NCCL_ERROR");
-  const bool fails = failing && std::atoi(failing) == handle->rank && handle->called;
-  *result = fails ? ncclRemoteError : ncclSuccess;
+  const Failure f = Failure::wanted();
+  *result = f.rank == handle->rank && !f.opening && handle->called ? f.result : ncclSuccess;
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t handle) {

@@ -7,7 +7,12 @@
 #include "framework/comm/device_group.h"
 #include "halfstep.h"
 #include "tests/comm/local_ranks.h"
+#include "tests/emulators/fake_nccl/rank_gpus.h"
+#include "tests/emulators/source/runtime.h"
 #include "tests/emulators/source/misuse.h"
+
+extern "C" int fake_nccl_max_ctas();
+extern "C" int fake_nccl_priority();
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -67,6 +72,21 @@ TEST_CASE("nccl: a rank that is none is refused") {
   CHECK(ncclSend(p.memory[0], 4, ncclFloat32, 2, p.comm[0], p.stream[0]) == ncclInvalidArgument);
   CHECK(ncclRecv(p.memory[0], 4, ncclFloat32, -1, p.comm[0], p.stream[0]) == ncclInvalidArgument);
   ncclGroupEnd();
+}
+
+TEST_CASE("nccl: exchanges have the highest priority, and as many blocks as they were given") {
+  for (const int blocks : {16, 5}) {
+    on_gpus(
+        2,
+        [&](ProcessGroup& group) {
+          const Tensor t = ones({8}).to(Device::cuda);
+          group.wait(group.all_reduce({t}));
+          group.close();
+        },
+        {.max_blocks = blocks});
+    CHECK(fake_nccl_max_ctas() == blocks);
+    CHECK(fake_nccl_priority() == emu::kHighestPriority);
+  }
 }
 
 TEST_CASE("nccl: misuse is found") {

@@ -260,6 +260,57 @@ TEST_CASE("nccl: an error that the library reports ends the wait") {
       text);
 }
 
+TEST_CASE("nccl: only a remote error means that a rank is lost; others are faults of this machine, with the library's words") {
+  struct Fault {
+    int code;
+    const char *words, *advice;
+  };
+  for (const Fault f : {Fault{1, "unhandled cuda error", "NCCL_P2P_DISABLE=1"}, Fault{2, "unhandled system error", "--shm-size"},
+                        Fault{3, "internal error", "NCCL_DEBUG=WARN"}, Fault{4, "invalid argument", "NCCL_DEBUG=WARN"},
+                        Fault{5, "invalid usage", "NCCL_DEBUG=WARN"}}) {
+    CAPTURE(f.code);
+    const Behaviour failing("HALFSTEP_FAKE_NCCL_ERROR", "0:" + std::to_string(f.code));
+    std::string text, again;
+    bool typed = false;
+    on_gpus(2,
+            [&](ProcessGroup& group) {
+              const Tensor t = here(ones({8}));
+              if (group.rank() == 1) return;
+              try {
+                group.wait(group.all_reduce({t}));
+              } catch (const DeviceError& e) {
+                typed = true;
+                text = e.what();
+              } catch (const Error& e) { text = e.what(); }
+              again = said([&] { group.barrier(); });
+            },
+            {.timeout_s = 0.3});
+    CHECK_MESSAGE(typed, text);
+    CHECK_MESSAGE(contains(text, "[distributed] all_reduce over NCCL on rank 0 failed on this machine: " + std::string(f.words) +
+                                     ": Call to posix_fallocate failed: No space left on device\nhelp: "),
+                  text);
+    CHECK_MESSAGE(contains(text, f.advice), text);
+    CHECK(!contains(text, "late"));
+    CHECK(again == text);
+  }
+}
+
+TEST_CASE("nccl: a rank that cannot open its communicator says why") {
+  const Behaviour failing("HALFSTEP_FAKE_NCCL_ERROR", "1:2:open");
+  std::string text;
+  with_ranks(
+      2,
+      [&](std::unique_ptr<ProcessGroup> host) {
+        const int me = host->rank();
+        const std::string mine = said([&] { groups().open_group(std::move(host), {.timeout_s = 0.3}); });
+        if (me == 1) text = mine;
+      },
+      {.timeout_s = 0.3});
+  CHECK_MESSAGE(contains(text, "[distributed] ncclCommInitRankConfig over NCCL on rank 1 failed on this machine: unhandled system"),
+                text);
+  CHECK(contains(text, "--shm-size"));
+}
+
 TEST_CASE("nccl: the group of a config is the device's where every rank has one") {
   std::atomic<int> wrong{0};
   logged.clear();

@@ -188,13 +188,21 @@ using namespace emu;
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0, *greatest = kHighestPriority;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int priority) {
   const Lock lock(runtime_mutex());
   Stream* s = new Stream;
   s->blocking = !(flags & cudaStreamNonBlocking);
+  s->priority = std::clamp(priority, kHighestPriority, 0);
   streams.insert(s);
   *handle = reinterpret_cast<cudaStream_t>(s);
   return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
+  return cudaStreamCreateWithPriority(handle, flags, 0);
 }
 cudaError_t cudaStreamCreate(cudaStream_t* handle) { return cudaStreamCreateWithFlags(handle, cudaStreamDefault); }
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
