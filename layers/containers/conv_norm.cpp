@@ -15,6 +15,12 @@ DType compute_dtype(const Tensor& weight) {
   return weight.dtype() != DType::f64 && autocast::is_enabled(device) ? autocast::dtype(device) : weight.dtype();
 }
 
+// Returns the dtype of a folded weight. The CPU computes convolutions in float16 with float32 numbers, and would widen the weight
+// in each call; and rounding one weight of several layers is an error that each of them alone does not have.
+DType weight_dtype(const Tensor& weight, DType dtype) {
+  return dtype == DType::f16 && weight.device().is_cpu() ? DType::f32 : dtype;
+}
+
 bool all_finite(const Tensor& x) { return x.device() == Device::meta || isfinite(x).all().item<bool>(); }
 
 }  // namespace
@@ -41,7 +47,8 @@ Tensor ConvNorm::operator()(const Tensor& x, bool relu) const {
 
 bool ConvNorm::may_fold(const Tensor& x) const {
   return inference_enabled() && !norm_.training() && norm_.running_mean.defined() && x.dim() == dims_ + 2 &&
-         norm_.running_mean.size(0) == conv_.weight.size(0) && norm_.running_mean.device() == conv_.weight.device();
+         norm_.running_mean.size(0) == conv_.weight.size(0) && norm_.running_mean.device() == conv_.weight.device() &&
+         (x.dtype() == conv_.weight.dtype() || compute_dtype(conv_.weight) != conv_.weight.dtype());
 }
 
 std::array<const Tensor*, ConvNorm::kSources> ConvNorm::sources() const {
@@ -85,7 +92,8 @@ ConvNorm::Folded ConvNorm::fold(DType dtype) const {
   const MemoryScope memory(MemoryTag::shadows);
   // The error of a bias is the same at all places, so no sum over places makes it smaller; it may be larger than what is left after
   // the addition.
-  const Tensor weight = (w * scale.reshape(each_filter)).to(dtype).to(conv_.weight.format()), bias = shift.to(widened(dtype));
+  const Tensor weight = (w * scale.reshape(each_filter)).to(weight_dtype(conv_.weight, dtype)).to(conv_.weight.format()),
+               bias = shift.to(widened(dtype));
   if (all_finite(weight) && all_finite(bias)) out.weight = weight, out.bias = bias;
   return out;
 }

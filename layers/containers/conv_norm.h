@@ -15,9 +15,9 @@ namespace halfstep {
 
 // Computes norm(conv(x)). In InferenceMode, if the normalisation is in evaluation mode and has running statistics, it computes one
 // convolution with the weight w s and the bias (b - mean) s + beta, where s = gamma / sqrt(var + eps) for each channel. These are
-// computed in float64, rounded once, the weight to the convolution's dtype and the bias at least to float32, cached, and computed
-// again when a source changes. The result differs from that of the two layers by rounding: by less than 1e-5 (1 + |y|) in float32
-// for normalised y of usual size; in 16 bits, as if the weight were rounded once more.
+// computed in float64, rounded once (the bias to float32, the weight to the convolution's dtype, on the CPU not to float16), kept
+// and computed again when a source changes. The result differs from that of the two layers by rounding: by less than 1e-5 (1 + |y|)
+// in float32 for normalised y of usual size; in 16 bits, as if the weight were rounded once more.
 class ConvNorm {
  public:
   // Returns null unless these are exactly a Conv1d and a BatchNorm1d, and so on; derived classes do not count.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/ops/window/folded_conv.h"
+
 namespace halfstep {
 namespace {
 
@@ -122,12 +124,12 @@ ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_chan
 }
 
 Tensor ConvNd::convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const {
-  const auto conv = dims_ == 1 ? conv1d : dims_ == 2 ? conv2d : conv3d;
   ConvOptions options = options_;
   options.laid = &laid;
-  if (around_.empty()) return conv(x, w, b, options, relu);
-  options.padding = 0;
-  return conv(pad(x, around_, given_.padding_mode), w, b, options, relu);
+  if (!around_.empty()) options.padding = 0;
+  const Tensor in = around_.empty() ? x : pad(x, around_, given_.padding_mode);
+  if (&laid != &laid_) return folded_conv(dims_, in, w, b, options, relu);  // from call_with
+  return (dims_ == 1 ? conv1d : dims_ == 2 ? conv2d : conv3d)(in, w, b, options, relu);
 }
 
 std::string ConvNd::describe() const {

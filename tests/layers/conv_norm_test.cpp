@@ -220,6 +220,30 @@ TEST_CASE("the bias of a folded convolution in 16 bits is not rounded to them") 
   check(Sequential(Conv3d(1, 2, 1, {.bias = false}), BatchNorm3d(2, {.eps = 0})), {1, 1, 2, 2, 3});
 }
 
+TEST_CASE("in float16 on the CPU a folded weight is not rounded, and beside inputs of another dtype nothing is folded") {
+  manual_seed(8);
+  const auto check = [](Sequential net, const Shape& input) {
+    vary(net);
+    net.eval();
+    const Tensor x = randn(input).to(DType::f16).to(DType::f32), exact = evaluated(net, x);
+    const auto error = [&](const Tensor& y) { return sqrt(square(y.to(DType::f64) - exact.to(DType::f64)).mean()).item<double>(); };
+    {
+      const Autocast region(Device::cpu, DType::f16);
+      const Tensor y = inferred(net, x);
+      CHECK(y.dtype() == DType::f16);
+      CHECK(error(y) < 0.9 * error(evaluated(net, x)));      // the weight of the layers is rounded
+      CHECK(error(y) < 1.01 * error(exact.to(DType::f16)));  // this is only the result's rounding
+      CHECK(same_bits(inferred(net, x.to(DType::f16)), y));
+    }
+    const NoGrad off;
+    CHECK_THROWS_AS(inferred(net, x.to(DType::f16)), DTypeError);
+  };
+  check(Sequential(Conv1d(16, 24, 5, {.padding = 2}), BatchNorm1d(24), ReLU()), {2, 16, 30});
+  check(Sequential(Conv2d(8, 32, 3, {.bias = false}), BatchNorm2d(32)), {2, 8, 9, 9});
+  check(Sequential(Conv2d(16, 16, 3, {.padding = 1, .groups = 16, .padding_mode = "reflect"}), BatchNorm2d(16)), {2, 16, 9, 9});
+  check(Sequential(Conv3d(4, 8, 2), BatchNorm3d(8)), {1, 4, 5, 5, 5});
+}
+
 TEST_CASE("the layers run one after the other where folding would change more than rounding") {
   manual_seed(5);
   const Tensor x = randn({2, 3, 6, 6});
@@ -235,12 +259,13 @@ TEST_CASE("the layers run one after the other where folding would change more th
   net.eval();
   CHECK(inferred_ops(net, x) == Ops{"conv2d"});
   auto& second = net.at<BatchNorm2d>(1);
-  {  // a factor beyond float16
+  {  // a factor beyond float32
     const NoGrad off;
     second.running_var.fill_(1e-30);
-    second.weight.fill_(1e5);
+    second.weight.fill_(1e38);
     const Autocast region(Device::cpu, DType::f16);
     CHECK(inferred_ops(net, x) == two);
+    second.weight.fill_(1e5);
   }
   CHECK(inferred_ops(net, x) == Ops{"conv2d"});
   second.weight = full({6}, std::numeric_limits<double>::infinity());

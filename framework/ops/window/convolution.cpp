@@ -14,6 +14,7 @@
 #include "framework/ops/elementwise/formulas.h"
 #include "framework/ops/linalg/products.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/window/folded_conv.h"
 #include "framework/ops/window/laid_weights.h"
 #include "framework/ops/window/windows.h"
 
@@ -25,7 +26,7 @@ struct ConvAttr {
   Window window;
   int64_t groups = 1;
   Spatial in{1, 1, 1}, out{1, 1, 1};
-  bool relu = false;  // for conv1d, 2d and 3d
+  bool relu = false;            // for conv1d, 2d and 3d
   LaidWeights* laid = nullptr;  // only in InferenceMode, where no graph keeps this
 };
 
@@ -238,28 +239,26 @@ void check_channels(std::string_view op, const Tensor& x, int dims, const Tensor
                     " with groups = ", groups, ", got ", x.shape());
 }
 
-// Casts the inputs for the region: an op called by another op must not cast again, and errors name the outer op. wide_bias: the
-// bias stays float32.
+// Casts the inputs for the region: an op called by another op must not cast again, and errors name the outer op. folded: casts x
+// alone.
 std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                                  bool wide_bias = false) {
+                                  bool folded = false) {
   check_same_device(op, {x, weight, bias});
   std::array<Tensor, 3> in{x, weight, bias};
-  apply_policy({.name = op, .policy = ConvOp::kInfo[0].policy}, std::span(in).first(wide_bias ? 2 : 3));
-  check_same_dtype(op, {in[0], in[1], wide_bias ? Tensor() : in[2]});
+  apply_policy({.name = op, .policy = ConvOp::kInfo[0].policy}, std::span(in).first(folded ? 1 : 3));
+  const auto may_differ = [&](const Tensor& t) { return folded && t.defined() && t.dtype() == widened(in[0].dtype()); };
+  check_same_dtype(op, {in[0], may_differ(weight) ? Tensor() : in[1], may_differ(bias) ? Tensor() : in[2]});
   return in;
 }
 
 Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvOptions& o,
-                bool relu) {
+                bool relu, bool folded = false) {
   check_inputs(op, dims, input, weight, bias, o.groups);
   int64_t channels = 0;
   check<ShapeError>(!__builtin_mul_overflow(weight.size(1), o.groups, &channels), op, "groups = ", o.groups, " is too large");
   check_channels(op, input, dims, weight, channels, o.groups);
   check_bias(op, bias, weight.size(0), weight);
-  // A layer has a float32 bias beside a 16-bit weight where a normalisation was folded into it (ConvNorm).
-  const bool wide_bias =
-      o.laid && inference_enabled() && bias.defined() && bias.dtype() == DType::f32 && is_half(weight.dtype());
-  const auto in = cast_inputs(op, input, weight, bias, wide_bias);
+  const auto in = cast_inputs(op, input, weight, bias, folded);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
     ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
@@ -331,6 +330,9 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 }
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
   return run_conv("conv3d", 3, x, weight, bias, o, relu);
+}
+Tensor folded_conv(int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
+  return run_conv(ConvOp::kInfo[dims - 1].name, dims, x, weight, bias, o, relu, /*folded=*/true);
 }
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
   return run_transposed("conv_transpose1d", 1, x, weight, bias, o);

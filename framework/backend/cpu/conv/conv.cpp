@@ -138,8 +138,16 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
 
 void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups, bool relu,
           const TensorView& out) {
-  if (!with_onednn(ConvPass::forward, x, weight, out, bias, window, groups, relu))
-    unfold_conv(kernels(), x, weight, bias, window, groups, relu, out);
+  if (with_onednn(ConvPass::forward, x, weight, out, bias, window, groups, relu)) return;
+  if (weight.dtype == x.dtype) return unfold_conv(kernels(), x, weight, bias, window, groups, relu, out);
+  // A weight of float32 beside a 16-bit x, which the products need in one dtype.
+  const Workspace rounded(Device::cpu, size_t(weight.numel()) * size_of(x.dtype));
+  TensorView own = weight;
+  own.data = rounded.data();
+  own.dtype = x.dtype;
+  const MemoryFormat format = conv_format({x, weight, out});
+  kernels().copy(in_memory_order(weight, format), in_memory_order(own, format));
+  unfold_conv(kernels(), x, own, bias, window, groups, relu, out);
 }
 
 namespace {
