@@ -37,7 +37,7 @@ TensorView flat(const TensorView& c) {
 // Returns the product alone for separate activations, which start from z = a b + bias, rounded once.
 GemmArgs with_bias(const GemmArgs& g) { return {.a = g.a, .b = g.b, .c = g.c, .bias = g.bias, .accumulate = g.accumulate}; }
 
-// out[j] = sum of a matrix over its first dimension.
+// Computes out[j] = sum of a matrix over its first dimension.
 void sum_rows(const Queue& q, const TensorView& x, const TensorView& out) {
   reduce(q, Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }

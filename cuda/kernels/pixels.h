@@ -8,7 +8,7 @@ struct CUstream_st;
 
 namespace halfstep::cuda {
 
-// to[p][c] = from[p][c] for c < channels, and 0 for the rest of the 4: elements of two bytes, `to` aligned to 8.
+// Computes to[p][c] = from[p][c] for c < channels, and 0 for the rest of the 4: elements of two bytes, `to` aligned to 8.
 void widen_pixels(CUstream_st* stream, const void* from, void* to, int64_t pixels, int channels);
 // The reverse: from[p][c] for c < channels.
 void narrow_pixels(CUstream_st* stream, const void* from, void* to, int64_t pixels, int channels);

@@ -32,7 +32,7 @@ struct GradOptions {
 
 // Returns the gradients with respect to `inputs` (leaves or not); does not change any .grad.
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {}, const GradOptions& options = {});
-// The same for one output: grad(loss, model.parameters()), grad(y, x).
+// Returns the same for one output: grad(loss, model.parameters()), grad(y, x).
 template <std::derived_from<Tensor> Output>
 Tensors grad(const Output& output, const Tensors& inputs, const Tensors& grad_outputs = {}, const GradOptions& options = {}) {
   return grad(Tensors{output}, inputs, grad_outputs, options);

@@ -21,7 +21,7 @@ using TensorFunction = std::function<Tensors(const Tensors&)>;
 // Compares, for each float64 input that requires grad, the whole Jacobian of the floating outputs with differences, row by row.
 // Throws AutogradError with the input, the element and both values. Inputs must be float64.
 void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
-// The same for a function of one tensor with one result.
+// Does the same for a function of one tensor with one result.
 template <std::invocable<const Tensor&> F>
 void gradcheck(const F& f, const Tensor& x, const GradcheckOptions& options = {}) {
   gradcheck([&f](const Tensors& in) { return Tensors{f(in[0])}; }, Tensors{x}, options);

@@ -63,7 +63,7 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
 MemoryFormat conv_format(std::initializer_list<TensorView> tensors);
 // out [N, C, ...] = x + bias, x of out's shape; may be in place.
 void add_channel_bias(const ConvKernels& kernels, const TensorView& x, const TensorView& bias, const TensorView& out);
-// out [C] = the sums of x [N, C, ...] over all dimensions but the channels.
+// Computes out [C] = the sums of x [N, C, ...] over all dimensions but the channels.
 void channel_sums(const ConvKernels& kernels, const TensorView& x, const TensorView& out);
 
 }  // namespace halfstep

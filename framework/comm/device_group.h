@@ -29,7 +29,7 @@ class DeviceGroups {
 // null for a device without groups, such as the CPU. Throws ConfigError, with every rank's reason, if "nccl" is not available.
 std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, DeviceGroups* groups, std::string_view backend,
                                          const GroupOptions& options = {});
-// The same for the backend of `device`.
+// Returns the same for the backend of `device`.
 std::unique_ptr<ProcessGroup> for_device(std::unique_ptr<ProcessGroup> host, Device device, std::string_view backend,
                                          const GroupOptions& options = {});
 

@@ -58,9 +58,9 @@ class ProcessGroup {
   // until wait(). Throw ValueError for other tensors, and PeerLostError once the group is broken.
   virtual Ticket all_reduce(const Tensors& tensors, ReduceOp op = ReduceOp::sum, Wire wire = Wire::as_is) = 0;
   virtual Ticket broadcast(const Tensors& tensors, int root) = 0;
-  // to = part rank() of the sum of `from`, which consists of size() parts of to's size.
+  // Computes to = part rank() of the sum of `from`, which consists of size() parts of to's size.
   virtual Ticket reduce_scatter(const Tensor& from, const Tensor& to) = 0;
-  // to = the ranks' `from`, concatenated.
+  // Computes to = the ranks' `from`, concatenated.
   virtual Ticket all_gather(const Tensor& from, const Tensor& to) = 0;
   virtual Ticket barrier() = 0;
   // Waits until the operation has ended. Throws PeerLostError, which names the ranks that do not answer.

@@ -11,9 +11,8 @@
 
 namespace halfstep {
 
-// out[i] = in[0][i] op in[1][i] op ..., with the numbers of rank r in in[r]. 16-bit numbers are combined in float32 and rounded
-// once. out may be one of them.
-// one of them.
+// Computes out[i] = in[0][i] op in[1][i] op ..., with the numbers of rank r in in[r]. 16-bit numbers are combined in float32 and
+// rounded once. out may be one of them.
 template <class T>
 void reduce_ranks(std::span<const T* const> in, T* out, size_t n, ReduceOp op) {
   using Wide = std::conditional_t<std::is_same_v<T, f16> || std::is_same_v<T, bf16>, float, T>;

@@ -27,7 +27,7 @@ HS_HD T descent(T g, T p, double weight_decay, bool maximize) {
   if (maximize) g = -g;
   return weight_decay != 0 ? g + T(weight_decay) * p : g;  // 0 times an infinite parameter would be NaN
 }
-// The same for rules that may instead use decoupled decay, which shrinks the parameter itself.
+// Does the same for rules that may instead use decoupled decay, which shrinks the parameter itself.
 template <class T>
 HS_HD T descent(T g, T& p, double weight_decay, bool maximize, bool decoupled, double lr) {
   if (!decoupled || weight_decay == 0) return descent(g, p, weight_decay, maximize);

@@ -42,8 +42,8 @@ class GradientReducer final : public LeafListener {
   // Waits, then sets the sums as the parameters' gradients: parts of the buckets, valid until the next open() or arm(). Throws
   // PeerLostError.
   void take();
-  // The same in a recording (Backend::begin_recording), for a group that can record. The parameters with a gradient on any rank
-  // are those of the last take(); throws RecordingError if this rank uses others.
+  // Does the same in a recording (Backend::begin_recording), for a group that can record. The parameters with a gradient on any
+  // rank are those of the last take(); throws RecordingError if this rank uses others.
   void take_recorded();
 
   std::vector<int64_t> bucket_bytes() const;  // of each operation, in order

@@ -180,7 +180,7 @@ struct Space {
     offsets(i, at);
     return at[0];
   }
-  // The same in much less code: for functions that are compiled for many ops, or several times in one kernel.
+  // Does the same in much less code: for functions that are compiled for many ops, or several times in one kernel.
   __device__ void short_offsets(int64_t i, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
     for (int d = rank - 1; d > 0; --d) {

@@ -203,7 +203,7 @@ bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackO
   return true;
 }
 
-// out = f(in[0], ..., in[Inputs - 1]), pack by pack. Ignores later operands. Flat: the space has one dimension.
+// Computes out = f(in[0], ..., in[Inputs - 1]), pack by pack. Ignores later operands. Flat: the space has one dimension.
 template <int Inputs, bool Booleans = false, bool Flat = false, int N, class F>
 __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space, const F& f) {
   const auto some = [&](int64_t i, auto size) {

@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNormOperands a) 
   });
 }
 
-// dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first term. plain, scaled: the sums over n, from
-// a.first on. With Relu, g is 0 where the forward's result was, which is recomputed; `zero`: stored_as_zero.
+// Computes dx = rstd w (g - sum g / n - xhat sum(g xhat) / n); without training only the first term. plain, scaled: the sums over
+// n, from a.first on. With Relu, g is 0 where the forward's result was, which is recomputed; `zero`: stored_as_zero.
 template <class C, int N, bool Relu>
 __global__ void __launch_bounds__(kThreads) backward_kernel(BatchNormOperands a, Operand plain, Operand scaled, C zero) {
   each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
   }
 }
 
-// dx = rstd (g w - mean(g w) - xhat mean(g w xhat)); out: dx, bias: g.
+// Computes dx = rstd (g w - mean(g w) - xhat mean(g w xhat)); out: dx, bias: g.
 template <class C, int N, int Warps>
 __global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
   using Group = RowGroup<Warps>;
@@ -149,9 +149,9 @@ __device__ inline void store_columns(const float (*plain)[kRun], const float (*s
   }
 }
 
-// The same for inner = 1 and rows in packs that fit into registers, with the sums over rows: a block has a segment of a group's
-// rows, and each of its warps, or all together, process one row at a time. A thread's sums for its columns go to partial, [2,
-// segments, groups * channels]: sum g, sum g xhat; partial may be null.
+// Does the same for inner = 1 and rows in packs that fit into registers, with the sums over rows: a block has a segment of a
+// group's rows, and each of its warps, or all together, process one row at a time. A thread's sums for its columns go to partial,
+// [2, segments, groups * channels]: sum g, sum g xhat; partial may be null.
 template <int Warps>
 __global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a, int64_t rows, int64_t segments, float* partial) {
   using Group = RowGroup<Warps>;

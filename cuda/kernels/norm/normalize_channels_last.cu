@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) normalize_strips(Images<Rows> a) {
   }
 }
 
-// dx = rstd (g w - mean(g w) - xhat mean(g w xhat))
+// Computes dx = rstd (g w - mean(g w) - xhat mean(g w xhat))
 template <class Rows>
 __global__ void __launch_bounds__(kThreads) backward_strips(Images<Rows> a) {
   using C = typename Rows::Compute;

@@ -21,7 +21,7 @@ __device__ inline void clear_tile(C* sum, int* owner) {
   }
 }
 
-// sum[place] += value, in thread order for equal places; place < 0 adds nothing. All threads of the block must call it.
+// Computes sum[place] += value, in thread order for equal places; place < 0 adds nothing. All threads of the block must call it.
 template <class C>
 __device__ inline void add_in_order(C* sum, int* owner, int place, C value) {
   bool waits = place >= 0;

@@ -76,7 +76,7 @@ struct RowGroup {
       if (i < end) f(i, std::integral_constant<int, 1>());
     }
   }
-  // The same for the n elements of the row at offset `row`, in packs if Rows has them.
+  // Does the same for the n elements of the row at offset `row`, in packs if Rows has them.
   template <class Rows, class F>
   __device__ static void each_of(int64_t row, int64_t n, const F& f) {
     if constexpr (Rows::kPeels) {

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(Rows x, Rows out, Spa
   }
 }
 
-// dx = y (g - sum(g y));  log: dx = g - e^y sum(g)
+// Computes dx = y (g - sum(g y));  log: dx = g - e^y sum(g)
 template <class Rows, int Warps>
 __global__ void __launch_bounds__(kThreads)
     softmax_backward_kernel(Rows grad, Rows y, Rows out, Space<3> rows, int64_t n, bool log) {

@@ -202,7 +202,7 @@ struct NearPacks {
   __device__ NearSums<float> of(int j) const { return {near[j], sum[j], squares[j], count}; }
 };
 
-// The same for a dense matrix of f16, bf16 or f32, [count, outputs] with rows `pitch` apart that are aligned for packs. Eight
+// Does the same for a dense matrix of f16, bf16 or f32, [count, outputs] with rows `pitch` apart that are aligned for packs. Eight
 // lanes take the packs of 64 columns, and the block's 32 such octets every 32nd row. In shared memory, column first + j of lane
 // first / kRun is at place j * kOctet + first / kRun, so that neighbouring lanes use neighbouring banks.
 __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x, int64_t pitch, Space<3> kept, Target target) {

@@ -31,7 +31,7 @@ HS_CLONES bool any_not_finite(const C* x, int64_t n) {
   return bad != 0;
 }
 
-// out = factor in; returns whether any of `in` is inf or NaN.
+// Computes out = factor in; returns whether any of `in` is inf or NaN.
 template <class C>
 HS_CLONES bool scale_and_check(const C* in, C* out, C factor, int64_t n) {
   std::conditional_t<sizeof(C) == 4, uint32_t, uint64_t> bad = 0;

@@ -31,7 +31,7 @@ HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kS
   }
 }
 
-// The same for a number of states that is known only at run time.
+// Does the same for a number of states that is known only at run time.
 template <class Rule, class T, int States = 0>
 void update_with(const Rule& rule, int states, T* p, const T* g, const std::array<T*, ParamUpdate::kStates>& kept, int64_t n,
                  const typename Rule::Step& step) {

@@ -17,8 +17,8 @@ namespace halfstep {
 // magic or version, an invalid header, objects, records and texts, sizes beyond the end of the file, trailing bytes, and a value
 // that does not fit i64.
 Tensor read_npy(const std::filesystem::path& path);
-// The same with the file mapped into memory (framework/io/files/mapped_file.h), unless values need a conversion: booleans, unsigned
-// integers larger than a byte, Fortran order and the other byte order.
+// Returns the same with the file mapped into memory (framework/io/files/mapped_file.h), unless values need a conversion: booleans,
+// unsigned integers larger than a byte, Fortran order and the other byte order.
 Tensor map_npy(const std::filesystem::path& path);
 // Reads the array `name` of an archive written by savez or savez_compressed. Throws like read_npy and ZipFile.
 Tensor read_npz(const std::filesystem::path& path, const std::string& name);

@@ -32,7 +32,7 @@ struct FileText {
 // Returns the bytes of a file.
 FileText open_file(const std::filesystem::path& path, const char* where);
 FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding, const char* where, bool tables, DataNotes& notes);
-// The same as a separate string.
+// Returns the same as a separate string.
 std::string read_text_file(const std::filesystem::path& path, TextEncoding encoding, const char* where, bool tables,
                            DataNotes& notes);
 

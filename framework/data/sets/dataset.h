@@ -73,10 +73,10 @@ class Dataset {
   virtual DataForm form() const;
   // Returns the batch of these samples. Throws IndexError if an index is outside [0, size()).
   virtual Batch batch(std::span<const int64_t> indices) const = 0;
-  // The same in an epoch, on which random transforms depend.
+  // Returns the same in an epoch, on which random transforms depend.
   virtual Batch batch(std::span<const int64_t> indices, int64_t /*epoch*/) const { return batch(indices); }
-  // The same of samples that a sampler draws several times in an epoch. repeats: how often each was drawn before, on which random
-  // transforms depend, too; empty: none was. DataLoader calls this.
+  // Returns the same of samples that a sampler draws several times in an epoch. repeats: how often each was drawn before, on which
+  // random transforms depend, too; empty: none was. DataLoader calls this.
   virtual Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> /*repeats*/) const {
     return batch(indices, epoch);
   }

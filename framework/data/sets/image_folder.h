@@ -35,7 +35,7 @@ struct ImageFolderOptions {
 
 // Writes a picture's pixels, fitted into a square of this size, to [C, size, size], in [0, 1].
 void fit_picture(const Picture& picture, int64_t size, PictureFit fit, Background background, float* to);
-// The same without a change of size: [C, H, W].
+// Does the same without a change of size: [C, H, W].
 void to_planes(const Picture& picture, float* to);
 
 // Images [3, H, W] f32, or [1, H, W] if grayscale, in [0, 1]; the class is the folder below `root` that contains the file at any

@@ -147,7 +147,7 @@ struct CsvRows {
 // and among others, if the training data had a header, and else by index; the target's may be missing. With CsvMissing::drop_row,
 // a row with a missing value has a fault. Throws IoError, and DataError for a file that is not a table or lacks a column.
 CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& training);
-// The same for texts, one per row. Throws ValueError unless the training data's features were one column of texts.
+// Returns the same for texts, one per row. Throws ValueError unless the training data's features were one column of texts.
 CsvRows rows_of_texts(const std::vector<std::string>& texts, const CsvOptions& training);
 
 }  // namespace halfstep

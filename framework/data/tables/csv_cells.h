@@ -31,8 +31,8 @@ struct CsvNumberForm {
   const char* what = nullptr;  // "another minus sign"
   std::string currency{};      // its currency sign
 };
-// The same for numbers in `format`: with decimal ',' and thousands '.', "1.234,5" is 1234.5, and "12.34,5" is not a number. The
-// thousands separator ' ' includes no-break spaces, and '\'' the typographic apostrophe; without a separator both are accepted,
+// Returns the same for numbers in `format`: with decimal ',' and thousands '.', "1.234,5" is 1234.5, and "12.34,5" is not a number.
+// The thousands separator ' ' includes no-break spaces, and '\'' the typographic apostrophe; without a separator both are accepted,
 // because they have no other meaning. Also accepts other minus signs (U+2212, an en dash), and full-width and Arabic digits.
 bool parse_number(std::string_view cell, const CsvFormat& format, double& value);
 bool parse_number(std::string_view cell, const CsvFormat& format, double& value, CsvNumberForm& form);
@@ -68,7 +68,8 @@ struct CsvHint {
   bool word = false;  // whether it is a word such as "NA": a missing value
 };
 CsvHint number_hint(std::string_view cell, const CsvFormat& format);
-// The same for a number with a unit, "50 kg", and for "12:30", which may also be names: if all cells of a column have one hint.
+// Returns the same for a number with a unit, "50 kg", and for "12:30", which may also be names: if all cells of a column have one
+// hint.
 CsvHint quantity_hint(std::string_view cell, const CsvFormat& format);
 inline constexpr size_t kFewQuantities = 10;  // different ones, which are as good as names: "8GB", "16GB"
 

@@ -101,7 +101,7 @@ std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvO
   return out;
 }
 
-// The same for texts.
+// Returns the same for texts.
 std::vector<int64_t> tokens_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
                                    const std::string& path, TokenRows::Counts& counts) {
   std::vector<std::string_view> texts;

@@ -257,8 +257,8 @@ std::string_view CsvTable::take(size_t& at, int64_t& line, size_t field, bool& m
   return out;
 }
 
-// The same for a number in plain digits, which is added to the column; does nothing for another cell. Before the last line end,
-// digits cannot lead out of the text.
+// Returns the same for a number in plain digits, which is added to the column; does nothing for another cell. Before the last line
+// end, digits cannot lead out of the text.
 bool CsvTable::take_number(size_t& at, size_t column, std::string_view& cell, bool& more) {
   if (at > safe_ || safe_ == text_.npos) return false;
   const char* const begin = text_.data() + at;

@@ -20,8 +20,8 @@ std::string_view without_blanks(std::string_view text);
 
 // Returns the common form of all spellings of a name: without blanks around it, with single blanks inside, in Unicode's form C.
 std::string text_key(std::string_view text);
-// The same for a label; for a number in plain digits also without needless zeros and plus sign: "yes ", "1.0" and "+01" become
-// "yes", "1" and "1".
+// Returns the same for a label; for a number in plain digits also without needless zeros and plus sign: "yes ", "1.0" and "+01"
+// become "yes", "1" and "1".
 std::string label_key(std::string_view text, char decimal = '.');
 
 // Returns the index of a name, or of a label, in a list that may spell it differently; -1: missing.

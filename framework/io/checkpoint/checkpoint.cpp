@@ -47,7 +47,7 @@ int64_t step_of(std::string_view name) {
   return checkpoint_name(step) == name ? step : -1;
 }
 
-// The same for a name that ends in `suffix`.
+// Returns the same for a name that ends in `suffix`.
 int64_t step_of(std::string_view name, std::string_view suffix) {
   return name.ends_with(suffix) ? step_of(name.substr(0, name.size() - suffix.size())) : -1;
 }

@@ -12,7 +12,7 @@ using Sha256State = std::array<uint32_t, 8>;
 
 // Adds `count` blocks of 64 bytes to the state, with the CPU's SHA instructions if it has them.
 void sha256_blocks(Sha256State& state, const uint8_t* blocks, size_t count);
-// The same without these instructions.
+// Does the same without these instructions.
 void sha256_blocks_portable(Sha256State& state, const uint8_t* blocks, size_t count);
 
 }  // namespace halfstep

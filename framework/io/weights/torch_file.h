@@ -38,8 +38,8 @@ bool is_torch_file(const std::filesystem::path& path);
 // (map_safetensors).
 TorchFile load_torch_file(const std::filesystem::path& path, Device device = Device::cpu, const TorchFileOptions& options = {});
 
-// The same with the file mapped into memory (framework/io/files/mapped_file.h): tensors that are contiguous there show the file.
-// Writes stay in memory, and are visible in tensors whose memory overlapped in PyTorch.
+// Returns the same with the file mapped into memory (framework/io/files/mapped_file.h): tensors that are contiguous there show the
+// file. Writes stay in memory, and are visible in tensors whose memory overlapped in PyTorch.
 TorchFile map_torch_file(const std::filesystem::path& path, const TorchFileOptions& options = {});
 
 }  // namespace halfstep

@@ -12,7 +12,7 @@ namespace halfstep {
 Tensor index_tensor(std::string_view op, const Tensor& index);
 // Throws IndexError unless all are in [0, size). (CUDA: with the next value that the host reads.)
 void check_index(std::string_view op, const Tensor& index, int64_t size);
-// The same for [-size, size), where negative ones count from the end. Returns them in [0, size).
+// Returns the same for [-size, size), where negative ones count from the end. Returns them in [0, size).
 Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size);
 
 // Returns a 0-dim tensor as a line of one element.

@@ -18,16 +18,16 @@ Tensors svd(std::string_view op, const Tensor& x, bool full);
 Tensors eigh(std::string_view op, const Tensor& x, bool lower);
 // Returns Q [..., M, k] and R [..., k, N] of x = Q R, with k = min(M, N), or k = M if `complete`.
 Tensors qr(const Tensor& x, bool complete);
-// The same with Q as a product of reflections 1 - tau_i v_i v_i^T: returns R, and below its diagonal the rest of v_i, whose first
-// element is 1, [..., M, N]; and tau [..., min(M, N)].
+// Does the same with Q as a product of reflections 1 - tau_i v_i v_i^T: returns R, and below its diagonal the rest of v_i, whose
+// first element is 1, [..., M, N]; and tau [..., min(M, N)].
 Tensors geqrf(const Tensor& x);
 // Returns L of x = L L^T, or U of U^T U if `upper`; reads only that triangle of x. Throws ValueError unless x is positive
 // definite.
 Tensor cholesky(std::string_view op, const Tensor& x, bool upper);
 // Returns a^-1 b. a [..., N, N] and b [..., N, K] must have the same batch. Throws ValueError for a singular matrix.
 Tensor solve(std::string_view op, const Tensor& a, const Tensor& b);
-// The same for a triangular matrix. Does not read the other triangle, nor with `unit` the diagonal, which then counts as ones.
-// Does not check for zeros: the result is then infinite.
+// Returns the same for a triangular matrix. Does not read the other triangle, nor with `unit` the diagonal, which then counts as
+// ones. Does not check for zeros: the result is then infinite.
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit);
 Tensor inverse(std::string_view op, const Tensor& x);  // throws ValueError for a singular matrix
 // Returns {det, its sign (0 for a singular matrix), log |det|}, each [...].

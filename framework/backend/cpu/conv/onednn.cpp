@@ -166,7 +166,7 @@ void run_filter_parts(const ConvPlan& plan, const ImageSide (&sides)[2], void* w
   });
 }
 
-// sum[i] = parts[i] + parts[n + i] + ...
+// Computes sum[i] = parts[i] + parts[n + i] + ...
 void add_up(const float* parts, int64_t count, int64_t n, DType to, void* sum) {
   parallel_for(n, kBlock, n * count, [&](int64_t begin, int64_t end) {
     alignas(64) float block[kBlock];

@@ -10,8 +10,8 @@
 
 namespace halfstep::cpu {
 
-// out[i] = base[i * stride], i < n; exact if C can hold the value. The stride counts elements; 0 repeats one. C may be bf16 or
-// bool if t is.
+// Computes out[i] = base[i * stride], i < n; exact if C can hold the value. The stride counts elements; 0 repeats one. C may be
+// bf16 or bool if t is.
 template <class C>
 void load(DType t, const void* base, int64_t stride, C* out, int64_t n);
 // base[i * stride] = in[i], rounded once; integers wrap, bool stores in != 0.

@@ -54,9 +54,9 @@ void put(const Space& space, int operand, const TensorView& view, int64_t start,
 template <class C, class Out = C>
 using Chunk = void (*)(const C* const* in, Out* out, int64_t n, const void* context);
 
-// out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it. A chunk gets any number of elements if
-// all tensors have the type and density that it needs, else at most kBlock. C may be bf16 or bool if all tensors are, and Out bool
-// if out is.
+// Computes out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it. A chunk gets any number of
+// elements if all tensors have the type and density that it needs, else at most kBlock. C may be bf16 or bool if all tensors are,
+// and Out bool if out is.
 template <class C, class Out = C>
 void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> chunk, const void* context = nullptr,
          bool heavy = false);

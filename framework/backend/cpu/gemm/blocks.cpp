@@ -124,8 +124,8 @@ __attribute__((target("avx512f"))) void transpose_sixteen(const float* from, flo
 #endif
 
 #ifdef HS_BFMMLA
-// The same for 8 rows and columns of bf16, packed by pack_fours(). An instruction adds the products of 2 rows and 2 columns with 4
-// terms each. Sums are float; the rounding of their parts is the instruction's.
+// Does the same for 8 rows and columns of bf16, packed by pack_fours(). An instruction adds the products of 2 rows and 2 columns
+// with 4 terms each. Sums are float; the rounding of their parts is the instruction's.
 HS_BFMMLA void tile_fours(const float* a, const float* b, int64_t k, float* c, int64_t step, bool add) {
   const auto* left = reinterpret_cast<const bfloat16_t*>(a);
   const auto* right = reinterpret_cast<const bfloat16_t*>(b);

@@ -103,7 +103,7 @@ void dot_rows(const f16* a, int64_t step, const float* x, const float*, int64_t 
   }
 }
 
-// into[j] += sum over r < rows of factor[r] a[r step + j].
+// Computes into[j] += sum over r < rows of factor[r] a[r step + j].
 HS_CLONES void add_scaled(const uint16_t* a, int64_t step, const float* factor, float* into, int64_t rows, int64_t n) {
   const auto wide = [](uint16_t bits) __attribute__((always_inline)) { return std::bit_cast<float>(uint32_t(bits) << 16); };
   int64_t r = 0;

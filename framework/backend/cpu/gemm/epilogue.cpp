@@ -8,7 +8,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// out[j] = sum of a matrix over its first dimension.
+// Computes out[j] = sum of a matrix over its first dimension.
 void sum_rows(const TensorView& x, const TensorView& out) {
   reduce(Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }

@@ -17,7 +17,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// out = scale (g - first - (x - mean) second); without Training: scale g.
+// Computes out = scale (g - first - (x - mean) second); without Training: scale g.
 template <bool Training, bool Relu, class C, class T>
 HS_CLONES void gradient_run(const T* g, const T* x, C mean, C scale, C first, C second, RunRelu<C> relu, T* out, int64_t n) {
   HS_INDEPENDENT

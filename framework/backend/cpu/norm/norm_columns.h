@@ -27,15 +27,15 @@ struct ColumnRelu {
   const C *scale, *shift;
   C zero;
 };
-// plain = sum g; with_x = sum g (x - mean).
+// Computes plain = sum g and with_x = sum g (x - mean).
 template <class C>
 void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* plain,
                           double* with_x, const ColumnRelu<C>* relu = nullptr);
-// out = (x - mean) scale + shift
+// Computes out = (x - mean) scale + shift.
 template <class C>
 void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out,
                  bool relu = false);
-// out = scale g - first - (x - mean) second; if `first` and `second` are null, scale g.
+// Computes out = scale g - first - (x - mean) second; if `first` and `second` are null, scale g.
 template <class C>
 void column_gradients(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, const C* scale, const C* first,
                       const C* second, const TensorView& out, const ColumnRelu<C>* relu = nullptr);

@@ -93,7 +93,7 @@ template <bool Relu, class C>
   return Relu && v <= C(0) ? C(0) : v;
 }
 
-// out = (x - mean) scale + bias
+// Computes out = (x - mean) scale + bias
 template <bool Relu = false, class C, class T>
 HS_CLONES void map_run(const T* x, C mean, C scale, C bias, T* out, int64_t n) {
   HS_INDEPENDENT

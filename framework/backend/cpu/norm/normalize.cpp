@@ -22,7 +22,7 @@ HS_CLONES void map_row(const T* x, C mean, C rstd, const C* w, const C* b, T* ou
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>((C(x[i]) - mean) * rstd * w[i] + b[i]);
 }
 
-// dx = rstd (g w - first - xhat second)
+// Computes dx = rstd (g w - first - xhat second)
 template <class C, class T>
 HS_CLONES void gradient_row(const T* g, const T* x, const C* w, C mean, C rstd, C first, C second, T* out, int64_t n) {
   HS_INDEPENDENT

@@ -85,7 +85,7 @@ void spread_along(const Axis& x, int64_t lanes, const C* g, C* out) {
   }
 }
 
-// out[p] = sum of x[p n, (p + 1) n) for small n, in lanes.
+// Computes out[p] = sum of x[p n, (p + 1) n) for small n, in lanes.
 template <class C>
 HS_CLONES void sum_planes(const C* x, int64_t planes, int64_t n, C* out) {
   constexpr int64_t kLanes = 16;

@@ -146,7 +146,7 @@ void read_block(const SampleArgs& a, const GridSizes& s, const TensorView& grid,
     fill_block<C, 3, 2>(a, s, slopes, b);
 }
 
-// sum[p] += weight x[index] for four taps; skips reads with weight 0.
+// Computes sum[p] += weight x[index] for four taps; skips reads with weight 0.
 template <class C>
 HS_CLONES void sample_four(const C* x, const int32_t* index, const C* weight, C* sum, int64_t n) {
   HS_INDEPENDENT
@@ -160,7 +160,7 @@ HS_CLONES void sample_four(const C* x, const int32_t* index, const C* weight, C*
     sum[p] = total;
   }
 }
-// sum[d][p] += slope[d] x[index] g[p] for four taps; skips reads with slope 0.
+// Computes sum[d][p] += slope[d] x[index] g[p] for four taps; skips reads with slope 0.
 template <class C, int Dims>
 HS_CLONES void slope_four(const C* x, const int32_t* index, const C* const* slope, const C* g, C (*sum)[kPoints], int64_t n) {
   HS_INDEPENDENT

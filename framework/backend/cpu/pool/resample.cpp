@@ -26,7 +26,7 @@ HS_CLONES void mix(const C* a, C wa, const C* b, C wb, C* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = (Add ? out[i] : C(0)) + (wa * a[i] + wb * b[i]);
 }
 
-// out[o] = sum over t < Taps of weight[t n + o] x[index[t n + o]]. A weight of 0 means no entry.
+// Computes out[o] = sum over t < Taps of weight[t n + o] x[index[t n + o]]. A weight of 0 means no entry.
 template <class C, int Taps>
 HS_CLONES void gather_row(const C* x, const int32_t* index, const C* weight, C* out, int64_t n) {
   HS_INDEPENDENT

@@ -31,7 +31,7 @@ double smoothed(const C* x, const C* w, double lse, int64_t n) {
   return sum;
 }
 
-// out[c] = scale e^(x[c] - lse) - smooth w[c]
+// Computes out[c] = scale e^(x[c] - lse) - smooth w[c]
 template <class C>
 HS_CLONES void gradient_row(const C* x, const C* w, C lse, C scale, C smooth, C* out, int64_t n) {
   HS_INDEPENDENT

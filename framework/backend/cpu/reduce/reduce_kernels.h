@@ -23,10 +23,10 @@ template <class C>
 Wide<C> reduce_row(Reduce op, const C* x, int64_t n);
 // Returns a sum, mean, sum_abs or sum_squares of stored values, equal to reduce_row of their floats.
 double sum_row(Reduce op, const bf16* x, int64_t n);
-// into[i] = into[i] op x[i]
+// Computes into[i] = into[i] op x[i]
 template <class C>
 void reduce_columns(Reduce op, C* into, const C* x, int64_t n);
-// into[i] += sum over k < rows of x[k step + i].
+// Computes into[i] += sum over k < rows of x[k step + i].
 void sum_columns(float* into, const float* x, int64_t step, int64_t rows, int64_t n);
 void sum_columns(float* into, const bf16* x, int64_t step, int64_t rows, int64_t n);
 

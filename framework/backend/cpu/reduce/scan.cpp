@@ -34,7 +34,7 @@ struct Multiply {
   }
 };
 
-// out[i] = carry = carry op x[i], one after the other.
+// Computes out[i] = carry = carry op x[i], one after the other.
 template <class Op, class C, class W>
 W scan_serial(const C* x, W carry, C* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = C(carry = Op::join(carry, W(x[i])));

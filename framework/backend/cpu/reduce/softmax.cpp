@@ -12,7 +12,7 @@
 namespace halfstep::cpu {
 namespace {
 
-// out = factor x, as C or directly as bfloat16.
+// Computes out = factor x, as C or directly as bfloat16.
 template <class C, class Out>
 HS_CLONES void times(const C* x, C factor, Out* out, int64_t n) {
   HS_INDEPENDENT
@@ -71,7 +71,7 @@ HS_CLONES void tile_tops(const C* x, C* top, int64_t width) {
   HS_INDEPENDENT
   for (int64_t k = 0; k < width; ++k) top[k] = x[k] > top[k] || x[k] != x[k] ? x[k] : top[k];
 }
-// out = e^(x - shift), total += out
+// Computes out = e^(x - shift), total += out
 template <class C>
 HS_CLONES void tile_exps(const C* x, const C* shift, C* out, double* total, int64_t width) {
   HS_INDEPENDENT
