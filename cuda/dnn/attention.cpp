@@ -35,11 +35,12 @@ Staged as_read(const Queue& q, const TensorView& v) {
   return Staged(q, v, v.dtype, own.value_or(contiguous_strides(v.shape)), Staged::read, 16);
 }
 
-AttentionCase case_of(const AttentionArgs& a, bool backward) {
+// hidden: how many of the keys were padded (PaddedKeys).
+AttentionCase case_of(const AttentionArgs& a, bool backward, int64_t hidden = 0) {
   return {.version = cudnn().cudnnGetVersion(),
           .capability = capability(),
           .queries = a.q.shape[2],
-          .keys = a.k.shape[2],
+          .keys = a.k.shape[2] - hidden,
           .width = a.q.shape[3],
           .drops = a.dropout_p > 0,
           .backward = backward};
@@ -51,7 +52,7 @@ struct Call {
   AttentionLayout layout;
   AttentionProblem problem;
 
-  Call(const Queue& queue, const AttentionArgs& a)
+  Call(const Queue& queue, const AttentionArgs& a, int64_t hidden = 0)
       : q(as_read(queue, a.q)), k(as_read(queue, a.k)), v(as_read(queue, a.v)), layout(layout_of(a)) {
     problem = {.type = a.q.dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
                .q = numbers(a.q.shape),
@@ -66,7 +67,7 @@ struct Call {
                .causal = a.causal,
                .dropout = a.dropout_p,
                .scale = float(a.scale),
-               .mask = padding_mask(case_of(a, true))};
+               .mask = padding_mask(case_of(a, true, hidden))};
   }
   Work work(bool backward) const {
     Work w{.name = backward ? "attention's gradient" : "attention",
@@ -217,13 +218,13 @@ class Written {
 // Lengths of queries and keys, for each sample, in device memory: for a padding mask.
 class Lengths {
  public:
-  Lengths(const Queue& q, const AttentionProblem& p) {
+  Lengths(const Queue& q, const AttentionProblem& p, int64_t hidden) {
     if (p.mask == PaddingMask::none) return;
     const int64_t samples = p.q[0];
     apart_ = size_t(samples + kPack - 1) / kPack * kPack * sizeof(int32_t);
     space_.emplace(Device::cuda, 2 * apart_);
     fill(q, {space_->data(), DType::i32, {samples}, {1}}, double(p.q[2]));
-    fill(q, {space_->data() + apart_, DType::i32, {samples}, {1}}, double(p.k[2]));
+    fill(q, {space_->data() + apart_, DType::i32, {samples}, {1}}, double(p.k[2] - hidden));
   }
   void add_to(Work& work) const {
     if (space_) work.memory.insert(work.memory.end(), {space_->data(), space_->data() + apart_});
@@ -232,6 +233,46 @@ class Lengths {
  private:
   static constexpr int64_t kPack = 4;  // int32 in 16 bytes: the alignment that the graph promises
   size_t apart_ = 0;
+  std::optional<Workspace> space_;
+};
+
+// Keys and values with zeros behind them, which a padding mask hides, and memory for their gradients (padded_keys).
+class PaddedKeys {
+ public:
+  PaddedKeys(const Queue& q, const AttentionArgs& args, const AttentionGradients& gradients)
+      : q_(q), given_(gradients), args_(args), gradients_(gradients) {
+    hidden_ = padded_keys(case_of(args, true)) - args.k.shape[2];
+    if (hidden_ == 0) return;
+    Shape shape = args.k.shape;
+    shape[2] += hidden_;
+    const size_t each = size_t(numel(shape)) * size_of(args.q.dtype);  // of rows of 16 bytes and more
+    space_.emplace(Device::cuda, 4 * each);
+    TensorView* const padded[] = {&args_.k, &args_.v, &gradients_.dk, &gradients_.dv};
+    for (size_t i = 0; i < 4; ++i) *padded[i] = {space_->data() + i * each, args.q.dtype, shape, contiguous_strides(shape)};
+    for (const auto& [from, to] : {std::pair(args.k, args_.k), {args.v, args_.v}}) {
+      fill(q, to, 0);
+      copy(q, from, without_padding(to));
+    }
+  }
+  const AttentionArgs& args() const { return args_; }
+  const AttentionGradients& gradients() const { return gradients_; }
+  int64_t hidden() const { return hidden_; }
+  void deliver() const {
+    if (hidden_ == 0) return;
+    copy(q_, without_padding(gradients_.dk), given_.dk);
+    copy(q_, without_padding(gradients_.dv), given_.dv);
+  }
+
+ private:
+  TensorView without_padding(TensorView v) const {
+    v.shape[2] -= hidden_;
+    return v;
+  }
+  const Queue& q_;
+  AttentionGradients given_;
+  AttentionArgs args_;
+  AttentionGradients gradients_;
+  int64_t hidden_ = 0;
   std::optional<Workspace> space_;
 };
 
@@ -266,12 +307,13 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
 
 namespace {
 
-bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_t i, const AttentionGradients& g,
+bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_t i, const PaddedKeys& padded,
                    const Position& position) {
   const AttentionArgs args = pieces.args(i);
-  const Call call(q, args);
+  const AttentionGradients& g = padded.gradients();
+  const Call call(q, args, padded.hidden());
   Work work = call.work(true);
-  const Lengths lengths(q, call.problem);
+  const Lengths lengths(q, call.problem, padded.hidden());
   work.must = args.dropout_p > 0;
   const DType type = args.q.dtype;
   const Staged grad(q, pieces.of_queries(i, g.grad), type, call.layout.out, Staged::read, 16),
@@ -296,15 +338,17 @@ bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State 
   if (!is_asked(args)) return false;
   Library* const library = Library::find(q);
   if (!library || !is_sound(args, true)) return false;
-  const Pieces pieces(args, true);
+  const PaddedKeys padded(q, args, g);
+  const Pieces pieces(padded.args(), true);
   if (pieces.size() == 0) return false;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!library->prepares(q, Call(q, pieces.args(i)).work(true))) return no_plan(true);
+    if (!library->prepares(q, Call(q, pieces.args(i), padded.hidden()).work(true))) return no_plan(true);
   }
   const Position position(q, args.dropout_p, state, pieces.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!differentiate(q, *library, pieces, i, g, position)) return no_plan(true);
+    if (!differentiate(q, *library, pieces, i, padded, position)) return no_plan(true);
   }
+  padded.deliver();
   return true;
 }
 

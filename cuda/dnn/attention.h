@@ -12,9 +12,9 @@
 
 namespace halfstep::cuda::dnn {
 
-// A padding mask hides the scores beyond the lengths of queries and keys. Here these lengths are always those of the whole
-// tensors, so it changes no result; but some versions read beyond the tensors without it. `twice`: also after each row's logarithm
-// is subtracted.
+// A padding mask hides the scores beyond the lengths of queries and keys: those of the tensors, where it changes no result but
+// some versions read beyond the tensors without it, or those before keys were padded (padded_keys). `twice`: also after each row's
+// logarithm is subtracted.
 enum class PaddingMask : uint8_t { none, once, twice };
 
 // softmax(scale q k^T) v, where the number of q's heads is a multiple of that of k and v.
@@ -56,6 +56,9 @@ struct AttentionDefect {
 // Returns the first known defect that such a call would hit; null: none, and the library may be asked.
 const AttentionDefect* defect_of(const AttentionCase& c);
 inline bool sound(const AttentionCase& c) { return !defect_of(c); }
+// Returns the number of keys with which such a gradient is computed: more than there are, of zeros and hidden by a padding mask,
+// where the library's kernels are wrong for that number.
+int64_t padded_keys(const AttentionCase& c);
 // Returns the mask that makes such a gradient correct.
 PaddingMask padding_mask(const AttentionCase& c);
 

@@ -17,6 +17,7 @@ constexpr const char* kLater = "install a later cuDNN (pip install -U nvidia-cud
 
 bool always(const AttentionCase&) { return true; }
 bool is_wide(const AttentionCase& c) { return c.width > 128; }
+bool leaves_64(const AttentionCase& c) { return c.keys % 128 == 64; }
 
 constexpr AttentionDefect kDefects[] = {
     // One query or one key crashes, or gives NaN (cudnn-frontend 1071, 1072; release notes of 9.18.1, known issues).
@@ -24,10 +25,10 @@ constexpr AttentionDefect kDefects[] = {
      "is not sound for one query or one key", nullptr},
     // cudnn-frontend: "not supported on cuDNN 9.10.0/9.10.1 due to known bugs", in both directions.
     {91000, 91001, 0, kAnyGpu, false, always, "has known defects in attention (9.10.0 and 9.10.1)", kLater},
-    // NaN in the gradient of queries if a row's logarithm is below -88 (pytorch 196678, trl 7181, cudnn-frontend 628). Newer
-    // versions are reported to be free of it, which no release note confirms.
-    {0, kAny, 90, kAnyGpu, true, [](const AttentionCase& c) { return c.keys % 128 == 64; },
-     "can give NaN where the number of keys is 64 more than a multiple of 128", "pad the keys to a multiple of 128"},
+    // See padded_keys(). What dropout leaves out depends on the number of keys, which forward does not pad.
+    {0, kAny, 90, kAnyGpu, true, [](const AttentionCase& c) { return leaves_64(c) && c.drops; },
+     "can give NaN where the number of keys is 64 more than a multiple of 128 and there is dropout",
+     "pad the keys to a multiple of 128, or leave dropout out of attention"},
     // cudnn-frontend: the deterministic variant on Blackwell.
     {0, 91799, 100, 109, true, always, "has no gradient of a fixed order of sums on this GPU (before 9.18.0)", kLater},
     {0, kAny, 100, 109, true, [](const AttentionCase& c) { return c.drops; },
@@ -52,10 +53,17 @@ const AttentionDefect* defect_of(const AttentionCase& c) {
   return nullptr;
 }
 
+// NaN in the gradient of queries if a row's logarithm is below -88 and the keys are 64 more than a multiple of 128 (pytorch 196678,
+// trl 7181, cudnn-frontend 628). Newer versions are reported to be free of it, which no release note confirms.
+int64_t padded_keys(const AttentionCase& c) {
+  return c.backward && c.capability >= 90 && !c.drops && leaves_64(c) ? c.keys + 64 : c.keys;
+}
+
 // Up to 9.15.0 the gradient is NaN if the number of keys is not a multiple of 128 (cudnn-frontend, issue 160). cudnn-frontend then
 // adds a padding mask on every GPU; before 9.10.0 it masks the scores once more.
 PaddingMask padding_mask(const AttentionCase& c) {
-  if (!c.backward || c.version > 91500 || c.keys % 128 == 0) return PaddingMask::none;
+  const bool reads_beyond = c.version <= 91500 && c.keys % 128 != 0;
+  if (!c.backward || (!reads_beyond && padded_keys(c) == c.keys)) return PaddingMask::none;
   return c.version < 91000 ? PaddingMask::twice : PaddingMask::once;
 }
 

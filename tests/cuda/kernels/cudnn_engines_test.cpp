@@ -282,7 +282,7 @@ TEST_CASE("a device described in words is proposed what the device itself is") {
   }
 }
 
-// cuda/dnn/attention.cpp keeps such calls from the library on Hopper. Where this prints 0 of all lengths it need not.
+// cuda/dnn/attention.cpp pads the keys of such calls on Hopper. Where this prints 0 of all lengths it need not.
 TEST_CASE("probe of attention's gradient to a number of keys that leaves 64 of 128, of scores far below zero") {
   if (!handle() || cuda::capability() < 80) return;
   for (int64_t length : {64, 192, 128}) {
