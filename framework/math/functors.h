@@ -31,6 +31,8 @@ HS_EXPR_BINARY(HS_DECLARE)
 #undef HS_DECLARE
 Expr normal_cdf(const Expr&);
 Expr normal_pdf(const Expr&);
+Expr mish_factor(const Expr&);
+Expr mish_slope(const Expr&);
 Expr softplus(const Expr&);
 Expr polygamma(const Expr& n, const Expr& x);
 Expr raised(const Expr& x, const Expr& least);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Branch-free float functions for the CPU, so that loops over them vectorise. At most 2 ulp from the true value over the whole
-// range (erfc: 5, normal_cdf: 10; measured in tests/math/scalar_test.cpp), with inf, NaN, signed zero and subnormals as libm has
-// them.
+// Branch-free float functions for the CPU, so that loops over them vectorise; those of the normal distribution are for GPUs too. At
+// most 2 ulp from the true value over the whole range (erfc: 5, normal_cdf: 10; measured in tests/math/scalar_test.cpp), with inf,
+// NaN, signed zero and subnormals as libm has them.
 // Range reductions are Cody & Waite's (1980); the polynomials are minimax fits made for these intervals.
 #pragma once
 
@@ -220,32 +220,52 @@ HS_HD float erfc(float x) {
   return a < 0.5f ? 1.0f - small_erf(x) : large;
 }
 
-// Returns e^(-x^2/2) 2^64, rounded to 0 beyond |x| = 14.5.
-HS_HD float bell(float x) {
-  float z = magnitude(x);
-  z = z > 14.5f ? 14.5f : z;
-  // z^2 = high^2 + (z - high)(z + high), where the first term is exact: the exponential would lose the rounding error of z * z.
+#ifdef __CUDA_ARCH__
+// Return 1/x, refined, and 2^x within two ulp, without what a division and exp2f do for very small and large numbers.
+HS_HD float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return ::fmaf(::fmaf(-x, y, 1.0f), y, y);
+}
+HS_HD float short_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#else
+HS_HD float reciprocal(float x) { return 1.0f / x; }
+#endif
+
+// Returns e^(-z^2/2) 2^64 for 0 <= z <= 14.5. The exponential would lose the rounding error of z * z.
+HS_HD float bell(float z) {
+#ifdef __CUDA_ARCH__
+  const float t = z * z * (-0.5f * kLog2e) + kRounder, n = t - kRounder;
+  const float r = n * (2.0f * kLn2Lo) + ::fmaf(z, z, n * (2.0f * kLn2Hi));  // -2 times exp_above's
+  return short_exp2(r * (-0.5f * kLog2e)) * float_of((bits_of(t) << 23) + ((127u + 64u) << 23));
+#else
+  // z^2 = high^2 + (z - high)(z + high), where the first term is exact.
   const float high = float_of(bits_of(z) & 0xfffff000u);
   return exp_above(-0.5f * high * high, (high - z) * (0.5f * (high + z)));
+#endif
 }
+// Returns |x| up to 14.5, beyond which bell is 0.
+HS_HD float bell_place(float x) { return magnitude(x) > 14.5f ? 14.5f : magnitude(x); }
 
 // Return the density of the normal distribution (within 6 ulp), and its integral Phi(x) (within 10 ulp in the far tail).
-HS_HD float normal_pdf(float x) { return bell(x) * (0.398942280f * kBelow); }
+HS_HD float normal_pdf(float x) { return bell(bell_place(x)) * (0.398942280f * kBelow); }
 HS_HD float normal_cdf(float x) {
-  float z = magnitude(x);
-  z = z > 14.5f ? 14.5f : z;
-  const float t = 1.0f / (z + 3.5f), q = (z - 3.5f) * t;
-  float p = 0.00011068882f;  // (z + 3.5) e^(z^2/2) Phi(-z)
-  p = p * q + 0.00042189639f;
-  p = p * q - 0.00049494413f;
-  p = p * q - 0.00317530966f;
-  p = p * q + 0.0064931165f;
-  p = p * q + 0.0174063781f;
-  p = p * q - 0.116053041f;
-  p = p * q + 0.315425049f;
-  p = p * q - 0.565561745f;
-  p = p * q + 0.744416074f;
-  const float tail = bell(x) * (p * t) * kBelow;
+  const float z = bell_place(x), t = reciprocal(z + 3.5f), q = (z - 3.5f) * t;
+  float p = 0.00011068882f * kBelow;  // (z + 3.5) e^(z^2/2) Phi(-z) 2^-64
+  p = p * q + 0.00042189639f * kBelow;
+  p = p * q - 0.00049494413f * kBelow;
+  p = p * q - 0.00317530966f * kBelow;
+  p = p * q + 0.0064931165f * kBelow;
+  p = p * q + 0.0174063781f * kBelow;
+  p = p * q - 0.116053041f * kBelow;
+  p = p * q + 0.315425049f * kBelow;
+  p = p * q - 0.565561745f * kBelow;
+  p = p * q + 0.744416074f * kBelow;
+  const float tail = bell(z) * (p * t);
   return x < 0.0f ? tail : 1.0f - tail;
 }
 

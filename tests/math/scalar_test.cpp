@@ -107,6 +107,29 @@ TEST_CASE("sigmoid and softplus are stable at both ends") {
   CHECK(p.specials == 0);
 }
 
+TEST_CASE("mish and its derivative keep their digits at both ends") {
+  const auto exact = [](double x) { return ::tanh(x > 0 ? x + ::log1p(::exp(-x)) : ::log1p(::exp(x))); };
+  const Worst factor = sweep([](float x) { return m::mish_factor(x); }, exact);
+  CAPTURE(factor.at);
+  CHECK(factor.ulps <= 4);
+  CHECK(factor.specials == 0);
+  const auto slope = [&](double x) {
+    const double t = exact(x);
+    return t + x / (1 + ::exp(-x)) * (1 - t) * (1 + t);
+  };
+  const auto above = [](double x) { return x > 0 && x < 1e30; };  // below, it crosses 0
+  const Worst w =
+      sweep([&](float x) { return above(x) ? m::mish_slope(x) : 1.0f; }, [&](double x) { return above(x) ? slope(x) : 1.0; });
+  CAPTURE(w.at);
+  CHECK(w.ulps <= 4);
+  CHECK(w.specials == 0);
+  for (float x = -80; x < 0; x += 0.03125f) {
+    CAPTURE(x);
+    CHECK(std::abs(double(m::mish_slope(x)) - slope(double(x))) <= 4e-7 * exact(double(x)) * (1 - double(x)));
+    CHECK(std::abs(m::mish_slope(double(x)) - slope(double(x))) <= 1e-15 * exact(double(x)) * (1 - double(x)));
+  }
+}
+
 TEST_CASE("signed zeros and exact points") {
   CHECK(std::signbit(m::expm1(-0.0f)));
   CHECK(std::signbit(m::log1p(-0.0f)));

@@ -13,6 +13,8 @@ of 16 bytes:
     loads   16-byte loads that are under way at the same time, at least
     local   instructions of the loop that access local memory, where registers are spilled: none
     divide  integer divisions in the loop, at most
+    each    instructions of the loop for each byte of an element, which it reads or writes, at most 10: an H100 issues about 11 in
+            the time of a byte. Counted on the shortest way round, with elements of 16 bits; only where the elements are given
 
 --show prints the figures of all kernels with loads of 16 bytes.
 """
@@ -21,8 +23,8 @@ import re
 import subprocess
 import sys
 
-# File: (a part of the kernel's mangled name, loads, divisions). Packs are read by the dtype that they have when the kernel runs, as
-# one load of 16-bit elements or two of float: both ways are in the loop, and count.
+# File: (a part of the kernel's mangled name, loads, divisions, elements of a round, operands of an element). Packs are read by the
+# dtype that they have when the kernel runs, as one load of 16-bit elements or two of float: both ways are in the loop, and count.
 KERNELS = {
     "normalize": [("20backward_once_kernel", 16, 0)],
     "normalize_channels_last": [("15backward_stripsINS0_7RunRows", 8, 0), ("16normalize_stripsINS0_7RunRows", 8, 0)],
@@ -34,9 +36,13 @@ KERNELS = {
     "norm_sums": [("20packed_column_kernel", 8, 0)],
     "optimizer": [("7SgdRuleEfLb1", 6, 0), ("8AdamRuleEfLb1", 5, 0)],
     "scaling": [("unscale_list", 4, 0)],
-    "unary_packs": [("functor4reluELi1", 2, 1), ("functor9gelu_tanhELi1", 2, 1)],
-    "binary_packs": [("functor3addELi2", 3, 1)],
+    "unary_packs": [(f"functor{name}ELi1", 2, 1, 8, 2)
+                    for name in ("4relu", "4gelu", "9gelu_tanh", "4silu", "4mish", "7sigmoid", "4tanh")],
+    "unary_backward_packs": [(f"functor{name}_backwardELi2", 3, 1, 8, 3)
+                             for name in ("13relu", "13gelu", "18gelu_tanh", "13silu", "13mish", "16sigmoid", "13tanh")],
+    "binary_packs": [("functor3addELi2", 3, 1, 8, 3)],
 }
+MOST_EACH = 10
 LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 FUNCTION = re.compile(r"Function : (\S+)")
 REGISTER = re.compile(r"\bR(\d+)((?:\.64)?)")
@@ -109,7 +115,7 @@ def blocks_of(body):
 
 
 def loops_of(body):
-    """The natural loops: each as the numbers of its blocks; and the blocks."""
+    """The natural loops: each as the numbers of its first block and of all of them; the blocks; and which follow each."""
     blocks, follow = blocks_of(body)
     before = [set() for _ in blocks]
     for n, after in enumerate(follow):
@@ -136,16 +142,29 @@ def loops_of(body):
                 if (m := todo.pop()) not in members:
                     members.add(m)
                     todo += before[m]
-    return list(loops.values()), blocks
+    return list(loops.items()), blocks, follow
+
+
+def shortest_round(head, loop, blocks, follow):
+    """Instructions of the shortest way round a loop: of branches for several dtypes, and of a division's exceptions, the least."""
+    least, todo = {head: 0}, [head]
+    while todo:
+        n = todo.pop()
+        for m in (follow[n] & loop) - {head}:
+            if least[n] + len(blocks[n]) < least.get(m, 1 << 30):
+                least[m] = least[n] + len(blocks[n])
+                todo.append(m)
+    return min(way + len(blocks[n]) for n, way in least.items() if head in follow[n])
 
 
 def hottest(body):
-    """The instructions of the innermost loop with the most loads of 16 bytes; none: []."""
-    loops, blocks = loops_of(body)
-    codes = [(loop, [i for n in sorted(loop) for i in blocks[n]]) for loop in loops]
-    codes = [(loop, code) for loop, code in codes if any(i.is_load for i in code)]
-    inner = [code for loop, code in codes if not any(other < loop for other, _ in codes)]
-    return max(inner, key=lambda code: sum(i.width == 16 for i in code), default=[])
+    """The innermost loop with the most loads of 16 bytes: its instructions, and how many its shortest round has; none: [], 0."""
+    loops, blocks, follow = loops_of(body)
+    codes = [(head, loop, [i for n in sorted(loop) for i in blocks[n]]) for head, loop in loops]
+    codes = [found for found in codes if any(i.is_load for i in found[2])]
+    inner = [found for found in codes if not any(other < found[1] for _, other, _ in codes)]
+    head, loop, code = max(inner, key=lambda found: sum(i.width == 16 for i in found[2]), default=(0, set(), []))
+    return code, shortest_round(head, loop, blocks, follow) if code else 0
 
 
 def most_under_way(loop):
@@ -169,13 +188,13 @@ def divides(instruction, body):
 
 
 def figures_of(body):
-    loop = hottest(body)
+    loop, rounds = hottest(body)
     local = sum(i.operation.startswith(("LDL", "STL")) for i in loop)
-    return {"loads": most_under_way(loop), "local": local, "divide": sum(divides(i, body) for i in loop)}
+    return {"loads": most_under_way(loop), "local": local, "divide": sum(divides(i, body) for i in loop), "round": rounds}
 
 
 def faults_of(functions, wanted):
-    for part, loads, divisions in wanted:
+    for part, loads, divisions, *counted in wanted:
         found = {name: figures_of(body) for name, body in functions.items() if part in name}
         if not found:
             yield f"no kernel has {part} in its name"
@@ -186,6 +205,8 @@ def faults_of(functions, wanted):
                 yield f"{name}: {figures['local']} accesses of local memory in the hottest loop"
             if figures["divide"] > divisions:
                 yield f"{name}: {figures['divide']} divisions of integers in the hottest loop, not {divisions} or fewer"
+            if counted and (each := figures["round"] / (2 * counted[0] * counted[1])) > MOST_EACH:
+                yield f"{name}: {each:.1f} instructions for each byte of an element, not {MOST_EACH} or fewer"
 
 
 def self_test():
@@ -196,7 +217,7 @@ def self_test():
         return figures_of(functions_of(code(*lines))["k"])
     loop = ("LDG.E.128 R4, [R2.64]", "LDG.E.128.CONSTANT R8, [R2.64+0x10]", "FADD R12, R4, R9",
             "STG.E.128 desc[UR4][R14.64], R12")
-    assert figures("MOV R2, R3", *loop, "@P0 BRA 0x10", "EXIT") == {"loads": 2, "local": 0, "divide": 0}
+    assert figures("MOV R2, R3", *loop, "@P0 BRA 0x10", "EXIT") == {"loads": 2, "local": 0, "divide": 0, "round": 5}
     # Each is used before the next one.
     assert figures("LDG.E.128 R4, [R2.64]", "FADD R12, R4, R5", "LDG.E.128 R8, [R2.64]", "FADD R12, R8, R5",
                    "@!P1 BRA 0x0")["loads"] == 1
@@ -205,6 +226,12 @@ def self_test():
     # The inner loop counts, not the one around it.
     assert figures("STL [R0], R4", *loop, "@P0 BRA 0x10", "@P1 BRA 0x0")["local"] == 0
     assert figures("LDG.E.128 R4, [R2.64]", "BRA 0x10")["loads"] == 0
+    # The shortest way round: past a branch for another dtype.
+    branch = ("LDG.E.128 R4, [R2.64]", "@P1 BRA 0x40", "FADD R12, R4, R5", "FADD R12, R4, R5", "FADD R13, R4, R5", "@P0 BRA 0x0")
+    assert figures(*branch)["round"] == 4
+    assert list(faults_of(functions_of(code(*branch)), [("k", 1, 0, 1, 1)])) == []
+    long = functions_of(code(branch[0], *["FADD R12, R4, R5"] * 20, *branch[-2:]))
+    assert "11.5 instructions for each byte" in list(faults_of(long, [("k", 1, 0, 1, 1)]))[0]
     assert list(faults_of(functions_of(code("EXIT")), [("other", 1, 0)])) == ["no kernel has other in its name"]
     assert len(list(faults_of(functions_of(code(*loop, "LDL R1, [R0]", "@P0 BRA 0x0")), [("k", 3, 0)]))) == 2
 
