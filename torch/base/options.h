@@ -9,18 +9,22 @@ namespace torch {
 // ---- options of a new tensor
 struct TensorOptions {
   TensorOptions() = default;
-  TensorOptions(ScalarType t) : dtype_(t) {}
-  TensorOptions(TypeMeta t) : dtype_(t.toScalarType()) {}
-  TensorOptions(Device d) : device_(d) {}
-  TensorOptions(DeviceType d) : device_(Device(d)) {}
-  TensorOptions(DeviceType d, DeviceIndex i) : device_(Device(d, i)) {}
+  TensorOptions(ScalarType t) { dtype_ = std::optional(t); }
+  TensorOptions(TypeMeta t) { dtype_ = std::optional(t.toScalarType()); }
+  TensorOptions(Device d) { device_ = std::optional<Device>(d); }
+  TensorOptions(DeviceType d) { device_ = std::optional<Device>(Device(d)); }
+  TensorOptions(DeviceType d, DeviceIndex i) { device_ = std::optional<Device>(Device(d, i)); }
   template <std::integral I>
-  TensorOptions(DeviceType d, I i) : device_(Device(d, DeviceIndex(i))) {}
-  TensorOptions(const std::string& d) : device_(Device(d)) {}
+  TensorOptions(DeviceType d, I i) {
+    device_ = std::optional<Device>(Device(d, DeviceIndex(i)));
+  }
+  TensorOptions(const std::string& d) { device_ = std::optional<Device>(Device(d)); }
   template <size_t n>
-  TensorOptions(const char (&d)[n]) : device_(Device(std::string(d))) {}
-  TensorOptions(Layout l) : layout_(l) {}
-  TensorOptions(MemoryFormat f) : format_(f) {}
+  TensorOptions(const char (&d)[n]) {
+    device_ = std::optional<Device>(Device(std::string(d)));
+  }
+  TensorOptions(Layout l) { layout_ = std::optional(l); }
+  TensorOptions(MemoryFormat f) { format_ = std::optional(f); }
 
   TensorOptions dtype(std::optional<ScalarType> t) const {
     auto o = *this;
@@ -31,7 +35,7 @@ struct TensorOptions {
   TensorOptions dtype(ScalarType t) const { return dtype(std::optional<ScalarType>(t)); }
   template <class T>
   TensorOptions& dtype() {
-    dtype_ = detail::scalar_type_of<T>();
+    dtype_ = std::optional(detail::scalar_type_of<T>());
     return *this;
   }
   TensorOptions device(std::optional<Device> d) const {
@@ -98,17 +102,33 @@ struct TensorOptions {
     return {.dtype = detail::to_hs(dtype().toScalarType()),
             .device = device().h(),
             .requires_grad = requires_grad(),
-            .format = format_ == MemoryFormat::ChannelsLast || format_ == MemoryFormat::ChannelsLast3d
+            .format = *format_ == MemoryFormat::ChannelsLast || *format_ == MemoryFormat::ChannelsLast3d
                           ? hs::MemoryFormat::channels_last
                           : hs::MemoryFormat::contiguous};
   }
 
  private:
-  std::optional<ScalarType> dtype_;
-  std::optional<Device> device_;
-  std::optional<Layout> layout_;
-  std::optional<bool> requires_grad_, pinned_;
-  std::optional<MemoryFormat> format_;
+  // An optional whose value is always initialised: of copies of std::optional GCC warns where options are passed.
+  template <class T>
+  struct Part {
+    T value;
+    bool given = false;
+    Part& operator=(const std::optional<T>& v) {
+      given = v.has_value();
+      if (v) value = *v;
+      return *this;
+    }
+    bool has_value() const { return given; }
+    explicit operator bool() const { return given; }
+    const T& operator*() const { return value; }
+    T value_or(T other) const { return given ? value : other; }
+    operator std::optional<T>() const { return given ? std::optional<T>(value) : std::nullopt; }
+  };
+  Part<ScalarType> dtype_{ScalarType::Undefined};
+  Part<Device> device_{Device(kCPU)};
+  Part<Layout> layout_{kStrided};
+  Part<bool> requires_grad_{false}, pinned_{false};
+  Part<MemoryFormat> format_{MemoryFormat::Contiguous};
 };
 inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
 inline TensorOptions dtype(TypeMeta t) { return TensorOptions(t); }

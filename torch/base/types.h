@@ -2,6 +2,8 @@
 // Scalar types, devices, lists and numbers, with libtorch's names.
 #pragma once
 
+#include <ranges>
+
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
 #include "framework/base/shape.h"
@@ -271,6 +273,15 @@ std::ostream& operator<<(std::ostream& out, ArrayRef<T> a) {
   return out << "]";
 }
 using IntArrayRef = ArrayRef<int64_t>;
+// for (auto i : c10::irange(n))
+template <std::integral T>
+auto irange(T end) {
+  return std::views::iota(T(0), std::max(T(0), end));
+}
+template <std::integral A, std::integral B>
+auto irange(A begin, B end) {
+  return std::views::iota(B(begin), std::max(B(begin), end));
+}
 namespace detail {
 inline hs::Dims D(IntArrayRef a) { return hs::Dims(std::span<const int64_t>(a.data(), a.size())); }
 inline hs::Dims D(const std::vector<int64_t>& a) { return hs::Dims(a); }

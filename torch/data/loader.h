@@ -58,7 +58,8 @@ class StatelessDataLoader {
  public:
   using BatchType = typename D::BatchType;
   using Request = typename S::BatchRequestType;
-  [[nodiscard]] StatelessDataLoader(D dataset, S sampler, DataLoaderOptions o) : options_(std::move(o)), sampler_(std::move(sampler)) {
+  [[nodiscard]] StatelessDataLoader(D dataset, S sampler, DataLoaderOptions o)
+      : options_(std::move(o)), sampler_(std::move(sampler)) {
     for (size_t w = 0; w < options_.workers; ++w) workers_.emplace_back([this, dataset]() mutable { work(dataset); });
     if (options_.workers == 0) dataset_ = std::make_unique<D>(std::move(dataset));
     new_sequencer();

@@ -48,7 +48,7 @@ Format format_for(std::ostream& out, const double* v, int64_t count) {
 
 void print_scale(std::ostream& out, double scale) {
   hs::TextWriter text;
-  text << scale;
+  text << std::setprecision(4) << scale;
   out << text.str() << " *\n";
 }
 
