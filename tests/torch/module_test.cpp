@@ -94,7 +94,7 @@ TEST_CASE("torch: modules print as a tree") {
 TEST_CASE("torch: a Sequential of modules of any signature") {
   torch::nn::Sequential s(torch::nn::Linear(3, 4), torch::nn::Functional(torch::relu), torch::nn::Dropout(0.5), NetImpl(2));
   CHECK(s->size() == 4);
-  CHECK(has(message_of([&] { s->forward(torch::ones({1, 3})); }), ""));
+  CHECK(message_of([&] { s->forward(torch::ones({1, 3})); }) != "nothing was thrown");  // NetImpl takes 3 numbers, not 4
   torch::nn::Sequential pair;
   pair->push_back("times", TwoInputs());
   CHECK(pair->forward(torch::ones({1}), 4).item<float>() == 4);
