@@ -8,6 +8,7 @@
 Levels: a file includes only headers of its own level or of a lower one.
 
     8  apps, examples, benchmarks                     tests may look anywhere, and nobody includes a test; tests/ mirrors the tree
+       torch                                          nobody includes it but examples/torch
        apps: schema < catalog < config < terminal < record < session < use < train < examine < start < report < sweep
              < export < capi < commands
     7  amp: diagnosis < step; and halfstep.h, the header for users
@@ -39,7 +40,7 @@ LEVELS = {
     "framework/distributions/": 5, "framework/interchange/": 5,
     "layers/": 6, "optim/": 6,
     "amp/diagnosis/": 7, "amp/step/": 7, "amp/amp.h": 7, "halfstep.h": 7,
-    "apps/": 8, "examples/": 8, "benchmarks/": 8,
+    "apps/": 8, "examples/": 8, "benchmarks/": 8, "torch/": 8,
     "tests/": 9,
 }
 FOLDERS = [  # subfolders of one level: a file includes only headers of its own subfolder or of an earlier one
@@ -62,7 +63,7 @@ LICENSED = CODE + (".py", ".sh", ".cmake", ".cmake.in", ".h.in", "CMakeLists.txt
 # What may be committed at the top, and what never, since a command makes it.
 AT_THE_TOP = {".ci", ".clang-format", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CMakeLists.txt", "CMakePresets.json",
               "CONTRIBUTING.md", "LICENSE", "NOTICE", "README.md", "SECURITY.md", "amp", "apps", "benchmarks", "configs", "cuda",
-              "docs", "examples", "framework", "halfstep.h", "layers", "optim", "python", "scripts", "tests"}
+              "docs", "examples", "framework", "halfstep.h", "layers", "optim", "python", "scripts", "tests", "torch"}
 MADE = (".whl", ".o", ".a", ".so", ".pyc", ".deb")
 SKIPPED_FOLDERS = {"runs", "deps", "__pycache__"}
 SKIPPED_AT_THE_TOP = {"build"}
@@ -216,6 +217,8 @@ def check_include(root, path, quote, target):
     if not path.startswith(("cuda/", "tests/emulators/")) and CUDA_HEADER.match(target) and not target.startswith("cuda/"):
         yield f"{target} is a CUDA header: only cuda/ and its emulator include those"
         return
+    if target.startswith(("torch/", "ATen/", "c10/")) and not path.startswith(("torch/", "examples/torch/", "tests/torch/")):
+        yield f"{target}: only examples/torch and tests/torch include the room of libtorch's names"
     if target == OF_COMMIT and path != ITS_READER:
         yield f"{target}: each commit would compile this file again; call the functions of {ITS_READER[:-4]}.h"
     if quote == "<" or target in GENERATED:
@@ -518,6 +521,11 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("apps/terminal/build_info.cpp", '#include "generated/halfstep_version.h"\n', None),
     ("apps/version.cpp", '#include "generated/halfstep_version.h"\n', "each commit would compile this file again"),
     ("apps/schema/a.h", "#pragma once\n", None),
+    ("torch/nn/a.h", '#include "layers/a.h"\n', None),
+    ("apps/commands/room.cpp", "#include <torch/torch.h>\n", "only examples/torch and tests/torch include the room"),
+    ("benchmarks/room.cpp", '#include "torch/nn/a.h"\n', "only examples/torch and tests/torch include the room"),
+    ("layers/room.h", "#pragma once\n#include <ATen/ATen.h>\n", "only examples/torch and tests/torch include the room"),
+    ("examples/torch/a.cpp", "#include <torch/torch.h>\n", None),
     ("apps/catalog/a.h", '#include "apps/schema/a.h"\n', None),
     ("apps/schema/up.cpp", '#include "apps/catalog/a.h"\n', "apps/schema comes before apps/catalog"),
     ("apps/build/up.cpp", '#include "tests/ops/a.h"\n', "is of level 9, above this file's level 8"),

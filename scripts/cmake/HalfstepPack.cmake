@@ -56,6 +56,11 @@ endif()
 halfstep_package(libhalfstep-dev libdevel "C++ library that trains neural networks in mixed precision"
                  "Headers, static libraries, and files for CMake's find_package and for pkg-config --static."
                  TARGETS halfstep DEPENDS ${dev_packages})
+if(TARGET halfstep_torch)
+  halfstep_package(libhalfstep-torch-dev libdevel "compiles programs for libtorch with halfstep"
+                   "Headers with libtorch's names, a static library, and TorchConfig.cmake for CMake's find_package(Torch)."
+                   TARGETS halfstep_torch DEPENDS "libhalfstep-dev ${same_version}")
+endif()
 foreach(transport mpi gloo)
   if(TARGET halfstep_${transport})
     halfstep_package(halfstep-${transport} science "trains with halfstep in several processes (${transport})"

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Types, options, tensors, indices and printing. Texts and values are those of libtorch.
+#include <doctest/doctest.h>
+
+#include "tests/torch/support.h"
+
+using namespace torch::indexing;
+
+TEST_CASE("torch: a tensor converts to halfstep's and back, without a copy") {
+  const torch::Tensor x = torch::ones({2, 3});
+  const halfstep::Tensor own = x;
+  CHECK(own.data_ptr() == x.data_ptr());
+  const torch::Tensor back = halfstep::relu(x);
+  CHECK(back.sizes() == torch::IntArrayRef({2, 3}));
+  halfstep::Tensor h = halfstep::zeros({2});
+  torch::Tensor(h).fill_(5);
+  CHECK(h.to_vector<double>() == std::vector<double>{5, 5});
+}
+
+TEST_CASE("torch: devices are parsed as libtorch parses them") {
+  CHECK(torch::Device("cuda:1").index() == 1);
+  CHECK(torch::Device("cpu") == torch::kCPU);
+  CHECK(printed(torch::Device(torch::kCUDA)) == "cuda");
+  CHECK(has(message_of([] { torch::Device("gpu"); }), "Invalid device string: 'gpu'"));
+  CHECK(has(message_of([] { torch::Device("cuda:"); }), "Could not parse device index"));
+  CHECK(has(message_of([] { torch::Device(torch::kCPU, 2); }), "CPU device index must be -1 or zero, got 2"));
+}
+
+TEST_CASE("torch: unset options stay unset and print as such") {
+  const torch::TensorOptions o = torch::dtype(torch::kDouble).requires_grad(true);
+  CHECK(o.has_dtype());
+  CHECK(!o.has_device());
+  CHECK(printed(torch::TensorOptions()) ==
+        "TensorOptions(dtype=float (default), device=cpu (default), layout=Strided (default), requires_grad=false (default), "
+        "pinned_memory=false (default), memory_format=(nullopt))");
+  CHECK(torch::zeros({1}, o).requires_grad());
+  CHECK(torch::zeros({1}, o).dtype() == torch::kFloat64);
+}
+
+TEST_CASE("torch: what is not there is refused, not ignored") {
+  CHECK(has(message_of([] { torch::zeros({1}, torch::TensorOptions().pinned_memory(true)); }), "Pinned memory"));
+  CHECK(has(message_of([] { torch::zeros({1}, torch::ScalarType::ComplexFloat); }), "ComplexFloat"));
+  float memory[2] = {1, 2};
+  CHECK(has(message_of([&] { torch::from_blob(memory, {2}, torch::requires_grad()); }), "from_blob"));
+  CHECK(has(message_of([] { torch::ones({2}).to(torch::requires_grad()); }), "expects unset requires_grad"));
+  CHECK(has(message_of([] { torch::ones({2}).contiguous(torch::MemoryFormat::Preserve); }), "preserve memory format"));
+  const torch::Tensor table = torch::ones({3, 2});
+  CHECK(has(message_of([&] { torch::embedding(table, torch::tensor({1}), -1, false, true); }), "sparse"));
+}
+
+TEST_CASE("torch: tensor() takes numbers, nested braces and lists") {
+  CHECK(torch::tensor(3).dtype() == torch::kLong);
+  CHECK(torch::tensor(2.5).dtype() == torch::kFloat);
+  CHECK(at::tensor(2.5).dtype() == torch::kDouble);
+  CHECK(torch::tensor(true).dtype() == torch::kBool);
+  const torch::Tensor t = torch::tensor({{1, 2, 3}, {4, 5, 6}});
+  CHECK(t.sizes() == torch::IntArrayRef({2, 3}));
+  CHECK(t[1][2].item<int64_t>() == 6);
+  CHECK(torch::tensor(std::vector<float>{1, 2}).equal(torch::tensor({1.0, 2.0})));
+  CHECK(torch::tensor({1, 2}, torch::kFloat16).dtype() == torch::kHalf);
+  CHECK(has(message_of([] { torch::tensor({{1, 2}, {3}}); }), "Expected all sub-lists to have sizes: 2"));
+}
+
+TEST_CASE("torch: integers keep 64 bits, and a number with a point makes them float") {
+  const int64_t large = (int64_t(1) << 53) + 1;
+  CHECK(torch::full({1}, large, torch::kLong).add(1).item<int64_t>() == large + 1);
+  CHECK(torch::zeros({1}, torch::kLong).fill_(large).item().toLong() == large);
+  CHECK((torch::arange(3) * 2).dtype() == torch::kLong);
+  CHECK((torch::arange(3) * 2.0).dtype() == torch::kFloat);
+  torch::set_default_dtype(torch::kDouble);
+  CHECK((torch::arange(3) * 2.0).dtype() == torch::kDouble);
+  CHECK(torch::full({1}, 0.5).dtype() == torch::kDouble);
+  torch::set_default_dtype(torch::kFloat);
+}
+
+TEST_CASE("torch: indices read and write") {
+  torch::Tensor x = torch::arange(24).reshape({2, 3, 4});
+  CHECK(x.index({1, Ellipsis, 0}).equal(torch::tensor({12, 16, 20})));
+  CHECK(x.index({"...", Slice(1, None, 2)}).sizes() == torch::IntArrayRef({2, 3, 2}));
+  CHECK(x.index({None, 0}).sizes() == torch::IntArrayRef({1, 3, 4}));
+  x.index({Slice(), 0}) = -1;
+  CHECK(x.select(1, 0).eq(-1).all().item<bool>());
+  x.index({Ellipsis}) = torch::zeros({1}, torch::kLong);
+  CHECK(x.abs().sum().item<int64_t>() == 0);
+  x.index_put_({torch::tensor({0, 1}), 2}, 7);
+  CHECK(x.select(1, 2).eq(7).all().item<bool>());
+  x.index({torch::tensor(1), 0, 0}) = 9;  // a 0-dim tensor is a number: the result is a view
+  CHECK(x[1][0][0].item<int64_t>() == 9);
+  x[0][1] = torch::ones({4}, torch::kLong);
+  CHECK(x[0][1].sum().item<int64_t>() == 4);
+  CHECK(has(message_of([&] { x.index({"a"}); }), "Expected \"...\" to represent an ellipsis index"));
+  CHECK(has(message_of([] { Slice(0, 1, 0); }), "slice step cannot be zero"));
+  CHECK(has(message_of([&] { x[torch::ones({2}, torch::kLong)]; }), "scalars (zero-dim)"));
+  CHECK(printed(std::vector<TensorIndex>{None, "...", 1, true, Slice(1, 3)}) == "(None, ..., 1, true, 1:3:1)");
+}
+
+TEST_CASE("torch: methods and functions of rows, reductions as tuples") {
+  const torch::Tensor x = torch::tensor({{3.0, 1.0}, {2.0, 4.0}});
+  auto [values, indices] = x.max(1);
+  CHECK(values.equal(torch::tensor({3.0, 4.0})));
+  CHECK(indices.equal(torch::tensor({0, 1})));
+  CHECK(std::get<0>(torch::sort(x, 0)).equal(torch::tensor({{2.0, 1.0}, {3.0, 4.0}})));
+  CHECK(torch::cat({x, x}, 1).size(1) == 4);
+  CHECK(x.norm().item<double>() == doctest::Approx(5.4772255));
+  CHECK((1 - x).equal(torch::tensor({{-2.0, 0.0}, {-1.0, -3.0}})));
+  CHECK((2 / x)[0][0].item<float>() == doctest::Approx(2.0 / 3));
+  CHECK(x.accessor<float, 2>()[1][0] == 2);
+  CHECK(has(message_of([&] { x.accessor<float, 1>(); }), "TensorAccessor expected 1 dims but tensor has 2"));
+  CHECK(has(message_of([&] { x.item(); }), "a Tensor with 4 elements cannot be converted to Scalar"));
+  torch::Tensor y = x.clone();
+  y += 1;
+  y.clamp_(2, 4);
+  CHECK(y.equal(torch::tensor({{4.0, 2.0}, {3.0, 4.0}})));
+  CHECK(torch::arange(0, 1, 0.25).size(0) == 4);
+  CHECK(torch::tensor({1, 2, 3, 4}).resize_({2, 3}).sizes() == torch::IntArrayRef({2, 3}));
+}
+
+TEST_CASE("torch: tensors print as libtorch prints them") {
+  CHECK(printed(torch::Tensor()) == "[ Tensor (undefined) ]");
+  CHECK(printed(torch::tensor(5)) == "5\n[ CPULongType{} ]");
+  CHECK(printed(torch::tensor({1, 10})) == "  1\n 10\n[ CPULongType{2} ]");
+  CHECK(printed(torch::tensor({{1.0, 2.5}, {-3.0, 4.0}})) == " 1.0000  2.5000\n-3.0000  4.0000\n[ CPUFloatType{2,2} ]");
+  CHECK(printed(torch::tensor({0.001, 1000.0})) == " 1.0000e-03\n 1.0000e+03\n[ CPUFloatType{2} ]");
+  CHECK(printed(torch::tensor({123456.5, 654321.5})) == "1e+05 *\n 1.2346\n 6.5432\n[ CPUFloatType{2} ]");
+  CHECK(printed(torch::ones({2, 1, 2})) == "(1,.,.) = \n  1  1\n\n(2,.,.) = \n  1  1\n[ CPUFloatType{2,1,2} ]");
+  CHECK(has(printed(torch::zeros({1, 100})), "Columns 1 to "));
+}

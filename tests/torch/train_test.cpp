@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers, clipping, mixed precision, archives and data.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "halfstep.h"
+#include "tests/torch/support.h"
+
+namespace hs = halfstep;
+namespace data = torch::data;
+
+namespace {
+
+// Steps of an optimizer of the room and of halfstep's own, on one problem.
+template <class Room, class Own, class RoomOptions, class OwnOptions>
+void check_steps(const RoomOptions& room, const OwnOptions& own) {
+  const torch::Tensor a = torch::tensor({1.0, -2.0, 3.0}, torch::requires_grad()), b = a.detach().clone().requires_grad_();
+  Room first({a}, room);
+  Own second({b.h()}, own);
+  for (int i = 0; i < 4; ++i) {
+    first.zero_grad();
+    (a * a * a).sum().backward();
+    first.step();
+    second.zero_grad();
+    hs::sum(b.h() * b.h() * b.h()).backward();
+    second.step();
+    CHECK(a.equal(b));
+  }
+}
+
+struct Numbers : data::datasets::Dataset<Numbers> {
+  explicit Numbers(size_t n) : n(n) {}
+  data::Example<> get(size_t i) override {
+    if (i == 1000) throw std::runtime_error("no such number");
+    return {torch::full({1}, double(i)), torch::full({1}, int64_t(i))};
+  }
+  std::optional<size_t> size() const override { return n; }
+  size_t n;
+};
+struct Countdown : data::datasets::StatefulDataset<Countdown, std::vector<int>> {
+  std::optional<std::vector<int>> get_batch(size_t n) override {
+    if (left <= 0) return {};
+    left -= int(n);
+    return std::vector<int>(n, left);
+  }
+  std::optional<size_t> size() const override { return 10; }
+  void reset() override { left = 10; }
+  void save(torch::serialize::OutputArchive&) const override {}
+  void load(torch::serialize::InputArchive&) override {}
+  int left = 0;
+};
+
+torch::nn::Sequential small_net() {
+  return torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::ReLU(), torch::nn::Linear(8, 2));
+}
+
+}  // namespace
+
+TEST_CASE("torch: optimizers make halfstep's steps") {
+  check_steps<torch::optim::SGD, hs::SGD>(torch::optim::SGDOptions(0.01).momentum(0.9).nesterov(true),
+                                          hs::SGDOptions{.lr = 0.01, .momentum = 0.9, .nesterov = true});
+  check_steps<torch::optim::Adam, hs::Adam>(torch::optim::AdamOptions(0.1).betas({0.5, 0.9}).amsgrad(true),
+                                            hs::AdamOptions{.lr = 0.1, .betas = {0.5, 0.9}, .amsgrad = true});
+  check_steps<torch::optim::AdamW, hs::AdamW>(torch::optim::AdamWOptions(), hs::AdamWOptions{});
+  check_steps<torch::optim::Adagrad, hs::Adagrad>(torch::optim::AdagradOptions(0.1).lr_decay(0.1),
+                                                  hs::AdagradOptions{.lr = 0.1, .lr_decay = 0.1});
+  check_steps<torch::optim::RMSprop, hs::RMSprop>(torch::optim::RMSpropOptions(0.1).centered(true).momentum(0.5),
+                                                  hs::RMSpropOptions{.lr = 0.1, .momentum = 0.5, .centered = true});
+}
+
+TEST_CASE("torch: groups, rates that change, and closures") {
+  torch::Tensor a = torch::ones({1}, torch::requires_grad()), b = torch::ones({1}, torch::requires_grad());
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<torch::Tensor>{a});
+  groups.emplace_back(std::vector<torch::Tensor>{b}, std::make_unique<torch::optim::SGDOptions>(0.5));
+  torch::optim::SGD sgd(groups, torch::optim::SGDOptions(0.1));
+  (a + b).backward();
+  sgd.step();
+  CHECK(a.item<float>() == doctest::Approx(0.9));
+  CHECK(b.item<float>() == doctest::Approx(0.5));
+  static_cast<torch::optim::SGDOptions&>(sgd.param_groups()[0].options()).lr(1);
+  torch::optim::StepLR schedule(sgd, 1, 0.1);
+  schedule.step();
+  CHECK(sgd.param_groups()[0].options().get_lr() == 1);
+  schedule.step();
+  CHECK(sgd.param_groups()[1].options().get_lr() == doctest::Approx(0.05));
+  CHECK(has(message_of([&] { sgd.add_param_group(torch::optim::OptimizerParamGroup({a})); }), "more than one parameter group"));
+  CHECK(has(message_of([&] { torch::optim::SGD bad({a * 2}, 0.1); }), "can't optimize a non-leaf Tensor"));
+  sgd.param_groups()[0].params().push_back(torch::ones({1}, torch::requires_grad()));
+  CHECK(has(message_of([&] { sgd.step(); }), "call add_param_group"));
+
+  torch::Tensor x = torch::tensor({3.0}, torch::requires_grad());
+  torch::optim::LBFGS lbfgs({x}, torch::optim::LBFGSOptions(1).line_search_fn("strong_wolfe"));
+  const torch::Tensor before = lbfgs.step([&] {
+    lbfgs.zero_grad();
+    const torch::Tensor loss = (x - 1).pow(2).sum();
+    loss.backward();
+    return loss;
+  });
+  CHECK(before.item<float>() == 4);
+  CHECK(x.item<float>() == doctest::Approx(1));
+  CHECK(has(message_of([&] { torch::optim::LBFGS bad({x}, torch::optim::LBFGSOptions(1).line_search_fn("armijo")); }),
+            "strong_wolfe"));
+}
+
+TEST_CASE("torch: clipping, and parameters as one vector") {
+  torch::Tensor a = torch::zeros({2}, torch::requires_grad()), b = torch::zeros({1}, torch::requires_grad());
+  a.mutable_grad() = torch::tensor({3.0, 0.0});
+  CHECK(torch::nn::utils::clip_grad_norm_({a, b}, 1.5) == 3);  // b has no gradient
+  CHECK(a.grad()[0].item<float>() == doctest::Approx(1.5));
+  torch::nn::utils::clip_grad_value_(a, 0.5);
+  CHECK(a.grad()[0].item<float>() == 0.5);
+  torch::nn::utils::vector_to_parameters(torch::tensor({1.0, 2.0, 3.0}), {a, b});
+  CHECK(b.item<float>() == 3);
+  CHECK(torch::nn::utils::parameters_to_vector({a, b}).equal(torch::tensor({1.0, 2.0, 3.0})));
+}
+
+TEST_CASE("torch: mixed precision computes in 16 bits, and skips steps that overflow") {
+  torch::nn::Linear net(4, 2);
+  const torch::Tensor x = torch::ones({3, 4});
+  {
+    torch::amp::Autocast region;
+    CHECK(net(x).dtype() == torch::kHalf);
+    torch::amp::Autocast off(torch::kCPU, torch::kHalf, false);
+    CHECK(net(x).dtype() == torch::kFloat);
+  }
+  {
+    torch::amp::Autocast region(torch::kCPU, torch::kBFloat16);
+    CHECK(net(x).dtype() == torch::kBFloat16);
+  }
+  torch::optim::SGD sgd(net->parameters(), 0.1);
+  torch::amp::GradScaler scaler(torch::amp::GradScalerOptions().init_scale(1024));
+  const torch::Tensor before = net->weight.detach().clone();
+  scaler.scale(net(x).sum()).backward();
+  scaler.unscale_(sgd);
+  CHECK(net->weight.grad()[0][0].item<float>() == 3);
+  scaler.step(sgd);
+  scaler.update();
+  CHECK(!net->weight.equal(before));
+  const torch::Tensor kept = net->weight.detach().clone();
+  sgd.zero_grad();
+  scaler.scale((net(x) * std::numeric_limits<double>::infinity()).sum()).backward();
+  scaler.step(sgd);
+  scaler.update();
+  CHECK(net->weight.equal(kept));
+  CHECK(scaler.get_scale() == 512);
+}
+
+TEST_CASE("torch: modules, tensors and optimizers are saved as safetensors and loaded") {
+  const auto folder = std::filesystem::temp_directory_path();
+  const torch::TempFile file = torch::make_tempfile(), state = torch::make_tempfile();
+  auto net = small_net(), other = small_net();
+  torch::save(net, file.name);
+  CHECK(hs::load_safetensors(file.name).tensors.count("1.running_mean") == 1);
+  torch::load(other, file.name);
+  net->eval();
+  other->eval();
+  const torch::Tensor x = torch::randn({2, 4});
+  CHECK(net->forward(x).equal(other->forward(x)));
+
+  std::stringstream stream;
+  torch::save(torch::arange(3), stream);
+  torch::Tensor back;
+  torch::load(back, stream);
+  CHECK(back.equal(torch::arange(3)));
+  torch::save(std::vector<torch::Tensor>{torch::ones({1}), torch::zeros({2})}, file.name);
+  std::vector<torch::Tensor> list;
+  torch::load(list, file.name);
+  CHECK(list.size() == 2);
+
+  net->train();
+  torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(0.01)),
+      resumed(other->parameters(), torch::optim::AdamOptions());
+  net->forward(x).sum().backward();
+  adam.step();
+  torch::save(adam, state.name);
+  torch::load(resumed, state.name);
+  CHECK(resumed.param_groups()[0].options().get_lr() == doctest::Approx(0.01));
+  CHECK(has(message_of([&] { torch::load(net, state.name); }), "No such serialized tensor '0.weight'"));
+  torch::save(torch::nn::Linear(2, 2), file.name);
+  torch::nn::Linear wide(3, 2);
+  CHECK(has(message_of([&] { torch::load(wide, file.name); }), "'weight' has the sizes [2, 3] here, and [2, 2] in the file"));
+  CHECK(message_of([&] { torch::load(net, (folder / "no_such_file").string()); }) != "nothing was thrown");
+}
+
+TEST_CASE("torch: archives nest, and keep plain values") {
+  torch::serialize::OutputArchive out, inner;
+  inner.write("t", torch::ones({2}));
+  inner.write("gone", torch::Tensor());
+  out.write("inner", inner);
+  out.write("n", torch::IValue(7));
+  out.write("x", torch::IValue(0.1));
+  out.write("on", torch::IValue(true));
+  out.write("s", torch::IValue("two words"));
+  std::stringstream stream;
+  out.save_to(stream);
+  torch::serialize::InputArchive in, part;
+  in.load_from(stream);
+  torch::IValue v;
+  in.read("n", v);
+  CHECK(v.toInt() == 7);
+  in.read("x", v);
+  CHECK(v.toDouble() == 0.1);
+  in.read("on", v);
+  CHECK(v.toBool());
+  in.read("s", v);
+  CHECK(v.toStringRef() == "two words");
+  in.read("inner", part);
+  torch::Tensor t, gone;
+  part.read("t", t);
+  part.read("gone", gone);
+  CHECK(t.sum().item<float>() == 2);
+  CHECK(!gone.defined());
+  CHECK(has(message_of([&] { part.read("u", t); }), "No such serialized tensor 'inner.u'"));
+}
+
+TEST_CASE("torch: a loader gives all samples once, in order, with workers or without") {
+  for (size_t workers : {0, 2}) {
+    auto set = Numbers(10).map(data::transforms::Stack<>());
+    auto loader = data::make_data_loader<data::samplers::SequentialSampler>(
+        std::move(set), data::DataLoaderOptions().batch_size(4).workers(workers));
+    std::vector<int64_t> seen;
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (auto& batch : *loader) {
+        CHECK(batch.data.size(0) == batch.target.size(0));
+        for (int64_t i = 0; i < batch.target.size(0); ++i) seen.push_back(batch.target[i].item<int64_t>());
+      }
+    }
+    std::vector<int64_t> expected;
+    for (int64_t i = 0; i < 20; ++i) expected.push_back(i % 10);
+    CHECK(seen == expected);
+  }
+  std::set<int64_t> shuffled;
+  auto random = data::make_data_loader(Numbers(10), data::DataLoaderOptions().batch_size(3).drop_last(true));
+  for (auto& batch : *random) {
+    for (auto& example : batch) shuffled.insert(example.target.item<int64_t>());
+  }
+  CHECK(shuffled.size() == 9);
+}
+
+TEST_CASE("torch: errors of workers reach the program, and stateful sets take no workers") {
+  auto loader = data::make_data_loader<data::samplers::SequentialSampler>(Numbers(1001),
+                                                                          data::DataLoaderOptions().batch_size(1001).workers(1));
+  CHECK(has(message_of([&] { loader->begin()->size(); }), "Original message: no such number"));
+  auto stateful = data::make_data_loader(Countdown(), data::DataLoaderOptions().batch_size(5));
+  int batches = 0;
+  for (auto& batch : *stateful) batches += int(batch.size()) / 5;
+  CHECK(batches == 2);
+  CHECK(has(message_of([] { data::make_data_loader(Countdown(), data::DataLoaderOptions().workers(2)); }), "without workers"));
+}
+
+TEST_CASE("torch: samplers save their place") {
+  data::samplers::RandomSampler sampler(10);
+  sampler.next(4);
+  std::stringstream stream;
+  torch::serialize::OutputArchive out;
+  sampler.save(out);
+  out.save_to(stream);
+  torch::serialize::InputArchive in;
+  in.load_from(stream);
+  data::samplers::RandomSampler resumed(10);
+  resumed.load(in);
+  CHECK(*resumed.next(6) == *sampler.next(6));
+  data::samplers::DistributedSequentialSampler part(10, 3, 1);
+  CHECK(*part.next(9) == std::vector<size_t>{4, 5, 6, 7});
+}

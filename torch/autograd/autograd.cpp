@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "torch/autograd/autograd.h"
+
+#include <cctype>
+
+#include "framework/autograd/node.h"
+
+namespace torch {
+namespace autograd {
+
+std::string Node::name() const {
+  if (node_->is_leaf) return "torch::autograd::AccumulateGrad";
+  std::string out;
+  bool upper = true;
+  for (char c : node_->name()) {
+    const bool gap = c == '_' || c == ' ';
+    if (!gap) out += upper ? char(std::toupper(c)) : c;
+    upper = gap;
+  }
+  return out + "Backward0";
+}
+std::vector<Edge> Node::next_edges() const {
+  std::vector<Edge> out;
+  for (const hs::Edge& e : node_->edges) out.push_back({e.node ? std::make_shared<Node>(e.node) : nullptr, e.index});
+  return out;
+}
+
+void backward(const variable_list& outputs, const variable_list& gradients, std::optional<bool> retain_graph, bool create_graph,
+              const std::optional<variable_list>& inputs) {
+  const bool retain = retain_graph.value_or(create_graph);
+  if (!inputs) {
+    hs::backward(::torch::detail::H(outputs), ::torch::detail::H(gradients), retain, create_graph);
+    return;
+  }
+  TORCH_CHECK(!inputs->empty(), "'inputs' argument to backward cannot be empty");
+  for (const Tensor& t : *inputs)
+    TORCH_CHECK(t.is_leaf(), "One of the differentiated Tensors given as 'inputs' to backward is not a leaf Tensor");
+  const variable_list found = grad(outputs, *inputs, gradients, retain, create_graph, true);
+  for (size_t i = 0; i < inputs->size(); ++i) {
+    const Tensor& to = (*inputs)[i];
+    if (found[i].defined()) to.mutable_grad() = to.grad().defined() ? to.grad() + found[i] : found[i];
+  }
+}
+
+variable_list grad(const variable_list& outputs, const variable_list& inputs, const variable_list& gradients,
+                   std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
+  return ::torch::detail::V(
+      hs::grad(::torch::detail::H(outputs), ::torch::detail::H(inputs), ::torch::detail::H(gradients),
+               {.retain_graph = retain_graph.value_or(create_graph), .create_graph = create_graph, .allow_unused = allow_unused}));
+}
+
+}  // namespace autograd
+
+std::shared_ptr<autograd::Node> Tensor::grad_fn() const {
+  return h_.node() ? std::make_shared<autograd::Node>(h_.node()) : nullptr;
+}
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph, bool create_graph,
+                      std::optional<TensorList> inputs) const {
+  autograd::variable_list gradients;
+  if (gradient.defined()) gradients.push_back(gradient);
+  autograd::backward({*this}, gradients, retain_graph, create_graph, inputs ? std::optional(inputs->vec()) : std::nullopt);
+}
+
+}  // namespace torch

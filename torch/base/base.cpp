@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "framework/backend/backend.h"
+#include "torch/base/options.h"
+
+namespace torch {
+
+std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
+  auto part = [&](const char* name, const std::string& value, bool given) {
+    out << name << "=" << value << (given ? "" : " (default)");
+  };
+  auto flag = [](bool on) { return on ? "true" : "false"; };
+  out << "TensorOptions(";
+  part("dtype", str(o.dtype()), o.has_dtype());
+  part(", device", str(o.device()), o.has_device());
+  part(", layout", str(o.layout()), o.has_layout());
+  part(", requires_grad", flag(o.requires_grad()), o.has_requires_grad());
+  part(", pinned_memory", flag(o.pinned_memory()), o.has_pinned_memory());
+  out << ", memory_format=";
+  if (o.has_memory_format())
+    out << *o.memory_format_opt();
+  else
+    out << "(nullopt)";
+  return out << ")";
+}
+
+namespace cuda {
+
+size_t device_count() { return is_available() ? 1 : 0; }
+bool is_available() { return hs::has_backend(hs::Device::Type::cuda); }
+bool cudnn_is_available() { return is_available(); }
+void synchronize(int64_t device_index) {
+  TORCH_CHECK(device_index <= 0, "halfstep computes on one GPU in each process, got the device index ", device_index);
+  if (is_available()) hs::backend_for(hs::Device::cuda).synchronize();
+}
+
+}  // namespace cuda
+}  // namespace torch

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch::optim's optimizers: the step, the states and mixed precision are halfstep's, the options are libtorch's.
+#pragma once
+
+#include "torch/optim/optimizer.h"
+
+namespace torch::optim {
+
+using betas_t = std::tuple<double, double>;
+
+struct SGDOptions : OptimizerCloneableOptions<SGDOptions> {
+  SGDOptions(double lr) : lr_(lr) {}
+  TORCH_ARG(double, lr);
+  TORCH_ARG(double, momentum) = 0;
+  TORCH_ARG(double, dampening) = 0;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(bool, nesterov) = false;
+
+ public:
+  bool operator==(const SGDOptions&) const = default;
+};
+#define HS_TORCH_ADAM_OPTIONS(Name, decay)           \
+  struct Name : OptimizerCloneableOptions<Name> {    \
+    Name(double lr = 1e-3) : lr_(lr) {}              \
+    TORCH_ARG(double, lr);                           \
+    TORCH_ARG(betas_t, betas) = betas_t(0.9, 0.999); \
+    TORCH_ARG(double, eps) = 1e-8;                   \
+    TORCH_ARG(double, weight_decay) = decay;         \
+    TORCH_ARG(bool, amsgrad) = false;                \
+                                                     \
+   public:                                           \
+    bool operator==(const Name&) const = default;    \
+  };
+HS_TORCH_ADAM_OPTIONS(AdamOptions, 0)
+HS_TORCH_ADAM_OPTIONS(AdamWOptions, 1e-2)
+#undef HS_TORCH_ADAM_OPTIONS
+struct AdagradOptions : OptimizerCloneableOptions<AdagradOptions> {
+  AdagradOptions(double lr = 1e-2) : lr_(lr) {}
+  TORCH_ARG(double, lr);
+  TORCH_ARG(double, lr_decay) = 0;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(double, initial_accumulator_value) = 0;
+  TORCH_ARG(double, eps) = 1e-10;
+
+ public:
+  bool operator==(const AdagradOptions&) const = default;
+};
+struct RMSpropOptions : OptimizerCloneableOptions<RMSpropOptions> {
+  RMSpropOptions(double lr = 1e-2) : lr_(lr) {}
+  TORCH_ARG(double, lr);
+  TORCH_ARG(double, alpha) = 0.99;
+  TORCH_ARG(double, eps) = 1e-8;
+  TORCH_ARG(double, weight_decay) = 0;
+  TORCH_ARG(double, momentum) = 0;
+  TORCH_ARG(bool, centered) = false;
+
+ public:
+  bool operator==(const RMSpropOptions&) const = default;
+};
+struct LBFGSOptions : OptimizerCloneableOptions<LBFGSOptions> {
+  LBFGSOptions(double lr = 1) : lr_(lr) {}
+  TORCH_ARG(double, lr);
+  TORCH_ARG(int64_t, max_iter) = 20;
+  TORCH_ARG(std::optional<int64_t>, max_eval) = std::nullopt;
+  TORCH_ARG(double, tolerance_grad) = 1e-7;
+  TORCH_ARG(double, tolerance_change) = 1e-9;
+  TORCH_ARG(int64_t, history_size) = 100;
+  TORCH_ARG(std::optional<std::string>, line_search_fn) = std::nullopt;
+
+ public:
+  bool operator==(const LBFGSOptions&) const = default;
+};
+
+// One of halfstep's optimizers, which takes its options from libtorch's before each step.
+template <class Options>
+class FusedOptimizer : public Optimizer {
+ public:
+  FusedOptimizer(std::vector<OptimizerParamGroup> groups, Options defaults);
+  ~FusedOptimizer() override;
+  Tensor step(LossClosure closure = nullptr) override;
+  void add_param_group(const OptimizerParamGroup& group) override;
+  hs::Optimizer* halfstep() override;
+  void load(serialize::InputArchive& archive) override;
+
+ private:
+  std::unique_ptr<hs::Optimizer> own_;
+};
+
+#define HS_TORCH_OPTIMIZER(Name, ...)                                                                               \
+  extern template class FusedOptimizer<Name##Options>;                                                              \
+  class Name : public FusedOptimizer<Name##Options> {                                                               \
+   public:                                                                                                          \
+    Name(std::vector<OptimizerParamGroup> groups, Name##Options o __VA_ARGS__)                                      \
+        : FusedOptimizer(std::move(groups), std::move(o)) {}                                                        \
+    Name(std::vector<Tensor> params, Name##Options o __VA_ARGS__)                                                   \
+        : FusedOptimizer(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, std::move(o)) {} \
+  };
+HS_TORCH_OPTIMIZER(SGD)
+HS_TORCH_OPTIMIZER(Adam, = {})
+HS_TORCH_OPTIMIZER(AdamW, = {})
+HS_TORCH_OPTIMIZER(Adagrad, = {})
+HS_TORCH_OPTIMIZER(RMSprop, = {})
+HS_TORCH_OPTIMIZER(LBFGS, = {})
+#undef HS_TORCH_OPTIMIZER
+
+}  // namespace torch::optim

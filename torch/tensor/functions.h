@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch::relu, torch::cat and so on: the methods of Tensor, and more.
+#pragma once
+
+#include "torch/tensor/creation.h"
+
+namespace torch {
+
+// ---- elementwise rows
+#define HS_UNARY(name, ...)                                \
+  inline Tensor name(const Tensor& x) { return x.name(); } \
+  inline Tensor& name##_(Tensor& x) { return x.name##_(); }
+#define HS_BINARY(name, ...)                                                 \
+  inline Tensor name(const Tensor& a, const Tensor& b) { return a.name(b); } \
+  inline Tensor name(const Tensor& a, Scalar b) { return a.name(b); }
+#define HS_TEST(name, ...)                                                   \
+  inline Tensor name(const Tensor& a, const Tensor& b) { return a.name(b); } \
+  inline Tensor name(const Tensor& a, Scalar b) { return a.name(b); }
+#include "generated/elementwise_names.def"
+inline Tensor pow(Scalar a, const Tensor& b) { return hs::pow(a.toDouble(), b.h()); }
+inline Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) { return a.add(b, alpha); }
+inline Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) { return a.sub(b, alpha); }
+inline Tensor& mul_out(Tensor& out, const Tensor& a, const Tensor& b) { return out.copy_(a.mul(b)); }
+inline Tensor& add_out(Tensor& out, const Tensor& a, const Tensor& b) { return out.copy_(a.add(b)); }
+inline Tensor logical_not(const Tensor& x) { return x.logical_not(); }
+inline Tensor clamp(const Tensor& x, std::optional<Scalar> lo = {}, std::optional<Scalar> hi = {}) { return x.clamp(lo, hi); }
+inline Tensor where(const Tensor& c, const Tensor& a, const Tensor& b) { return hs::where(c.h(), a.h(), b.h()); }
+inline Tensor isnan(const Tensor& x) { return x.isnan(); }
+inline Tensor isinf(const Tensor& x) { return x.isinf(); }
+inline Tensor isfinite(const Tensor& x) { return x.isfinite(); }
+inline bool equal(const Tensor& a, const Tensor& b) { return a.equal(b); }
+inline bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool nan = false) {
+  return a.allclose(b, rtol, atol, nan);
+}
+inline Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool nan = false) {
+  return a.isclose(b, rtol, atol, nan);
+}
+inline Tensor lerp(const Tensor& a, const Tensor& b, Scalar w) { return hs::lerp(a.h(), b.h(), w.toDouble()); }
+inline Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& w) { return hs::lerp(a.h(), b.h(), w.h()); }
+inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) {
+  return x.addmm(a, b, beta, alpha);
+}
+
+// ---- shapes
+inline Tensor cat(TensorList xs, int64_t d = 0) { return hs::cat(detail::H(xs), d); }
+inline Tensor concat(TensorList xs, int64_t d = 0) { return cat(xs, d); }
+inline Tensor stack(TensorList xs, int64_t d = 0) { return hs::stack(detail::H(xs), d); }
+inline Tensor hstack(TensorList xs) { return hs::hstack(detail::H(xs)); }
+inline Tensor vstack(TensorList xs) { return hs::vstack(detail::H(xs)); }
+inline std::vector<Tensor> split(const Tensor& x, int64_t n, int64_t d = 0) { return x.split(n, d); }
+inline std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t d = 0) { return x.chunk(n, d); }
+inline std::vector<Tensor> unbind(const Tensor& x, int64_t d = 0) { return x.unbind(d); }
+inline std::vector<Tensor> meshgrid(TensorList xs) { return detail::V(hs::meshgrid(detail::H(xs))); }
+inline Tensor reshape(const Tensor& x, IntArrayRef s) { return x.reshape(s); }
+inline Tensor flatten(const Tensor& x, int64_t a = 0, int64_t b = -1) { return x.flatten(a, b); }
+inline Tensor squeeze(const Tensor& x) { return x.squeeze(); }
+inline Tensor squeeze(const Tensor& x, int64_t d) { return x.squeeze(d); }
+inline Tensor unsqueeze(const Tensor& x, int64_t d) { return x.unsqueeze(d); }
+inline Tensor transpose(const Tensor& x, int64_t a, int64_t b) { return x.transpose(a, b); }
+inline Tensor t(const Tensor& x) { return x.t(); }
+inline Tensor flip(const Tensor& x, IntArrayRef d) { return x.flip(d); }
+inline Tensor roll(const Tensor& x, IntArrayRef s, IntArrayRef d = {}) { return x.roll(s, d); }
+inline Tensor tril(const Tensor& x, int64_t d = 0) { return x.tril(d); }
+inline Tensor triu(const Tensor& x, int64_t d = 0) { return x.triu(d); }
+inline Tensor diag(const Tensor& x, int64_t d = 0) { return hs::diag(x.h(), d); }
+inline Tensor movedim(const Tensor& x, int64_t a, int64_t b) { return x.movedim(a, b); }
+inline Tensor constant_pad_nd(const Tensor& x, IntArrayRef p, Scalar v = 0) {
+  return hs::pad(x.h(), detail::D(p), "constant", v.toDouble());
+}
+
+inline int64_t size(const Tensor& x, int64_t d) { return x.size(d); }
+inline Tensor _unsafe_view(const Tensor& x, IntArrayRef s) { return x.view(s); }
+inline Tensor permute(const Tensor& x, IntArrayRef s) { return x.permute(s); }
+inline Tensor narrow(const Tensor& x, int64_t d, int64_t from, int64_t n) { return x.narrow(d, from, n); }
+inline Tensor clone(const Tensor& x) { return x.clone(); }
+
+// ---- products
+inline Tensor matmul(const Tensor& a, const Tensor& b) { return a.matmul(b); }
+inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }
+inline Tensor bmm(const Tensor& a, const Tensor& b) { return a.bmm(b); }
+inline Tensor mv(const Tensor& a, const Tensor& b) { return a.mv(b); }
+inline Tensor dot(const Tensor& a, const Tensor& b) { return a.dot(b); }
+inline Tensor einsum(const std::string& e, TensorList xs) { return hs::einsum(e, detail::H(xs)); }
+inline Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> d = {}) {
+  return hs::cross(a.h(), b.h(), d.value_or(-1));
+}
+inline Tensor outer(const Tensor& a, const Tensor& b) { return hs::outer(a.h(), b.h()); }
+inline Tensor tensordot(const Tensor& a, const Tensor& b, IntArrayRef da, IntArrayRef db) {
+  return hs::tensordot(a.h(), b.h(), da.vec(), db.vec());
+}
+
+// ---- reductions
+inline Tensor sum(const Tensor& x, std::optional<ScalarType> t = {}) { return x.sum(t); }
+inline Tensor sum(const Tensor& x, IntArrayRef d, bool keep = false, std::optional<ScalarType> t = {}) { return x.sum(d, keep, t); }
+inline Tensor mean(const Tensor& x, std::optional<ScalarType> t = {}) { return x.mean(t); }
+inline Tensor mean(const Tensor& x, IntArrayRef d, bool keep = false, std::optional<ScalarType> t = {}) {
+  return x.mean(d, keep, t);
+}
+inline Tensor prod(const Tensor& x) { return x.prod(); }
+inline Tensor var(const Tensor& x, int d) { return x.var(d); }
+inline Tensor std(const Tensor& x, int d) { return x.std(d); }
+inline Tensor var(const Tensor& x, bool unbiased = true) { return x.var(unbiased); }
+inline Tensor var(const Tensor& x, IntArrayRef d, bool unbiased = true, bool keep = false) { return x.var(d, unbiased, keep); }
+inline Tensor std(const Tensor& x, bool unbiased = true) { return x.std(unbiased); }
+inline Tensor std(const Tensor& x, IntArrayRef d, bool unbiased = true, bool keep = false) { return x.std(d, unbiased, keep); }
+inline std::tuple<Tensor, Tensor> var_mean(const Tensor& x, IntArrayRef d, bool unbiased = true, bool keep = false) {
+  return detail::two(hs::var_mean(x.h(), detail::D(d), unbiased ? 1 : 0, keep));
+}
+inline std::tuple<Tensor, Tensor> std_mean(const Tensor& x, IntArrayRef d, bool unbiased = true, bool keep = false) {
+  return detail::two(hs::std_mean(x.h(), detail::D(d), unbiased ? 1 : 0, keep));
+}
+inline std::tuple<Tensor, Tensor> var_mean(const Tensor& x, bool unbiased = true) { return var_mean(x, IntArrayRef(), unbiased); }
+inline std::tuple<Tensor, Tensor> std_mean(const Tensor& x, bool unbiased = true) { return std_mean(x, IntArrayRef(), unbiased); }
+inline Tensor norm(const Tensor& x, Scalar p = 2) { return x.norm(p); }
+inline Tensor norm(const Tensor& x, std::optional<Scalar> p, IntArrayRef d, bool keep = false) { return x.norm(p, d, keep); }
+inline Tensor max(const Tensor& x) { return x.max(); }
+inline Tensor min(const Tensor& x) { return x.min(); }
+inline std::tuple<Tensor, Tensor> max(const Tensor& x, int64_t d, bool keep = false) { return x.max(d, keep); }
+inline std::tuple<Tensor, Tensor> min(const Tensor& x, int64_t d, bool keep = false) { return x.min(d, keep); }
+inline Tensor max(const Tensor& a, const Tensor& b) { return a.max(b); }
+inline Tensor min(const Tensor& a, const Tensor& b) { return a.min(b); }
+inline Tensor argmax(const Tensor& x, std::optional<int64_t> d = {}, bool keep = false) { return x.argmax(d, keep); }
+inline Tensor argmin(const Tensor& x, std::optional<int64_t> d = {}, bool keep = false) { return x.argmin(d, keep); }
+inline Tensor any(const Tensor& x) { return x.any(); }
+inline Tensor all(const Tensor& x) { return x.all(); }
+inline Tensor cumsum(const Tensor& x, int64_t d) { return x.cumsum(d); }
+inline std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t d = -1, bool desc = false) { return x.sort(d, desc); }
+inline std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t d = -1, bool largest = true, bool sorted = true) {
+  return x.topk(k, d, largest, sorted);
+}
+inline Tensor softmax(const Tensor& x, int64_t d, std::optional<ScalarType> t = {}) { return x.softmax(d, t); }
+inline Tensor log_softmax(const Tensor& x, int64_t d, std::optional<ScalarType> t = {}) { return x.log_softmax(d, t); }
+inline Tensor logsumexp(const Tensor& x, IntArrayRef d, bool keep = false) { return x.logsumexp(d, keep); }
+inline Tensor multinomial(const Tensor& x, int64_t n, bool replace = false) { return x.multinomial(n, replace); }
+inline Tensor bernoulli(const Tensor& p) { return hs::bernoulli(p.h()); }
+inline Tensor nonzero(const Tensor& x) { return x.nonzero(); }
+
+// ---- indexing
+inline Tensor gather(const Tensor& x, int64_t d, const Tensor& i) { return x.gather(d, i); }
+inline Tensor index_select(const Tensor& x, int64_t d, const Tensor& i) { return x.index_select(d, i); }
+inline Tensor index(const Tensor& x, const std::vector<Tensor>& i) { return hs::index(x.h(), detail::H(i)); }
+inline Tensor& index_put_(Tensor& x, const std::vector<Tensor>& i, const Tensor& v, bool accumulate = false) {
+  return x.index_put_(i, v, accumulate);
+}
+inline Tensor masked_select(const Tensor& x, const Tensor& m) { return x.masked_select(m); }
+inline Tensor one_hot(const Tensor& x, int64_t n = -1) { return hs::one_hot(x.h(), n); }
+
+}  // namespace torch

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch::Tensor: a halfstep tensor with libtorch's methods.
+#pragma once
+
+#include "framework/ops/ops.h"
+#include "framework/ops/reduce/embedding_bag.h"
+#include "torch/base/options.h"
+
+namespace torch {
+
+class Tensor;
+namespace detail {
+struct StorageView {  // what Tensor::storage() gives
+  std::shared_ptr<hs::Storage> storage;
+  void* first;
+  void* data() const { return first; }
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(first);
+  }
+  bool is_alias_of(const StorageView& o) const { return storage == o.storage; }
+};
+}  // namespace detail
+using TensorList = ArrayRef<Tensor>;
+namespace detail {
+template <class T, size_t n>
+class Accessor;
+hs::Tensors H(TensorList list);
+std::vector<Tensor> V(const hs::Tensors& list);
+}  // namespace detail
+
+// ---- indices
+namespace indexing {
+inline constexpr int64_t INDEX_MIN = std::numeric_limits<int64_t>::min(), INDEX_MAX = std::numeric_limits<int64_t>::max();
+inline constexpr std::nullopt_t None = std::nullopt;
+enum class EllipsisIndexType { Ellipsis };
+inline constexpr EllipsisIndexType Ellipsis = EllipsisIndexType::Ellipsis;
+struct Slice {
+  Slice(std::optional<int64_t> start = {}, std::optional<int64_t> stop = {}, std::optional<int64_t> step = {})
+      : step_(step.value_or(1)) {
+    if (step_ == 0) detail::fail("slice step cannot be zero");
+    start_ = start.value_or(step_ < 0 ? INDEX_MAX : 0);
+    stop_ = stop.value_or(step_ < 0 ? INDEX_MIN : INDEX_MAX);
+  }
+  int64_t start() const { return start_; }
+  int64_t stop() const { return stop_; }
+  int64_t step() const { return step_; }
+
+ private:
+  int64_t start_, stop_, step_;
+};
+inline std::ostream& operator<<(std::ostream& out, const Slice& s) {
+  return out << s.start() << ":" << s.stop() << ":" << s.step();
+}
+class TensorIndex;
+}  // namespace indexing
+using indexing::TensorIndex;
+
+namespace autograd {
+struct Node;
+}
+class GradReference;
+
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(hs::Tensor t) : h_(std::move(t)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  Tensor& operator=(const Tensor& v) && { return copy_(v); }
+  Tensor& operator=(Tensor&& v) && { return copy_(v); }
+  Tensor& operator=(Scalar v) && { return fill_(v); }
+  operator const hs::Tensor&() const { return h_; }
+  const hs::Tensor& h() const { return h_; }
+
+  // ---- geometry
+  bool defined() const { return h_.defined(); }
+  void reset() { h_ = hs::Tensor(); }
+  int64_t dim() const { return h_.dim(); }
+  int64_t ndimension() const { return h_.dim(); }
+  int64_t size(int64_t d) const { return h_.size(d); }
+  IntArrayRef sizes() const { return {h_.shape().begin(), size_t(h_.shape().size())}; }
+  IntArrayRef strides() const { return {h_.strides().begin(), size_t(h_.strides().size())}; }
+  int64_t stride(int64_t d) const { return h_.strides()[hs::wrap_dim(d, h_.dim(), "stride")]; }
+  int64_t numel() const { return h_.numel(); }
+  size_t nbytes() const { return h_.nbytes(); }
+  int64_t itemsize() const { return int64_t(hs::size_of(h_.dtype())); }
+  int64_t element_size() const { return itemsize(); }
+  int64_t storage_offset() const { return impl().offset; }
+  TypeMeta dtype() const { return detail::from_hs(h_.dtype()); }
+  ScalarType scalar_type() const { return detail::from_hs(h_.dtype()); }
+  Device device() const { return h_.device(); }
+  int64_t get_device() const { return device().index(); }
+  Layout layout() const { return kStrided; }
+  TensorOptions options() const { return TensorOptions().dtype(scalar_type()).device(device()).layout(kStrided); }
+  bool is_cuda() const { return h_.device().is_cuda(); }
+  bool is_cpu() const { return h_.device().is_cpu(); }
+  bool is_meta() const { return h_.device().is_meta(); }
+  bool is_sparse() const { return false; }
+  bool is_floating_point() const { return h_.is_floating_point(); }
+  bool is_complex() const { return false; }
+  bool is_signed() const { return h_.dtype() != hs::DType::u8 && h_.dtype() != hs::DType::boolean; }
+  bool is_contiguous() const { return h_.is_contiguous(); }
+  bool is_contiguous(MemoryFormat f) const {
+    return f == MemoryFormat::Contiguous ? h_.is_contiguous() : h_.is_contiguous(hs::MemoryFormat::channels_last);
+  }
+  bool is_same(const Tensor& o) const { return h_.same(o.h_); }
+  bool is_view() const { return impl().is_view; }
+  int64_t use_count() const { return h_.impl_ptr().use_count(); }
+  explicit operator bool() const = delete;
+
+  // ---- memory
+  void* data_ptr() const { return h_.data_ptr(); }
+  template <class T>
+  T* data_ptr() const {
+    return h_.template data_ptr<T>();
+  }
+  template <class T>
+  T* mutable_data_ptr() const {
+    return data_ptr<T>();
+  }
+  template <class T>
+  const T* const_data_ptr() const {
+    return data_ptr<T>();
+  }
+  template <class T>
+  T* data() const {
+    return data_ptr<T>();
+  }
+  template <class T, size_t n>
+  detail::Accessor<T, n> accessor() const;
+  int64_t _version() const { return int64_t(h_.version()); }
+  template <class T>
+  T item() const {
+    if (numel() != 1) detail::fail("a Tensor with ", numel(), " elements cannot be converted to Scalar");
+    return h_.template item<T>();
+  }
+  Scalar item() const {
+    if (numel() != 1) detail::fail("a Tensor with ", numel(), " elements cannot be converted to Scalar");
+    if (scalar_type() == kBool) return h_.item<bool>();
+    if (is_floating_point()) return h_.item<double>();
+    return h_.item<int64_t>();
+  }
+  bool is_nonzero() const {
+    if (numel() != 1)
+      detail::fail("Boolean value of Tensor with ", numel() == 0 ? "no values" : "more than one value", " is ambiguous");
+    return h_.item<double>() != 0;
+  }
+  std::string toString() const { return std::string(is_cuda() ? "CUDA" : "CPU") + torch::toString(scalar_type()) + "Type"; }
+  void print() const { std::cerr << "[" << toString() << " " << sizes() << "]\n"; }
+
+  // ---- autograd
+  bool requires_grad() const { return h_.requires_grad(); }
+  const Tensor& set_requires_grad(bool on) const {
+    h_.set_requires_grad(on);
+    return *this;
+  }
+  const Tensor& requires_grad_(bool on = true) const {
+    h_.set_requires_grad(on);
+    return *this;
+  }
+  bool is_leaf() const { return h_.is_leaf(); }
+  Tensor grad() const;                 // a handle: x.grad().zero_() changes the gradient
+  GradReference mutable_grad() const;  // x.mutable_grad() = g replaces it
+  void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {}, bool create_graph = false,
+                std::optional<TensorList> inputs = {}) const;
+  Tensor detach() const { return h_.detach(); }
+  Tensor& detach_() const {
+    h_.detach_();
+    return self();
+  }
+  Tensor data() const { return variable_data(); }
+  Tensor variable_data() const {  // shares memory, counts versions by itself
+    return hs::Tensor(h_.detach());
+  }
+  Tensor tensor_data() const { return h_.detach(); }
+  void set_data(const Tensor& o) const;  // shares the memory of o from now on
+  void retain_grad() const {
+    if (!h_.is_leaf()) h_.retain_grad();
+  }
+  int64_t output_nr() const { return h_.impl()->autograd ? h_.impl()->autograd->output_index : 0; }
+  std::shared_ptr<autograd::Node> grad_fn() const;
+  template <class F>
+  unsigned register_hook(F hook) const {
+    return unsigned(h_.register_hook([hook = std::move(hook)](const hs::Tensor& g) -> hs::Tensor {
+      if constexpr (std::is_void_v<decltype(hook(Tensor(g)))>) {
+        hook(Tensor(g));
+        return {};
+      } else
+        return hook(Tensor(g)).h();
+    }));
+  }
+  void remove_hook(unsigned key) const { h_.remove_hook(key); }
+  std::string name() const { return h_.label(); }
+  detail::StorageView storage() const { return {h_.storage(), static_cast<char*>(h_.data_ptr()) - storage_offset() * itemsize()}; }
+
+  // ---- elementwise rows
+#define HS_UNARY(name, ...)                 \
+  Tensor name() const { return h_.name(); } \
+  Tensor& name##_() const {                 \
+    h_.name##_();                           \
+    return self();                          \
+  }
+#define HS_BINARY(name, ...)                                        \
+  Tensor name(const Tensor& o) const { return h_.name(o.h_); }      \
+  Tensor name(Scalar o) const { return for_number(o).name(o.n()); } \
+  Tensor& name##_(const Tensor& o) const {                          \
+    h_.name##_(o.h_);                                               \
+    return self();                                                  \
+  }                                                                 \
+  Tensor& name##_(Scalar o) const {                                 \
+    h_.name##_(o.n());                                              \
+    return self();                                                  \
+  }
+#define HS_TEST(name, ...)                                     \
+  Tensor name(const Tensor& o) const { return h_.name(o.h_); } \
+  Tensor name(Scalar o) const { return h_.name(o.n()); }
+#include "generated/elementwise_names.def"
+  Tensor add(const Tensor& o, Scalar alpha) const { return h_.add(o.h_, alpha.toDouble()); }
+  Tensor sub(const Tensor& o, Scalar alpha) const { return h_.sub(o.h_, alpha.toDouble()); }
+  Tensor& add_(const Tensor& o, Scalar alpha) const {
+    h_.add_(o.h_, alpha.toDouble());
+    return self();
+  }
+  Tensor& sub_(const Tensor& o, Scalar alpha) const {
+    h_.sub_(o.h_, alpha.toDouble());
+    return self();
+  }
+  Tensor operator-() const { return h_.neg(); }
+  Tensor operator~() const { return h_.bitwise_not(); }
+  Tensor& operator+=(const Tensor& o) const { return add_(o); }
+  Tensor& operator-=(const Tensor& o) const { return sub_(o); }
+  Tensor& operator*=(const Tensor& o) const { return mul_(o); }
+  Tensor& operator/=(const Tensor& o) const { return div_(o); }
+  Tensor& operator+=(Scalar o) const { return add_(o); }
+  Tensor& operator-=(Scalar o) const { return sub_(o); }
+  Tensor& operator*=(Scalar o) const { return mul_(o); }
+  Tensor& operator/=(Scalar o) const { return div_(o); }
+  Tensor logical_not() const { return h_.logical_not(); }
+  Tensor bitwise_not() const { return h_.bitwise_not(); }
+  Tensor bitwise_and(const Tensor& o) const { return h_.bitwise_and(o.h_); }
+  Tensor bitwise_or(const Tensor& o) const { return h_.bitwise_or(o.h_); }
+  Tensor bitwise_xor(const Tensor& o) const { return h_.bitwise_xor(o.h_); }
+  Tensor clamp(std::optional<Scalar> lo = {}, std::optional<Scalar> hi = {}) const { return h_.clamp(N(lo), N(hi)); }
+  Tensor& clamp_(std::optional<Scalar> lo = {}, std::optional<Scalar> hi = {}) const {
+    h_.clamp_(N(lo), N(hi));
+    return self();
+  }
+  Tensor clamp_min(Scalar lo) const { return h_.clamp_min(lo.n()); }
+  Tensor clamp_max(Scalar hi) const { return h_.clamp_max(hi.n()); }
+  Tensor& clamp_min_(Scalar lo) const {
+    h_.clamp_(lo.n());
+    return self();
+  }
+  Tensor& clamp_max_(Scalar hi) const {
+    h_.clamp_({}, hi.n());
+    return self();
+  }
+  Tensor true_divide(const Tensor& o) const { return div(o); }
+
+  // ---- memory and dtype
+  Tensor to(const TensorOptions& o = {}, bool non_blocking = false, bool copy = false, std::optional<MemoryFormat> f = {}) const;
+  Tensor to(ScalarType t, bool = false, bool copy = false) const {
+    const Tensor out = h_.to(detail::to_hs(t));
+    return copy && out.is_same(*this) ? out.clone() : out;
+  }
+  Tensor to(TypeMeta t, bool = false, bool copy = false) const { return to(t.toScalarType(), false, copy); }
+  Tensor to(Device d, TypeMeta t, bool = false, bool copy = false) const { return to(d, t.toScalarType(), false, copy); }
+  Tensor to(Device d, ScalarType t, bool = false, bool copy = false) const { return to(TensorOptions(d).dtype(t), false, copy); }
+  Tensor to(const Tensor& o, bool = false, bool copy = false) const { return to(o.options(), false, copy); }
+  Tensor toType(ScalarType t) const { return to(t); }
+  Tensor type_as(const Tensor& o) const { return to(o.options()); }
+  Tensor cpu() const { return h_.to(hs::Device::cpu); }
+  Tensor cuda() const { return h_.to(hs::Device::cuda); }
+  Tensor clone(std::optional<MemoryFormat> f = {}) const;
+  Tensor contiguous(MemoryFormat f = MemoryFormat::Contiguous) const;
+  Tensor& copy_(const Tensor& o, bool = false) const {
+    h_.copy_(o.h_);
+    return self();
+  }
+  Tensor& fill_(Scalar v) const {
+    h_.fill_(v.n());
+    return self();
+  }
+  Tensor& fill_(const Tensor& v) const {
+    h_.copy_(v.h_);
+    return self();
+  }
+  Tensor& zero_() const {
+    h_.zero_();
+    return self();
+  }
+  Tensor& uniform_(double lo = 0, double hi = 1) const {
+    h_.uniform_(lo, hi);
+    return self();
+  }
+  Tensor& normal_(double mean = 0, double stddev = 1) const {
+    h_.normal_(mean, stddev);
+    return self();
+  }
+  Tensor& bernoulli_(double p = 0.5) const {
+    h_.copy_(hs::bernoulli(hs::full(h_.shape(), p)).to(h_.dtype()));
+    return self();
+  }
+  Tensor& random_(int64_t lo, int64_t hi) const {
+    h_.copy_(hs::randint(lo, hi, h_.shape()).to(h_.dtype()));
+    return self();
+  }
+  Tensor& random_(int64_t hi) const { return random_(0, hi); }
+  Tensor& resize_(IntArrayRef sizes) const;
+  Tensor new_empty(IntArrayRef s, const TensorOptions& o = {}) const;
+  Tensor new_zeros(IntArrayRef s, const TensorOptions& o = {}) const;
+  Tensor new_ones(IntArrayRef s, const TensorOptions& o = {}) const;
+  Tensor new_full(IntArrayRef s, Scalar v, const TensorOptions& o = {}) const;
+
+  // ---- views
+  Tensor reshape(IntArrayRef s) const { return h_.reshape(detail::D(s)); }
+  Tensor view(IntArrayRef s) const { return h_.view(detail::D(s)); }
+  Tensor expand(IntArrayRef s, bool = false) const { return h_.expand(detail::D(s)); }
+  Tensor repeat(IntArrayRef s) const { return h_.repeat(detail::D(s)); }
+  Tensor permute(IntArrayRef s) const { return h_.permute(detail::D(s)); }
+  Tensor flatten(int64_t from = 0, int64_t to = -1) const { return h_.flatten(from, to); }
+  Tensor unflatten(int64_t dim, IntArrayRef s) const { return h_.unflatten(dim, detail::D(s)); }
+  Tensor transpose(int64_t a, int64_t b) const { return h_.transpose(a, b); }
+  Tensor& transpose_(int64_t a, int64_t b) const { return reshaped_as(h_.detach().transpose(a, b)); }
+  Tensor t() const { return h_.t(); }
+  Tensor& t_() const { return reshaped_as(h_.detach().t()); }
+  Tensor squeeze() const { return h_.squeeze(); }
+  Tensor squeeze(int64_t d) const { return h_.squeeze(d); }
+  Tensor unsqueeze(int64_t d) const { return h_.unsqueeze(d); }
+  Tensor& unsqueeze_(int64_t d) const { return reshaped_as(h_.detach().unsqueeze(d)); }
+  Tensor narrow(int64_t d, int64_t from, int64_t n) const { return h_.narrow(d, from, n); }
+  Tensor slice(int64_t d = 0, std::optional<int64_t> from = 0, std::optional<int64_t> to = indexing::INDEX_MAX,
+               int64_t step = 1) const {
+    return h_.slice(d, from.value_or(0), to.value_or(indexing::INDEX_MAX), step);
+  }
+  Tensor select(int64_t d, int64_t i) const { return h_.select(d, i); }
+  Tensor operator[](int64_t i) const { return pick(i); }
+  Tensor operator[](Scalar i) const {
+    if (!i.isIntegral(false)) detail::fail("Can only index tensors with integral scalars");
+    return pick(i.toLong());
+  }
+  Tensor operator[](const Tensor& i) const {
+    if (!i.defined()) detail::fail("Can only index with tensors that are defined");
+    if (i.dim() != 0) detail::fail("Can only index with tensors that are scalars (zero-dim)");
+    return (*this)[i.item()];
+  }
+  Tensor view_as(const Tensor& o) const { return view(o.sizes()); }
+  Tensor reshape_as(const Tensor& o) const { return reshape(o.sizes()); }
+  Tensor expand_as(const Tensor& o) const { return expand(o.sizes()); }
+  Tensor diagonal(int64_t o = 0, int64_t a = 0, int64_t b = 1) const { return h_.diagonal(o, a, b); }
+  std::vector<Tensor> split(int64_t n, int64_t d = 0) const { return detail::V(h_.split(n, d)); }
+  std::vector<Tensor> split_with_sizes(IntArrayRef s, int64_t d = 0) const { return detail::V(hs::split(h_, s.vec(), d)); }
+  std::vector<Tensor> chunk(int64_t n, int64_t d = 0) const { return detail::V(h_.chunk(n, d)); }
+  std::vector<Tensor> unbind(int64_t d = 0) const { return detail::V(h_.unbind(d)); }
+  Tensor unfold(int64_t d, int64_t n, int64_t s) const { return h_.unfold(d, n, s); }
+  Tensor flip(IntArrayRef d) const { return h_.flip(detail::D(d)); }
+  Tensor movedim(int64_t a, int64_t b) const { return h_.movedim(a, b); }
+
+  // ---- products
+  Tensor matmul(const Tensor& o) const { return h_.matmul(o.h_); }
+  Tensor mm(const Tensor& o) const { return h_.mm(o.h_); }
+  Tensor bmm(const Tensor& o) const { return h_.bmm(o.h_); }
+  Tensor mv(const Tensor& o) const { return h_.mv(o.h_); }
+  Tensor dot(const Tensor& o) const { return h_.dot(o.h_); }
+  Tensor addmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const {
+    return h_.addmm(a.h_, b.h_, beta.toDouble(), alpha.toDouble());
+  }
+  Tensor inverse() const { return h_.inverse(); }
+  Tensor det() const { return h_.det(); }
+  Tensor addcmul(const Tensor& a, const Tensor& b, Scalar v = 1) const { return h_.addcmul(a.h_, b.h_, v.toDouble()); }
+  Tensor addcdiv(const Tensor& a, const Tensor& b, Scalar v = 1) const { return h_.addcdiv(a.h_, b.h_, v.toDouble()); }
+  Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar v = 1) const {
+    h_.addcmul_(a.h_, b.h_, v.toDouble());
+    return self();
+  }
+  Tensor& addcdiv_(const Tensor& a, const Tensor& b, Scalar v = 1) const {
+    h_.addcdiv_(a.h_, b.h_, v.toDouble());
+    return self();
+  }
+
+  // ---- reductions
+  Tensor sum(std::optional<ScalarType> t = {}) const { return h_.sum({}, false, D(t)); }
+  Tensor sum(IntArrayRef d, bool keep = false, std::optional<ScalarType> t = {}) const { return h_.sum(detail::D(d), keep, D(t)); }
+  Tensor mean(std::optional<ScalarType> t = {}) const { return h_.mean({}, false, D(t)); }
+  Tensor mean(IntArrayRef d, bool keep = false, std::optional<ScalarType> t = {}) const {
+    return h_.mean(detail::D(d), keep, D(t));
+  }
+  Tensor prod(std::optional<ScalarType> t = {}) const { return h_.prod({}, false, D(t)); }
+  Tensor prod(int64_t d, bool keep = false) const { return h_.prod(d, keep); }
+  Tensor var(int d) const { return h_.var(d); }
+  Tensor std(int d) const { return h_.std(d); }
+  Tensor var(bool unbiased = true) const { return h_.var({}, unbiased ? 1 : 0); }
+  Tensor var(IntArrayRef d, bool unbiased = true, bool keep = false) const { return h_.var(detail::D(d), unbiased ? 1 : 0, keep); }
+  Tensor std(bool unbiased = true) const { return h_.std({}, unbiased ? 1 : 0); }
+  Tensor std(IntArrayRef d, bool unbiased = true, bool keep = false) const { return h_.std(detail::D(d), unbiased ? 1 : 0, keep); }
+  Tensor norm(Scalar p = 2) const { return h_.norm(p.toDouble()); }
+  Tensor norm(std::optional<Scalar> p, IntArrayRef d, bool keep = false) const {
+    return h_.norm(p ? p->toDouble() : 2, detail::D(d), keep);
+  }
+  Tensor norm(std::optional<Scalar> p, int64_t d, bool keep = false) const { return norm(p, IntArrayRef(d), keep); }
+  Tensor max() const { return h_.max(); }
+  Tensor min() const { return h_.min(); }
+  std::tuple<Tensor, Tensor> max(int64_t d, bool keep = false) const { return pair(h_.max(d, keep)); }
+  std::tuple<Tensor, Tensor> min(int64_t d, bool keep = false) const { return pair(h_.min(d, keep)); }
+  Tensor max(const Tensor& o) const { return h_.maximum(o.h_); }
+  Tensor min(const Tensor& o) const { return h_.minimum(o.h_); }
+  Tensor argmax(std::optional<int64_t> d = {}, bool keep = false) const { return h_.argmax(d, keep); }
+  Tensor argmin(std::optional<int64_t> d = {}, bool keep = false) const { return h_.argmin(d, keep); }
+  Tensor any() const { return h_.any(); }
+  Tensor all() const { return h_.all(); }
+  Tensor any(int64_t d, bool keep = false) const { return h_.any(d, keep); }
+  Tensor all(int64_t d, bool keep = false) const { return h_.all(d, keep); }
+  Tensor cumsum(int64_t d) const { return h_.cumsum(d); }
+  Tensor cumprod(int64_t d) const { return h_.cumprod(d); }
+  std::tuple<Tensor, Tensor> sort(int64_t d = -1, bool desc = false) const { return pair(h_.sort(d, desc)); }
+  Tensor argsort(int64_t d = -1, bool desc = false) const { return h_.argsort(d, desc); }
+  std::tuple<Tensor, Tensor> topk(int64_t k, int64_t d = -1, bool largest = true, bool = true) const {
+    return pair(h_.topk(k, d, largest));
+  }
+  Tensor median() const { return h_.median(); }
+  Tensor softmax(int64_t d, std::optional<ScalarType> t = {}) const { return h_.softmax(d, D(t)); }
+  Tensor log_softmax(int64_t d, std::optional<ScalarType> t = {}) const { return h_.log_softmax(d, D(t)); }
+  Tensor logsumexp(IntArrayRef d, bool keep = false) const { return h_.logsumexp(detail::D(d), keep); }
+  bool equal(const Tensor& o) const { return h_.equal(o.h_); }
+  bool allclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool nan = false) const {
+    return h_.allclose(o.h_, rtol, atol, nan);
+  }
+  Tensor isclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool nan = false) const {
+    return h_.isclose(o.h_, rtol, atol, nan);
+  }
+  Tensor isnan() const { return h_.isnan(); }
+  Tensor isinf() const { return h_.isinf(); }
+  Tensor isfinite() const { return h_.isfinite(); }
+  Tensor nonzero() const { return h_.nonzero(); }
+  Tensor count_nonzero() const { return h_.count_nonzero(); }
+
+  // ---- indexing
+  Tensor gather(int64_t d, const Tensor& i) const { return h_.gather(d, i.h_); }
+  Tensor scatter(int64_t d, const Tensor& i, const Tensor& v) const { return h_.scatter(d, i.h_, v.h_); }
+  Tensor scatter(int64_t d, const Tensor& i, Scalar v) const { return h_.scatter(d, i.h_, v.n()); }
+  Tensor& scatter_(int64_t d, const Tensor& i, const Tensor& v) const {
+    h_.scatter_(d, i.h_, v.h_);
+    return self();
+  }
+  Tensor& scatter_(int64_t d, const Tensor& i, Scalar v) const {
+    h_.scatter_(d, i.h_, v.n());
+    return self();
+  }
+  Tensor& scatter_add_(int64_t d, const Tensor& i, const Tensor& v) const {
+    h_.scatter_add_(d, i.h_, v.h_);
+    return self();
+  }
+  Tensor index_select(int64_t d, const Tensor& i) const { return h_.index_select(d, i.h_); }
+  Tensor& index_fill_(int64_t d, const Tensor& i, Scalar v) const {
+    h_.index_fill_(d, i.h_, v.n());
+    return self();
+  }
+  Tensor& index_add_(int64_t d, const Tensor& i, const Tensor& v) const {
+    h_.index_add_(d, i.h_, v.h_);
+    return self();
+  }
+  Tensor masked_fill(const Tensor& m, Scalar v) const { return h_.masked_fill(m.h_, v.n()); }
+  Tensor masked_fill(const Tensor& m, const Tensor& v) const { return h_.masked_fill(m.h_, v.h_); }
+  Tensor& masked_fill_(const Tensor& m, Scalar v) const {
+    h_.masked_fill_(m.h_, v.n());
+    return self();
+  }
+  Tensor masked_select(const Tensor& m) const { return h_.masked_select(m.h_); }
+  Tensor take(const Tensor& i) const { return h_.take(i.h_); }
+  Tensor tril(int64_t d = 0) const { return h_.tril(d); }
+  Tensor triu(int64_t d = 0) const { return h_.triu(d); }
+  Tensor roll(IntArrayRef s, IntArrayRef d = {}) const { return h_.roll(detail::D(s), detail::D(d)); }
+  Tensor where(const Tensor& c, const Tensor& o) const { return h_.where(c.h_, o.h_); }
+  Tensor multinomial(int64_t n, bool replace = false) const { return h_.multinomial(n, replace); }
+  Tensor index(ArrayRef<TensorIndex> i) const;
+  Tensor index(std::initializer_list<TensorIndex> i) const;
+  Tensor& index_put_(ArrayRef<TensorIndex> i, const Tensor& v) const;
+  Tensor& index_put_(ArrayRef<TensorIndex> i, const Scalar& v) const;
+  Tensor& index_put_(std::initializer_list<TensorIndex> i, const Tensor& v) const;
+  Tensor& index_put_(std::initializer_list<TensorIndex> i, const Scalar& v) const;
+  Tensor& index_put_(const std::vector<Tensor>& i, const Tensor& v, bool accumulate = false) const {
+    h_.index_put_(detail::H(i), v.h_, accumulate);
+    return self();
+  }
+
+ private:
+  const hs::TensorImpl& impl() const { return *h_.impl(); }
+  Tensor& self() const { return const_cast<Tensor&>(*this); }
+  Tensor pick(int64_t i) const {
+    if (dim() == 0) throw hs::IndexError("invalid index of a 0-dim tensor. Use tensor.item() to convert it to a number");
+    return h_.select(0, i);
+  }
+  Tensor& reshaped_as(const hs::Tensor& v) const {
+    h_.impl()->shape = v.shape();
+    h_.impl()->strides = v.strides();
+    return self();
+  }
+  // Integers meet a number with a point as numbers of the default dtype.
+  hs::Tensor for_number(const Scalar& s) const {
+    if (detail::default_dtype() != kFloat && s.isFloatingPoint() && !h_.is_floating_point())
+      return h_.to(detail::to_hs(detail::default_dtype()));
+    return h_;
+  }
+  static std::optional<hs::Number> N(const std::optional<Scalar>& s) { return s ? std::optional(s->n()) : std::nullopt; }
+  static std::optional<hs::DType> D(const std::optional<ScalarType>& t) {
+    return t ? std::optional(detail::to_hs(*t)) : std::nullopt;
+  }
+  static std::tuple<Tensor, Tensor> pair(const std::pair<hs::Tensor, hs::Tensor>& p) { return {p.first, p.second}; }
+  hs::Tensor h_;
+};
+
+// Gives Tensor::mutable_grad(): the gradient, and a place to assign another one to.
+class GradReference : public Tensor {
+ public:
+  explicit GradReference(hs::Tensor owner) : Tensor(owner.grad()), owner_(std::move(owner)) {}
+  GradReference(const GradReference&) = default;
+  const GradReference& operator=(const Tensor& g) const {
+    owner_.set_grad(g.h());
+    return *this;
+  }
+  const GradReference& operator=(const GradReference& g) const { return *this = static_cast<const Tensor&>(g); }
+  void reset() const { owner_.set_grad({}); }
+
+ private:
+  hs::Tensor owner_;
+};
+inline Tensor Tensor::grad() const { return defined() ? Tensor(h_.grad()) : Tensor(); }
+inline GradReference Tensor::mutable_grad() const { return GradReference(h_); }
+
+}  // namespace torch
