@@ -15,10 +15,7 @@ Catalog<ModuleRow>& module_catalog() {
     common.insert(common.begin(), text("name", nullptr, "prefix in the state_dict; left out: the index"));
     auto* const made = new Catalog<ModuleRow>("layer", std::move(common));
     add_container_rows(*made);
-    made->add(option_row<Linear>(
-        "y = x W^T + b", arg<int64_t>(width("in_features", "width of the input; left out: that of the input").from_input_dim(-1)),
-        arg<int64_t>(
-            width("out_features", "width of the output; \"auto\": classes or target width").or_target_width().required())));
+    made->add(linear_row());
     add_activation_rows(*made);
     add_window_rows(*made);
     add_norm_rows(*made);
