@@ -36,7 +36,8 @@ void add_attention_rows(Catalog<ModuleRow>& all) {
   all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, with equal initial weights", fields}, encoder});
   all.add(batch_first_row<PositionalEncoding>("x + sines and cosines of the position, and dropout", "d_model"));
   all.add(batch_first_row<PositionEmbedding>("x + a learned row for each position", "d_model"));
-  all.add(from_input(class_row<RotaryEmbedding>("pairs of features of [L, E], turned by their position"), "dim", -1));
+  all.add(from_input(class_row<RotaryEmbedding>("pairs of features of [L, E], turned by their position"), "dim", -1,
+                     "those of the input"));
 }
 
 }  // namespace halfstep::app

@@ -115,8 +115,9 @@ ModuleRow mlp_row(const Family& layers) {
   Field activation = component("activation", layers, "between the layers");
   activation.fallback = "ReLU";
   Component linear = linear_row().component;
-  Field in = field_of(linear, "in_features"), out = field_of(linear, "out_features");
-  in.from_input = 0, out.needed = false, out.fallback = "auto";
+  Field in = class_row<Linear>("").component.fields[0], out = field_of(linear, "out_features");
+  in.needed = false, in.doc += "; left out: that of the data";
+  out.needed = false, out.fallback = "auto";
   return {{"MLP",
            "Linear layers with an activation between; flattens its input",
            {in, list("hidden", Json::array(), width("", "width"), "widths of the hidden layers"), out, activation,

@@ -113,7 +113,7 @@ void add_activation_rows(Catalog<ModuleRow>& all) {
 }
 
 void add_norm_rows(Catalog<ModuleRow>& all) {
-  const auto add = [&](ModuleRow row) { all.add(from_input(std::move(row), "num_features", 1)); };
+  const auto add = [&](ModuleRow row) { all.add(from_input(std::move(row), "num_features", 1, "those of the input")); };
   add(class_row<BatchNorm1d>("normalises channels over the batch [N, C] or [N, C, L]"));
   add(class_row<BatchNorm2d>("normalises channels over the batch [N, C, H, W]"));
   add(class_row<BatchNorm3d>("normalises channels over the batch [N, C, D, H, W]"));
@@ -125,7 +125,8 @@ void add_norm_rows(Catalog<ModuleRow>& all) {
   };
   add_of_last(class_row<LayerNorm>("normalises over the last dimensions"));
   add_of_last(class_row<RMSNorm>("x / sqrt(mean(x^2) + eps) over the last dimensions"));
-  all.add(from_input(class_row<GroupNorm>("normalises groups of channels of each sample"), "num_channels", 1));
+  all.add(from_input(class_row<GroupNorm>("normalises groups of channels of each sample"), "num_channels", 1,
+                     "those of the input"));
   all.add(class_row<LocalResponseNorm>("x / (k + alpha mean(x^2 of neighbouring channels))^beta"));
   all.add(class_row<UnitNorm>("x / max(|x|_p, eps) along a dimension, torch.nn.functional.normalize"));
 }
@@ -156,7 +157,9 @@ void add_shape_rows(Catalog<ModuleRow>& all) {
   all.add(class_row<Identity>("x"));
   all.add(class_row<Flatten>("joins dimensions"));
   ModuleRow unflatten = class_row<Unflatten>("splits a dimension into several");
-  field_of(unflatten.component, "unflattened_size").or_single = false;
+  Field& parts = field_of(unflatten.component, "unflattened_size");
+  parts.or_single = false;
+  parts.item = std::make_shared<const Field>(integer("", nullptr, parts.item->doc).at_least(parts.item->low));
   all.add(std::move(unflatten));
   all.add(class_row<Permute>("dimensions in another order"));
   all.add(pad_row<ZeroPad1d>("zeros around [C, L]"));

@@ -7,7 +7,7 @@ namespace {
 
 template <class M>
 ModuleRow layer_row(const char* doc) {
-  ModuleRow row = from_input(class_row<M>(doc, typename M::Options{.batch_first = true}), "input_size", -1);
+  ModuleRow row = from_input(class_row<M>(doc, typename M::Options{.batch_first = true}), "input_size", -1, "those of the input");
   Field &layers = field_of(row.component, "num_layers"), &stateful = field_of(row.component, "stateful");
   layers = layers.at_most(kMaxCopies);
   stateful = stateful.or_streams();
@@ -18,7 +18,7 @@ ModuleRow layer_row(const char* doc) {
 
 template <class M>
 ModuleRow cell_row(const char* doc) {
-  return from_input(class_row<M>(doc), "input_size", -1);
+  return from_input(class_row<M>(doc), "input_size", -1, "those of the input");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ const char* input_of(int dims) { return dims == 1 ? "[C, L]" : dims == 2 ? "[C, 
 
 template <class M>
 ModuleRow conv_row(const char* what) {
-  return from_input(class_row<M>(joined(what, " of ", input_of(M::kDims))), "in_channels", 1);
+  return from_input(class_row<M>(joined(what, " of ", input_of(M::kDims))), "in_channels", 1, "those of the input");
 }
 template <class M>
 ModuleRow conv_transpose_row() {
