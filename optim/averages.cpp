@@ -21,10 +21,16 @@ StepControl control_of(const AmpStep& amp) {
 
 }  // namespace
 
+HALFSTEP_OPTIONS(WeightAverageOptions,
+                 option("decay", &O::decay, "share of the old average in the new one").at_least(0).under(1),
+                 option("warm_up", &O::warm_up, "a smaller decay at first: (1 + t) / (10 + t)"),
+                 option("every", &O::every, "steps from one update to the next").at_least(1),
+                 option("start", &O::start, "steps before the first update").at_least(0))
+HALFSTEP_OPTIONS(LookaheadOptions, option("k", &O::k, "steps").at_least(1),
+                 option("alpha", &O::alpha, "fraction of the difference by which the slow weights move").above(0).at_most(1))
+
 WeightAverage::WeightAverage(Optimizer& optimizer, const WeightAverageOptions& o) : Follower(optimizer), options_(o) {
-  check<ValueError>(o.decay >= 0 && o.decay < 1, "WeightAverage", "decay must be in [0, 1), got ", o.decay);
-  check<ValueError>(o.start >= 0, "WeightAverage", "start must be >= 0, got ", o.start);
-  check<ValueError>(o.every >= 1, "WeightAverage", "every must be >= 1, got ", o.every);
+  check_options("WeightAverage", o);
   begin_states(name_);
 }
 
@@ -107,8 +113,7 @@ std::string WeightAverage::describe() const {
 }
 
 Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower(optimizer), options_(o) {
-  check<ValueError>(o.k >= 1, "Lookahead", "k must be >= 1, got ", o.k);
-  check<ValueError>(o.alpha > 0 && o.alpha <= 1, "Lookahead", "alpha must be in (0, 1], got ", o.alpha);
+  check_options("Lookahead", o);
   begin_states(name_);
   begin();
 }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "framework/ops/reduce/averaged_weights.h"
 #include "optim/optimizer.h"
 
@@ -28,6 +29,7 @@ struct WeightAverageOptions {
   bool equal = false;     // takes the mean of all instead (SWA, Izmailov et al. 2018; PyTorch's AveragedModel)
   int64_t start = 0;      // steps before the first update
   int64_t every = 1;      // steps between updates
+  static const OptionList<WeightAverageOptions>& list();
 };
 class WeightAverage : public Optimizer::Follower {
  public:
@@ -73,6 +75,7 @@ class WeightAverage : public Optimizer::Follower {
 struct LookaheadOptions {
   int64_t k = 5;
   double alpha = 0.5;
+  static const OptionList<LookaheadOptions>& list();
 };
 class Lookahead : public Optimizer::Follower {
  public:

@@ -15,6 +15,11 @@
 namespace halfstep {
 namespace {
 
+// Checks a value that is set for optimizers of every class.
+void check_rate(const char* name, double value) {
+  check<ValueError>(value >= 0, "optimizer", name, " must be >= 0, got ", value);
+}
+
 // Text for a message, built only if the message is: a step must not build texts.
 struct LazyDescription {
   const Tensor& param;
@@ -64,8 +69,8 @@ void Optimizer::append_group(ParamGroup group, bool one_of_several) {
     check<ValueError>(seen.insert(p.impl()).second, "optimizer", "each parameter may appear once, ", who, " appears again");
   }
   const double rate = group.lr.value_or(default_lr_), decay = group.weight_decay.value_or(0);
-  check<ValueError>(rate >= 0, "optimizer", "lr must be >= 0, got ", rate);
-  check<ValueError>(decay >= 0, "optimizer", "weight_decay must be >= 0, got ", decay);
+  check_rate("lr", rate);
+  check_rate("weight_decay", decay);
   lr_.push_back(rate);
   initial_lr_.push_back(rate);
   written_.push_back(false);
@@ -108,7 +113,7 @@ void Optimizer::adopt_changes() {
   check_own_values("optimizer");
   for (size_t g = 0; g < groups_.size(); ++g) {
     const double rate = last_known_lr(g);
-    check<ValueError>(rate >= 0, "optimizer", "lr must be >= 0, got ", rate);
+    check_rate("lr", rate);
     if (rate != lr_[g]) written_[g] = true;
     put_lr(rate, g);
     adopt(g);
@@ -136,7 +141,7 @@ void Optimizer::put_lr(double lr, size_t group) {
 }
 
 void Optimizer::schedule_lr(double lr, size_t group) {
-  check<ValueError>(lr >= 0, "optimizer", "lr must be >= 0, got ", lr);
+  check_rate("lr", lr);
   put_lr(lr, group);
   written_[group] = false;
 }
@@ -211,7 +216,7 @@ void Optimizer::set_lr(double lr) {
 
 void Optimizer::set_lr(double lr, size_t group) {
   check<IndexError>(group < lr_.size(), "optimizer", "group must be below ", lr_.size(), ", got ", group);
-  check<ValueError>(lr >= 0, "optimizer", "lr must be >= 0, got ", lr);
+  check_rate("lr", lr);
   if (sync_host_) sync_host_();
   put_lr(lr, group);
   written_[group] = true;
@@ -232,7 +237,7 @@ double Optimizer::momentum(size_t group) const {
 
 void Optimizer::set_momentum(double momentum, size_t group) {
   this->momentum(group);  // throws if there is none
-  check<ValueError>(momentum >= 0, "optimizer", "momentum must be >= 0, got ", momentum);
+  check_rate("momentum", momentum);
   *const_cast<double*>(momentum_of(group)) = momentum;  // an option of this object, which is not const
 }
 

@@ -7,6 +7,7 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"
+#include "apps/catalog/option_fields.h"
 #include "apps/catalog/pictures.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/picture_statistics.h"
@@ -81,15 +82,10 @@ Catalog<DatasetRow>& dataset_catalog() {
   static Catalog<DatasetRow>& all = *[] {
     auto* const made = new Catalog<DatasetRow>(
         "data set",
-        {list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
-              "the part of a seeded split, [from, to)")
-             .items(2, 2),
-         list("fold", nullptr, integer("", nullptr, "number").at_least(0).at_most(kMaxCount),
-              "[k, K]: split into K parts by the seed; data.train has all parts but k, data.val and data.test have part k")
-             .items(2, 2),
-         boolean("stratified", false, "every part of a split has the same proportions of the classes"),
-         list("transforms", Json::array(), component("", transform_family(), "a transform"), "applied to each batch, in order")
-             .items(0, kMaxTransforms)});
+        joined_fields({fields_of<SplitOptions>(),
+                       {list("transforms", Json::array(), component("", transform_family(), "a transform"),
+                             "applied to each batch, in order")
+                            .items(0, kMaxTransforms)}}));
     add_image_rows(*made);
     add_table_rows(*made);
     add_array_rows(*made);
@@ -103,10 +99,9 @@ Catalog<DatasetRow>& dataset_catalog() {
 std::optional<int64_t> ignored_class(const SplitRequest& r) { return ignored_class(r.config.value("loss", Json())); }
 
 SplitOptions split_options(const SplitRequest& r) {
-  const Json& self = r.self();
-  SplitOptions out{.stratified = self["stratified"], .seed = r.config["seed"]};
-  out.begin = range_at(self, 0), out.end = range_at(self, 1);
-  if (const Json& fold = self["fold"]; !fold.is_null()) out.fold = {.k = fold[0], .folds = fold[1], .others = r.split == "train"};
+  SplitOptions out{.seed = r.config["seed"]};
+  read_options(r.self(), out);
+  if (out.fold) out.fold->others = r.split == "train";
   return out;
 }
 

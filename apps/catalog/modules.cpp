@@ -15,7 +15,7 @@ Catalog<ModuleRow>& module_catalog() {
     common.insert(common.begin(), text("name", nullptr, "prefix in the state_dict; left out: the index"));
     auto* const made = new Catalog<ModuleRow>("layer", std::move(common));
     add_container_rows(*made);
-    add_linear_rows(*made);
+    made->add(linear_row());
     add_activation_rows(*made);
     add_window_rows(*made);
     add_norm_rows(*made);

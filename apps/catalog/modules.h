@@ -46,29 +46,49 @@ ModuleRow module_row(std::string type, std::string doc, Arg<Ts>... args) {
           [args...](const Json& self) -> std::shared_ptr<Module> { return std::make_shared<M>(value_of(self, args)...); }};
 }
 
-// Makes the row of a layer whose constructor takes the values of these fields, in order, and options, whose fields come from their
-// list. M has kName, Options, and kDims if its sizes have a fixed number of dimensions. `defaults`: of configs, where they differ
-// from the class's.
-template <class M, class... Ts>
-ModuleRow option_row(std::string doc, const typename M::Options& defaults, Arg<Ts>... args) {
-  using O = typename M::Options;
+// Constructs M from a config's values of its required arguments, and `last`.
+template <class M, class... T, class... Last>
+std::shared_ptr<Module> make_listed(const Json& self, const Arguments<T...>& arguments, const Last&... last) {
+  return [&]<size_t... i>(std::index_sequence<i...>) -> std::shared_ptr<Module> {
+    return halfstep::make<M>(ReadArg<T>::from(self[arguments.each[i].name])..., last...);
+  }
+  (std::index_sequence_for<T...>());
+}
+// Makes the row of a layer of this library, with a field for each required argument and each option. M has kName; arguments() and
+// Options, where it takes some; and kDims, if its sizes have a fixed number of dimensions. `defaults`: of configs, where they
+// differ from the class's.
+template <class M, class O>
+ModuleRow class_row(std::string doc, const O& defaults) {
   FieldRules rules;
   if constexpr (requires { M::kDims; }) rules.dims = M::kDims;
-  std::vector<Field> fields{args.field...};
-  for (Field& f : fields_of<O>(defaults, rules)) fields.push_back(std::move(f));
-  return {{M::kName, std::move(doc), std::move(fields)},
-          [args...](const Json& self) -> std::shared_ptr<Module> {
-            O options;
-            read_options(self, options);
-            return halfstep::make<M>(value_of(self, args)..., options);
-          },
-          {},
-          {},
-          sizeof...(Ts)};
+  static const auto& arguments = [&]() -> const auto& {
+    static const Arguments<> none({});
+    if constexpr (requires { M::arguments(); })
+      return M::arguments();
+    else
+      return none;
+  }();
+  ModuleRow row{{M::kName, std::move(doc), {}}, {}};
+  for (const Argument& a : arguments.each) row.component.fields.push_back(field_of(a, {}, rules));
+  if constexpr (HasOptionList<O>) {
+    for (Field& f : fields_of<O>(defaults, rules)) row.component.fields.push_back(std::move(f));
+    row.positional = arguments.kCount;
+    row.make = [](const Json& self) {
+      O options;
+      read_options(self, options);
+      return make_listed<M>(self, arguments, options);
+    };
+  } else {
+    row.make = [](const Json& self) { return make_listed<M>(self, arguments); };
+  }
+  return row;
 }
-template <class M, class... Ts>
-ModuleRow option_row(std::string doc, Arg<Ts>... args) {
-  return option_row<M>(std::move(doc), typename M::Options(), args...);
+template <class M>
+ModuleRow class_row(std::string doc) {
+  if constexpr (requires { typename M::Options; })
+    return class_row<M>(std::move(doc), typename M::Options());
+  else
+    return class_row<M>(std::move(doc), nullptr);
 }
 
 // A layer of a model, as it was run.

@@ -19,11 +19,16 @@ struct FieldRules {
 // Makes the field of an option. `otherwise`: the default; monostate: none.
 Field field_of(const OptionFacts& option, const OptionValue& otherwise, const FieldRules& rules = {});
 
-// Converts a value of a checked config for the option. A word in place of a number is no value.
+// Converts a value of a checked config for the option. A word in place of a number or for nothing is no value.
 OptionValue value_in(const Json& json, const OptionFacts& option);
+// Returns the texts of a list, or one; numbers are written out.
+std::vector<std::string> texts_in(const Json& json);
 
 // Makes a field of one number, or a list of `count` (0: up to 8); `doc` describes it.
 Field sizes(std::string key, Json fallback, int count, int64_t least, std::string doc);
+
+// Returns the fields of all lists.
+std::vector<Field> joined_fields(std::vector<std::vector<Field>> lists);
 
 // Returns the field of a component, to change it where a config needs more than the list of options says. Throws ConfigError
 // without one.

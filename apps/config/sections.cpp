@@ -2,7 +2,10 @@
 #include "apps/config/sections.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <string_view>
 
+#include "apps/catalog/option_fields.h"
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
 
@@ -42,6 +45,13 @@ class SchemaOf {
   void operator()(T&, Field field) {
     unread(std::move(field));
   }
+  // Adds these options of a class.
+  template <class O>
+  void options(O& values, std::initializer_list<std::string_view> names) {
+    for (const Option<O>& o : O::list())
+      if (std::find(names.begin(), names.end(), o.name) != names.end())
+        unread(field_of(o, o.get(values), {.most = kMaxCount}));
+  }
   void unread(Field field) { fields_.push_back(std::move(field)); }
   template <class S>
   void section(S&, const std::string& key, const std::string& doc) {
@@ -74,6 +84,10 @@ class Reader {
   template <class T>
   void operator()(T& value, const Field& field) {
     value = ReadArg<T>::from(json_.at(field.key));
+  }
+  template <class O>
+  void options(O& values, std::initializer_list<std::string_view>) {
+    read_options(json_, values);
   }
   void unread(const Field&) {}
   template <class S>

@@ -20,6 +20,7 @@
 #include "apps/schema/schema.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
+#include "optim/averages.h"
 
 namespace halfstep::app {
 
@@ -105,15 +106,12 @@ struct DataSection {
 
 // Averages of the weights, and Lookahead (optim/averages.h).
 struct EmaSection {
-  bool enabled, warm_up;
-  double decay;
-  int64_t every;
+  bool enabled;
+  WeightAverageOptions average;
 
   void keys(auto& key) {
     key(enabled, boolean("enabled", true, "keep an exponential average of the weights, which evaluations use"));
-    key(decay, number("decay", 0.999, "share of the old average in the new one").at_least(0).below(1));
-    key(warm_up, boolean("warm_up", false, "a smaller decay at first: (1 + t) / (10 + t)"));
-    key(every, integer("every", 1, "steps from one update to the next").at_least(1).at_most(kMaxCount));
+    key.options(average, {"decay", "warm_up", "every"});
   }
 };
 struct SwaSection {
@@ -132,13 +130,11 @@ struct SwaSection {
 };
 struct LookaheadSection {
   bool enabled;
-  int64_t k;
-  double alpha;
+  LookaheadOptions slow;
 
   void keys(auto& key) {
     key(enabled, boolean("enabled", true, "every k steps, reset the weights to slow weights that follow them"));
-    key(k, integer("k", 5, "steps").at_least(1).at_most(kMaxCount));
-    key(alpha, number("alpha", 0.5, "fraction of the difference by which the slow weights move").above(0).at_most(1));
+    key.options(slow, {"k", "alpha"});
   }
 };
 

@@ -215,11 +215,8 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
                                                                  int64_t steps_per_epoch, int64_t total_steps) {
   std::vector<std::unique_ptr<Optimizer::Follower>> out;
   if (train.lookahead.enabled)
-    out.push_back(std::make_unique<Lookahead>(optimizer, LookaheadOptions{train.lookahead.k, train.lookahead.alpha}));
-  if (train.ema.enabled) {
-    out.push_back(std::make_unique<WeightAverage>(
-        optimizer, WeightAverageOptions{.decay = train.ema.decay, .warm_up = train.ema.warm_up, .every = train.ema.every}));
-  }
+    out.push_back(std::make_unique<Lookahead>(optimizer, train.lookahead.slow));
+  if (train.ema.enabled) out.push_back(std::make_unique<WeightAverage>(optimizer, train.ema.average));
   if (train.swa.enabled) {
     out.push_back(std::make_unique<WeightAverage>(
         optimizer, WeightAverageOptions{.equal = true,

@@ -34,7 +34,7 @@ void add_format(InitParts& out, const TableReading& r, const InitReading& readin
   if (r.format.decimal != '.')
     out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
   if (r.format.accounting)
-    out.data.push_back({R"("accounting": true)", "(1.2) and 1.2- are -1.2, and currency signs are passed over"});
+    out.data.push_back({R"("accounting": true)", "numbers have brackets, signs behind them or currency signs"});
   if (!r.format.thousands) return;
   out.data.push_back({joined(R"("thousands": ")", r.format.thousands, '"'), "groups of three digits are separated"});
   if (!r.thousands_example.empty()) out.notes.push_back("thousands are separated: " + r.thousands_example);

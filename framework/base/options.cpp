@@ -87,6 +87,17 @@ bool OptionMember<std::string>::put(std::string& member, const OptionValue& valu
   if (text) member = *text;
   return text;
 }
+bool OptionMember<char>::put(char& member, const OptionValue& value) {
+  if (std::holds_alternative<std::monostate>(value)) return member = 0, true;
+  const auto* const text = std::get_if<std::string>(&value);
+  return text && text->size() == 1 && (member = (*text)[0], true);
+}
+bool OptionMember<std::vector<std::string>>::put(std::vector<std::string>& member, const OptionValue& value) {
+  if (const auto* const one = std::get_if<std::string>(&value)) return member = {*one}, true;
+  const auto* const all = std::get_if<std::vector<std::string>>(&value);
+  if (all) member = *all;
+  return all;
+}
 bool OptionMember<Sizes>::put(Sizes& member, const OptionValue& value) {
   if (const auto* const whole = std::get_if<int64_t>(&value)) return member = *whole, true;
   const auto* const sizes = std::get_if<Sizes>(&value);

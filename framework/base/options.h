@@ -67,8 +67,9 @@ class NumberTuple {
 };
 
 // The value of an option as data; monostate: not given.
-using OptionValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, Sizes>;
-enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor };
+using OptionValue =
+    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<double>, Sizes, std::vector<std::string>>;
+enum class OptionKind : uint8_t { flag, whole, number, text, numbers, sizes, tensor, texts };
 
 // Makes a type T usable as an option: its kind, and its conversion to data and back. put changes nothing and returns false for
 // data of another form. Specialise it for a type of your own. Optional: kCount, the length of `numbers` (0: any); kWhole, that they
@@ -100,6 +101,19 @@ struct OptionMember<std::string> {
   static constexpr OptionKind kKind = OptionKind::text;
   static OptionValue get(const std::string& member) { return member; }
   static bool put(std::string& member, const OptionValue& value);
+};
+// A character; 0: none.
+template <>
+struct OptionMember<char> {
+  static constexpr OptionKind kKind = OptionKind::text;
+  static OptionValue get(char member) { return member ? OptionValue(std::string(1, member)) : OptionValue(); }
+  static bool put(char& member, const OptionValue& value);
+};
+template <>
+struct OptionMember<std::vector<std::string>> {
+  static constexpr OptionKind kKind = OptionKind::texts;
+  static OptionValue get(const std::vector<std::string>& member) { return member; }
+  static bool put(std::vector<std::string>& member, const OptionValue& value);  // also one text
 };
 template <>
 struct OptionMember<Sizes> {
@@ -211,6 +225,9 @@ struct OptionFacts {
   bool zero_is_none = false;            // 0 is legal whatever the bounds: not given, which a config says by leaving it out
   bool needed = false;                  // without a default
   std::vector<std::string> words = {};  // of a text, the legal ones (none: any); of others, words legal besides
+  std::string none = {};                // the word by which a config says that nothing is given; empty: it leaves the option out
+  std::string item = "number";          // what each of several is called
+  bool by_index = false;                // a text may be an integer
   OptionShown shown = OptionShown::named;
   bool quoted = false;  // a text in describe()
 
@@ -253,6 +270,18 @@ struct Option : OptionFacts {
   Option required() const {
     return with([](Option& o) { o.needed = true; });
   }
+  Option or_word(std::string word) const {
+    return with([&](Option& o) { o.none = std::move(word); });
+  }
+  Option of(std::string item) const {
+    return with([&](Option& o) { o.item = std::move(item); });
+  }
+  Option or_index() const {
+    return with([](Option& o) { o.by_index = true; });
+  }
+  Option or_one() const {  // a config may leave the brackets out
+    return with([](Option& o) { o.fewest = 1; });
+  }
   Option one_of(std::vector<std::string> all) const {
     return with([&](Option& o) { o.words = std::move(all); });
   }
@@ -280,20 +309,60 @@ struct Option : OptionFacts {
 template <class O>
 using OptionList = std::vector<Option<O>>;
 
-template <class O, class T>
-Option<O> option(std::string name, T O::*member, std::string doc) {
+// Sets the facts that follow from a type.
+template <class T>
+void put_facts_of(OptionFacts& out) {
   using Member = OptionMember<T>;
-  Option<O> out{{.name = std::move(name), .doc = std::move(doc), .kind = Member::kKind},
-                [member](const O& o) { return Member::get(o.*member); },
-                [member](O& o, const OptionValue& value) { return Member::put(o.*member, value); }};
+  out.kind = Member::kKind;
   if constexpr (requires { Member::kCount; }) out.count = Member::kCount;
   if constexpr (requires { Member::kFewest; }) out.fewest = Member::kFewest;
   if constexpr (requires { Member::kWhole; }) out.whole = Member::kWhole;
   if constexpr (requires { Member::kRepeats; }) out.repeats = Member::kRepeats;
   if constexpr (requires { Member::words(); }) out.words = Member::words();
   if constexpr (requires { Member::kNeeded; }) out.needed = Member::kNeeded;
+}
+
+template <class O, class T>
+Option<O> option(std::string name, T O::*member, std::string doc) {
+  using Member = OptionMember<T>;
+  Option<O> out{{.name = std::move(name), .doc = std::move(doc)},
+                [member](const O& o) { return Member::get(o.*member); },
+                [member](O& o, const OptionValue& value) { return Member::put(o.*member, value); }};
+  put_facts_of<T>(out);
   if constexpr (std::equality_comparable<T>) out.same = [member](const O& a, const O& b) { return a.*member == b.*member; };
   return out;
+}
+
+// A required argument of a constructor, which has a name, bounds and a sentence as an option has.
+struct ByPosition {};
+using Argument = Option<ByPosition>;
+inline Argument argument(std::string name, std::string doc) { return {{.name = std::move(name), .doc = std::move(doc)}, {}, {}}; }
+
+// The required arguments of a constructor, which are of the types T, in their order. A class lists them as a struct its options:
+//   static const Arguments<int64_t, int64_t>& arguments();
+//   HALFSTEP_ARGUMENTS(Linear, argument("in_features", "width of the input").at_least(1), ...)  // in the .cpp
+template <class... T>
+struct Arguments {
+  static constexpr size_t kCount = sizeof...(T);
+  std::array<Argument, kCount> each;
+  Arguments(std::array<Argument, kCount> all) : each(std::move(all)) {
+    size_t i = 0;
+    (put_facts_of<T>(each[i++]), ...);
+    for (Argument& a : each) a.needed = true;
+  }
+};
+#define HALFSTEP_ARGUMENTS(Class, ...)                                         \
+  auto Class::arguments()->decltype(Class::arguments()) {                      \
+    using All = std::remove_cvref_t<decltype(Class::arguments())>;             \
+    static const All& all = *new All({__VA_ARGS__});                           \
+    return all;                                                                \
+  }
+
+// Throws ValueError, naming `owner` and the argument, for a value outside its domain.
+template <class... T>
+void check_arguments(std::string_view owner, const Arguments<T...>& all, const std::type_identity_t<T>&... values) {
+  size_t i = 0;
+  (check_option(owner, all.each[i++], OptionMember<T>::get(values)), ...);
 }
 
 // A class name as a template argument.
@@ -338,6 +407,20 @@ Option<O> in_words(const char* name, bool O::*member, const char* no, const char
   out.put = [=](O& o, const OptionValue& value) {
     const auto* const word = std::get_if<std::string>(&value);
     return word && (o.*member = *word == yes, true);
+  };
+  return out;
+}
+// The same with a word for neither.
+template <class O>
+Option<O> in_words(const char* name, std::optional<bool> O::*member, const char* none, const char* yes, const char* no,
+                   const char* doc) {
+  Option<O> out = option(name, member, doc).one_of({yes, no}).or_word(none);
+  out.kind = OptionKind::text;
+  out.get = [=](const O& o) { return o.*member ? OptionValue(std::string(*(o.*member) ? yes : no)) : OptionValue(); };
+  out.put = [=](O& o, const OptionValue& value) {
+    const auto* const word = std::get_if<std::string>(&value);
+    o.*member = word ? std::optional(*word == yes) : std::nullopt;
+    return true;
   };
   return out;
 }

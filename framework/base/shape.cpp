@@ -154,9 +154,8 @@ int wrap_dim(int64_t dim, int rank, std::string_view op) {
   return int(dim < 0 ? dim + r : dim);
 }
 
-Dims Sizes::each(int count, std::string_view layer, std::string_view argument, int64_t least) const {
+Dims Sizes::each(int count, std::string_view layer, std::string_view argument) const {
   check<ValueError>(is_number() || values_.size() == count, layer, argument, " must be one number or ", count, ", got ", values_);
-  for (int64_t v : values_) check<ValueError>(v >= least, layer, argument, " must be >= ", least, ", got ", v);
   return values_.size() == count ? values_ : Dims::filled(count, values_[0]);
 }
 

@@ -106,9 +106,8 @@ class Sizes {
   const Dims& values() const { return values_; }
   bool operator==(const Sizes&) const = default;
   // Returns one number for each of `count` dimensions. Throws ValueError, naming `layer` and the argument, for another number of
-  // them and for one below `least`.
-  Dims each(int count, std::string_view layer, std::string_view argument,
-            int64_t least = std::numeric_limits<int64_t>::min()) const;
+  // them.
+  Dims each(int count, std::string_view layer, std::string_view argument) const;
 
  private:
   Dims values_;

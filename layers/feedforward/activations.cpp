@@ -17,6 +17,7 @@ void RReLUOptions::check(std::string_view name) const {
   halfstep::check<ValueError>(lower <= upper, name, "lower must not be above upper, got ", lower, " and ", upper);
 }
 
+HALFSTEP_ARGUMENTS(Threshold, argument("threshold", "bound"), argument("value", "value that replaces x"))
 Threshold::Threshold(Numbers n)
     : FunctionLayer(Repr("Threshold").arg("threshold", n.threshold).arg("value", n.value).str(),
                     [=](const Tensor& x) { return threshold(x, n.threshold, n.value); }) {}

@@ -40,6 +40,8 @@ using Hardtanh = OptionLayer<"Hardtanh", HardtanhOptions>;
 
 class Threshold : public FunctionLayer {
  public:
+  static constexpr const char* kName = "Threshold";
+  static const Arguments<double, double>& arguments();
   Threshold(PlainNumber auto threshold, PlainNumber auto value) : Threshold(Numbers{double(threshold), double(value)}) {}
 
  private:

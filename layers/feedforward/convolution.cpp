@@ -31,11 +31,10 @@ Weights random_weights(int64_t first, int64_t second, const Dims& kernel, int64_
   return out;
 }
 
-// Checks that both are at least 1 and that groups, which the list of options checks, divides them.
+// Checks the arguments and options, and that groups divides the channels.
 template <class O>
-void check_arguments(const char* type, int64_t in_channels, int64_t out_channels, const O& o) {
-  check<ValueError>(in_channels >= 1 && out_channels >= 1, type, "in_channels and out_channels must be >= 1, got ", in_channels,
-                    " and ", out_channels);
+void check_all(const char* type, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size, const O& o) {
+  check_arguments(type, ConvNd::arguments(), in_channels, out_channels, kernel_size);
   check_options(type, o);
   check<ValueError>(in_channels % o.groups == 0, type, "in_channels must be divisible by groups, got ", in_channels, " and ",
                     o.groups);
@@ -84,6 +83,9 @@ Option<O> bias_of() {
 }
 }  // namespace
 
+HALFSTEP_ARGUMENTS(ConvNd, argument("in_channels", "channels of the input").at_least(1),
+                   argument("out_channels", "channels of the output").at_least(1),
+                   argument("kernel_size", "of the window").at_least(1))
 HALFSTEP_OPTIONS(ConvLayerOptions, stride_of<O>(),
                  option("padding", &O::padding, "around the input; \"same\": the output is as large")
                      .at_least(0)
@@ -101,8 +103,8 @@ HALFSTEP_OPTIONS(
 ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                const ConvLayerOptions& o, Generator* generator)
     : type_(type), dims_(dims), given_(o) {
-  check_arguments(type, in_channels, out_channels, o);
-  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  check_all(type, in_channels, out_channels, kernel_size, o);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size");
   options_.stride = o.stride.each(dims, type, "stride");
   options_.dilation = o.dilation.each(dims, type, "dilation");
   options_.groups = o.groups;
@@ -141,8 +143,8 @@ std::string ConvNd::describe() const {
 ConvTransposeNd::ConvTransposeNd(const char* type, int dims, int64_t in_channels, int64_t out_channels, const Sizes& kernel_size,
                                  const ConvTransposeLayerOptions& o, Generator* generator)
     : type_(type), dims_(dims), given_(o) {
-  check_arguments(type, in_channels, out_channels, o);
-  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  check_all(type, in_channels, out_channels, kernel_size, o);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size");
   options_ = {.stride = o.stride.each(dims, type, "stride"),
               .padding = o.padding.each(dims, type, "padding"),
               .output_padding = o.output_padding.each(dims, type, "output_padding"),

@@ -48,6 +48,7 @@ struct OptionMember<ConvPadding> {
 // weight: [out_channels, in_channels / groups, kernel...]
 class ConvNd : public Module {
  public:
+  static const Arguments<int64_t, int64_t, Sizes>& arguments();
   Tensor forward(const Tensor& x) override { return convolve(x, weight, bias, /*relu=*/false, laid_); }
   Tensor forward_relu(const Tensor& x) { return convolve(x, weight, bias, /*relu=*/true, laid_); }
   // Computes relu(layer(x)), in one pass if no hook needs the value between.
@@ -106,6 +107,7 @@ using Conv3d = Conv<3>;
 // without output_padding by up to stride - 1, else ShapeError.
 class ConvTransposeNd : public Module {
  public:
+  static const Arguments<int64_t, int64_t, Sizes>& arguments() { return ConvNd::arguments(); }
   using Call = Tensor(const Tensor&, const Dims&);
   Tensor forward(const Tensor& x) override;
   virtual Tensor forward(const Tensor& x, const Dims& output_size);

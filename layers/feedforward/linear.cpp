@@ -7,11 +7,15 @@ namespace halfstep {
 
 HALFSTEP_OPTIONS(LinearOptions, option("bias", &O::bias, "add a bias"))
 HALFSTEP_OPTIONS(BilinearOptions, option("bias", &O::bias, "add a bias"))
+HALFSTEP_ARGUMENTS(Linear, argument("in_features", "width of the input").at_least(1),
+                   argument("out_features", "width of the output").at_least(1))
+HALFSTEP_ARGUMENTS(Bilinear, argument("in1_features", "width of the first input").at_least(1),
+                   argument("in2_features", "width of the second input").at_least(1),
+                   argument("out_features", "width of the output").at_least(1))
 
 Linear::Linear(Integer in, Integer out, const LinearOptions& o, Generator* generator) {
   const int64_t in_features = in, out_features = out;
-  check<ValueError>(in_features > 0 && out_features > 0, "Linear", "in_features and out_features must be >= 1, got ", in_features,
-                    " and ", out_features);
+  check_arguments(kName, arguments(), in_features, out_features);
   MemoryScope tag(MemoryTag::parameters);
   // Draws kaiming_uniform_(weight, a = sqrt(5)), as PyTorch does: the gain sqrt(1/3) cancels the sqrt(3).
   const double bound = 1 / std::sqrt(double(in_features));
@@ -31,9 +35,7 @@ std::string Linear::describe() const {
 
 Bilinear::Bilinear(Integer in1, Integer in2, Integer out, const BilinearOptions& o, Generator* generator) {
   const int64_t in1_features = in1, in2_features = in2, out_features = out;
-  check<ValueError>(in1_features > 0 && in2_features > 0 && out_features > 0, "Bilinear",
-                    "in1_features, in2_features and out_features must be >= 1, got ", in1_features, ", ", in2_features, " and ",
-                    out_features);
+  check_arguments("Bilinear", arguments(), in1_features, in2_features, out_features);
   MemoryScope tag(MemoryTag::parameters);
   const double bound = 1 / std::sqrt(double(in1_features));
   const auto from_uniform = [&](const Shape& shape) {

@@ -18,6 +18,7 @@ class Linear : public Module {
  public:
   using Options = LinearOptions;
   static constexpr const char* kName = "Linear";
+  static const Arguments<int64_t, int64_t>& arguments();
   Linear(Integer in_features, Integer out_features, const LinearOptions& options = {}, Generator* generator = nullptr);
   Linear(Integer in_features, Integer out_features, std::same_as<bool> auto bias)
       : Linear(in_features, out_features, LinearOptions{bias}) {}
@@ -43,6 +44,7 @@ struct BilinearOptions {
 // U(-1/sqrt(in1), 1/sqrt(in1)).
 class Bilinear : public ModuleOf<Bilinear> {
  public:
+  static const Arguments<int64_t, int64_t, int64_t>& arguments();
   Bilinear(Integer in1_features, Integer in2_features, Integer out_features, const BilinearOptions& options = {},
            Generator* generator = nullptr);
   Tensor forward(const Tensor& x1, const Tensor& x2) { return bilinear(x1, x2, weight, bias); }

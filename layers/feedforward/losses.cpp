@@ -151,7 +151,7 @@ Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabel
 
 Tensor TripletMarginWithDistanceLoss::operator()(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
   constexpr const char* kName = "TripletMarginWithDistanceLoss";
-  check<ValueError>(margin > 0, kName, "margin must be > 0, got ", margin);
+  check_options(kName, TripletMarginOptions{.margin = margin});
   check<ShapeError>(anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), kName,
                     "anchor, positive and negative must have one number of dimensions, got ", anchor.shape(), ", ",
                     positive.shape(), " and ", negative.shape());

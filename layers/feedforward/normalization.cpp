@@ -16,7 +16,7 @@ Tensor parameter(const Shape& shape, double value) {
 
 Shape normalized(const char* type, const Sizes& shape) {
   check<ValueError>(!shape.empty(), type, "normalized_shape must have a dimension");
-  for (int64_t s : shape.values()) check<ValueError>(s >= 1, type, "normalized_shape must be >= 1, got ", shape.values());
+  check_arguments(type, LayerNorm::arguments(), shape);
   return shape.values();
 }
 
@@ -59,9 +59,15 @@ HALFSTEP_OPTIONS(UnitNormOptions, option("p", &O::p, "which norm; 2: the length"
                  option("dim", &O::dim, "dimension").at_least(-kMaxDims).at_most(kMaxDims),
                  option("eps", &O::eps, "least divisor").at_least(0))
 
+HALFSTEP_ARGUMENTS(RunningNorm, argument("num_features", "channels").at_least(1))
+HALFSTEP_ARGUMENTS(LayerNorm, argument("normalized_shape", "sizes of the last dimensions").at_least(1))
+HALFSTEP_ARGUMENTS(GroupNorm, argument("num_groups", "groups, which divide the channels").at_least(1),
+                   argument("num_channels", "channels").at_least(1))
+HALFSTEP_ARGUMENTS(LocalResponseNorm, argument("size", "channels").at_least(1))
+
 RunningNorm::RunningNorm(const char* type, int64_t num_features, const BatchNormOptions& o)
     : type_(type), num_features_(num_features), options_(o) {
-  check<ValueError>(num_features >= 1, type, "num_features must be >= 1, got ", num_features);
+  check_arguments(type, arguments(), num_features);
   check_options(type, o);
   weight = register_parameter("weight", o.affine ? parameter({num_features}, 1) : Tensor());
   bias = register_parameter("bias", o.affine && o.bias ? parameter({num_features}, 0) : Tensor());
@@ -217,8 +223,7 @@ std::string RMSNorm::describe() const { return Repr(kName).arg(shape_).options(o
 GroupNorm::GroupNorm(Integer groups, Integer channels, const GroupNormOptions& o)
     : num_groups_(groups), num_channels_(channels), options_(o) {
   const int64_t num_groups = groups, num_channels = channels;
-  check<ValueError>(num_groups >= 1 && num_channels >= 1, "GroupNorm", "num_groups and num_channels must be >= 1, got ", num_groups,
-                    " and ", num_channels);
+  check_arguments(kName, arguments(), num_groups, num_channels);
   check<ValueError>(num_channels % num_groups == 0, "GroupNorm", "num_channels must be divisible by num_groups, got ", num_channels,
                     " and ", num_groups);
   check_options(kName, o);
@@ -239,7 +244,7 @@ LocalResponseNorm::LocalResponseNorm(Integer size, const LocalResponseNormOption
     : FunctionLayer(Repr(kName).arg(int64_t(size)).options(o).str(),
                     [=](const Tensor& x) { return local_response_norm(x, size, o.alpha, o.beta, o.k); }) {
   check_options(kName, o);
-  check<ValueError>(size >= 1, kName, "size must be >= 1, got ", int64_t(size));
+  check_arguments(kName, arguments(), size);
 }
 
 }  // namespace halfstep

@@ -31,6 +31,7 @@ struct InstanceNormOptions {
 // [num_features] and num_batches_tracked [] (i64), which are undefined without track_running_stats.
 class RunningNorm : public Module {
  public:
+  static const Arguments<int64_t>& arguments();
   std::string describe() const override;
   void reset_running_stats() const;  // sets means to 0, variances to 1, batches to 0
   double eps() const { return options_.eps; }
@@ -142,6 +143,7 @@ class LayerNorm : public Module {
  public:
   using Options = LayerNormOptions;
   static constexpr const char* kName = "LayerNorm";
+  static const Arguments<Sizes>& arguments();
   explicit LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& options = {});
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, options_.eps); }
   bool is_recordable() const override { return true; }
@@ -162,6 +164,7 @@ class RMSNorm : public Module {  // y = x / sqrt(mean(x^2) + eps) weight
  public:
   using Options = RMSNormOptions;
   static constexpr const char* kName = "RMSNorm";
+  static const Arguments<Sizes>& arguments() { return LayerNorm::arguments(); }
   explicit RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& options = {});
   Tensor forward(const Tensor& x) override { return rms_norm(x, shape_, weight, options_.eps); }
   bool is_recordable() const override { return true; }
@@ -184,6 +187,7 @@ class GroupNorm : public Module {
  public:
   using Options = GroupNormOptions;
   static constexpr const char* kName = "GroupNorm";
+  static const Arguments<int64_t, int64_t>& arguments();
   GroupNorm(Integer num_groups, Integer num_channels, const GroupNormOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
@@ -203,6 +207,7 @@ class LocalResponseNorm : public FunctionLayer {
  public:
   using Options = LocalResponseNormOptions;
   static constexpr const char* kName = "LocalResponseNorm";
+  static const Arguments<int64_t>& arguments();
   explicit LocalResponseNorm(Integer size, const LocalResponseNormOptions& options = {});
 };
 

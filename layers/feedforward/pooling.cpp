@@ -10,7 +10,8 @@ struct PoolWindow {
 // Checks the arguments and returns them with one number for each dimension.
 PoolWindow window_of(const char* type, int dims, const Sizes& kernel_size, const Sizes& stride, const Sizes& padding) {
   PoolWindow out;
-  out.kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  check_arguments(type, PoolArguments::arguments(), kernel_size);
+  out.kernel = kernel_size.each(dims, type, "kernel_size");
   out.stride = stride.empty() ? out.kernel : stride.each(dims, type, "stride");
   out.padding = padding.each(dims, type, "padding");
   for (int d = 0; d < dims; ++d) {
@@ -54,7 +55,8 @@ FractionalMaxPoolOptions fractional_options(const char* type, int dims, const Fr
 
 FunctionLayer fractional_max_pool(const char* type, int dims, const Sizes& kernel_size, const FractionalMaxPoolLayerOptions& o) {
   const auto pool = dims == 2 ? fractional_max_pool2d : fractional_max_pool3d;
-  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  check_arguments(type, PoolArguments::arguments(), kernel_size);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size");
   return {Repr(type).str(),
           [pool, kernel, options = fractional_options(type, dims, o)](const Tensor& x) { return pool(x, kernel, options); }};
 }
@@ -71,22 +73,21 @@ FunctionLayer avg_pool(const char* type, int dims, const Sizes& kernel_size, con
 
 FunctionLayer lp_pool(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& o) {
   check_options(type, o);
+  check_arguments(type, LPPoolNd::arguments(), norm_type, kernel_size);
   const PoolWindow w = window_of(type, dims, kernel_size, o.stride, 0);
-  check<ValueError>(norm_type > 0, type, "norm_type must be > 0, got ", norm_type);
   const bool ceil_mode = o.ceil_mode;
   const auto pool = dims == 1 ? lp_pool1d : dims == 2 ? lp_pool2d : lp_pool3d;
   return {Repr(type).arg("norm_type", norm_type).arg("kernel_size", kernel_size).options(o).str(),
           [=](const Tensor& x) { return pool(x, norm_type, w.kernel, w.stride, ceil_mode); }};
 }
 
-std::string adaptive_text(const char* type, int dims, const OutputSize& sizes) {
+std::string adaptive_text(const char* type, int dims, const AdaptiveSizes& output_size) {
+  const OutputSize& sizes = output_size.values();
   check<ValueError>(sizes.size() == 1 || int(sizes.size()) == dims, type, "output_size must be one number or ", dims, ", got ",
                     sizes.size(), " numbers");
+  check_arguments(type, AdaptivePoolNd::arguments(), output_size);
   std::string text;
-  for (const auto& size : sizes) {
-    check<ValueError>(!size || *size >= 0, type, "output_size must be >= 0, got ", size.value_or(0));
-    text += (text.empty() ? "" : ", ") + Repr::python(size);
-  }
+  for (const auto& size : sizes) text += (text.empty() ? "" : ", ") + Repr::python(size);
   return Repr(type).arg("output_size", sizes.size() > 1 ? "(" + text + ")" : text).str();
 }
 
@@ -104,6 +105,17 @@ Option<O> ceil_mode_of() {
 }
 
 }  // namespace
+
+HALFSTEP_ARGUMENTS(PoolArguments, argument("kernel_size", "of the window").at_least(1))
+HALFSTEP_ARGUMENTS(LPPoolNd, argument("norm_type", "exponent").above(0), argument("kernel_size", "of the window").at_least(1))
+HALFSTEP_ARGUMENTS(AdaptivePoolNd,
+                   argument("output_size", "one number, or one for each dimension; null: the size of the input").at_least(0))
+OptionValue OptionMember<AdaptiveSizes>::get(const AdaptiveSizes& member) {
+  Dims given;
+  for (const std::optional<int64_t>& size : member.values())
+    if (size) given.push_back(*size);
+  return given.empty() ? OptionValue() : OptionValue(Sizes(given));
+}
 
 HALFSTEP_OPTIONS(MaxPoolLayerOptions, pool_stride_of<O>(), padding_of<O>("around the input, as -inf; at most half of kernel_size"),
                  option("dilation", &O::dilation, "step within the window").at_least(1), ceil_mode_of<O>())
@@ -154,7 +166,7 @@ FractionalMaxPoolNd::FractionalMaxPoolNd(const char* type, int dims, const Sizes
                                          const FractionalMaxPoolLayerOptions& o)
     : FunctionLayer(fractional_max_pool(type, dims, kernel_size, o)) {
   const auto pool = dims == 2 ? fractional_max_pool2d_with_indices : fractional_max_pool3d_with_indices;
-  const Dims kernel = kernel_size.each(dims, type, "kernel_size", 1);
+  const Dims kernel = kernel_size.each(dims, type, "kernel_size");
   with_indices_ = [pool, kernel, options = fractional_options(type, dims, o)](const Tensor& x) { return pool(x, kernel, options); };
 }
 
@@ -165,7 +177,7 @@ LPPoolNd::LPPoolNd(const char* type, int dims, double norm_type, const Sizes& ke
     : FunctionLayer(lp_pool(type, dims, norm_type, kernel_size, options)) {}
 
 AdaptivePoolNd::AdaptivePoolNd(const char* type, int dims, Op op, const AdaptiveSizes& output_size)
-    : FunctionLayer(adaptive_text(type, dims, output_size.values()),
+    : FunctionLayer(adaptive_text(type, dims, output_size),
                     [=, sizes = output_size.values()](const Tensor& x) { return op(x, sizes); }),
       sizes_(output_size.values()) {}
 

@@ -48,8 +48,12 @@ struct LPPoolLayerOptions {
 };
 
 // MaxPool2d(3, {.stride = 2, .padding = 1}), or by position MaxPool2d(3, 2, 1).
+// What all of them take by position.
+struct PoolArguments {
+  static const Arguments<Sizes>& arguments();
+};
 template <ClassName family, int n, class Base, class O>
-class PoolOf : public Base, public OfDims<family, n> {
+class PoolOf : public Base, public PoolArguments, public OfDims<family, n> {
  public:
   using Options = O;
   using OfDims<family, n>::kName;
@@ -115,6 +119,9 @@ using AvgPool2d = AvgPool<2>;
 using AvgPool3d = AvgPool<3>;
 
 class LPPoolNd : public FunctionLayer {
+ public:
+  static const Arguments<double, Sizes>& arguments();
+
  protected:
   LPPoolNd(const char* type, int dims, double norm_type, const Sizes& kernel_size, const LPPoolLayerOptions& options);
 };
@@ -175,7 +182,16 @@ class AdaptiveSizes {
  private:
   OutputSize values_;
 };
+// A size that is left out has no number.
+template <>
+struct OptionMember<AdaptiveSizes> {
+  static constexpr OptionKind kKind = OptionKind::sizes;
+  static OptionValue get(const AdaptiveSizes& member);
+};
 class AdaptivePoolNd : public FunctionLayer {
+ public:
+  static const Arguments<AdaptiveSizes>& arguments();
+
  protected:
   using Op = Tensor (*)(const Tensor& x, const OutputSize& output_size);
   AdaptivePoolNd(const char* type, int dims, Op op, const AdaptiveSizes& output_size);

@@ -22,6 +22,8 @@ FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, Pa
           }};
 }
 
+std::vector<int64_t> vector_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
+
 WindowOptions window_of(const char* type, const FoldOptions& o) {
   check_options(type, o);
   return {.dilation = o.dilation.each(2, type, "dilation"),
@@ -32,22 +34,20 @@ WindowOptions window_of(const char* type, const FoldOptions& o) {
 Repr& add(Repr& text, const Sizes& kernel_size, const FoldOptions& o) { return text.arg("kernel_size", kernel_size).options(o); }
 
 FunctionLayer unfold_layer(const Sizes& kernel_size, const FoldOptions& o) {
-  const Dims kernel = kernel_size.each(2, "Unfold", "kernel_size", 1);
+  check_arguments("Unfold", Unfold::arguments(), kernel_size);
+  const Dims kernel = kernel_size.each(2, "Unfold", "kernel_size");
   const WindowOptions window = window_of("Unfold", o);
   Repr text("Unfold");
   return {add(text, kernel_size, o).str(), [=](const Tensor& x) { return unfold(x, kernel, window); }};
 }
 
 FunctionLayer fold_layer(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& o) {
-  const Dims size = output_size.each(2, "Fold", "output_size", 1), kernel = kernel_size.each(2, "Fold", "kernel_size", 1);
+  check_arguments("Fold", Fold::arguments(), output_size, kernel_size);
+  const Dims size = output_size.each(2, "Fold", "output_size"), kernel = kernel_size.each(2, "Fold", "kernel_size");
   const WindowOptions window = window_of("Fold", o);
   Repr text("Fold");
   text.arg("output_size", output_size);
   return {add(text, kernel_size, o).str(), [=](const Tensor& x) { return fold(x, size, kernel, window); }};
-}
-
-void check_factor(const char* type, const char* name, int64_t value) {
-  check<ValueError>(value >= 1, type, name, " must be >= 1, got ", value);
 }
 
 FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
@@ -80,31 +80,47 @@ HALFSTEP_OPTIONS(FoldOptions, option("dilation", &O::dilation, "step within the 
                  option("padding", &O::padding, "zeros around the image").at_least(0),
                  option("stride", &O::stride, "step of the window").at_least(1))
 
+HALFSTEP_ARGUMENTS(Unflatten, argument("dim", "dimension to split; 0 is the batch"),
+                   argument("unflattened_size", "its parts; one may be -1").at_least(-1).items(1, kMaxDims - 1).of("size"))
+HALFSTEP_ARGUMENTS(Permute, argument("dims", "where each comes from; the first is 0, the batch")
+                                .at_least(0)
+                                .at_most(kMaxDims - 1)
+                                .items(2, kMaxDims)
+                                .of("dimension"))
+HALFSTEP_ARGUMENTS(PixelShuffle, argument("upscale_factor", "factor").at_least(1))
+HALFSTEP_ARGUMENTS(PixelUnshuffle, argument("downscale_factor", "factor").at_least(1))
+HALFSTEP_ARGUMENTS(ChannelShuffle, argument("groups", "groups, which divide the channels").at_least(1))
+HALFSTEP_ARGUMENTS(Unfold, argument("kernel_size", "of the window").at_least(1))
+HALFSTEP_ARGUMENTS(Fold, argument("output_size", "H and W").at_least(1), argument("kernel_size", "of the window").at_least(1))
+HALFSTEP_ARGUMENTS(PadNd, argument("padding", "for all sides, or (before, after) from the last dimension on"))
+
 Unflatten::Unflatten(Integer dim, const Dims& unflattened_size)
     : FunctionLayer(Repr("Unflatten").arg("dim", int64_t(dim)).arg("unflattened_size", unflattened_size).str(),
                     [=](const Tensor& x) { return unflatten(x, dim, unflattened_size); }) {
-  check<ValueError>(!unflattened_size.empty(), "Unflatten", "unflattened_size must have a dimension");
+  check_arguments(kName, arguments(), dim, vector_of(unflattened_size));
 }
 
 Permute::Permute(const Dims& dims)
-    : FunctionLayer(Repr("Permute").arg("dims", dims).str(), [=](const Tensor& x) { return permute(x, dims); }) {}
+    : FunctionLayer(Repr("Permute").arg("dims", dims).str(), [=](const Tensor& x) { return permute(x, dims); }) {
+  check_arguments(kName, arguments(), vector_of(dims));
+}
 
 PixelShuffle::PixelShuffle(Integer upscale_factor)
     : FunctionLayer(Repr("PixelShuffle").arg("upscale_factor", int64_t(upscale_factor)).str(),
                     [=](const Tensor& x) { return pixel_shuffle(x, upscale_factor); }) {
-  check_factor("PixelShuffle", "upscale_factor", upscale_factor);
+  check_arguments(kName, arguments(), upscale_factor);
 }
 
 PixelUnshuffle::PixelUnshuffle(Integer downscale_factor)
     : FunctionLayer(Repr("PixelUnshuffle").arg("downscale_factor", int64_t(downscale_factor)).str(),
                     [=](const Tensor& x) { return pixel_unshuffle(x, downscale_factor); }) {
-  check_factor("PixelUnshuffle", "downscale_factor", downscale_factor);
+  check_arguments(kName, arguments(), downscale_factor);
 }
 
 ChannelShuffle::ChannelShuffle(Integer groups)
     : FunctionLayer(Repr("ChannelShuffle").arg("groups", int64_t(groups)).str(),
                     [=](const Tensor& x) { return channel_shuffle(x, groups); }) {
-  check_factor("ChannelShuffle", "groups", groups);
+  check_arguments(kName, arguments(), groups);
 }
 
 Upsample::Upsample(const char* type, const InterpolateOptions& options)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "layers/module/layer.h"
 
@@ -21,25 +22,35 @@ using Flatten = OptionLayer<"Flatten", FlattenOptions>;
 // Splits dimension dim into several, of which one may be -1.
 class Unflatten : public FunctionLayer {
  public:
+  static constexpr const char* kName = "Unflatten";
+  static const Arguments<int64_t, std::vector<int64_t>>& arguments();
   Unflatten(Integer dim, const Dims& unflattened_size);
 };
 
 // Moves dimension dims[i] to dimension i; dims names all of them, the batch too. torchvision's Permute.
 class Permute : public FunctionLayer {
  public:
+  static constexpr const char* kName = "Permute";
+  static const Arguments<std::vector<int64_t>>& arguments();
   explicit Permute(const Dims& dims);
 };
 
 class PixelShuffle : public FunctionLayer {
  public:
+  static constexpr const char* kName = "PixelShuffle";
+  static const Arguments<int64_t>& arguments();
   explicit PixelShuffle(Integer upscale_factor);
 };
 class PixelUnshuffle : public FunctionLayer {
  public:
+  static constexpr const char* kName = "PixelUnshuffle";
+  static const Arguments<int64_t>& arguments();
   explicit PixelUnshuffle(Integer downscale_factor);
 };
 class ChannelShuffle : public FunctionLayer {
  public:
+  static constexpr const char* kName = "ChannelShuffle";
+  static const Arguments<int64_t>& arguments();
   explicit ChannelShuffle(Integer groups);
 };
 
@@ -75,6 +86,7 @@ class Unfold : public FunctionLayer {
  public:
   using Options = FoldOptions;
   static constexpr const char* kName = "Unfold";
+  static const Arguments<Sizes>& arguments();
   static constexpr int kDims = 2;
   explicit Unfold(const Sizes& kernel_size, const FoldOptions& options = {});
 };
@@ -82,6 +94,7 @@ class Fold : public FunctionLayer {
  public:
   using Options = FoldOptions;
   static constexpr const char* kName = "Fold";
+  static const Arguments<Sizes, Sizes>& arguments();
   static constexpr int kDims = 2;
   Fold(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& options = {});
 };
@@ -90,6 +103,9 @@ class Fold : public FunctionLayer {
 // Negative numbers crop. Throws ValueError for another count of numbers.
 enum class PadKind : uint8_t { zero, constant, reflect, replicate, circular };
 class PadNd : public FunctionLayer {
+ public:
+  static const Arguments<Sizes>& arguments();
+
  protected:
   PadNd(const char* type, int dims, const Sizes& padding, PadKind mode, double value = 0);
 };
@@ -102,6 +118,11 @@ class PadOf : public PadNd, public OfDims<family, n> {
 template <int n>
 class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
  public:
+  static const Arguments<Sizes, double>& arguments() {
+    static const auto& all =
+        *new Arguments<Sizes, double>({PadNd::arguments().each[0], argument("value", "value of the padding")});
+    return all;
+  }
   using OfDims<"ConstantPad", n>::kName;
   ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, PadKind::constant, value) {}
 };

@@ -34,6 +34,8 @@ std::string Repr::python(const Sizes& values) {
 }
 std::string Repr::python(const std::vector<double>& values) { return values.size() == 1 ? python(values[0]) : tuple(values); }
 
+std::string Repr::python(const std::vector<std::string>& values) { return tuple(values); }
+
 std::string Repr::python(const OptionValue& value) {
   return std::visit(
       [](const auto& v) -> std::string {

@@ -65,6 +65,7 @@ class Repr {
   static std::string python(const Dims& values);   // (2, 3), (2,)
   static std::string python(const Sizes& values);  // 2, (2, 3), None
   static std::string python(const std::vector<double>& values);
+  static std::string python(const std::vector<std::string>& values);
   static std::string python(const OptionValue& value);
   static std::string python(const std::string& value) { return value; }
   template <class T>

@@ -14,11 +14,14 @@ HALFSTEP_OPTIONS(AdaptiveLogSoftmaxOptions,
                  option("div_value", &O::div_value, "each cluster is that much narrower than the one before").above(0),
                  option("head_bias", &O::head_bias, "add a bias to the head"))
 
+HALFSTEP_ARGUMENTS(AdaptiveLogSoftmaxWithLoss, argument("in_features", "width of the input").at_least(1),
+                   argument("n_classes", "classes, sorted by falling frequency").at_least(1))
+
 AdaptiveLogSoftmaxWithLoss::AdaptiveLogSoftmaxWithLoss(Integer in, Integer classes, const std::vector<int64_t>& cutoffs,
                                                        const AdaptiveLogSoftmaxOptions& o)
     : in_features_(in), n_classes_(classes), ends_(cutoffs) {
   const int64_t in_features = in, n_classes = classes;
-  check<ValueError>(in_features >= 1, kAdaptiveSoftmax, "in_features must be >= 1, got ", in_features);
+  check_arguments(kAdaptiveSoftmax, arguments(), in_features, n_classes);
   check<ValueError>(!cutoffs.empty(), kAdaptiveSoftmax, "needs a cutoff, got none");
   check_options(kAdaptiveSoftmax, o);
   int64_t last = 0;

@@ -36,6 +36,7 @@ struct AdaptiveLogSoftmaxResult {
 // float32.
 class AdaptiveLogSoftmaxWithLoss : public ModuleOf<AdaptiveLogSoftmaxWithLoss> {
  public:
+  static const Arguments<int64_t, int64_t>& arguments();
   AdaptiveLogSoftmaxWithLoss(Integer in_features, Integer n_classes, const std::vector<int64_t>& cutoffs,
                              const AdaptiveLogSoftmaxOptions& options = {});
   AdaptiveLogSoftmaxResult forward(const Tensor& input, const Tensor& target);

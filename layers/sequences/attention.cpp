@@ -94,6 +94,8 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
 
 }  // namespace
 
+HALFSTEP_ARGUMENTS(MultiheadAttention, argument("embed_dim", "width of the input").at_least(1),
+                   argument("num_heads", "heads, which divide the width").at_least(1))
 HALFSTEP_OPTIONS(MultiheadAttentionOptions, option("dropout", &O::dropout, "probability").at_least(0).at_most(1),
                  option("bias", &O::bias, "add biases"),
                  option("add_bias_kv", &O::add_bias_kv, "a key and a value that are learned"),
@@ -106,8 +108,7 @@ HALFSTEP_OPTIONS(MultiheadAttentionOptions, option("dropout", &O::dropout, "prob
 MultiheadAttention::MultiheadAttention(Integer width, Integer heads, const MultiheadAttentionOptions& o, Generator* generator)
     : embed_dim_(width), num_heads_(heads), options_(o) {
   const int64_t embed_dim = width, num_heads = heads;
-  check<ValueError>(embed_dim >= 1 && num_heads >= 1, kAttention, "embed_dim and num_heads must be >= 1, got ", embed_dim, " and ",
-                    num_heads);
+  check_arguments(kName, arguments(), embed_dim, num_heads);
   check<ValueError>(embed_dim % num_heads == 0, kAttention, "embed_dim must be divisible by num_heads, got ", embed_dim, " and ",
                     num_heads);
   check_options(kName, o);

@@ -60,6 +60,7 @@ class MultiheadAttention : public ModuleOf<MultiheadAttention> {
  public:
   using Options = MultiheadAttentionOptions;
   static constexpr const char* kName = "MultiheadAttention";
+  static const Arguments<int64_t, int64_t>& arguments();
   using Result = std::pair<Tensor, Tensor>;  // output, weights
   using Call = Result(const Tensor&, const Tensor&, const Tensor&, const AttentionInputs&);
   MultiheadAttention(Integer embed_dim, Integer num_heads, const MultiheadAttentionOptions& options = {},

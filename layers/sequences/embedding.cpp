@@ -7,7 +7,7 @@ namespace halfstep {
 namespace {
 
 Tensor random_rows(const char* type, int64_t rows, int64_t width, Generator* generator) {
-  check<ValueError>(rows >= 1 && width >= 1, type, "num_embeddings and embedding_dim must be >= 1, got ", rows, " and ", width);
+  check_arguments(type, Embedding::arguments(), rows, width);
   MemoryScope tag(MemoryTag::parameters);
   const Tensor out = Tensor::empty({rows, width});
   normal_(out, 0, 1, generator);
@@ -44,6 +44,8 @@ Option<O> scale_of() {
 }
 }  // namespace
 
+HALFSTEP_ARGUMENTS(Embedding, argument("num_embeddings", "rows").at_least(1),
+                   argument("embedding_dim", "width of a row").at_least(1))
 HALFSTEP_OPTIONS(EmbeddingOptions, option("padding_idx", &O::padding_idx, "a row of zeros without gradient").if_changed(),
                  max_norm_of<O>(), norm_type_of<O>(), scale_of<O>())
 HALFSTEP_OPTIONS(EmbeddingBagLayerOptions, max_norm_of<O>(), norm_type_of<O>(), scale_of<O>(),

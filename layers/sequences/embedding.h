@@ -23,6 +23,7 @@ class Embedding : public Module {
  public:
   using Options = EmbeddingOptions;
   static constexpr const char* kName = "Embedding";
+  static const Arguments<int64_t, int64_t>& arguments();
   Embedding(Integer num_embeddings, Integer embedding_dim, const EmbeddingOptions& options = {}, Generator* generator = nullptr);
   // Shares this weight, [num_embeddings, embedding_dim]; freeze: it is not trained.
   static std::shared_ptr<Embedding> from_pretrained(const Tensor& weight, bool freeze = true, const EmbeddingOptions& options = {});
@@ -51,6 +52,7 @@ class EmbeddingBag : public ModuleOf<EmbeddingBag> {
  public:
   using Options = EmbeddingBagLayerOptions;
   static constexpr const char* kName = "EmbeddingBag";
+  static const Arguments<int64_t, int64_t>& arguments() { return Embedding::arguments(); }
   EmbeddingBag(Integer num_embeddings, Integer embedding_dim, const EmbeddingBagLayerOptions& options = {},
                Generator* generator = nullptr);
   static std::shared_ptr<EmbeddingBag> from_pretrained(const Tensor& weight, bool freeze = true,

@@ -42,8 +42,7 @@ Tensor waves(int64_t max_len, int64_t d_model) {
 }
 
 Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
-  check<ValueError>(max_len >= 1 && d_model >= 1, "PositionEmbedding", "max_len and d_model must be >= 1, got ", max_len, " and ",
-                    d_model);
+  check_arguments("PositionEmbedding", PositionEmbedding::arguments(), max_len, d_model);
   MemoryScope tag(MemoryTag::parameters);
   const Tensor out = Tensor::empty({max_len, d_model});
   normal_(out, 0, 0.02, generator);
@@ -65,10 +64,15 @@ HALFSTEP_OPTIONS(PositionEmbeddingOptions, batch_first_of<O>())
 HALFSTEP_OPTIONS(RotaryEmbeddingOptions, option("base", &O::base, "slowest turn, in 2 pi positions").above(0).if_changed(),
                  option("interleaved", &O::interleaved, "pairs are neighbours; else from both halves").if_changed())
 
+HALFSTEP_ARGUMENTS(PositionalEncoding, argument("d_model", "width of the input").at_least(1))
+HALFSTEP_ARGUMENTS(PositionEmbedding, argument("max_len", "positions, at most").at_least(1),
+                   argument("d_model", "width of the input").at_least(1))
+HALFSTEP_ARGUMENTS(RotaryEmbedding, argument("dim", "features of the input, an even number").at_least(1))
+
 PositionalEncoding::PositionalEncoding(Integer width, const PositionalEncodingOptions& o) : batch_first_(o.batch_first) {
   const int64_t d_model = width;
   check_options(kName, o);
-  check<ValueError>(d_model >= 1, kName, "d_model must be >= 1, got ", d_model);
+  check_arguments(kName, arguments(), d_model);
   dropout = add("dropout", Dropout(o.dropout));
   MemoryScope tag(MemoryTag::parameters);
   pe = register_buffer("pe", waves(o.max_len, d_model));
@@ -89,7 +93,8 @@ std::string PositionEmbedding::describe() const {
 
 RotaryEmbedding::RotaryEmbedding(Integer width, const RotaryEmbeddingOptions& o) : dim_(width), options_(o) {
   const int64_t dim = dim_;
-  check<ValueError>(dim >= 2 && dim % 2 == 0, "RotaryEmbedding", "dim must be even and >= 2, got ", dim);
+  check_arguments(kName, arguments(), dim);
+  check<ValueError>(dim % 2 == 0, kName, "dim must be even, got ", dim);
   check_options(kName, o);
 }
 

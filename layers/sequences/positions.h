@@ -28,6 +28,7 @@ class PositionalEncoding : public Module {
  public:
   using Options = PositionalEncodingOptions;
   static constexpr const char* kName = "PositionalEncoding";
+  static const Arguments<int64_t>& arguments();
   explicit PositionalEncoding(Integer d_model, const PositionalEncodingOptions& options = {});
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
@@ -48,6 +49,7 @@ class PositionEmbedding : public Module {
  public:
   using Options = PositionEmbeddingOptions;
   static constexpr const char* kName = "PositionEmbedding";
+  static const Arguments<int64_t, int64_t>& arguments();
   PositionEmbedding(Integer max_len, Integer d_model, const PositionEmbeddingOptions& options = {}, Generator* generator = nullptr);
   Tensor forward(const Tensor& x) override;
   bool is_recordable() const override { return true; }
@@ -71,6 +73,7 @@ class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
  public:
   using Options = RotaryEmbeddingOptions;
   static constexpr const char* kName = "RotaryEmbedding";
+  static const Arguments<int64_t>& arguments();
   explicit RotaryEmbedding(Integer dim, const RotaryEmbeddingOptions& options = {});
   Tensor forward(const Tensor& x) override;  // at positions 0, 1...
   // positions: integers or floating, of a shape that broadcasts to the dimensions before the last; undefined: 0, 1...

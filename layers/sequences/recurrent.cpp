@@ -21,11 +21,6 @@ Tensor uniform_weight(const Shape& shape, int64_t hidden_size, Generator* genera
   return out;
 }
 
-void check_widths(const char* type, int64_t input_size, int64_t hidden_size) {
-  check<ValueError>(input_size >= 1 && hidden_size >= 1, type, "input_size and hidden_size must be >= 1, got ", input_size, " and ",
-                    hidden_size);
-}
-
 void check_features(const char* type, const Tensor& x, int64_t input_size) {
   check<ShapeError>(x.dim() >= 1 && x.size(-1) == input_size, type, "input must have input_size = ", input_size,
                     " features in its last dimension, got ", x.shape());
@@ -57,7 +52,7 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
       hidden_size_(hidden_size),
       options_(o),
       packed_(std::make_shared<PackedWeights>()) {
-  check_widths(type, input_size, hidden_size);
+  check_arguments(type, arguments(), input_size, hidden_size);
   check_options(type, o);
   check<ValueError>(o.proj_size < hidden_size, type, "proj_size must be less than hidden_size = ", hidden_size, ", got ",
                     o.proj_size);
@@ -313,7 +308,7 @@ LSTM::PackedOutput LSTM::operator()(const PackedSequence& x, const State& state)
 RecurrentCell::RecurrentCell(const char* type, int64_t gates, int64_t input_size, int64_t hidden_size, const RNNCellOptions& o,
                              Generator* generator)
     : type_(type), options_(o) {
-  check_widths(type, input_size, hidden_size);
+  check_arguments(type, arguments(), input_size, hidden_size);
   const auto weight = [&](const char* name, const Shape& shape) {
     return register_parameter(name, uniform_weight(shape, hidden_size, generator));
   };

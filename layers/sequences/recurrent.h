@@ -71,6 +71,7 @@ struct LSTMOptions {
 // The base of RNN, GRU and LSTM.
 class RecurrentLayer : public Module {
  public:
+  static const Arguments<int64_t, int64_t>& arguments();
   RecurrentLayer(const RecurrentLayer& other);
   RecurrentLayer(RecurrentLayer&&) noexcept = default;
   RecurrentLayer& operator=(RecurrentLayer&&) = default;
@@ -251,6 +252,7 @@ struct LSTMCellOptions {
 
 class RecurrentCell : public Module {
  public:
+  static const Arguments<int64_t, int64_t>& arguments() { return RecurrentLayer::arguments(); }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   Parameter weight_ih, weight_hh, bias_ih, bias_hh;  // biases undefined with .bias = false

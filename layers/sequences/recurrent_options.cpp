@@ -28,6 +28,8 @@ OptionList<O> layer_list(const OptionList<O>& after, const OptionList<O>& last) 
 }
 }  // namespace
 
+HALFSTEP_ARGUMENTS(RecurrentLayer, argument("input_size", "features of a step").at_least(1),
+                   argument("hidden_size", "features of the state").at_least(1))
 HALFSTEP_OPTIONS(RNNOptions, layer_list<O>({nonlinearity_of<O>()}, {}))
 HALFSTEP_OPTIONS(GRUOptions, layer_list<O>({}, {}))
 HALFSTEP_OPTIONS(LSTMOptions, layer_list<O>({}, {option("proj_size", &O::proj_size,

@@ -47,8 +47,12 @@ HALFSTEP_OPTIONS(TransformerOptions,
                                option("num_decoder_layers", &O::num_decoder_layers, "layers of the decoder").at_least(1)} +
                      layer_list<O>())
 
-TransformerBlock::TransformerBlock(int64_t d_model, const TransformerLayerOptions& o) : options_(o) {
-  check<ValueError>(d_model >= 1, "TransformerLayer", "d_model must be >= 1, got ", d_model);
+HALFSTEP_ARGUMENTS(TransformerBlock, argument("d_model", "width of the input").at_least(1),
+                   argument("nhead", "heads, which divide the width").at_least(1))
+HALFSTEP_ARGUMENTS(TransformerEncoder, argument("num_layers", "how many layers").at_least(1))
+
+TransformerBlock::TransformerBlock(int64_t d_model, int64_t nhead, const TransformerLayerOptions& o) : options_(o) {
+  check_arguments("TransformerLayer", arguments(), d_model, nhead);
   check_options("TransformerLayer", o);
 }
 
@@ -74,7 +78,7 @@ RegisteredPart<Dropout> TransformerBlock::add_dropout(const char* name) { return
 Tensor TransformerBlock::feed_forward(const Tensor& x) const { return linear2(dropout(options_.activation.behind(*linear1, x))); }
 
 TransformerEncoderLayer::TransformerEncoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& o)
-    : TransformerBlock(d_model, o) {
+    : TransformerBlock(d_model, nhead, o) {
   self_attn = add_attention("self_attn", d_model, nhead);
   add_feed_forward(d_model);
   norm1 = add_norm("norm1", d_model);
@@ -97,7 +101,7 @@ Tensor TransformerEncoderLayer::operator()(const Tensor& src, const EncoderInput
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(Integer d_model, Integer nhead, const TransformerLayerOptions& o)
-    : TransformerBlock(d_model, o) {
+    : TransformerBlock(d_model, nhead, o) {
   self_attn = add_attention("self_attn", d_model, nhead);
   multihead_attn = add_attention("multihead_attn", d_model, nhead);
   add_feed_forward(d_model);
@@ -136,7 +140,7 @@ namespace {
 template <class Layer>
 std::shared_ptr<ModuleList> copies(const char* type, const std::shared_ptr<Layer>& layer, int64_t count) {
   check<ValueError>(layer != nullptr, type, "needs a layer to copy, got a null pointer");
-  check<ValueError>(count >= 0, type, "num_layers must be >= 0, got ", count);
+  check_arguments(type, TransformerEncoder::arguments(), count);
   auto list = std::make_shared<ModuleList>();
   for (int64_t i = 0; i < count; ++i) list->push_back(layer->clone());
   return list;

@@ -87,12 +87,13 @@ struct DecoderInputs {
 // The base of encoder and decoder layers, with the feed-forward net: dropout(linear2(dropout(activation(linear1(x))))).
 class TransformerBlock : public Module {
  public:
+  static const Arguments<int64_t, int64_t>& arguments();
   bool is_recordable() const override { return true; }
   Part<Linear> linear1, linear2;
   Part<Dropout> dropout;
 
  protected:
-  TransformerBlock(int64_t d_model, const TransformerLayerOptions& options);
+  TransformerBlock(int64_t d_model, int64_t nhead, const TransformerLayerOptions& options);
   RegisteredPart<MultiheadAttention> add_attention(const char* name, int64_t d_model, int64_t nhead);
   void add_feed_forward(int64_t d_model);
   RegisteredPart<LayerNorm> add_norm(const char* name, int64_t d_model);
@@ -143,6 +144,7 @@ class TransformerDecoderLayer : public TransformerBlock {
 // Runs num_layers copies of a layer, and then `norm` if given. Throws ValueError for 0 layers.
 class TransformerEncoder : public Module {
  public:
+  static const Arguments<int64_t>& arguments();  // behind the layer
   using Call = Tensor(const Tensor&, const EncoderInputs&);
   TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Integer num_layers,
                      std::shared_ptr<Module> norm = nullptr);

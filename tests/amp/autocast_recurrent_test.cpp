@@ -2,8 +2,8 @@
 // Behaviour 55: every recurrent layer in a region against the same layer computed in 16 bits by hand, without one.
 #include <doctest/doctest.h>
 
-#include "layers/sequences/recurrent.h"
 #include "tests/amp/autocast_calls.h"
+#include "tests/layers/recurrent_run.h"
 
 using namespace halfstep;
 using namespace halfstep::calls;
@@ -33,24 +33,8 @@ std::shared_ptr<Module> make_layer(const Grid& g) {
   return std::make_shared<RNN>(4, 6, RNNOptions{g.layers, kind, g.bias, first, 0.25, g.both});
 }
 
-// The output (packed: its data) and the states.
 Tensors run(const Grid& g, Module& layer, const Tensor& x, const Tensor& h, const Tensor& c) {
-  manual_seed(11);  // of dropout
-  const std::vector<int64_t> lengths = g.input == Input::lengths ? std::vector<int64_t>{2, 5, 0} : std::vector<int64_t>();
-  const auto call = [&](auto& own, const auto& state) {
-    if (g.input == Input::packed) {
-      const auto out = own(pack_padded_sequence(x, {2, 5, 3}, false, false), state);
-      return std::make_pair(out.output.data, out.state);
-    }
-    const auto out = own(x, state, lengths);
-    return std::make_pair(out.output, out.state);
-  };
-  if (std::string(g.kind) == "LSTM") {
-    const auto [y, state] = call(static_cast<LSTM&>(layer), LSTM::State{h, c});
-    return {y, state.h, state.c};
-  }
-  const auto [y, state] = call(static_cast<OneStateLayer&>(layer), h);
-  return {y, state};
+  return testing::run_recurrent(layer, x, h, c, g.input == Input::packed, g.input == Input::lengths);
 }
 
 Tensor loss_of(const Tensors& outputs) {

@@ -338,23 +338,9 @@ TEST_CASE("attention's dropout: forward and backward agree, a share of the proba
 
 TEST_CASE("recorded attention draws the numbers that the generator would give now") {
   if (!has_attention()) return;
-  const NoGrad off;
-  Backend& backend = backend_for(Device::cuda);
   for (double dropout : {0.0, 0.5}) {
     manual_seed(8);
-    const Tensor q = heads({1, 2, 16, 8}, DType::f16, Device::cuda);
-    const auto attention = [&] { return scaled_dot_product_attention(q, q, q, {.dropout_p = dropout}); };
-    manual_seed(9);
-    const std::string eager[2] = {bytes(attention()), bytes(attention())};
-    CHECK((eager[0] != eager[1]) == (dropout > 0));
-    manual_seed(9);
-    backend.begin_recording(default_generator());
-    const Tensor out = attention();
-    const std::unique_ptr<Recording> recording = backend.end_recording();
-    for (const std::string& want : eager) {
-      recording->replay();
-      CHECK(bytes(out) == want);
-    }
+    check_recorded_attention(heads({1, 2, 16, 8}, DType::f16, Device::cuda), dropout);
   }
 }
 

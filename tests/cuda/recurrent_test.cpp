@@ -8,6 +8,7 @@
 
 #include "framework/backend/dnn.h"
 #include "tests/cuda/recurrent_support.h"
+#include "tests/layers/recurrent_run.h"
 #include "tests/ops/op_cases.h"
 
 using namespace halfstep;
@@ -65,22 +66,7 @@ struct Problem {
   }
 
   Tensors run(const Grid& g) const {
-    manual_seed(11);  // of dropout
-    const std::vector<int64_t> lengths = g.input == Input::lengths ? std::vector<int64_t>{2, 5, 0} : std::vector<int64_t>();
-    const auto call = [&](auto& own, const auto& state) {
-      if (g.input == Input::packed) {
-        const auto out = own(pack_padded_sequence(x, {2, 5, 3}, false, false), state);
-        return std::make_pair(out.output.data, out.state);
-      }
-      const auto out = own(x, state, lengths);
-      return std::make_pair(out.output, out.state);
-    };
-    if (g.is_lstm()) {
-      const auto [y, state] = call(static_cast<LSTM&>(*layer), LSTM::State{h, c});
-      return {y, state.h, state.c};
-    }
-    const auto [y, state] = call(static_cast<OneStateLayer&>(*layer), h);
-    return {y, state};
+    return run_recurrent(*layer, x, h, c, g.input == Input::packed, g.input == Input::lengths);
   }
   Tensors leaves() const {
     Tensors out;

@@ -2,6 +2,9 @@
 // Helpers of tests on the CUDA device: bytes of tensors, and models on both devices.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -42,6 +45,45 @@ inline Tensors moved(const Tensors& in, Device device) {
   for (const Tensor& t : in) out.push_back(t.to(device));
   return out;
 }
+
+// Returns the largest difference of two tensors, NaN if there is one.
+inline double largest_difference(const Tensor& a, const Tensor& b) {
+  const auto x = a.contiguous().to_vector<double>(), y = b.contiguous().to_vector<double>();
+  REQUIRE(x.size() == y.size());
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (const double d = std::fabs(x[i] - y[i]); !(d <= worst)) worst = d;
+  }
+  return worst;
+}
+
+// Checks that recorded attention of q to itself gives in each replay what the next eager call would give.
+inline void check_recorded_attention(const Tensor& q, double dropout) {
+  const NoGrad off;
+  const auto attention = [&] { return scaled_dot_product_attention(q, q, q, {.dropout_p = dropout}); };
+  manual_seed(9);
+  const std::string eager[2] = {bytes(attention()), bytes(attention())};
+  CHECK((eager[0] != eager[1]) == (dropout > 0));
+  manual_seed(9);
+  backend_for(Device::cuda).begin_recording(default_generator());
+  const Tensor out = attention();
+  const std::unique_ptr<Recording> recording = backend_for(Device::cuda).end_recording();
+  for (const std::string& want : eager) {
+    recording->replay();
+    CHECK(bytes(out) == want);
+  }
+}
+
+// A step in float16 for profiles, which does not record itself.
+struct SmallStep {
+  Sequential net{Linear(6, 8), ReLU(), Linear(8, 2)};
+  MSELoss loss;
+  SGD optimizer{net.parameters(), SGDOptions{.lr = 0.1}};
+  GradScaler scaler{GradScalerOptions{}};
+  TrainStep step{net, loss, optimizer, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = GraphMode::off}};
+  Tensor x = randn({5, 6}), y = randn({5, 2});
+  void operator()() { step(x, y); }
+};
 
 inline uint64_t host_reads() { return backend_for(Device::cuda).host_reads(); }
 

@@ -253,7 +253,7 @@ TEST_CASE("csv: lines that end with CR, and a header alone") {
   CHECK(Sheet("a,b\r1,2\r3,4\r").read({.classification = false}).size() == 2);
   CHECK(contains(Sheet("width,kind\n").fault(), "the file has a header but no rows\nhelp: if its only row is a sample"));
   CHECK(contains(Sheet("width,kind\r").fault(), "the file has a header but no rows"));
-  CHECK(Sheet("x,y\n").read({.header = CsvOptions::Header::no}).size() == 1);
+  CHECK(Sheet("x,y\n").read({.header = false}).size() == 1);
   // A header is known also by numbers in another format below it, and not where there is none.
   CHECK(Sheet("name,share\nx,12%\n").read({.target = "0"}).size() == 1);
   CHECK(Sheet("12%,x\n13%,y\n").read().size() == 2);
@@ -261,7 +261,7 @@ TEST_CASE("csv: lines that end with CR, and a header alone") {
   const DataNotes words = Sheet("x,y\nu,v\n").read().notes();
   REQUIRE(words.warnings.size() == 1);
   CHECK(contains(words.warnings[0], "the first row was read as a sample; if it is a header, set \"header\": true"));
-  CHECK(Sheet("x,y\nu,v\n").read({.header = CsvOptions::Header::no}).notes().warnings.empty());
+  CHECK(Sheet("x,y\nu,v\n").read({.header = false}).notes().warnings.empty());
 }
 
 TEST_CASE("csv: texts that are numbers with a sign are warned of, and named where they are too many") {

@@ -179,7 +179,7 @@ TEST_CASE("csv: a header of numbers") {
       pixels.notes().warnings[0] ==
       "the first row was read as a sample, though its numbers from 1 on rise evenly as names of columns do; if it is a header, set "
       "\"header\": true (false: no warning)");
-  CHECK(Table("1,2,3,4\n0,16,9,4\n").read({.header = CsvOptions::Header::no, .classification = false}).notes().warnings.empty());
+  CHECK(Table("1,2,3,4\n0,16,9,4\n").read({.header = false, .classification = false}).notes().warnings.empty());
   // None.
   for (const char* text : {"5,4,3\n1,2,3\n", "1,2,4\n3,5,7\n", "1,2\n50,60\n", "1.5,x\n2,y\n", "?,1,2\n3,4,5\n"}) {
     const CsvDataset data = Table(text).read({.missing = CsvMissing::drop_row, .missing_words = {"?"}});
@@ -304,12 +304,12 @@ TEST_CASE("csv: rows that repeat the header are left out, with a count") {
   const Table years("2001,2002,2003,2004\n1,5,2,9\n2001,2002,2003,2004\n3,4,1,8\n");
   CHECK(years.read({.classification = false}).size() == 2);
   const Table texts("color,size\nred,s\nblue,l\ncolor,size\nred,l\n");
-  CHECK(texts.read({.header = CsvOptions::Header::yes}).size() == 3);
+  CHECK(texts.read({.header = true}).size() == 3);
   CHECK(texts.read({.target = "size"}).size() == 3);
-  CHECK(texts.read({.header = CsvOptions::Header::no}).size() == 5);
+  CHECK(texts.read({.header = false}).size() == 5);
   CHECK(contains(texts.read().notes().warnings.at(0),
                  "the first row was read as a sample, and 1 row that is the same (line 4); if it is a header, set"));
-  CHECK(contains(Table("a,b\na,b\n").fault({.header = CsvOptions::Header::yes}), "a header but no rows: each repeats it"));
+  CHECK(contains(Table("a,b\na,b\n").fault({.header = true}), "a header but no rows: each repeats it"));
 }
 
 TEST_CASE("csv: the delimiter of Excel's first line") {

@@ -68,7 +68,7 @@ TEST_CASE("csv: a target by index, header forced off and on") {
   const File file("1,2\n3,4\n");
   CHECK(CsvDataset(file.path, {.target = "0", .classification = false}).target().to_vector<float>() == Floats{1, 3});
   CHECK(CsvDataset(file.path, {.target = "-2", .classification = false}).target().to_vector<float>() == Floats{1, 3});
-  CHECK(CsvDataset(file.path, {.header = CsvOptions::Header::yes, .classification = false}).size() == 1);
+  CHECK(CsvDataset(file.path, {.header = true, .classification = false}).size() == 1);
   const File words("x,y\nu,v\n");
   CHECK(CsvDataset(words.path).size() == 2);
   CHECK(contains(message_of<ConfigError>([&] { CsvDataset data(file.path, {.target = "price"}); }),
@@ -153,7 +153,7 @@ TEST_CASE("csv: another file is read as the training data was: columns by name, 
   CHECK(val.feature_names() == train.feature_names());
   CHECK(val.target().to_vector<int>() == std::vector<int>{2, 1});
   CHECK(val.input().to_vector<float>() == Floats{0, 0, 1, train.input().to_vector<float>()[6], 0, 1});
-  CHECK(read("1,blue,plum\n", {.header = CsvOptions::Header::no}).input().to_vector<float>()[1] == 1);  // by place
+  CHECK(read("1,blue,plum\n", {.header = false}).input().to_vector<float>()[1] == 1);  // by place
   const auto refused = [&](const std::string& text) { return message_of<DataError>([&] { read(text); }); };
   CHECK(contains(refused("size,color,kind\n1,green,plum\n"),
                  ":2:2: column \"color\" must be a value of the training data, got \"green\"\nhelp: it has \"blue\", \"red\""));
@@ -199,7 +199,7 @@ TEST_CASE("csv: errors say where") {
   CHECK(csv_error("1,\"a\"b\n") == "t.csv:1:2: text follows a closing quote");
   CHECK(csv_error("\"x\ny\",0\n1,2,3\n") == "t.csv:3:3: a row must have 2 fields like the first, got 3");
   CHECK(contains(csv_error("\n\n"), "the file has no rows"));
-  CHECK(contains(csv_error("a,b\n", {.header = CsvOptions::Header::yes}), "a header but no rows"));
+  CHECK(contains(csv_error("a,b\n", {.header = true}), "a header but no rows"));
   std::string many, regression;
   for (int i = 0; i < 70; ++i) many += "text" + std::to_string(i) + ",1\n";
   for (int i = 0; i < 1100; ++i) regression += "1," + std::to_string(i) + ".5\n";

@@ -12,7 +12,7 @@ HALFSTEP_FUZZ_HARNESS(csv) {
   using namespace halfstep;
   if (size < 1) return 0;
   CsvOptions options;
-  options.header = CsvOptions::Header(data[0] % 3);
+  if (data[0] % 3 > 0) options.header = data[0] % 3 == 1;
   options.classification = (data[0] & 4) == 0;
   options.standardize = (data[0] & 8) != 0;
   if (data[0] & 16) options.format = {.delimiter = ';', .decimal = ',', .thousands = '.'};

@@ -38,7 +38,7 @@ TEST_CASE("Linear: PyTorch's shapes, initial distribution and value") {
   CHECK(y.shape() == Shape{2, 5, 300});
   CHECK(max((y - want).abs()).item<float>() < 1e-5f);
   CHECK(layer.forward_relu(x).to_vector<float>() == relu(y).to_vector<float>());
-  CHECK_THROWS_WITH_AS(Linear(0, 3), "[Linear] in_features and out_features must be >= 1, got 0 and 3", ValueError);
+  CHECK_THROWS_WITH_AS(Linear(0, 3), "[Linear] in_features must be >= 1, got 0", ValueError);
 }
 
 TEST_CASE("parameters are counted as parameter memory") {

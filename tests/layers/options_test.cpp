@@ -119,6 +119,34 @@ TEST_CASE("every option of every layer and loss refuses what is outside its doma
   CHECK(tried > 100);
 }
 
+namespace {
+
+template <class M, class... Usual>
+int check_required(const Usual&... usual) {
+  return check_damaged_arguments<M>(M::arguments(), usual...);
+}
+
+}  // namespace
+
+TEST_CASE("every required argument of every layer refuses what is outside its domain") {
+  int tried = 0;
+  const auto add = [&](auto... each) { ((tried += each), ...); };
+  add(check_required<Linear>(1, 1), check_required<Bilinear>(1, 1, 1), check_required<Conv2d>(1, 1, 1),
+      check_required<ConvTranspose1d>(1, 1, 1), check_required<BatchNorm1d>(1), check_required<InstanceNorm2d>(1),
+      check_required<LayerNorm>(1), check_required<RMSNorm>(1), check_required<GroupNorm>(1, 1),
+      check_required<LocalResponseNorm>(1));
+  add(check_required<MaxPool1d>(1), check_required<AvgPool2d>(1), check_required<MaxUnpool3d>(1), check_required<LPPool1d>(2, 1),
+      check_required<Unflatten>(1, std::vector<int64_t>{2}), check_required<Permute>(std::vector<int64_t>{0, 1}),
+      check_required<PixelShuffle>(1), check_required<PixelUnshuffle>(1), check_required<ChannelShuffle>(1),
+      check_required<Unfold>(1), check_required<Fold>(1, 1));
+  add(check_required<Embedding>(1, 1), check_required<EmbeddingBag>(1, 1), check_required<RNN>(1, 1), check_required<LSTM>(1, 1),
+      check_required<GRU>(1, 1), check_required<RNNCell>(1, 1), check_required<LSTMCell>(1, 1), check_required<GRUCell>(1, 1),
+      check_required<MultiheadAttention>(1, 1), check_required<TransformerEncoderLayer>(1, 1),
+      check_required<TransformerDecoderLayer>(1, 1), check_required<PositionalEncoding>(1), check_required<PositionEmbedding>(1, 1),
+      check_required<RotaryEmbedding>(2));
+  CHECK(tried > 50);
+}
+
 TEST_CASE("{} is nothing given, not zero") {
   same(Linear(5, 4, {}), Linear(5, 4));
   same(LSTMCell(5, 8, {}), LSTMCell(5, 8));

@@ -319,8 +319,8 @@ TEST_CASE("in a Sequential a recurrent layer gives its sequence or its last stat
 }
 
 TEST_CASE("recurrent layers and packed sequences refuse what does not fit") {
-  refuses<ValueError>("[LSTM] input_size and hidden_size must be >= 1, got 0 and 4", [] { LSTM(0, 4); });
-  refuses<ValueError>("[GRUCell] input_size and hidden_size must be >= 1, got 3 and -1", [] { GRUCell(3, -1); });
+  refuses<ValueError>("[LSTM] input_size must be >= 1, got 0", [] { LSTM(0, 4); });
+  refuses<ValueError>("[GRUCell] hidden_size must be >= 1, got -1", [] { GRUCell(3, -1); });
   refuses<ValueError>("[GRU] num_layers must be >= 1, got 0", [] { GRU(3, 4, {.num_layers = 0}); });
   refuses<ValueError>("[RNN] dropout must be in [0, 1], got 1.5", [] { RNN(3, 4, {.dropout = 1.5}); });
   refuses<ValueError>("[RNN] nonlinearity must be \"tanh\" or \"relu\", got \"gelu\"", [] { RNN(3, 4, {.nonlinearity = "gelu"}); });

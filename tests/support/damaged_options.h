@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "framework/base/options.h"
@@ -51,6 +54,25 @@ int check_damaged(const std::string& type, const O& usual, const Make& make) {
       ++tried;
     }
   }
+  return tried;
+}
+
+// Makes an M of `usual` with each required argument damaged in turn: it refuses it with the name of the argument. Returns how many.
+template <class M, class... T>
+int check_damaged_arguments(const Arguments<T...>& all, const std::type_identity_t<T>&... usual) {
+  int tried = 0;
+  const auto damage = [&]<size_t i>(std::integral_constant<size_t, i>) {
+    CHECK(!all.each[i].doc.empty());
+    for (const OptionValue& value : damaged(all.each[i])) {
+      std::tuple<T...> given(usual...);
+      REQUIRE(OptionMember<std::tuple_element_t<i, std::tuple<T...>>>::put(std::get<i>(given), value));
+      const std::string message = error_of([&] { std::apply([](const T&... each) { static_cast<void>(M(each...)); }, given); });
+      CHECK_MESSAGE(message.find(all.each[i].name) != std::string::npos, message);
+      ++tried;
+    }
+  };
+  [&]<size_t... i>(std::index_sequence<i...>) { (damage(std::integral_constant<size_t, i>()), ...); }
+  (std::index_sequence_for<T...>());
   return tried;
 }
 

@@ -10,44 +10,10 @@ namespace {
 
 using Make = std::function<ArrayDataset(const SplitRequest& r, const ArrayOptions& options)>;
 
-// Returns a static list, since other files may build the catalogue before this file's variables are initialised.
-const std::vector<std::string>& byte_meanings() {
-  static const std::vector<std::string> all = {"auto", "pixels", "numbers"};  // in the order of ByteMeaning
-  return all;
-}
-
-std::vector<Field> array_fields(std::vector<Field> first) {
-  for (Field f :
-       {root_field("folder of the files"), boolean("tokens", false, "integer inputs are tokens, for Embedding"),
-        choice("task", "auto", {"auto", "classification", "regression"},
-               "\"auto\": whole numbers, booleans and one-hot rows are classes"),
-        choice(
-            "bytes", "auto", byte_meanings(),
-            "of uint8 inputs: \"pixels\": 0 to 255 become 0 to 1; \"numbers\": they stay what they are; \"auto\": pixels where a "
-            "sample has two dimensions or more and some byte is above 1, which a line says"),
-        boolean("channels_last", false,
-                "inputs [N, H, W, C] or [N, T, C] are read, into memory, as [N, C, H, W] and [N, C, T], which layers and "
-                "transforms take"),
-        integer("classes", nullptr, "left out: one more than the largest of the training data, without loss.ignore_index")
-            .at_least(1)
-            .at_most(kMaxSample),
-        integer("vocab_size", nullptr, "of tokens; left out: one more than the largest of the training data")
-            .at_least(1)
-            .at_most(kMaxSample)})
-    first.push_back(std::move(f));
-  return first;
-}
-
 std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& make) {
   const Json& self = r.self();
   ArrayOptions o;
-  if (self.contains("input") && self.contains("path")) o.input = self["input"], o.target = self["target"];
-  o.tokens = self["tokens"];
-  if (self["task"] != "auto") o.classification = self["task"] == "classification";
-  if (!self["classes"].is_null()) o.classes = self["classes"];
-  if (!self["vocab_size"].is_null()) o.vocabulary = self["vocab_size"];
-  o.bytes = place_in<ByteMeaning>(byte_meanings(), self["bytes"]);
-  o.channels_last = self["channels_last"];
+  read_options(self, o);
   o.ignored = ignored_class(r);
   const SplitRequest train = train_of(r);
   if (r.form) {
@@ -73,15 +39,14 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   return out;
 }
 
+// Makes a row of files that begins with the fields `files`, of which one is called `file`.
 DatasetRow array_row(const char* type, const char* doc, std::vector<Field> files, const char* file, const Make& make) {
-  return {{type, doc, array_fields(std::move(files))},
+  std::vector<Field> options = fields_of<ArrayOptions>();  // first input and target
+  if (files.size() == 1) files.insert(files.end(), options.begin(), options.begin() + 2);
+  options.erase(options.begin(), options.begin() + 2);
+  return {{type, doc, joined_fields({files, {root_field("folder of the files")}, options})},
           [make](const SplitRequest& r) { return make_arrays(r, make); },
           [make, file](const SplitRequest& r) { return facts_of_file(data_path(r, file), [&] { return make_arrays(r, make); }); }};
-}
-
-std::vector<Field> named_arrays() {
-  return {path_field("the file"), text("input", "x", "name of the array of inputs"),
-          text("target", "y", "name of the array of targets")};
 }
 
 }  // namespace
@@ -93,9 +58,9 @@ void add_array_rows(Catalog<DatasetRow>& all) {
                     "input", [](const SplitRequest& r, const ArrayOptions& o) {
                       return ArrayDataset::npy(data_path(r, "input"), data_path(r, "target"), o);
                     }));
-  all.add(array_row("NPZ", "two arrays of an archive of NumPy", named_arrays(), "path",
+  all.add(array_row("NPZ", "two arrays of an archive of NumPy", {path_field("the file")}, "path",
                     [](const SplitRequest& r, const ArrayOptions& o) { return ArrayDataset::npz(data_path(r), o); }));
-  all.add(array_row("Safetensors", "two tensors of a safetensors file, which is mapped", named_arrays(), "path",
+  all.add(array_row("Safetensors", "two tensors of a safetensors file, which is mapped", {path_field("the file")}, "path",
                     [](const SplitRequest& r, const ArrayOptions& o) { return ArrayDataset::safetensors(data_path(r), o); }));
 }
 

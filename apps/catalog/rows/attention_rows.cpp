@@ -5,17 +5,12 @@
 namespace halfstep::app {
 namespace {
 
-Arg<int64_t> model_width(const char* key) {
-  return arg<int64_t>(width(key, "width of the input; left out: that of the input").from_input_dim(-1));
-}
-Arg<int64_t> heads(const char* key) { return arg<int64_t>(width(key, "heads, which divide the width").required()); }
-
-// Makes a row with batch_first true by default: in configs the batch is the first dimension.
-template <class M, class... Ts>
-ModuleRow batch_first_row(const char* doc, Arg<Ts>... args) {
+// Makes a row whose width `key` is that of the input. batch_first is true by default: in configs the batch is the first dimension.
+template <class M>
+ModuleRow batch_first_row(const char* doc, const char* key) {
   typename M::Options defaults;
   defaults.batch_first = true;
-  return option_row<M>(doc, defaults, args...);
+  return from_input(class_row<M>(doc, defaults), key, -1);
 }
 
 std::shared_ptr<TransformerEncoder> encoder(const Json& self) {
@@ -31,21 +26,18 @@ std::shared_ptr<TransformerEncoder> encoder(const Json& self) {
 }  // namespace
 
 void add_attention_rows(Catalog<ModuleRow>& all) {
-  all.add(batch_first_row<MultiheadAttention>("attention of [L, E] to itself", model_width("embed_dim"), heads("num_heads")));
-  const ModuleRow layer = batch_first_row<TransformerEncoderLayer>("attention of [L, E] to itself, then a feed-forward net",
-                                                                   model_width("d_model"), heads("nhead"));
+  all.add(batch_first_row<MultiheadAttention>("attention of [L, E] to itself", "embed_dim"));
+  const ModuleRow layer =
+      batch_first_row<TransformerEncoderLayer>("attention of [L, E] to itself, then a feed-forward net", "d_model");
   all.add(layer);
   std::vector<Field> fields = layer.component.fields;
-  fields.push_back(copies("num_layers", "how many layers").required());
+  fields.push_back(field_of(TransformerEncoder::arguments().each[0], {}, {.most = kMaxCopies}));
   fields.push_back(boolean("norm", false, "a LayerNorm at the end"));
   all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, with equal initial weights", fields}, encoder});
-  all.add(batch_first_row<PositionalEncoding>("x + sines and cosines of the position, and dropout", model_width("d_model")));
-  all.add(batch_first_row<PositionEmbedding>("x + a learned row for each position",
-                                             arg<int64_t>(width("max_len", "positions, at most").required()),
-                                             model_width("d_model")));
-  all.add(option_row<RotaryEmbedding>(
-      "pairs of features of [L, E], turned by their position",
-      arg<int64_t>(width("dim", "features of the input, an even number; left out: those of the input").from_input_dim(-1))));
+  all.add(batch_first_row<PositionalEncoding>("x + sines and cosines of the position, and dropout", "d_model"));
+  all.add(batch_first_row<PositionEmbedding>("x + a learned row for each position", "d_model"));
+  all.add(from_input(class_row<RotaryEmbedding>("pairs of features of [L, E], turned by their position"), "dim", -1,
+                     "those of the input"));
 }
 
 }  // namespace halfstep::app

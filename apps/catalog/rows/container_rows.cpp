@@ -95,7 +95,7 @@ Tensor flat(const Tensor& x) { return x.dim() > 2 ? flatten(x, 1) : x; }
 
 Tensor follow_mlp(Json& self, const Tensor& x, Inference& at) {
   const Tensor y = flat(x);
-  if (!at.fill_widths(self, {"MLP", "", {width("in_features", "").from_input_dim(-1)}}, y)) return {};
+  if (!at.fill_widths(self, {"MLP", "", {linear_row().component.fields[0]}}, y)) return {};
   Json unfolded = unfold_mlp(self);
   return at.unfolded(unfolded, y);
 }
@@ -114,16 +114,15 @@ std::shared_ptr<Module> make_mlp(const Json& self) {
 ModuleRow mlp_row(const Family& layers) {
   Field activation = component("activation", layers, "between the layers");
   activation.fallback = "ReLU";
+  Component linear = linear_row().component;
+  Field in = class_row<Linear>("").component.fields[0], out = field_of(linear, "out_features");
+  in.needed = false, in.doc += "; left out: that of the data";
+  out.needed = false, out.fallback = "auto";
   return {{"MLP",
            "Linear layers with an activation between; flattens its input",
-           {width("in_features", "width of the input; left out: that of the data"),
-            list("hidden", Json::array(), width("", "width"), "widths of the hidden layers"),
-            integer("out_features", "auto", "width of the output; \"auto\": classes or target width")
-                .at_least(1)
-                .at_most(kMaxSample)
-                .or_target_width(),
-            activation, number("dropout", 0.0, "probability of Dropout after each activation").at_least(0).below(1),
-            boolean("bias", true, "add a bias")}},
+           {in, list("hidden", Json::array(), width("", "width"), "widths of the hidden layers"), out, activation,
+            number("dropout", 0.0, "probability of Dropout after each activation").at_least(0).below(1),
+            field_of(linear, "bias")}},
           make_mlp,
           follow_mlp};
 }

@@ -2,15 +2,14 @@
 // The rows of apps/catalog/datasets.h, one file for each kind, and their common functions.
 #pragma once
 
-#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/catalog/datasets.h"
+#include "apps/catalog/option_fields.h"
 #include "apps/catalog/transforms.h"
-#include "framework/data/formats/text_file.h"
 #include "framework/data/sets/split.h"
 
 namespace halfstep::app {
@@ -27,33 +26,19 @@ std::filesystem::path data_path(const SplitRequest& r, const char* key = "path")
 Field root_field(const char* doc);
 Field path_field(const char* doc);
 
-// Makes the field for the encoding of a text file, "utf-8" and so on.
-Field encoding_field();
-TextEncoding encoding_of(const Json& self);
-
 // Returns the class that the config's loss leaves out; nothing for a loss that leaves none out.
 std::optional<int64_t> ignored_class(const SplitRequest& r);
 
 // Returns the first transform, if it is a Normalize that a data set of bytes can apply itself.
 std::optional<Normalize> normalize_of(const Json& self);
 
-// Makes the field "range" for data whose order matters: a contiguous part, not shuffled.
-Field part_field();
 Field which_split();
 Split split_of(const SplitRequest& r);
 
-// Returns bound 0 or 1 of "range".
-inline double range_at(const Json& self, size_t end) { return self["range"][end]; }
 // Returns the part that "range", "fold" and "stratified" request, with the config's seed.
 SplitOptions split_options(const SplitRequest& r);
 // Returns the request for the training split, whose facts decide how other splits are read.
 SplitRequest train_of(const SplitRequest& r);
-
-// Returns the enumerator at the word's position in the list.
-template <class E>
-E place_in(const std::vector<std::string>& words, const Json& word) {
-  return E(std::find(words.begin(), words.end(), word.get<std::string>()) - words.begin());
-}
 
 // Returns the facts of data in a file; nothing if the file does not exist. `data` constructs the data set.
 template <class F>

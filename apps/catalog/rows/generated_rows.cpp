@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of data sets that need no files.
-#include "apps/catalog/option_fields.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/digits.h"
 #include "framework/data/sets/generators.h"

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of image data sets.
-#include <algorithm>
-
-#include "apps/catalog/option_fields.h"
 #include "apps/catalog/pictures.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/cifar.h"
@@ -12,41 +9,50 @@
 namespace halfstep::app {
 namespace {
 
-// Makes a row of the MNIST family. `kind_of` reads the kind from a config.
-DatasetRow mnist_row(const char* type, const char* doc, std::vector<Field> more, std::function<MnistKind(const Json&)> kind_of,
-                     bool known_sizes) {
-  std::vector<Field> fields = {root_field("folder with the files, or with a folder of them"), which_split()};
-  fields.insert(fields.end(), more.begin(), more.end());
-  const auto make = [kind_of](const SplitRequest& r) {
-    const MnistOptions options{split_of(r), normalize_of(r.self()), kind_of(r.self()), ignored_class(r)};
-    return std::make_shared<MnistDataset>(data_root(r), options);
+std::vector<Field> files_and_split() { return {root_field("folder with the files, or with a folder of them"), which_split()}; }
+
+// Makes a row of the MNIST family, of one kind or of those that its fields name.
+DatasetRow mnist_row(const char* type, const char* doc, MnistKind kind, std::vector<Field> fields = {}) {
+  const auto options_of = [kind](const SplitRequest& r) {
+    MnistOptions out{split_of(r), normalize_of(r.self()), kind, ignored_class(r)};
+    read_options(r.self(), out);
+    return out;
   };
-  const auto facts = [kind_of, known_sizes](const SplitRequest& r) {
-    DataFacts out{{1, 28, 28}, {}, classes_of(kind_of(r.self())), {}};
+  const auto make = [options_of](const SplitRequest& r) { return std::make_shared<MnistDataset>(data_root(r), options_of(r)); };
+  const auto facts = [options_of, known_sizes = fields.empty()](const SplitRequest& r) {
+    DataFacts out{{1, 28, 28}, {}, classes_of(options_of(r).kind), {}};
     if (known_sizes) out.size = split_of(r) == Split::train ? 60000 : 10000;
     return std::optional(out);
   };
-  return {{type, doc, fields}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
+  return {{type, doc, joined_fields({files_and_split(), fields})}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
 }
 
-DatasetRow cifar_row(const char* type, const char* doc, std::vector<Field> more,
-                     std::function<CifarLabels(const Json&)> labels_of) {
-  std::vector<Field> fields = {
-      root_field("folder with the files, or with a folder of them"), which_split(),
-      list("files", Json::array(), text("", nullptr, "a file"), "files to read instead of the split; each has whole records")};
-  fields.insert(fields.end(), more.begin(), more.end());
-  const auto make = [labels_of](const SplitRequest& r) {
-    return std::make_shared<CifarDataset>(
-        data_root(r),
-        CifarOptions{labels_of(r.self()), split_of(r), r.self()["files"].get<std::vector<std::string>>(), normalize_of(r.self())});
+// Returns the field of EMNIST's parts.
+Field emnist_part() {
+  Component own{"EMNIST", "", fields_of(MnistOptions{.kind = MnistKind::balanced})};
+  Field out = field_of(own, "part");
+  out.words.erase(out.words.begin(), out.words.begin() + int(MnistKind::byclass));
+  return out;
+}
+
+DatasetRow cifar_row(const char* type, const char* doc, CifarLabels labels) {
+  Component own{type, doc, fields_of(CifarOptions{.labels = labels})};
+  std::erase(field_of(own, "labels").words, "ten");
+  if (labels == CifarLabels::ten) own.fields.pop_back();
+  own.fields = joined_fields({files_and_split(), own.fields});
+  const auto options_of = [labels](const SplitRequest& r) {
+    CifarOptions out{.labels = labels, .split = split_of(r), .normalize = normalize_of(r.self())};
+    read_options(r.self(), out);
+    return out;
   };
-  const auto facts = [labels_of](const SplitRequest& r) {
-    const CifarLabels labels = labels_of(r.self());
-    DataFacts out{{3, 32, 32}, {}, labels == CifarLabels::ten ? 10 : labels == CifarLabels::fine ? 100 : 20, {}};
-    if (r.self()["files"].empty()) out.size = split_of(r) == Split::train ? 50000 : 10000;
+  const auto make = [options_of](const SplitRequest& r) { return std::make_shared<CifarDataset>(data_root(r), options_of(r)); };
+  const auto facts = [options_of](const SplitRequest& r) {
+    const CifarOptions o = options_of(r);
+    DataFacts out{{3, 32, 32}, {}, o.labels == CifarLabels::ten ? 10 : o.labels == CifarLabels::fine ? 100 : 20, {}};
+    if (o.files.empty()) out.size = split_of(r) == Split::train ? 50000 : 10000;
     return std::optional(out);
   };
-  return {{type, doc, fields}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
+  return {own, make, facts, /*takes_range=*/false, /*normalizes=*/true};
 }
 
 std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
@@ -99,11 +105,6 @@ std::optional<Normalize> normalize_of(const Json& self) {
   return all.empty() ? std::nullopt : all[0]->as_normalize();
 }
 
-Field part_field() {
-  return list("range", Json{0.0, 1.0}, number("", nullptr, "fraction").at_least(0).at_most(1),
-              "the part of the file, [from, to), in its order")
-      .items(2, 2);
-}
 Field which_split() { return choice("split", nullptr, {"train", "test"}, "left out: train for data.train, else test"); }
 Split split_of(const SplitRequest& r) {
   const Json& given = r.self()["split"];
@@ -116,29 +117,19 @@ SplitRequest train_of(const SplitRequest& r) {
 }
 
 void add_image_rows(Catalog<DatasetRow>& all) {
-  const auto always = [](MnistKind kind) { return [kind](const Json&) { return kind; }; };
-  all.add(mnist_row("MNIST", "images [1, 28, 28] in 10 classes, from IDX files", {}, always(MnistKind::mnist), true));
-  all.add(mnist_row("FashionMNIST", "clothes in the form of MNIST", {}, always(MnistKind::fashion), true));
-  all.add(mnist_row("KMNIST", "cursive Japanese characters in the form of MNIST", {}, always(MnistKind::kmnist), true));
-  static const std::vector<std::string> parts = {"byclass", "bymerge", "balanced", "letters", "digits", "mnist"};
-  all.add(mnist_row(
-      "EMNIST", "letters and digits in the form of MNIST, transposed as in its files",
-      {choice("part", "balanced", parts, "62, 47, 47, 26, 10 and 10 classes")},
-      [](const Json& self) {
-        const auto part = std::find(parts.begin(), parts.end(), self["part"].get<std::string>());
-        return MnistKind(int(MnistKind::byclass) + (part - parts.begin()));
-      },
-      false));
+  all.add(mnist_row("MNIST", "images [1, 28, 28] in 10 classes, from IDX files", MnistKind::mnist));
+  all.add(mnist_row("FashionMNIST", "clothes in the form of MNIST", MnistKind::fashion));
+  all.add(mnist_row("KMNIST", "cursive Japanese characters in the form of MNIST", MnistKind::kmnist));
+  all.add(mnist_row("EMNIST", "letters and digits in the form of MNIST, transposed as in its files", MnistKind::balanced,
+                    {emnist_part()}));
   std::vector<Field> folder = fields_of<ImageFolderOptions>();
   folder.insert(folder.begin(), {path_field("the folder"), root_field("folder of path")});
   all.add({{"ImageFolder", "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made", folder},
            make_folder,
            folder_facts});
-  all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", {},
-                    [](const Json&) { return CifarLabels::ten; }));
+  all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", CifarLabels::ten));
   all.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",
-                    {choice("labels", "fine", {"fine", "coarse"}, "100 classes or 20")},
-                    [](const Json& self) { return self["labels"] == "fine" ? CifarLabels::fine : CifarLabels::coarse; }));
+                    CifarLabels::fine));
 }
 
 }  // namespace halfstep::app

@@ -4,9 +4,9 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "apps/catalog/modules.h"
-#include "apps/catalog/option_fields.h"
 #include "layers/layers.h"
 
 namespace halfstep::app {
@@ -15,6 +15,10 @@ namespace halfstep::app {
 inline Field width(std::string key, std::string doc) {
   return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxSample);
 }
+// Returns the row with a field that a config may leave out: the size of dimension `dim` of the input.
+ModuleRow from_input(ModuleRow row, std::string_view key, int dim, std::string_view otherwise = "that of the input");
+ModuleRow linear_row();
+
 // Largest number of copies of a layer. Each copy is constructed and run when a config is checked, so a number must not cost hours.
 inline constexpr int kMaxCopies = 1000;
 inline Field copies(std::string key, std::string doc) {
@@ -25,7 +29,6 @@ inline Field copies(std::string key, std::string doc) {
 Json unfold_mlp(const Json& mlp);
 
 void add_container_rows(Catalog<ModuleRow>& all);
-void add_linear_rows(Catalog<ModuleRow>& all);
 void add_activation_rows(Catalog<ModuleRow>& all);
 void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling
 void add_norm_rows(Catalog<ModuleRow>& all);
@@ -38,5 +41,9 @@ void add_attention_rows(Catalog<ModuleRow>& all);
 template <>
 struct ReadArg<Sizes> {
   static Sizes from(const Json& value);
+};
+template <>
+struct ReadArg<AdaptiveSizes> {
+  static AdaptiveSizes from(const Json& value);
 };
 }  // namespace halfstep::app

@@ -5,14 +5,9 @@
 namespace halfstep::app {
 namespace {
 
-Arg<int64_t> input_size() {
-  return arg<int64_t>(width("input_size", "features of a step; left out: those of the input").from_input_dim(-1));
-}
-Arg<int64_t> hidden_size() { return arg<int64_t>(width("hidden_size", "features of the state").required()); }
-
 template <class M>
 ModuleRow layer_row(const char* doc) {
-  ModuleRow row = option_row<M>(doc, typename M::Options{.batch_first = true}, input_size(), hidden_size());
+  ModuleRow row = from_input(class_row<M>(doc, typename M::Options{.batch_first = true}), "input_size", -1, "those of the input");
   Field &layers = field_of(row.component, "num_layers"), &stateful = field_of(row.component, "stateful");
   layers = layers.at_most(kMaxCopies);
   stateful = stateful.or_streams();
@@ -23,7 +18,7 @@ ModuleRow layer_row(const char* doc) {
 
 template <class M>
 ModuleRow cell_row(const char* doc) {
-  return option_row<M>(doc, input_size(), hidden_size());
+  return from_input(class_row<M>(doc), "input_size", -1, "those of the input");
 }
 
 }  // namespace

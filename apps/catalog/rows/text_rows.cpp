@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of data sets of tokens in files.
-#include "apps/catalog/option_fields.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/base/check.h"
 #include "framework/data/sets/text.h"
@@ -11,15 +10,15 @@ namespace {
 
 // Returns the training data's tokens, with which held-out text is read: those that its config stores, or those of its whole file.
 Vocabulary vocabulary_of(const SplitRequest& r) {
-  const auto& listed = r.self()["vocabulary"];
-  if (!listed.empty()) return Vocabulary(listed.get<std::vector<std::string>>());
+  TextOptions own;
+  read_options(r.self(), own);
+  if (own.vocabulary.size() > 0) return own.vocabulary;
   if (const TextForm* known = r.form ? std::get_if<TextForm>(&r.form->source) : nullptr;
-      known && name(known->options.tokenizer) == r.self()["tokenizer"].get_ref<const std::string&>())
+      known && known->options.tokenizer == own.tokenizer)
     return known->options.vocabulary;
   if (r.split != "train" && train_of(r).self()["type"] == "Text" && train_of(r).self()["tokenizer"] == r.self()["tokenizer"])
     return vocabulary_of(train_of(r));
-  return Vocabulary::of_file(data_path(r), parse_tokenizer(r.self()["tokenizer"].get<std::string>()), r.self()["max_words"],
-                             encoding_of(r.self()));
+  return Vocabulary::of_file(data_path(r), own.tokenizer, own.max_words, own.encoding);
 }
 
 bool is_bpe(const SplitRequest& r) { return r.self()["type"] == "Text" && r.self()["tokenizer"] == "bpe"; }
@@ -39,7 +38,6 @@ TextOptions options_of(const SplitRequest& r) {
   const Json &self = r.self(), &loader = r.config["data"]["loader"];
   TextOptions o;
   read_options(self, o);
-  o.begin = range_at(self, 0), o.end = range_at(self, 1);
   if (loader["stateful"] == true) o.streams = loader["batch_size"];
   o.vocabulary = vocabulary_of(r);
   if (o.tokenizer == Tokenizer::bpe) o.bpe = bpe_of(r);
@@ -61,29 +59,16 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
 
 }  // namespace
 
-Field encoding_field() {
-  Component own{"Text", "", fields_of<TextOptions>()};
-  return field_of(own, "encoding");
-}
-TextEncoding encoding_of(const Json& self) {
-  TextEncoding out{};
-  OptionMember<TextEncoding>::put(out, self["encoding"].get<std::string>());
-  return out;
-}
-
 void add_text_rows(Catalog<DatasetRow>& all) {
-  Component own{"Text", "", fields_of<TextOptions>()};
   all.add(
       {{"Text",
         "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
-        {path_field("the file"), root_field("folder of path"), field_of(own, "tokenizer"), field_of(own, "encoding"), part_field(),
-         field_of(own, "seq_len"),
-         list("vocabulary", Json::array(), text("", nullptr, "a token"),
-              "characters or words by number; empty: those of the training data's file, stored in the run's config"),
-         field_of(own, "vocab_size"), field_of(own, "max_words"),
-         text("tokenizer_file", nullptr,
-              "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root; left out: "
-              "that of the training data")}},
+        joined_fields(
+            {{path_field("the file"), root_field("folder of path")},
+             fields_of<TextOptions>(),
+             {text("tokenizer_file", nullptr,
+                   "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root; left "
+                   "out: that of the training data")}})},
        make_text,
        [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
        /*takes_range=*/true,

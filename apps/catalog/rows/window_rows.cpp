@@ -7,13 +7,9 @@ namespace {
 
 const char* input_of(int dims) { return dims == 1 ? "[C, L]" : dims == 2 ? "[C, H, W]" : "[C, D, H, W]"; }
 
-Arg<Sizes> kernel(int dims) { return arg<Sizes>(sizes("kernel_size", nullptr, dims, 1, "of the window").required()); }
-
 template <class M>
 ModuleRow conv_row(const char* what) {
-  return option_row<M>(joined(what, " of ", input_of(M::kDims)),
-                       arg<int64_t>(width("in_channels", "channels of the input; left out: those of the input").from_input_dim(1)),
-                       arg<int64_t>(width("out_channels", "channels of the output").required()), kernel(M::kDims));
+  return from_input(class_row<M>(joined(what, " of ", input_of(M::kDims))), "in_channels", 1, "those of the input");
 }
 template <class M>
 ModuleRow conv_transpose_row() {
@@ -24,36 +20,29 @@ ModuleRow conv_transpose_row() {
 
 template <class M>
 ModuleRow max_pool_row() {
-  return option_row<M>(joined("largest element of each window of ", input_of(M::kDims)), kernel(M::kDims));
+  return class_row<M>(joined("largest element of each window of ", input_of(M::kDims)));
 }
 
 template <class M>
 ModuleRow avg_pool_row() {
-  ModuleRow row = option_row<M>(joined("mean of each window of ", input_of(M::kDims)), kernel(M::kDims));
+  ModuleRow row = class_row<M>(joined("mean of each window of ", input_of(M::kDims)));
   if (M::kDims == 1) std::erase_if(row.component.fields, [](const Field& f) { return f.key == "divisor_override"; });
   return row;
 }
 
 template <class M>
 ModuleRow lp_pool_row() {
-  return option_row<M>(joined("(sum of x^norm_type)^(1 / norm_type) of each window of ", input_of(M::kDims)),
-                       arg<double>(number("norm_type", nullptr, "exponent").above(0).required()), kernel(M::kDims));
+  return class_row<M>(joined("(sum of x^norm_type)^(1 / norm_type) of each window of ", input_of(M::kDims)));
 }
 
+// Makes a row whose sizes are at least 1 in configs.
 template <class M>
 ModuleRow adaptive_row(const char* what) {
-  constexpr int dims = M::kDims;
-  Field size =
-      sizes("output_size", nullptr, dims, 1, "one number, or one for each dimension; null: the size of the input").required();
-  if (dims > 1) size = size.with_nulls();
-  return {{M::kName, joined(what, " of windows that cover ", input_of(dims), " evenly"), {size}}, [](const Json& self) {
-            const Json& given = self["output_size"];
-            OutputSize values;
-            for (const Json& v : given.is_array() ? given : Json::array({given})) {
-              values.push_back(ReadArg<std::optional<int64_t>>::from(v));
-            }
-            return std::make_shared<M>(values);
-          }};
+  ModuleRow row = class_row<M>(joined(what, " of windows that cover ", input_of(M::kDims), " evenly"));
+  Field& size = row.component.fields[0];
+  size.item = std::make_shared<const Field>(size.item->at_least(1));
+  if (M::kDims > 1) size = size.with_nulls();
+  return row;
 }
 
 }  // namespace

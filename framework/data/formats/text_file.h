@@ -18,6 +18,10 @@ namespace halfstep {
 // that its zeros show.
 enum class TextEncoding : uint8_t { utf8, latin1, windows1252, utf16 };
 HALFSTEP_OPTION_NAMES(TextEncoding, "utf-8", "latin-1", "windows-1252", "utf-16");
+template <class O>
+Option<O> encoding_of(TextEncoding O::*member) {
+  return option("encoding", member, "encoding of the file; a byte-order mark in it decides");
+}
 
 // Returns the text of a file as UTF-8, without a byte-order mark, and unpacked if gzip packed it. A mark overrides `encoding`.
 // Does not check utf8, see not_utf8_help. Adds to `notes` that a file was unpacked, or that a mark decided. Throws IoError if the

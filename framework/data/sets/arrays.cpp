@@ -123,6 +123,25 @@ bool are_zeros_and_ones(const Tensor& bytes) {
 
 bool looks_channels_last(const Shape& s) { return s.size() == 3 && s[0] > 4 && s[1] > 4 && (s[2] == 1 || s[2] == 3 || s[2] == 4); }
 
+HALFSTEP_OPTIONS(
+    ArrayOptions, option("input", &O::input, "name of the array of inputs"),
+    option("target", &O::target, "name of the array of targets"),
+    option("tokens", &O::tokens, "integer inputs are tokens, for Embedding"),
+    in_words("task", &O::classification, "auto", "classification", "regression",
+             "\"auto\": whole numbers, booleans and one-hot rows are classes"),
+    option("bytes", &O::bytes,
+           "of uint8 inputs: \"pixels\": 0 to 255 become 0 to 1; \"numbers\": they stay what they are; \"auto\": pixels where a "
+           "sample has two dimensions or more and some byte is above 1, which a line says"),
+    option(
+        "channels_last", &O::channels_last,
+        "inputs [N, H, W, C] or [N, T, C] are read, into memory, as [N, C, H, W] and [N, C, T], which layers and transforms take"),
+    option("classes", &O::classes, "left out: one more than the largest of the training data, without loss.ignore_index")
+        .at_least(1)
+        .or_zero(),
+    option("vocab_size", &O::vocabulary, "of tokens; left out: one more than the largest of the training data")
+        .at_least(1)
+        .or_zero())
+
 struct ArrayDataset::Parts {
   Tensor input;
   Targets target;
@@ -130,6 +149,7 @@ struct ArrayDataset::Parts {
   std::vector<std::string> warnings{};
 
   static Parts of(const std::string& label, const Tensor& input, const Tensor& target, const ArrayOptions& o) {
+    check_options(label, o);
     check<DataError>(target.dim() >= 1 && input.dim() >= 1 && input.size(0) == target.size(0), label,
                      "input and target must have a row for each sample, got shapes ", input.shape(), " and ", target.shape());
     const MemoryScope scope(MemoryTag::data);

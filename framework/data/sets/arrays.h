@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/tensor_dataset.h"
 
 namespace halfstep {
@@ -16,6 +17,7 @@ namespace halfstep {
 // How to read bytes (u8) of inputs. pixels: maps 0 to 255 to 0 to 1, as in all picture data sets. numbers: keeps them. automatic:
 // pixels if a sample has two dimensions or more and some byte is above 1, else numbers.
 enum class ByteMeaning : uint8_t { automatic, pixels, numbers };
+HALFSTEP_OPTION_NAMES(ByteMeaning, "auto", "pixels", "numbers");
 
 // Returns whether no byte (u8) is above 1, as in masks and one-hot inputs.
 bool are_zeros_and_ones(const Tensor& bytes);
@@ -29,6 +31,7 @@ struct ArrayOptions {
   ByteMeaning bytes = ByteMeaning::automatic;
   bool channels_last = false;  // reads inputs [N, H, W, C] or [N, T, C] as [N, C, H, W] and [N, C, T], in memory
   std::optional<int64_t> ignored = kIgnoredClass;  // see TensorDataset<2>; empty: no label is
+  static const OptionList<ArrayOptions>& list();
 };
 // Returns whether samples of this shape are probably pictures with their channels last: [32, 32, 3], but not [3, 32, 32].
 bool looks_channels_last(const Shape& sample);

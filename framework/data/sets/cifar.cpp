@@ -117,6 +117,10 @@ TensorDataset<> load(const fs::path& root, const CifarOptions& o) {
 
 }  // namespace
 
+HALFSTEP_OPTIONS(CifarOptions,
+                 option("files", &O::files, "files to read instead of the split; each has whole records").of("a file"),
+                 option("labels", &O::labels, "100 classes or 20"))
+
 CifarDataset::CifarDataset(const fs::path& root, const CifarOptions& options)
     : TensorDataset(load(root, options)), labels_(options.labels) {}
 

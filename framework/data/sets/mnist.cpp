@@ -162,6 +162,8 @@ std::vector<std::string> class_names(MnistKind kind) {
 
 }  // namespace
 
+HALFSTEP_OPTIONS(MnistOptions, option("part", &O::kind, "62, 47, 47, 26, 10 and 10 classes"))
+
 int64_t classes_of(MnistKind kind) { return of(kind).classes; }
 
 MnistDataset::MnistDataset(const fs::path& root, const MnistOptions& options)

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/tensor_dataset.h"
 
 namespace halfstep {
@@ -13,12 +14,14 @@ namespace halfstep {
 // fashion: Fashion-MNIST (Xiao, Rasul, Vollgraf). kmnist: Kuzushiji-MNIST (Clanuwat et al.). The others are parts of EMNIST (Cohen
 // et al.), whose files have transposed images; like torchvision, this does not turn them. Its letters are classes 0..25.
 enum class MnistKind : uint8_t { mnist, fashion, kmnist, byclass, bymerge, balanced, letters, digits, emnist_mnist };
+HALFSTEP_OPTION_NAMES(MnistKind, "MNIST", "FashionMNIST", "KMNIST", "byclass", "bymerge", "balanced", "letters", "digits", "mnist");
 
 struct MnistOptions {
   Split split = Split::train;
   std::optional<Normalize> normalize{};
   MnistKind kind = MnistKind::mnist;
   std::optional<int64_t> ignored{};  // a label of 255, say, that losses leave out, see TensorDataset<2>
+  static const OptionList<MnistOptions>& list();
 };
 
 // Images [1, 28, 28] f32, and 10 classes (62, 47, 47 and 26 for byclass, bymerge, balanced and letters). Without `normalize`

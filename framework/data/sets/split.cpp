@@ -20,7 +20,31 @@ constexpr const char* kOp = "split";
 // less.
 int64_t place_of(double f, int64_t n) { return std::min(n, int64_t(std::floor(f * double(n) + 1e-9 * double(n)))); }
 
+Option<SplitOptions> fold_option() {
+  using O = SplitOptions;
+  return {{.name = "fold",
+           .doc = "[k, K]: split into K parts by the seed; data.train has all parts but k, data.val and data.test have part k",
+           .kind = OptionKind::numbers,
+           .count = 2,
+           .whole = true,
+           .least = 0,
+           .most = 1e9},
+          [](const O& o) { return o.fold ? OptionValue(std::vector{double(o.fold->k), double(o.fold->folds)}) : OptionValue(); },
+          [](O& o, const OptionValue& value) {
+            const auto* const both = std::get_if<std::vector<double>>(&value);
+            return both && both->size() == 2 && (o.fold = {int64_t((*both)[0]), int64_t((*both)[1])}, true);
+          }};
+}
+
 }  // namespace
+
+HALFSTEP_OPTIONS(SplitOptions, range_of<O>("the part of a seeded split, [from, to)"), fold_option(),
+                 option("stratified", &O::stratified, "every part of a split has the same proportions of the classes"))
+
+void check_range(const char* owner, double begin, double end) {
+  check<ValueError>(0 <= begin && begin < end && end <= 1, owner, "a part must be [a, b) with 0 <= a < b <= 1, got [", begin, ", ",
+                    end, ')');
+}
 
 std::string text(const SplitOptions& o) {
   if (!o.fold) return joined("the part [", o.begin, ", ", o.end, ')');

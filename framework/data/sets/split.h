@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/options.h"
 #include "framework/data/sets/dataset.h"
 
 namespace halfstep {
@@ -22,12 +23,34 @@ struct DataFold {
   bool others = false;
 };
 
+// The part [begin, end) of a struct as one option.
+template <class O>
+Option<O> range_of(std::string doc) {
+  return {
+      {.name = "range", .doc = std::move(doc), .kind = OptionKind::numbers, .count = 2, .least = 0, .most = 1, .item = "fraction"},
+      [](const O& o) {
+        return std::vector{o.begin, o.end};
+      },
+      [](O& o, const OptionValue& value) {
+        const auto* const both = std::get_if<std::vector<double>>(&value);
+        return both && both->size() == 2 && (o.begin = (*both)[0], o.end = (*both)[1], true);
+      }};
+}
+// The same of a file, in its order.
+template <class O>
+Option<O> range_of_file() {
+  return range_of<O>("the part of the file, [from, to), in its order");
+}
+// Throws ValueError, naming `owner`, unless 0 <= begin < end <= 1.
+void check_range(const char* owner, double begin, double end);
+
 struct SplitOptions {
   double begin = 0, end = 1;   // the part [begin, end) of the samples in a seeded order
   std::optional<DataFold> fold{};  // used instead of begin and end
   bool stratified = false;     // each part has each class in its share
   uint64_t seed = 0;           // of the order
   bool is_whole() const { return !fold && begin == 0 && end == 1; }
+  static const OptionList<SplitOptions>& list();
 };
 std::string text(const SplitOptions& options);  // "the part [0, 0.8)", "fold 2 of 5"
 

@@ -44,13 +44,20 @@ Tokenizer parse_tokenizer(std::string_view text) {
 }
 std::string_view name(Tokenizer tokenizer) { return OptionNames<Tokenizer>::kNames[size_t(tokenizer)]; }
 
+bool OptionMember<Vocabulary>::put(Vocabulary& member, const OptionValue& value) {
+  std::vector<std::string> tokens;
+  return OptionMember<std::vector<std::string>>::put(tokens, value) && (member = Vocabulary(std::move(tokens)), true);
+}
+
 HALFSTEP_OPTIONS(
     TextOptions,
     option("tokenizer", &O::tokenizer,
            "characters (UTF-8), bytes, words between white space, a file of such tokens, little-endian, or those of "
            "tokenizer_file"),
-    option("encoding", &O::encoding, "encoding of the file; a byte-order mark in it decides"),
-    option("seq_len", &O::seq_len, "tokens of a piece").at_least(1).at_most(1 << 24),
+    encoding_of(&O::encoding), range_of_file<O>(), option("seq_len", &O::seq_len, "tokens of a piece").at_least(1).at_most(1 << 24),
+    option("vocabulary", &O::vocabulary,
+           "characters or words by number; empty: those of the training data's file, stored in the run's config")
+        .of("a token"),
     option("vocab_size", &O::vocab_size,
            "of u16, u32 and bpe: number of different tokens; left out: that of the training data, or of the tokenizer")
         .at_least(1)
@@ -86,8 +93,7 @@ TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& o
   TextOptions& o = options_;
   check_options(kText, o);
   check<ValueError>(o.streams >= 0, kText, "streams must not be negative, got ", o.streams);
-  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kText, "a part must be [a, b) with 0 <= a < b <= 1, got [",
-                    o.begin, ", ", o.end, ')');
+  check_range(kText, o.begin, o.end);
   check<ValueError>(o.tokenizer != Tokenizer::bpe || o.bpe, kText, "tokenizer \"bpe\" needs a tokenizer",
                     Help{"BpeTokenizer::load reads one from its file"});
   const std::string file = path.string();

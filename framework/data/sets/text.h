@@ -52,6 +52,13 @@ class Vocabulary {
   std::unordered_map<std::string, int64_t, TokenHash, std::equal_to<>> numbers_;
 };
 
+template <>
+struct OptionMember<Vocabulary> {
+  static constexpr OptionKind kKind = OptionKind::texts;
+  static OptionValue get(const Vocabulary& member) { return member.tokens(); }
+  static bool put(Vocabulary& member, const OptionValue& value);
+};
+
 struct TextOptions {
   Tokenizer tokenizer = Tokenizer::character;
   int64_t seq_len = 128;      // tokens per sample

@@ -130,14 +130,12 @@ void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t
 
 }  // namespace
 
-std::optional<bool> has_header(CsvOptions::Header header) {
-  return header == CsvOptions::Header::automatic ? std::nullopt : std::optional(header == CsvOptions::Header::yes);
-}
 
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
   std::vector<std::string> named = o.features;
   named.push_back(o.target);
-  CsvSheet sheet(kCsv, path, o.format, has_header(o.header), /*each_row_alone=*/false, named);
+  check_options(kCsv, o);
+  CsvSheet sheet(kCsv, path, o.format, o.header, /*each_row_alone=*/false, named);
   CsvColumns columns(sheet, o);
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
   const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
@@ -241,23 +239,32 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
 
 HALFSTEP_OPTIONS(
     CsvOptions,
-    in_words("dates_as", &O::date_parts, "number", "parts",
-             "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
-             "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
-    option("date_order", &O::date_order, "order of year, month and day, which are separated by - / or ."),
-    option("missing", &O::missing,
-           "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),
-    option("fill", &O::fill, "of missing: constant"),
-    option("unknown", &O::unknown,
-           "texts in columns of text that the training data does not have: \"refuse\"; \"missing\": as a missing value; or a "
-           "text "
-           "of the column, in whose place they stand"),
-    in_words("categories", &O::one_hot, "index", "one_hot",
-             "columns of text: an input of 0 or 1 for each different text, or one input with its number"),
-    option("standardize", &O::standardize, "inputs to mean 0 and deviation 1 (of the training data)"),
-    option("standardize_target", &O::standardize_target,
-           "of regression: targets to mean 0 and deviation 1 (of the training data); metrics and predictions are in the "
-           "column's units"))
+    OptionList<O>{option("target", &O::target, "column by name or index; left out: the last").or_index().or_zero(),
+                  in_words("task", &O::classification, "regression", "classification", "kind of target"),
+                  columns_of("features", &O::features, "columns by name or index; empty: all others"),
+                  columns_of("exclude", &O::exclude, "columns to leave out of the features"), header_of<O>()} +
+        within(&O::format) +
+        OptionList<O>{
+            columns_of("dates", &O::dates, "columns of dates, such as 2024-03-18 or 2024-03-18 14:30"),
+            in_words(
+                "dates_as", &O::date_parts, "number", "parts",
+                "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
+                "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
+            option("date_order", &O::date_order, "order of year, month and day, which are separated by - / or ."),
+            option("missing", &O::missing,
+                   "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),
+            missing_words_of<O>(), option("fill", &O::fill, "of missing: constant"),
+            option(
+                "unknown", &O::unknown,
+                "texts in columns of text that the training data does not have: \"refuse\"; \"missing\": as a missing value; or a "
+                "text "
+                "of the column, in whose place they stand"),
+            in_words("categories", &O::one_hot, "index", "one_hot",
+                     "columns of text: an input of 0 or 1 for each different text, or one input with its number"),
+            option("standardize", &O::standardize, "inputs to mean 0 and deviation 1 (of the training data)"),
+            option("standardize_target", &O::standardize_target,
+                   "of regression: targets to mean 0 and deviation 1 (of the training data); metrics and predictions are in the "
+                   "column's units")})
 
 CsvDataset::CsvDataset(const std::filesystem::path& path, const CsvOptions& options) : CsvDataset(parse(path, options)) {}
 
@@ -274,7 +281,7 @@ CsvDataset::CsvDataset(Parsed p)
 }
 
 CsvLines CsvDataset::lines_of_file(const std::vector<int64_t>& lines) const {
-  const CsvSheet sheet(kCsv, path_, options_.format, has_header(options_.header));
+  const CsvSheet sheet(kCsv, path_, options_.format, options_.header);
   CsvLines out{.names = sheet.names(), .target = sheet.find(encoding_.target.empty() ? "-1" : encoding_.target)};
   std::map<int64_t, size_t> rows;
   for (size_t r = 0; r < sheet.rows(); ++r) rows[sheet.line(r)] = r;

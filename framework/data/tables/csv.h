@@ -41,9 +41,22 @@ struct CsvEncoding {
 enum class CsvMissing : uint8_t { refuse, drop_row, mean, median, constant };
 HALFSTEP_OPTION_NAMES(CsvMissing, "refuse", "drop_row", "mean", "median", "constant");
 
+template <class O>
+Option<O> header_of() {
+  return option("header", &O::header, "is the first row a header").or_word("auto");
+}
+template <class O>
+Option<O> missing_words_of() {
+  return option("missing_words", &O::missing_words, "words for a missing value besides an empty cell").of("a word");
+}
+// Describes an option of columns, by name or index.
+template <class O>
+Option<O> columns_of(const char* name, std::vector<std::string> O::*member, const char* doc) {
+  return option(name, member, doc).of("column").or_index();
+}
+
 struct CsvOptions {
-  enum class Header : uint8_t { automatic, yes, no };
-  Header header = Header::automatic;  // automatic: a first row without numbers, above a row with one, is a header
+  std::optional<bool> header{};  // whether the first row is one; empty: a row without numbers, above a row with one, is
   CsvFormat format{};
   std::string target{};                 // column by name or 0-based index (negative: from the end); "": the last
   bool classification = true;           // classes are the distinct targets, in order; else regression, target [1]
@@ -70,8 +83,6 @@ struct CsvOptions {
   std::optional<int64_t> ignored = kIgnoredClass;
   static const OptionList<CsvOptions>& list();
 };
-
-std::optional<bool> has_header(CsvOptions::Header header);  // empty: decided by its cells
 
 // Rows as in their file.
 struct CsvLines {

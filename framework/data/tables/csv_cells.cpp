@@ -56,6 +56,30 @@ bool parse_integer(std::string_view s, int64_t& value) {
   return error == std::errc() && end == s.data() + s.size();
 }
 
+namespace {
+Option<CsvFormat> delimiter_option() {
+  Option<CsvFormat> out =
+      option("delimiter", &CsvFormat::delimiter,
+             "one character, or \"blanks\": any number of blanks and tabs; \"auto\": comma, semicolon, tab or |, "
+             "as found in the first line, or blanks where none of them occurs")
+          .or_word("auto");
+  out.get = [get = out.get](const CsvFormat& f) { return f.delimiter == kCsvBlanks ? OptionValue("blanks") : get(f); };
+  out.put = [put = out.put](CsvFormat& f, const OptionValue& value) {
+    return value == OptionValue("blanks") ? (f.delimiter = kCsvBlanks, true) : put(f, value);
+  };
+  return out;
+}
+}  // namespace
+HALFSTEP_OPTIONS(
+    CsvFormat, delimiter_option(), option("decimal", &O::decimal, "decimal separator").one_of({".", ","}),
+    option("thousands", &O::thousands, "separator of groups of three digits; left out: none").one_of({",", ".", " ", "'", "_"}),
+    encoding_of(&O::encoding),
+    option("skip_rows", &O::skip_rows, "lines of the file to leave out, the first is 1: a title above the header, units below it")
+        .at_least(1)
+        .at_most(1e9)
+        .of("a line"),
+    option("accounting", &O::accounting, "(1.2) and 1.2- are -1.2, and currency signs are passed over"))
+
 bool parse_number(std::string_view cell, double& value) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
   const std::optional<double> read = number_of(cell);

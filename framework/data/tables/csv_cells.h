@@ -22,6 +22,7 @@ struct CsvFormat {
   TextEncoding encoding = TextEncoding::utf8;
   std::vector<int64_t> skip_rows{};  // lines of the file to skip, from 1
   bool accounting = false;           // "(1.2)" and "1.2-" are -1.2, and "$5" is 5
+  static const OptionList<CsvFormat>& list();
 };
 
 // Returns whether `cell` is a decimal number, "inf" or "nan", and stores it in `value`.

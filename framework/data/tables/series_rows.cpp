@@ -148,7 +148,7 @@ float* SeriesRows::copy_window(size_t from, size_t to, float* out) const {
 }
 
 SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) {
-  const CsvSheet sheet(kTimeSeries, path, o.format, has_header(o.header));
+  const CsvSheet sheet(kTimeSeries, path, o.format, o.header);
   std::vector<size_t> time;
   for (const std::string& t : o.time) time.push_back(sheet.find(t));
   SeriesRows out;
@@ -224,7 +224,7 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   for (const size_t c : columns) o.columns.push_back(sheet.names()[c]);
   o.all_columns = false;
   for (size_t i = 0; i < time.size(); ++i) o.time[i] = sheet.names()[time[i]];
-  o.header = sheet.has_header() ? CsvOptions::Header::yes : CsvOptions::Header::no;
+  o.header = sheet.has_header();
   o.format = sheet.format();
   return out;
 }

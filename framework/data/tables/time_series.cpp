@@ -69,22 +69,43 @@ Tensor last_values(const Tensor& input, const TimeSeriesOptions& o) {
   return now.repeat(times);
 }
 
+namespace {
+// Describes `columns`, which a word replaces by all_columns.
+Option<TimeSeriesOptions> columns_or_all() {
+  using O = TimeSeriesOptions;
+  Option<O> out =
+      columns_of("columns", &O::columns, "columns that the model sees, by name or index; \"all\": all of numbers but time")
+          .or_one()
+          .one_of({"all"});
+  out.put = [put = out.put](O& o, const OptionValue& value) {
+    o.all_columns = value == OptionValue("all");
+    return o.all_columns || put(o, value);
+  };
+  return out;
+}
+}  // namespace
+
 HALFSTEP_OPTIONS(
     TimeSeriesOptions,
-    option("missing", &O::missing,
-           "handling of missing values: an error; leave out the row; the last value before it; a straight line between its "
-           "neighbours. The last two also fill in rows that time lacks, which no window crosses otherwise"),
-    option("window", &O::window, "rows of the input").at_least(1).required(),
-    option("horizon", &O::horizon, "rows to predict").at_least(1),
-    option("stride", &O::stride, "rows from a window to the next").at_least(1),
-    option("standardize", &O::standardize, "each column to mean 0 and deviation 1 (of the training data)"))
+    OptionList<O>{
+        columns_or_all(), columns_of("target", &O::target, "those of the columns that are predicted; left out: all").or_one(),
+        columns_of("time", &O::time,
+                   "a column of dates or numbers that must increase; or those of year, month (or quarter), day, hour, minute")
+            .or_one(),
+        option("missing", &O::missing,
+               "handling of missing values: an error; leave out the row; the last value before it; a straight line between its "
+               "neighbours. The last two also fill in rows that time lacks, which no window crosses otherwise"),
+        missing_words_of<O>(), range_of_file<O>(), option("window", &O::window, "rows of the input").at_least(1).required(),
+        option("horizon", &O::horizon, "rows to predict").at_least(1),
+        option("stride", &O::stride, "rows from a window to the next").at_least(1), header_of<O>()} +
+        within(&O::format) +
+        OptionList<O>{option("standardize", &O::standardize, "each column to mean 0 and deviation 1 (of the training data)")})
 
 TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const TimeSeriesOptions& options)
     : label_("TimeSeries " + path.string()), options_(options) {
   TimeSeriesOptions& o = options_;
   check_options(kTimeSeries, o);
-  check<ValueError>(0 <= o.begin && o.begin < o.end && o.end <= 1, kTimeSeries, "a part must be [a, b) with 0 <= a < b <= 1, got [",
-                    o.begin, ", ", o.end, ')');
+  check_range(kTimeSeries, o.begin, o.end);
   SeriesRows s = read_series(path, o);
   const auto rows = int64_t(s.rows());
   const auto row_at = [&](double f) { return std::min(rows, int64_t(std::floor(f * double(rows) + 1e-9))); };

@@ -50,7 +50,7 @@ struct TimeSeriesOptions {
   SeriesMissing missing = SeriesMissing::refuse;
   std::vector<std::string> missing_words{};
   std::optional<SeriesStep> step{};  // usual step of the training data, which defines the gaps of another file
-  CsvOptions::Header header = CsvOptions::Header::automatic;
+  std::optional<bool> header{};
   CsvFormat format{};
   static const OptionList<TimeSeriesOptions>& list();
 };

@@ -115,7 +115,7 @@ json to_json(const SeriesForm& form) {
               {"stride", o.stride},
               {"missing", word(o.missing)},
               {"missing_words", o.missing_words},
-              {"header", word(form_words::kHeaders, o.header)},
+              {"header", form_words::kHeaders[o.header ? *o.header ? 1 : 2 : 0]},
               {"format", to_json(o.format)},
               {"scaling", json::array()}};
   for (const TargetScale& of : o.scaling) out["scaling"].push_back(to_json(of));
@@ -321,7 +321,7 @@ TableForm read_table(const StoredJson& s, const DataForm& form) {
   CsvOptions o;
   CsvEncoding e;
   e.header = flag(s, "header");
-  o.header = e.header ? CsvOptions::Header::yes : CsvOptions::Header::no;
+  o.header = e.header;
   o.format = format_of(s.part("format"));
   o.classification = flag(s, "classification");
   s.expect(s.get("columns").is_array() && !s.get("columns").empty(), "columns", "a list of columns");
@@ -385,7 +385,7 @@ SeriesForm read_series(const StoredJson& s, const DataForm& form) {
   s.expect(values > 0 && form.target == Shape{values}, "horizon", "as long as the model's target");
   for (const int64_t place : places_of_targets(o)) s.expect(place < int64_t(columns), "target", "a list of its columns");
   s.expect(o.scaling.size() == columns && form.scale.each.size() == (targets > 1 ? targets : 0), "scaling", "one for each column");
-  o.header = chosen<CsvOptions::Header>(s, "header", form_words::kHeaders);
+  if (const int header = chosen<int>(s, "header", form_words::kHeaders); header > 0) o.header = header == 1;
   o.format = format_of(s.part("format"));
   return {std::move(o)};
 }

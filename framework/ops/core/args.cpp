@@ -171,7 +171,8 @@ OptionValue Args::option(const OptionFacts& o) {
     case OptionKind::text: return text(o.name);
     case OptionKind::sizes: return Sizes(ints(o.name));
     case OptionKind::numbers: return numbers(o.name);
-    case OptionKind::tensor: break;
+    case OptionKind::tensor:
+    case OptionKind::texts: break;
   }
   return {};
 }

@@ -18,16 +18,6 @@ using namespace halfstep::testing;
 namespace {
 
 Tensor on_cuda(const Tensor& t, DType dtype = DType::f32) { return t.to(dtype).to(Device::cuda); }
-double largest_difference(const Tensor& a, const Tensor& b) {
-  const auto x = a.contiguous().to_vector<double>(), y = b.contiguous().to_vector<double>();
-  REQUIRE(x.size() == y.size());
-  double worst = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (const double d = std::fabs(x[i] - y[i]); !(d <= worst)) worst = d;
-  }
-  return worst;
-}
-
 struct Tf32 {
   explicit Tf32(bool on) : before(allow_tf32()) { set_allow_tf32(on); }
   ~Tf32() { set_allow_tf32(before); }
