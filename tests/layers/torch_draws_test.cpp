@@ -143,7 +143,7 @@ TEST_CASE("layers of kind mt19937 begin with PyTorch's weights") {
   const std::map<std::string, std::function<std::shared_ptr<Module>()>> layers = {
       {"Linear", [] { return std::make_shared<Linear>(5, 3); }},
       {"Bilinear", [] { return std::make_shared<Bilinear>(3, 4, 2); }},
-      {"Conv2d", [] { return std::make_shared<Conv2d>(4, 6, 3, Conv2dOptions{.groups = 2}); }},
+      {"Conv2d", [] { return std::make_shared<Conv2d>(4, 6, 3, ConvLayerOptions{.groups = 2}); }},
       {"ConvTranspose1d", [] { return std::make_shared<ConvTranspose1d>(4, 3, 2); }},
       {"Embedding", [] { return std::make_shared<Embedding>(5, 4); }},
       {"EmbeddingBag", [] { return std::make_shared<EmbeddingBag>(5, 3); }},
