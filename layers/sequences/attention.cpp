@@ -221,8 +221,8 @@ void MultiheadAttention::add_earlier(Projected& p, const AttentionInputs& inputs
   DecodeScope& pass = *DecodeScope::current();
   auto& kept = pass.kept<KeyValueCache>(*this);
   check<ShapeError>(!kept.k.defined() || kept.k.size(0) == p.k.size(0), kAttention,
-                    "needs as many sequences as in the pass before, ", kept.k.defined() ? kept.k.size(0) : 0, ", got ",
-                    p.k.size(0));
+                    "needs as many sequences as in the pass before, ",
+                    kept.k.defined() ? kept.k.size(0) : 0, ", got ", p.k.size(0));
   p.before = kept.length;
   kept.add(p.k, p.v);
   pass.reached(kept.length);

@@ -100,7 +100,7 @@ class LoaderEngine {
   std::shared_ptr<const BatchSource> source_;
   LoaderOptions options_;
   LoaderState state_;
-  bool resumed_ = true;                                          // whether the state was set from outside since the last batch
+  bool resumed_ = true;  // whether the state was set from outside since the last batch
   std::shared_ptr<const std::vector<int64_t>> order_, repeats_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
   std::shared_ptr<BatchStream> stream_;  // of the current epoch, if the source is a stream

@@ -97,7 +97,9 @@ Subset<Dataset>::Subset(std::shared_ptr<const Dataset> base, std::vector<int64_t
 DataForm Subset<Dataset>::form() const { return base_->form(); }
 
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices) const { return batch(indices, 0, {}); }
-Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const { return batch(indices, epoch, {}); }
+Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const {
+  return batch(indices, epoch, {});
+}
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const {
   const std::vector<int64_t> of_base = samples::mapped(indices_, indices);
   if (before_.empty()) return base_->batch(of_base, epoch, repeats);
