@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Latency of trained models: python/halfstep beside PyTorch eager and onnxruntime, with the same weights and threads.
 
-    HALFSTEP_LIBRARY=build/default/libhalfstep_predict.so benchmarks/predict_latency.py [--threads N] [--rounds N] [--callers N]
-                                                                                        [--json FILE]
+    HALFSTEP_LIBRARY=build/default/libhalfstep_predict.so benchmarks/predict_latency.py [--models NAME...] [--dtypes NAME...]
+        [--batches N...] [--threads N] [--rounds N] [--own LIBRARY] [--callers N] [--json FILE]
 
 Trains an MLP, a LeNet, a recurrent model of characters and a small transformer for a moment. The rivals run what `halfstep export`
 writes of them: model.py and an ONNX file. In bfloat16 PyTorch runs in autocast; onnxruntime's CPU provider has no arithmetic in it.
-Arms take turns, so that other programs on the machine disturb all of them alike; printed are medians of single calls in
-microseconds. Needs NumPy, PyTorch and safetensors; onnxruntime is optional. It is no part of the tests.
+--own: the same library of a build with -DHALFSTEP_ONEDNN=OFF. Arms take turns, so that other programs on the machine disturb all of
+them alike; printed are medians of single calls in microseconds, and the median over the rounds of halfstep's time divided by each
+rival's in the same round. Needs NumPy and a rival: PyTorch with safetensors, or onnxruntime. It is no part of the tests.
 """
 import argparse
 import importlib.util
@@ -22,7 +23,6 @@ import threading
 import time
 
 import numpy
-import torch
 
 import records
 
@@ -69,7 +69,25 @@ def train(folder, name, data, layers, dtype):
     return os.path.join(folder, run)
 
 
-def torch_arm(folder, dtype):
+def imported(name):
+    """A rival's module, or None."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as e:
+        print(f"without {name}: {e}", file=sys.stderr)
+        return None
+
+
+def of_library(library):
+    """python/halfstep with another library."""
+    os.environ["HALFSTEP_LIBRARY"] = os.path.abspath(library)
+    spec = importlib.util.spec_from_file_location("halfstep_own", halfstep.__file__, submodule_search_locations=halfstep.__path__)
+    sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
+    return sys.modules[spec.name]
+
+
+def torch_arm(torch, folder, dtype):
     spec = importlib.util.spec_from_file_location(os.path.basename(folder), os.path.join(folder, "model.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -81,12 +99,7 @@ def torch_arm(folder, dtype):
     return eager
 
 
-def onnx_arm(path, threads):
-    try:
-        import onnxruntime
-    except ImportError as e:
-        print(f"without onnxruntime: {e}", file=sys.stderr)
-        return None
+def onnx_arm(onnxruntime, path, threads):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -100,28 +113,33 @@ def inputs_of(model, batch):
     return draw.integers(0, vocabulary, shape) if vocabulary else draw.random(shape, numpy.float32)
 
 
-def arms_of(run, dtype, threads):
+def arms_of(run, dtype, threads, rivals, own):
     # Both open times: of a model in a process that has opened one, and until its first answer.
     begun = time.perf_counter()
     model = halfstep.open(run, device="cpu")
     opened = time.perf_counter() - begun
     model(inputs_of(model, 1), raw=True)
     answered = time.perf_counter() - begun
-    arms = {"halfstep": lambda x: model(x, raw=True), "torch": torch_arm(run + "-torch", dtype)}
-    onnx = onnx_arm(run + ".onnx", threads) if dtype == "float32" else None
-    if onnx:
-        arms["onnxruntime"] = onnx
+    arms = {"halfstep": lambda x: model(x, raw=True)}
+    if own:
+        other = own.open(run, device="cpu")
+        arms["own loops"] = lambda x: other(x, raw=True)
+    if rivals["torch"]:
+        arms["torch"] = torch_arm(rivals["torch"], run + "-torch", dtype)
+    if rivals["onnxruntime"] and dtype == "float32":
+        arms["onnxruntime"] = onnx_arm(rivals["onnxruntime"], run + ".onnx", threads)
     return model, arms, {"open_ms": 1e3 * opened, "first_answer_ms": 1e3 * answered}
 
 
 def measure(arms, x, rounds, bound):
-    expected = arms["torch"](x)
+    """Medians of each arm in microseconds, and the medians of halfstep's ratios to the rivals with the quartiles."""
+    expected = list(arms.values())[-1](x)
     for name, arm in arms.items():
         assert numpy.allclose(arm(x), expected, rtol=bound, atol=bound), name
     begun = time.perf_counter()
     arms["halfstep"](x)
     rounds = max(3, min(rounds, int(0.5 / (time.perf_counter() - begun + 1e-9))))  # large models: fewer
-    times = {name: [] for name in arms}
+    times, ratios = {name: [] for name in arms}, {}
     for _ in range(rounds):
         for name, arm in arms.items():
             for i in range(12):
@@ -129,7 +147,12 @@ def measure(arms, x, rounds, bound):
                 arm(x)
                 if i >= 2:  # the first calls bring the arm's data back into the caches
                     times[name].append(1e6 * (time.perf_counter() - begun))
-    return {name: statistics.median(t) for name, t in times.items()}
+        now = {name: statistics.median(t[-10:]) for name, t in times.items()}
+        for rival in now.keys() & {"torch", "onnxruntime"}:
+            for ours in now.keys() - {"torch", "onnxruntime"}:
+                ratios.setdefault(f"{ours} / {rival}", []).append(now[ours] / now[rival])
+    quartiles = {name: [round(q, 3) for q in statistics.quantiles(r, n=4)] for name, r in sorted(ratios.items())}
+    return {"us": {name: round(statistics.median(t), 2) for name, t in times.items()}, "ratios": quartiles}
 
 
 def calls_per_second(arm, x, callers, seconds):
@@ -163,32 +186,46 @@ def several_callers(arms, x, callers, rounds=5, seconds=0.4):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=[*MODELS])
+    parser.add_argument("--dtypes", nargs="+", choices=("float32", "bfloat16"), default=["float32", "bfloat16"])
+    parser.add_argument("--batches", nargs="+", type=int, default=[1, 64])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--own", help="libhalfstep_predict.so of a build without oneDNN")
     parser.add_argument("--callers", type=int, default=0, help="also how many calls this many threads make at once")
     parser.add_argument("--json")
     options = parser.parse_args()
     halfstep.threads(options.threads)
-    torch.set_num_threads(options.threads)
+    rivals = {name: imported(name) for name in ("torch", "onnxruntime")}
+    if not any(rivals.values()):
+        parser.error("needs PyTorch or onnxruntime, to compare with: pip install onnxruntime")
+    if rivals["torch"]:
+        rivals["torch"].set_num_threads(options.threads)
+    own = of_library(options.own) if options.own else None
+    if own:
+        own.threads(options.threads)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, (data, layers) in MODELS.items():
-            for dtype in ("float32", "bfloat16"):
-                model, arms, opening = arms_of(train(folder, name, data, layers, dtype), dtype, options.threads)
-                for batch in (1, 64):
+        for name in options.models:
+            for dtype in options.dtypes:
+                run = train(folder, name, *MODELS[name], dtype)
+                model, arms, opening = arms_of(run, dtype, options.threads, rivals, own)
+                for batch in options.batches:
                     bound = 1e-3 if dtype == "float32" else 0.25
-                    medians = measure(arms, inputs_of(model, batch), options.rounds, bound)
-                    row = {"model": name, "dtype": dtype, "batch": batch, "threads": options.threads, "us": medians}
-                    rows.append(row | opening)
-                    print(f"{name} {dtype} batch {batch}: " + ", ".join(f"{arm} {us:.1f} us" for arm, us in medians.items()),
-                          flush=True)
+                    found = measure(arms, inputs_of(model, batch), options.rounds, bound)
+                    row = {"model": name, "dtype": dtype, "batch": batch, "threads": options.threads}
+                    rows.append(row | found | opening)
+                    cells = [f"{arm} {us:.1f} us" for arm, us in found["us"].items()]
+                    cells += [f"{which} {r[1]:.2f} ({r[0]:.2f} to {r[2]:.2f})" for which, r in found["ratios"].items()]
+                    print(f"{name} {dtype} batch {batch}: " + ", ".join(cells), flush=True)
                     if options.callers:
                         gains = several_callers(arms, inputs_of(model, batch), options.callers)
                         rows[-1] |= {"callers": options.callers, "gain": gains}
                         print(f"  calls by {options.callers} threads at once, times as many: "
                               + ", ".join(f"{arm} {gain:.2f}" for arm, gain in gains.items()), flush=True)
     if options.json:
-        records.save(options.json, {"halfstep": halfstep.__version__, "torch": torch.__version__, "rows": rows})
+        versions = {name: rival.__version__ for name, rival in rivals.items() if rival}
+        records.save(options.json, {"halfstep": halfstep.__version__, **versions, "machine": records.machine(), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures of README.md, docs/performance.md and docs/parity.md from the records in benchmarks/results.
+"""Writes the figures of README.md and of some pages in docs from the records in benchmarks/results.
 
     scripts/write_figures.py            rewrites the text between each pair of marks <!-- figure: NAME --> and <!-- end -->
     scripts/write_figures.py --check    prints the figures that differ from the records, and then ends with 1
@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 from records import newest
 from run import RECIPES, summary
 
-PAGES = ("README.md", "docs/performance.md", "docs/parity.md")
+PAGES = ("README.md", "docs/performance.md", "docs/parity.md", "docs/build.md", "docs/after_training.md")
 MARK = re.compile(r"(<!-- figure: (\w+) -->)(.*?)(<!-- end -->)", re.S)
 ARMS = ("float32", "bfloat16", "float16")
 PASSES = [(d, p) for d in ("float32", "bfloat16") for p in ("forward", "fwd+bwd")]
@@ -374,7 +374,41 @@ def published_table():
     return "\n".join(lines + [""])
 
 
+def size(what, key="bytes", products=None):
+    """Returns a size of what halfstep is shipped as."""
+    row = next(r for r in newest("sizes-x86-64")["rows"] if r["what"] == what and r.get("products") == products)
+    return f"{row[key] / 1e6:.1f} MB"
+
+
+def start(what, key="start_ms"):
+    row = next(r for r in newest("sizes-x86-64")["rows"] if r["what"] == what and key in r)
+    return f"Linux {row[key]}" if key == "linux" else f"{row[key]:.1f} ms"
+
+
+def onednn_bytes():
+    """Returns the size of oneDNN's shared library."""
+    rows = [r for r in newest("sizes-x86-64")["rows"] if r.get("products") == "oneDNN"]
+    return f"{next(size for r in rows for name, size in r['needs'].items() if name.startswith('libdnnl')) / 1e6:.1f} MB"
+
+
+def embedded(arm, when=""):
+    """Returns the time of a call with one sample as a share of onnxruntime's: "1.09 (MLP) and 1.20 (LeNet)"."""
+    names = {"mlp": "MLP", "lenet": "LeNet"}
+    rows = [r for r in newest(f"latency-embedded-cpu-epyc-zen5{when}")["rows"] if r["batch"] == 1 and r["model"] in names]
+    return " and ".join(f"{r['ratios'][f'{arm} / onnxruntime'][1]:.2f} ({names[r['model']]})" for r in rows)
+
+
 FIGURES = {
+    "wheel_bytes": lambda: size("wheel"), "wheel_unpacked": lambda: size("wheel", "unpacked_bytes"),
+    "static_archive": lambda: size("static archive"), "static_program": lambda: size("static program"),
+    "static_linux": lambda: start("static program", "linux"), "static_start": lambda: start("static program"),
+    "program_start": lambda: start("program"), "onednn_bytes": onednn_bytes,
+    "library_own": lambda: size("libhalfstep_predict.so", products="own loops"),
+    "library_onednn": lambda: size("libhalfstep_predict.so", products="oneDNN"),
+    "linked_own": lambda: size("linked program", products="own loops"),
+    "linked_onednn": lambda: size("linked program", products="oneDNN"),
+    "embedded_onednn": lambda: embedded("halfstep"), "embedded_own": lambda: embedded("own loops"),
+    "embedded_before": lambda: embedded("halfstep", "-before"),
     "published_table": published_table,
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,
     "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python/halfstep against the program: python_test.py PROGRAM LIBRARY SOURCE"""
+"""python/halfstep against the program: python_test.py PROGRAM LIBRARY SOURCE. pytest runs it too, with the newest build of this
+checkout."""
 import json
 import os
 import shutil
@@ -16,10 +17,13 @@ except ImportError:
     print(f"SKIPPED: {sys.executable} has no numpy")
     sys.exit(0)
 
-PROGRAM, LIBRARY, SOURCE = map(os.path.abspath, sys.argv[1:4])
-os.environ["HALFSTEP_LIBRARY"] = LIBRARY
+SOURCE = os.path.abspath(os.path.join(__file__, "../../../.."))
+if __name__ == "__main__":
+    os.environ["HALFSTEP_PROGRAM"], os.environ["HALFSTEP_LIBRARY"], SOURCE = map(os.path.abspath, sys.argv[1:4])
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 import halfstep  # noqa: E402
+
+PROGRAM, LIBRARY = halfstep.runs._program(), os.path.abspath(halfstep._lib._name)
 
 
 class Python(unittest.TestCase):
