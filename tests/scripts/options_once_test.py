@@ -24,9 +24,9 @@ FAMILIES = {
     "layers and losses": (["layers", "framework/ops/loss", "framework/ops/elementwise"],
                           ["modules.cpp", "rows/layer_rows.cpp", "rows/window_rows.cpp", "rows/container_rows.cpp",
                            "rows/attention_rows.cpp", "rows/recurrent_rows.cpp", "losses.cpp"]),
-    "optimizers": (["optim"], ["optimizers.cpp", "../config/sections.h"]),
-    "schedules": (["optim/schedule"], ["schedulers.cpp"]),
-    "transforms": (["framework/data/transforms"], ["transforms.cpp"]),
+    "optimizers": (["optim"], ["rows/optimizer_rows.cpp", "../config/sections.h"]),
+    "schedules": (["optim/schedule"], ["rows/schedule_rows.cpp"]),
+    "transforms": (["framework/data/transforms"], ["rows/transform_rows.cpp"]),
     "data sets": (["framework/data/sets", "framework/data/tables", "framework/data/tokens", "framework/data/formats/text_file"],
                   ["datasets.cpp", "rows/image_rows.cpp", "rows/table_rows.cpp", "rows/array_rows.cpp", "rows/text_rows.cpp",
                    "rows/generated_rows.cpp"])}
@@ -49,10 +49,10 @@ RULES = {
 FIELDS = {"container_rows.cpp": {"dropout": "of an MLP, 0 by default", "dim": "of Parallel and Graph", "inputs": "of Graph",
                                  "end": "of Graph"},
           "window_rows.cpp": {"padding_mode": "PyTorch's, of one word"},
-          "optimizers.cpp": {"lr": "of a group of a program's optimizer", "weight_decay": "likewise"},
+          "optimizer_rows.cpp": {"lr": "of a group of a program's optimizer", "weight_decay": "likewise"},
           "sections.h": {"start": "of swa, a share", "every": "of swa, an epoch by default", "epochs": "of the run",
                          "mode": "of checkpoint.monitor"},
-          "schedulers.cpp": {"warmup_steps": "of all schedules"},
+          "schedule_rows.cpp": {"warmup_steps": "of all schedules"},
           "array_rows.cpp": {"input": "a file of NPY", "target": "a file of NPY"}}
 
 
