@@ -46,7 +46,9 @@ int main(int argc, char** argv) {
   AdamW opt(gpt.parameters(), {.lr = 2.5e-3});
   GradScaler scaler({.enabled = dtype == DType::f16});
   const FunctionLoss loss(
-      "NextToken", [](const Tensor& logits, const Tensor& next) { return cross_entropy(logits.flatten(0, 1), next.flatten()); });
+      "NextToken", [](const Tensor& logits, const Tensor& next, const Tensor& seed) {
+        return cross_entropy(logits.flatten(0, 1), next.flatten(), {}, seed);
+      });
   TrainStep step(gpt, loss, opt, scaler, nullptr, {.amp = if_half(dtype), .clip_grad_norm = 1});
   double first = 0, last = 0;
   for (int i = 0; i < steps; ++i) {

@@ -14,9 +14,10 @@ namespace {
 class ByPosition : public Loss {
  public:
   explicit ByPosition(std::unique_ptr<Loss> loss) : loss_(std::move(loss)) {}
-  Tensor operator()(const Tensor& output, const Tensor& target) const override {
+  Tensor operator()(const Tensor& output, const Tensor& target) const override { return with_seed(output, target, {}); }
+  Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
     const ComparedTensors rows = by_position(output, target);
-    return (*loss_)(rows.output, rows.target);
+    return loss_->with_seed(rows.output, rows.target, seed);
   }
   Denominator denominator(const Tensor& target) const override { return loss_->denominator(target); }
   bool is_recordable() const override { return loss_->is_recordable(); }

@@ -40,7 +40,7 @@ void each_access(const CrossEntropyArgs& a, const F& f) {
   for (const TensorView* v : {&a.logits, &a.target, &a.weight}) f(*v, Access::read);
 }
 template <class F>
-void each_access(const MseGradient& g, const F& f) {
+void each_access(const LossGradient& g, const F& f) {
   f(g.grad, Access::read);
   f(g.out, Access::write);
 }

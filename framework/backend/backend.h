@@ -81,10 +81,10 @@ struct CrossEntropyArgs {
   Reduction reduction = Reduction::mean;
 };
 
-// Requests the gradient of `a` from mse as well, as mse_backward would compute it for this gradient of the loss.
-struct MseGradient {
+// Requests the gradient of a loss's first operand as well, as the loss's backward would compute it for this gradient of the loss.
+struct LossGradient {
   TensorView grad{};  // []
-  TensorView out{};   // [like a] contiguous; empty: not requested
+  TensorView out{};   // [like the operand] contiguous; empty: not requested
 };
 
 // Options of an optimizer step. The pointers are to device memory and may be null.

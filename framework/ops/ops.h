@@ -258,8 +258,8 @@ struct CrossEntropyOptions {
 };
 // Returns -log_softmax(logits)[target], weighted. logits: [C], [N, C] or [N, C, d1...]; target: class indices i64 [], [N] or [N,
 // d1...], or probabilities of logits' shape, with which an ignore_index of 0 or more is a ValueError. The mean of class indices is
-// over their weights, which may have any floating dtype.
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
+// over their weights, which may have any floating dtype. `seed`: as of mse_loss; not used with probabilities or unreduced losses.
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {}, const Tensor& seed = {});
 struct NllLossOptions {
   Tensor weight = {};
   int64_t ignore_index = -100;

@@ -129,8 +129,9 @@ Tensor soft_margin(const Tensor& x, const Tensor& y, const LossOptions& o) { ret
 Tensor hinge_embedding(const Tensor& x, const Tensor& y, const HingeEmbeddingLossOptions& o) {
   return hinge_embedding_loss(x, y, o.margin, o.reduction);
 }
-Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o) {
-  return halfstep::cross_entropy(x, y, {matching_weight(o.weight, x), o.ignore_index, o.reduction, o.label_smoothing});
+Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o) { return seeded_cross_entropy(x, y, o, {}); }
+Tensor seeded_cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o, const Tensor& seed) {
+  return halfstep::cross_entropy(x, y, {matching_weight(o.weight, x), o.ignore_index, o.reduction, o.label_smoothing}, seed);
 }
 Tensor nll(const Tensor& x, const Tensor& y, const NllLossOptions& o) {
   // Widens only: the op refuses weights that would lose bits.

@@ -41,7 +41,8 @@ class Loss {
  public:
   virtual ~Loss() = default;
   virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
-  // Computes the same, and passes a tensor to begin backward with, if the loss can use one (mse_loss). TrainStep calls this.
+  // Computes the same, and passes a tensor to begin backward with, if the loss can use one (mse_loss, cross_entropy). TrainStep
+  // calls this; a class that derives from such a loss and overrides the call overrides this, too.
   virtual Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& /*seed*/) const {
     return (*this)(output, target);
   }
@@ -56,11 +57,20 @@ class Loss {
 class FunctionLoss : public Loss {
  public:
   using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
+  using Seeded = std::function<Tensor(const Tensor& output, const Tensor& target, const Tensor& seed)>;  // seed: see with_seed
   using DenominatorOf = std::function<Denominator(const Tensor& target)>;
   // over: computes the denominator; the rows if left out.
   FunctionLoss(std::string description, Function function, DenominatorOf over = nullptr)
       : description_(std::move(description)), function_(std::move(function)), over_(std::move(over)) {}
+  FunctionLoss(std::string description, Seeded function, DenominatorOf over = nullptr)
+      : FunctionLoss(
+            std::move(description), [function](const Tensor& x, const Tensor& y) { return function(x, y, {}); }, std::move(over)) {
+    seeded_ = std::move(function);
+  }
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
+  Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
+    return seeded_ ? seeded_(output, target, seed) : (*this)(output, target);
+  }
   Denominator denominator(const Tensor& target) const override { return over_ ? over_(target) : Loss::denominator(target); }
   bool is_recordable() const override { return true; }
   std::string describe() const override { return description_; }
@@ -68,6 +78,7 @@ class FunctionLoss : public Loss {
  private:
   std::string description_;
   Function function_;
+  Seeded seeded_;  // or null
   DenominatorOf over_;
 };
 
@@ -97,9 +108,11 @@ class OptionLoss : public FunctionLoss {
   using Options = O;
   static constexpr const char* kName = type.text;
   explicit OptionLoss(const O& options = {})
-      : FunctionLoss(
-            std::string(kName) + "()", [options](const Tensor& x, const Tensor& y) { return function(x, y, options); },
-            Mean::of(options)) {
+      : OptionLoss(options, [options](const Tensor& x, const Tensor& y) { return function(x, y, options); }) {}
+
+ protected:
+  template <class F>
+  OptionLoss(const O& options, F computes) : FunctionLoss(std::string(kName) + "()", std::move(computes), Mean::of(options)) {
     check_options(kName, options);
   }
 };
@@ -116,6 +129,7 @@ Tensor bce_with_logits(const Tensor& x, const Tensor& y, const BceWithLogitsOpti
 Tensor soft_margin(const Tensor& x, const Tensor& y, const LossOptions& o);
 Tensor hinge_embedding(const Tensor& x, const Tensor& y, const HingeEmbeddingLossOptions& o);
 Tensor cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o);
+Tensor seeded_cross_entropy(const Tensor& x, const Tensor& y, const CrossEntropyOptions& o, const Tensor& seed);
 Tensor nll(const Tensor& x, const Tensor& y, const NllLossOptions& o);
 Tensor multi_margin(const Tensor& x, const Tensor& y, const MultiMarginOptions& o);
 Tensor multilabel_margin(const Tensor& x, const Tensor& y, const LossOptions& o);
@@ -125,13 +139,10 @@ Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabel
 // ---- regression
 class MSELoss : public OptionLoss<"MSELoss", LossOptions, loss_functions::mse> {
  public:
-  explicit MSELoss(const LossOptions& options = {}) : OptionLoss(options), reduction_(options.reduction) {}
-  Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
-    return mse_loss(output, target, reduction_, seed);
-  }
-
- private:
-  LossReduction reduction_;
+  explicit MSELoss(const LossOptions& options = {})
+      : OptionLoss(options, [how = options.reduction](const Tensor& x, const Tensor& y, const Tensor& seed) {
+          return mse_loss(x, y, how, seed);
+        }) {}
 };
 using L1Loss = OptionLoss<"L1Loss", LossOptions, loss_functions::l1>;
 using SmoothL1Loss = OptionLoss<"SmoothL1Loss", SmoothL1LossOptions, loss_functions::smooth_l1>;
@@ -149,7 +160,14 @@ using SoftMarginLoss = OptionLoss<"SoftMarginLoss", LossOptions, loss_functions:
 using HingeEmbeddingLoss = OptionLoss<"HingeEmbeddingLoss", HingeEmbeddingLossOptions, loss_functions::hinge_embedding>;
 
 // ---- classification: a score for each class against one class or several
-using CrossEntropyLoss = OptionLoss<"CrossEntropyLoss", CrossEntropyOptions, loss_functions::cross_entropy, MeanOverClasses>;
+class CrossEntropyLoss
+    : public OptionLoss<"CrossEntropyLoss", CrossEntropyOptions, loss_functions::cross_entropy, MeanOverClasses> {
+ public:
+  explicit CrossEntropyLoss(const CrossEntropyOptions& options = {})
+      : OptionLoss(options, [options](const Tensor& x, const Tensor& y, const Tensor& seed) {
+          return loss_functions::seeded_cross_entropy(x, y, options, seed);
+        }) {}
+};
 using NLLLoss = OptionLoss<"NLLLoss", NllLossOptions, loss_functions::nll, MeanOverClasses>;
 using MultiMarginLoss = OptionLoss<"MultiMarginLoss", MultiMarginOptions, loss_functions::multi_margin>;
 // Targets: class numbers of the output's shape, of which those before the first -1 count; floating ones are converted.

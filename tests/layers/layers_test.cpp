@@ -237,4 +237,13 @@ TEST_CASE("layers without parameters are their ops") {
   CHECK(MSELoss()(x, x * 0.0).item<float>() == doctest::Approx((x * x).mean().item<float>()));
   const Tensor logits = randn({4, 3}), target = tensor({0, 2, 1, 1}, {.dtype = DType::i64});
   CHECK(CrossEntropyLoss()(logits, target).item<float>() == cross_entropy(logits, target).item<float>());
+  // A loss that knows where backward begins makes the same gradient in its own pass.
+  const CrossEntropyLoss smoothed({.reduction = Reduction::sum, .label_smoothing = 0.1});
+  const Tensor scores = logits.clone().set_requires_grad(), seed = full({}, 3.0);
+  const auto gradient = [&](const Tensor& loss) {
+    scores.zero_grad();
+    loss.backward(seed);
+    return scores.grad().to_vector<float>();
+  };
+  CHECK(gradient(smoothed.with_seed(scores, target, seed)) == gradient(smoothed(scores, target)));
 }

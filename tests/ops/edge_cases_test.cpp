@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/autograd/autograd.h"
+#include "framework/backend/kernel_log.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
 
@@ -196,6 +197,33 @@ TEST_CASE("an expected gradient of the loss changes when the gradient is made, n
       CHECK(x.grad().to_vector<double>() == once);
     }
   }
+}
+
+TEST_CASE("so with an expected gradient of cross entropy, also of padded rows, weights and ignored targets") {
+  const Tensor target = from_vector<int64_t>({0, 4, -100, 2, 1, 1}, {6}), weight = rand({5}) + 0.5;
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (const CrossEntropyOptions& o : {CrossEntropyOptions{}, CrossEntropyOptions{weight, -100, Reduction::sum, 0.1},
+                                         CrossEntropyOptions{{}, -100, Reduction::none}}) {
+      const Tensor x = rand({6, 8}).to(dtype).set_requires_grad(), seed = full({}, 1024.0);
+      const auto bits = [&](const Tensor& expected, const Tensor& given) {
+        x.zero_grad();
+        const Tensor loss = cross_entropy(x.narrow(1, 0, 5), target, o, expected).to(DType::f32);
+        (loss.dim() > 0 ? sum(loss) : loss).backward(given);
+        return x.grad().to_vector<double>();
+      };
+      CHECK(bits(seed, seed) == bits(Tensor(), seed));
+      CHECK(bits(seed, full({}, 2.0)) == bits(Tensor(), full({}, 2.0)));
+    }
+  }
+  const Tensor x = rand({6, 5}).set_requires_grad(), seed = full({}, 1024.0);
+  const auto passes = [&](const Tensor& expected) {
+    KernelLog log(Device::cpu);
+    cross_entropy(x, target, {}, expected).backward(seed);
+    return std::count_if(log.events().begin(), log.events().end(),
+                         [](const KernelEvent& e) { return e.kernel == "cross_entropy_backward"; });
+  };
+  CHECK(passes(seed) == 0);
+  CHECK(passes(Tensor()) == 1);
 }
 
 TEST_CASE("bool is refused where PyTorch refuses it, and its square is a number") {

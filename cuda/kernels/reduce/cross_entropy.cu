@@ -32,15 +32,65 @@ struct Classes {
   __device__ C weight_of(int64_t c) const { return weight ? weight[c * weight_step] : C(1); }
 };
 
+// Returns the sum of all classes' weights, which smoothing needs. All threads of the block must call it.
+template <class C>
+__device__ inline double all_weights(const Classes<C>& a, double* sums) {
+  if (a.smoothing == 0 || !a.weight) return double(a.classes);
+  double mine = 0;
+  for (int64_t c = threadIdx.x; c < a.classes; c += kThreads) mine += double(a.weight_of(c));
+  return block_join<SumJoin>(mine, sums);
+}
+
+// The gradient of a row's logits, for a gradient g of its loss.
+template <class C>
+struct RowGradient {
+  C lse, scale, smooth, own;
+  int64_t t;
+  bool counts;
+
+  __device__ RowGradient(const Classes<C>& a, int64_t t, C lse, double g, double all) : lse(lse), t(t), counts(a.counts(t)) {
+    const double hit = counts ? (1 - a.smoothing) * double(a.weight_of(t)) : 0;
+    scale = C(g * (hit + a.share * all)), smooth = C(g * a.share), own = C(g * hit);
+  }
+  template <int N>
+  __device__ void of(const Classes<C>& a, int64_t c, const C (&x)[N], C (&dx)[N]) const {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      C d = scale * m::exp(C(x[j] - lse));
+      if (a.smoothing != 0) d -= smooth * a.weight_of(c + j);
+      if (c + j == t) d -= own;
+      dx[j] = counts ? d : C(0);
+    }
+  }
+};
+
+// Returns the sum of the weights of counted targets, before the rows are walked through. All threads of the block must call it.
+template <class C>
+__device__ inline double counted_weights(const Classes<C>& a, double* sums) {
+  double mine = 0;
+  for (int64_t r = threadIdx.x; r < a.rows; r += kThreads) {
+    const int64_t t = a.target[r * a.target_step];
+    if (a.counts(t)) mine += double(a.weight_of(t));
+  }
+  return block_join<SumJoin>(mine, sums);
+}
+
 // row_loss: given if the reduction is none. A block's rows leave no room for a second block on a multiprocessor, nor registers for
-// one without spilling.
-template <class Rows, int Warps, class C = typename Rows::Compute>
+// one without spilling. Gradient: also writes the gradient of each row, which is still in registers and cache.
+template <class Rows, int Warps, bool Gradient, class C = typename Rows::Compute>
 __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0)
-    cross_entropy_kernel(Rows logits, Classes<C> a, C* lse, int64_t lse_step, C* row_loss, int64_t loss_step, Partials partials) {
+    cross_entropy_kernel(Rows logits, Classes<C> a, C* lse, int64_t lse_step, C* row_loss, int64_t loss_step, Partials partials,
+                         Operand grad, Rows out) {
   using Group = RowGroup<Warps>;
   SHARED(C, tops, [kBlockWarps]);
   SHARED(double, sums, [kBlockWarps]);
   double found[2] = {0, 0};  // losses, weights
+  double g = 0, all = 0;
+  if constexpr (Gradient) {
+    g = grad.load_floating<double>(0);
+    if (partials.count == 0) g /= double(C(counted_weights(a, &sums[0])));
+    all = all_weights(a, &sums[0]);
+  }
   for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
     const int64_t row = r * a.row_step, t = a.target[r * a.target_step];
     const HeldRows<Rows, Group, 1> held({logits}, {row}, a.classes);
@@ -55,6 +105,14 @@ __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0
         for (int j = 0; j < length_of(x[0]); ++j) spread += double(a.weight_of(c + j) * (row_lse - x[0][j]));
       });
       spread = Group::template join<SumJoin>(spread, &sums[0]);
+    }
+    if constexpr (Gradient) {
+      const RowGradient<C> gradient(a, t, row_lse, g, all);
+      held.each([&](int64_t c, const auto& x) {
+        std::remove_cvref_t<decltype(x[0])> dx;
+        gradient.of(a, c, x[0], dx);
+        out.store(r * a.classes, c, dx);
+      });
     }
     if (Group::rank() != 0) continue;
     lse[r * lse_step] = row_lse;
@@ -79,29 +137,14 @@ __global__ void __launch_bounds__(kThreads)
                                   const C* total, Rows out) {
   using Group = RowGroup<Warps>;
   SHARED(double, sums, [kBlockWarps]);
-  double all_weights = double(a.classes);
-  if (a.smoothing != 0 && a.weight) {
-    double mine = 0;
-    for (int64_t c = threadIdx.x; c < a.classes; c += kThreads) mine += double(a.weight_of(c));
-    all_weights = block_join<SumJoin>(mine, &sums[0]);
-  }
-  const double divisor = total ? double(*total) : 1;
+  const double all = all_weights(a, &sums[0]), divisor = total ? double(*total) : 1;
   for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
-    const int64_t t = a.target[r * a.target_step];
-    const bool counts = a.counts(t);
-    const double g = grad.load_floating<double>(r * grad_step) / divisor,
-                 hit = counts ? (1 - a.smoothing) * double(a.weight_of(t)) : 0;
-    const C row_lse = lse[r * lse_step], scale = C(g * (hit + a.share * all_weights)), smooth = C(g * a.share), own = C(g * hit);
+    const RowGradient<C> gradient(a, a.target[r * a.target_step], lse[r * lse_step],
+                                  grad.load_floating<double>(r * grad_step) / divisor, all);
     Group::template each_of<Rows>(r * a.row_step, a.classes, [&](int64_t c, auto size) {
       C x[size.value];
       logits.load(r * a.row_step, c, x);
-#pragma unroll
-      for (int j = 0; j < size.value; ++j) {
-        C d = scale * m::exp(C(x[j] - row_lse));
-        if (a.smoothing != 0) d -= smooth * a.weight_of(c + j);
-        if (c + j == t) d -= own;
-        x[j] = counts ? d : C(0);
-      }
+      gradient.of(a, c, x, x);
       out.store(r * a.classes, c, x);
     });
   }
@@ -110,18 +153,28 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void cross_entropy(const Queue& q, const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse,
-                   const TensorView& total) {
+                   const TensorView& total, const LossGradient& gradient) {
   const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1];
   const bool each = args.reduction == Reduction::none, shorter = classes <= kWarpRow;
   const unsigned blocks = partial_blocks(rows, shorter ? kBlockWarps : 1);
   const Partials partials(q, each ? Operand() : Operand(loss), total, args.reduction == Reduction::mean ? 0.0 : 1.0);
+  const TensorView& out = gradient.out;
+  bool together = false;  // the gradient's rows are walked through as those of the logits
   for_rows({&args.logits}, 1, [&](auto* kind) {
     using Rows = std::remove_pointer_t<decltype(kind)>;
     using C = typename Rows::Compute;
-    launch(shorter ? cross_entropy_kernel<Rows, 1> : cross_entropy_kernel<Rows, kBlockWarps>, blocks, kThreads, 0, q.stream,
-           Rows(args.logits, args.logits.strides[1]), Classes<C>(args), lse.as<C>(), lse.strides[0], each ? loss.as<C>() : nullptr,
-           each ? loss.strides[0] : 0, partials);
+    if (out) for_rows({&args.logits, &out}, 1, [&](auto* both) { together = std::is_same_v<decltype(kind), decltype(both)>; });
+    const auto run = [&](auto kernel) {
+      launch(kernel, blocks, kThreads, 0, q.stream, Rows(args.logits, args.logits.strides[1]), Classes<C>(args), lse.as<C>(),
+             lse.strides[0], each ? loss.as<C>() : nullptr, each ? loss.strides[0] : 0, partials, Operand(gradient.grad),
+             together ? Rows(out, out.strides[1]) : Rows());
+    };
+    if (together)
+      run(shorter ? cross_entropy_kernel<Rows, 1, true> : cross_entropy_kernel<Rows, kBlockWarps, true>);
+    else
+      run(shorter ? cross_entropy_kernel<Rows, 1, false> : cross_entropy_kernel<Rows, kBlockWarps, false>);
   });
+  if (out && !together) cross_entropy_backward(q, args, gradient.grad, lse, total, out);
 }
 
 void cross_entropy_backward(const Queue& q, const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse,

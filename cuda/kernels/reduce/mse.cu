@@ -92,7 +92,7 @@ bool for_pair(const TensorView& a, const TensorView& b, const F& f) {
 }  // namespace
 
 void mse(const Queue& q, const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss,
-         const MseGradient& gradient) {
+         const LossGradient& gradient) {
   const Space<2> space(a.shape, {&a.strides, &b.strides});
   const unsigned blocks = partial_blocks(space.numel, 4 * kThreads);
   const double n = reduction == Reduction::mean ? double(space.numel) : 1.0;

@@ -15,6 +15,29 @@ namespace {
 // Kernels return float32 (float64 for f64). Outside a region a 16-bit input gives a 16-bit loss, as in every op.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
 
+// A gradient computed in the forward pass, and its loss's.
+struct Foreseen {
+  Tensor grad, seed;
+  uint64_t version = 0;
+};
+
+// Returns a request for the gradient of x beside a loss, if the tensor is known with which backward will begin.
+LossGradient foresee(OpContext& ctx, const Tensor& x, const Tensor& loss, const Tensor& seed) {
+  if (!ctx.recording() || !x.requires_grad() || !seed.defined() || seed.device() != loss.device() || seed.dtype() != loss.dtype())
+    return {};
+  const Tensor grad = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  ctx.state = std::make_shared<Foreseen>(Foreseen{grad, seed, seed.version()});
+  return {seed.view(), grad.view()};
+}
+// Takes that gradient, if backward did begin so; else returns an undefined tensor.
+Tensor foreseen(const BackwardContext& ctx, const Tensor& begun) {
+  const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state);
+  if (!held) return {};
+  const Foreseen f = std::exchange(**held, {});
+  const bool same = ctx.needs(0) && f.grad.defined() && f.grad.dtype() == ctx.grad_dtype(0) && f.seed.storage() == begun.storage();
+  return same && f.version == begun.version() ? f.grad : Tensor();
+}
+
 // ---- cross entropy
 
 const char* name(Reduction how) { return how == Reduction::none ? "none" : how == Reduction::mean ? "mean" : "sum"; }
@@ -24,7 +47,8 @@ struct CrossEntropy {
     int64_t ignore_index;
     Reduction reduction;
     double label_smoothing;
-    std::optional<DType> dtype;
+    Tensor seed;
+    std::optional<DType> dtype = {};
   };
   static constexpr OpInfo info{.name = "cross_entropy",
                                .policy = CastPolicy::f32,
@@ -50,13 +74,15 @@ struct CrossEntropy {
     const TensorOptions wide{.dtype = widened(x.dtype()), .device = x.device()};
     const Tensor loss = Tensor::empty(a.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
     const Tensor lse = Tensor::empty({x.size(0)}, wide), total = Tensor::empty({}, wide);
-    backend_for(x.device()).cross_entropy(args(a, x, in[1], in[2]), loss.view(), lse.view(), total.view());
+    const LossGradient gradient = a.reduction == Reduction::none ? LossGradient() : foresee(ctx, x, loss, a.seed);
+    backend_for(x.device()).cross_entropy(args(a, x, in[1], in[2]), loss.view(), lse.view(), total.view(), gradient);
     for (const Tensor& t : {in[0], in[1], in[2], lse, total}) ctx.save(t);
     return loss.to(loss_dtype(x.dtype(), a.dtype));
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(kLogits), target = ctx.saved(kTarget), weight = ctx.saved(kWeight), lse = ctx.saved(kLse),
                  total = ctx.saved(kTotal);
+    if (Tensor dx = foreseen(ctx, grads[0]); dx.defined()) return {dx, Tensor(), Tensor()};
     const Tensor g = grads[0].to(lse.dtype());
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
     backend_for(x.device()).cross_entropy_backward(args(a, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
@@ -118,12 +144,6 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
 
 // ---- mean squared error
 
-// A gradient computed in the forward pass, and its loss.
-struct Foreseen {
-  Tensor grad, seed;
-  uint64_t version = 0;
-};
-
 struct Mse {
   struct Attr {
     Reduction reduction;
@@ -143,27 +163,13 @@ struct Mse {
     ctx.save(in[0]);
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
-    const Tensor& seed = a.seed;
-    MseGradient gradient;
-    if (ctx.recording() && in[0].requires_grad() && seed.defined() && seed.device() == loss.device() &&
-        seed.dtype() == loss.dtype()) {
-      const Tensor grad = Tensor::empty(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
-      gradient = {seed.view(), grad.view()};
-      ctx.state = std::make_shared<Foreseen>(Foreseen{grad, seed, seed.version()});
-    }
-    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view(), gradient);
+    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view(), foresee(ctx, in[0], loss, a.seed));
     return loss.to(loss_dtype(input, a.dtype));
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
     const Tensor x = ctx.saved(kX), t = ctx.saved(kTarget);
     const Tensor g = grads[0].to(widened(promote(x.dtype(), t.dtype())));
-    Tensors result(2);
-    if (const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state)) {
-      const Foreseen f = std::exchange(**held, {});
-      if (ctx.needs(0) && f.grad.defined() && f.grad.dtype() == ctx.grad_dtype(0) && f.seed.storage() == grads[0].storage() &&
-          f.version == grads[0].version())
-        result[0] = f.grad;
-    }
+    Tensors result{foreseen(ctx, grads[0]), Tensor()};
     for (size_t i = 0; i < 2; ++i) {
       if (!ctx.needs(i) || result[i].defined()) continue;
       result[i] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(i), .device = x.device()});
@@ -203,7 +209,7 @@ HALFSTEP_OPTIONS(CrossEntropyOptions, class_weights<O>(), ignored_class<O>(), re
                  option("label_smoothing", &O::label_smoothing, "share spread over all classes").at_least(0).at_most(1))
 HALFSTEP_OPTIONS(NllLossOptions, class_weights<O>(), ignored_class<O>(), reduction_of<O>())
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o, const Tensor& seed) {
   check_options("cross_entropy", o);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
   const Tensor weight = o.weight.defined() ? o.weight.to(widened(logits.dtype())).contiguous() : Tensor();
@@ -228,7 +234,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
   }
   const Rows r = as_rows("cross_entropy", logits, target, o.ignore_index, weight);
-  const Tensor loss = call<CrossEntropy>({r.scores, r.target, weight}, {o.ignore_index, o.reduction, o.label_smoothing, {}});
+  const Tensor loss = call<CrossEntropy>({r.scores, r.target, weight}, {o.ignore_index, o.reduction, o.label_smoothing, seed});
   return o.reduction == Reduction::none ? loss.reshape(r.target_shape) : loss;
 }
 

@@ -65,8 +65,13 @@ TEST_CASE("cross entropy with weights, smoothing and ignored rows") {
             const Shape shape = reduction == Reduction::none ? Shape{n} : Shape{};
             const Buffer loss = make(loss_type, shape), lse = make(loss_type, {n}), total = make(loss_type, {});
             const Buffer grad = uniform(loss_type, shape, 5), dx = make(t, {n, c});
-            cpu().cross_entropy(a, loss, lse, total);
+            cpu().cross_entropy(a, loss, lse, total, {});
             cpu().cross_entropy_backward(a, grad, lse, total, dx);
+            if (reduction != Reduction::none) {  // both in one pass: the same bits
+              const Buffer once = make(t, {n, c}), same = make(loss_type, {}), same_total = make(loss_type, {});
+              cpu().cross_entropy(a, same, lse, same_total, {grad, once});
+              CHECK(once.raw() + same.raw() + same_total.raw() == dx.raw() + loss.raw() + total.raw());
+            }
             const Reference want = naive(a);
             CHECK(total[0] == doctest::Approx(want.total).epsilon(1e-6));
             double sum = 0;
@@ -97,16 +102,17 @@ TEST_CASE("a mean over no counted rows is NaN, and ignored rows have no gradient
   const Buffer loss = make(DType::f32, {}), lse = make(DType::f32, {2}), total = make(DType::f32, {}),
                dx = make(DType::f32, {2, 3});
   CrossEntropyArgs a{.logits = logits, .target = target};
-  cpu().cross_entropy(a, loss, lse, total);
+  cpu().cross_entropy(a, loss, lse, total, {});
   CHECK(std::isnan(loss[0]));
   CHECK(total[0] == 0);
   cpu().cross_entropy_backward(a, make(DType::f32, {}, {1}), lse, total, dx);
   CHECK(dx.values() == std::vector<double>(6, 0));
   a.reduction = Reduction::sum;
-  cpu().cross_entropy(a, loss, lse, total);
+  cpu().cross_entropy(a, loss, lse, total, {make(DType::f32, {}, {1}), dx});
   CHECK(loss[0] == 0);
+  CHECK(dx.values() == std::vector<double>(6, 0));
   const Buffer empty = make(DType::f32, {0, 3}), no_target = make(DType::i64, {0});
-  cpu().cross_entropy({.logits = empty, .target = no_target}, loss, make(DType::f32, {0}), total);
+  cpu().cross_entropy({.logits = empty, .target = no_target}, loss, make(DType::f32, {0}), total, {});
   CHECK(std::isnan(loss[0]));
 }
 
@@ -159,8 +165,7 @@ TEST_CASE("losses do not depend on the number of threads") {
                  loss = make(DType::f32, {});
     const Buffer dx = make(DType::f32, {700, 60});
     const CrossEntropyArgs a{.logits = x, .target = target};
-    cpu().cross_entropy(a, ce, lse, total);
-    cpu().cross_entropy_backward(a, ce, lse, total, dx);
+    cpu().cross_entropy(a, ce, lse, total, {make(DType::f32, {}, {3}), dx});
     cpu().mse(x, y, Reduction::mean, loss, {});
     return ce.raw() + dx.raw() + loss.raw();
   });

@@ -29,9 +29,9 @@ void check_cross_entropy(DType t, int64_t rows, int64_t classes, Reduction reduc
     return CrossEntropyArgs{logits, targets, weighted ? weight : TensorView{}, -100, smoothing, reduction};
   };
   const CrossEntropyArgs on_cpu = arguments(x, target, w), on_device = arguments(dev_x, dev_target, dev_w);
-  cpu().cross_entropy(on_cpu, want_loss, want_lse, want_total);
+  cpu().cross_entropy(on_cpu, want_loss, want_lse, want_total, {});
   cpu().cross_entropy_backward(on_cpu, g, want_lse, want_total, want_dx);
-  cuda::cross_entropy(queue(), on_device, dev_loss, dev_lse, dev_total);
+  cuda::cross_entropy(queue(), on_device, dev_loss, dev_lse, dev_total, {});
   cuda::cross_entropy_backward(queue(), on_device, dev_g, dev_lse, dev_total, dev_dx);
   dev_loss.fetch();
   dev_lse.fetch();
@@ -41,6 +41,15 @@ void check_cross_entropy(DType t, int64_t rows, int64_t classes, Reduction reduc
   check_close(lse, want_lse, 4, 2e-6, "lse");
   check_close(total, want_total, 4, 0, "total");
   check_close(dx, want_dx, 4, 4e-6, "cross entropy backward");
+  if (reduction == Reduction::none) return;
+  const Buffer once = poisoned(t, {rows, classes}), same = poisoned(to, {});
+  const OnDevice dev_once(once), dev_same(same);
+  cuda::cross_entropy(queue(), on_device, dev_same, dev_lse, dev_total, {dev_g, dev_once});
+  dev_once.fetch();
+  dev_same.fetch();
+  const bool reordered = t == DType::f64 && weighted;  // sums of weights: else the same bits
+  check_close(once, dx, reordered ? 8 : 0, reordered ? 1e-14 : 0, "gradient in one pass");
+  CHECK(same.raw() == loss.raw());
 }
 
 }  // namespace
@@ -97,11 +106,16 @@ TEST_CASE("cross entropy of more rows than a launch has groups for") {
 TEST_CASE("cross entropy joins its blocks in the launch that reads the logits, whatever the reduction") {
   const Buffer x = uniform(DType::f16, {9000, 8}, 1), target = make(DType::i64, {9000}), loss = poisoned(DType::f32, {}),
                each = poisoned(DType::f32, {9000}), lse = poisoned(DType::f32, {9000}), total = poisoned(DType::f32, {});
-  const OnDevice dev_x(x), dev_target(target), dev_loss(loss), dev_each(each), dev_lse(lse), dev_total(total);
+  const Buffer seed = make(DType::f32, {}, {2}), dx = poisoned(DType::f16, {9000, 8});
+  const OnDevice dev_x(x), dev_target(target), dev_loss(loss), dev_each(each), dev_lse(lse), dev_total(total), dev_seed(seed),
+      dev_dx(dx);
   for (Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
     const CrossEntropyArgs args{dev_x, dev_target, {}, -100, 0, reduction};
     const OnDevice& out = reduction == Reduction::none ? dev_each : dev_loss;
-    CHECK(launches_of([&] { cuda::cross_entropy(queue(), args, out, dev_lse, dev_total); }) == 1);
+    CHECK(launches_of([&] { cuda::cross_entropy(queue(), args, out, dev_lse, dev_total, {}); }) == 1);
+    if (reduction == Reduction::none) continue;
+    const LossGradient gradient{dev_seed, dev_dx};
+    CHECK(launches_of([&] { cuda::cross_entropy(queue(), args, out, dev_lse, dev_total, gradient); }) == 1);
   }
 }
 

@@ -38,33 +38,70 @@ HS_CLONES void gradient_row(const C* x, const C* w, C lse, C scale, C smooth, C*
   for (int64_t c = 0; c < n; ++c) out[c] = scale * m::exp(C(x[c] - lse)) - smooth * w[c];
 }
 
+// The gradients of the rows' logits, for a gradient of the loss.
 template <class C>
-void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView& lse, const TensorView& total) {
+class RowGradients {
+ public:
+  RowGradients(const CrossEntropyArgs& a, const std::vector<C>& weight, const TensorView& grad, const TensorView& total,
+               const TensorView& out)
+      : a_(a), weight_(weight), grad_(grad), out_(out), classes_(a.logits.shape[1]) {
+    for (C w : weight) all_weights_ += double(w);
+    if (a.reduction == Reduction::mean) divisor_ = load_one<double>(total.dtype, total.data);
+  }
+  // Writes row r, given the row and its log_sum_exp; `work` holds a row, and may not be x.
+  void write(int64_t r, const C* x, C lse, C* work) const {
+    const bool direct = out_.dtype == dtype_of<C>;
+    C* const to = direct ? out_.as<C>() + r * classes_ : work;
+    const int64_t t = target_at(a_.target, r);
+    if (t == a_.ignore_index) {
+      std::fill_n(to, classes_, C(0));
+    } else {
+      const double share = a_.label_smoothing / double(classes_), hit = (1 - a_.label_smoothing) * double(weight_[size_t(t)]);
+      const double g = load_one<double>(grad_.dtype, at(grad_, grad_.shape.empty() ? 0 : r * grad_.strides[0])) / divisor_;
+      gradient_row(x, weight_.data(), lse, C(g * (hit + share * all_weights_)), C(g * share), to, classes_);
+      to[t] -= C(g * hit);
+    }
+    if (!direct) store<C>(out_.dtype, to, at(out_, r * classes_), 1, classes_);
+  }
+
+ private:
+  const CrossEntropyArgs& a_;
+  const std::vector<C>& weight_;
+  const TensorView &grad_, &out_;
+  int64_t classes_;
+  double all_weights_ = 0, divisor_ = 1;
+};
+
+template <class C>
+void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView& lse, const TensorView& total,
+             const LossGradient& gradient) {
   const int64_t rows = a.logits.shape[0], classes = a.logits.shape[1], step = a.logits.strides[1];
   const std::vector<C> weight = class_weights<C>(a, classes);
   const double eps = a.label_smoothing;
-  std::vector<double> losses(static_cast<size_t>(rows)), counted(static_cast<size_t>(rows));
-  parallel_for(rows, 1, rows * classes * 8, [&](int64_t begin, int64_t end) {
-    std::vector<C> memory(size_t(2 * classes));
-    for (int64_t r = begin; r < end; ++r) {
-      const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data());
-      const C sum = log_sum_exp(x, memory.data() + classes, classes);
-      store_one<C>(lse.dtype, sum, at(lse, r * lse.strides[0]));
-      const int64_t t = target_at(a.target, r);
-      if (t == a.ignore_index) continue;
-      const double w = double(weight[size_t(t)]);
-      double value = (1 - eps) * w * (double(sum) - double(x[t]));
-      if (eps != 0) value += eps / double(classes) * smoothed(x, weight.data(), double(sum), classes);
-      losses[size_t(r)] = value;
-      counted[size_t(r)] = w;
-    }
-  });
-  double sum = 0, weights = 0;
+  double weights = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    sum += losses[size_t(r)];
-    weights += counted[size_t(r)];
+    const int64_t t = target_at(a.target, r);
+    if (t != a.ignore_index) weights += double(weight[size_t(t)]);
   }
   store_one<double>(total.dtype, weights, total.data);
+  const RowGradients<C> gradients(a, weight, gradient.grad, total, gradient.out);
+  std::vector<double> losses(static_cast<size_t>(rows));
+  parallel_for(rows, 1, rows * classes * (gradient.out ? 16 : 8), [&](int64_t begin, int64_t end) {
+    std::vector<C> memory(size_t(2 * classes));
+    C* const work = memory.data() + classes;
+    for (int64_t r = begin; r < end; ++r) {
+      const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data());
+      const C sum = log_sum_exp(x, work, classes);
+      store_one<C>(lse.dtype, sum, at(lse, r * lse.strides[0]));
+      if (const int64_t t = target_at(a.target, r); t != a.ignore_index) {
+        losses[size_t(r)] = (1 - eps) * double(weight[size_t(t)]) * (double(sum) - double(x[t]));
+        if (eps != 0) losses[size_t(r)] += eps / double(classes) * smoothed(x, weight.data(), double(sum), classes);
+      }
+      if (gradient.out) gradients.write(r, x, sum, work);
+    }
+  });
+  double sum = 0;
+  for (double value : losses) sum += value;
   switch (a.reduction) {
     case Reduction::none: return store<double>(loss.dtype, losses.data(), loss.data, rows ? loss.strides[0] : 1, rows);
     case Reduction::sum: return store_one<double>(loss.dtype, sum, loss.data);
@@ -78,40 +115,24 @@ void backward(const CrossEntropyArgs& a, const TensorView& grad, const TensorVie
   const int64_t rows = a.logits.shape[0], classes = a.logits.shape[1], step = a.logits.strides[1];
   if (rows == 0 || classes == 0) return;
   const std::vector<C> weight = class_weights<C>(a, classes);
-  double all_weights = 0;
-  for (C w : weight) all_weights += double(w);
-  const double eps = a.label_smoothing, share = eps / double(classes);
-  const int64_t grad_step = grad.shape.empty() ? 0 : grad.strides[0];
-  const double divisor = a.reduction == Reduction::mean ? load_one<double>(total.dtype, total.data) : 1;
-  const bool direct = out.dtype == dtype_of<C>;
-
+  const RowGradients<C> gradients(a, weight, grad, total, out);
   parallel_for(rows, 1, rows * classes * 8, [&](int64_t begin, int64_t end) {
     std::vector<C> memory(size_t(2 * classes));
     for (int64_t r = begin; r < end; ++r) {
-      C* to = direct ? out.as<C>() + r * classes : memory.data();
-      const int64_t t = target_at(a.target, r);
-      if (t == a.ignore_index) {
-        std::fill_n(to, classes, C(0));
-      } else {
-        const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data() + classes);
-        const double g = load_one<double>(grad.dtype, at(grad, r * grad_step)) / divisor;
-        const double hit = (1 - eps) * double(weight[size_t(t)]);
-        const C row_lse = load_one<C>(lse.dtype, at(lse, r * lse.strides[0]));
-        gradient_row(x, weight.data(), row_lse, C(g * (hit + share * all_weights)), C(g * share), to, classes);
-        to[t] -= C(g * hit);
-      }
-      if (!direct) store<C>(out.dtype, to, at(out, r * classes), 1, classes);
+      const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data() + classes);
+      gradients.write(r, x, load_one<C>(lse.dtype, at(lse, r * lse.strides[0])), memory.data());
     }
   });
 }
 
 }  // namespace
 
-void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total) {
+void cross_entropy(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total,
+                   const LossGradient& gradient) {
   if (args.logits.dtype == DType::f64)
-    forward<double>(args, loss, lse, total);
+    forward<double>(args, loss, lse, total, gradient);
   else
-    forward<float>(args, loss, lse, total);
+    forward<float>(args, loss, lse, total, gradient);
 }
 
 void cross_entropy_backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,

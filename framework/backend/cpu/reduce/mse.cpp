@@ -48,7 +48,7 @@ double squares(const TensorView& a, const TensorView& b) {
 
 }  // namespace
 
-void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss, const MseGradient& gradient) {
+void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss, const LossGradient& gradient) {
   const bool wide = a.dtype == DType::f64 || b.dtype == DType::f64;
   const double sum = wide ? squares<double>(a, b) : squares<float>(a, b);
   store_one<double>(loss.dtype, reduction == Reduction::mean ? sum / double(a.numel()) : sum, loss.data);
