@@ -154,7 +154,7 @@ no line of metrics
   CHECK(r.lines_left_out == 1);
   CHECK(r.values.at("train/loss").size() == 3);
   REQUIRE(r.best().has_value());
-  CHECK(r.best()->at.x == 3);
+  CHECK(r.best()->point.x == 3);
   const std::string page = report_page({r}, {});
   CHECK(count_of(page, "class=\"skip\"") == 1);
   CHECK(contains(page, "2^10"));
@@ -172,10 +172,10 @@ TEST_CASE("report: the best train/loss is that of an epoch, where lines have it"
   RecordedRun r = read_run(folder, /*with_checkpoints=*/false);
   r.config["checkpoint"]["monitor"] = "train/loss";
   REQUIRE(r.best().has_value());
-  CHECK(r.best()->at.x == 4);
-  CHECK(r.best()->at.y == 0.4);
+  CHECK(r.best()->point.x == 4);
+  CHECK(r.best()->point.y == 0.4);
   r.values.erase("train/epoch_loss");  // of an older halfstep
-  CHECK(r.best()->at.x == 1);
+  CHECK(r.best()->point.x == 1);
 }
 
 TEST_CASE("report: a run of a million lines is small, quick to write, and keeps its peaks") {
