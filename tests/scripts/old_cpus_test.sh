@@ -3,7 +3,7 @@
 # Old x86-64 CPUs, as QEMU has them: old_cpus_test.sh PROGRAM LIBRARY CLIENT DATA LAYERS TESTS...
 # On those before x86-64-v2 PROGRAM and TESTS end with a line, and the loader refuses LIBRARY, the C library, with another: dlopen
 # fails, and CLIENT, which is linked with it, does not start. On a CPU of v2 and one of v3 all TESTS pass, and of DATA and LAYERS
-# those that compare bits with recorded ones.
+# the cases that compare bits with recorded ones.
 set -euo pipefail
 program=$1 library=$2 client=$3 data=$4 layers=$5
 shift 5
