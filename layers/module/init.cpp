@@ -46,6 +46,31 @@ bool draws_as_pytorch(Generator* generator) {
   return (generator ? *generator : default_generator()).kind() == GeneratorKind::mt19937;
 }
 
+// Draws by rejection, as PyTorch 2.15 does: normal numbers, or uniform ones where most normal numbers would be rejected.
+void truncated_as_pytorch(const Tensor& w, double mean, double std, double a, double b, Generator* generator) {
+  const NoGrad off;
+  const auto below = [&](double x) { return (1 + std::erf((x - mean) / std / std::numbers::sqrt2)) / 2; };
+  const Tensor out = w.detach(), again = empty_like(out), chance = empty_like(out);
+  const bool by_normals = below(b) - below(a) > 0.3;
+  const double mode = std::max(a, std::min(mean, b)), peak = -0.5 * std::pow((mode - mean) / std, 2);
+  // Draws all elements anew, and returns where they are rejected.
+  const auto draw = [&](const Tensor& to) {
+    if (by_normals) {
+      halfstep::normal_(to, mean, std, generator);
+      return logical_or(lt(to, a), gt(to, b));
+    }
+    halfstep::uniform_(to, a, b, generator);
+    halfstep::uniform_(chance, 0, 1, generator);
+    return gt(log(chance), square((to - mean) / std) * -0.5 - peak);
+  };
+  Tensor pending = draw(out);
+  while (any(pending).item<bool>()) {
+    const Tensor rejected = draw(again);
+    out.copy_(where(pending, again, out));
+    pending = logical_and(pending, rejected);
+  }
+}
+
 // PyTorch draws in the dtype of the weight, which has other numbers than float64.
 std::vector<double> drawn(const Shape& shape, double std, Generator* generator, DType dtype) {
   const DefaultDevice host(Device::cpu);
@@ -84,6 +109,8 @@ void normal_(const Tensor& w, double mean, double std, Generator* generator) {
 void trunc_normal_(const Tensor& w, double mean, double std, double a, double b, Generator* generator) {
   check<ValueError>(std >= 0, "trunc_normal_", "std must be >= 0, got ", std);
   check<ValueError>(a <= b, "trunc_normal_", "a must not be above b, got ", a, " and ", b);
+  if (draws_as_pytorch(generator) && std > 0 && w.device() != Device::meta)
+    return truncated_as_pytorch(w, mean, std, a, b, generator);
   // Draws by inversion: u uniform between the distribution function's values at the bounds, then its inverse at u.
   const auto below = [&](double x) { return std == 0 ? double(x >= mean) : std::erf((x - mean) / std / std::numbers::sqrt2); };
   const NoGrad off;
