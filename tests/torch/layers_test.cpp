@@ -95,6 +95,10 @@ TEST_CASE("torch: losses") {
   CHECK(F::l1_loss(x, torch::zeros({2, 2}), F::L1LossFuncOptions(torch::kNone)).equal(x.abs()));
   CHECK(torch::nll_loss(x.log_softmax(1), classes, {}, torch::Reduction::Sum)
             .allclose(F::cross_entropy(x, classes, F::CrossEntropyFuncOptions().reduction(torch::kSum))));
+  // The outputs of a discriminator, [N, 1, 1, 1], against N labels.
+  const torch::Tensor p = x.sigmoid().flatten(), y = torch::tensor({1.0, 0.0, 1.0, 0.0});
+  CHECK(torch::binary_cross_entropy(p.reshape({4, 1, 1, 1}), y).equal(torch::binary_cross_entropy(p, y)));
+  CHECK_THROWS(torch::binary_cross_entropy(p, y.narrow(0, 0, 1)));
   torch::nn::NLLLoss weighted(torch::nn::NLLLossOptions().weight(torch::tensor({1.0, 0.0})));
   CHECK(weighted(x.log_softmax(1), classes).allclose(-x.log_softmax(1)[0][0]));
   CHECK(weighted->named_buffers().contains("weight"));

@@ -35,7 +35,7 @@ HS_LOSS(soft_margin_loss, SoftMarginLossFuncOptions, hs::soft_margin_loss(x.h(),
 HS_LOSS(multilabel_margin_loss, MultilabelMarginLossFuncOptions,
         hs::multilabel_margin_loss(x.h(), t.h(), detail::reduction(o.reduction())))
 HS_LOSS(binary_cross_entropy, BinaryCrossEntropyFuncOptions,
-        hs::binary_cross_entropy(x.h(), t.h(), o.weight().h(), detail::reduction(o.reduction())))
+        hs::binary_cross_entropy(x.h(), detail::shaped_as(x.h(), t.h()), o.weight().h(), detail::reduction(o.reduction())))
 HS_LOSS(binary_cross_entropy_with_logits, BinaryCrossEntropyWithLogitsFuncOptions,
         hs::binary_cross_entropy_with_logits(
             x.h(), t.h(),
