@@ -147,10 +147,7 @@ Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction, 
                  });
 }
 
-Tensor binary_cross_entropy(const Tensor& x, const Tensor& given, const Tensor& weight, LossReduction reduction) {
-  // Sizes of 1 do not count, as in ATen: the [N, 1, 1, 1] of a discriminator against N labels.
-  const bool alike = x.defined() && given.defined() && x.shape() != given.shape() && x.squeeze().shape() == given.squeeze().shape();
-  const Tensor target = alike && given.dim() > 0 ? given.reshape(x.shape()) : given;
+Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight, LossReduction reduction) {
   check_target(kBce, x, target);
   if (weight.defined()) broadcast(x.shape(), weight.shape(), kBce);
   return loss_of(bce_info(), {x, target, weight}, reduction, [&](const Tensors& in, DType wide) {
