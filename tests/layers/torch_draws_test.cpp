@@ -215,7 +215,8 @@ TEST_CASE("a run of kind mt19937 has the losses of PyTorch's run") {
   manual_seed(seed(), kTwister);
   const Tensor x = randn({40, 8}), y = randint(0, 3, {40});
   manual_seed(7);
-  Sequential net(Linear(8, 16), ReLU(), Dropout(0.25), Linear(16, 3));
+  const auto first = std::make_shared<Linear>(8, 16), last = std::make_shared<Linear>(16, 3);  // arguments have no order
+  Sequential net(first, std::make_shared<ReLU>(), std::make_shared<Dropout>(0.25), last);
   SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
   Generator order(7, kTwister);
   DataLoader loader(TensorDataset(x, y), LoaderOptions{.batch_size = 8, .shuffle = true, .generator = &order});
