@@ -16,7 +16,7 @@ Json json_of(const OptionValue& value, const OptionFacts& o) {
   Json out;
   if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
     if (o.fewest == 1 && numbers->size() == 1) return numbers->front();
-    if (numbers->empty()) return Json::array();
+    if (numbers->empty() && !o.count && !o.fewest) return Json::array();
     for (const double x : *numbers) out.push_back(x);
   }
   if (const auto* const sizes = std::get_if<Sizes>(&value)) {
