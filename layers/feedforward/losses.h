@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <typeinfo>
 
 #include "framework/ops/ops.h"
 #include "layers/module/layer.h"
@@ -42,7 +43,7 @@ class Loss {
   virtual ~Loss() = default;
   virtual Tensor operator()(const Tensor& output, const Tensor& target) const = 0;
   // Computes the same, and passes a tensor to begin backward with, if the loss can use one (mse_loss, cross_entropy). TrainStep
-  // calls this; a class that derives from such a loss and overrides the call overrides this, too.
+  // calls this.
   virtual Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& /*seed*/) const {
     return (*this)(output, target);
   }
@@ -65,20 +66,29 @@ class FunctionLoss : public Loss {
   FunctionLoss(std::string description, Seeded function, DenominatorOf over = nullptr)
       : FunctionLoss(
             std::move(description), [function](const Tensor& x, const Tensor& y) { return function(x, y, {}); }, std::move(over)) {
-    seeded_ = std::move(function);
+    seed_by(typeid(FunctionLoss), std::move(function));
   }
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
+  // Without the seed in a class that derives from the loss, since it may compute something else.
   Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
-    return seeded_ ? seeded_(output, target, seed) : (*this)(output, target);
+    return seeded_ && typeid(*this) == *seeded_type_ ? seeded_(output, target, seed) : (*this)(output, target);
   }
   Denominator denominator(const Tensor& target) const override { return over_ ? over_(target) : Loss::denominator(target); }
   bool is_recordable() const override { return true; }
   std::string describe() const override { return description_; }
 
+ protected:
+  // Gives objects of this class, and of none that derives from it, the function for with_seed.
+  void seed_by(const std::type_info& type, Seeded function) {
+    seeded_ = std::move(function);
+    seeded_type_ = &type;
+  }
+
  private:
   std::string description_;
   Function function_;
   Seeded seeded_;  // or null
+  const std::type_info* seeded_type_ = nullptr;
   DenominatorOf over_;
 };
 
@@ -108,11 +118,9 @@ class OptionLoss : public FunctionLoss {
   using Options = O;
   static constexpr const char* kName = type.text;
   explicit OptionLoss(const O& options = {})
-      : OptionLoss(options, [options](const Tensor& x, const Tensor& y) { return function(x, y, options); }) {}
-
- protected:
-  template <class F>
-  OptionLoss(const O& options, F computes) : FunctionLoss(std::string(kName) + "()", std::move(computes), Mean::of(options)) {
+      : FunctionLoss(
+            std::string(kName) + "()", [options](const Tensor& x, const Tensor& y) { return function(x, y, options); },
+            Mean::of(options)) {
     check_options(kName, options);
   }
 };
@@ -139,10 +147,11 @@ Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabel
 // ---- regression
 class MSELoss : public OptionLoss<"MSELoss", LossOptions, loss_functions::mse> {
  public:
-  explicit MSELoss(const LossOptions& options = {})
-      : OptionLoss(options, [how = options.reduction](const Tensor& x, const Tensor& y, const Tensor& seed) {
-          return mse_loss(x, y, how, seed);
-        }) {}
+  explicit MSELoss(const LossOptions& options = {}) : OptionLoss(options) {
+    seed_by(typeid(MSELoss), [how = options.reduction](const Tensor& x, const Tensor& y, const Tensor& seed) {
+      return mse_loss(x, y, how, seed);
+    });
+  }
 };
 using L1Loss = OptionLoss<"L1Loss", LossOptions, loss_functions::l1>;
 using SmoothL1Loss = OptionLoss<"SmoothL1Loss", SmoothL1LossOptions, loss_functions::smooth_l1>;
@@ -163,10 +172,11 @@ using HingeEmbeddingLoss = OptionLoss<"HingeEmbeddingLoss", HingeEmbeddingLossOp
 class CrossEntropyLoss
     : public OptionLoss<"CrossEntropyLoss", CrossEntropyOptions, loss_functions::cross_entropy, MeanOverClasses> {
  public:
-  explicit CrossEntropyLoss(const CrossEntropyOptions& options = {})
-      : OptionLoss(options, [options](const Tensor& x, const Tensor& y, const Tensor& seed) {
-          return loss_functions::seeded_cross_entropy(x, y, options, seed);
-        }) {}
+  explicit CrossEntropyLoss(const CrossEntropyOptions& options = {}) : OptionLoss(options) {
+    seed_by(typeid(CrossEntropyLoss), [options](const Tensor& x, const Tensor& y, const Tensor& seed) {
+      return loss_functions::seeded_cross_entropy(x, y, options, seed);
+    });
+  }
 };
 using NLLLoss = OptionLoss<"NLLLoss", NllLossOptions, loss_functions::nll, MeanOverClasses>;
 using MultiMarginLoss = OptionLoss<"MultiMarginLoss", MultiMarginOptions, loss_functions::multi_margin>;

@@ -246,4 +246,20 @@ TEST_CASE("layers without parameters are their ops") {
     return scores.grad().to_vector<float>();
   };
   CHECK(gradient(smoothed.with_seed(scores, target, seed)) == gradient(smoothed(scores, target)));
+  // A class that derives from one of these and computes something else is never passed over.
+  struct Focal : CrossEntropyLoss {
+    Tensor operator()(const Tensor& output, const Tensor& y) const override {
+      const Tensor loss = CrossEntropyLoss::operator()(output, y);
+      return loss * loss;
+    }
+  };
+  struct Scaled : FunctionLoss {
+    Scaled()
+        : FunctionLoss("Scaled()", [](const Tensor& a, const Tensor& b, const Tensor& s) { return mse_loss(a, b, "mean", s); }) {}
+    Tensor operator()(const Tensor& output, const Tensor& y) const override { return FunctionLoss::operator()(output, y) * 3; }
+  };
+  CHECK(gradient(Focal().with_seed(scores, target, seed)) == gradient(Focal()(scores, target)));
+  CHECK(Focal().with_seed(scores, target, seed).item() == Focal()(scores, target).item());
+  const Tensor ones = ones_like(scores);
+  CHECK(gradient(Scaled().with_seed(scores, ones, seed)) == gradient(Scaled()(scores, ones)));
 }

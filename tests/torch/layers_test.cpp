@@ -53,6 +53,30 @@ TEST_CASE("torch: layers with parameters") {
   CHECK(has(message_of([] { torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3).groups(2)); }), "divisible by groups"));
 }
 
+TEST_CASE("torch: a seed gives libtorch's weights and draws") {  // the numbers are PyTorch 2.15's for the seed 0
+  const auto begins = [](const torch::Tensor& x, const std::vector<float>& wanted) {
+    const torch::Tensor flat = x.detach().flatten();
+    for (size_t i = 0; i < wanted.size(); ++i) CHECK(flat[int64_t(i)].item<float>() == wanted[i]);
+  };
+  torch::manual_seed(0);
+  begins(torch::rand({2}), {0.49625658988952637f, 0.7682217955589294f});
+  begins(torch::randn({2}), {-0.29050925374031067f, -1.0703703165054321f});
+  torch::manual_seed(0);
+  torch::nn::Linear linear(2, 1);
+  begins(linear->weight, {-0.005293981172144413f, 0.37932288646698f});
+  begins(linear->bias, {-0.5819807648658752f});
+  torch::manual_seed(0);
+  torch::nn::Conv2d conv(1, 1, 2);
+  begins(conv->weight, {-0.003743410110473633f, 0.26822179555892944f});
+  begins(conv->bias, {-0.19257718324661255f});
+  torch::manual_seed(0);
+  begins(torch::nn::Embedding(2, 2)->weight, {1.5409960746765137f, -0.293428897857666f});
+  torch::manual_seed(0);
+  begins(torch::nn::LSTM(1, 1)->named_parameters()["weight_hh_l0"], {-0.3851543664932251f, 0.26815736293792725f});
+  torch::manual_seed(0);
+  begins(torch::dropout(torch::ones({8}), 0.5, true), {0, 0, 2, 0, 0, 0, 2, 2});
+}
+
 TEST_CASE("torch: norms keep running statistics") {
   torch::nn::BatchNorm2d norm(3);
   CHECK(printed(norm) == "torch::nn::BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=true, track_running_stats=true)");

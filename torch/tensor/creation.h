@@ -82,7 +82,8 @@ inline Tensor Tensor::new_ones(IntArrayRef s, const TensorOptions& o) const { re
 inline Tensor Tensor::new_full(IntArrayRef s, Scalar v, const TensorOptions& o) const {
   return torch::full(s, v, detail::like(*this, o));
 }
-inline void manual_seed(uint64_t seed) { hs::manual_seed(seed); }
+// Draws libtorch's numbers from now on, to the bit on a CPU (docs/random_numbers.md).
+inline void manual_seed(uint64_t seed) { hs::manual_seed(seed, hs::GeneratorKind::mt19937); }
 
 namespace detail {
 // What torch::tensor() takes: a number, braces of numbers, a list.

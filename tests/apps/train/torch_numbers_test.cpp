@@ -42,7 +42,7 @@ std::vector<double> losses_of_run(const TempDir& dir) {
   std::ifstream in(dir / "r/metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
     const auto one = nlohmann::json::parse(line);
-    if (one.contains("loss")) out.push_back(one["loss"]);
+    if (one.contains("train/loss")) out.push_back(one["train/loss"]);
   }
   return out;
 }
