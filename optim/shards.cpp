@@ -14,6 +14,7 @@ constexpr int64_t kAlign = 16;  // elements: kernels prefer parts that begin at 
 
 int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
+// Returns n elements of a tensor from element `from` on, in the order of its memory.
 TensorView run_of(const Tensor& t, int64_t from, int64_t n) {
   return {static_cast<char*>(t.view().data) + from * int64_t(size_of(t.dtype())), t.dtype(), {n}, {1}};
 }
@@ -48,6 +49,7 @@ void Shards::add(const std::vector<Tensor>& parameters) {
   for (size_t line = first; line < lines_.size(); ++line) bound(lines_[line]);
 }
 
+// Sets the bounds of the ranks' ranges: equal shares, or the nearest beginnings of parameters.
 void Shards::bound(ParameterLine& line) const {
   const int64_t ranks = group_.size(), share = aligned((line.length + ranks - 1) / ranks);
   line.bounds = {0};

@@ -51,7 +51,7 @@ class Shards {
  private:
   struct ParameterPlace {
     size_t line;
-    int64_t begin, numel;  // in the lane
+    int64_t begin, numel;  // in the line
     MemoryFormat format;
   };
   struct ParameterLine {

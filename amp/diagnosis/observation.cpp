@@ -24,7 +24,7 @@ Tensor first_rows(const Tensor& t, int64_t rows) { return t.dim() == 0 ? t : t.n
 
 bool has_scaled_gradient(const Tensor& p) { return p.impl()->autograd && p.impl()->autograd->scaled; }
 
-// Counts the values of a gradient. `shift` is added to the exponents, for values that are multiplied by 2^shift.
+// Counts the values of a gradient. Subtracts `shift` from the exponents: the values are multiplied by 2^shift.
 void count_gradient(const Tensor& g, int shift, TensorObservation& out) {
   out.gradient = g.dtype();
   const auto numel = double(g.numel());
@@ -51,7 +51,7 @@ double unchanged(const Tensor& before, const Tensor& now, const Tensor& with_gra
 }  // namespace
 
 StepObserver::StepObserver(Module& module, Device device, double scale, int64_t part, size_t most_bytes)
-    // Do not log kernels if activations are recomputed in the backward: the log would take them for gradients.
+    // Report no room if the backward recomputes activations: the log takes them for gradients.
     : module_(module), device_(device), scale_(scale), has_room_(!module.any_recomputes()) {
   copy_part(part, most_bytes);
 }

@@ -17,7 +17,7 @@ constexpr int64_t kFewest = 16;                 // elements whose updates are co
 constexpr double kLargestUsefulScale = 0x1p24;  // at which the smallest float16 is a gradient of 2^-48
 constexpr double kDefaultScale = 65536;
 
-// Returns "fc1.weight, fc1.bias and 3 more".
+// Returns "fc1.weight, fc1.bias, fc2.weight and 3 more".
 std::string listed(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < std::min<size_t>(names.size(), 3); ++i) out += (i == 0 ? "" : ", ") + names[i];
@@ -139,7 +139,8 @@ SilentCauses::TensorNames SilentCauses::new_names(const std::string& cause, cons
   return out;
 }
 
-// Returns whether a comparison is worthwhile: more than half of a gradient must be zero for more than half to be flushed.
+// Returns whether to compare gradients now. More than half of a gradient must be zero for more than half to be flushed. After
+// comparisons that found nothing new, counts down the wait instead.
 bool SilentCauses::compares(const Observation& seen) {
   const bool sign = std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kMost; });
   if (!sign) return false;

@@ -33,7 +33,7 @@ struct StepUnderTest {
   std::optional<DType> low = {};  // of its autocast region; unset: none
   OpPolicies policies = {};       // of the ops in it
   double scale = 1;               // of the loss
-  bool low_gradients = false;     // framework/autograd/grad_mode.h
+  bool low_gradients = false;     // whether LowGradients is on (grad_mode.h)
   Generator::State random = {};   // state of the generator at its start
 };
 

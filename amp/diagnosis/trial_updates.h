@@ -15,7 +15,8 @@ class TrialUpdates {
   // Both must outlive it. The optimizer must need no closure.
   TrialUpdates(Module& module, Optimizer& optimizer) : module_(module), optimizer_(optimizer) {}
 
-  // Adds gradients of the module's parameters, in their order; undefined: none.
+  // Takes a trial step with the 16-bit gradients and one with the float32 gradients of all parameters, in their order; undefined:
+  // none. Clears the parameters' gradients.
   void add(const Tensors& low, const Tensors& single);
   // Returns rms |update of low - update of single| / rms |update of single|; nothing if the latter moves no weight.
   std::optional<double> error() const;

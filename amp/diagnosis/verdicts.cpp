@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Derives the cause of a step that is not finite even in float32 from the kernel that wrote the first bad value: its name, its
+// pass, and the values that it read.
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
@@ -9,11 +11,15 @@
 namespace halfstep {
 namespace {
 
+constexpr double kSafeToSquare = 1e18;   // magnitudes below it have squares in the range of float32
+constexpr double kSafeToSum = 1e30;      // many magnitudes below it have a sum in that range
+constexpr double kExpNearOverflow = 80;  // float32 holds exp up to 88.7
+
 bool is_any_of(std::string_view name, std::initializer_list<std::string_view> list) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Values that the kernel read, by place.
+// The values that a kernel read; i is the position of an operand.
 struct KernelReads {
   const KernelEvent& e;
   bool has(size_t i) const { return i < e.reads.size() && e.reads[i].counts.has_value(); }
@@ -51,6 +57,7 @@ CauseRow of_planted(const KernelEvent& e, const std::string& place) {
   return {};
 }
 
+// Explains a value that a kernel of the forward made from finite values. Returns an empty row for other kernels.
 CauseRow of_forward(const KernelEvent& e, const std::string& place) {
   const KernelReads r{e};
   const std::string& k = e.kernel;
@@ -59,22 +66,23 @@ CauseRow of_forward(const KernelEvent& e, const std::string& place) {
             "clamp its argument from below, or take CrossEntropyLoss or BCEWithLogitsLoss on logits"};
   if (k == "sqrt" && r.any_negative())
     return {"sqrt_domain", "a square root of a negative value in " + place, "clamp its argument at 0"};
-  if (is_any_of(k, {"normalize", "batch_norm"}) && r.largest() < 1e18)
+  if (is_any_of(k, {"normalize", "batch_norm"}) && r.largest() < kSafeToSquare)
     return {"division_by_zero", "values without variance are normalised with an eps of 0 in " + place, "use an eps above 0"};
   if ((k == "div" && r.zero(1)) || (is_any_of(k, {"reciprocal", "rsqrt"}) && (r.any_zero() || r.any_negative())))
     return {"division_by_zero", "a division by zero in " + place, "add an eps to the divisor; normalize and layer_norm have one"};
   if (k == "pow" && (r.negative(0) || r.zero(0)))
     return {"pow_domain", "a power of zero or of a negative value in " + place, "keep the base above 0"};
-  if (is_any_of(k, {"exp", "exp2", "expm1", "sinh", "cosh", "poisson_nll_loss", "poisson_rate"}) && r.largest() > 80)
+  if (is_any_of(k, {"exp", "exp2", "expm1", "sinh", "cosh", "poisson_nll_loss", "poisson_rate"}) && r.largest() > kExpNearOverflow)
     return {"exp_overflow", joined("an exponential of up to ", r.largest(), " in ", place),
             k.starts_with("poisson") ? "smaller predictions: scale the inputs, or lower the learning rate"
                                      : "use log_softmax or logsumexp, or subtract the maximum first"};
   if (is_any_of(k, {"logit", "kl_div", "lgamma", "digamma", "polygamma"}) || (k == "gaussian_nll_loss" && r.any_negative()) ||
       is_any_of(k, {"asin", "acos", "atanh", "acosh", "erfinv"}))
     return {"domain", joined(k, " of a value outside its domain in ", place), "clamp its argument inside the domain"};
-  if (is_any_of(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < 1e30)
+  if (is_any_of(e.op, {"cross_entropy", "nll_loss"}) && r.largest() < kSafeToSum)
     return {"targets_ignored", "the loss ignores every target of the batch",
             "each batch needs a target that is not ignore_index and whose class has a weight above 0"};
+  // The first operand has at most one element, or all operands are numbers or empty.
   const bool few = (!e.reads.empty() && numel(e.reads[0].shape) <= 1) ||
                    std::none_of(e.reads.begin(), e.reads.end(), [](auto& x) { return !x.number && numel(x.shape) > 0; });
   if (k == "variance" || (is_any_of(k, {"mean", "sum", "div"}) && few))
@@ -83,6 +91,7 @@ CauseRow of_forward(const KernelEvent& e, const std::string& place) {
   return {};
 }
 
+// Explains a gradient that is not finite by the slope of its op. Returns an empty row for other kernels.
 CauseRow of_backward(const KernelEvent& e, const std::string& place) {
   const KernelReads r{e};
   const std::string& k = e.kernel;

@@ -27,6 +27,7 @@ struct OpPolicies::List {
   mutable std::atomic<bool> checked = false;
 };
 
+// Finds the shared list that equals `by_name`, or makes it.
 OpPolicies::OpPolicies(const ByName& by_name) {
   if (by_name.empty()) return;
   static ForkMutex guard;

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The cheapest intervals of a line that save enough (IntervalCover), by dynamic programming over its places. The front of place p
+// holds the Pareto-optimal pairs (savings, cost) of choices that end at or before p. Each pair moves on in two ways:
+//   to p + 1 without an interval:       (s, c)
+//   to e by an interval i from p to e:  (s + saves_i, c + cost_i), if s >= needs[q] at all q between p and e
 #include <algorithm>
 
 #include "amp/step/recomputation.h"
@@ -12,7 +16,7 @@ struct PartialChoice {
 };
 struct ChosenInterval {
   size_t item;
-  int before;
+  int before;  // index in `links` of the item chosen before it; -1: none
 };
 
 // Keeps the Pareto-optimal pairs, largest savings first.

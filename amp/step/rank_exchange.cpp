@@ -10,17 +10,18 @@
 namespace halfstep {
 
 int RankExchange::agree(int readiness, const BatchRows& part) {
+  enum : size_t { kReadiness, kRows, kTotal, kNotice, kDrawn };  // fields that each rank sends
   const auto drawn = double(default_generator().state().offset);
   const std::vector<double> mine{double(readiness), double(part.rows), double(part.total), double(notice_), drawn};
   double least = readiness, samples = 0, position = 0;
   bool one_batch = true;
   notices_ = 0;
   for (const std::vector<double>& of : group_.gather(mine)) {
-    least = std::min(least, of[0]);
-    samples += of[1];
-    one_batch = one_batch && of[2] == double(part.total);
-    notices_ |= uint32_t(of[3]);
-    position = std::max(position, of[4]);
+    least = std::min(least, of[kReadiness]);
+    samples += of[kRows];
+    one_batch = one_batch && of[kTotal] == double(part.total);
+    notices_ |= uint32_t(of[kNotice]);
+    position = std::max(position, of[kDrawn]);
   }
   default_generator().move_on_to(uint64_t(position));
   // All ranks compute the same answer from the same numbers.
@@ -31,6 +32,7 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   if (!reducer_.armed()) reducer_.arm();
   const CallScope span(SpanKind::wait, "ranks");
   reducer_.send_rest();
+  enum : size_t { kLoss, kSamples, kNotice, kDrawn, kTotal, kUnit };  // fields that each rank sends
   const auto drawn = double(default_generator().state().offset);
   const std::vector<double> mine{loss_sum_, double(window.own_samples()), double(notice_), drawn, window.total(), window.unit()};
   double loss = 0, samples = 0, position = 0, total = 0, unit = 0;
@@ -38,13 +40,13 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   notices_ = 0;
   // Gather after the gradients, and so wait for them too.
   for (const std::vector<double>& of : group_.gather(mine)) {
-    loss += of[0];
-    samples += of[1];
-    notices_ |= uint32_t(of[2]);
-    position = std::max(position, of[3]);  // a rank without samples has drawn nothing
-    total += of[4];
-    if (unit == 0) unit = of[5];
-    one_batch_size = one_batch_size && (of[5] == 0 || of[5] == unit || window.is_sum());
+    loss += of[kLoss];
+    samples += of[kSamples];
+    notices_ |= uint32_t(of[kNotice]);
+    position = std::max(position, of[kDrawn]);  // a rank without samples has drawn nothing
+    total += of[kTotal];
+    if (unit == 0) unit = of[kUnit];
+    one_batch_size = one_batch_size && (of[kUnit] == 0 || of[kUnit] == unit || window.is_sum());
   }
   notice_ = 0;
   check<ValueError>(int64_t(samples) == window.samples(), "TrainStep", "the ranks computed ", samples, " samples of a window of ",
@@ -60,6 +62,8 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   return out;
 }
 
+// Returns sum_r loss_r d_r / sum_r d_r over the ranks r, where d_r is the denominator of rank r's loss; sum_r loss_r for a loss
+// that is a sum.
 Tensor RankExchange::finish_recorded(AccumulationWindow& window, const Tensor& loss) {
   const NoGrad off;
   reducer_.send_rest();

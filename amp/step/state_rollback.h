@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restores what a forward changes besides gradients if the gradient scaler skips the step:
+// Restores what a forward changes besides gradients if the step is skipped:
 // Buffers, such as running statistics, get back their values from before the step. (PyTorch keeps the infinite activations of a
 // skipped step in them.) The states of stateful recurrent layers advance with the data, also if only the backward overflowed; one
 // that is not finite gets back its value from before the step, since it would make every later step overflow.
@@ -20,8 +20,8 @@ class StateRollback {
   explicit StateRollback(Module& module) : module_(module) {}  // must outlive it
 
   void save();  // call before a step's first forward
-  // Restores by selects on the device, after the step. `found_inf`: the step was skipped if it is not 0; undefined: it was
-  // applied.
+  // Restores by selects on the device, after the step; states that are not finite also if it was applied. `found_inf`: the step was
+  // skipped if it is not 0; undefined: it was applied.
   void restore_if_skipped(const Tensor& found_inf);
 
   // Restores the state of the last save() while it lives, for code that computes the step again.

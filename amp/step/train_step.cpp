@@ -357,8 +357,6 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   return result;
 }
 
-// Checks the arguments of a training step.
-
 void TrainStep::check_options() const {
   const TrainStepOptions& o = options_;
   check<ValueError>(o.accumulate_steps >= 1, "TrainStep", "accumulate_steps must be >= 1, got ", o.accumulate_steps);

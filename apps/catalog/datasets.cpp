@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The catalogue's part for all data sets: what a config says of a split, facts without reading it, and the data set itself with its
+// range, fold, statistics and transforms.
 #include "apps/catalog/datasets.h"
 
 #include <algorithm>
@@ -52,13 +54,13 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
     whole["data"][wanted.split]["range"] = Json{0.0, 1.0};
     return split_dataset(row.make({whole, wanted.split, wanted.device, wanted.form}), split_options(wanted));
   } catch (const IoError& e) {
-    throw DataError(e.what() + help_with_root(wanted));  // to the program an unreadable file of data is bad data
+    throw DataError(e.what() + help_with_root(wanted));  // report a file of data that cannot be read as bad data
   }
 }
 
 // Returns the config with the numbers that "from": "data" requests filled into the split's transforms. found: statistics computed
 // earlier, if any.
-Json with_statistics(const Json& config, const std::string& split, std::optional<PictureStatistics>& found) {
+Json with_split_statistics(const Json& config, const std::string& split, std::optional<PictureStatistics>& found) {
   Json out = config;
   for (Json& t : out["data"][split]["transforms"]) {
     if (!t.contains("from") || t["from"] != "data") continue;
@@ -109,7 +111,7 @@ Json with_statistics(const Json& config, std::string* note) {
   Json out = config;
   std::optional<PictureStatistics> found;
   for (const char* split : {"train", "val", "test"})
-    if (!config["data"][split].is_null()) out = with_statistics(out, split, found);
+    if (!config["data"][split].is_null()) out = with_split_statistics(out, split, found);
   if (note && found && found->examined < found->all)
     *note = joined("Normalize: mean and deviation of ", found->examined, " of the ", found->all, " pictures of data.train");
   return out;
@@ -195,7 +197,7 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
 
 std::shared_ptr<Dataset> build_dataset(const Json& config, const std::string& split, Device device, const DataForm* known) {
   std::optional<PictureStatistics> found;
-  const Json filled = with_statistics(config, split, found);
+  const Json filled = with_split_statistics(config, split, found);
   const SplitRequest wanted{filled, split, device, known};
   const DatasetRow& row = dataset_catalog().row(wanted.self());
   auto data = make_part(row, wanted);

@@ -18,8 +18,8 @@ void merge_over(ParsedJson& base, const ParsedJson& over, Issues& issues);
 // is too long.
 ParsedJson load_with_bases(const std::filesystem::path& file, Issues& issues);
 
-// Applies "a.0.b=value": the value is JSON if it parses, else a string. Numbers step into lists; `true` and a component's bare
-// name become objects on the way. Adds what cannot be set to `issues`.
+// Applies "a.0.b=value": the value is JSON if it parses, else a string. Numbers step into lists. On the way, null, a
+// boolean and a component's bare name become objects. Adds what cannot be set to `issues`.
 void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues);
 
 // Removes the alternative of a key that --set gives: train.epochs for train.max_steps, and vice versa; the splits' range for

@@ -19,7 +19,7 @@ bool is_index(const CsvSheet& sheet, const InitColumn& c) {
   return reason == "is an id" || reason == "is an index without a name";
 }
 
-// Returns the number of tokens that most texts do not exceed.
+// Returns the tokens of the longest row, or the number that 95 % of the rows do not exceed if the longest is far longer.
 int64_t usual_length(const CsvSheet& sheet, const std::vector<const InitColumn*>& texts, Tokenizer tokenizer) {
   std::vector<int64_t> lengths;
   for (size_t row = 0; row < sheet.rows(); ++row) {

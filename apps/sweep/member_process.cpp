@@ -22,9 +22,9 @@ constexpr int kNotStarted = 127;  // the shells' code for a program that cannot 
 // Runs in the new process, where only async-signal-safe calls are allowed.
 [[noreturn]] void become(char* const* words, const char* output, pid_t parent) {
   setpgid(0, 0);
-  const bool bound = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
+  const bool dies_with_parent = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
   const int in = open("/dev/null", O_RDONLY), out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  if (!bound || in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(kNotStarted);
+  if (!dies_with_parent || in < 0 || out < 0 || dup2(in, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(kNotStarted);
   if (in > 2) close(in);
   if (out > 2) close(out);
   execv(words[0], words);
@@ -44,6 +44,7 @@ MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesy
 }
 
 MemberProcess::~MemberProcess() {
+  resume();  // a paused process would not handle SIGTERM
   for (stop(); !ended(); stop()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 

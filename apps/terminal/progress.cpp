@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Draws the bar, prints plain lines, thins out the lines of epochs, and formats their numbers.
 #include "apps/terminal/progress.h"
 
 #include <unistd.h>
@@ -168,7 +169,7 @@ void Progress::update(const ProgressView& v) {
   const size_t columns = terminal_width(fileno(options_.out));
   const std::string text = bar_text(v, columns == 0 ? 80 - kSpared : columns - std::min(columns, kSpared));
   clear();
-  const size_t begin = text.find('['), end = text.find(']');
+  const size_t begin = text.find('['), end = text.find(']');  // of the bar, which is painted between its brackets
   if (begin == std::string::npos || end == std::string::npos)
     std::fputs(text.c_str(), options_.out);
   else

@@ -29,6 +29,7 @@ std::string command_name() {
 }  // namespace
 
 TrainSummary RunEnding::summary(Ending ending) const {
+  // Report an incomplete epoch's mean so far.
   if (run_.n.epoch_over > 0) run_.n.train_loss = run_.n.epoch_loss / run_.n.epoch_over;
   TrainSummary out;
   out.ending = ending;
@@ -61,10 +62,11 @@ Json RunEnding::best_json() const {
   std::ifstream in(run_.dir.path() / checkpoint_name(best.step) / "state.json");
   const Json state = Json::parse(in, nullptr, /*allow_exceptions=*/false);
   const Json trainer = state.is_object() ? state.value("trainer", Json::object()) : Json::object();
-  for (const auto& [key, value] : trainer.items())
-    for (const std::string split : {"val_", "train_"})
-      if (key.starts_with(split) && (split == "val_" || key == "train_loss") && value.is_number())
-        out[split.substr(0, split.size() - 1) + "." + key.substr(split.size())] = value;
+  for (const auto& [key, value] : trainer.items()) {
+    if (!value.is_number()) continue;
+    if (key.starts_with("val_")) out["val." + key.substr(4)] = value;
+    if (key == "train_loss") out["train.loss"] = value;
+  }
   return out;
 }
 
@@ -77,11 +79,10 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
     return print_next_commands();
   }
   if (run_.n.steps == run_.first_step) {
-    run_.progress.line(joined("nothing left to do: ", values, run_.n.stopped ? "stopped early at step " : "ended at step ",
-                              run_.n.applied(),
-                              run_.n.stopped             ? ""
-                              : run_.config.train.epochs ? "; a larger train.epochs continues it"
-                                                         : "; a larger train.max_steps continues it"));
+    const std::string ended = run_.n.stopped ? "stopped early at step " : "ended at step ";
+    const std::string length = run_.config.train.epochs ? "train.epochs" : "train.max_steps";
+    run_.progress.line(joined("nothing left to do: ", values, ended, run_.n.applied(),
+                              run_.n.stopped ? "" : "; a larger " + length + " continues it"));
     return print_next_commands();
   }
   std::string line = "done: ";
@@ -105,9 +106,9 @@ void RunEnding::warn_of_scale(int64_t skips_in_row) const {
   if (!scale || *scale >= run_.config.scaler.init_scale || double(run_.n.skipped) <= kManySkips * double(run_.n.steps)) return;
   const std::string now = number_text(*scale, 6);
   // Count the skips that lowered the first scale to the last one; growth made room for the others.
-  const double first = std::log(run_.config.scaler.init_scale / *scale) / -std::log(run_.config.scaler.backoff_factor);
+  const double search_skips = std::log(run_.config.scaler.init_scale / *scale) / -std::log(run_.config.scaler.backoff_factor);
   const std::string remedy =
-      double(run_.n.skipped) > 2 * first + 1
+      double(run_.n.skipped) > 2 * search_skips + 1
           ? joined("\"amp.scaler.growth_interval\": a larger number than ", run_.config.scaler.growth_interval)
           : joined("\"amp.scaler.init_scale\": ", skips_in_row > 0 ? "\"auto\"" : now + " or \"auto\"");
   run_.progress.warn(joined(run_.n.skipped, " of ", run_.n.steps,

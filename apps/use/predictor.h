@@ -3,7 +3,7 @@
 //
 //   Predictor model("runs/digits");                          // a run's folder, a checkpoint, an exported file (model_file.h)
 //   model.files({"a.png", "more/"}, {}, [](const Prediction& p) { std::cout << p.input << ' ' << p.top[0].name << '\n'; });
-//   const Tensor scores = model(inputs);                     // inputs as the data had them: pixels in [0, 1], columns, tokens
+//   const Tensor scores = model(inputs);                     // pixels in [0, 1], columns as from_units gives them, tokens
 #pragma once
 
 #include <cstdint>

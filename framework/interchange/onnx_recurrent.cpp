@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Exports recurrent layers as ONNX's LSTM, GRU and RNN, whose weights have their gates in another order.
 #include "framework/interchange/onnx_rows.h"
 #include "framework/ops/ops.h"
 #include "framework/ops/recurrent/sequence_layer.h"

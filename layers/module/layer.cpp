@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The text that PyTorch prints for a layer, and checks of the inputs that layers share.
 #include "layers/module/layer.h"
 
 #include <array>
@@ -10,8 +11,8 @@ namespace halfstep {
 std::string Repr::python(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
   std::array<char, 400> text;
-  const double size = std::abs(value);
-  const bool scientific = size != 0 && (size < 1e-4 || size >= 1e16);
+  const double magnitude = std::abs(value);
+  const bool scientific = magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16);  // as Python's repr
   const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;
   std::string out(text.data(), std::to_chars(text.data(), text.data() + text.size(), value, format).ptr);
   return scientific || out.find('.') != std::string::npos ? out : out + ".0";

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The parts of libtorch's tensor that are more than a call of one op: conversions, memory, indexing, and factories with libtorch's
+// default dtypes.
 #include "torch/tensor/network.h"
 
 namespace torch {
@@ -32,6 +34,7 @@ Tensor Tensor::contiguous(MemoryFormat f) const {
   return is_channels_last(f) ? h_.contiguous(hs::MemoryFormat::channels_last) : h_.contiguous();
 }
 
+// Makes this tensor share the memory of `o`, and drops its 16-bit copy.
 void Tensor::set_data(const Tensor& o) const {
   TORCH_CHECK(!h_.requires_grad() || o.is_floating_point(),
               "data set to a tensor that requires gradients must be floating point, got ", o.dtype());
@@ -45,6 +48,7 @@ void Tensor::set_data(const Tensor& o) const {
   if (to.autograd) to.autograd->shadow = {};
 }
 
+// Keeps the leading elements. Takes new memory to grow, and for a view that is not contiguous.
 Tensor& Tensor::resize_(IntArrayRef sizes) const {
   TORCH_CHECK(!requires_grad(), "cannot resize variables that require grad");
   hs::TensorImpl& own = *h_.impl();
@@ -103,7 +107,7 @@ namespace {
 
 using Indices = std::initializer_list<hs::TensorIndex>;
 
-// Calls f with the indices: halfstep takes them in braces, whose number is known when they are compiled.
+// Calls f with the indices as an initializer list, as halfstep takes them: its length is fixed at compile time.
 template <class F>
 decltype(auto) with_indices(ArrayRef<TensorIndex> i, const F& f) {
   TORCH_CHECK(!i.empty(), "Passing an empty index list to Tensor::index() or index_put_() is not valid syntax");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The binary rows and their derivatives, in packs.
+// Packs kernels (elementwise.cuh) of the binary ops in elementwise.def, and of their derivatives by either input.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {

@@ -66,7 +66,7 @@ struct Rows {
   void* totals;  // W [rows, segments]: written without out; otherwise, if given, already scanned
 };
 
-// Task = row * segments + segment.
+// Scans segments, or only totals them: task = row * segments + segment.
 template <class Op, class C, int Warps>
 __global__ void __launch_bounds__(kThreads) scan_rows(Rows r) {
   using W = typename WideOf<C>::type;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) scan_rows(Rows r) {
   }
 }
 
-// Rows side by side: one thread per row.
+// Scans rows that lie side by side, one thread per row.
 template <class Op, class C>
 __global__ void __launch_bounds__(kThreads) scan_columns(Rows r) {
   using W = typename WideOf<C>::type;

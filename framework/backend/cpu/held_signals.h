@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Blocks signals during oneDNN code that moves the stack pointer to the heap, where a handler's frame would overwrite memory.
 #pragma once
 
 #include <string_view>

@@ -13,11 +13,11 @@
 
 namespace halfstep {
 
-// Returns a file's current identity: path, size and times. Empty for a file that changed just now, and may change again without a
-// new time; and if it is not a file.
+// Returns a file's current identity: path, inode, size and times. Empty if there is no such file, or if it changed so recently that
+// another change could have the same time.
 std::string file_stamp(const std::filesystem::path& path);
 
-// While one lives, get() remembers its results.
+// Makes get() remember its results while any Keep<T> lives.
 template <class T>
 class Keep {
  public:

@@ -24,7 +24,7 @@ struct Batch {
   Tensor target;  // i64 [B, ...] for classes: one per sample, or one per position of it; f32 [B, ...] for regression
 };
 
-// How targets were computed from the values in a file: (value - mean) / std.
+// How numbers of a column, a target or an input, were computed from the values in a file: (value - mean) / std.
 struct TargetScale {
   double mean = 0, std = 1;
   // For targets from several columns, replaces mean and std: the last dimension holds the columns, once or several times in a row.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form of a model's inputs and outputs, taken from its training data: all that is needed to read other files in the same way,
-// and to interpret an answer. A checkpoint stores it (data.json), so that a model can be used without the training data.
+// The form of a model's inputs and outputs, taken from its training data: what is needed to read other files in the same way, but
+// for transforms, and to interpret an answer. A checkpoint stores both (data.json), so that a model can be used without that data.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Activations with a parameter; those without are rows of elementwise.def. Names, arguments and defaults are PyTorch's; floating
-// tensors of any shape unless noted.
+// Activations that are no rows of elementwise.def. Names, arguments and defaults are PyTorch's, but for add_relu; floating tensors
+// of any shape unless noted.
 #pragma once
 
 #include "framework/base/generator.h"

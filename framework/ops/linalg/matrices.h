@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for ops of matrices [..., M, N].
+// Views, shapes and checks that ops of matrices [..., M, N] share, and several(), which computes their 16-bit inputs in float32.
 #pragma once
 
 #include <string_view>
@@ -23,6 +23,7 @@ inline void check_square(std::string_view op, const Tensor& x) {
   check_floating(op, {x});
   check<ShapeError>(x.dim() >= 2 && x.size(-1) == x.size(-2), op, "needs square matrices [..., N, N], got ", x.shape());
 }
+// Returns [...] of x [..., M, N].
 inline Shape batch_of(const Tensor& x) {
   Shape shape = x.shape();
   shape.erase(x.dim() - 1);
@@ -30,13 +31,14 @@ inline Shape batch_of(const Tensor& x) {
   return shape;
 }
 
+// Returns [..., M] of x [..., M, N].
 inline Shape without_last(const Tensor& x) {
   Shape shape = x.shape();
   shape.erase(x.dim() - 1);
   return shape;
 }
 
-// Like composite(), for an op with several results.
+// Computes an op with several results. Like composite(), reads 16-bit inputs as float32, and rounds the results once.
 template <class Body>
 Tensors several(const OpInfo& info, Tensors in, Body&& body) {
   apply_policy(info, in);

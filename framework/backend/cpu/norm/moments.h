@@ -11,7 +11,7 @@ struct Moments {
   double mean = 0, squares = 0;  // squares: sum (x - mean)^2
   int64_t count = 0;
 
-  void join(const Moments& o);
+  void join(const Moments& o);  // adds the values of another block
 };
 
 // Computes sum (x - center) and sum (x - center)^2 of a block in the cache, in C, to which T is widened.

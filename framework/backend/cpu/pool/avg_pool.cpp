@@ -151,8 +151,9 @@ void avg_planes(const TensorView& x, int64_t planes, int64_t n, C divisor, const
   });
 }
 
+// Sums the windows of an output row; the caller divides.
 template <class C>
-void avg_row(const Pooling& p, Rows<C>& rows, const TensorView& source, int64_t plane, int64_t oz, int64_t oy, C* columns, C* out) {
+void sum_row(const Pooling& p, Rows<C>& rows, const TensorView& source, int64_t plane, int64_t oz, int64_t oy, C* columns, C* out) {
   const Axis &z = p.z, &y = p.y, &x = p.x;
   const int64_t y0 = y.begin(oy), y1 = y.end(oy);
   if (p.lanes == 1 && x.out == 1 && x.begin(0) == 0 && x.end(0) == x.in) {  // whole rows: one run of memory
@@ -202,7 +203,7 @@ void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) 
       std::vector<C> columns(static_cast<size_t>(p.x.in * p.lanes)), sums(static_cast<size_t>(width));
       for (int64_t r = begin; r < end; ++r) {
         const int64_t oy = r % p.y.out, oz = r / p.y.out % p.z.out, plane = r / p.y.out / p.z.out;
-        avg_row<C>(p, rows, x, plane, oz, oy, columns.data(), sums.data());
+        sum_row<C>(p, rows, x, plane, oz, oy, columns.data(), sums.data());
         divide(sums.data(), divisors.along.data(), divisors.row(oz, oy), width);
         store<C>(out.dtype, sums.data(), at(out, r * width), 1, width);
       }

@@ -21,7 +21,7 @@ constexpr int64_t round_up(int64_t n) { return (n + kVector - 1) / kVector * kVe
 // Finds the largest element, or the first NaN, of each column of some rows, and the start of its row; unless `Begin`, compares
 // with earlier rows.
 template <class C, class I, int Rows, bool Begin>
-HS_CLONES void add_rows(const C* const* rows, const I* firsts, C* best, I* where, int64_t n) {
+HS_CLONES void take_rows(const C* const* rows, const I* firsts, C* best, I* where, int64_t n) {
   const C *const a = rows[0], *const b = rows[Rows > 1], *const c = rows[Rows - 1];
   const I at_a = firsts[0], at_b = firsts[Rows > 1], at_c = firsts[Rows - 1];
   HS_INDEPENDENT
@@ -42,14 +42,14 @@ HS_CLONES void add_rows(const C* const* rows, const I* firsts, C* best, I* where
   }
 }
 template <class C, class I, bool Begin>
-void add_rows(int count, const C* const* rows, const I* firsts, C* best, I* where, int64_t n) {
-  if (count == 1) return add_rows<C, I, 1, Begin>(rows, firsts, best, where, n);
-  if (count == 2) return add_rows<C, I, 2, Begin>(rows, firsts, best, where, n);
-  add_rows<C, I, 3, Begin>(rows, firsts, best, where, n);
+void take_rows(int count, const C* const* rows, const I* firsts, C* best, I* where, int64_t n) {
+  if (count == 1) return take_rows<C, I, 1, Begin>(rows, firsts, best, where, n);
+  if (count == 2) return take_rows<C, I, 2, Begin>(rows, firsts, best, where, n);
+  take_rows<C, I, 3, Begin>(rows, firsts, best, where, n);
 }
-// Takes a column of each window; among equal numbers, and among NaNs, the lowest index wins.
+// Joins one column of each window to its maximum so far; of equal numbers, and of NaNs, the lowest index wins.
 template <class C, class I>
-HS_CLONES void add_columns(const C* x, const I* rows, const I* columns, C* best, I* where, int64_t n) {
+HS_CLONES void take_columns(const C* x, const I* rows, const I* columns, C* best, I* where, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     const C v = x[i], old = best[i];
@@ -60,6 +60,7 @@ HS_CLONES void add_columns(const C* x, const I* rows, const I* columns, C* best,
     where[i] = takes ? index : best_index;
   }
 }
+// Copies every `step`-th element.
 template <class T>
 HS_CLONES void take_every(const T* x, int64_t step, T* out, int64_t n) {
   if (step == 2) {
@@ -68,6 +69,7 @@ HS_CLONES void take_every(const T* x, int64_t step, T* out, int64_t n) {
     for (int64_t i = 0; i < n; ++i) out[i] = x[i * step];
   }
 }
+// Begins each window with -infinity at its first element.
 template <class C, class I>
 HS_CLONES void begin_windows(const I* starts, I corner, C* best, I* where, int64_t n) {
   HS_INDEPENDENT
@@ -113,12 +115,13 @@ class Maxima {
     for (size_t k = 0; k < rows.size(); k += 3) {
       const int count = int(std::min<size_t>(rows.size() - k, 3));
       if (k == 0)
-        add_rows<C, I, true>(count, rows.data(), firsts.data(), best, where, x_.in);
+        take_rows<C, I, true>(count, rows.data(), firsts.data(), best, where, x_.in);
       else
-        add_rows<C, I, false>(count, rows.data() + k, firsts.data() + k, best, where, x_.in);
+        take_rows<C, I, false>(count, rows.data() + k, firsts.data() + k, best, where, x_.in);
     }
     begin_windows(starts_.data(), firsts[0], found_.best.data() + r * each_, found_.where.data() + r * each_, each_);
   }
+  // Finds the maxima of the windows of the first `rows` output rows.
   void find(int64_t rows) {
     for (int64_t k = 0; k < x_.stride && x_.stride > 1; ++k) {
       take_every(columns_.best.data() + k, x_.stride, sorted_.best.data() + sorted(k), rows * each_);
@@ -127,7 +130,7 @@ class Maxima {
     const Memory& from = x_.stride > 1 ? sorted_ : columns_;
     for (int64_t k = 0; k < x_.size; ++k) {
       const int64_t at = sorted(k * x_.dilation), shift = k * x_.dilation / x_.stride;  // offset beyond the end of the last row
-      add_columns(from.best.data() + at, from.where.data() + at, place_.data() + at, found_.best.data(), found_.where.data(),
+      take_columns(from.best.data() + at, from.where.data() + at, place_.data() + at, found_.best.data(), found_.where.data(),
                   rows * each_ - shift);
     }
   }

@@ -90,6 +90,7 @@ struct Line {
   }
 };
 
+// Scans rows one by one. Of rows cut into segments it first sums each segment, so that every segment knows its carry.
 template <class Op, class C>
 void scan_rows(const Space& rows, const Line& from, const Line& to, int64_t length) {
   using W = Wide<C>;
@@ -132,6 +133,7 @@ void scan_rows(const Space& rows, const Line& from, const Line& to, int64_t leng
   });
 }
 
+// Joins a line to the carries of its columns.
 template <class Op, class C, class W>
 HS_CLONES void join_line(const C* x, W* carry, C* out, int64_t n) {
   HS_INDEPENDENT
