@@ -69,7 +69,7 @@ ModuleRow class_row(std::string doc, const O& defaults) {
       return none;
   }();
   ModuleRow row{{M::kName, std::move(doc), {}}, {}};
-  for (const Argument& a : arguments.each) row.component.fields.push_back(field_of(a, {}, rules));
+  for (const halfstep::Argument& a : arguments.each) row.component.fields.push_back(field_of(a, {}, rules));
   if constexpr (HasOptionList<O>) {
     for (Field& f : fields_of<O>(defaults, rules)) row.component.fields.push_back(std::move(f));
     row.positional = arguments.kCount;
