@@ -42,8 +42,8 @@ std::string bad_rows(const Tensor& t, const std::vector<int64_t>& samples) {
                 numbers.empty() ? "" : joined(" (sample", several, ' ', numbers, " of the data, counted from 0)"));
 }
 
-// Checks the inputs, targets, weights and buffers of the step.
-std::optional<Diagnosis> look_at_state(const StepUnderTest& step) {
+// Checks the inputs and targets of the step.
+std::optional<Diagnosis> look_at_batches(const StepUnderTest& step) {
   for (size_t i = 0; i < step.batches.size(); ++i) {
     const TestedBatch& b = step.batches[i];
     for (const auto& [tensors, what] : {std::pair(&b.inputs, "input"), std::pair(&b.targets, "target")}) {
@@ -63,6 +63,7 @@ std::optional<Diagnosis> look_at_state(const StepUnderTest& step) {
   return {};
 }
 
+// Checks the weights, buffers and kept states of the step.
 std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
   const auto broken = [](const char* cause, const std::string& name, const ValueCounts& c, const char* remedy) {
     return Diagnosis{.cause = cause,
@@ -105,7 +106,7 @@ class Diagnoser {
 
   Diagnosis cause() {
     replays_.reserve(4);
-    if (auto d = look_at_state(step_)) return *d;
+    if (auto d = look_at_batches(step_)) return *d;
     if (auto d = look_at_weights(step_)) return *d;
     const std::string dtype = step_.low ? joined(*step_.low) : "float32";
     const StepReplayResult& was = run("as it was", step_.low, step_.scale);
@@ -132,7 +133,7 @@ class Diagnoser {
   // Diagnoses a step in which no kernel wrote a bad value.
   Diagnosis of_good_step(const StepReplayResult& was) {
     if (history_.broke_weights) {
-      // A weight whose gradients were all 0 is divided by eps alone.
+      // The update of a weight whose gradients were all 0 is divided by eps alone.
       std::vector<Remedy> remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}};
       if (history_.eps == 0.0) remedies.insert(remedies.begin(), {"optimizer.eps above 0"});
       return {.cause = "optimizer_blowup",
@@ -147,6 +148,7 @@ class Diagnoser {
             .remedies = {{"a transient fault of the hardware, or code that draws its own random numbers or counts its calls"}}};
   }
 
+  // Blames the optimizer if the loss is over 100 times its median before, or over 10 times after a step larger than the weights.
   std::optional<Diagnosis> jump_of_loss(const StepReplayResult& single) const {
     const double before = history_.loss, now = std::abs(single.loss);
     if (before <= 0 || now <= 10 * before || (now <= 100 * before && history_.update <= 1)) return {};
@@ -266,8 +268,8 @@ class Diagnoser {
 }  // namespace
 
 double largest_scale(const StepUnderTest& step, GradientPeak* peak) {
-  // Compare with a smaller scale: gradients shrink with the scale, values that are computed again in backward, such as the
-  // probabilities of attention, do not.
+  // Compare two scales: gradients grow with the scale. Values that backward computes again, such as the probabilities of attention,
+  // do not.
   constexpr double factor = 1024;
   const StepReplayResult one = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = 1});
   const StepReplayResult more = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = factor});

@@ -6,8 +6,8 @@
 
 #include "amp/autocast/autocast.h"
 #include "amp/diagnosis/precisions.h"
-#include "amp/diagnosis/trial_updates.h"
 #include "amp/diagnosis/state_guard.h"
+#include "amp/diagnosis/trial_updates.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/leaf_listener.h"
 #include "framework/ops/ops.h"
@@ -26,7 +26,10 @@ struct Computed {
 
 double product_of(const Tensor& a, const Tensor& b) { return sum(a * b).item<double>(); }
 
-// Sums over the batches.
+// Sums over n batches k, with the float32 gradients g_k and the differences d_k of the 16-bit ones from them.
+//
+//   error^2 = sum |d_k|^2 / n,   noise^2 = sum |g_k - mean g|^2 / (n - 1)
+//   bias^2  = (|mean d|^2 - sum |d_k - mean d|^2 / (n (n - 1))) / |mean g|^2: a mean is as large as the subtrahend by chance
 class Sums {
  public:
   void add(const Computed& low, const Computed& single, double over) {
@@ -35,28 +38,28 @@ class Sums {
     over_ += over;
     loss_ += low.loss * over, loss_f32_ += single.loss * over;
     const size_t n = single.gradients.size();
-    mean_.resize(n), mean_d_.resize(n), d_of_.resize(n), g_of_.resize(n);
+    mean_gradient_.resize(n), mean_error_.resize(n), squared_errors_.resize(n), squared_gradients_.resize(n);
     double lg = 0, ll = 0, gg = 0;
     for (size_t i = 0; i < n; ++i) {
       const Tensor &g = single.gradients[i], &l = low.gradients[i];
       if (!g.defined() || !l.defined()) continue;
       const Tensor d = l - g;
       const double d2 = product_of(d, d), g2 = product_of(g, g);
-      d_of_[i] += d2, g_of_[i] += g2;
+      squared_errors_[i] += d2, squared_gradients_[i] += g2;
       lg += product_of(l, g), ll += product_of(l, l), gg += g2;
       nonzero_ += sum(g != 0).item<double>();
       flushed_ += sum(logical_and(g != 0, l == 0)).item<double>();
       // Welford's algorithm avoids the difference of two large sums.
-      const Tensor from_mean = mean_[i].defined() ? g - mean_[i] : g;
-      mean_[i] = mean_[i].defined() ? mean_[i] + from_mean / double(count_) : g / double(count_);
-      noise_ += product_of(from_mean, g - mean_[i]);
-      mean_d_[i] = mean_d_[i].defined() ? mean_d_[i] + (d - mean_d_[i]) / double(count_) : d / double(count_);
+      const Tensor from_mean = mean_gradient_[i].defined() ? g - mean_gradient_[i] : g;
+      mean_gradient_[i] = mean_gradient_[i].defined() ? mean_gradient_[i] + from_mean / double(count_) : g / double(count_);
+      noise_ += product_of(from_mean, g - mean_gradient_[i]);
+      mean_error_[i] = mean_error_[i].defined() ? mean_error_[i] + (d - mean_error_[i]) / double(count_) : d / double(count_);
     }
     cosines_ += ll > 0 && gg > 0 ? lg / std::sqrt(ll * gg) : ll == gg ? 1 : 0;
   }
 
-  double rms_error() const { return std::sqrt(total(d_of_) / double(count_)); }
-  double rms_gradient() const { return std::sqrt(total(g_of_) / double(count_)); }
+  double rms_error() const { return std::sqrt(total(squared_errors_) / double(count_)); }
+  double rms_gradient() const { return std::sqrt(total(squared_gradients_) / double(count_)); }
   double noise() const { return count_ > 1 ? std::sqrt(noise_ / double(count_ - 1)) : 0; }
 
   void write(Parity& out, const std::vector<NamedTensor>& parameters) const {
@@ -70,13 +73,13 @@ class Sums {
     out.by_noise = noise() > 16 * rms_error() * unit_of(DType::f32) / unit_of(out.low);
     out.cosine = cosines_ / n;
     out.flushed = nonzero_ > 0 ? flushed_ / nonzero_ : 0;
-    const double mean_d2 = square_of(mean_d_), mean_g2 = square_of(mean_);
-    const double by_chance = count_ > 1 ? std::max(0.0, total(d_of_) / n - mean_d2) / (n - 1) : 0;
+    const double mean_d2 = square_of(mean_error_), mean_g2 = square_of(mean_gradient_);
+    const double by_chance = count_ > 1 ? std::max(0.0, total(squared_errors_) / n - mean_d2) / (n - 1) : 0;
     out.bias = mean_g2 > 0 ? std::sqrt(std::max(0.0, mean_d2 - by_chance) / mean_g2) : 0;
     for (size_t i = 0; i < parameters.size(); ++i) {
-      if (g_of_[i] <= 0 || d_of_[i] / g_of_[i] <= out.worst_error * out.worst_error) continue;
+      if (squared_gradients_[i] <= 0 || squared_errors_[i] / squared_gradients_[i] <= out.worst_error * out.worst_error) continue;
       out.worst = parameters[i].name;
-      out.worst_error = std::sqrt(d_of_[i] / g_of_[i]);
+      out.worst_error = std::sqrt(squared_errors_[i] / squared_gradients_[i]);
     }
   }
 
@@ -96,8 +99,8 @@ class Sums {
 
   int64_t count_ = 0;
   double over_ = 0, loss_ = 0, loss_f32_ = 0, noise_ = 0, cosines_ = 0, nonzero_ = 0, flushed_ = 0;
-  Tensors mean_, mean_d_;            // by parameter
-  std::vector<double> d_of_, g_of_;  // sums of squares
+  Tensors mean_gradient_, mean_error_;                      // by parameter
+  std::vector<double> squared_errors_, squared_gradients_;  // sums of squares
 };
 
 // Returns |low - single|^2 of the gradients.
@@ -148,7 +151,7 @@ class Comparison {
       const Computed low = in_low(b, {});
       if (!single.finite || !low.finite) {
         before.put_back();
-        return give_up(b, single.finite);
+        return lower_scale_or_fail(b, single.finite);
       }
       sums_.add(low, single, b.over);
       if (updates_) updates_->add(low.gradients, single.gradients);
@@ -169,7 +172,7 @@ class Comparison {
 
   // Handles a batch whose gradients are not finite: lowers the scale, or records a fault if none is low enough. Returns whether
   // there is a fault.
-  bool give_up(const TestedBatch& b, bool good_in_float32) {
+  bool lower_scale_or_fail(const TestedBatch& b, bool good_in_float32) {
     const StepUnderTest one = step_of(b);
     if (good_in_float32 && out_.scale > 1) {
       const double fits = largest_scale(one);

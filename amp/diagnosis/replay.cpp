@@ -75,6 +75,7 @@ std::string layer_before(const KernelLog& log, const KernelEvent& e) {
   return {};
 }
 
+// Finds the origin of the bad values of `sink`, a loss or a gradient, unless one is known already.
 void find_origin(const KernelLog& log, const Tensor& sink, StepReplayResult& out) {
   if (!sink.defined() || out.origin.is_known()) return;
   out.origin = origin_of(log, sink);
@@ -129,6 +130,13 @@ void compute(const StepUnderTest& step, const StepReplay& replay, const KernelLo
   }
 }
 
+// Returns the value of a number from its counts.
+double number_of(const ValueCounts& c) {
+  if (c.nan > 0) return NAN;
+  if (c.any_not_finite()) return c.positive_inf > 0 ? INFINITY : -INFINITY;
+  return c.negative > 0 ? -c.largest : c.largest;
+}
+
 }  // namespace
 
 StepReplayResult replay_step(const StepUnderTest& step, const StepReplay& replay, bool keep_events) {
@@ -138,9 +146,7 @@ StepReplayResult replay_step(const StepUnderTest& step, const StepReplay& replay
   name_roots(log, step);
   try {
     compute(step, replay, log, out);
-  } catch (const MemoryError&) {
-    throw;
-  } catch (const IndexError& e) {
+  } catch (const MemoryError&) { throw; } catch (const IndexError& e) {
     out.error = e.what();
     out.index_error = true;
   } catch (const Error& e) { out.error = e.what(); }
@@ -178,11 +184,7 @@ std::string describe(const KernelEvent& e) {
   for (const KernelRead& r : e.reads) {
     if (!r.counts || !is_floating(r.dtype)) continue;
     const ValueCounts& c = *r.counts;
-    out += joined(by, r.number ? joined("the number ", c.any_not_finite()      ? c.nan > 0            ? NAN
-                                                                      : c.positive_inf > 0 ? INFINITY
-                                                                                           : -INFINITY
-                                                       : c.negative ? -c.largest
-                                                                    : c.largest)
+    out += joined(by, r.number ? joined("the number ", number_of(c))
                                : joined(r.dtype, r.shape, c.largest > 0 ? joined(" up to ", c.largest) : " all zero"));
     std::string odd;
     const auto add = [&](int64_t n, const char* what) {

@@ -113,7 +113,7 @@ class Tuner {
     return out;
   }
 
-  // Sets the module to float32 if the budget allows it.
+  // Sets the module to float32 if the budget allows it. Returns whether it did.
   bool choose(const std::string& path, const std::string& why) {
     const double share = share_of(path);
     if (spent_ + share > options_.budget + 1e-9 || path.empty() || !precisions_.widen(path)) return false;
@@ -122,6 +122,7 @@ class Tuner {
     return true;
   }
 
+  // Widens the modules that lose precision, then the one with the largest gain, until 16 bits are harmless or the budget is spent.
   void mend_precision() {
     bool any = false;
     for (const ModuleParity& m : out_.after.modules)
@@ -182,7 +183,7 @@ class Tuner {
   const TuneOptions& options_;
   Precisions precisions_;
   std::vector<TunedModule> chosen_;
-  double spent_ = 0;  // share of the budget
+  double spent_ = 0;  // share of the operations moved to float32 for precision: at most the budget
   Tuning out_;
 };
 

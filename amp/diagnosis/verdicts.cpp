@@ -48,7 +48,7 @@ struct CauseRow {
 };
 
 // Explains a NaN made of infinities that were set on purpose.
-CauseRow of_planted(const KernelEvent& e, const std::string& place) {
+CauseRow cause_of_planted(const KernelEvent& e, const std::string& place) {
   if (reads_rows_of_scores(e))
     return {"masked_row", "a mask hides a whole row of the scores in " + place,
             "let every query see a key, or use scaled_dot_product_attention, which gives zeros there"};
@@ -58,7 +58,7 @@ CauseRow of_planted(const KernelEvent& e, const std::string& place) {
 }
 
 // Explains a value that a kernel of the forward made from finite values. Returns an empty row for other kernels.
-CauseRow of_forward(const KernelEvent& e, const std::string& place) {
+CauseRow cause_of_forward(const KernelEvent& e, const std::string& place) {
   const KernelReads r{e};
   const std::string& k = e.kernel;
   if (is_any_of(k, {"log", "log2", "log10", "log1p", "xlogy"}))
@@ -92,7 +92,7 @@ CauseRow of_forward(const KernelEvent& e, const std::string& place) {
 }
 
 // Explains a gradient that is not finite by the slope of its op. Returns an empty row for other kernels.
-CauseRow of_backward(const KernelEvent& e, const std::string& place) {
+CauseRow cause_of_backward(const KernelEvent& e, const std::string& place) {
   const KernelReads r{e};
   const std::string& k = e.kernel;
   if (k == "sqrt_backward" && r.any_zero())
@@ -137,10 +137,10 @@ Diagnosis verdict_of_origin(const StepReplayResult& replay, const StepHistory& h
     d.where = place_of(replay);
     d.evidence = describe(e);
     CauseRow row;
-    if (replay.origin.planted) row = of_planted(e, layer_phrase(d.where));
-    if (row.cause.empty() && replay.nan_born && e.kernel == "fill") row = of_planted(*replay.nan_born, layer_phrase(d.where));
-    if (row.cause.empty() && e.pass == StepPass::forward) row = of_forward(e, layer_phrase(d.where));
-    if (row.cause.empty() && e.pass == StepPass::backward) row = of_backward(e, layer_phrase(d.where));
+    if (replay.origin.planted) row = cause_of_planted(e, layer_phrase(d.where));
+    if (row.cause.empty() && replay.nan_born && e.kernel == "fill") row = cause_of_planted(*replay.nan_born, layer_phrase(d.where));
+    if (row.cause.empty() && e.pass == StepPass::forward) row = cause_of_forward(e, layer_phrase(d.where));
+    if (row.cause.empty() && e.pass == StepPass::backward) row = cause_of_backward(e, layer_phrase(d.where));
     if (!row.cause.empty()) {
       d.cause = row.cause;
       d.sentence = row.sentence;

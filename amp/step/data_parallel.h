@@ -7,8 +7,8 @@
 //   loss(net(input), target).backward();               // gradients are the mean over ranks when it returns
 //   optimizer.step();
 //
-// Differences from TrainStep (amp/step/train_step.h), which has no such conditions: every rank must have as many samples as the
-// others, since gradients are averaged with equal weights as in PyTorch, and every rank must run as many backwards.
+// All ranks must have the same number of samples, because gradients are averaged with equal weights as in PyTorch, and must run the
+// same number of backwards. TrainStep (amp/step/train_step.h) has neither condition.
 #pragma once
 
 #include <memory>
@@ -52,8 +52,8 @@ class DistributedDataParallel : public Module {
 };
 
 // Averages floating buffers, such as running statistics, over all ranks, and takes the maximum of others. Call it before one rank
-// saves or evaluates for all. samples: how many this rank's buffers are made of, its weight in the mean, as parts of a batch may
-// have several sizes; if all ranks give 0, they count alike.
+// saves or evaluates for all. samples: the number of samples in this rank's buffers, which is its weight in the mean; if all ranks
+// give 0, their weights are equal.
 void average_buffers(Module& module, ProcessGroup& group, double samples = 1);
 
 // Copies weights and buffers of one rank to all.

@@ -49,8 +49,8 @@ struct GradScaler::Impl {
   GradScalerOptions options;
   double init_scale = 0;  // initial value of the device scalar
   int64_t init_tracker = 0;
-  Tensor scale, tracker;  // 0-dim f32 and i32 on the device; made by the first scale()
-  Tensor one;             // first gradient of backward if disabled
+  Tensor scale, tracker;               // 0-dim f32 and i32 on the device; made by the first scale()
+  Tensor one;                          // first gradient of backward if disabled
   std::map<uint64_t, Record> records;  // by optimizer id
 
   static void check_growth_factor(double v) { check<ValueError>(v > 1, "GradScaler", "growth_factor must be > 1, got ", v); }
@@ -65,11 +65,11 @@ struct GradScaler::Impl {
   // Returns whether gradients are multiplied by a scale.
   bool scales() const { return options.enabled && !(options.fixed && init_scale == 1); }
 
-  void check_moves() const {
+  void check_not_fixed() const {
     check<AmpError>(!options.fixed, "GradScaler.update", "the scale is fixed", Help{"leave out .fixed in the options"});
   }
 
-  void need_scale(const char* where) const {
+  void check_has_scale(const char* where) const {
     check<AmpError>(scale.defined(), where, "needs a scale, but scale() was not used in this iteration",
                     Help{"call scaler.scale(loss).backward() first"});
   }
@@ -194,7 +194,7 @@ Tensors GradScaler::scale(const Tensors& losses) {
 
 Gradients GradScaler::unscale_(Optimizer& optimizer) {
   if (!is_enabled()) return optimizer.parameters();
-  impl_->need_scale("GradScaler.unscale_");
+  impl_->check_has_scale("GradScaler.unscale_");
   Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_",
                   "was already called on this optimizer since the last update()",
@@ -215,12 +215,13 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
   }
   check<AmpError>(!closure, "GradScaler.step", "takes no closure while the scaler is enabled",
                   Help{"an optimizer that evaluates the loss again would use gradients of another scale"});
-  bool tail_pending;
+  bool tail_pending = true;
   return step_with_tail(optimizer, {}, tail_pending);
 }
 
+// Steps the optimizer, whose kernel also does `tail` if it can; tail_pending: whether the tail remains to be done.
 StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTail& tail, bool& tail_pending) {
-  impl_->need_scale("GradScaler.step");
+  impl_->check_has_scale("GradScaler.step");
   Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.step", "was already called on this optimizer since the last update()",
                   Help{"call scaler.update() once, at the end of each iteration"});
@@ -275,10 +276,10 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
     if (optimizer.end_amp().tail && !empty) end(skip, optimizer.parameters().front().device());
     return outcome;
   }
-  impl_->need_scale("GradScaler.finish");
+  impl_->check_has_scale("GradScaler.finish");
   const bool alone = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(optimizer.id()));
   if (alone) impl_->add_to(tail);
-  bool tail_pending;
+  bool tail_pending = true;
   StepOutcome outcome = step_with_tail(optimizer, tail, tail_pending);
   if (!alone || !outcome.found_inf().defined()) {  // update() throws if there is no gradient
     tail.scale = nullptr;
@@ -294,10 +295,10 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
 
 void GradScaler::update(std::optional<double> new_scale) {
   if (!is_enabled()) return;
-  impl_->need_scale("GradScaler.update");
+  impl_->check_has_scale("GradScaler.update");
   NoGrad off;
   if (new_scale) {
-    impl_->check_moves();
+    impl_->check_not_fixed();
     check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update",
                       "the new scale must be > 0 and finite, got ", *new_scale);
     impl_->scale.fill_(*new_scale);
@@ -319,8 +320,8 @@ void GradScaler::update(std::optional<double> new_scale) {
 
 void GradScaler::update(const Tensor& new_scale) {
   if (!is_enabled()) return;
-  impl_->need_scale("GradScaler.update");
-  impl_->check_moves();
+  impl_->check_has_scale("GradScaler.update");
+  impl_->check_not_fixed();
   check<ValueError>(new_scale.numel() == 1, "GradScaler.update", "the new scale must have one element, got ", new_scale.shape());
   check<ValueError>(!new_scale.requires_grad(), "GradScaler.update", "the new scale must not require grad",
                     Help{"pass scale.detach()"});

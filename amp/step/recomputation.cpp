@@ -47,7 +47,8 @@ struct MeasuredStep {
   size_t bytes_at_backward() const { return calls[forward_end - 1].live; }  // bytes at the start of backward
 };
 
-class Recomputing {  // sets modules to recompute until its end
+// Makes modules recompute while it lives.
+class Recomputing {
  public:
   [[nodiscard]] explicit Recomputing(const std::vector<Module*>& modules) : modules_(modules) {
     for (Module* m : modules_) m->recompute_in_backward(true);
@@ -125,7 +126,7 @@ class Planner {
       at[module->path()] = out.size();
       out.push_back({.module = module, .name = name});
     }
-    for (const auto& [name, module] : model_.named_modules()) {  // nested recomputing modules would compute twice more
+    for (const auto& [name, module] : model_.named_modules()) {  // a module inside a recomputing one would recompute twice
       if (!module->recomputes_in_backward()) continue;
       module->visit([&](const Module& m) { at.erase(m.path()); });
     }
@@ -166,12 +167,12 @@ class Planner {
       c.saves = entry->second;
       if (c.saves >= least) all_.push_back(c);
     }
-    set_needs();
+    set_tops();
   }
 
-  // Computes the savings required of modules that end at or before each place, for at most `target` bytes: over all times at which
-  // only they are between their forward and their backward.
-  void set_needs() {
+  // Computes, for each place, the most live bytes at the times when only modules that end at or before it are between their forward
+  // and their backward. A target below these bytes is the savings required of those modules.
+  void set_tops() {
     tops_.assign(base_.forward_end - base_.first + 1, 0);
     size_t highest = base_.first > 0 ? base_.calls[base_.first - 1].peak : 0;
     for (size_t t = base_.first; t < base_.calls.size(); ++t) {

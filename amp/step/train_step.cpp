@@ -76,8 +76,8 @@ StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, co
     const Tensor output = forward_of_several_(module_, inputs);
     return std::pair(output, loss_.with_seed(output, target, seed));
   };
-  const Work work{forward, inputs, {target}, inputs[0].defined() && inputs[0].device() == options_.device,
-                  denominator_of(target, rows)};
+  const Work work{
+      forward, inputs, {target}, inputs[0].defined() && inputs[0].device() == options_.device, denominator_of(target, rows)};
   if (keeps_step_) keep(work, rows);
   return eager(work, rows, nullptr);
 }
@@ -273,9 +273,7 @@ StepResult TrainStep::by_closure(const Work& work) {
   return result;
 }
 
-bool TrainStep::clips() const {
-  return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0;
-}
+bool TrainStep::clips() const { return options_.clip_grad_norm > 0 || options_.clip_grad_value > 0 || options_.clip_grad_agc > 0; }
 
 AutocastOptions TrainStep::region_options() const {
   return {.dtype = options_.amp, .enabled = options_.amp.has_value(), .policies = options_.policies};

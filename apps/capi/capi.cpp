@@ -34,10 +34,10 @@ namespace {
 using namespace halfstep;
 using halfstep::app::Json;
 
-constexpr int64_t kMostNumbers = int64_t(1) << 48;    // in a buffer
+constexpr int64_t kMostNumbers = int64_t(1) << 48;    // largest count in a buffer, so that no size overflows
 constexpr int64_t kBatch = app::FileOptions().batch;  // as in `halfstep predict`, so that both give the same bits
 
-constexpr int kForkSeconds = 10;
+constexpr int kForkSeconds = 10;  // longest wait of fork() for calls of other threads
 constexpr const char* kEnds = "the process is ending, and the library with it";
 
 struct BadArgument : ValueError {
@@ -196,8 +196,8 @@ std::string description_of(const OpenModel& m) {
 
 hs_model* open(const char* path, const char* options) {
   check<BadArgument>(path != nullptr, "hs_open", "path must be a text, got NULL");
-  const BeforeEnd models;
-  check<ValueError>(models.allowed(), "hs_open", kEnds);
+  const BeforeEnd before_end;
+  check<ValueError>(before_end.allowed(), "hs_open", kEnds);
   static std::mutex one_at_a_time;  // constructing a model seeds the default generator
   const std::lock_guard lock(one_at_a_time);
   const app::PredictorOptions chosen = options_of(options);
@@ -261,8 +261,8 @@ void write_results(const OpenModel& m, bool answers, const Tensor& outputs, floa
 int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,
             int64_t capacity) {
   constexpr const char* kRun = "hs_run";
-  const BeforeEnd models;
-  check<ValueError>(models.allowed(), kRun, kEnds);
+  const BeforeEnd before_end;
+  check<ValueError>(before_end.allowed(), kRun, kEnds);
   const std::shared_ptr<OpenModel> model = open_models().find(handle, kRun);
   check<BadArgument>(result == HS_ANSWERS || result == HS_OUTPUTS, kRun, "result must be HS_ANSWERS or HS_OUTPUTS, got ", result);
   const NoGrad off;

@@ -83,11 +83,10 @@ Json with_split_statistics(const Json& config, const std::string& split, std::op
 Catalog<DatasetRow>& dataset_catalog() {
   static Catalog<DatasetRow>& all = *[] {
     auto* const made = new Catalog<DatasetRow>(
-        "data set",
-        joined_fields({fields_of<SplitOptions>(),
-                       {list("transforms", Json::array(), component("", transform_family(), "a transform"),
-                             "applied to each batch, in order")
-                            .items(0, kMaxTransforms)}}));
+        "data set", joined_fields({fields_of<SplitOptions>(),
+                                   {list("transforms", Json::array(), component("", transform_family(), "a transform"),
+                                         "applied to each batch, in order")
+                                        .items(0, kMaxTransforms)}}));
     add_image_rows(*made);
     add_table_rows(*made);
     add_array_rows(*made);

@@ -49,7 +49,7 @@ ModuleRow module_row(std::string type, std::string doc, Arg<Ts>... args) {
 // Constructs M from a config's values of its required arguments, and `last`.
 template <class M, class... T, class... Last>
 std::shared_ptr<Module> make_listed(const Json& self, const Arguments<T...>& arguments, const Last&... last) {
-  return [&]<size_t... i>(std::index_sequence<i...>) -> std::shared_ptr<Module> {
+  return [&]<size_t... i>(std::index_sequence<i...>)->std::shared_ptr<Module> {
     return halfstep::make<M>(ReadArg<T>::from(self[arguments.each[i].name])..., last...);
   }
   (std::index_sequence_for<T...>());
@@ -67,7 +67,8 @@ ModuleRow class_row(std::string doc, const O& defaults) {
       return M::arguments();
     else
       return none;
-  }();
+  }
+  ();
   ModuleRow row{{M::kName, std::move(doc), {}}, {}};
   for (const halfstep::Argument& a : arguments.each) row.component.fields.push_back(field_of(a, {}, rules));
   if constexpr (HasOptionList<O>) {

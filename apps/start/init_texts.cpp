@@ -2,8 +2,8 @@
 // First configs for tables whose input is a text.
 #include <algorithm>
 
-#include "apps/start/init_config.h"
 #include "apps/start/init_columns.h"
+#include "apps/start/init_config.h"
 #include "framework/base/check.h"
 #include "framework/data/tokens/token_rows.h"
 

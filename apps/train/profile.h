@@ -23,8 +23,8 @@
 
 namespace halfstep::app {
 
-// Planned work of the calls with a name in one layer and pass in a step. "autocast" are the casts of a layer, and "optimizer" is
-// the whole update.
+// Planned work, in a step, of all calls with one CallName: one op in one layer and pass. The op "autocast" is the casts of a layer,
+// and "optimizer" is the whole update.
 struct PlannedWork {
   double flops = 0, bytes = 0, floor_seconds = 0;
 };
@@ -69,11 +69,9 @@ class StepProfiler {
 
   StepProfiler(int64_t steps, Device device, PlannedCalls planned) : steps_(steps), device_(device), planned_(std::move(planned)) {}
 
-  // begin(): call before the data of a step is fetched; does nothing if a step has begun. end(): after the step. cancel(): the
-  // data ended.
-  void begin();
-  void end();
-  void cancel();
+  void begin();   // call before the data of a step is fetched; does nothing if a step has begun
+  void end();     // call after the step
+  void cancel();  // call if the data ended instead of a step
   bool done() const { return int64_t(taken_.size()) >= steps_ || full_; }
 
   size_t profiled_steps() const { return taken_.size(); }

@@ -25,11 +25,11 @@ RunLines::RunLines(RunContext& run)
 
 void RunLines::introduce() const {
   std::string precision = "float32";
-  if (run_.s.low)
-    precision = joined("mixed ", *run_.s.low,
-                       run_.scale() ? joined(", loss scale from ", *run_.scale(),
-                                             run_.config.calibrates_scale && !run_.dir.checkpoint() ? " (measured)" : "")
-                                    : "");
+  if (run_.s.low) {
+    const bool measured = run_.config.calibrates_scale && !run_.dir.checkpoint();
+    precision = joined("mixed ", *run_.s.low);
+    if (run_.scale()) precision += joined(", loss scale from ", *run_.scale(), measured ? " (measured)" : "");
+  }
   int64_t trained = 0;
   for (const Tensor& p : run_.s.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
   const int64_t all = run_.s.model->parameter_count();

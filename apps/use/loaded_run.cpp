@@ -9,7 +9,7 @@ namespace {
 
 bool is_of_amp(const std::string& set) { return set.starts_with("amp.") || set.starts_with("amp="); }
 
-// Returns the config in 16 bits. `load` takes options.
+// Returns the config with amp on, as `load` makes it from options. was_float32: amp was off before the amp settings in `options`.
 template <class Load>
 Config in_16_bits(const Load& load, ConfigOptions options, bool& was_float32) {
   ConfigOptions as_it_is = options;

@@ -30,7 +30,7 @@ std::string text_of(const Work& work) {
   return out;
 }
 
-[[noreturn]] void not_prepared(const std::string& what) {
+[[noreturn]] void throw_not_prepared(const std::string& what) {
   throw NotPrepared("[record] " + what + " is used for the first time, which cannot be recorded for replay");
 }
 
@@ -56,7 +56,7 @@ Library* Library::find(const Queue& q) {
   static bool looked = false;
   static Library* instance = nullptr;  // never destroyed: the driver may be gone before static objects are
   const std::lock_guard lock(mutex);
-  if (!looked && q.recording) not_prepared("cuDNN");
+  if (!looked && q.recording) throw_not_prepared("cuDNN");
   if (!std::exchange(looked, true)) instance = create();
   return instance;
 }
@@ -68,7 +68,7 @@ cudnnHandle_t Library::handle(const Queue& q) {
 
 Library::Entry& Library::prepare(const Queue& q, const Work& work) {
   if (Entry* const known = cache_.find(work.key)) return *known;
-  if (q.recording) not_prepared(work.name);
+  if (q.recording) throw_not_prepared(work.name);
   Entry entry;
   std::string problem;
   try {

@@ -10,7 +10,7 @@ namespace halfstep {
 
 std::string Repr::python(double value) {
   if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
-  std::array<char, 400> text;
+  std::array<char, 32> text;  // 17 digits, and a sign, point, exponent or leading zeros
   const double magnitude = std::abs(value);
   const bool scientific = magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16);  // as Python's repr
   const auto format = scientific ? std::chars_format::scientific : std::chars_format::fixed;

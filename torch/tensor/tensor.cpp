@@ -132,17 +132,11 @@ Tensor Tensor::index(ArrayRef<TensorIndex> i) const {
   return out.is_same(*this) ? Tensor(h_.view(h_.shape())) : out;  // x.index({...}) = y writes into x
 }
 Tensor& Tensor::index_put_(ArrayRef<TensorIndex> i, const Tensor& v) const {
-  with_indices(i, [&](Indices k) {
-    h_.index_put_(k, v.h_);
-    return 0;
-  });
+  with_indices(i, [&](Indices k) { h_.index_put_(k, v.h_); });
   return self();
 }
 Tensor& Tensor::index_put_(ArrayRef<TensorIndex> i, const Scalar& v) const {
-  with_indices(i, [&](Indices k) {
-    h_.index_put_(k, v.n());
-    return 0;
-  });
+  with_indices(i, [&](Indices k) { h_.index_put_(k, v.n()); });
   return self();
 }
 

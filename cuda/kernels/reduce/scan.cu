@@ -12,8 +12,6 @@ constexpr int kItems = 4;  // neighbours per thread
 
 template <class Op, class W, int Warps>
 struct GroupScan {
-  using Group = RowGroup<Warps>;
-
   // Returns the join of all values before this thread's; `total` gets the join over the group.
   __device__ static W before(W value, W& total, W* shared) {
     const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -42,7 +40,7 @@ struct GroupScan {
   }
 };
 
-// Loads an element; sums and products of floats are floats.
+// Loads an element as C, the compute type: an operand of a floating C has a floating dtype.
 template <class C>
 __device__ inline C load_as(const Operand& x, int64_t i) {
   if constexpr (std::is_integral_v<C>)

@@ -109,12 +109,13 @@ double sum_of_powers(const float* x, int64_t n, double p) {
   return sum;
 }
 
-double powers(const double* x, int64_t n, double p) {
+double sum_of_powers(const double* x, int64_t n, double p) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += p == 0 ? double(x[i] != 0) : p == 2 ? x[i] * x[i] : std::pow(std::fabs(x[i]), p);
   return sum;
 }
 
+// Returns the largest |x|; NaN if any x is NaN.
 template <class C>
 double largest(const C* x, int64_t n) {
   double top = 0;
@@ -155,7 +156,7 @@ void norm(std::span<const TensorView> tensors, double p, float* out) {
           const double top = largest(x, n);
           value = top > value || top != top ? top : value;
         } else if constexpr (std::is_same_v<C, double>) {
-          value += powers(x, n, p);
+          value += sum_of_powers(x, n, p);
         } else {
           value += p == 2 ? sum_of_squares(x, n) : sum_of_powers(x, n, p);
         }

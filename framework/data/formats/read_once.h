@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files once for several uses.
+// Remembers what was read from files, so that several uses read a file once.
 #pragma once
 
 #include <cstddef>

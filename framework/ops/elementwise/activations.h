@@ -37,15 +37,15 @@ Tensor add_relu(const Tensor& a, const Tensor& b);
   };
 #include "framework/math/pointwise.def"
 
-Tensor hardtanh(const Tensor& x, double min_val = -1, double max_val = 1);     // integers stay integers
-Tensor threshold(const Tensor& x, Number threshold, Number value);             // x where x > threshold, else value; also integers
-Tensor tanhshrink(const Tensor& x);                                            // x - tanh x
+Tensor hardtanh(const Tensor& x, double min_val = -1, double max_val = 1);  // integers stay integers
+Tensor threshold(const Tensor& x, Number threshold, Number value);          // x where x > threshold, else value; also integers
+Tensor tanhshrink(const Tensor& x);                                         // x - tanh x
 // Returns x, or weight x for x <= 0. weight: one value ([] or [1]), or [C] with x [N, C, ...]; of x's dtype.
 Tensor prelu(const Tensor& x, const Tensor& weight);
 // Returns x, or s x for x <= 0; in training s is drawn for each element from [lower, upper], else it is their mean.
 Tensor rrelu(const Tensor& x, double lower = 1.0 / 8, double upper = 1.0 / 3, bool training = false,
              Generator* generator = nullptr);
-Tensor glu(const Tensor& x, int64_t dim = -1);                                 // a sigmoid(b), a and b the halves of x along dim
+Tensor glu(const Tensor& x, int64_t dim = -1);  // a sigmoid(b), a and b the halves of x along dim
 // Returns ln(x / (1 - x)); with eps, first clamps x to [eps, 1 - eps].
 Tensor logit(const Tensor& x, std::optional<double> eps = {});
 Tensor softmin(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});  // softmax(-x)

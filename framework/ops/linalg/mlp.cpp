@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A chain of Linear layers as one op. Its backward multiplies by the activations' derivatives, and sums the biases' gradients,
-// within the passes of the products.
+// A chain of Linear layers l = 1 ... L as one op.
+//
+//   forward   z_l = x_(l-1) W_l^T + b_l,  x_l = act_l(z_l);  x_l: [rows, n_l], W_l: [n_l, n_(l-1)], b_l: [n_l]
+//   backward  dz_l = dx_l act_l'(z_l),  dW_l = dz_l^T x_(l-1),  db_l = column sums of dz_l,  dx_(l-1) = dz_l W_l
+//
+// The products of backward multiply by act' and sum columns within their passes; act_L' takes a pass of its own.
 #include <utility>
 
 #include "framework/ops/core/call.h"
@@ -73,7 +77,7 @@ struct Mlp {
       ++lowest;
     if (lowest == a.layers()) return result;
 
-    Tensor dz = through_last_activation(ctx, a, std::exchange(grads[0], {})), db;  // of layer l; db: already summed with dz
+    Tensor dz = through_last_activation(ctx, a, std::exchange(grads[0], {})), db;  // of layer l; db: set if dz's product summed it
     for (size_t l = a.layers(); l-- > lowest;) {
       const size_t w = a.weight(l), b = a.bias(l);
       const ProductSum missing{ctx.needs(b) && !db.defined() ? &db : nullptr, ctx.grad_dtype(b)};

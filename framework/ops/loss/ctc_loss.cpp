@@ -51,6 +51,27 @@ std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch
   return v;
 }
 
+// Computes alpha for all examples. Returns the logarithms of the probabilities of the targets: [N]. x: [T, N, C]; labels:
+// [1, N, states]; skip: [N, states]; frames and last: [N, 1].
+Tensor log_likelihood(const Tensor& x, const Tensor& labels, const Tensor& skip, const Tensor& frames, const Tensor& last) {
+  const int64_t steps = x.size(0), batch = x.size(1), states = labels.size(2);
+  const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+  const Tensor chosen = x.gather(2, labels.expand({steps, batch, states}));
+  const Tensors emitted = where(lt(chosen, kNever), kNever, chosen).unbind(0);  // ln 0
+  const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states), {.dtype = DType::i64, .device = x.device()});
+  // Before the first frame, the only possible state is the one before all labels.
+  Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
+  const auto shifted = [&](const Tensor& a) { return states == 1 ? never : cat({never, a.narrow(1, 0, states - 1)}, 1); };
+  for (int64_t t = 0; t < steps; ++t) {
+    const Tensor one = shifted(alpha), two = where(skip, shifted(one), kNever);
+    const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[size_t(t)];
+    alpha = where(gt(frames, double(t)), next, alpha);
+  }
+  // The target may end in the last label or in the blank behind it.
+  const Tensor label = where(gt(last, 0.0), alpha.gather(1, clamp_min(last - 1, 0)), kNever);
+  return logaddexp(alpha.gather(1, last), label).squeeze(1);
+}
+
 }  // namespace
 
 HALFSTEP_OPTIONS(CtcOptions, option("blank", &O::blank, "class that means no label").at_least(0), reduction_of<O>(),
@@ -87,8 +108,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
       const int64_t label = labels_given[size_t(starts[size_t(i)] + k)];
       check<IndexError>(label >= 0 && label < classes, op, "target ", label, " at position ", k, " of sample ", i,
                         " is outside [0, ", classes, ")");
-      check<ValueError>(label != o.blank, op, "a target must not be the blank, which means no label, got ", label,
-                        " at position ", k, " of sample ", i,
+      check<ValueError>(label != o.blank, op, "a target must not be the blank, which means no label, got ", label, " at position ",
+                        k, " of sample ", i,
                         Help{"number the labels so that none is the blank, or choose another class as the blank"});
     }
   }
@@ -101,29 +122,15 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   const Tensor frames = from_vector(in_lengths, {batch, 1}, device), last = from_vector(table.last, {batch, 1}, device);
   return composite(kCtc, {log_probs}, [&](const Tensors& in) {
     const Tensor x = batched ? in[0] : in[0].unsqueeze(1);
-    const TensorOptions like{.dtype = x.dtype(), .device = device};
-    const Tensor chosen = x.gather(2, labels.expand({steps, batch, states}));
-    const Tensors emitted = where(lt(chosen, kNever), kNever, chosen).unbind(0);  // ln 0
-    const Tensor never = full({batch, 1}, kNever, like), order = arange(double(states), {.dtype = DType::i64, .device = device});
-    // Logarithm of the probability of each state after t frames; before the first frame, the state before all labels.
-    Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
-    const auto shifted = [&](const Tensor& a) { return states == 1 ? never : cat({never, a.narrow(1, 0, states - 1)}, 1); };
-    for (int64_t t = 0; t < steps; ++t) {
-      const Tensor one = shifted(alpha), two = where(skip, shifted(one), kNever);
-      const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[size_t(t)];
-      alpha = where(gt(frames, double(t)), next, alpha);
-    }
-    // The target may end in the last label or in the blank behind it.
-    const Tensor label = where(gt(last, 0.0), alpha.gather(1, clamp_min(last - 1, 0)), kNever);
-    const Tensor likelihood = logaddexp(alpha.gather(1, last), label).squeeze(1);
+    const Tensor likelihood = log_likelihood(x, labels, skip, frames, last);
     const Tensor impossible = lt(likelihood, kNever / 10);
-    // The infinite loss of a target that does not fit has NaN gradients: -ln 0, by way of e^likelihood.
+    // Gives a target that does not fit an infinite loss with NaN gradients: -ln e^likelihood, where e^likelihood is 0.
     const Tensor never_fits = o.zero_infinity ? Tensor() : log(where(impossible, exp(likelihood), 1.0));
     Tensor losses = neg(o.zero_infinity ? where(impossible, 0.0, likelihood) : where(impossible, never_fits, likelihood));
     if (o.reduction == Reduction::mean) {
       std::vector<double> divisors;
       for (int64_t n : out_lengths) divisors.push_back(double(std::max<int64_t>(1, n)));
-      losses = losses / tensor(divisors, {batch}, like);
+      losses = losses / tensor(divisors, {batch}, {.dtype = x.dtype(), .device = device});
     }
     return reduce_loss(batched ? losses : losses.squeeze(0), o.reduction);
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// oneDNN's matmul with a cache of primitives. Each primitive runs on one thread: larger products are split into pieces for the
+// c = relu?(a b + bias) (+ c if accumulate) by oneDNN's matmul (shapes in gemm.h), with a cache of primitives, and the choice
+// between its code and ours by the CPU. Each primitive runs on one thread: larger products are split into pieces for the
 // team of team.h, because OpenMP's teams wait for every member, even if another program occupies its core.
 #ifdef HALFSTEP_WITH_DNNL
 #include "framework/backend/cpu/onednn.h"
@@ -43,6 +44,8 @@ struct Piece : GemmProblem {
   bool packed = false;  // b has the layout packed_desc
 };
 
+// Bits of Key::flags.
+constexpr int64_t kHasBias = 1, kAccumulates = 4, kIsPacked = 8;
 struct Key {
   int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column;
   int64_t c_row, in, out, flags;
@@ -93,24 +96,24 @@ void build(Entry& e) {
                    : Memory::desc({rows, columns}, type_of(type), {row, column});
   };
   const Memory::desc a = matrix(k.m, k.k, in, k.a_batch, k.a_row, k.a_column);
-  const Memory::desc b = k.flags & 8 ? packed_desc(k.k, k.n, in) : matrix(k.k, k.n, in, k.b_batch, k.b_row, k.b_column);
+  const Memory::desc b = k.flags & kIsPacked ? packed_desc(k.k, k.n, in) : matrix(k.k, k.n, in, k.b_batch, k.b_row, k.b_column);
   const Memory::desc c = matrix(k.m, k.n, DType(k.out), k.m * k.c_row, k.c_row, 1);
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
-  if (k.flags & 4) after.append_sum(1.0f);
+  if (k.flags & kAccumulates) after.append_sum(1.0f);
   attributes.set_post_ops(after);
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   const Memory::desc bias = batched ? Memory::desc({1, 1, k.n}, Memory::data_type::f32, Memory::dims{k.n, k.n, 1})
                                     : Memory::desc({1, k.n}, Memory::data_type::f32, Memory::dims{k.n, 1});
   const dnnl::matmul::primitive_desc chosen =
-      (k.flags & 1) ? describe<dnnl::matmul>(attributes, a, b, bias, c) : describe<dnnl::matmul>(attributes, a, b, c);
+      (k.flags & kHasBias) ? describe<dnnl::matmul>(attributes, a, b, bias, c) : describe<dnnl::matmul>(attributes, a, b, c);
   e.primitive = dnnl::matmul(chosen);
   e.leaves_stack = k.k > kStackDepth && moves_stack_pointer(chosen.impl_info_str());
   e.a = Memory(a, engine(), nullptr);
   e.b = Memory(b, engine(), nullptr);
   e.c = Memory(c, engine(), nullptr);
   e.args = {{DNNL_ARG_SRC, e.a.get()}, {DNNL_ARG_WEIGHTS, e.b.get()}, {DNNL_ARG_DST, e.c.get()}};
-  if (k.flags & 1) {
+  if (k.flags & kHasBias) {
     e.bias = Memory(bias, engine(), nullptr);
     e.args.push_back({DNNL_ARG_BIAS, e.bias.get()});
   }
@@ -149,7 +152,7 @@ class Cache {
 };
 
 void execute(const Piece& p) {
-  const int64_t flags = (p.bias ? 1 : 0) | (p.accumulate ? 4 : 0) | (p.packed ? 8 : 0);
+  const int64_t flags = (p.bias ? kHasBias : 0) | (p.accumulate ? kAccumulates : 0) | (p.packed ? kIsPacked : 0);
   const Key key{p.batch,   p.m,     p.n,        p.k,     p.a_batch,     p.a_row,        p.a_column,
                 p.b_batch, p.b_row, p.b_column, p.c_row, int64_t(p.in), int64_t(p.out), flags};
   Entry& e = of_this_thread<Cache>().find(key);
@@ -197,8 +200,9 @@ void execute_few_rows(const Piece& p) {
 
 bool few_rows(const Piece& p) { return !p.packed && p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
 
+enum class Along : uint8_t { batch, rows, columns };  // of c
+
 // Returns part i of n of a product, along its batch, rows or columns. The cuts depend only on the shape and n.
-enum class Along : uint8_t { batch, rows, columns };
 Piece cut(const GemmProblem& p, Along along, int64_t i, int64_t n) {
   const int64_t extent = along == Along::batch ? p.batch : along == Along::rows ? p.m : p.n;
   const int64_t grain = along == Along::batch ? 1 : 16;  // whole cache lines of c, and of oneDNN's packed operands
@@ -285,9 +289,9 @@ const std::string& code_for(DType t) {
                     &f32_code = *new std::string(chosen(DType::f32));
   return t == DType::bf16 ? bf16_code : t == DType::f16 ? f16_code : f32_code;
 }
-bool names(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
+bool contains(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
 // Returns whether the code is AMX for this dtype. All CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
-bool is_amx(DType t) { return names(code_for(t), t == DType::bf16 ? "amx" : "amx_fp16"); }
+bool is_amx(DType t) { return contains(code_for(t), t == DType::bf16 ? "amx" : "amx_fp16"); }
 
 // Returns whether AVX-512's instruction for pairs of bf16 is as fast as the one for single floats, and so does twice the work. It
 // is on AMD's CPUs and Cooper Lake. Intel's later cores have AMX for bf16 and take four times as long for a pair: if a virtual
@@ -309,7 +313,7 @@ static bool float_code_is_plain() {
 #if defined(__x86_64__)
   return false;
 #else
-  static const bool plain = names(code_for(DType::f32), "gemm:jit") || names(code_for(DType::f32), "ref");
+  static const bool plain = contains(code_for(DType::f32), "gemm:jit") || contains(code_for(DType::f32), "ref");
   return plain;
 #endif
 }
@@ -320,12 +324,12 @@ bool has_bf16_code() {
   return false;
 #endif
   const std::string& code = code_for(DType::bf16);
-  return names(code, "bf16") || names(code, "amx") || names(code, "avx10");
+  return contains(code, "bf16") || contains(code, "amx") || contains(code, "avx10");
 }
 
 bool is_native(DType t) {
   static const bool bf16_native = has_bf16_code() && (pairs_are_fast() || is_amx(DType::bf16));
-  static const bool f16_native = names(code_for(DType::f16), "fp16") || names(code_for(DType::f16), "avx10");
+  static const bool f16_native = contains(code_for(DType::f16), "fp16") || contains(code_for(DType::f16), "avx10");
   return t == DType::bf16 ? bf16_native : t == DType::f16 ? f16_native : true;
 }
 
@@ -372,9 +376,9 @@ void run_gemm(const GemmProblem& p) {
   const int64_t wanted = pieces_for(work, threads);
   // Other code of oneDNN computes pieces of columns, whose rows are not dense; it allocates memory in each call.
   const bool halves = by_shape && p.m >= 2 * kHalfRows && p.n <= kWide;
-  const int64_t few_rows = halves ? 2 * kHalfRows : (by_shape ? 2 : wanted) * kPieceRows;
+  const int64_t least_rows = halves ? 2 * kHalfRows : (by_shape ? 2 : wanted) * kPieceRows;
   // Pieces of whole rows cost least: each packed part of b serves all rows.
-  const Along along = p.batch > 1 ? Along::batch : p.m >= few_rows || p.m >= p.n ? Along::rows : Along::columns;
+  const Along along = p.batch > 1 ? Along::batch : p.m >= least_rows || p.m >= p.n ? Along::rows : Along::columns;
   const auto most_of = [&](int64_t n, int64_t least) { return by_shape ? pieces_by_shape(n, least) : n / least; };
   int64_t most = along == Along::batch ? p.batch : along == Along::rows ? most_of(p.m, kPieceRows) : most_of(p.n, kPieceColumns);
   if (along == Along::rows && halves) most = std::max<int64_t>(most, 2);

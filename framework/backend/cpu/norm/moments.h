@@ -26,12 +26,12 @@ Moments moments_of(const T* x, int64_t n);
 template <class C>
 [[gnu::always_inline]] inline C sum_lanes(const C* lanes) {
   constexpr int kWidth = 64 / int(sizeof(C));
-  typedef C Half __attribute__((vector_size(32)));
-  typedef C Quarter __attribute__((vector_size(16)));
-  Half h[2];
+  typedef C Bytes32 __attribute__((vector_size(32)));
+  typedef C Bytes16 __attribute__((vector_size(16)));
+  Bytes32 h[2];
   std::memcpy(h, lanes, sizeof h);
   h[0] += h[1];
-  Quarter q[2];
+  Bytes16 q[2];
   std::memcpy(q, h, sizeof q);
   q[0] += q[1];
   C sum = 0;

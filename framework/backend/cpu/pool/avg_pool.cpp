@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Average pooling. Each plane, in... -> out..., is pooled alone; W(o) is the window of output o, and n(o) its divisor.
+// Average pooling. Each plane is pooled alone; W(o) is the window of output o, and n(o) its divisor.
 //   forward   out[o] = sum of x[i] over i in W(o) / n(o)
 //   backward  dx[i] = sum of g[o] / n(o) over the outputs o whose window covers i
 // An output row is computed at once: first the sum of the rows that its windows cover, then sums along it.
@@ -170,7 +170,7 @@ void sum_row(const Pooling& p, Rows<C>& rows, const TensorView& source, int64_t 
   sum_along(x, p.lanes, columns, out);
 }
 
-// Computes the gradient of means of whole planes.
+// Computes the gradient of the means of whole planes: g[p] / divisor for each element of plane p.
 template <class C>
 void spread_planes(const TensorView& grad, int64_t planes, int64_t n, C divisor, const TensorView& out) {
   parallel_for(planes, 1, out.numel(), [&](int64_t begin, int64_t end) {

@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kVector = 16;  // loops over multiples of this have no remainder
 constexpr int64_t round_up(int64_t n) { return (n + kVector - 1) / kVector * kVector; }
 
-// Finds the largest element, or the first NaN, of each column of some rows, and the start of its row; unless `Begin`, compares
-// with earlier rows.
+// Finds the largest element, or the first NaN, of each column of one to three rows, and the start of its row; unless `Begin`, among
+// the earlier rows too.
 template <class C, class I, int Rows, bool Begin>
 HS_CLONES void take_rows(const C* const* rows, const I* firsts, C* best, I* where, int64_t n) {
   const C *const a = rows[0], *const b = rows[Rows > 1], *const c = rows[Rows - 1];
@@ -95,18 +95,19 @@ class Maxima {
  public:
   explicit Maxima(const Axis& x)
       : x_(x),
-        each_(round_up(std::max(x.out + (x.size - 1) * x.dilation / x.stride, (x.padding + x.in + x.stride - 1) / x.stride))),
-        most_(std::clamp<int64_t>(kBlock / (each_ * x.stride), 1, 16)),
-        columns_(most_ * each_ * x.stride),
-        sorted_(x.stride > 1 ? most_ * each_ * x.stride : 0),
-        found_(most_ * each_),
-        place_(size_t(most_ * each_ * x.stride), std::numeric_limits<I>::max() / 2),
+        per_remainder_(
+            round_up(std::max(x.out + (x.size - 1) * x.dilation / x.stride, (x.padding + x.in + x.stride - 1) / x.stride))),
+        rows_at_once_(std::clamp<int64_t>(kBlock / (per_remainder_ * x.stride), 1, 16)),
+        columns_(rows_at_once_ * per_remainder_ * x.stride),
+        sorted_(x.stride > 1 ? rows_at_once_ * per_remainder_ * x.stride : 0),
+        found_(rows_at_once_ * per_remainder_),
+        place_(size_t(rows_at_once_ * per_remainder_ * x.stride), std::numeric_limits<I>::max() / 2),
         starts_(starts_of<I>(x)) {
-    starts_.resize(size_t(each_));
-    for (int64_t r = 0; r < most_; ++r)
-      for (int64_t i = 0; i < x.in; ++i) place_[size_t(sorted(i + x.padding) + r * each_)] = I(i);
+    starts_.resize(size_t(per_remainder_));
+    for (int64_t r = 0; r < rows_at_once_; ++r)
+      for (int64_t i = 0; i < x.in; ++i) place_[size_t(sorted(i + x.padding) + r * per_remainder_)] = I(i);
   }
-  int64_t most() const { return most_; }  // output rows per call of find
+  int64_t rows_at_once() const { return rows_at_once_; }  // output rows per call of find
 
   // Adds the rows under the windows of output row r. firsts: the indices of their first elements.
   void add(int64_t r, std::span<const C* const> rows, std::span<const I> firsts) {
@@ -119,33 +120,34 @@ class Maxima {
       else
         take_rows<C, I, false>(count, rows.data() + k, firsts.data() + k, best, where, x_.in);
     }
-    begin_windows(starts_.data(), firsts[0], found_.best.data() + r * each_, found_.where.data() + r * each_, each_);
+    begin_windows(starts_.data(), firsts[0], found_.best.data() + r * per_remainder_, found_.where.data() + r * per_remainder_,
+                  per_remainder_);
   }
   // Finds the maxima of the windows of the first `rows` output rows.
   void find(int64_t rows) {
     for (int64_t k = 0; k < x_.stride && x_.stride > 1; ++k) {
-      take_every(columns_.best.data() + k, x_.stride, sorted_.best.data() + sorted(k), rows * each_);
-      take_every(columns_.where.data() + k, x_.stride, sorted_.where.data() + sorted(k), rows * each_);
+      take_every(columns_.best.data() + k, x_.stride, sorted_.best.data() + sorted(k), rows * per_remainder_);
+      take_every(columns_.where.data() + k, x_.stride, sorted_.where.data() + sorted(k), rows * per_remainder_);
     }
     const Memory& from = x_.stride > 1 ? sorted_ : columns_;
     for (int64_t k = 0; k < x_.size; ++k) {
       const int64_t at = sorted(k * x_.dilation), shift = k * x_.dilation / x_.stride;  // offset beyond the end of the last row
       take_columns(from.best.data() + at, from.where.data() + at, place_.data() + at, found_.best.data(), found_.where.data(),
-                  rows * each_ - shift);
+                   rows * per_remainder_ - shift);
     }
   }
-  const C* values(int64_t r) const { return found_.best.data() + r * each_; }
-  const I* indices(int64_t r) const { return found_.where.data() + r * each_; }
+  const C* values(int64_t r) const { return found_.best.data() + r * per_remainder_; }
+  const I* indices(int64_t r) const { return found_.where.data() + r * per_remainder_; }
 
  private:
-  C* best_of(int64_t r) { return columns_.best.data() + r * each_ * x_.stride + x_.padding; }
-  I* where_of(int64_t r) { return columns_.where.data() + r * each_ * x_.stride + x_.padding; }
+  C* best_of(int64_t r) { return columns_.best.data() + r * per_remainder_ * x_.stride + x_.padding; }
+  I* where_of(int64_t r) { return columns_.where.data() + r * per_remainder_ * x_.stride + x_.padding; }
   // Returns the place of a column of the first row after sorting by the remainder modulo the stride, which makes the columns of a
   // tap neighbours.
-  int64_t sorted(int64_t column) const { return column % x_.stride * most_ * each_ + column / x_.stride; }
+  int64_t sorted(int64_t column) const { return column % x_.stride * rows_at_once_ * per_remainder_ + column / x_.stride; }
 
   const Axis& x_;
-  int64_t each_, most_;  // columns per remainder in a row; rows
+  int64_t per_remainder_, rows_at_once_;  // columns per remainder in a row; rows
   Memory columns_, sorted_, found_;
   std::vector<I> place_, starts_;  // the sorted columns; the first column of each window
 };
@@ -157,8 +159,8 @@ void max_pool_rows(const TensorView& x, const Pooling& p, const TensorView& out,
     Maxima<C, I> maxima(p.x);
     std::vector<const C*> under;  // rows under the windows of one output row
     std::vector<I> firsts;
-    for (int64_t from = begin; from < end; from += maxima.most()) {
-      const int64_t rows = std::min(maxima.most(), end - from);
+    for (int64_t from = begin; from < end; from += maxima.rows_at_once()) {
+      const int64_t rows = std::min(maxima.rows_at_once(), end - from);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t oy = (from + r) % p.y.out, oz = (from + r) / p.y.out % p.z.out, plane = (from + r) / p.y.out / p.z.out;
         const int64_t z0 = p.z.begin(oz), y0 = p.y.begin(oy);

@@ -16,7 +16,7 @@ bool are_pairs(const Axis& a) {
 }
 
 template <class T, int N>
-struct Wide {
+struct VectorOf {
   typedef T type __attribute__((vector_size(N * sizeof(T))));
 };
 
@@ -31,16 +31,16 @@ using Word = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
 
 // Loads the numbers at even and odd places of 2N as vectors of N; 16-bit ones into the low half of a word.
 template <class T, int N>
-HS_INLINE inline void pairs(const T* x, typename Wide<Key<T>, N>::type& left, typename Wide<Key<T>, N>::type& right) {
+HS_INLINE inline void pairs(const T* x, typename VectorOf<Key<T>, N>::type& left, typename VectorOf<Key<T>, N>::type& right) {
   if constexpr (kIs16<T>) {
-    typename Wide<uint32_t, N>::type words;
+    typename VectorOf<uint32_t, N>::type words;
     std::memcpy(&words, x, sizeof words);
-    left = typename Wide<Key<T>, N>::type(words & 0xffff);
-    right = typename Wide<Key<T>, N>::type(words >> 16);
+    left = typename VectorOf<Key<T>, N>::type(words & 0xffff);
+    right = typename VectorOf<Key<T>, N>::type(words >> 16);
   } else if constexpr (N == 1) {
     left[0] = x[0], right[0] = x[1];
   } else {
-    typename Wide<T, N>::type a, b;
+    typename VectorOf<T, N>::type a, b;
     std::memcpy(&a, x, sizeof a);
     std::memcpy(&b, x + N, sizeof b);
     if constexpr (N == 4) {
@@ -69,9 +69,9 @@ HS_INLINE inline void key_of(const V& v, V& key) {
 
 // Computes N outputs. upper: the first number of the first window; below: distance to the next row; first: the index of upper[0].
 template <class T, class P, bool Indices, int N>
-HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* best, P* where) {
-  using V = typename Wide<Key<T>, N>::type;
-  using Marks = typename Wide<Word<T>, N>::type;
+HS_INLINE inline void square_maxima(const T* upper, int64_t below, Word<T> first, T* best, P* where) {
+  using V = typename VectorOf<Key<T>, N>::type;
+  using Marks = typename VectorOf<Word<T>, N>::type;
   V most, v[4];
   pairs<T, N>(upper, v[0], v[1]);
   pairs<T, N>(upper + below, v[2], v[3]);
@@ -93,39 +93,39 @@ HS_INLINE inline void squares(const T* upper, int64_t below, Word<T> first, T* b
     if constexpr (Indices) place = takes ? Marks(at + Word<T>((k & 1) + (k >> 1) * below)) : place;
   }
   if constexpr (kIs16<T>) {
-    const auto bits = __builtin_convertvector(most, typename Wide<uint16_t, N>::type);
+    const auto bits = __builtin_convertvector(most, typename VectorOf<uint16_t, N>::type);
     std::memcpy(static_cast<void*>(best), &bits, sizeof bits);
   } else {
     std::memcpy(best, &most, sizeof most);
   }
   if constexpr (Indices) {
-    const auto stored = __builtin_convertvector(place, typename Wide<P, N>::type);
+    const auto stored = __builtin_convertvector(place, typename VectorOf<P, N>::type);
     std::memcpy(where, &stored, sizeof stored);
   }
 }
 
 // Computes a row of n outputs, N at a time; the last vectors overlap.
 template <class T, class P, bool Indices, int N>
-HS_INLINE inline void row_of(const T* upper, int64_t below, Word<T> first, T* best, P* where, int64_t n) {
+HS_INLINE inline void maxima_of_row(const T* upper, int64_t below, Word<T> first, T* best, P* where, int64_t n) {
   for (int64_t step = 0; step < n; step += N) {
     const int64_t i = step + N <= n ? step : n - N;
-    squares<T, P, Indices, N>(upper + 2 * i, below, Word<T>(first + 2 * i), best + i, Indices ? where + i : nullptr);
+    square_maxima<T, P, Indices, N>(upper + 2 * i, below, Word<T>(first + 2 * i), best + i, Indices ? where + i : nullptr);
   }
 }
 
 template <class T, class P, bool Indices>
-HS_CLONES void plane_of(const T* x, int64_t width, T* best, P* where, int64_t rows, int64_t n) {
+HS_CLONES void maxima_of_plane(const T* x, int64_t width, T* best, P* where, int64_t rows, int64_t n) {
   for (int64_t r = 0; r < rows; ++r) {
     const T* const upper = x + 2 * r * width;
     const auto first = Word<T>(2 * r * width);
     T* const out = best + r * n;
     P* const to = Indices ? where + r * n : nullptr;
     if (n >= 8)
-      row_of<T, P, Indices, 8>(upper, width, first, out, to, n);
+      maxima_of_row<T, P, Indices, 8>(upper, width, first, out, to, n);
     else if (n >= 4)
-      row_of<T, P, Indices, 4>(upper, width, first, out, to, n);
+      maxima_of_row<T, P, Indices, 4>(upper, width, first, out, to, n);
     else
-      row_of<T, P, Indices, 1>(upper, width, first, out, to, n);
+      maxima_of_row<T, P, Indices, 1>(upper, width, first, out, to, n);
   }
 }
 
@@ -137,10 +137,11 @@ void all_planes(const TensorView& x, const Pooling& p, const TensorView& out, co
       const T* const from = x.as<const T>() + plane * in;
       T* const to = out.as<T>() + plane * n;
       if (indices)
-        positions(indices,
-                  [&]<class P>(P) { plane_of<T, P, true>(from, p.x.in, to, indices.as<P>() + plane * n, p.y.out, p.x.out); });
+        positions(indices, [&]<class P>(P) {
+          maxima_of_plane<T, P, true>(from, p.x.in, to, indices.as<P>() + plane * n, p.y.out, p.x.out);
+        });
       else
-        plane_of<T, int64_t, false>(from, p.x.in, to, nullptr, p.y.out, p.x.out);
+        maxima_of_plane<T, int64_t, false>(from, p.x.in, to, nullptr, p.y.out, p.x.out);
     }
   });
 }

@@ -63,7 +63,7 @@ HS_CLONES double sum_in_runs(const C* x, double carry, C* out, int64_t n) {
   return scan_serial<Add>(x + i, before[0], out + i, n - i);
 }
 
-// Does not split products: a part's product may leave the range of the whole.
+// Scans a block. Does not split products, because the product of a part may leave the range of the whole.
 template <class Op, class C, class W>
 W scan_block(const C* x, W carry, C* out, int64_t n) {
   if constexpr (std::is_same_v<Op, Add> && std::is_same_v<W, double>) { return sum_in_runs(x, carry, out, n); }
@@ -90,7 +90,7 @@ struct Line {
   }
 };
 
-// Scans rows one by one. Of rows cut into segments it first sums each segment, so that every segment knows its carry.
+// Scans each row by itself. Long sums are cut into segments: first their totals, in parallel, then each from the total before it.
 template <class Op, class C>
 void scan_rows(const Space& rows, const Line& from, const Line& to, int64_t length) {
   using W = Wide<C>;
