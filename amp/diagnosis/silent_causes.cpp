@@ -12,7 +12,7 @@
 namespace halfstep {
 namespace {
 
-constexpr double kHalf = 0.5;                   // share of a tensor's elements, and of its gradient's norm, above which it is bad
+constexpr double kFaultShare = 0.5;             // share of a tensor's elements, and of its gradient's norm, above which it is bad
 constexpr int64_t kFewest = 16;                 // fewest elements with a gradient for which lost updates are reported
 constexpr double kLargestUsefulScale = 0x1p24;  // scale at which float16's smallest number is a gradient of 2^-48
 constexpr double kDefaultScale = 65536;
@@ -63,7 +63,7 @@ StepReplayResult in_16_bits(const StepUnderTest& step, DType low, double scale) 
   return replay_step(step, {.name = joined(low), .low = low, .scale = scale, .keep_gradients = true});
 }
 
-bool underflows(const GradientError& e) { return e.flushed > kHalf && e.error > kHalf; }
+bool underflows(const GradientError& e) { return e.flushed > kFaultShare && e.error > kFaultShare; }
 
 double most_flushed(const std::vector<GradientError>& errors) {
   double out = 0;
@@ -142,7 +142,7 @@ SilentCauses::TensorNames SilentCauses::new_names(const std::string& cause, cons
 // Returns whether to compare gradients now. More than half of a gradient must be zero for more than half to be flushed. After
 // comparisons that found nothing new, counts down the wait instead.
 bool SilentCauses::compares(const Observation& seen) {
-  const bool sign = std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kHalf; });
+  const bool sign = std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kFaultShare; });
   if (!sign) return false;
   if (wait_ == 0) return true;
   --wait_;
@@ -179,7 +179,7 @@ std::vector<Diagnosis> SilentCauses::look(Observation& seen, const StepUnderTest
   std::copy_if(zero.begin(), zero.end(), std::back_inserter(dead), [&](const auto& name) { return zero_before_.contains(name); });
   zero_before_ = std::move(zero);
   for (const TensorObservation& t : seen.tensors)
-    if (is_half(t.stored) && t.lost && *t.lost > kHalf && t.with_gradient >= kFewest) lost.push_back(t.name);
+    if (is_half(t.stored) && t.lost && *t.lost > kFaultShare && t.with_gradient >= kFewest) lost.push_back(t.name);
 
   std::vector<Diagnosis> out;
   if (const TensorNames names = new_names("dead_gradient", dead); !names.empty()) {
