@@ -163,7 +163,9 @@ TEST_CASE("layers of kind mt19937 begin with PyTorch's weights") {
              .d_model = 8, .nhead = 2, .num_encoder_layers = 2, .num_decoder_layers = 1, .dim_feedforward = 16});
        }},
   };
-  for (const auto& [name, wanted] : recorded()["layers"].items()) {
+  for (const auto& row : recorded()["layers"].items()) {
+    const std::string name = row.key();
+    const nlohmann::json& wanted = row.value();
     CAPTURE(name);
     REQUIRE(layers.contains(name));
     manual_seed(seed(), kTwister);
@@ -198,7 +200,9 @@ TEST_CASE("initialisers of kind mt19937 draw as PyTorch's") {
       {"trunc_normal_", [](const Tensor& w) { init::trunc_normal_(w, 0.5, 0.7, -1, 1); }},
   };
   const KeptKind kept;
-  for (const auto& [key, wanted] : recorded()["init"].items()) {
+  for (const auto& row : recorded()["init"].items()) {
+    const std::string key = row.key();
+    const nlohmann::json& wanted = row.value();
     CAPTURE(key);
     const std::string name = key.substr(0, key.find(' '));
     const int64_t rows = std::stoll(key.substr(name.size() + 1));
