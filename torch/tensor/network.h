@@ -11,6 +11,12 @@ namespace detail {
 inline hs::MaxPoolOptions max_pool(IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil) {
   return {.stride = D(stride), .padding = D(padding), .dilation = D(dilation), .ceil_mode = ceil};
 }
+// Returns the target with the input's shape where they differ only in sizes of 1, as ATen's binary_cross_entropy takes the
+// [N, 1, 1, 1] of a discriminator with N labels; else the target.
+inline hs::Tensor shaped_as(const hs::Tensor& x, const hs::Tensor& target) {
+  if (!x.defined() || !target.defined() || target.dim() == 0 || x.squeeze().shape() != target.squeeze().shape()) return target;
+  return target.reshape(x.shape());
+}
 }  // namespace detail
 #define HS_TORCH_POOL(n)                                                                                                         \
   inline Tensor max_pool##n(const Tensor& x, IntArrayRef k, IntArrayRef stride = {}, IntArrayRef padding = 0,                    \
@@ -85,8 +91,7 @@ inline Tensor smooth_l1_loss(const Tensor& x, const Tensor& t, int64_t r = Reduc
   return hs::smooth_l1_loss(x.h(), t.h(), detail::reduction(r), beta);
 }
 inline Tensor binary_cross_entropy(const Tensor& x, const Tensor& t, const Tensor& w = {}, int64_t r = Reduction::Mean) {
-  const bool alike = x.dim() != t.dim() && x.squeeze().sizes() == t.squeeze().sizes();  // libtorch looks at the squeezed shapes
-  return hs::binary_cross_entropy(x.h(), alike ? t.h().reshape(x.h().shape()) : t.h(), w.h(), detail::reduction(r));
+  return hs::binary_cross_entropy(x.h(), detail::shaped_as(x.h(), t.h()), w.h(), detail::reduction(r));
 }
 inline Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t, const Tensor& w = {}, const Tensor& pos = {},
                                                int64_t r = Reduction::Mean) {
