@@ -44,7 +44,6 @@ MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesy
 }
 
 MemberProcess::~MemberProcess() {
-  resume();  // a paused process would not handle SIGTERM
   for (stop(); !ended(); stop()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
 }
 
@@ -56,6 +55,7 @@ std::optional<int> MemberProcess::ended() {
 
 void MemberProcess::stop() {
   if (!code_) kill(pid_, SIGTERM);
+  resume();  // a paused process would not handle it
   stopping_ = true;
 }
 
