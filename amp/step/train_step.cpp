@@ -120,8 +120,9 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
   if (window_.pending() == 0) {
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
-    // Without a scaler, every step with a target that counts is applied.
-    if (scaler_.is_enabled() || options_.keeps_states || (work.over.is_zero() && part.rows > 0)) states_.save();
+    // Without a scaler, every step with a target that counts is applied. The host does not read denominators on the device.
+    const bool may_count_nothing = part.rows > 0 && (work.over.is_zero() || work.over.on_device().defined());
+    if (scaler_.is_enabled() || options_.keeps_states || may_count_nothing) states_.save();
     window_loss_ = Tensor();
     window_.open(part);
     if (ranks_) ranks_->open();
@@ -316,21 +317,24 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     result.over = window_.denominator();
     return result;
   }
-  if (known.defined() && (ring || scaler_.is_enabled())) {
-    if (ranks_) known = known.to(options_.device);  // may be on the host
-    tail.loss = known.data_ptr();
-    tail.loss_dtype = known.dtype();
-  }
   Tensor skip;
   if (window_.total_on_device().defined()) {
     const NoGrad off;
-    // If no target counts, the factor is infinite, and the scaler skips the step; without a scaler, skip it here.
-    if (!scaler_.is_enabled()) skip = eq(window_.total_on_device(), 0.0).to(DType::f32);
+    // Skip a step without any target that counts. Under a scaler its gradients do so: they are not finite, since the factor is
+    // infinite. The loss becomes NaN, so that the scale stays.
+    const Tensor counts_nothing = eq(window_.total_on_device(), 0.0);
+    if (!scaler_.is_enabled()) skip = counts_nothing.to(DType::f32);
+    if (known.defined()) known = where(counts_nothing, NAN, known);
     const Tensor factor = window_.gradient_factor_on_device().to(DType::f32);
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
   } else if (const double factor = window_.gradient_factor(); factor != 1) {
     NoGrad off;
     for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
+  }
+  if (known.defined() && (ring || scaler_.is_enabled())) {
+    if (ranks_) known = known.to(options_.device);  // may be on the host
+    tail.loss = known.data_ptr();
+    tail.loss_dtype = known.dtype();
   }
   if (clips()) {
     const CallScope span(SpanKind::task, "clip_grad");
@@ -346,7 +350,7 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail, skip);
   }
-  if (scaler_.is_enabled()) states_.restore_if_skipped(result.outcome.found_inf());
+  if (scaler_.is_enabled() || skip.defined()) states_.restore_if_skipped(result.outcome.found_inf());
   window_loss_ = Tensor();
   if (rates_)
     rates_->advanced();

@@ -107,6 +107,36 @@ TEST_CASE("accumulation on the device equals one batch") {
   for (size_t i = 0; i < 6; ++i) { CHECK(max((nets[0]->parameters()[i] - nets[1]->parameters()[i]).abs()).item<double>() < 1e-6); }
 }
 
+TEST_CASE("a window in which no target counts moves nothing but the count of clean steps, with and without a scaler") {
+  const Batches batches(Device::cuda, 1);
+  const Tensor none = full(batches.targets[0].shape(), -100.0, {.dtype = DType::i64, .device = Device::cuda});
+  for (const bool scaled : {false, true}) {
+    CAPTURE(scaled);
+    const int64_t width = batches.inputs[0].size(1);
+    manual_seed(5);
+    Sequential net({std::make_shared<BatchNorm1d>(width), std::make_shared<Linear>(width, 10)});
+    net.to(Device::cuda);
+    AdamW opt(net.parameters(), {.lr = 0.1});
+    StepLR schedule(opt, 1, 0.5);
+    const CrossEntropyLoss loss;
+    GradScaler scaler({.init_scale = 64, .growth_interval = 1000, .enabled = scaled});
+    TrainStep step(net, loss, opt, scaler, &schedule,
+                   {.device = Device::cuda, .amp = if_half(scaled ? DType::f16 : DType::f32), .accumulate_steps = 2});
+    const auto window = [&](const Tensor& first, const Tensor& second) {
+      step(batches.inputs[0], first);
+      return step(batches.inputs[0], second).outcome.applied();
+    };
+    CHECK(window(batches.targets[0], batches.targets[0]));
+    const std::string before = bytes(net) + bytes(opt);
+    CHECK(!window(none, none));
+    CHECK(bytes(net) + bytes(opt) == before);
+    CHECK(scaler.get_scale() == (scaled ? 64 : 1));
+    CHECK(window(none, batches.targets[0]));
+    CHECK(bytes(net) + bytes(opt) != before);
+    CHECK(scaler.get_scale() == (scaled ? 64 : 1));
+  }
+}
+
 TEST_CASE("a model moves to the device and back, with its state") {
   const auto net = mlp_model(Device::cpu);
   const std::string before = bytes(*net);
