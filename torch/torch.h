@@ -3,7 +3,8 @@
 #pragma once
 
 #include "torch/amp/amp.h"
-#include "torch/data/loader.h"
+#include "torch/c10d/process_group.h"
+#include "torch/data/chunk.h"
 #include "torch/nn/clip.h"
 #include "torch/nn/init.h"
 #include "torch/nn/modules/activation.h"
@@ -16,4 +17,5 @@
 #include "torch/nn/modules/rnn.h"
 #include "torch/nn/modules/transformer.h"
 #include "torch/optim/optim.h"
+#include "torch/serialize/script.h"
 #include "torch/serialize/serialize.h"

@@ -53,34 +53,53 @@ class Iterator {
   std::shared_ptr<State> state_;
 };
 
-template <class D, class S>
-class StatelessDataLoader {
+// What both loaders do: workers compute the batches of requests ahead of their use; without workers, the caller does.
+template <class D, class Batch, class Request>
+class DataLoaderBase {
  public:
-  using BatchType = typename D::BatchType;
-  using Request = typename S::BatchRequestType;
-  [[nodiscard]] StatelessDataLoader(D dataset, S sampler, DataLoaderOptions o)
-      : options_(std::move(o)), sampler_(std::move(sampler)) {
-    for (size_t w = 0; w < options_.workers; ++w) workers_.emplace_back([this, dataset]() mutable { work(dataset); });
-    if (options_.workers == 0) dataset_ = std::make_unique<D>(std::move(dataset));
-    new_sequencer();
-  }
-  StatelessDataLoader(const StatelessDataLoader&) = delete;
-  ~StatelessDataLoader() { join(); }
-  Iterator<BatchType> begin() {
+  using BatchType = Batch;
+  DataLoaderBase(const DataLoaderBase&) = delete;
+  virtual ~DataLoaderBase() { join(); }
+  Iterator<Batch> begin() {
     TORCH_CHECK(shuttle_.in_flight_jobs() == 0,
                 "Attempted to get a new DataLoader iterator while another iterator is not yet exhausted");
-    reset();
-    return Iterator<BatchType>([this] { return next(); });
+    shuttle_.drain();
+    restart();
+    sequence_ = 0;
+    if (options_.enforce_ordering)
+      sequencer_ = std::make_unique<detail::sequencers::OrderedSequencer<Result>>(std::max<size_t>(options_.max_jobs, 1));
+    else
+      sequencer_ = std::make_unique<detail::sequencers::NoSequencer<Result>>();
+    for (size_t j = 0; j < options_.max_jobs; ++j) prefetch();
+    return Iterator<Batch>([this] { return next(); });
   }
-  Iterator<BatchType> end() { return {}; }
+  Iterator<Batch> end() { return {}; }
   void join() {
     if (joined_) return;
     shuttle_.drain();
-    for (size_t w = 0; w < options_.workers; ++w) shuttle_.push_job(Job{});
+    for (size_t w = 0; w < workers_.size(); ++w) shuttle_.push_job(Job{});
     for (auto& t : workers_) t.join();
     joined_ = true;
   }
   const FullDataLoaderOptions& options() const noexcept { return options_; }
+
+ protected:
+  DataLoaderBase(D dataset, DataLoaderOptions o) : options_(std::move(o)), dataset_(std::make_unique<D>(std::move(dataset))) {}
+  virtual void restart() = 0;                    // called before each pass
+  virtual std::optional<Request> request() = 0;  // returns the next batch's request; nothing at the end of a pass
+  // Starts the workers. Each has a data set of its own if `copies`.
+  void start(bool copies) {
+    for (size_t w = 0; w < options_.workers; ++w) {
+      if (copies) {
+        if constexpr (std::is_copy_constructible_v<D>) workers_.emplace_back([this, own = *dataset_]() mutable { work(own); });
+      } else {
+        workers_.emplace_back([this] { work(*dataset_); });
+      }
+    }
+  }
+
+  FullDataLoaderOptions options_;
+  std::unique_ptr<D> dataset_;
 
  private:
   struct Job {
@@ -88,43 +107,27 @@ class StatelessDataLoader {
     size_t sequence_number = 0;
   };
   struct Result {
-    std::optional<BatchType> batch;
+    std::optional<Batch> batch;
     std::exception_ptr exception;
     size_t sequence_number = 0;
   };
-  void new_sequencer() {
-    if (options_.enforce_ordering)
-      sequencer_ = std::make_unique<detail::sequencers::OrderedSequencer<Result>>(std::max<size_t>(options_.max_jobs, 1));
-    else
-      sequencer_ = std::make_unique<detail::sequencers::NoSequencer<Result>>();
-  }
-  void reset() {
-    shuttle_.drain();
-    sampler_.reset(std::optional<size_t>());
-    sequence_ = 0;
-    new_sequencer();
-    for (size_t j = 0; j < options_.max_jobs; ++j) prefetch();
-  }
-  std::optional<Request> request() {
-    auto r = sampler_.next(options_.batch_size);
-    if (!r || (r->size() < options_.batch_size && options_.drop_last)) return {};
-    return r;
-  }
   void prefetch() {
     if (options_.workers == 0) return;
     if (auto r = request()) shuttle_.push_job(Job{std::move(r), sequence_++});
   }
-  std::optional<BatchType> next() {
+  std::optional<Batch> next() {
     if (options_.workers == 0) {
       auto r = request();
       if (!r) return {};
       return dataset_->get_batch(std::move(*r));
     }
-    auto result = sequencer_->next([this] { return shuttle_.pop_result(options_.timeout); });
-    if (!result) return {};
-    if (result->exception) throw WorkerException(result->exception);
-    prefetch();
-    return std::move(result->batch);
+    while (auto result = sequencer_->next([this] { return shuttle_.pop_result(options_.timeout); })) {
+      if (result->exception) throw WorkerException(result->exception);
+      if (!result->batch) continue;  // a stateful data set is at its end
+      prefetch();
+      return std::move(result->batch);
+    }
+    return {};
   }
   void work(D& dataset) {
     while (true) {
@@ -138,33 +141,41 @@ class StatelessDataLoader {
       shuttle_.push_result(std::move(r));
     }
   }
-  FullDataLoaderOptions options_;
-  S sampler_;
-  std::unique_ptr<D> dataset_;
   detail::DataShuttle<Job, Result> shuttle_;
   std::unique_ptr<detail::sequencers::Sequencer<Result>> sequencer_;
   std::vector<std::thread> workers_;
   size_t sequence_ = 0;
   bool joined_ = false;
 };
-template <class D>
-class StatefulDataLoader {
+
+template <class D, class S>
+class StatelessDataLoader : public DataLoaderBase<D, typename D::BatchType, typename S::BatchRequestType> {
  public:
-  using BatchType = typename D::BatchType::value_type;
-  StatefulDataLoader(D dataset, DataLoaderOptions o) : options_(std::move(o)), dataset_(std::move(dataset)) {
-    TORCH_CHECK(options_.workers == 0, "a StatefulDataset is read without workers");
+  [[nodiscard]] StatelessDataLoader(D dataset, S sampler, DataLoaderOptions o)
+      : StatelessDataLoader::DataLoaderBase(std::move(dataset), std::move(o)), sampler_(std::move(sampler)) {
+    this->start(/*copies=*/true);
   }
-  Iterator<BatchType> begin() {
-    dataset_.reset();
-    return Iterator<BatchType>([this] { return dataset_.get_batch(options_.batch_size); });
-  }
-  Iterator<BatchType> end() { return {}; }
-  void join() {}
-  const FullDataLoaderOptions& options() const noexcept { return options_; }
 
  private:
-  FullDataLoaderOptions options_;
-  D dataset_;
+  void restart() override { sampler_.reset(std::optional<size_t>()); }
+  std::optional<typename S::BatchRequestType> request() override {
+    auto r = sampler_.next(this->options_.batch_size);
+    if (!r || (r->size() < this->options_.batch_size && this->options_.drop_last)) return {};
+    return r;
+  }
+  S sampler_;
+};
+// All workers read one data set, which must allow that.
+template <class D>
+class StatefulDataLoader : public DataLoaderBase<D, typename D::BatchType::value_type, typename D::BatchRequestType> {
+ public:
+  StatefulDataLoader(D dataset, DataLoaderOptions o) : StatefulDataLoader::DataLoaderBase(std::move(dataset), std::move(o)) {
+    this->start(/*copies=*/false);
+  }
+
+ private:
+  void restart() override { this->dataset_->reset(); }
+  std::optional<typename D::BatchRequestType> request() override { return this->options_.batch_size; }
 };
 template <class D, class S>
 requires(!D::is_stateful) std::unique_ptr<StatelessDataLoader<D, S>> make_data_loader(D dataset, S sampler, DataLoaderOptions o) {
