@@ -62,7 +62,8 @@ TEST_CASE("any number of threads, a small cache and random orders give each exam
   }
 }
 
-TEST_CASE("preprocessing sees the examples that were read at once; an error of the reader is thrown once, and later chunks are read") {
+TEST_CASE(
+    "preprocessing sees the examples that were read at once; an error of the reader is thrown once, and later chunks are read") {
   std::mutex mutex;
   std::multiset<size_t> sizes;
   Shuffled counted(Tens(), samplers::RandomSampler(0), samplers::RandomSampler(0), datasets::ChunkDatasetOptions(2, 4),

@@ -273,3 +273,17 @@ TEST_CASE("torch: samplers save their place") {
   data::samplers::DistributedSequentialSampler part(10, 3, 1);
   CHECK(*part.next(9) == std::vector<size_t>{4, 5, 6, 7});
 }
+
+TEST_CASE("torch: a file that mentions only modules with tensors is loaded, as state_dicts of Python do") {
+  torch::nn::Sequential from(torch::nn::Linear(2, 3), torch::nn::ReLU(), torch::nn::Linear(3, 1)),
+      to(torch::nn::Linear(2, 3), torch::nn::ReLU(), torch::nn::Linear(3, 1)),
+      other(torch::nn::Linear(2, 3), torch::nn::Linear(3, 3));
+  torch::serialize::OutputArchive out;
+  for (const auto& p : from->named_parameters()) out.write(p.key(), p.value());
+  const torch::TempFile file = torch::make_tempfile();
+  out.save_to(file.name);
+  torch::load(to, file.name);
+  const torch::Tensor x = torch::ones({1, 2});
+  CHECK(to->forward(x).equal(from->forward(x)));
+  CHECK(has(message_of([&] { torch::load(other, file.name); }), "No such serialized submodule: '1'"));
+}

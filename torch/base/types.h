@@ -132,7 +132,7 @@ class TypeMeta {
   friend std::ostream& operator<<(std::ostream& out, const TypeMeta& t) {
     static const std::map<ScalarType, const char*> names{
         {kByte, "unsigned char"}, {kChar, "signed char"},      {kShort, "short int"}, {kInt, "int"},
-        {kLong, "long"},          {kFloat, "float"},           {kDouble, "double"},   {kBool, "bool"},
+        {kLong, "long int"},      {kFloat, "float"},           {kDouble, "double"},   {kBool, "bool"},
         {kHalf, "c10::Half"},     {kBFloat16, "c10::BFloat16"}};
     const auto at = names.find(t.t_);
     return out << (at == names.end() ? toString(t.t_) : at->second);

@@ -212,6 +212,8 @@ void Module::load(serialize::InputArchive& archive) {
   for (const auto& c : children_) {
     if (!c.value()->is_serializable()) continue;
     serialize::InputArchive nested;
+    // A state_dict of Python does not mention modules without tensors, such as ReLU.
+    if (!archive.try_read(c.key(), nested) && c.value()->parameters().empty() && c.value()->buffers().empty()) continue;
     archive.read(c.key(), nested);
     c.value()->load(nested);
   }

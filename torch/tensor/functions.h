@@ -17,6 +17,75 @@ namespace torch {
   inline Tensor name(const Tensor& a, const Tensor& b) { return a.name(b); } \
   inline Tensor name(const Tensor& a, Scalar b) { return a.name(b); }
 #include "generated/elementwise_names.def"
+
+#define HS_VALUE(name, value, ...)                                    \
+  inline Tensor name(const Tensor& self __VA_OPT__(, ) __VA_ARGS__) { \
+    const hs::Tensor& x = self.h();                                   \
+    return value;                                                     \
+  }
+#define HS_STORE(name, value, ...)                                  \
+  inline Tensor& name##_(Tensor& self __VA_OPT__(, ) __VA_ARGS__) { \
+    const hs::Tensor& x = self.h();                                 \
+    return detail::store(#name, self, value);                       \
+  }
+#define HS_BOTH(name, ...)    \
+  HS_VALUE(name, __VA_ARGS__) \
+  HS_STORE(name, __VA_ARGS__)
+#define HS_PAIR(name, value, ...)                                                         \
+  inline std::tuple<Tensor, Tensor> name(const Tensor& self __VA_OPT__(, ) __VA_ARGS__) { \
+    const hs::Tensor& x = self.h();                                                       \
+    return detail::two(value);                                                            \
+  }
+#define HS_LIST(name, value, ...)                                                  \
+  inline std::vector<Tensor> name(const Tensor& self __VA_OPT__(, ) __VA_ARGS__) { \
+    const hs::Tensor& x = self.h();                                                \
+    return detail::V(value);                                                       \
+  }
+#define HS_ALIAS(alias, name)                          \
+  template <class... A>                                \
+  decltype(auto) alias(const Tensor& self, A&&... a) { \
+    return self.name(std::forward<A>(a)...);           \
+  }
+#define HS_ALIAS_(alias, name) HS_ALIAS(alias, name) HS_ALIAS(alias##_, name##_)
+#include "torch/tensor/methods.def"
+
+// ---- methods whose arguments a function passes on
+#define HS_TORCH_METHOD(name)                      \
+  template <class... A>                            \
+  decltype(auto) name(const Tensor& x, A&&... a) { \
+    return x.name(std::forward<A>(a)...);          \
+  }
+HS_TORCH_METHOD(addcmul)
+HS_TORCH_METHOD(addcdiv)
+HS_TORCH_METHOD(argsort)
+HS_TORCH_METHOD(bitwise_not)
+HS_TORCH_METHOD(bitwise_and)
+HS_TORCH_METHOD(bitwise_or)
+HS_TORCH_METHOD(bitwise_xor)
+HS_TORCH_METHOD(clamp_)
+HS_TORCH_METHOD(clamp_min)
+HS_TORCH_METHOD(clamp_min_)
+HS_TORCH_METHOD(clamp_max)
+HS_TORCH_METHOD(clamp_max_)
+HS_TORCH_METHOD(cumprod)
+HS_TORCH_METHOD(detach)
+HS_TORCH_METHOD(detach_)
+HS_TORCH_METHOD(fill_)
+HS_TORCH_METHOD(is_nonzero)
+HS_TORCH_METHOD(is_same_size)
+HS_TORCH_METHOD(masked_fill)
+HS_TORCH_METHOD(resize_as_)
+HS_TORCH_METHOD(scatter)
+HS_TORCH_METHOD(select)
+HS_TORCH_METHOD(slice)
+HS_TORCH_METHOD(take)
+HS_TORCH_METHOD(zero_)
+#undef HS_TORCH_METHOD
+inline std::vector<Tensor> split(const Tensor& x, IntArrayRef s, int64_t d = 0) { return x.split(s, d); }
+inline std::vector<Tensor> split_with_sizes(const Tensor& x, IntArrayRef s, int64_t d = 0) { return x.split(s, d); }
+inline Tensor unflatten(const Tensor& x, int64_t d, IntArrayRef s) { return x.unflatten(d, s); }
+inline Tensor count_nonzero(const Tensor& x) { return x.count_nonzero(); }
+inline Tensor count_nonzero(const Tensor& x, IntArrayRef d) { return x.count_nonzero(d); }
 inline Tensor pow(Scalar a, const Tensor& b) { return hs::pow(a.toDouble(), b.h()); }
 inline Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) { return a.add(b, alpha); }
 inline Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) { return a.sub(b, alpha); }
@@ -35,8 +104,6 @@ inline bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, doubl
 inline Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool nan = false) {
   return a.isclose(b, rtol, atol, nan);
 }
-inline Tensor lerp(const Tensor& a, const Tensor& b, Scalar w) { return hs::lerp(a.h(), b.h(), w.toDouble()); }
-inline Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& w) { return hs::lerp(a.h(), b.h(), w.h()); }
 inline Tensor addmm(const Tensor& x, const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) {
   return x.addmm(a, b, beta, alpha);
 }
@@ -47,6 +114,20 @@ inline Tensor concat(TensorList xs, int64_t d = 0) { return cat(xs, d); }
 inline Tensor stack(TensorList xs, int64_t d = 0) { return hs::stack(detail::H(xs), d); }
 inline Tensor hstack(TensorList xs) { return hs::hstack(detail::H(xs)); }
 inline Tensor vstack(TensorList xs) { return hs::vstack(detail::H(xs)); }
+inline Tensor row_stack(TensorList xs) { return vstack(xs); }
+inline Tensor dstack(TensorList xs) { return hs::dstack(detail::H(xs)); }
+inline Tensor column_stack(TensorList xs) { return hs::column_stack(detail::H(xs)); }
+inline Tensor block_diag(TensorList xs) { return hs::block_diag(detail::H(xs)); }
+inline Tensor concatenate(TensorList xs, int64_t d = 0) { return cat(xs, d); }
+inline Tensor atleast_1d(const Tensor& x) { return hs::atleast_1d(x.h()); }
+inline Tensor atleast_2d(const Tensor& x) { return hs::atleast_2d(x.h()); }
+inline Tensor atleast_3d(const Tensor& x) { return hs::atleast_3d(x.h()); }
+inline Tensor tril_indices(int64_t rows, int64_t columns, int64_t d = 0, const TensorOptions& o = {}) {
+  return hs::tril_indices(rows, columns, d, o.device().h());
+}
+inline Tensor triu_indices(int64_t rows, int64_t columns, int64_t d = 0, const TensorOptions& o = {}) {
+  return hs::triu_indices(rows, columns, d, o.device().h());
+}
 inline std::vector<Tensor> split(const Tensor& x, int64_t n, int64_t d = 0) { return x.split(n, d); }
 inline std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t d = 0) { return x.chunk(n, d); }
 inline std::vector<Tensor> unbind(const Tensor& x, int64_t d = 0) { return x.unbind(d); }
@@ -62,7 +143,6 @@ inline Tensor flip(const Tensor& x, IntArrayRef d) { return x.flip(d); }
 inline Tensor roll(const Tensor& x, IntArrayRef s, IntArrayRef d = {}) { return x.roll(s, d); }
 inline Tensor tril(const Tensor& x, int64_t d = 0) { return x.tril(d); }
 inline Tensor triu(const Tensor& x, int64_t d = 0) { return x.triu(d); }
-inline Tensor diag(const Tensor& x, int64_t d = 0) { return hs::diag(x.h(), d); }
 inline Tensor movedim(const Tensor& x, int64_t a, int64_t b) { return x.movedim(a, b); }
 inline Tensor constant_pad_nd(const Tensor& x, IntArrayRef p, Scalar v = 0) {
   return hs::pad(x.h(), detail::D(p), "constant", v.toDouble());
@@ -79,12 +159,13 @@ inline Tensor matmul(const Tensor& a, const Tensor& b) { return a.matmul(b); }
 inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }
 inline Tensor bmm(const Tensor& a, const Tensor& b) { return a.bmm(b); }
 inline Tensor mv(const Tensor& a, const Tensor& b) { return a.mv(b); }
+inline Tensor cdist(const Tensor& a, const Tensor& b, double p = 2) { return hs::cdist(a.h(), b.h(), p); }
+inline Tensor chain_matmul(TensorList xs) { return hs::chain_matmul(detail::H(xs)); }
+inline Tensor inverse(const Tensor& x) { return x.inverse(); }
+inline Tensor det(const Tensor& x) { return x.det(); }
+inline Tensor diagonal(const Tensor& x, int64_t o = 0, int64_t a = 0, int64_t b = 1) { return x.diagonal(o, a, b); }
 inline Tensor dot(const Tensor& a, const Tensor& b) { return a.dot(b); }
 inline Tensor einsum(const std::string& e, TensorList xs) { return hs::einsum(e, detail::H(xs)); }
-inline Tensor cross(const Tensor& a, const Tensor& b, std::optional<int64_t> d = {}) {
-  return hs::cross(a.h(), b.h(), d.value_or(-1));
-}
-inline Tensor outer(const Tensor& a, const Tensor& b) { return hs::outer(a.h(), b.h()); }
 inline Tensor tensordot(const Tensor& a, const Tensor& b, IntArrayRef da, IntArrayRef db) {
   return hs::tensordot(a.h(), b.h(), da.vec(), db.vec());
 }
@@ -144,5 +225,31 @@ inline Tensor& index_put_(Tensor& x, const std::vector<Tensor>& i, const Tensor&
 }
 inline Tensor masked_select(const Tensor& x, const Tensor& m) { return x.masked_select(m); }
 inline Tensor one_hot(const Tensor& x, int64_t n = -1) { return hs::one_hot(x.h(), n); }
+inline Tensor searchsorted(const Tensor& sorted, const Tensor& x, bool out_int32 = false, bool right = false) {
+  return hs::searchsorted(sorted.h(), x.h(), {.right = right, .out_int32 = out_int32, .sorter = {}});
+}
+inline Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool out_int32 = false, bool right = false) {
+  return hs::bucketize(x.h(), boundaries.h(), right, out_int32);
+}
+inline Tensor isin(const Tensor& x, const Tensor& values, bool = false, bool invert = false) {
+  return hs::isin(x.h(), values.h(), invert);
+}
+namespace detail {
+inline std::tuple<Tensor, Tensor, Tensor> three(const hs::Unique& u, bool inverse, bool counts) {
+  return {u.values, inverse ? Tensor(u.inverse) : Tensor(), counts ? Tensor(u.counts) : Tensor()};
+}
+}  // namespace detail
+// values, and their inverse and counts if asked for; values are always sorted.
+inline std::tuple<Tensor, Tensor, Tensor> _unique2(const Tensor& x, bool = true, bool inverse = false, bool counts = false) {
+  return detail::three(hs::unique(x.h()), inverse, counts);
+}
+inline std::tuple<Tensor, Tensor, Tensor> unique_dim(const Tensor& x, int64_t d, bool = true, bool inverse = false,
+                                                     bool counts = false) {
+  return detail::three(hs::unique(x.h(), d), inverse, counts);
+}
+inline std::tuple<Tensor, Tensor, Tensor> unique_consecutive(const Tensor& x, bool inverse = false, bool counts = false,
+                                                             std::optional<int64_t> d = {}) {
+  return detail::three(hs::unique_consecutive(x.h(), d), inverse, counts);
+}
 
 }  // namespace torch

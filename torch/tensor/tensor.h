@@ -27,6 +27,10 @@ template <class T, size_t n>
 class Accessor;
 hs::Tensors H(TensorList list);
 std::vector<Tensor> V(const hs::Tensors& list);
+Tensor& store(const char* op, const Tensor& to, const hs::Tensor& value);  // stores the value of an op, as `op`_ does
+int64_t first_of_three(const hs::Tensor& x);  // the first dimension of size 3, over which libtorch's cross goes; throws without one
+hs::Tensors equal_parts(const hs::Tensor& x, int64_t n, int64_t d);  // throws if n does not divide the size
+inline hs::Dims dims_of(std::optional<int64_t> d) { return d ? hs::Dims{*d} : hs::Dims{}; }
 }  // namespace detail
 
 // ---- indices
@@ -107,6 +111,7 @@ class Tensor {
     return f == MemoryFormat::Contiguous ? h_.is_contiguous() : h_.is_contiguous(hs::MemoryFormat::channels_last);
   }
   bool is_same(const Tensor& o) const { return h_.same(o.h_); }
+  bool is_same_size(const Tensor& o) const { return sizes() == o.sizes(); }
   bool is_view() const { return impl().is_view; }
   int64_t use_count() const { return h_.impl_ptr().use_count(); }
   explicit operator bool() const = delete;
@@ -214,10 +219,43 @@ class Tensor {
     h_.name##_(o.n());                                              \
     return self();                                                  \
   }
-#define HS_TEST(name, ...)                                     \
-  Tensor name(const Tensor& o) const { return h_.name(o.h_); } \
-  Tensor name(Scalar o) const { return h_.name(o.n()); }
+#define HS_TEST(name, ...)                                                     \
+  Tensor name(const Tensor& o) const { return h_.name(o.h_); }                 \
+  Tensor name(Scalar o) const { return h_.name(o.n()); }                       \
+  Tensor& name##_(const Tensor& o) const { return stored(#name, name(o).h_); } \
+  Tensor& name##_(Scalar o) const { return stored(#name, name(o).h_); }
 #include "generated/elementwise_names.def"
+
+#define HS_VALUE(name, value, ...) \
+  Tensor name(__VA_ARGS__) const { \
+    const hs::Tensor& x = h_;      \
+    return value;                  \
+  }
+#define HS_STORE(name, value, ...)     \
+  Tensor& name##_(__VA_ARGS__) const { \
+    const hs::Tensor& x = h_;          \
+    return stored(#name, value);       \
+  }
+#define HS_BOTH(name, ...)    \
+  HS_VALUE(name, __VA_ARGS__) \
+  HS_STORE(name, __VA_ARGS__)
+#define HS_PAIR(name, value, ...)                      \
+  std::tuple<Tensor, Tensor> name(__VA_ARGS__) const { \
+    const hs::Tensor& x = h_;                          \
+    return pair(value);                                \
+  }
+#define HS_LIST(name, value, ...)               \
+  std::vector<Tensor> name(__VA_ARGS__) const { \
+    const hs::Tensor& x = h_;                   \
+    return detail::V(value);                    \
+  }
+#define HS_ALIAS(alias, name)            \
+  template <class... A>                  \
+  decltype(auto) alias(A&&... a) const { \
+    return name(std::forward<A>(a)...);  \
+  }
+#define HS_ALIAS_(alias, name) HS_ALIAS(alias, name) HS_ALIAS(alias##_, name##_)
+#include "torch/tensor/methods.def"
   Tensor add(const Tensor& o, Scalar alpha) const { return h_.add(o.h_, alpha.toDouble()); }
   Tensor sub(const Tensor& o, Scalar alpha) const { return h_.sub(o.h_, alpha.toDouble()); }
   Tensor& add_(const Tensor& o, Scalar alpha) const {
@@ -258,7 +296,6 @@ class Tensor {
     h_.clamp_({}, hi.n());
     return self();
   }
-  Tensor true_divide(const Tensor& o) const { return div(o); }
 
   // ---- memory and dtype
   Tensor to(const TensorOptions& o = {}, bool non_blocking = false, bool copy = false, std::optional<MemoryFormat> f = {}) const;
@@ -309,7 +346,12 @@ class Tensor {
     return self();
   }
   Tensor& random_(int64_t hi) const { return random_(0, hi); }
+  Tensor& exponential_(double rate = 1) const {
+    hs::exponential_(h_, rate);
+    return self();
+  }
   Tensor& resize_(IntArrayRef sizes) const;
+  Tensor& resize_as_(const Tensor& o) const { return resize_(o.sizes()); }
   Tensor new_empty(IntArrayRef s, const TensorOptions& o = {}) const;
   Tensor new_zeros(IntArrayRef s, const TensorOptions& o = {}) const;
   Tensor new_ones(IntArrayRef s, const TensorOptions& o = {}) const;
@@ -329,6 +371,8 @@ class Tensor {
   Tensor& t_() const { return reshaped_as(h_.detach().t()); }
   Tensor squeeze() const { return h_.squeeze(); }
   Tensor squeeze(int64_t d) const { return h_.squeeze(d); }
+  Tensor& squeeze_() const { return reshaped_as(h_.detach().squeeze()); }
+  Tensor& squeeze_(int64_t d) const { return reshaped_as(h_.detach().squeeze(d)); }
   Tensor unsqueeze(int64_t d) const { return h_.unsqueeze(d); }
   Tensor& unsqueeze_(int64_t d) const { return reshaped_as(h_.detach().unsqueeze(d)); }
   Tensor narrow(int64_t d, int64_t from, int64_t n) const { return h_.narrow(d, from, n); }
@@ -352,6 +396,7 @@ class Tensor {
   Tensor expand_as(const Tensor& o) const { return expand(o.sizes()); }
   Tensor diagonal(int64_t o = 0, int64_t a = 0, int64_t b = 1) const { return h_.diagonal(o, a, b); }
   std::vector<Tensor> split(int64_t n, int64_t d = 0) const { return detail::V(h_.split(n, d)); }
+  std::vector<Tensor> split(IntArrayRef s, int64_t d = 0) const { return split_with_sizes(s, d); }
   std::vector<Tensor> split_with_sizes(IntArrayRef s, int64_t d = 0) const { return detail::V(hs::split(h_, s.vec(), d)); }
   std::vector<Tensor> chunk(int64_t n, int64_t d = 0) const { return detail::V(h_.chunk(n, d)); }
   std::vector<Tensor> unbind(int64_t d = 0) const { return detail::V(h_.unbind(d)); }
@@ -416,6 +461,9 @@ class Tensor {
   Tensor cumsum(int64_t d) const { return h_.cumsum(d); }
   Tensor cumprod(int64_t d) const { return h_.cumprod(d); }
   std::tuple<Tensor, Tensor> sort(int64_t d = -1, bool desc = false) const { return pair(h_.sort(d, desc)); }
+  std::tuple<Tensor, Tensor> sort(std::optional<bool>, int64_t d = -1, bool desc = false) const {  // always stable
+    return sort(d, desc);
+  }
   Tensor argsort(int64_t d = -1, bool desc = false) const { return h_.argsort(d, desc); }
   std::tuple<Tensor, Tensor> topk(int64_t k, int64_t d = -1, bool largest = true, bool = true) const {
     return pair(h_.topk(k, d, largest));
@@ -436,6 +484,7 @@ class Tensor {
   Tensor isfinite() const { return h_.isfinite(); }
   Tensor nonzero() const { return h_.nonzero(); }
   Tensor count_nonzero() const { return h_.count_nonzero(); }
+  Tensor count_nonzero(IntArrayRef d) const { return h_.count_nonzero(detail::D(d)); }
 
   // ---- indexing
   Tensor gather(int64_t d, const Tensor& i) const { return h_.gather(d, i.h_); }
@@ -472,6 +521,11 @@ class Tensor {
   Tensor take(const Tensor& i) const { return h_.take(i.h_); }
   Tensor tril(int64_t d = 0) const { return h_.tril(d); }
   Tensor triu(int64_t d = 0) const { return h_.triu(d); }
+  Tensor& fill_diagonal_(Scalar v, bool wrap = false) const {
+    if (dim() != 2 || wrap) detail::fail("fill_diagonal_ takes a matrix, without wrap, got ", dim(), " dimensions");
+    h_.diagonal().fill_(v.n());
+    return self();
+  }
   Tensor roll(IntArrayRef s, IntArrayRef d = {}) const { return h_.roll(detail::D(s), detail::D(d)); }
   Tensor where(const Tensor& c, const Tensor& o) const { return h_.where(c.h_, o.h_); }
   Tensor multinomial(int64_t n, bool replace = false) const { return h_.multinomial(n, replace); }
@@ -493,6 +547,8 @@ class Tensor {
     if (dim() == 0) throw hs::IndexError("invalid index of a 0-dim tensor. Use tensor.item() to convert it to a number");
     return h_.select(0, i);
   }
+  friend Tensor& detail::store(const char* op, const Tensor& to, const hs::Tensor& value);
+  Tensor& stored(const char* op, const hs::Tensor& value) const;
   Tensor& reshaped_as(const hs::Tensor& v) const {
     h_.impl()->shape = v.shape();
     h_.impl()->strides = v.strides();

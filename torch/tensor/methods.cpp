@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rows of methods.def need.
+#include "torch/tensor/network.h"
+
+namespace torch {
+
+namespace detail {
+int64_t first_of_three(const hs::Tensor& x) {
+  for (int d = 0; d < x.dim(); ++d)
+    if (x.shape()[d] == 3) return d;
+  fail("cross requires a dimension of size 3, got sizes ", Tensor(x).sizes());
+}
+hs::Tensors equal_parts(const hs::Tensor& x, int64_t n, int64_t d) {
+  TORCH_CHECK(n > 0 && x.size(d) % n == 0, "the number of parts must divide the size ", x.size(d), " of dimension ", d, ", got ",
+              n);
+  return hs::tensor_split(x, n, d);
+}
+Tensor& store(const char* op, const Tensor& to, const hs::Tensor& value) { return to.stored(op, value); }
+}  // namespace detail
+
+Tensor& Tensor::stored(const char* op, const hs::Tensor& value) const {
+  const bool fits = h_.is_floating_point() || value.dtype() == hs::DType::boolean || value.dtype() == h_.dtype() ||
+                    (!value.is_floating_point() && h_.dtype() != hs::DType::boolean);
+  TORCH_CHECK(fits, "[", op, "_] result type ", Tensor(value).dtype(), " can't be cast to the desired output type ", dtype());
+  TORCH_CHECK(value.shape() == h_.shape(), "[", op, "_] output with shape ", sizes(), " doesn't match the broadcast shape ",
+              Tensor(value).sizes());
+  h_.copy_(value);
+  return self();
+}
+
+}  // namespace torch
