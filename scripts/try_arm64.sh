@@ -47,7 +47,8 @@ timed "scripts/run.sh train configs/digits_mlp.json" in_arm_root scripts/run.sh 
 for cpu in cortex-a53 cortex-a72 max; do  # the last one has SVE and BF16
   for amp in false '{"dtype":"bfloat16"}' '{"dtype":"float16"}'; do
     QEMU_CPU=$cpu timed "$cpu, amp $amp" in_arm_root build/default/halfstep train configs/digits_mlp.json --overwrite --threads 1 \
-      --set "amp=$amp" --set train.epochs=1 --set data.train.size=1280 --set data.val.size=256 --set name=try
+      --set "amp=$amp" --set train.epochs=1 --set scheduler.warmup_steps=2 --set data.train.size=1280 --set data.val.size=256 \
+      --set name=try
   done
 done
 if [[ -z $first ]]; then

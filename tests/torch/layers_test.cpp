@@ -164,3 +164,22 @@ TEST_CASE("torch: recurrent layers, packed sequences and attention agree with ha
   torch::nn::Transformer transformer(torch::nn::TransformerOptions(8, 2, 1, 1).dim_feedforward(16).dropout(0));
   CHECK(transformer(y, y).sizes() == y.sizes());
 }
+
+TEST_CASE("torch: GELU's approximation, and padding by zeros and reflection in each number of dimensions") {
+  namespace F = torch::nn::functional;
+  const torch::Tensor x = torch::tensor({-1.0, 0.5, 2.0});
+  const torch::Tensor near = torch::nn::GELU(torch::nn::GELUOptions().approximate("tanh"))->forward(x);
+  CHECK(near.allclose(torch::tensor({-0.158808, 0.345714, 1.954598}), 1e-5));
+  CHECK(torch::nn::GELU()->forward(x).allclose(torch::tensor({-0.158655, 0.345731, 1.954500}), 1e-5));
+  CHECK(torch::gelu(x, "tanh").equal(near));
+  CHECK(F::gelu(x, F::GELUFuncOptions().approximate("none")).equal(torch::gelu(x)));
+  CHECK(has(message_of([&] { x.gelu("erf"); }), "must be either none or tanh, got erf"));
+  CHECK(printed(torch::nn::GELU()) == "torch::nn::GELU()");
+
+  CHECK(torch::nn::ZeroPad1d(1)->forward(torch::ones({1, 1, 2})).equal(torch::tensor({{{0.0, 1.0, 1.0, 0.0}}})));
+  CHECK(torch::nn::ZeroPad3d(torch::nn::ZeroPad3dOptions({1, 0, 0, 1, 0, 0}))
+            ->forward(torch::ones({1, 1, 1, 1, 1}))
+            .view({-1})
+            .equal(torch::tensor({0.0, 1.0, 0.0, 0.0})));
+  CHECK(torch::nn::ReflectionPad3d(1)->forward(torch::arange(8.0).view({1, 1, 2, 2, 2})).sum().item<double>() == 224);
+}

@@ -121,7 +121,22 @@ TEST_CASE("torch: tensors print as libtorch prints them") {
   CHECK(printed(torch::tensor({1, 10})) == "  1\n 10\n[ CPULongType{2} ]");
   CHECK(printed(torch::tensor({{1.0, 2.5}, {-3.0, 4.0}})) == " 1.0000  2.5000\n-3.0000  4.0000\n[ CPUFloatType{2,2} ]");
   CHECK(printed(torch::tensor({0.001, 1000.0})) == " 1.0000e-03\n 1.0000e+03\n[ CPUFloatType{2} ]");
-  CHECK(printed(torch::tensor({123456.5, 654321.5})) == "1e+05 *\n 1.2346\n 6.5432\n[ CPUFloatType{2} ]");
-  CHECK(printed(torch::ones({2, 1, 2})) == "(1,.,.) = \n  1  1\n\n(2,.,.) = \n  1  1\n[ CPUFloatType{2,1,2} ]");
+  CHECK(printed(torch::tensor({123456.5, 654321.5})) == "100000 *\n 1.2346\n 6.5432\n[ CPUFloatType{2} ]");
+  CHECK(printed(torch::ones({2, 1, 2})) == "(1,.,.) = \n 1  1\n\n(2,.,.) = \n 1  1\n[ CPUFloatType{2,1,2} ]");
   CHECK(has(printed(torch::zeros({1, 100})), "Columns 1 to "));
+  CHECK(has(printed(torch::zeros({1, 2, 30})), "Columns 1 to 26  0  0"));
+  // The first index moves fastest.
+  CHECK(printed(torch::arange(8).view({2, 2, 2, 1})) ==
+        "(1,1,.,.) = \n 0\n  1\n\n(2,1,.,.) = \n 4\n  5\n\n(1,2,.,.) = \n 2\n  3\n\n(2,2,.,.) = \n 6\n  7\n"
+        "[ CPULongType{2,2,2,1} ]");
+  const std::pair<double, const char*> numbers[] = {{0.1, "0.10000000149011612"},
+                                                    {1e6, "1000000"},
+                                                    {123456792, "123456792"},
+                                                    {1e16, "1.0000000272564224e+16"},
+                                                    {1e-5, "9.999999747378752e-06"},
+                                                    {-2, "-2"},
+                                                    {3.5, "3.5"},
+                                                    {0, "0"},
+                                                    {1e300 * 1e10, "inf"}};
+  for (const auto& [number, text] : numbers) CHECK(printed(torch::tensor(number)) == std::string(text) + "\n[ CPUFloatType{} ]");
 }

@@ -287,3 +287,31 @@ TEST_CASE("torch: a file that mentions only modules with tensors is loaded, as s
   CHECK(to->forward(x).equal(from->forward(x)));
   CHECK(has(message_of([&] { torch::load(other, file.name); }), "No such serialized submodule: '1'"));
 }
+
+TEST_CASE("torch: rates fall on a plateau, by each mode, with a cooldown and a lower bound for each group") {
+  using Plateau = torch::optim::ReduceLROnPlateauScheduler;
+  const auto rates = [](Plateau::SchedulerMode mode, Plateau::ThresholdMode threshold_mode, const std::vector<float>& metrics) {
+    const torch::Tensor a = torch::zeros({1}, torch::requires_grad()), b = torch::zeros({1}, torch::requires_grad());
+    torch::optim::SGD optimizer({torch::optim::OptimizerParamGroup({a}), torch::optim::OptimizerParamGroup({b})},
+                                torch::optim::SGDOptions(0.5));
+    optimizer.param_groups()[1].set_options(std::make_unique<torch::optim::SGDOptions>(0.25));
+    Plateau schedule(optimizer, mode, 0.5, 1, 0.1, threshold_mode, 1, {0.2f, 0.01f});
+    std::string out;
+    for (const float metric : metrics) {
+      schedule.step(metric);
+      for (auto& group : optimizer.param_groups()) out += torch::str(group.options().get_lr(), " ");
+    }
+    return out;
+  };
+  // 1 is the best; 0.95 and 0.93 are no better by a tenth, and reduce; one metric of cooldown; then two more reduce, to the bound.
+  const std::string want = "0.5 0.25 0.5 0.25 0.25 0.125 0.25 0.125 0.25 0.125 0.2 0.0625 ";
+  CHECK(rates(Plateau::min, Plateau::rel, {1, 0.95f, 0.93f, 0.95f, 1, 1}) == want);
+  CHECK(rates(Plateau::min, Plateau::abs, {1, 0.95f, 0.93f, 0.95f, 1, 1}) == want);
+  CHECK(rates(Plateau::max, Plateau::rel, {1, 1.05f, 1.07f, 1.05f, 1, 1}) == want);
+  CHECK(rates(Plateau::max, Plateau::abs, {1, 1.05f, 1.07f, 1.05f, 1, 1}) == want);
+  CHECK(rates(Plateau::min, Plateau::rel, {1, 0.89f, 0.8f}) == "0.5 0.25 0.5 0.25 0.5 0.25 ");
+  const torch::Tensor p = torch::zeros({1}, torch::requires_grad());
+  torch::optim::SGD optimizer({p}, 0.1);
+  CHECK(has(message_of([&] { Plateau(optimizer, Plateau::min, 1); }), "Factor should be < 1.0, got 1"));
+  CHECK(has(message_of([&] { Plateau(optimizer, Plateau::min, 0.5, 1, 0, Plateau::rel, 0, {0, 0}); }), "got 2 in min_lr"));
+}

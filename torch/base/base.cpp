@@ -28,6 +28,8 @@ namespace cuda {
 size_t device_count() { return is_available() ? 1 : 0; }
 bool is_available() { return hs::has_backend(hs::Device::Type::cuda); }
 bool cudnn_is_available() { return is_available(); }
+void manual_seed(uint64_t seed) { hs::manual_seed(seed, hs::GeneratorKind::mt19937); }
+void manual_seed_all(uint64_t seed) { manual_seed(seed); }
 void synchronize(int64_t device_index) {
   TORCH_CHECK(device_index <= 0, "halfstep computes on one GPU in each process, got the device index ", device_index);
   if (is_available()) hs::backend_for(hs::Device::cuda).synchronize();

@@ -152,6 +152,8 @@ size_t device_count();
 bool is_available();
 bool cudnn_is_available();
 void synchronize(int64_t device_index = -1);
+void manual_seed(uint64_t seed);      // seeds the one generator, of the CPU as well
+void manual_seed_all(uint64_t seed);  // the same
 }  // namespace cuda
 
 }  // namespace torch

@@ -75,6 +75,58 @@ std::vector<double> StepLR::get_lrs() {
   return out;
 }
 
+ReduceLROnPlateauScheduler::ReduceLROnPlateauScheduler(Optimizer& optimizer, SchedulerMode mode, float factor, int patience,
+                                                       double threshold, ThresholdMode threshold_mode, int cooldown,
+                                                       const std::vector<float>& min_lr, double eps, bool verbose)
+    : optimizer_(optimizer),
+      mode_(mode),
+      factor_(factor),
+      patience_(patience),
+      threshold_(threshold),
+      threshold_mode_(threshold_mode),
+      cooldown_(cooldown),
+      min_lrs_(min_lr),
+      eps_(eps),
+      verbose_(verbose),
+      best_(mode == min ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity()) {
+  TORCH_CHECK(factor < 1.0f, "Factor should be < 1.0, got ", factor);
+  const size_t groups = optimizer.param_groups().size();
+  if (min_lrs_.empty()) min_lrs_.assign(groups, 0.0f);
+  TORCH_CHECK(min_lrs_.size() == groups, "Number of learning rates not equal to the number of param groups\nExpected: ", groups,
+              " learning rates, got ", min_lrs_.size(), " in min_lr");
+}
+bool ReduceLROnPlateauScheduler::is_better(float metric) const {
+  const double by = mode_ == min ? -threshold_ : threshold_;
+  const double bound = threshold_mode_ == rel ? best_ * (1 + by) : best_ + by;
+  return mode_ == min ? metric < bound : metric > bound;
+}
+void ReduceLROnPlateauScheduler::step(float metric) {
+  ++epoch_;
+  if (is_better(metric)) {
+    best_ = metric;
+    bad_epochs_ = 0;
+  } else {
+    ++bad_epochs_;
+  }
+  if (cooldown_left_ > 0) {
+    --cooldown_left_;
+    bad_epochs_ = 0;
+  }
+  if (bad_epochs_ <= patience_) return;
+  reduce();
+  cooldown_left_ = cooldown_;
+  bad_epochs_ = 0;
+}
+void ReduceLROnPlateauScheduler::reduce() {
+  for (size_t i = 0; i < optimizer_.param_groups().size(); ++i) {
+    OptimizerOptions& options = optimizer_.param_groups()[i].options();
+    const double old = options.get_lr(), next = std::max(old * factor_, double(min_lrs_[i]));
+    if (old - next <= eps_) continue;
+    options.set_lr(next);
+    if (verbose_) std::cout << "Epoch " << epoch_ << ": reducing learning rate of group " << i << " to " << next << std::endl;
+  }
+}
+
 namespace {
 
 hs::NumberTuple<2> pair(const betas_t& b) { return {std::get<0>(b), std::get<1>(b)}; }

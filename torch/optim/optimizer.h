@@ -104,6 +104,34 @@ class StepLR : public LRScheduler {
   const unsigned step_size_;
   const double gamma_;
 };
+// Multiplies each group's rate by `factor`, down to its min_lr, after more than `patience` metrics in a row that are not better
+// than the best one by `threshold`: a share of it (rel), or a difference (abs). Then `cooldown` metrics count as good.
+class ReduceLROnPlateauScheduler {
+ public:
+  enum SchedulerMode { min, max };
+  enum ThresholdMode { rel, abs };
+  ReduceLROnPlateauScheduler(Optimizer& optimizer, SchedulerMode mode = min, float factor = 0.1f, int patience = 10,
+                             double threshold = 1e-4, ThresholdMode threshold_mode = rel, int cooldown = 0,
+                             const std::vector<float>& min_lr = {}, double eps = 1e-8, bool verbose = false);
+  virtual ~ReduceLROnPlateauScheduler() = default;
+  void step(float metric);
+
+ private:
+  bool is_better(float metric) const;
+  void reduce();
+  Optimizer& optimizer_;
+  SchedulerMode mode_;
+  float factor_;
+  int patience_;
+  double threshold_;
+  ThresholdMode threshold_mode_;
+  int cooldown_;
+  std::vector<float> min_lrs_;  // of each group
+  double eps_;                  // rates that would change by less stay
+  bool verbose_;
+  float best_;
+  int epoch_ = 0, bad_epochs_ = 0, cooldown_left_ = 0;
+};
 
 }  // namespace optim
 }  // namespace torch

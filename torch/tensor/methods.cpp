@@ -5,6 +5,11 @@
 namespace torch {
 
 namespace detail {
+hs::Tensor gelu(const hs::Tensor& x, std::string_view approximate) {
+  TORCH_CHECK(approximate == "none" || approximate == "tanh", "approximate argument must be either none or tanh, got ",
+              approximate);
+  return approximate == "tanh" ? hs::gelu_tanh(x) : hs::gelu(x);
+}
 int64_t first_of_three(const hs::Tensor& x) {
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] == 3) return d;

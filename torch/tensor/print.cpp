@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensors as libtorch prints them: in lines of at most 80 characters, with one format for all numbers of a matrix.
+#include <charconv>
 #include <cmath>
 #include <iomanip>
 
@@ -46,17 +47,20 @@ Format format_for(std::ostream& out, const double* v, int64_t count) {
   return {1, high == 0 ? 7 : int(high) + 6};
 }
 
-void print_scale(std::ostream& out, double scale) {
-  hs::TextWriter text;
-  text << std::setprecision(4) << scale;
-  out << text.str() << " *\n";
+// Returns the shortest digits that give the number again, as a decimal fraction from 1e-4 to 1e16.
+std::string shortest(double v) {
+  char text[64];
+  const auto written = [&text](std::to_chars_result r) { return std::string(text, r.ptr); };
+  const double size = std::abs(v);
+  const bool fraction = !std::isfinite(v) || v == 0 || (size >= 1e-4 && size < 1e16);
+  return written(std::to_chars(text, text + sizeof text, v, fraction ? std::chars_format::fixed : std::chars_format::scientific));
 }
+void print_scale(std::ostream& out, double scale) { out << shortest(scale) << " *\n"; }
 
-void print_matrix(std::ostream& out, const double* v, int64_t rows, int64_t columns, int indent) {
+// `margin`: before each row but the first of a matrix that fits into the lines.
+void print_matrix(std::ostream& out, const double* v, int64_t rows, int64_t columns, const std::string& margin) {
   const Format format = format_for(out, v, rows * columns);
-  const std::string margin(size_t(indent), ' ');
-  out << margin;
-  const int64_t per_line = std::max<int64_t>(1, (kLine - indent) / (format.width + 1));
+  const int64_t per_line = std::max<int64_t>(1, (kLine - int64_t(margin.size())) / (format.width + 1));
   for (int64_t first = 0; first < columns; first += per_line) {
     const int64_t last = std::min(first + per_line, columns) - 1;
     if (per_line < columns) {
@@ -78,7 +82,7 @@ void print_matrix(std::ostream& out, const double* v, int64_t rows, int64_t colu
 void print_values(std::ostream& out, const std::vector<double>& v, IntArrayRef sizes) {
   const size_t rank = sizes.size();
   if (rank == 0) {
-    out << std::defaultfloat << v[0] << '\n';
+    out << shortest(v[0]) << '\n';
     return;
   }
   if (v.empty()) return;
@@ -89,16 +93,21 @@ void print_values(std::ostream& out, const std::vector<double>& v, IntArrayRef s
     return;
   }
   const int64_t rows = sizes[rank - 2], columns = sizes[rank - 1], each = rows * columns;
-  for (int64_t base = 0; base < int64_t(v.size()); base += each) {
-    if (rank > 2) {
-      std::vector<int64_t> at(rank - 2);
-      int64_t rest = base / each;
-      for (size_t d = rank - 2; d-- > 0; rest /= sizes[d]) at[d] = rest % sizes[d] + 1;
-      out << (base ? "\n(" : "(");
-      for (int64_t i : at) out << i << ",";
+  for (int64_t n = 0; n < int64_t(v.size()) / each; ++n) {
+    int64_t base = 0;
+    if (rank > 2) {  // the first index moves fastest
+      int64_t rest = n, stride = each;
+      std::vector<int64_t> at(rank - 2), strides(rank - 2);
+      for (size_t d = rank - 2; d-- > 0; stride *= sizes[d]) strides[d] = stride;
+      for (size_t d = 0; d < rank - 2; rest /= sizes[d++]) {
+        at[d] = rest % sizes[d];
+        base += at[d] * strides[d];
+      }
+      out << (n ? "\n(" : "(");
+      for (int64_t i : at) out << i + 1 << ",";
       out << ".,.) = \n";
     }
-    print_matrix(out, v.data() + base, rows, columns, rank > 2 ? 1 : 0);
+    print_matrix(out, v.data() + base, rows, columns, rank > 2 ? " " : "");
   }
 }
 

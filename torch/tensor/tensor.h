@@ -28,6 +28,7 @@ class Accessor;
 hs::Tensors H(TensorList list);
 std::vector<Tensor> V(const hs::Tensors& list);
 Tensor& store(const char* op, const Tensor& to, const hs::Tensor& value);  // stores the value of an op, as `op`_ does
+hs::Tensor gelu(const hs::Tensor& x, std::string_view approximate);  // "none" or "tanh"; throws for others
 int64_t first_of_three(const hs::Tensor& x);  // the first dimension of size 3, over which libtorch's cross goes; throws without one
 hs::Tensors equal_parts(const hs::Tensor& x, int64_t n, int64_t d);  // throws if n does not divide the size
 inline hs::Dims dims_of(std::optional<int64_t> d) { return d ? hs::Dims{*d} : hs::Dims{}; }

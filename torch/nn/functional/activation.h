@@ -9,6 +9,7 @@ namespace torch::nn::functional {
 // ---- activations
 using ELUFuncOptions = ELUOptions;
 using SELUFuncOptions = SELUOptions;
+using GELUFuncOptions = GELUOptions;
 using GLUFuncOptions = GLUOptions;
 using HardshrinkFuncOptions = HardshrinkOptions;
 using HardtanhFuncOptions = HardtanhOptions;
@@ -67,7 +68,7 @@ inline Tensor hardshrink(const Tensor& x, const HardshrinkFuncOptions& o = {}) {
 inline Tensor softshrink(const Tensor& x, const SoftshrinkFuncOptions& o = {}) { return hs::softshrink(x.h(), o.lambda()); }
 inline Tensor softplus(const Tensor& x, const SoftplusFuncOptions& o = {}) { return hs::softplus(x.h(), o.beta(), o.threshold()); }
 inline Tensor logsigmoid(const Tensor& x) { return x.logsigmoid(); }
-inline Tensor gelu(const Tensor& x) { return x.gelu(); }
+inline Tensor gelu(const Tensor& x, const GELUFuncOptions& o = {}) { return x.gelu(o.approximate()); }
 inline Tensor silu(const Tensor& x) { return x.silu(); }
 inline Tensor mish(const Tensor& x) { return x.mish(); }
 inline Tensor prelu(const Tensor& x, const Tensor& w) { return hs::prelu(x.h(), w.h()); }
