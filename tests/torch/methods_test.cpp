@@ -2,8 +2,6 @@
 // The methods of torch/tensor/methods.def and their functions: what libtorch 2.15 prints for the same lines.
 #include <doctest/doctest.h>
 
-#include <cstdio>
-
 #include "tests/torch/support.h"
 
 using torch::Tensor;
@@ -11,33 +9,6 @@ using torch::Tensor;
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
-
-// Returns sizes, dtype and values.
-std::string shown(const Tensor& t) {
-  halfstep::TextWriter out;
-  out << t.sizes() << " " << t.dtype() << ":";
-  const Tensor line = t.detach().to(torch::kDouble).contiguous().view({-1});
-  for (int64_t k = 0; k < line.numel(); ++k) {
-    char text[40];
-    std::snprintf(text, sizeof text, " %.5g", line[k].item<double>() + 0.0);  // -0 + 0 is 0
-    out << text;
-  }
-  return out.str();
-}
-std::string shown(const std::tuple<Tensor, Tensor>& t) { return shown(std::get<0>(t)) + " | " + shown(std::get<1>(t)); }
-std::string shown(const std::tuple<Tensor, Tensor, Tensor>& t) { return shown(std::tuple(std::get<0>(t), std::get<1>(t))); }
-std::string shown(const std::vector<Tensor>& list) {
-  std::string out;
-  for (const Tensor& t : list) out += (out.empty() ? "" : " | ") + shown(t);
-  return out;
-}
-template <class F>
-std::string outcome(const F& f) {
-  try {
-    return shown(f());
-  } catch (const torch::Error&) { return "throws"; }
-}
-#define ROW(expression, expected) CHECK(outcome([&] { return expression; }) == expected)
 
 // What the rows compute with.
 struct Inputs {
@@ -67,19 +38,19 @@ TEST_CASE_FIXTURE(Inputs, "torch methods: sums of products, and interpolation") 
 
 TEST_CASE_FIXTURE(Inputs, "torch methods: numbers") {
   ROW(i.float_power(2), "[2, 3] double: 1 4 9 16 25 36");
-  ROW(torch::float_power(v, w), "[3] double: 1 1.4142 9");
+  ROW(torch::float_power(v, w), "[3] double: 1 1.414 9");
   ROW(a.frac(), "[2, 3] float: 0 -0.5 0.25 0.5 0 0");
   ROW(a.clone().frac_(), "[2, 3] float: 0 -0.5 0.25 0.5 0 0");
-  ROW(a.deg2rad(), "[2, 3] float: 0.017453 -0.043633 0.056723 0.0087266 0.069813 -0.017453");
-  ROW(i.rad2deg(), "[2, 3] float: 57.296 114.59 171.89 229.18 286.48 343.77");
+  ROW(a.deg2rad(), "[2, 3] float: 0.01745 -0.04363 0.05672 0.008727 0.06981 -0.01745");
+  ROW(i.rad2deg(), "[2, 3] float: 57.3 114.6 171.9 229.2 286.5 343.8");
   ROW(i.clone().deg2rad_(), "throws");
-  ROW(torch::tensor({0.1, 0.5, 2.0}).logit(), "[3] float: -2.1972 0 nan");
-  ROW(torch::tensor({0.1, 0.5, 2.0}).logit(0.2), "[3] float: -1.3863 0 1.3863");
-  ROW(odd.nan_to_num(), "[4] float: 0 3.4028e+38 -3.4028e+38 1.5");
+  ROW(torch::tensor({0.1, 0.5, 2.0}).logit(), "[3] float: -2.197 0 nan");
+  ROW(torch::tensor({0.1, 0.5, 2.0}).logit(0.2), "[3] float: -1.386 0 1.386");
+  ROW(odd.nan_to_num(), "[4] float: 0 3.403e+38 -3.403e+38 1.5");
   ROW(odd.nan_to_num(7.0, 8.0, 9.0), "[4] float: 7 8 9 1.5");
-  ROW(torch::nan_to_num(odd, 3), "[4] float: 3 3.4028e+38 -3.4028e+38 1.5");
-  ROW(odd.clone().nan_to_num_(), "[4] float: 0 3.4028e+38 -3.4028e+38 1.5");
-  ROW(a.renorm(2, 0, 2), "[2, 3] float: 0.47388 -1.1847 1.5401 0.24077 1.9262 -0.48154");
+  ROW(torch::nan_to_num(odd, 3), "[4] float: 3 3.403e+38 -3.403e+38 1.5");
+  ROW(odd.clone().nan_to_num_(), "[4] float: 0 3.403e+38 -3.403e+38 1.5");
+  ROW(a.renorm(2, 0, 2), "[2, 3] float: 0.4739 -1.185 1.54 0.2408 1.926 -0.4815");
   ROW(a.hardshrink(), "[2, 3] float: 1 -2.5 3.25 0 4 -1");
   ROW(a.hardshrink(1), "[2, 3] float: 0 -2.5 3.25 0 4 0");
   ROW(a.prelu(torch::tensor({0.25})), "[2, 3] float: 1 -0.625 3.25 0.5 4 -0.25");
@@ -102,14 +73,14 @@ TEST_CASE_FIXTURE(Inputs, "torch methods: numbers") {
 TEST_CASE_FIXTURE(Inputs, "torch methods: other names, and comparisons in place") {
   ROW(a.absolute(), "[2, 3] float: 1 2.5 3.25 0.5 4 1");
   ROW(a.negative(), "[2, 3] float: -1 2.5 -3.25 -0.5 -4 1");
-  ROW(v.clone().div(10).arccos(), "[3] float: 1.4706 1.3694 1.2661");
-  ROW((v / 10).arctan2(w), "[3] float: 3.0419 0.38051 0.14889");
+  ROW(v.clone().div(10).arccos(), "[3] float: 1.471 1.369 1.266");
+  ROW((v / 10).arctan2(w), "[3] float: 3.042 0.3805 0.1489");
   ROW(a.clip(-1, 1), "[2, 3] float: 1 -1 1 0.5 1 -1");
   ROW(a.clone().clip_(-1, 1), "[2, 3] float: 1 -1 1 0.5 1 -1");
   ROW(a.fix(), "[2, 3] float: 1 -2 3 0 4 -1");
   ROW(a.sgn(), "[2, 3] float: 1 -1 1 1 1 -1");
   ROW(a.divide(2), "[2, 3] float: 0.5 -1.25 1.625 0.25 2 -0.5");
-  ROW(a.multiply(a), "[2, 3] float: 1 6.25 10.562 0.25 16 1");
+  ROW(a.multiply(a), "[2, 3] float: 1 6.25 10.56 0.25 16 1");
   ROW(a.subtract(1), "[2, 3] float: 0 -3.5 2.25 -0.5 3 -2");
   ROW(a.subtract(a, 2), "[2, 3] float: -1 2.5 -3.25 -0.5 -4 1");
   ROW(a.greater(0), "[2, 3] bool: 1 0 1 1 1 0");
@@ -143,7 +114,7 @@ TEST_CASE_FIXTURE(Inputs, "torch methods: products and matrices") {
   ROW(torch::cross(torch::arange(9.0).view({3, 3}), torch::ones({3, 3})), "[3, 3] float: -3 -3 -3 6 6 6 -3 -3 -3");
   ROW(torch::cross(torch::ones({2, 2}), torch::ones({2, 2})), "throws");
   ROW(torch::cross(a, a.flip(0), 1), "[2, 3] float: -10.5 2.625 5.25 10.5 -2.625 -5.25");
-  ROW(a.dist(q.slice(0, 0, 2)), "[] float: 5.2261");
+  ROW(a.dist(q.slice(0, 0, 2)), "[] float: 5.226");
   ROW(a.dist(a + 1, 1), "[] float: 6");
   ROW(q.trace(), "[] float: 9");
   ROW(v.diag(), "[3, 3] float: 1 0 0 0 2 0 0 0 3");
@@ -153,12 +124,12 @@ TEST_CASE_FIXTURE(Inputs, "torch methods: products and matrices") {
   ROW(v.diagflat(1), "[4, 4] float: 0 1 0 0 0 0 2 0 0 0 0 3 0 0 0 0");
   ROW(a.diag_embed(), "[2, 3, 3] float: 1 0 0 0 -2.5 0 0 0 3.25 0.5 0 0 0 4 0 0 0 -1");
   ROW(a.diag_embed(1, 0, 2), "[4, 2, 4] float: 0 1 0 0 0 0.5 0 0 0 0 -2.5 0 0 0 4 0 0 0 0 3.25 0 0 0 -1 0 0 0 0 0 0 0 0");
-  ROW(q.matrix_power(3), "[3, 3] float: 15 20.25 4.5 20.25 37.5 19.125 4.5 19.125 66.75");
-  ROW(q.matrix_power(-1), "[3, 3] float: 0.60256 -0.20513 0.025641 -0.20513 0.41026 -0.051282 0.025641 -0.051282 0.25641");
-  ROW((q / 4).matrix_exp(), "[3, 3] float: 1.7052 0.47456 0.033461 0.47456 2.1965 0.3042 0.033461 0.3042 2.738");
-  ROW(q.logdet(), "[] float: 2.9704");
-  ROW(a.pinverse(), "[3, 2] float: 0.16327 0.14966 0.054422 0.27211 0.29932 0.16327");
-  ROW(torch::ones({3, 1}).cholesky_solve(torch::tril(q)), "[3, 1] float: 0.227 0.046007 0.057292");
+  ROW(q.matrix_power(3), "[3, 3] float: 15 20.25 4.5 20.25 37.5 19.12 4.5 19.12 66.75");
+  ROW(q.matrix_power(-1), "[3, 3] float: 0.6026 -0.2051 0.02564 -0.2051 0.4103 -0.05128 0.02564 -0.05128 0.2564");
+  ROW((q / 4).matrix_exp(), "[3, 3] float: 1.705 0.4746 0.03346 0.4746 2.196 0.3042 0.03346 0.3042 2.738");
+  ROW(q.logdet(), "[] float: 2.97");
+  ROW(a.pinverse(), "[3, 2] float: 0.1633 0.1497 0.05442 0.2721 0.2993 0.1633");
+  ROW(torch::ones({3, 1}).cholesky_solve(torch::tril(q)), "[3, 1] float: 0.227 0.04601 0.05729");
   ROW(a.mT(), "[3, 2] float: 1 0.5 -2.5 4 3.25 -1");
   ROW(b3.mT(), "[2, 3, 2] float: 0 3 1 4 2 5 6 9 7 10 8 11");
   ROW(a.mH(), "[3, 2] float: 1 0.5 -2.5 4 3.25 -1");
@@ -181,7 +152,7 @@ TEST_CASE_FIXTURE(Inputs, "torch methods: reductions and order") {
   ROW(a.quantile(torch::tensor({0.0, 0.5}), 1, true), "[2, 2, 1] float: -2.5 -1 1 0.5");
   ROW(a.quantile(0.4, 1, false, "nearest"), "[2] float: 1 0.5");
   ROW(torch::tensor({kNan, 1.0, 3.0}).nanquantile(0.5), "[] float: 2");
-  ROW(a.logcumsumexp(1), "[2, 3] float: 1 1.0298 3.3531 0.5 4.0298 4.0363");
+  ROW(a.logcumsumexp(1), "[2, 3] float: 1 1.03 3.353 0.5 4.03 4.036");
   ROW(a.diff(), "[2, 2] float: -3.5 5.75 3.5 -5");
   ROW(a.diff(2), "[2, 1] float: 9.25 -8.5");
   ROW(v.diff(1, -1, torch::tensor({0.0})), "[3] float: 1 1 1");
@@ -284,10 +255,10 @@ TEST_CASE_FIXTURE(Inputs, "torch methods: functions of lists, searches and sets"
   ROW(torch::atleast_3d(v), "[1, 3, 1] float: 1 2 3");
   ROW(torch::tril_indices(2, 3), "[2, 3] long int: 0 1 1 0 0 1");
   ROW(torch::triu_indices(3, 3, 1), "[2, 3] long int: 0 0 1 1 2 2");
-  ROW(torch::cdist(a, q), "[2, 3] float: 4.8798 6.1492 3.25 3.5 1.8708 6.1237");
+  ROW(torch::cdist(a, q), "[2, 3] float: 4.88 6.149 3.25 3.5 1.871 6.124");
   ROW(torch::cdist(a, q, 1), "[2, 3] float: 7.75 8.25 4.75 5.5 3 9");
-  ROW(torch::chain_matmul({a, q, q}), "[2, 3] float: -5.875 -9.25 44.562 22 40 -2");
-  ROW(torch::inverse(q), "[3, 3] float: 0.60256 -0.20513 0.025641 -0.20513 0.41026 -0.051282 0.025641 -0.051282 0.25641");
+  ROW(torch::chain_matmul({a, q, q}), "[2, 3] float: -5.875 -9.25 44.56 22 40 -2");
+  ROW(torch::inverse(q), "[3, 3] float: 0.6026 -0.2051 0.02564 -0.2051 0.4103 -0.05128 0.02564 -0.05128 0.2564");
   ROW(torch::det(q), "[] float: 19.5");
   ROW(torch::diagonal(q, 1), "[2] float: 1 0.5");
 }

@@ -4,6 +4,7 @@
 
 #include <exception>
 
+#include "framework/base/number_text.h"
 #include "framework/base/text_stream.h"
 #include "torch/torch.h"
 
@@ -12,9 +13,7 @@ template <class F>
 std::string message_of(const F& f) {
   try {
     f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
+  } catch (const std::exception& e) { return e.what(); }
   return "nothing was thrown";
 }
 inline bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
@@ -25,3 +24,32 @@ std::string printed(const T& value) {
   out << value;
   return out.str();
 }
+// Returns sizes, dtype and values, of four digits; values below 1e-6 are 0.
+inline std::string shown(const torch::Tensor& t) {
+  halfstep::TextWriter out;
+  out << t.sizes() << " " << t.dtype() << ":";
+  const torch::Tensor line = t.detach().to(torch::kDouble).contiguous().view({-1});
+  for (int64_t k = 0; k < line.numel(); ++k) {
+    const double number = line[k].item<double>();
+    out << " " << halfstep::general_text(std::abs(number) < 1e-6 ? 0.0 : number, 4);
+  }
+  return out.str();
+}
+inline std::string shown(const std::tuple<torch::Tensor, torch::Tensor>& t) {
+  return shown(std::get<0>(t)) + " | " + shown(std::get<1>(t));
+}
+inline std::string shown(const std::tuple<torch::Tensor, torch::Tensor, torch::Tensor>& t) {
+  return shown(std::tuple(std::get<0>(t), std::get<1>(t)));
+}
+inline std::string shown(const std::vector<torch::Tensor>& list) {
+  std::string out;
+  for (const torch::Tensor& t : list) out += (out.empty() ? "" : " | ") + shown(t);
+  return out;
+}
+template <class F>
+std::string outcome(const F& f) {
+  try {
+    return shown(f());
+  } catch (const torch::Error&) { return "throws"; }
+}
+#define ROW(expression, expected) CHECK(outcome([&] { return expression; }) == expected)

@@ -161,6 +161,9 @@ inline Tensor bmm(const Tensor& a, const Tensor& b) { return a.bmm(b); }
 inline Tensor mv(const Tensor& a, const Tensor& b) { return a.mv(b); }
 inline Tensor cdist(const Tensor& a, const Tensor& b, double p = 2) { return hs::cdist(a.h(), b.h(), p); }
 inline Tensor chain_matmul(TensorList xs) { return hs::chain_matmul(detail::H(xs)); }
+inline std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& x, bool some = true, bool compute_uv = true) {
+  return x.svd(some, compute_uv);
+}
 inline Tensor inverse(const Tensor& x) { return x.inverse(); }
 inline Tensor det(const Tensor& x) { return x.det(); }
 inline Tensor diagonal(const Tensor& x, int64_t o = 0, int64_t a = 0, int64_t b = 1) { return x.diagonal(o, a, b); }

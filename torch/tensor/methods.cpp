@@ -5,6 +5,10 @@
 namespace torch {
 
 namespace detail {
+std::pair<hs::Tensor, hs::Tensor> sign_and_log(const hs::Tensor& x) {
+  const hs::SignLogDet out = hs::slogdet(x);
+  return {out.sign, out.logabsdet};
+}
 hs::Tensor gelu(const hs::Tensor& x, std::string_view approximate) {
   TORCH_CHECK(approximate == "none" || approximate == "tanh", "approximate argument must be either none or tanh, got ",
               approximate);
@@ -22,6 +26,12 @@ hs::Tensors equal_parts(const hs::Tensor& x, int64_t n, int64_t d) {
 }
 Tensor& store(const char* op, const Tensor& to, const hs::Tensor& value) { return to.stored(op, value); }
 }  // namespace detail
+
+std::tuple<Tensor, Tensor, Tensor> Tensor::svd(bool some, bool compute_uv) const {
+  TORCH_CHECK(compute_uv, "svd without U and V is linalg_svdvals here");
+  const hs::linalg::SVD parts = hs::linalg::svd(h_, !some);
+  return {parts.u, parts.s, parts.vh.transpose(-2, -1)};
+}
 
 Tensor& Tensor::stored(const char* op, const hs::Tensor& value) const {
   const bool fits = h_.is_floating_point() || value.dtype() == hs::DType::boolean || value.dtype() == h_.dtype() ||

@@ -2,7 +2,7 @@
 // What libtorch has of networks outside of torch::nn, with all arguments in order.
 #pragma once
 
-#include "torch/tensor/functions.h"
+#include "torch/tensor/linalg.h"
 
 namespace torch {
 

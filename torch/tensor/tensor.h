@@ -28,6 +28,7 @@ class Accessor;
 hs::Tensors H(TensorList list);
 std::vector<Tensor> V(const hs::Tensors& list);
 Tensor& store(const char* op, const Tensor& to, const hs::Tensor& value);  // stores the value of an op, as `op`_ does
+std::pair<hs::Tensor, hs::Tensor> sign_and_log(const hs::Tensor& x);  // of the determinant
 hs::Tensor gelu(const hs::Tensor& x, std::string_view approximate);  // "none" or "tanh"; throws for others
 int64_t first_of_three(const hs::Tensor& x);  // the first dimension of size 3, over which libtorch's cross goes; throws without one
 hs::Tensors equal_parts(const hs::Tensor& x, int64_t n, int64_t d);  // throws if n does not divide the size
@@ -415,6 +416,7 @@ class Tensor {
     return h_.addmm(a.h_, b.h_, beta.toDouble(), alpha.toDouble());
   }
   Tensor inverse() const { return h_.inverse(); }
+  std::tuple<Tensor, Tensor, Tensor> svd(bool some = true, bool compute_uv = true) const;  // U, S, V
   Tensor det() const { return h_.det(); }
   Tensor addcmul(const Tensor& a, const Tensor& b, Scalar v = 1) const { return h_.addcmul(a.h_, b.h_, v.toDouble()); }
   Tensor addcdiv(const Tensor& a, const Tensor& b, Scalar v = 1) const { return h_.addcdiv(a.h_, b.h_, v.toDouble()); }
