@@ -4,11 +4,11 @@
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -53,7 +53,7 @@ struct Late {
 
 // The code of this program with one of the cases below, which are skipped otherwise; 128 + a signal, where that ended it.
 int ended(const std::string& test_case) {
-  const std::string self = "/proc/" + std::to_string(getpid()) + "/exe";
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const int status = std::system(("'" + self + "' --no-skip -tc='" + test_case + "' >/dev/null 2>&1").c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
