@@ -234,7 +234,7 @@ HS_HD double zeta(double s, double x) {
   double sum = 0;
   int k = 0;
   for (; k < 10 || x < 10; ++k, x += 1) {
-    if (k > 100000) return NAN;
+    if (k > 100000) return NAN;  // x is so far below 0 that the sum would take too long
     sum += ::pow(x, -s);
   }
   const double power = ::pow(x, -s);

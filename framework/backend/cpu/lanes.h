@@ -27,7 +27,7 @@ namespace halfstep::cpu {
 inline constexpr int kLanes = 64;  // bytes side by side
 template <class T, int bytes>      // of a vector
 struct Lanes {
-  static constexpr int kParts = kLanes / bytes, kEach = bytes / int(sizeof(T));
+  static constexpr int kParts = kLanes / bytes, kEach = bytes / int(sizeof(T));  // vectors, and numbers in each
   typedef T Part __attribute__((vector_size(bytes)));
   Part part[kParts];
 

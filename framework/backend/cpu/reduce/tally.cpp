@@ -46,15 +46,15 @@ int64_t as_double_bits(uint32_t magnitude) { return std::bit_cast<int64_t>(doubl
 int64_t as_double_bits(uint64_t magnitude) { return int64_t(magnitude); }
 
 template <class C>
-void count_part(const TensorView& x, const TensorPiece& part, bool exponents, Counts& out) {
+void count_piece(const TensorView& x, const TensorPiece& piece, bool exponents, Counts& out) {
   using Bits = typename math::FloatBits<C>::Bits;
   const Space s(x.shape, {&x.strides});
   const Bits normal = Bits(math::smallest_normal_bits(x.dtype));
   alignas(64) C buffer[kBlock];
   Bits extremes[2] = {0, ~Bits(0)};
   if (exponents) out.exponents.assign(256, 0);
-  for (int64_t i = part.begin; i < part.end; i += kBlock) {
-    const int64_t n = std::min(kBlock, part.end - i);
+  for (int64_t i = piece.begin; i < piece.end; i += kBlock) {
+    const int64_t n = std::min(kBlock, piece.end - i);
     const C* values = fetch<C>(s, 0, x, i, n, buffer);
     count_block(values, n, normal, out.of, extremes);
     if (!exponents) continue;
@@ -71,14 +71,14 @@ void count_part(const TensorView& x, const TensorPiece& part, bool exponents, Co
 }  // namespace
 
 void tally(const TensorView& x, bool exponents, const TensorView& row) {
-  const std::vector<TensorPiece> parts = cut({&x, 1});
-  std::vector<Counts> counts(parts.size());
+  const std::vector<TensorPiece> pieces = pieces_of({&x, 1});
+  std::vector<Counts> counts(pieces.size());
   for (Counts& c : counts) c.of[math::kTallySmallest] = std::numeric_limits<int64_t>::max();
-  for_parts(parts, [&](size_t i) {
+  for_pieces(pieces, [&](size_t i) {
     if (x.dtype == DType::f64)
-      count_part<double>(x, parts[i], exponents, counts[i]);
+      count_piece<double>(x, pieces[i], exponents, counts[i]);
     else
-      count_part<float>(x, parts[i], exponents, counts[i]);
+      count_piece<float>(x, pieces[i], exponents, counts[i]);
   });
   int64_t* const out = row.as<int64_t>();
   std::fill_n(out, row.numel(), 0);
