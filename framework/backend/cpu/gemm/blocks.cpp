@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with loops of our own: for 16-bit operands on CPUs without instructions for them, and for float32 in a build without
 // oneDNN. Packing a block for the multiplying loop also widens it to float. So no widened copy of a large operand is ever in
-// memory, and widening costs next to nothing. Sums are float, and each result is rounded once. Where an ARM CPU has_bf16 BFMMLA,
+// memory, and widening costs next to nothing. Sums are float, and each result is rounded once. Where an ARM CPU has BFMMLA,
 // bf16 stays as it is.
 #include <algorithm>
 #include <atomic>
@@ -85,7 +85,7 @@ void transpose_four(const float* from, float* to, int64_t width, int64_t depth) 
 }
 
 #if defined(__aarch64__)
-constexpr int kPlainRows = 8;  // sums fill 16 of its 32 vectors; x86-64 v2 has_bf16 16 vectors
+constexpr int kPlainRows = 8;  // sums fill 16 of its 32 vectors; x86-64 v2 has 16 vectors
 #else
 constexpr int kPlainRows = 4;
 #endif
