@@ -43,7 +43,7 @@ HS_HD int64_t add(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(
 HS_HD int64_t sub(int64_t a, int64_t b) { return int64_t(uint64_t(a) - uint64_t(b)); }
 HS_HD int64_t mul(int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }
 
-// Integer versions, for the `any` rows.
+// Integer versions, for the rows of elementwise.def whose kind is `any` or `number`.
 HS_HD int64_t abs(int64_t x) { return x < 0 ? neg(x) : x; }
 HS_HD int64_t sign(int64_t x) { return (x > 0) - (x < 0); }
 HS_HD int64_t floor(int64_t x) { return x; }

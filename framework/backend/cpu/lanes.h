@@ -104,7 +104,7 @@ auto with_lanes(const F& f) {
 
 // Sets v to 0 in the lanes with x <= zero.
 template <class T, int bytes>
-HS_LANES void drop(Lanes<T, bytes>& v, const Lanes<T, bytes>& x, T zero) {
+HS_LANES void zero_where_at_most(Lanes<T, bytes>& v, const Lanes<T, bytes>& x, T zero) {
   v.each([&](auto& p, int k) HS_INLINE {
     const auto off = x.part[k] <= zero;  // all bits, or none
     p = typename Lanes<T, bytes>::Part(decltype(off)(p) & ~off);
