@@ -228,7 +228,6 @@ class Backend {
 
   // ---- many products with one matrix b [k, n], packed for them once. Returns the memory that pack() fills; an empty shape if
   // products do not gain by it.
-  // where products gain nothing by it.
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;
   virtual void pack(InView b, OutView packed);
   // Returns whether a product of `rows` rows, shared by the current number of threads, is faster with b packed.
@@ -265,13 +264,16 @@ class Backend {
   virtual void abandon_recording() noexcept {}  // after an exception between begin and end
 };
 
-// Returns the backend. Throws DeviceError with the reason if the device is not built in or not present.
+// Returns the device's backend, and starts it at the first call. Throws DeviceError with the reason if the device is not built in
+// or not present. Gives an observer's backend to a thread that observes the device's kernels (observe.h).
 Backend& backend_for(Device device);
+// Adds the backend of a device, or replaces and destroys the one it had.
 void register_backend(std::unique_ptr<Backend> backend);
+// Returns whether backend_for() succeeds for device 0 of this type; starts it, too.
 bool has_backend(Device::Type type);
 
 // Sets the number of threads of the CPU backend; 0: all cores, the default.
-void set_num_threads(int n);
+void set_num_threads(int count);
 int num_threads();
 // Chooses how products and convolutions are split for the CPU's threads: by their shapes alone, so that one seed gives the same
 // bits on any number of threads; or for the current number of threads, which is faster on one. All other CPU work is always split

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of a device's library for convolutions and attention. Only CUDA has one: cuDNN.
+// A device's library for convolutions and attention: its options, and the calls of its attention. Only CUDA has one: cuDNN.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,10 @@ GraphTrace::GraphTrace(const Tensors& inputs, Accepts accepts) : accepts_(std::m
 
 void GraphTrace::add(TraceCall call) {
   bool varies = false;
-  for (TraceTensor& t : call.inputs) varies |= t.depends = depends(t.tensor);
+  for (TraceTensor& t : call.inputs) {
+    t.depends = depends(t.tensor);
+    varies = varies || t.depends;
+  }
   if (varies) {
     for (const TraceTensor& t : call.outputs)
       if (t.tensor.defined()) varying_.insert(t.tensor.storage().get());

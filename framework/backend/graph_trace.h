@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace: the op calls of a piece of a program with the tensors that they read and made, for what writes a model in another form,
-// such as ONNX.
+// A trace: the op calls of a piece of a program with the tensors that they read and made, for code that writes a model in another
+// form, such as ONNX.
 //
 //   GraphTrace trace({x}, [](std::string_view op, const Attributes&, std::span<const Tensor>) { return op == "linear"; });
 //   const Tensor y = model(x);
 //   for (const TraceCall& call : trace.calls()) ...
 //
-// An op that the reader does not take is computed by simpler ops, where it has such a form, and these are traced in its place.
+// Simpler ops compute an op that the function does not accept, where it has such a form, and are traced in its place.
 // A trace sees the thread that opened it.
 #pragma once
 
@@ -25,8 +25,8 @@ namespace halfstep {
 
 struct TraceTensor {
   Tensor tensor;         // undefined where an optional input is left out
-  uint64_t version = 0;  // that it had: what was written in place since is another value
-  bool depends = false;  // of an input: had its memory been an input of the scope, or written by a call that read such memory?
+  uint64_t version = 0;  // of its storage at the call: a later write in place makes another value
+  bool depends = false;  // of an input: whether its value may depend on the inputs of the trace
 };
 
 struct TraceCall {
@@ -59,9 +59,9 @@ class GraphTrace final : public OpObserver {
   bool depends(const Tensor& t) const { return t.defined() && varying_.contains(t.storage().get()); }
   Accepts accepts_;
   std::vector<TraceCall> calls_;
-  TraceCall open_;                            // the call that the thread is in
+  TraceCall open_;                            // the outermost open call
   std::vector<std::string_view> simplified_;  // ops that simpler ones compute right now
-  std::unordered_set<const Storage*> varying_;
+  std::unordered_set<const Storage*> varying_;  // memory of the trace's inputs, or written by a call that read such memory
   int depth_ = 0;  // calls that are open, one inside the other
   Observing observing_;
 };

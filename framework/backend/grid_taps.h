@@ -36,7 +36,8 @@ HS_HD Coordinate<C> reflected(C whole, const Coordinate<C>& v) {
   return v.part > C(0) ? Coordinate<C>{whole - v.base - C(1), C(1) - v.part} : Coordinate<C>{whole - v.base, C(0)};
 }
 
-// Returns g h + (size - 1) / 2, where h is half the extent of the grid's whole range in the plane.
+// Returns g h + (size - 1) / 2: the element at the grid's value g in [-1, 1], where h is half the number of elements that the range
+// spans.
 template <class C>
 HS_HD Coordinate<C> coordinate_of(C g, C h, int64_t size) {
   const C moved = g * h, whole = m::floor(moved);
@@ -76,12 +77,14 @@ HS_HD Coordinate<C> padded_coordinate(const SampleArgs& a, Coordinate<C> v, int6
   return {positive ? last : C(0), C(0)};
 }
 
+// Computes the taps of the grid's value g.
 template <class C, int Taps>
 HS_HD void axis_taps(const SampleArgs& a, C g, int64_t size, AxisTaps<C, Taps>& t) {
   C slope = a.align_corners ? C(size - 1) / C(2) : C(size) / C(2);
   const Coordinate<C> at = coordinate_of(g, slope, size);
   if constexpr (Taps == 4) {
-    // PyTorch's polynomials by their roots, which keeps the digits of a weight near 0; p and q are the distances to the inner two.
+    // PyTorch's polynomials by their roots, which keeps the digits of a weight near 0; p and q are the distances to the inner two
+    // elements.
     const C p = at.part, q = C(1) - p, A = C(-0.75);
     const C near = A + C(2), steep = C(2) * (A + C(3));
     const C weight[4] = {A * p * q * q, q * (C(1) + p - near * p * p), p * (C(1) + q - near * q * q), A * q * p * p};

@@ -61,7 +61,8 @@ ValueCounts counts_of_row(const int64_t* row, int64_t numel) {
   return out;
 }
 
-ValueCounts counted(Backend& backend, const TensorView& v, const TensorView& row) {
+// Counts the values with the kernel `tally`, which writes to `row`.
+ValueCounts count_values(Backend& backend, const TensorView& v, const TensorView& row) {
   if (!is_floating(v.dtype) || v.numel() == 0) return {.numel = v.numel()};
   if (v.number) return counts_of_number(v);
   backend.tally(v, false, row);
@@ -77,7 +78,7 @@ Tensor tally_row(Device device) {
 
 }  // namespace
 
-ValueCounts count_values(const Tensor& t) { return counted(backend_for(t.device()), t.view(), tally_row(t.device()).view()); }
+ValueCounts count_values(const Tensor& t) { return count_values(backend_for(t.device()), t.view(), tally_row(t.device()).view()); }
 
 bool KernelEvent::any_not_finite() const {
   return std::any_of(writes.begin(), writes.end(), [](const KernelWrite& w) { return w.counts.any_not_finite(); });
@@ -95,45 +96,45 @@ void KernelLog::root(std::string name, const Tensor& t, bool on_purpose) {
   if (!t.defined()) return;
   roots_.push_back(std::move(name));
   on_purpose_.push_back(on_purpose);
-  take_over(t.view(), -1 - int(roots_.size()));
+  set_producer(t.view(), -1 - int(roots_.size()));
 }
 
-ValueCounts KernelLog::count(const TensorView& v) { return counted(real_, v, row_.view()); }
+ValueCounts KernelLog::count(const TensorView& v) { return count_values(real_, v, row_.view()); }
 
-void KernelLog::take_over(const TensorView& v, int event) {
+void KernelLog::set_producer(const TensorView& v, int producer) {
   const auto [begin, end] = extent(v);
   if (begin >= end) return;
-  auto at = owners_.lower_bound(begin);
-  if (at != owners_.begin()) {
+  auto at = ranges_.lower_bound(begin);
+  if (at != ranges_.begin()) {  // cuts the range before it, which may surround this one
     auto& [first, range] = *std::prev(at);
     if (range.end > begin) {
-      if (range.end > end) owners_[end] = range;
+      if (range.end > end) ranges_[end] = range;
       range.end = begin;
     }
   }
-  at = owners_.lower_bound(begin);
-  while (at != owners_.end() && at->first < end) {
+  at = ranges_.lower_bound(begin);
+  while (at != ranges_.end() && at->first < end) {
     const Range old = at->second;
-    at = owners_.erase(at);
-    if (old.end > end) owners_[end] = old;
+    at = ranges_.erase(at);
+    if (old.end > end) ranges_[end] = old;
   }
-  owners_[begin] = {end, event};
+  ranges_[begin] = {end, producer};
 }
 
 std::vector<int> KernelLog::producers_of(const TensorView& v) const {
   const auto [begin, end] = extent(v);
   std::vector<int> out;
-  auto at = owners_.upper_bound(begin);
-  if (at != owners_.begin()) --at;
-  for (; at != owners_.end() && at->first < end; ++at)
-    if (at->second.end > begin && at->second.event != -1) out.push_back(at->second.event);
+  auto at = ranges_.upper_bound(begin);
+  if (at != ranges_.begin()) --at;
+  for (; at != ranges_.end() && at->first < end; ++at)
+    if (at->second.end > begin && at->second.producer != kHost) out.push_back(at->second.producer);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
-// Counts those reads that the kernel overwrites.
-std::vector<std::optional<ValueCounts>> KernelLog::before(std::span<const TensorView> reads, std::span<const TensorView> writes) {
+std::vector<std::optional<ValueCounts>> KernelLog::count_overwritten(std::span<const TensorView> reads,
+                                                                     std::span<const TensorView> writes) {
   std::vector<std::optional<ValueCounts>> out(reads.size());
   for (size_t i = 0; i < reads.size(); ++i) {
     if (reads[i].number) continue;
@@ -153,40 +154,40 @@ void KernelLog::end(const ObservedCall& call, const CallResult&) {
 }
 
 void KernelLog::before_kernel(const ObservedKernel& k) {
-  if (look_ != Look::gradients && k.device == device_) before_.insert_or_assign(&k, before(k.reads, k.writes));
+  if (look_ != Look::gradients && k.device == device_) overwritten_.insert_or_assign(&k, count_overwritten(k.reads, k.writes));
 }
 
 void KernelLog::kernel(const ObservedKernel& k) {
   if (k.device != device_) return;
-  if (k.from_host) return take_over(k.writes[0], kHost);
+  if (k.from_host) return set_producer(k.writes[0], kHost);
   if (look_ == Look::gradients) {
     if (k.by_library || Observing::pass() != StepPass::backward) return;
     for (const TensorView& v : k.writes) log_gradient(v);
     return;
   }
-  const std::vector<std::optional<ValueCounts>> before = std::move(before_.extract(&k).mapped());
+  const std::vector<std::optional<ValueCounts>> overwritten = std::move(overwritten_.extract(&k).mapped());
   const int id = int(events_.size());
-  KernelEvent e;
-  e.kernel = k.name;
-  e.op = depth_ > 0 ? std::string_view(op_) : casting_ > 0 ? "autocast" : k.name;
-  e.pass = Observing::pass();
-  e.layer = LayerScope::current();
+  KernelEvent event;
+  event.kernel = k.name;
+  event.op = depth_ > 0 ? std::string_view(op_) : casting_ > 0 ? "autocast" : k.name;
+  event.pass = Observing::pass();
+  event.layer = LayerScope::current();
   if (change_) {
     const auto out =
         std::find_if(k.writes.begin(), k.writes.end(), [](const TensorView& v) { return is_floating(v.dtype) && v.numel() > 0; });
     if (out != k.writes.end()) change_(id, *out);
   }
-  for (const TensorView& v : k.writes) e.writes.push_back({v.dtype, v.shape, count(v)});
-  const bool bad = e.any_not_finite();
+  for (const TensorView& v : k.writes) event.writes.push_back({v.dtype, v.shape, count(v)});
+  const bool not_finite = event.any_not_finite();
   for (size_t i = 0; i < k.reads.size(); ++i) {
     const TensorView& v = k.reads[i];
-    KernelRead r{v.dtype, v.shape, v.number, {}, {}};
-    if (!v.number) r.producers = producers_of(v);
-    if (bad) r.counts = before[i] ? before[i] : count(v);
-    e.reads.push_back(std::move(r));
+    KernelRead read{v.dtype, v.shape, v.number, {}, {}};
+    if (!v.number) read.producers = producers_of(v);
+    if (not_finite) read.counts = overwritten[i] ? overwritten[i] : count(v);
+    event.reads.push_back(std::move(read));
   }
-  for (const TensorView& v : k.writes) take_over(v, id);
-  events_.push_back(std::move(e));
+  for (const TensorView& v : k.writes) set_producer(v, id);
+  events_.push_back(std::move(event));
   if (seen_) seen_(events_.back(), k.writes);
 }
 

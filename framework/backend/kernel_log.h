@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log of the kernels that a thread runs: what each reads and writes, and whether the values are finite. From it follows which
-// kernel an infinity or NaN comes from.
+// A log of the kernels that a thread runs: the tensors that each reads and writes, and whether their values are finite. It shows
+// which kernel an infinity or NaN comes from.
 //
 //   KernelLog log(Device::cpu);
 //   log.root("input", x);
 //   Tensor loss = loss_fn(net(x), y);
 //   const Origin origin = origin_of(log, loss);     // log.events()[origin.event], or a root that was not finite
 //
-// It changes no bit of what is computed. It waits for the device after each kernel, so it is for a step that is computed again,
-// not for training. What a library computes as a whole on a GPU (attention, recurrent layers) is computed by kernels in its place,
-// which the log has.
+// It waits for the device after each kernel, so it is for a step that is computed again, not for training. It changes no bit of the
+// results, except where a GPU's library would compute attention or recurrent layers as a whole: there halfstep's own kernels run
+// instead, so that the log has them (Look).
 //
-// With Look::gradients it is for a step of training itself: it only notes the largest gradient in float16, and leaves the library
-// its work, whose own kernels it does not see.
+// With Look::gradients it is for a step of training itself: it only notes the largest gradient in float16. Calls of a library stay
+// whole, and the log does not see their kernels.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ ValueCounts count_values(const Tensor& t);
 struct KernelRead {
   DType dtype = DType::f32;
   Shape shape;
-  bool number = false;                // a C++ number
-  std::vector<int> producers;         // events that wrote the memory, in order; <= -2: roots. Empty: not known
+  bool number = false;                // whether it is a C++ number
+  std::vector<int> producers;         // events that wrote the memory, ascending; <= -2: roots. Empty: unknown
   std::optional<ValueCounts> counts;  // set where the kernel wrote values that are not finite
 };
 struct KernelWrite {
@@ -56,7 +56,7 @@ struct KernelWrite {
 };
 struct KernelEvent {
   std::string kernel;                  // "gemm"; of elementwise kernels and reductions which one: "div", "sum"
-  std::string op;                      // that called it: "linear"; "autocast" for its casts; else the kernel
+  std::string op;                      // the caller: "linear"; "autocast" for its casts; outside of ops the kernel
   const std::string* layer = nullptr;  // "encoder.0"; null outside of any
   StepPass pass = StepPass::forward;
   std::vector<KernelRead> reads;
@@ -66,11 +66,10 @@ struct KernelEvent {
 
 class KernelLog final : public OpObserver {
  public:
-  // everything: attention and recurrent networks are computed kernel by kernel, so that each is seen; other bits than those of a
-  // device's library. kernels: what a library computes as a whole stays its work, and is one event. gradients: largest_gradient()
-  // alone.
+  // everything: halfstep's own kernels compute attention and recurrent networks, with other bits than a device's library. kernels:
+  // a call that a library computes as a whole stays so, and is one event. gradients: largest_gradient() alone.
   enum class Look : uint8_t { everything, kernels, gradients };
-  // For tests: called after event `event` with its first floating output.
+  // For tests: called after kernel `event` with its first floating output, before its values are counted.
   using Change = std::function<void(int event, const TensorView& out)>;
   // Throws ValueError on Device::meta, and where the thread has an open log.
   [[nodiscard]] explicit KernelLog(Device device, Change change = nullptr, Look look = Look::everything);
@@ -83,9 +82,9 @@ class KernelLog final : public OpObserver {
   // Called after each event, with the memory that it wrote.
   using Seen = std::function<void(const KernelEvent&, std::span<const TensorView> writes)>;
   void on_event(Seen seen) { seen_ = std::move(seen); }
-  bool is_on_purpose(int producer) const { return on_purpose_[size_t(-2 - producer)]; }
+  bool is_on_purpose(int producer) const { return on_purpose_[root_index(producer)]; }
   const std::vector<KernelEvent>& events() const { return events_; }
-  const std::string& root_name(int producer) const { return roots_[size_t(-2 - producer)]; }
+  const std::string& root_name(int producer) const { return roots_[root_index(producer)]; }
   std::vector<int> producers_of(const Tensor& t) const { return producers_of(t.view()); }
   // Returns the largest value that kernels of the backward wrote in float16: infinity after an overflow, 0 if they wrote nothing.
   // Needs Look::gradients.
@@ -98,16 +97,20 @@ class KernelLog final : public OpObserver {
   std::optional<Kernels> observes_kernels() const override { return Kernels{device_, look_ != Look::everything}; }
 
  private:
-  static constexpr int kHost = -1;  // a producer that is no event
+  static constexpr int kHost = -1;  // the producer of memory that the host wrote
+  // Roots are the producers -2, -3, ... in the order of root().
+  static size_t root_index(int producer) { return size_t(-2 - producer); }
 
   struct Range {
     uintptr_t end;
-    int event;
+    int producer;
   };
   ValueCounts count(const TensorView& v);
-  void take_over(const TensorView& v, int event);  // assigns its memory to this event from now on
+  // Makes `producer` the one of this memory.
+  void set_producer(const TensorView& v, int producer);
   std::vector<int> producers_of(const TensorView& v) const;
-  std::vector<std::optional<ValueCounts>> before(std::span<const TensorView> reads, std::span<const TensorView> writes);
+  // Counts the values of those reads that the kernel overwrites.
+  std::vector<std::optional<ValueCounts>> count_overwritten(std::span<const TensorView> reads, std::span<const TensorView> writes);
   void log_gradient(const TensorView& v);
 
   Device device_;
@@ -119,19 +122,19 @@ class KernelLog final : public OpObserver {
   std::vector<KernelEvent> events_;
   std::vector<std::string> roots_;
   std::vector<bool> on_purpose_;       // of roots
-  std::map<uintptr_t, Range> owners_;  // by the first byte; ranges do not overlap
-  Tensor row_;                         // of the kernel `tally`
-  std::string op_;                     // the outermost call that is open
-  int depth_ = 0, casting_ = 0;        // calls and casts that are open
-  // Counts of the values that running kernels overwrite.
-  std::map<const ObservedKernel*, std::vector<std::optional<ValueCounts>>> before_;
+  std::map<uintptr_t, Range> ranges_;  // by the first byte; they do not overlap
+  Tensor row_;                         // output of the kernel `tally`
+  std::string op_;                     // the outermost open call
+  int depth_ = 0, casting_ = 0;        // numbers of open calls and casts
+  // For each running kernel, the result of count_overwritten().
+  std::map<const ObservedKernel*, std::vector<std::optional<ValueCounts>>> overwritten_;
   std::optional<Observing> observing_;
 };
 
 // Source of the values that are not finite.
 struct Origin {
   std::string root;             // the root that had them; empty: an event produced them
-  int event = -1;               // else this event wrote it from good values, or from infinities that are there on purpose
+  int event = -1;               // else this event wrote them from finite values, or from infinities that are there on purpose
   std::optional<int> nan_born;  // the first event on the way that made a NaN of infinities
   bool planted = false;         // the event read infinities that are there on purpose, such as those of a mask
   bool is_known() const { return !root.empty() || event >= 0; }

@@ -12,26 +12,28 @@
 namespace halfstep {
 namespace {
 
-constexpr double kLargeProduct = 2e9;         // operations above which only part of the rows is computed
-constexpr double kLeast = 2e-3, kMost = 0.1;  // seconds: of one try, and of all tries
+constexpr double kLargeProduct = 2e9;  // operations above which only part of the rows is computed
+constexpr double kTrySeconds = 2e-3;   // least time of one try, so that the clock's error does not matter
+constexpr double kAllSeconds = 0.1;    // no further try begins after it
+constexpr int kFewestTries = 3, kMostTries = 10;
 constexpr int kSmallestLevel = 12, kLargestLevel = 28;  // sizes of copies: 4 KiB to 256 MiB, read plus written
 
-// Returns the seconds of one call of `work`, which queues it.
+// Returns the seconds of one call of `work`, which may return before the device is done: the least mean of several tries.
 template <class Work>
 double seconds_of(Backend& backend, const Work& work) {
   using Clock = std::chrono::steady_clock;
-  const auto take = [&](int64_t calls) {
+  const auto time = [&](int64_t calls) {
     const auto begin = Clock::now();
     for (int64_t i = 0; i < calls; ++i) work();
     backend.synchronize();
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  take(1);  // the first call of a shape also prepares later ones
-  const double one = std::max(take(1), 1e-9);
-  const int64_t calls = std::max<int64_t>(1, std::llround(kLeast / one));
-  double best = one, spent = 0;
-  for (int tries = 0; tries < 3 || (spent < kMost && tries < 10); ++tries) {
-    const double taken = take(calls);
+  time(1);  // the first call of a shape also prepares later ones
+  const double one_call = std::max(time(1), 1e-9);
+  const int64_t calls = std::max<int64_t>(1, std::llround(kTrySeconds / one_call));
+  double best = one_call, spent = 0;
+  for (int tries = 0; tries < kFewestTries || (spent < kAllSeconds && tries < kMostTries); ++tries) {
+    const double taken = time(calls);
     best = std::min(best, taken / double(calls));
     spent += taken;
   }
@@ -51,21 +53,21 @@ double MachineRates::product_seconds(DType dtype, int64_t m, int64_t n, int64_t 
   check<ValueError>(m >= 0 && n >= 0 && k >= 0 && batch >= 0, "machine_rates", "sizes must not be negative, got ", m, ", ", n, ", ",
                     k, " and ", batch);
   if (m == 0 || n == 0 || k == 0) return 0;
-  double& known = products_[{dtype, m, n, k}];
-  if (known == 0) {
+  double& seconds = products_[{dtype, m, n, k}];  // 0: not measured
+  if (seconds == 0) {
     const double operations = 2 * double(m) * double(n) * double(k);
     const int64_t rows =
         operations <= kLargeProduct ? m : std::clamp<int64_t>(int64_t(kLargeProduct / operations * double(m)), 1, m);
     const Tensor a = filled({rows, k}, dtype, device_), b = filled({k, n}, dtype, device_), c = filled({rows, n}, dtype, device_);
     Backend& backend = backend_for(device_);
-    known = seconds_of(backend, [&] { backend.gemm({.a = a.view(), .b = b.view(), .c = c.view()}); }) * double(m) / double(rows);
+    seconds = seconds_of(backend, [&] { backend.gemm({.a = a.view(), .b = b.view(), .c = c.view()}); }) * double(m) / double(rows);
   }
-  return known * double(batch);
+  return seconds * double(batch);
 }
 
 double MachineRates::seconds(const MatrixProduct& p) {
   if (!p.fused) return product_seconds(p.dtype, p.m, p.n, p.k, p.batch);
-  constexpr int64_t kSide = 2048;
+  constexpr int64_t kSide = 2048;  // a product of this side runs at the machine's full rate
   const MatrixProduct large{.dtype = p.dtype, .m = kSide, .n = kSide, .k = kSide};
   return p.flops() / large.flops() * seconds(large);
 }
@@ -73,14 +75,14 @@ double MachineRates::seconds(const MatrixProduct& p) {
 double MachineRates::bytes_per_second() { return std::exp2(kLargestLevel) / level_seconds(kLargestLevel); }
 
 double MachineRates::level_seconds(int level) {
-  double& known = levels_[level];
-  if (known == 0) {
+  double& seconds = levels_[level];  // 0: not measured
+  if (seconds == 0) {
     const int64_t numel = (int64_t(1) << level) / 8;  // number of float32, half of them read
     const Tensor from = filled({numel}, DType::f32, device_), to = filled({numel}, DType::f32, device_);
     Backend& backend = backend_for(device_);
-    known = seconds_of(backend, [&] { backend.copy(from.view(), to.view()); });
+    seconds = seconds_of(backend, [&] { backend.copy(from.view(), to.view()); });
   }
-  return known;
+  return seconds;
 }
 
 double MachineRates::copy_seconds(double bytes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured speed of a machine: matrix products by dtype and size, through the backend's library, and copies by size, because small
-// ones stay in a cache. Each rate is measured once, when it is first needed; the best of a few tries counts, because other
+// The measured speed of a machine: matrix products by dtype and size, through the backend's library, and copies by size, because
+// small ones stay in a cache. Each rate is measured once, when it is first needed; the best of a few tries counts, because other
 // programs only ever slow one down.
 #pragma once
 
@@ -22,7 +22,7 @@ class MachineRates {
   // Returns the seconds of `batch` products [m, k] x [k, n] with operands and results in `dtype`, which is floating. Measures
   // large ones on part of the rows.
   virtual double product_seconds(DType dtype, int64_t m, int64_t n, int64_t k, int64_t batch = 1);
-  // The same of a plan's product. A fused one takes its operations at the rate of a large product.
+  // Does the same for a plan's product. A fused one is computed at the rate of a large product.
   double seconds(const MatrixProduct& p);
   // Returns the rate of a copy too large for caches, counting bytes read and written.
   virtual double bytes_per_second();
@@ -34,11 +34,11 @@ class MachineRates {
   double floor_seconds(const LoggedCall& call);
 
  private:
-  double level_seconds(int level);  // of a copy of 2^level bytes
+  double level_seconds(int level);  // of a copy that reads and writes 2^level bytes in total
 
   Device device_;
-  std::map<std::tuple<DType, int64_t, int64_t, int64_t>, double> products_;
-  std::map<int, double> levels_;
+  std::map<std::tuple<DType, int64_t, int64_t, int64_t>, double> products_;  // seconds, by dtype, m, n and k
+  std::map<int, double> levels_;                                             // seconds, by level
 };
 
 }  // namespace halfstep

@@ -88,16 +88,20 @@ bool plans_for_cpu() { return planned_device() == Device::Type::cpu; }
 // Counts a convolution as products: for each output, a sum over the taps of its group's channels.
 void count_conv(std::string_view kernel, const TensorView& weight, const TensorView& x, const TensorView& out, int64_t groups,
                 Views reads, Views writes) {
-  const int64_t filters = weight.shape[0], all = out.numel();
+  const int64_t filters = weight.shape[0], outputs = out.numel();
   std::optional<MatrixProduct> product;
-  if (filters > 0 && all > 0) product = {x.dtype, false, groups, all / out.shape[1], filters / groups, weight.numel() / filters};
+  if (filters > 0 && outputs > 0)
+    product = {x.dtype, false, groups, outputs / out.shape[1], filters / groups, weight.numel() / filters};
   count(kernel, reads, writes, product);
 }
 
+// Products of queries and keys in one call: q k^T and p v; the backward recomputes the first and has four gradients.
+constexpr int64_t kAttentionProducts = 2, kAttentionBackwardProducts = 5;
+
 // Counts `times` products of queries and keys that stay in one kernel. With a causal mask a row has half of the keys on average.
 MatrixProduct attention_product(const AttentionArgs& a, int64_t times) {
-  const int64_t rows = a.q.shape[2], keys = a.k.shape[2], seen = std::min(rows, keys);
-  const int64_t pairs = a.causal ? seen * (seen + 1) / 2 + (rows - seen) * keys : rows * keys;
+  const int64_t rows = a.q.shape[2], keys = a.k.shape[2], square = std::min(rows, keys);
+  const int64_t pairs = a.causal ? square * (square + 1) / 2 + (rows - square) * keys : rows * keys;
   return {.dtype = a.q.dtype,
           .fused = true,
           .batch = times * a.q.shape[0] * a.q.shape[1],
@@ -178,20 +182,22 @@ class MetaBackend final : public CountingBackend, public AttentionLibrary {
   }
   bool attention(const AttentionArgs& a, Generator::State, const TensorView& out, const TensorView& stats,
                  bool differentiable) override {
-    if (!library_attends(a) || (a.dropout_p > 0 && differentiable && pieces_of(a).samples == 0)) return false;
-    count("attention", {a.q, a.k, a.v}, {out, stats}, attention_product(a, 2));
+    if (!library_attends(a) || (a.dropout_p > 0 && differentiable && division_of(a).samples == 0)) return false;
+    count("attention", {a.q, a.k, a.v}, {out, stats}, attention_product(a, kAttentionProducts));
     return true;
   }
   bool attention_backward(const AttentionArgs& a, Generator::State, const AttentionGradients& g) override {
-    const AttentionDivision each = library_attends(a) ? pieces_of(a) : AttentionDivision();
-    if (each.samples == 0) return false;
-    const int64_t queries = each.samples * each.key_heads * (a.q.shape[1] / a.k.shape[1]),  // heads at once
-        rows = queries * a.q.shape[2], bytes = int64_t(size_of(a.q.dtype));
-    const int64_t converted = g.dq.dtype == a.q.dtype ? 0 : (a.q.numel() + 2 * a.k.numel()) * bytes,
-                  of_each_head = a.q.shape[1] == a.k.shape[1] ? 0 : 2 * queries * a.k.shape[2] * a.k.shape[3] * bytes;
-    const Workspace scores(Device::meta, size_t(queries * attention_workspace(a.q.shape[2], a.k.shape[2]))),
-        sums(Device::meta, size_t(rows) * sizeof(float)), written(Device::meta, size_t(converted + of_each_head));
-    count("attention_backward", {a.q, a.k, a.v, g.out, g.stats, g.grad}, {g.dq, g.dk, g.dv}, attention_product(a, 5));
+    const AttentionDivision piece = library_attends(a) ? division_of(a) : AttentionDivision();
+    if (piece.samples == 0) return false;
+    const int64_t heads = piece.samples * piece.key_heads * (a.q.shape[1] / a.k.shape[1]),  // of queries, at once
+        rows = heads * a.q.shape[2], element_bytes = int64_t(size_of(a.q.dtype));
+    // Gradients that are converted to another dtype, and those of k and v for each head of q, which are summed for each key head.
+    const int64_t converted = g.dq.dtype == a.q.dtype ? 0 : (a.q.numel() + 2 * a.k.numel()) * element_bytes,
+                  unsummed = a.q.shape[1] == a.k.shape[1] ? 0 : 2 * heads * a.k.shape[2] * a.k.shape[3] * element_bytes;
+    const Workspace scores(Device::meta, size_t(heads * attention_workspace(a.q.shape[2], a.k.shape[2]))),
+        sums(Device::meta, size_t(rows) * sizeof(float)), written(Device::meta, size_t(converted + unsummed));
+    count("attention_backward", {a.q, a.k, a.v, g.out, g.stats, g.grad}, {g.dq, g.dk, g.dv},
+          attention_product(a, kAttentionBackwardProducts));
     return true;
   }
   void update(std::span<const ParamUpdate> params, const UpdateRule& rule, const StepControl& control) override {
@@ -206,11 +212,11 @@ class MetaBackend final : public CountingBackend, public AttentionLibrary {
 
  private:
   static bool library_attends(const AttentionArgs& a) {
-    const char* const given = std::getenv("HALFSTEP_CUDA_DNN");
-    if (planned_device() != Device::Type::cuda || (given && given == std::string_view("plain"))) return false;
-    return is_for_library(a) && a.q.shape[2] > 1 && a.k.shape[2] > 1;  // defects of cuDNN concern single ones
+    const char* const setting = std::getenv("HALFSTEP_CUDA_DNN");
+    if (planned_device() != Device::Type::cuda || (setting && setting == std::string_view("plain"))) return false;
+    return is_for_library(a) && a.q.shape[2] > 1 && a.k.shape[2] > 1;  // cuDNN fails for one query or key (attention_soundness.cpp)
   }
-  static AttentionDivision pieces_of(const AttentionArgs& a) {
+  static AttentionDivision division_of(const AttentionArgs& a) {
     const auto sizes = [](const Shape& s) { return std::array<int64_t, 3>{s[0], s[1], s[2]}; };
     return attention_division(sizes(a.q.shape), sizes(a.k.shape), dnn_options().workspace);
   }

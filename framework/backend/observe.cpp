@@ -20,7 +20,7 @@ Observing::Observing(OpObserver& observer) : observer_(observer), outer_(thread_
   if (kernels_ && !kernels_->device.is_meta()) backend_ = observed_backend(kernels_->device, kernels_->libraries);
   thread_.innermost = this;
 }
-// Observers may be taken off in any order.
+// Removes the observer; the order may differ from that of the additions.
 Observing::~Observing() {
   for (Observing** at = &thread_.innermost; *at; at = &(*at)->outer_) {
     if (*at != this) continue;
@@ -41,7 +41,7 @@ bool Observing::any_follows_values() {
   return false;
 }
 
-// Prefers an observer of every kernel to one that leaves calls of libraries whole.
+// Prefers an observer of every kernel to one for which a library's call is one kernel.
 Backend* Observing::backend_on(Device device) {
   Backend* found = nullptr;
   for (const Observing* o = thread_.innermost; o; o = o->outer_) {
@@ -54,7 +54,7 @@ Backend* Observing::backend_on(Device device) {
 
 struct CallScope::Open {
   ObservedCall call;
-  uint64_t last;  // the number of the newest observer that was given the begin
+  uint64_t newest_observer;  // number of the newest one that begin() was reported to
 };
 void CallScope::Delete::operator()(Open* open) const { delete open; }
 
@@ -70,7 +70,7 @@ void CallScope::end(const CallResult& result) noexcept {
   if (open->call.is_backward) open->call.inputs = {};  // backward has taken them
   if (Observing::all_threads_) Observing::all_threads_->end(open->call, result);
   for (const Observing* o = Observing::thread_.innermost; o; o = o->outer_)
-    if (o->number_ <= open->last) o->observer_.end(open->call, result);
+    if (o->number_ <= open->newest_observer) o->observer_.end(open->call, result);
 }
 
 void CallScope::leave() noexcept { end({.failed = open_->call.kind == SpanKind::op}); }

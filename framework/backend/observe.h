@@ -33,8 +33,8 @@ enum class StepPass : uint8_t { forward, backward, update };  // update: the sca
 std::string_view name(StepPass pass);
 
 // step: a whole training step. part: a pass of it. op: the call of an op, or its backward. cast: a cast by autocast, before the op
-// that asks for it. wait: the thread waits for data or for other ranks. task: work of a step that is not an op, such as an
-// optimizer's updates. simpler: an op that other ops compute because an observer asks for that; they follow as calls.
+// that needs it. wait: the thread waits for data or for other ranks. task: work of a step that is not an op, such as an
+// optimizer's updates. simpler: an op that other ops compute because an observer requests that; they follow as calls.
 enum class SpanKind : uint8_t { step, part, op, cast, wait, task, simpler };
 
 struct ObservedCall {
@@ -56,17 +56,17 @@ struct CallResult {
 // Autocast's decision for the next call.
 struct AutocastChoice {
   CastPolicy policy = CastPolicy::keep;
-  bool casts = false;                    // as the policy says; else the kernel does that by itself
-  DType low = DType::f32;                // of the region
+  bool casts = false;                    // whether inputs are cast; else the op reads them in the dtypes that they have
+  DType low = DType::f32;                // the region's 16-bit dtype
   bool of_region = false;                // the policy is the region's, not the op's own
-  const std::string* set_for = nullptr;  // path of the module whose precision the region has; null: none
+  const std::string* set_for = nullptr;  // path of the module for which the precision was set; null: none
   bool paused = false;                   // that module computes in float32, so nothing is cast
 };
 
-// [batch, m, k] by [batch, k, n]. A convolution is one with the groups as batch.
+// A product of [batch, m, k] and [batch, k, n]. A convolution is one with the groups as batch.
 struct MatrixProduct {
   DType dtype = DType::f32;  // of the operands
-  bool fused = false;        // with others in one kernel, which keeps [m, n]
+  bool fused = false;        // one of several products in a kernel that does not write the [m, n] between them to memory
   int64_t batch = 1, m = 0, n = 0, k = 0;
   double flops() const { return 2 * double(batch) * double(m) * double(n) * double(k); }
 };
@@ -86,7 +86,7 @@ class OpObserver {
  public:
   virtual ~OpObserver() = default;
 
-  // ---- what happens. Calls nest, and the end of each is reported, also when it throws. `end` does not throw.
+  // ---- events. Calls nest, and the end of each is reported, also when it throws. `end` must not throw.
   virtual void begin(const ObservedCall&) {}
   virtual void end(const ObservedCall&, const CallResult&) {}
   virtual void autocast(const AutocastChoice&, std::span<const Tensor> /*inputs*/) {}  // before the casts for the next call
@@ -96,10 +96,10 @@ class OpObserver {
   virtual void before_kernel(const ObservedKernel&) {}                               // not on Device::meta
   virtual void kernel(const ObservedKernel&) {}                                      // after it
 
-  // ---- what the observer asks for
+  // ---- requests of the observer
   struct Kernels {
     Device device;
-    bool libraries = false;  // what a library computes as a whole is one kernel; else halfstep's own kernels compute it
+    bool libraries = false;  // a call that a library computes as a whole is one kernel; else halfstep's own kernels compute it
   };
   // Returns the device whose kernels are reported. Those of Device::meta always are.
   virtual std::optional<Kernels> observes_kernels() const { return {}; }
@@ -151,7 +151,7 @@ class Observing {
 
   OpObserver& observer_;
   Observing* outer_;
-  uint64_t number_;  // grows from one to the next
+  uint64_t number_;  // place in the order in which observers were added
   std::optional<OpObserver::Kernels> kernels_;
   std::unique_ptr<Backend> backend_;
   static inline thread_local constinit Thread thread_{nullptr, StepPass::forward};
@@ -161,7 +161,7 @@ class Observing {
 // Reports a call, from here to the end of this object.
 class CallScope {
  public:
-  // call(): an ObservedCall, which is made only if somebody observes.
+  // call(): an ObservedCall, which is made only if there is an observer.
   template <class Call>
     requires std::is_invocable_v<Call>
   [[nodiscard]] explicit CallScope(const Call& call) {
@@ -191,7 +191,7 @@ class CallScope {
   };
   void begin(const ObservedCall& call);
   void end(const CallResult& result) noexcept;
-  void leave() noexcept;  // an op without done() has thrown
+  void leave() noexcept;  // ends a call without done(): an op that has thrown
   std::unique_ptr<Open, Delete> open_;
 };
 

@@ -40,18 +40,20 @@ std::string_view kind_of(Reduce op) {
   constexpr std::string_view names[] = {"sum", "mean", "prod", "max", "min", "any", "all", "sum_abs", "sum_squares"};
   return names[size_t(op)];
 }
+// Returns "" for arguments that name no op.
 template <class T>
 std::string_view kind_of(const T&) {
   return {};
 }
 
 // Returns "div_backward" for "binary_backward" of div.
-std::string named(std::string_view kernel, std::string_view kind) {
+std::string reported_name(std::string_view kernel, std::string_view kind) {
   if (kind.empty()) return std::string(kernel);
   return std::string(kind) + (kernel.ends_with("_backward") ? "_backward" : "");
 }
 
-// Hands each call to the device's backend, and reports it.
+// Passes each call on to the device's backend, and reports it. It lays out no weights, runs side_by_side()'s tasks one after
+// another and records no work, as Backend does by default, so that the thread sees each kernel.
 class ObservedBackend : public Backend {
  public:
   ObservedBackend(Device device, Backend& real) : device_(device), real_(real) {}
@@ -121,16 +123,17 @@ class ObservedBackend : public Backend {
     std::string_view kind;
     (
         [&] {
-          if (const std::string_view k = kind_of(arguments); !k.empty()) kind = k;
+          if (const std::string_view found = kind_of(arguments); !found.empty()) kind = found;
         }(),
         ...);
     Views reads, writes;
     (collect(arguments, reads, writes), ...);
-    if (const BatchNormArgs* norm = first<BatchNormArgs>(arguments...); norm && norm->training && kernel == "batch_norm")
-      std::erase_if(reads, [&](const TensorView& r) {  // the running statistics: nothing else depends on them
-        return std::any_of(writes.begin(), writes.end(), [&](const TensorView& o) { return o.data == r.data; });
-      });
-    const std::string name = named(kernel, kind);
+    if (const BatchNormArgs* norm = find_argument<BatchNormArgs>(arguments...); norm && norm->training && kernel == "batch_norm")
+      std::erase_if(reads,
+                    [&](const TensorView& r) {  // the running statistics: they are updated, but the output does not depend on them
+                      return std::any_of(writes.begin(), writes.end(), [&](const TensorView& o) { return o.data == r.data; });
+                    });
+    const std::string name = reported_name(kernel, kind);
     const ObservedKernel observed{.name = name, .device = device_, .reads = reads, .writes = writes};
     report_before(observed);
     call();
@@ -161,7 +164,7 @@ class ObservedBackend : public Backend {
     });
   }
   template <class Wanted, class... T>
-  static const Wanted* first(const T&... arguments) {
+  static const Wanted* find_argument(const T&... arguments) {
     const Wanted* found = nullptr;
     (
         [&] {

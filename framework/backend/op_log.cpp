@@ -24,15 +24,15 @@ std::string text(DType dtype) {
 }
 
 // Returns the reason for the dtype that autocast chose for an op.
-std::string reason_of(const AutocastChoice& what, std::span<const DType> given) {
+std::string reason_of(const AutocastChoice& choice, std::span<const DType> given) {
   const auto has = [&](DType d) { return std::find(given.begin(), given.end(), d) != given.end(); };
   const bool floats = std::any_of(given.begin(), given.end(), is_floating);
   if (!floats) return "no floating input";
   if (has(DType::f64)) return "no cast: float64";
-  switch (what.policy) {
-    case CastPolicy::low: return "computes in " + text(what.low);
+  switch (choice.policy) {
+    case CastPolicy::low: return "computes in " + text(choice.low);
     case CastPolicy::f32:
-      if (what.casts) return "computes in float32";
+      if (choice.casts) return "computes in float32";
       [[fallthrough]];
     case CastPolicy::f32_output: return "its result is float32";
     case CastPolicy::promote: return "takes the widest dtype of its inputs";
@@ -42,7 +42,7 @@ std::string reason_of(const AutocastChoice& what, std::span<const DType> given) 
   return "takes the dtype it is given";
 }
 
-std::string set_for(const std::string& module) { return ", set for " + (module.empty() ? "the model" : module); }
+std::string set_for_text(const std::string& module) { return ", set for " + (module.empty() ? "the model" : module); }
 
 }  // namespace
 
@@ -60,13 +60,13 @@ void OpLog::autocast(const AutocastChoice& choice, std::span<const Tensor> input
   if (choice.paused) {
     const bool floats =
         std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined() && t.is_floating_point(); });
-    if (floats) next_.reason = "computes in float32" + set_for(*choice.set_for);
+    if (floats) next_.reason = "computes in float32" + set_for_text(*choice.set_for);
     return;
   }
   given_.clear();
   for (const Tensor& t : inputs) given_.push_back(t.defined() ? t.dtype() : DType::boolean);
   policy_ = choice.policy;
-  set_by_ = choice.set_for ? set_for(*choice.set_for) : "";
+  set_by_ = choice.set_for ? set_for_text(*choice.set_for) : "";
   if (choice.of_region) set_by_ += joined(", policy set to ", name(choice.policy));
   std::string& reason = next_.reason;
   reason = reason_of(choice, given_);
@@ -97,43 +97,45 @@ void OpLog::kernel(const ObservedKernel& kernel) {
   call.products.push_back(*kernel.product);
 }
 
-void OpLog::begin(const ObservedCall& c) {
+void OpLog::begin(const ObservedCall& observed) {
   if (muted_) return;
-  if (c.kind == SpanKind::cast) ++casting_;
-  if (c.kind != SpanKind::op || depth_++ > 0) return;
+  if (observed.kind == SpanKind::cast) ++casting_;
+  if (observed.kind != SpanKind::op || depth_++ > 0) return;
   LoggedCall call = std::exchange(next_, {});
   const bool autocast_chose = !call.reason.empty();
-  const CastPolicy policy = std::exchange(policy_, {}).value_or(c.policy);
-  call.op = c.name;
+  const CastPolicy policy = std::exchange(policy_, {}).value_or(observed.policy);
+  call.op = observed.name;
   call.pass = Observing::pass();
-  call.layer = c.layer ? *c.layer : "";
+  call.layer = observed.layer ? *observed.layer : "";
   call.policy = policy;
-  if (!c.is_backward) call.attributes = c.attributes();
-  for (size_t i = 0; i < c.inputs.size(); ++i) {
-    LoggedTensor t = entry_of(c.inputs[i]);
-    if (autocast_chose && given_.size() == c.inputs.size() && c.inputs[i].defined()) t.given = given_[i];
+  if (!observed.is_backward) call.attributes = observed.attributes();
+  const std::span<const Tensor> inputs = observed.inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    LoggedTensor t = entry_of(inputs[i]);
+    if (autocast_chose && given_.size() == inputs.size() && inputs[i].defined()) t.given = given_[i];
     call.inputs.push_back(t);
   }
   const auto floating =
-      std::find_if(c.inputs.begin(), c.inputs.end(), [](const Tensor& t) { return t.defined() && t.is_floating_point(); });
-  if (floating != c.inputs.end()) call.compute = floating->dtype();
+      std::find_if(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined() && t.is_floating_point(); });
+  if (floating != inputs.end()) call.compute = floating->dtype();
   if (autocast_chose && policy == CastPolicy::f32 && is_half(call.compute)) {
     call.compute = DType::f32;
     call.reason = "computes in float32 and reads 16 bits" + set_by_;
   }
   if (!autocast_chose) {
-    constexpr const char* reasons[] = {"takes the dtype it is given", "as its forward", "as its parameters"};
+    constexpr const char* reasons[] = {// of forward, backward, update
+                                       "takes the dtype it is given", "as its forward", "as its parameters"};
     call.reason = reasons[size_t(call.pass)];
   }
   calls_.push_back(std::move(call));
 }
 
-void OpLog::end(const ObservedCall& c, const CallResult& result) {
+void OpLog::end(const ObservedCall& observed, const CallResult& result) {
   if (muted_) return;
-  if (c.kind == SpanKind::cast && casting_ > 0) --casting_;
-  if (c.kind != SpanKind::op || depth_ == 0 || --depth_ > 0) return;
+  if (observed.kind == SpanKind::cast && casting_ > 0) --casting_;
+  if (observed.kind != SpanKind::op || depth_ == 0 || --depth_ > 0) return;
   LoggedCall& call = calls_.back();
-  if (!c.is_backward) {
+  if (!observed.is_backward) {
     for (const Tensor& t : result.saved) call.saved.push_back(entry_of(t));
     for (const Tensor& t : result.outputs) call.outputs.push_back(entry_of(t));
   }

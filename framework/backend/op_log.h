@@ -19,14 +19,14 @@ namespace halfstep {
 
 struct LoggedTensor {
   Shape shape;
-  DType dtype = DType::f32;  // that the op sees
-  DType given = DType::f32;  // that it had before autocast
+  DType dtype = DType::f32;  // as the op gets it
+  DType given = DType::f32;  // before autocast
 };
 
 struct LoggedCast {
   DType from = DType::f32, to = DType::f32;
   int64_t elements = 0;
-  bool shadow = false;  // nothing was converted: the 16-bit copy that is kept beside a weight still held
+  bool shadow = false;  // nothing was converted: the 16-bit copy that is kept beside a weight was up to date
 };
 
 struct LoggedCall {
@@ -36,7 +36,7 @@ struct LoggedCall {
   CastPolicy policy = CastPolicy::keep;
   DType compute = DType::f32;  // of the products; without any, of the first floating input
   std::string reason;          // why it computes in this dtype
-  Attributes attributes;       // what it was given besides its tensors
+  Attributes attributes;       // its arguments other than tensors
   std::vector<LoggedTensor> inputs, outputs;
   std::vector<LoggedTensor> saved;  // for backward
   std::vector<LoggedCast> casts;
@@ -52,9 +52,11 @@ struct LoggedCall {
 // Logs the calls that are reported to it.
 class OpLog : public OpObserver {
  public:
-  explicit OpLog(Device device = Device::meta) : device_(device) {}  // whose memory is counted
+  // `device`: the one whose memory is counted.
+  explicit OpLog(Device device = Device::meta) : device_(device) {}
   const std::vector<LoggedCall>& calls() const { return calls_; }
-  void mute(bool on) { muted_ = on; }  // between calls; logs nothing while it is on
+  // Stops or continues the log. Call it between ops.
+  void mute(bool on) { muted_ = on; }
 
   void begin(const ObservedCall& call) override;
   void end(const ObservedCall& call, const CallResult& result) override;
@@ -68,10 +70,10 @@ class OpLog : public OpObserver {
   Device device_;
   bool muted_ = false;
   std::vector<LoggedCall> calls_;
-  LoggedCall next_;                   // casts by autocast for the next call
-  std::optional<CastPolicy> policy_;  // of it, from autocast
-  std::string set_by_;                // what decided that besides the op's own policy: ends the reason
-  std::vector<DType> given_;          // to it
+  LoggedCall next_;                   // the next call: so far, autocast's reason and casts
+  std::optional<CastPolicy> policy_;  // of the next call, from autocast
+  std::string set_by_;                // end of the reason: which setting chose the dtype, if not the op's own policy
+  std::vector<DType> given_;          // dtypes of the next call's inputs before autocast
   int casting_ = 0, depth_ = 0;       // casts and calls that are open, one inside the other
 };
 

@@ -14,6 +14,7 @@ int64_t nanoseconds() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Returns whether calls of this kind add to the depth of those inside them.
 bool nests(SpanKind kind) { return kind == SpanKind::op || kind == SpanKind::task || kind == SpanKind::cast; }
 
 }  // namespace
@@ -67,10 +68,10 @@ void ProfileScope::end(const ObservedCall& call, const CallResult&) {
 }
 
 // Stops marking after an error, which the device reports elsewhere. The scope then has only the times of the calls.
-void ProfileScope::mark(int span, bool begin) noexcept {
+void ProfileScope::mark(int span, bool is_begin) noexcept {
   if (!stopwatch_) return;
   try {
-    marks_.push_back({span, begin});
+    marks_.push_back({span, is_begin});
     stopwatch_->mark();
   } catch (...) {
     marks_.clear();
@@ -83,9 +84,9 @@ const std::vector<ProfileSpan>& ProfileScope::spans() {
   if (!stopwatch_) return spans_;
   const std::vector<double> seconds = stopwatch_->seconds();
   for (size_t i = 0; i < seconds.size(); ++i) {
-    if (marks_[i].first < 0) continue;
-    ProfileSpan& span = spans_[size_t(marks_[i].first)];
-    (marks_[i].second ? span.device_begin : span.device_end) = seconds[i];
+    if (marks_[i].span < 0) continue;
+    ProfileSpan& span = spans_[size_t(marks_[i].span)];
+    (marks_[i].is_begin ? span.device_begin : span.device_end) = seconds[i];
   }
   return spans_;
 }
@@ -93,8 +94,9 @@ const std::vector<ProfileSpan>& ProfileScope::spans() {
 const std::vector<ProfileKernel>& ProfileScope::kernels() {
   spans();  // waits for the device
   if (!stopwatch_) return kernels_;
-  for (DeviceWork& w : stopwatch_->work())
-    if (w.begin >= start_) kernels_.push_back({std::move(w.name), w.span, w.stream, w.begin - start_, w.end - start_});
+  for (DeviceWork& work : stopwatch_->work())
+    if (work.begin >= start_)
+      kernels_.push_back({std::move(work.name), work.span, work.stream, work.begin - start_, work.end - start_});
   return kernels_;
 }
 

@@ -71,18 +71,22 @@ class ProfileScope final : public OpObserver {
   void end(const ObservedCall& call, const CallResult& result) override;
 
  private:
-  int64_t now() const;
-  void mark(int span, bool begin) noexcept;
+  struct Mark {
+    int span;  // -1: the start of the scope
+    bool is_begin;
+  };
+  int64_t now() const;  // nanoseconds since the scope was opened
+  void mark(int span, bool is_begin) noexcept;
 
   std::vector<ProfileSpan> spans_;
   std::vector<ProfileKernel> kernels_;
   std::string no_kernels_;
-  std::vector<std::pair<int, bool>> marks_;  // of the stopwatch: a span, and is it its begin
+  std::vector<Mark> marks_;  // of the stopwatch, in its order
   std::unique_ptr<Stopwatch> stopwatch_;
   size_t limit_, left_out_ = 0;
   std::vector<int> open_;  // spans that are open, one inside the other; -1: one that is not kept
   int depth_ = 0;          // ops and casts among them
-  int64_t start_ = 0;
+  int64_t start_ = 0;      // nanoseconds of std::chrono::steady_clock
   std::optional<Observing> observing_;
 };
 

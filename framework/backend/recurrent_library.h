@@ -35,7 +35,7 @@ struct RecurrentSpaces {
   int64_t weights;               // elements of the one tensor that has all parameters
   std::vector<int64_t> offsets;  // starts in it, in elements; for each layer and direction w_ih w_hh, b_ih b_hh, w_hr
   int64_t reserve;               // bytes that a forward keeps for its backward
-  bool recording;                // whether the call is being recorded, so that everything it reads must be made in the recording
+  bool recording;                // whether the call is being recorded: then all tensors that it reads must be made in the recording
 };
 
 // Dense tensors, aligned to 16 bytes. With parts = layers * directions: h [parts, batch, width], c [parts, batch, units]. y is

@@ -26,7 +26,7 @@
 namespace halfstep {
 namespace {
 
-// Never destroyed: tensors in static variables may outlive it.
+// Returns where the backend of a device is stored. Backends are never destroyed: tensors in static variables may outlive them.
 std::atomic<Backend*>& slot(Device::Type type) {
   static std::atomic<Backend*> backends[kDeviceTypeCount];
   return backends[size_t(type)];
@@ -62,18 +62,18 @@ void start_device(Device device) {
 #endif
 
 std::atomic<int> thread_count{0};  // 0: all cores
-std::atomic<bool> tf32{false}, dnn_benchmark{false}, by_shape{false};
+std::atomic<bool> tf32{false}, dnn_benchmark{false}, splits_by_shape{false};  // splits_by_shape: by shapes alone
 std::atomic<int64_t> dnn_workspace{DnnOptions{}.workspace};
 
-// Returns how many processors the process may use at its start, because a program may later bind its threads to cores. OpenMP's
-// own number of threads belongs to the program, which shares OpenMP with us.
+// Returns how many processors the process may use at its start: a program may later bind its threads to cores. Does not read
+// OpenMP's own number of threads, because the program sets that for its own loops.
 int processors() {
   static const int count = omp_get_num_procs();
   return count;
 }
 [[maybe_unused]] const int processors_at_start = processors();
 
-int core_count() {
+int default_thread_count() {
   static const int count = default_threads(std::getenv("OMP_NUM_THREADS"), processors(), cores_of_group());
   return count;
 }
@@ -113,18 +113,18 @@ bool has_backend(Device::Type type) {
   } catch (const DeviceError&) { return false; }
 }
 
-void set_num_threads(int n) {
-  check<ValueError>(n >= 0, "threads", "the number of threads must be positive, or 0 for all cores, got ", n);
-  thread_count = n;
+void set_num_threads(int count) {
+  check<ValueError>(count >= 0, "threads", "the number of threads must be positive, or 0 for all cores, got ", count);
+  thread_count = count;
 }
 
 int num_threads() {
-  const int n = thread_count.load(std::memory_order_relaxed);
-  return n > 0 ? n : core_count();
+  const int chosen = thread_count.load(std::memory_order_relaxed);
+  return chosen > 0 ? chosen : default_thread_count();
 }
 
-void set_threads_independent(bool on) { by_shape = on; }
-bool threads_independent() { return by_shape.load(std::memory_order_relaxed); }
+void set_threads_independent(bool on) { splits_by_shape = on; }
+bool threads_independent() { return splits_by_shape.load(std::memory_order_relaxed); }
 
 AuxLayout Backend::packed_layout(int64_t, int64_t, DType) const { return {}; }
 void Backend::pack(InView, OutView) {}

@@ -20,7 +20,7 @@ struct ProductReport {
   // The operations requested together with the product: "relu_aux_bias", "drelu_bgrad", "bgradb"...; "default": none.
   std::string epilogue;
   // How it runs. "fused": one call of the library does as much as one call can; "unfused_mask": all but a ReLU's mask;
-  // "unfused_sum": all but a sum of columns; "bias": product and bias; "bare": the product alone; "plain": no library. Our own
+  // "unfused_sum": all but a sum of columns; "bias": product and bias; "bare": the product alone; "plain": no library. Own
   // kernels do the rest. "top" is the most complete rung, whether it is used or not.
   std::string rung, top;
   int candidates = 0;    // number of the library's algorithms for this rung

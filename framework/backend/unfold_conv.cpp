@@ -8,7 +8,7 @@
 namespace halfstep {
 namespace {
 
-// All sizes of one convolution. The columns of an image: [groups * inner, positions].
+// All sizes of one convolution. The columns of an image have the shape [groups * inner, positions].
 struct ConvSizes {
   int64_t images, channels, filters, groups, pixels, positions, inner;
   bool is_pointwise;  // whether it is a product of the image itself: one tap, which reads each pixel once, in order
@@ -49,26 +49,30 @@ TensorView transposed(TensorView m) {
 
 int64_t bytes_of(int64_t elements, DType t) { return elements * int64_t(size_of(t)); }
 DType sum_type(DType t) { return t == DType::f64 ? t : DType::f32; }
-int64_t padded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+// Rounds up to a multiple of the alignment of parts of a workspace.
+int64_t padded(int64_t bytes) {
+  constexpr int64_t kAlignment = 256;
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // The weight as a batch of matrices for `count` images and all groups: [count * groups, filters / groups, inner]. A stride of 0
 // repeats one group; several groups need copies, unless there is one image.
 class Weights {
  public:
-  Weights(const ConvKernels& kernels, const TensorView& weight, const ConvSizes& s, int64_t count)
-      : rows_(s.filters / s.groups),
-        inner_(s.inner),
-        groups_(s.groups),
-        copies_(kernels.device(), s.groups > 1 && count > 1 ? size_t(bytes_of(count * weight.numel(), weight.dtype)) : 0),
-        all_(weight) {
+  Weights(const ConvKernels& kernels, const TensorView& weight, const ConvSizes& sizes, int64_t count)
+      : rows_(sizes.filters / sizes.groups),
+        inner_(sizes.inner),
+        groups_(sizes.groups),
+        copies_(kernels.device(), sizes.groups > 1 && count > 1 ? size_t(bytes_of(count * weight.numel(), weight.dtype)) : 0),
+        matrices_(weight) {
     if (!copies_.data()) return;
-    all_.data = copies_.data();
+    matrices_.data = copies_.data();
     TensorView repeated = dense(weight.data, weight.dtype, {count, weight.numel()});
     repeated.strides[0] = 0;
-    kernels.copy(repeated, dense(all_.data, weight.dtype, {count, weight.numel()}));
+    kernels.copy(repeated, dense(matrices_.data, weight.dtype, {count, weight.numel()}));
   }
   TensorView matrices(int64_t count) const {
-    TensorView m = dense(all_.data, all_.dtype, {count * groups_, rows_, inner_});
+    TensorView m = dense(matrices_.data, matrices_.dtype, {count * groups_, rows_, inner_});
     if (groups_ == 1) m.strides[0] = 0;
     return m;
   }
@@ -76,7 +80,7 @@ class Weights {
  private:
   int64_t rows_, inner_, groups_;
   Workspace copies_;
-  TensorView all_;
+  TensorView matrices_;
 };
 
 // Returns a channels_last tensor as a matrix [pixels, channels]: a window of one tap that reads each pixel once multiplies it
@@ -166,26 +170,26 @@ void unfold_conv(const ConvKernels& kernels, const TensorView& x, const TensorVi
     unfold_conv(kernels, own_x.view(), own_weight.view(), bias, window, groups, relu, result.view());
     return kernels.copy(result.view(), out);
   }
-  const ConvSizes s(x, out, window, groups);
+  const ConvSizes sizes(x, out, window, groups);
   // Rounds a 16-bit result after adding the bias, not before.
   const bool bias_in_f32 = bias && is_half(out.dtype);
-  const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
-                result_each = bias_in_f32 ? bytes_of(s.filters * s.positions, DType::f32) : 0;
-  const int64_t portion = s.portion(kernels, columns_each + result_each);
-  const Weights weights(kernels, weight, s, portion);
-  const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * result_each));
-  for (int64_t first = 0; first < s.images; first += portion) {
-    const int64_t count = std::min(portion, s.images - first), batch = count * s.groups;
-    TensorView columns = images_of(x, first, {batch, s.inner, s.positions});
-    if (!s.is_pointwise) {
+  const int64_t column_bytes = sizes.is_pointwise ? 0 : bytes_of(sizes.groups * sizes.inner * sizes.positions, x.dtype),
+                result_bytes = bias_in_f32 ? bytes_of(sizes.filters * sizes.positions, DType::f32) : 0;
+  const int64_t portion = sizes.portion(kernels, column_bytes + result_bytes);
+  const Weights weights(kernels, weight, sizes, portion);
+  const Workspace work(kernels.device(), size_t(padded(portion * column_bytes) + portion * result_bytes));
+  for (int64_t first = 0; first < sizes.images; first += portion) {
+    const int64_t count = std::min(portion, sizes.images - first), batch = count * sizes.groups;
+    TensorView columns = images_of(x, first, {batch, sizes.inner, sizes.positions});
+    if (!sizes.is_pointwise) {
       columns.data = work.data();
-      kernels.unfold(images_of(x, first, with_count(x, count)), window, s.out,
-                     dense(columns.data, x.dtype, {count, s.groups * s.inner, s.positions}));
+      kernels.unfold(images_of(x, first, with_count(x, count)), window, sizes.out,
+                     dense(columns.data, x.dtype, {count, sizes.groups * sizes.inner, sizes.positions}));
     }
-    TensorView product = images_of(out, first, {batch, s.filters / s.groups, s.positions});
-    if (bias_in_f32) product = dense(work.data() + padded(portion * columns_each), DType::f32, product.shape);
+    TensorView product = images_of(out, first, {batch, sizes.filters / sizes.groups, sizes.positions});
+    if (bias_in_f32) product = dense(work.data() + padded(portion * column_bytes), DType::f32, product.shape);
     kernels.gemm({.a = weights.matrices(count), .b = columns, .c = product});
-    const Shape shape{count, s.filters, s.positions};
+    const Shape shape{count, sizes.filters, sizes.positions};
     const TensorView result = images_of(out, first, shape);
     if (bias) add_channel_bias(kernels, dense(product.data, product.dtype, shape), bias, result);
     if (relu) relu_in_place(kernels, result);
@@ -205,25 +209,26 @@ void unfold_conv_backward_data(const ConvKernels& kernels, const TensorView& gra
     unfold_conv_backward_data(kernels, own_grad.view(), own_weight.view(), bias, window, groups, result.view());
     return kernels.copy(result.view(), out);
   }
-  const ConvSizes s(out, grad, window, groups);
+  const ConvSizes sizes(out, grad, window, groups);
   const bool bias_in_f32 = bias && is_half(out.dtype);
   const DType columns_type = sum_type(grad.dtype);
-  const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, columns_type),
-                result_each = bias_in_f32 ? bytes_of(s.channels * s.pixels, DType::f32) : 0;
-  const int64_t portion = s.portion(kernels, columns_each + result_each);
-  const Weights weights(kernels, weight, s, portion);
-  const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * result_each));
-  for (int64_t first = 0; first < s.images; first += portion) {
-    const int64_t count = std::min(portion, s.images - first), batch = count * s.groups;
+  const int64_t column_bytes = sizes.is_pointwise ? 0 : bytes_of(sizes.groups * sizes.inner * sizes.positions, columns_type),
+                result_bytes = bias_in_f32 ? bytes_of(sizes.channels * sizes.pixels, DType::f32) : 0;
+  const int64_t portion = sizes.portion(kernels, column_bytes + result_bytes);
+  const Weights weights(kernels, weight, sizes, portion);
+  const Workspace work(kernels.device(), size_t(padded(portion * column_bytes) + portion * result_bytes));
+  for (int64_t first = 0; first < sizes.images; first += portion) {
+    const int64_t count = std::min(portion, sizes.images - first), batch = count * sizes.groups;
     TensorView result = images_of(out, first, with_count(out, count));
-    if (bias_in_f32) result = dense(work.data() + padded(portion * columns_each), DType::f32, result.shape);
-    const TensorView columns = s.is_pointwise ? dense(result.data, result.dtype, {batch, s.inner, s.positions})
-                                              : dense(work.data(), columns_type, {batch, s.inner, s.positions});
+    if (bias_in_f32) result = dense(work.data() + padded(portion * column_bytes), DType::f32, result.shape);
+    const TensorView columns = sizes.is_pointwise ? dense(result.data, result.dtype, {batch, sizes.inner, sizes.positions})
+                                                  : dense(work.data(), columns_type, {batch, sizes.inner, sizes.positions});
     kernels.gemm({.a = transposed(weights.matrices(count)),
-                  .b = images_of(grad, first, {batch, s.filters / s.groups, s.positions}),
+                  .b = images_of(grad, first, {batch, sizes.filters / sizes.groups, sizes.positions}),
                   .c = columns});
-    if (!s.is_pointwise)
-      kernels.fold(dense(columns.data, columns_type, {count, s.groups * s.inner, s.positions}), window, s.out, result);
+    if (!sizes.is_pointwise)
+      kernels.fold(dense(columns.data, columns_type, {count, sizes.groups * sizes.inner, sizes.positions}), window, sizes.out,
+                   result);
     if (bias) add_channel_bias(kernels, result, bias, images_of(out, first, with_count(out, count)));
   }
 }
@@ -242,30 +247,30 @@ void unfold_conv_backward_weight(const ConvKernels& kernels, const TensorView& x
     unfold_conv_backward_weight(kernels, own_x.view(), own_grad.view(), window, groups, result.view(), {});
     return kernels.copy(result.view(), out);
   }
-  const ConvSizes s(x, grad, window, groups);
+  const ConvSizes sizes(x, grad, window, groups);
   // Computes a product for each image and then adds the products, which allows more parallelism than one long sum.
   const DType type = sum_type(x.dtype);
-  const int64_t columns_each = s.is_pointwise ? 0 : bytes_of(s.groups * s.inner * s.positions, x.dtype),
-                product_each = bytes_of(out.numel(), type);
-  const int64_t portion = s.portion(kernels, columns_each + product_each), portions = (s.images + portion - 1) / portion;
-  const Workspace work(kernels.device(), size_t(padded(portion * columns_each) + portion * product_each)),
-      sums(kernels.device(), size_t(portions > 1 ? portions * product_each : 0));
-  char* const products = work.data() + padded(portion * columns_each);
+  const int64_t column_bytes = sizes.is_pointwise ? 0 : bytes_of(sizes.groups * sizes.inner * sizes.positions, x.dtype),
+                product_bytes = bytes_of(out.numel(), type);
+  const int64_t portion = sizes.portion(kernels, column_bytes + product_bytes), portions = (sizes.images + portion - 1) / portion;
+  const Workspace work(kernels.device(), size_t(padded(portion * column_bytes) + portion * product_bytes)),
+      sums(kernels.device(), size_t(portions > 1 ? portions * product_bytes : 0));
+  char* const products = work.data() + padded(portion * column_bytes);
   const auto add_up = [&](void* from, int64_t count, const TensorView& to) {
     kernels.sum(dense(from, type, {count, out.numel()}), dense(to.data, to.dtype, {1, out.numel()}));
   };
   for (int64_t i = 0; i < portions; ++i) {
-    const int64_t first = i * portion, count = std::min(portion, s.images - first), batch = count * s.groups;
-    TensorView columns = images_of(x, first, {batch, s.inner, s.positions});
-    if (!s.is_pointwise) {
+    const int64_t first = i * portion, count = std::min(portion, sizes.images - first), batch = count * sizes.groups;
+    TensorView columns = images_of(x, first, {batch, sizes.inner, sizes.positions});
+    if (!sizes.is_pointwise) {
       columns.data = work.data();
-      kernels.unfold(images_of(x, first, with_count(x, count)), window, s.out,
-                     dense(columns.data, x.dtype, {count, s.groups * s.inner, s.positions}));
+      kernels.unfold(images_of(x, first, with_count(x, count)), window, sizes.out,
+                     dense(columns.data, x.dtype, {count, sizes.groups * sizes.inner, sizes.positions}));
     }
-    kernels.gemm({.a = images_of(grad, first, {batch, s.filters / s.groups, s.positions}),
+    kernels.gemm({.a = images_of(grad, first, {batch, sizes.filters / sizes.groups, sizes.positions}),
                   .b = transposed(columns),
-                  .c = dense(products, type, {batch, s.filters / s.groups, s.inner})});
-    add_up(products, count, portions == 1 ? out : dense(sums.data() + i * product_each, type, out.shape));
+                  .c = dense(products, type, {batch, sizes.filters / sizes.groups, sizes.inner})});
+    add_up(products, count, portions == 1 ? out : dense(sums.data() + i * product_bytes, type, out.shape));
   }
   if (portions > 1) add_up(sums.data(), portions, out);
 }

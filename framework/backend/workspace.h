@@ -18,7 +18,7 @@ class WorkspacePlan {
   WorkspacePlan(const WorkspacePlan&) = delete;
   static WorkspacePlan* open() { return open_; }
 
-  // Keeps allocations until it ends, because threads would hold them at the same time.
+  // Keeps allocations until its end: those of threads that would run at the same time, but are counted one after another here.
   class AtOnce {
    public:
     [[nodiscard]] explicit AtOnce(WorkspacePlan& plan)
@@ -34,9 +34,9 @@ class WorkspacePlan {
     bool outer_;
     size_t first_;
   };
-  // Returns whether the block is kept and must not be released.
-  bool keeps(void* p) {
-    if (keeps_) kept_.push_back(p);
+  // Keeps the block if there is an AtOnce, which will release it. Returns whether it did; else the caller releases the block.
+  bool try_keep(void* block) {
+    if (keeps_) kept_.push_back(block);
     return keeps_;
   }
 
@@ -47,7 +47,8 @@ class WorkspacePlan {
   std::vector<void*> kept_;
 };
 
-// On CUDA the block may be handed out again while queued kernels still use it: later work runs after them.
+// A block of temporary memory. On CUDA the allocator may give it to others while queued kernels still use it: later work runs after
+// them.
 class Workspace {
  public:
   [[nodiscard]] Workspace(Device device, size_t bytes)
@@ -55,7 +56,7 @@ class Workspace {
         data_(bytes > 0 ? allocator_.allocate(bytes, MemoryTag::workspace) : nullptr) {}
   ~Workspace() {
     if (!data_) return;
-    if (WorkspacePlan* const plan = WorkspacePlan::open(); !plan || !plan->keeps(data_)) allocator_.release(data_);
+    if (WorkspacePlan* const plan = WorkspacePlan::open(); !plan || !plan->try_keep(data_)) allocator_.release(data_);
   }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;

@@ -14,7 +14,7 @@ struct ByName {
   explicit ByName() = default;
 };
 
-// The type of a list's elements.
+// The type of a list's elements; for a type that is no list, one of which no caller has a value.
 template <class T>
 struct ElementOf {
   class Type {};
@@ -24,8 +24,8 @@ requires requires { typename T::value_type; }
 struct ElementOf<T> {
   using Type = typename T::value_type;
 };
-// An argument that must be given; where it is left out, the call does not compile. Fractions, which would be cut off, and bools are
-// no whole numbers, and a list is given in braces or as a variable.
+// An argument that must be given: a call that leaves it out does not compile. An integer accepts neither floating-point numbers,
+// whose fraction would be cut off, nor bools. A list is given in braces or as a variable.
 template <class T>
 class Required {
   template <class U>

@@ -43,6 +43,7 @@ const T* find_attribute(const Attributes& all, std::string_view name) {
   return nullptr;
 }
 
-std::string text(const Attributes& all);  // "stride=[2, 2] groups=1"; empty for none
+// Returns "stride=[2, 2] groups=1"; "" for no attributes.
+std::string text(const Attributes& all);
 
 }  // namespace halfstep

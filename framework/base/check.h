@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Typed errors and the checks that raise them.
 //
-// Every message has the form "[where] rule, got value"; a second line "help: ..." when the cure is known:
+// Every message has the form "[where] rule, got value"; a second line "help: ..." says how to mend it, if that is known:
 //   check<ShapeError>(w.size(1) == k, "linear", "weight must be [out, ", k, "], got ", w.shape());
 // An error that leaves a layer's forward names the layer: "layer: encoder.0, Linear(in_features=784, ...)".
 // Message parts are written only when the check fails. The library never aborts or exits.
@@ -59,12 +59,14 @@ std::string joined(const Parts&... parts) {
   return out.str();
 }
 
+// Throws E with the message "[where] parts".
 template <class E, class... Parts>
 [[noreturn]] void fail(std::string_view where, const Parts&... parts) {
   throw E(joined('[', where, "] ", parts...));
 }
 
-// The parentheses here, and around other functions of this name, keep a macro check(x), such as that of macOS, from being expanded.
+// Throws as fail() does, unless ok. The parentheses here, and around other functions of this name, keep the compiler from expanding
+// a macro check(x), such as that of macOS.
 template <class E, class... Parts>
 void(check)(bool ok, std::string_view where, const Parts&... parts) {
   if (!ok) [[unlikely]]

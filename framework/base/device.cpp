@@ -2,6 +2,7 @@
 #include "framework/base/device.h"
 
 #include <charconv>
+#include <limits>
 #include <ostream>
 #include <system_error>
 
@@ -13,11 +14,13 @@ Device parse_device(std::string_view text, std::string_view where) {
   if (text == "cpu") return Device::cpu;
   if (text == "cuda") return Device::cuda;
   if (text == "meta") return Device::meta;
-  if (text.starts_with("cuda:")) {
+  constexpr std::string_view prefix = "cuda:";
+  if (text.starts_with(prefix)) {
     int index = -1;
-    const char* end = text.data() + text.size();
-    const auto [p, ec] = std::from_chars(text.data() + 5, end, index);
-    if (ec == std::errc() && p == end && index >= 0 && index < 128) return {Device::Type::cuda, int8_t(index)};
+    const char* const end = text.data() + text.size();
+    const auto [parsed_to, error] = std::from_chars(text.data() + prefix.size(), end, index);
+    const bool fits = index >= 0 && index <= std::numeric_limits<int8_t>::max();
+    if (error == std::errc() && parsed_to == end && fits) return {Device::Type::cuda, int8_t(index)};
   }
   fail<DeviceError>(where, "unknown device \"", text, "\"", Help{"use \"cpu\", \"cuda\", \"cuda:<index>\" or \"meta\""});
 }

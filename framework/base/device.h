@@ -24,8 +24,8 @@ struct Device {
 
   static const Device cpu;
   static const Device cuda;  // cuda:0
-  // Computes nothing: tensors have shape, dtype and strides, but no values. Shows what a program would allocate, cast and compute.
-  // Anything that needs a value throws MetaError.
+  // A device that computes nothing: its tensors have shape, dtype and strides, but no values. It shows what a program would
+  // allocate, cast and compute. Any function that needs a value throws MetaError.
   static const Device meta;
 
   constexpr bool is_cpu() const { return type == Type::cpu; }

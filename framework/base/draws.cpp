@@ -17,10 +17,10 @@ const std::optional<BatchRows>& DrawsOf::current() { return t_part; }
 Draw draw(Generator& generator, int64_t count) {
   const bool in_parts = t_part && t_part->rows > 0 && count % t_part->rows == 0 && &generator == &default_generator();
   if (!in_parts) return {generator.reserve(count)};
-  const int64_t each = count / t_part->rows;
-  Draw out{generator.reserve(each * t_part->total)};
-  out.state.offset += uint64_t(each * t_part->first / 4);
-  out.skip = each * t_part->first % 4;
+  const int64_t per_row = count / t_part->rows, skipped = per_row * t_part->first;
+  Draw out{generator.reserve(per_row * t_part->total)};
+  out.state.offset += uint64_t(skipped / Generator::kBlockSize);
+  out.skip = skipped % Generator::kBlockSize;
   return out;
 }
 

@@ -31,7 +31,7 @@ class DrawsOf {
   std::optional<BatchRows> saved_;
 };
 
-// Start of a draw: number `skip` (0 to 3) of the block at `state`.
+// Start of a draw: number `skip` (0 to 3) of the Philox block at `state`.
 struct Draw {
   Generator::State state;
   int64_t skip = 0;

@@ -11,9 +11,9 @@ std::string_view name(DType t) {
   return names[size_t(t)];
 }
 
-std::optional<DType> parse_dtype(std::string_view s) {
+std::optional<DType> parse_dtype(std::string_view text) {
   for (int i = 0; i < kDTypeCount; ++i)
-    if (s == name(DType(i))) return DType(i);
+    if (text == name(DType(i))) return DType(i);
   struct Alias { std::string_view text; DType type; };
   constexpr Alias aliases[] = {{"f16", DType::f16},  {"half", DType::f16},   {"fp16", DType::f16},    {"bf16", DType::bf16},
                                {"f32", DType::f32},  {"float", DType::f32},  {"fp32", DType::f32},    {"f64", DType::f64},
@@ -21,7 +21,7 @@ std::optional<DType> parse_dtype(std::string_view s) {
                                {"i64", DType::i64},  {"i32", DType::i32},    {"i16", DType::i16},     {"i8", DType::i8},
                                {"u8", DType::u8}};
   for (const auto& a : aliases)
-    if (s == a.text) return a.type;
+    if (text == a.text) return a.type;
   return std::nullopt;
 }
 

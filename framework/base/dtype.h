@@ -33,15 +33,15 @@ struct f16 {
   static constexpr uint16_t round(float v) {  // nearest, ties to even
     const uint32_t u = std::bit_cast<uint32_t>(v);
     const uint32_t sign = (u >> 16) & 0x8000u;
-    uint32_t a = u & 0x7fffffffu;
-    if (a > 0x7f800000u) return uint16_t(sign | 0x7e00u | ((a >> 13) & 0x3ffu));  // NaN stays NaN, quiet
-    if (a >= 0x477ff000u) return uint16_t(sign | 0x7c00u);                        // rounds past 65504
-    if (a < 0x38800000u) {                                                        // subnormal or zero
-      const float magic = std::bit_cast<float>(a) + 0.5f;                         // aligns the unit to 2^-24
-      return uint16_t(sign | (std::bit_cast<uint32_t>(magic) - 0x3f000000u));
+    uint32_t magnitude = u & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return uint16_t(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));  // NaN stays NaN, quiet
+    if (magnitude >= 0x477ff000u) return uint16_t(sign | 0x7c00u);                                // 65520: rounds past 65504
+    if (magnitude < 0x38800000u) {                                                                // below 2^-14: subnormal or zero
+      const float aligned = std::bit_cast<float>(magnitude) + 0.5f;  // its last bit is 2^-24, the unit of subnormals
+      return uint16_t(sign | (std::bit_cast<uint32_t>(aligned) - 0x3f000000u));
     }
-    a += 0xfffu + ((a >> 13) & 1u);
-    return uint16_t(sign | ((a - 0x38000000u) >> 13));
+    magnitude += 0xfffu + ((magnitude >> 13) & 1u);
+    return uint16_t(sign | ((magnitude - 0x38000000u) >> 13));
   }
   static constexpr float widen(uint16_t h) {  // exact
     const uint32_t sign = uint32_t(h & 0x8000u) << 16;

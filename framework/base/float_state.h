@@ -12,9 +12,9 @@
 
 namespace halfstep {
 
-// Gives this thread the state that a program begins with, in a scope: round to nearest, keep denormals, trap nothing. So results do
-// not depend on the state of the caller, which audio code and -ffast-math change, nor on which thread computes a part. The caller's
-// state comes back at the end.
+// Gives this thread the state that a program begins with, while it lives: round to nearest, keep denormals, trap nothing. So
+// results depend neither on the state of the caller, which audio code and -ffast-math change, nor on which thread computes a part.
+// The destructor restores the caller's state.
 class FloatState {
  public:
 #if defined(__x86_64__)
@@ -29,6 +29,7 @@ class FloatState {
   bool was_plain() const { return (before_ & ~kFlags) == kPlain; }
 
  private:
+  // Bits of the register MXCSR: the exceptions that have occurred; the state that a program begins with.
   static constexpr unsigned kFlags = 0x3f, kPlain = 0x1f80;
   unsigned before_;
 #elif defined(__aarch64__)
@@ -46,7 +47,7 @@ class FloatState {
   bool was_plain() const { return before_ == 0; }
 
  private:
-  uint64_t before_;
+  uint64_t before_;  // the register FPCR; a program begins with 0
 #else
   [[nodiscard]] FloatState() : before_(std::fegetround()) {
     if (!was_plain()) std::fesetround(FE_TONEAREST);
@@ -57,7 +58,7 @@ class FloatState {
   bool was_plain() const { return before_ == FE_TONEAREST; }
 
  private:
-  int before_;
+  int before_;  // only the rounding mode
 #endif
 
  public:

@@ -17,29 +17,29 @@ class ForkMutexes {
     mutex.next_ = first;
     first = &mutex;
   }
-  static void set(const ForkGate& to) {
+  static void set_gate(const ForkGate& new_gate) {
     const std::lock_guard lock(list_mutex);
     register_handlers();
-    gate = to;
+    gate = new_gate;
   }
 
  private:
   // Registers the functions that fork() calls, once.
   static void register_handlers() {
     static const int registered = pthread_atfork(
-        &take,
+        &lock_all,
         [] {
-          give_back();
+          unlock_all();
           if (gate.after) gate.after();
         },
         [] {
-          give_back();
+          unlock_all();
           if (gate.in_child) gate.in_child();
         });
     (void)registered;
   }
-  // Locks all mutexes, or none if one is locked.
-  static bool take_all() {
+  // Locks all mutexes and returns true, or none if one is locked.
+  static bool try_lock_all() {
     for (ForkMutex* m = first; m; m = m->next_) {
       if (m->try_lock()) continue;
       for (ForkMutex* held = first; held != m; held = held->next_) held->unlock();
@@ -47,19 +47,21 @@ class ForkMutexes {
     }
     return true;
   }
-  static void take() {
+  // Tries to lock all mutexes until it succeeds or has waited kLongestWait, after which fork() makes the child nevertheless.
+  static void lock_all() {
     if (gate.before) gate.before();
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const auto until = std::chrono::steady_clock::now() + kLongestWait;
     list_mutex.lock();
-    while (!(all_locked = take_all()) && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    while (!(all_locked = try_lock_all()) && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(kPause);
   }
-  static void give_back() {
+  static void unlock_all() {
     for (ForkMutex* m = first; all_locked && m; m = m->next_) m->unlock();
     all_locked = false;
     list_mutex.unlock();
   }
 
+  static constexpr auto kLongestWait = std::chrono::seconds(10);
+  static constexpr auto kPause = std::chrono::microseconds(20);
   static inline constinit std::mutex list_mutex;
   static inline constinit ForkMutex* first = nullptr;
   static inline constinit bool all_locked = false;
@@ -68,6 +70,6 @@ class ForkMutexes {
 
 ForkMutex::ForkMutex() : next_(nullptr) { ForkMutexes::add(*this); }
 
-void set_fork_gate(const ForkGate& gate) { ForkMutexes::set(gate); }
+void set_fork_gate(const ForkGate& gate) { ForkMutexes::set_gate(gate); }
 
 }  // namespace halfstep

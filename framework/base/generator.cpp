@@ -1,17 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/base/generator.h"
 
+#include <bit>
+#include <cmath>
 #include <mutex>
+#include <numbers>
+#include <numeric>
+#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/base/fork_mutex.h"
+#include "framework/base/text_stream.h"
 
 namespace halfstep {
 
+double Twister::normal() {
+  if (second_normal_) return *std::exchange(second_normal_, {});
+  const double u = uniform64(), v = uniform64();
+  const double radius = std::sqrt(-2.0 * std::log1p(-v)), angle = 2.0 * std::numbers::pi * u;
+  second_normal_ = radius * std::sin(angle);
+  return radius * std::cos(angle);
+}
+
+void Twister::discard(uint64_t words) {
+  engine_.discard(words);
+  count_ += words;
+}
+
+std::vector<int64_t> Twister::permutation(int64_t n) {
+  std::vector<int64_t> out(static_cast<size_t>(n));
+  std::iota(out.begin(), out.end(), int64_t(0));
+  // As in PyTorch: long lists take 64-bit numbers, because the remainder of a 32-bit number would not be uniform.
+  constexpr uint64_t kShortLists = 0xffffffffu / 20;
+  if (uint64_t(n) < kShortLists) {
+    for (int64_t i = 0; i < n - 1; ++i) std::swap(out[size_t(i)], out[size_t(i) + random() % uint64_t(n - i)]);
+    return out;
+  }
+  for (int64_t i = 0; i < n; ++i) std::swap(out[size_t(i)], out[random64() % uint64_t(i + 1)]);
+  return out;
+}
+
+std::string Twister::text() const {
+  TextWriter out;
+  out << count_ << ' ' << second_normal_.has_value() << ' ' << std::bit_cast<uint64_t>(second_normal_.value_or(0)) << ' '
+      << engine_;
+  return out.str();
+}
+
+std::optional<Twister> Twister::from_text(const std::string& text) {
+  TextReader in(text);
+  Twister out(0);
+  bool has_second = false;
+  uint64_t bits = 0;
+  in >> out.count_ >> has_second >> bits >> out.engine_;
+  if (!in) return {};
+  if (has_second) out.second_normal_ = std::bit_cast<double>(bits);
+  return out;
+}
+
 namespace {
 
-// Returns the mutex of all generators, which hold it for a few instructions, or for a draw of mt19937.
-ForkMutex& states() {
+// Returns the one mutex of all generators. They hold it for a few instructions, or for a draw of mt19937.
+ForkMutex& generator_mutex() {
   static auto& mutex = *new ForkMutex;
   return mutex;
 }
@@ -26,41 +76,41 @@ GeneratorKind parse_generator_kind(std::string_view text, std::string_view where
 }
 
 GeneratorKind Generator::kind() const {
-  const std::lock_guard lock(states());
+  const std::lock_guard lock(generator_mutex());
   return twister_ ? GeneratorKind::mt19937 : GeneratorKind::philox;
 }
 
 Generator::State Generator::reserve(int64_t count) {
-  const std::lock_guard lock(states());
+  const std::lock_guard lock(generator_mutex());
   check<ValueError>(!twister_, "Generator", "numbers of mt19937 cannot be reserved: each depends on those before it",
                     Help{"draw with ops, or make a Generator of kind philox"});
   const State start{seed_, offset_};
-  offset_ += uint64_t(count + 3) / 4;
+  offset_ += uint64_t(count + kBlockSize - 1) / uint64_t(kBlockSize);
   return start;
 }
 
 void Generator::with_twister(const std::function<void(Twister&)>& f) {
-  const std::lock_guard lock(states());
+  const std::lock_guard lock(generator_mutex());
   check<ValueError>(twister_ != nullptr, "Generator", "has no Mersenne Twister: its kind is philox");
   f(*twister_);
 }
 
 Generator::State Generator::state() const {
-  const std::lock_guard lock(states());
+  const std::lock_guard lock(generator_mutex());
   if (!twister_) return {seed_, offset_};
   return {seed_, twister_->count(), std::make_shared<const Twister>(*twister_)};
 }
 
-void Generator::set_state(const State& s) {
-  auto twister = s.twister ? std::make_unique<Twister>(*s.twister) : nullptr;
-  const std::lock_guard lock(states());
-  seed_ = s.seed;
-  offset_ = s.offset;
+void Generator::set_state(const State& state) {
+  auto twister = state.twister ? std::make_unique<Twister>(*state.twister) : nullptr;
+  const std::lock_guard lock(generator_mutex());
+  seed_ = state.seed;
+  offset_ = state.offset;
   twister_.swap(twister);
 }
 
 void Generator::move_on_to(uint64_t offset) {
-  const std::lock_guard lock(states());
+  const std::lock_guard lock(generator_mutex());
   if (!twister_) {
     offset_ = offset;
     return;
@@ -77,8 +127,8 @@ void Generator::manual_seed(uint64_t seed, GeneratorKind kind) {
 }
 
 Generator& default_generator() {
-  static Generator g;
-  return g;
+  static Generator generator;
+  return generator;
 }
 
 void manual_seed(uint64_t seed) { default_generator().manual_seed(seed); }

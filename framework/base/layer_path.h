@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layer of a model in which this thread is: for errors of the backward pass and for observers.
+// The layer of a model that this thread computes: for errors of the backward pass and for observers.
 #pragma once
 
 #include <string>

@@ -27,6 +27,7 @@ char lower(char c) { return char(std::tolower(static_cast<unsigned char>(c))); }
 }  // namespace
 
 int edit_distance(std::string_view a, std::string_view b) {
+  // Rows i - 2, i - 1 and i of the table whose element [i][j] is the distance of the first i letters of a and the first j of b.
   std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = int(j);
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -46,10 +47,10 @@ int edit_distance(std::string_view a, std::string_view b) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known) {
   std::string best;
   int best_distance = std::max(1, int(name.size()) / 3) + 1;
-  for (const std::string& k : known) {
-    if (name.size() >= 2 * k.size()) continue;  // needs as many edits as the known name has letters
-    const int d = edit_distance(name, k);
-    if (d < best_distance && d < int(k.size())) best = k, best_distance = d;
+  for (const std::string& candidate : known) {
+    if (name.size() >= 2 * candidate.size()) continue;  // needs as many edits as the candidate has letters
+    const int distance = edit_distance(name, candidate);
+    if (distance < best_distance && distance < int(candidate.size())) best = candidate, best_distance = distance;
   }
   return best;
 }

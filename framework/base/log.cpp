@@ -19,35 +19,36 @@ void (*writer)(Level, std::string_view) = nullptr;
 
 spdlog::logger& logger() {
   static const auto& instance = *new auto([] {  // never destroyed: threads may still warn when the process ends
-    auto l = spdlog::stderr_color_mt("halfstep");
-    l->set_pattern("%^%l%$: %v");
-    return l;
+    auto made = spdlog::stderr_color_mt("halfstep");
+    made->set_pattern("%^%l%$: %v");
+    return made;
   }());
   return *instance;
 }
 
-void emit(Level level, spdlog::level::level_enum to, std::string_view m) {
-  if (capture) return capture(level, m);
-  if (!writer) return logger().log(to, "{}", m);
-  if (logger().should_log(to)) writer(level, m);
+// In the order of Level.
+constexpr spdlog::level::level_enum kSpdlogLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                                       spdlog::level::err, spdlog::level::off};
+
+void emit(Level level, std::string_view message) {
+  if (capture) return capture(level, message);
+  const auto spdlog_level = kSpdlogLevels[int(level)];
+  if (!writer) return logger().log(spdlog_level, "{}", message);
+  if (logger().should_log(spdlog_level)) writer(level, message);
 }
 
 }  // namespace
 
-void set_level(Level level) {
-  constexpr spdlog::level::level_enum map[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err,
-                                               spdlog::level::off};
-  logger().set_level(map[int(level)]);
-}
-void debug(std::string_view m) { emit(Level::debug, spdlog::level::debug, m); }
-void info(std::string_view m) { emit(Level::info, spdlog::level::info, m); }
-void warn(std::string_view m) { emit(Level::warn, spdlog::level::warn, m); }
+void set_level(Level level) { logger().set_level(kSpdlogLevels[int(level)]); }
+void debug(std::string_view message) { emit(Level::debug, message); }
+void info(std::string_view message) { emit(Level::info, message); }
+void warn(std::string_view message) { emit(Level::warn, message); }
 
-void warn_once(std::string_view m) {
+void warn_once(std::string_view message) {
   static ForkMutex mutex;
   static auto& seen = *new std::set<std::string, std::less<>>;
   const std::lock_guard lock(mutex);
-  if (seen.emplace(m).second) warn(m);
+  if (seen.emplace(message).second) warn(message);
 }
 
 void set_writer(void (*write)(Level, std::string_view)) { writer = write; }

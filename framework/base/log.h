@@ -11,13 +11,14 @@ void set_level(Level level);  // default: info
 void debug(std::string_view message);
 void info(std::string_view message);
 void warn(std::string_view message);
-void warn_once(std::string_view message);  // once a process for equal text
+void warn_once(std::string_view message);  // prints each text once in a process
 
 // Sends each message that passes the level to `write` instead of stderr, for a program that prints in its own way; nullptr: to
 // stderr. Not thread-safe.
 void set_writer(void (*write)(Level, std::string_view));
 
-// Receives every message instead of stderr while it lives (tests assert warnings with it). Not thread-safe.
+// Sends every message, whatever the level, to `sink` instead of stderr while it lives (tests check warnings with it). Not
+// thread-safe.
 class Capture {
  public:
   explicit Capture(void (*sink)(Level, std::string_view));

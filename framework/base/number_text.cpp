@@ -12,7 +12,7 @@ namespace halfstep {
 namespace {
 
 std::string text_of(double v, std::chars_format format, int precision) {
-  std::array<char, 400> text;  // the largest double has 309 digits before its point
+  std::array<char, 400> text;  // the largest double has 309 digits before its point; the rest is for decimals
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), v, format, precision);
   return error == std::errc() ? std::string(text.data(), end) : std::string();
 }
@@ -22,23 +22,24 @@ locale_t plain_locale() {
   return plain;
 }
 
-struct Read {
+struct ParsedNumber {
   std::optional<double> value;
   const char* end;
 };
-Read read(std::string_view text) {
+// Parses the number that the text begins with.
+ParsedNumber parse_number(std::string_view text) {
   double value = 0;
   const char* const last = text.data() + text.size();
   const auto [end, error] = read_number(text.data(), last, value);
   if (error == std::errc()) return {value, end};
   if (error != std::errc::result_out_of_range) return {{}, text.data()};
-  return {strtod_l(std::string(text.data(), end).c_str(), nullptr, plain_locale()), end};  // from_chars leaves the value alone
+  return {strtod_l(std::string(text.data(), end).c_str(), nullptr, plain_locale()), end};  // from_chars sets no value
 }
 
 }  // namespace
 
-PlainLocale::PlainLocale() : before_(uselocale(plain_locale())) {}
-PlainLocale::~PlainLocale() { uselocale(static_cast<locale_t>(before_)); }
+PlainLocale::PlainLocale() : saved_(uselocale(plain_locale())) {}
+PlainLocale::~PlainLocale() { uselocale(static_cast<locale_t>(saved_)); }
 
 std::string fixed_text(double v, int decimals) { return text_of(v, std::chars_format::fixed, decimals); }
 std::string general_text(double v, int digits) { return text_of(v, std::chars_format::general, digits); }
@@ -53,9 +54,9 @@ std::from_chars_result read_number(const char* first, const char* last, double& 
   if (text.find_first_of("+xX \t\r\n\v\f") == 0 || text.find_first_of("xX") != std::string::npos)
     return {first, std::errc::invalid_argument};
   char* end = nullptr;
-  const double read = strtod_l(text.c_str(), &end, plain_locale());
+  const double parsed = strtod_l(text.c_str(), &end, plain_locale());
   if (end == text.c_str()) return {first, std::errc::invalid_argument};
-  value = read;  // infinite where the number is too large
+  value = parsed;  // infinite where the number is too large
   return {first + (end - text.c_str()), std::errc()};
 #endif
 }
@@ -63,12 +64,12 @@ std::from_chars_result read_number(const char* first, const char* last, double& 
 std::optional<double> number_before(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n\v\f"), text.size()));
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
-  return read(text).value;
+  return parse_number(text).value;
 }
 
 std::optional<double> number_of(std::string_view text) {
-  const Read r = read(text);
-  return r.end == text.data() + text.size() ? r.value : std::nullopt;
+  const ParsedNumber number = parse_number(text);
+  return number.end == text.data() + text.size() ? number.value : std::nullopt;
 }
 
 }  // namespace halfstep

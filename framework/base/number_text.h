@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as text and back, the same whatever the program's locale: setlocale() changes how printf and strtod write and read them,
-// and belongs to the program. framework/base/text_stream.h has streams.
+// Numbers as text and back, in the same form in every locale. printf and strtod follow the locale that a program sets with
+// setlocale(). framework/base/text_stream.h has streams.
 #pragma once
 
 #include <charconv>
@@ -10,9 +10,10 @@
 
 namespace halfstep {
 
-std::string fixed_text(double v, int decimals);     // as printf's %.2f writes it
-std::string general_text(double v, int digits);     // %.3g: significant digits
-std::string exponent_text(double v, int decimals);  // %.4e
+// Return text as printf writes it with %.2f, %.3g and %.4e; "" if it would have more than 400 characters.
+std::string fixed_text(double v, int decimals);
+std::string general_text(double v, int digits);  // significant digits
+std::string exponent_text(double v, int decimals);
 
 // Works as std::from_chars, also where the standard library lacks it for double.
 std::from_chars_result read_number(const char* first, const char* last, double& value);
@@ -21,7 +22,7 @@ std::optional<double> number_of(std::string_view text);
 // Returns the number that a text begins with, after blanks and a plus sign.
 std::optional<double> number_before(std::string_view text);
 
-// Gives this thread's C functions the classic locale in a scope: for a library that reads numbers by strtod.
+// Gives this thread's C functions the classic locale while it lives: for a library that reads numbers by strtod.
 class PlainLocale {
  public:
   [[nodiscard]] PlainLocale();
@@ -30,7 +31,7 @@ class PlainLocale {
   PlainLocale& operator=(const PlainLocale&) = delete;
 
  private:
-  void* before_;  // a locale_t
+  void* saved_;  // a locale_t
 };
 
 }  // namespace halfstep

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for any x86-64 (CMakeLists.txt), so it includes nothing that others compile for newer CPUs.
+// CMakeLists.txt compiles this file for any x86-64. So it includes no header with inline functions: the linker may take a copy of
+// those that another file compiled for newer CPUs.
 #include "framework/base/old_cpu.h"
 
 #if defined(HALFSTEP_NEEDS_V2)
@@ -9,9 +10,10 @@
 namespace halfstep {
 namespace {
 
-constexpr int kDevice = 5;  // apps/exit_codes.h
+constexpr int kDeviceExitCode = 5;  // kDevice of apps/exit_codes.h
 
-const char* lacking_instructions() noexcept {
+// Returns the first instruction set that the CPU lacks; null if it has all.
+const char* missing_instructions() noexcept {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("ssse3")) return "SSSE3";
   if (!__builtin_cpu_supports("sse4.1")) return "SSE4.1";
@@ -20,20 +22,21 @@ const char* lacking_instructions() noexcept {
   return nullptr;
 }
 
-void say(const char* text) { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, strlen(text)); }
+void print(const char* text) { [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text, strlen(text)); }
 
-// A function that a header declares would lose the priority.
+// Runs first among the constructors: 101 is the first priority that is not reserved. It calls a function of its own, because the
+// compiler ignores the priority of one that a header has declared.
 __attribute__((constructor(101))) void before_static_objects() { stop_on_an_old_cpu(); }
 
 }  // namespace
 
 void stop_on_an_old_cpu() noexcept {
-  const char* const lacking = lacking_instructions();
-  if (!lacking) return;
-  say("halfstep: [cpu] needs a CPU of x86-64-v2, as made since about 2009, got one without ");
-  say(lacking);
-  say("\n");
-  _exit(kDevice);
+  const char* const missing = missing_instructions();
+  if (!missing) return;
+  print("halfstep: [cpu] needs a CPU of x86-64-v2, as made since about 2009, got one without ");
+  print(missing);
+  print("\n");
+  _exit(kDeviceExitCode);
 }
 
 }  // namespace halfstep

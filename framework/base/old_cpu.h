@@ -4,8 +4,9 @@
 
 namespace halfstep {
 
-// Ends the process with a line and code 5 on such a CPU, in place of SIGILL. Runs before static objects are made, if the linker
-// takes it: so what every program has calls it once more.
+// On such a CPU prints a line to stderr and ends the process with exit code 5, where the first newer instruction would raise
+// SIGILL. Runs before static objects are made. make_cpu_backend() calls it once more, so that the linker puts this file into every
+// program.
 void stop_on_an_old_cpu() noexcept;
 
 }  // namespace halfstep

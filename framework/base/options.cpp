@@ -10,6 +10,8 @@
 namespace halfstep {
 namespace {
 
+constexpr double kWholeLimit = 0x1p53;  // below it a double holds every integer
+
 template <class Number>
 void check_number(std::string_view owner, const OptionFacts& o, Number x) {
   const bool legal = (o.above_least ? double(x) > o.least : double(x) >= o.least) &&
@@ -26,14 +28,13 @@ void check_number(std::string_view owner, const OptionFacts& o, Number x) {
 
 std::string OptionFacts::domain() const {
   if (kind == OptionKind::text) return halfstep::one_of(words);
-  const auto bound = [](double x) { return std::abs(x) < 0x1p53 && x == std::floor(x) ? joined(int64_t(x)) : joined(x); };
-  const bool low = std::isfinite(least), high = std::isfinite(most);
-  if (low && high && kind == OptionKind::whole && least + 1 == most && !above_least && !below_most)
+  const auto bound = [](double x) { return std::abs(x) < kWholeLimit && x == std::floor(x) ? joined(int64_t(x)) : joined(x); };
+  const bool has_least = std::isfinite(least), has_most = std::isfinite(most);
+  if (has_least && has_most && kind == OptionKind::whole && least + 1 == most && !above_least && !below_most)
     return joined(bound(least), " or ", bound(most));
-  if (low && high)
-    return joined("in ", above_least ? '(' : '[', bound(least), ", ", bound(most), below_most ? ')' : ']');
-  if (low) return joined(above_least ? "> " : ">= ", bound(least));
-  if (high) return joined(below_most ? "< " : "<= ", bound(most));
+  if (has_least && has_most) return joined("in ", above_least ? '(' : '[', bound(least), ", ", bound(most), below_most ? ')' : ']');
+  if (has_least) return joined(above_least ? "> " : ">= ", bound(least));
+  if (has_most) return joined(below_most ? "< " : "<= ", bound(most));
   return not_zero ? "not 0" : "";
 }
 
@@ -50,9 +51,9 @@ void check_option(std::string_view owner, const OptionFacts& o, const OptionValu
   if (const auto* const number = std::get_if<double>(&value)) return check_number(owner, o, *number);
   if (const auto* const whole = std::get_if<int64_t>(&value)) return check_number(owner, o, *whole);
   if (const auto* const numbers = std::get_if<std::vector<double>>(&value)) {
-    const int64_t n = std::ssize(*numbers);
-    const bool fits = !o.fewest || (n == 0 && !o.needed) || (n >= o.fewest && n <= o.count);
-    check<ValueError>(fits, owner, o.name, " must have ", o.counts(), " numbers, got ", n);
+    const int64_t count = std::ssize(*numbers);
+    const bool fits = !o.fewest || (count == 0 && !o.needed) || (count >= o.fewest && count <= o.count);
+    check<ValueError>(fits, owner, o.name, " must have ", o.counts(), " numbers, got ", count);
     for (const double x : *numbers) check_number(owner, o, x);
   } else if (const auto* const sizes = std::get_if<Sizes>(&value)) {
     for (const int64_t x : sizes->values()) check_number(owner, o, x);
@@ -73,7 +74,7 @@ bool OptionMember<bool>::put(bool& member, const OptionValue& value) {
 bool OptionMember<int64_t>::put(int64_t& member, const OptionValue& value) {
   if (const auto* const whole = std::get_if<int64_t>(&value)) return member = *whole, true;
   const auto* const number = std::get_if<double>(&value);
-  if (!number || !(std::abs(*number) < 0x1p53)) return false;
+  if (!number || !(std::abs(*number) < kWholeLimit)) return false;
   return member = int64_t(*number), true;
 }
 bool OptionMember<double>::put(double& member, const OptionValue& value) {
@@ -93,10 +94,10 @@ bool OptionMember<char>::put(char& member, const OptionValue& value) {
   return text && text->size() == 1 && (member = (*text)[0], true);
 }
 bool OptionMember<std::vector<std::string>>::put(std::vector<std::string>& member, const OptionValue& value) {
-  if (const auto* const one = std::get_if<std::string>(&value)) return member = {*one}, true;
-  const auto* const all = std::get_if<std::vector<std::string>>(&value);
-  if (all) member = *all;
-  return all;
+  if (const auto* const text = std::get_if<std::string>(&value)) return member = {*text}, true;
+  const auto* const texts = std::get_if<std::vector<std::string>>(&value);
+  if (texts) member = *texts;
+  return texts;
 }
 bool OptionMember<Sizes>::put(Sizes& member, const OptionValue& value) {
   if (const auto* const whole = std::get_if<int64_t>(&value)) return member = *whole, true;
@@ -105,8 +106,8 @@ bool OptionMember<Sizes>::put(Sizes& member, const OptionValue& value) {
   return sizes;
 }
 bool OptionMember<std::vector<double>>::put(std::vector<double>& member, const OptionValue& value) {
-  double one = 0;
-  if (OptionMember<double>::put(one, value)) return member = {one}, true;
+  double number = 0;
+  if (OptionMember<double>::put(number, value)) return member = {number}, true;
   const auto* const numbers = std::get_if<std::vector<double>>(&value);
   if (numbers) member = *numbers;
   return numbers;
@@ -115,7 +116,7 @@ bool OptionMember<std::vector<int64_t>>::put(std::vector<int64_t>& member, const
   std::vector<double> numbers;
   if (!OptionMember<std::vector<double>>::put(numbers, value)) return false;
   for (const double x : numbers)
-    if (!(std::abs(x) < 0x1p53) || x != std::floor(x)) return false;
+    if (!(std::abs(x) < kWholeLimit) || x != std::floor(x)) return false;
   member.assign(numbers.begin(), numbers.end());
   return true;
 }

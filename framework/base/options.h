@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options structs as lists that can be walked. A list says of each option its name, default, bounds and a sentence, once: checks,
-// the text of describe(), JSON fields, docs, exports and tests are made from it.
+// Lists of the members of options structs. A list gives for each option its name, bounds and a sentence, once: checks, the text of
+// describe(), JSON fields, docs, exports and tests are made from it.
 //
 //   struct DropoutOptions {
 //     double p = 0.5;
@@ -191,9 +191,9 @@ struct OptionMember<Required<T>> : OptionMember<T> {
   static constexpr bool kNeeded = true;
   static OptionValue get(const Required<T>& member) { return OptionMember<T>::get(*member); }
   static bool put(Required<T>& member, const OptionValue& value) {
-    T made{};
-    if (!OptionMember<T>::put(made, value)) return false;
-    member = Required<T>(std::move(made));
+    T converted{};
+    if (!OptionMember<T>::put(converted, value)) return false;
+    member = Required<T>(std::move(converted));
     return true;
   }
 };
@@ -202,9 +202,9 @@ struct OptionMember<std::optional<T>> : OptionMember<T> {
   static OptionValue get(const std::optional<T>& member) { return member ? OptionMember<T>::get(*member) : OptionValue(); }
   static bool put(std::optional<T>& member, const OptionValue& value) {
     if (std::holds_alternative<std::monostate>(value)) return member.reset(), true;
-    T made{};
-    if (!OptionMember<T>::put(made, value)) return false;
-    member = std::move(made);
+    T converted{};
+    if (!OptionMember<T>::put(converted, value)) return false;
+    member = std::move(converted);
     return true;
   }
 };
@@ -220,16 +220,16 @@ struct OptionFacts {
   int fewest = 0;                       // of `numbers`; 0: `count`. 1: a config may leave the brackets out
   bool whole = false, repeats = false;  // `numbers`: no fractions; of counts only those that divide `count`
   double least = -std::numeric_limits<double>::infinity(), most = std::numeric_limits<double>::infinity();  // of each number
-  bool above_least = false, below_most = false;  // without the bound itself
+  bool above_least = false, below_most = false;  // whether the bound itself is illegal
   bool not_zero = false;
   bool zero_is_none = false;            // 0 is legal whatever the bounds: not given, which a config says by leaving it out
-  bool needed = false;                  // without a default
+  bool needed = false;                  // has no default
   std::vector<std::string> words = {};  // of a text, the legal ones (none: any); of others, words legal besides
   std::string none = {};                // the word by which a config says that nothing is given; empty: it leaves the option out
-  std::string item = "number";          // what each of several is called
-  bool by_index = false;                // a text may be an integer
+  std::string item = "number";          // the word for one of several values
+  bool by_index = false;                // a text may also be given as an integer
   OptionShown shown = OptionShown::named;
-  bool quoted = false;  // a text in describe()
+  bool quoted = false;  // describe() prints the text in quotes
 
   // Returns the legal values: "> 0", ">= 0", "in [0, 1)", "not 0", "\"min\" or \"max\""; empty if all are.
   std::string domain() const;
@@ -309,7 +309,7 @@ struct Option : OptionFacts {
 template <class O>
 using OptionList = std::vector<Option<O>>;
 
-// Sets the facts that follow from a type.
+// Sets the facts that follow from the type of a member.
 template <class T>
 void put_facts_of(OptionFacts& out) {
   using Member = OptionMember<T>;
@@ -322,6 +322,7 @@ void put_facts_of(OptionFacts& out) {
   if constexpr (requires { Member::kNeeded; }) out.needed = Member::kNeeded;
 }
 
+// Makes the option of a member. `doc`: its sentence.
 template <class O, class T>
 Option<O> option(std::string name, T O::*member, std::string doc) {
   using Member = OptionMember<T>;
@@ -365,7 +366,7 @@ void check_arguments(std::string_view owner, const Arguments<T...>& all, const s
   (check_option(owner, all.each[i++], OptionMember<T>::get(values)), ...);
 }
 
-// A class name as a template argument.
+// A class name as a template argument, of at most 39 letters: a longer one does not compile.
 struct ClassName {
   char text[40] = {};
   template <size_t n>
@@ -380,7 +381,7 @@ concept HasOptionList = requires {
   { O::list() } -> std::convertible_to<const OptionList<O>&>;
 };
 
-// Lists the options of a member that has a list of its own, and joins lists.
+// Lists the options of a member that has a list of its own, as options of O.
 template <class O, HasOptionList T>
 OptionList<O> within(T O::*member) {
   OptionList<O> out;
@@ -391,13 +392,15 @@ OptionList<O> within(T O::*member) {
   }
   return out;
 }
+// Joins two lists.
 template <class O>
 OptionList<O> operator+(OptionList<O> first, const OptionList<O>& then) {
   first.insert(first.end(), then.begin(), then.end());
   return first;
 }
 
-// Describes a flag that configs say in one of two words, those for false and true. The default comes first.
+// Makes the option of a flag that a config gives as one of two words: `no` for false, `yes` for true. The word of
+// the default comes first.
 template <class O>
 Option<O> in_words(const char* name, bool O::*member, const char* no, const char* yes, const char* doc) {
   Option<O> out = option(name, member, doc).one_of({no, yes});
@@ -410,7 +413,7 @@ Option<O> in_words(const char* name, bool O::*member, const char* no, const char
   };
   return out;
 }
-// The same with a word for neither.
+// Does the same for a flag that may also be not given, with the word `none`.
 template <class O>
 Option<O> in_words(const char* name, std::optional<bool> O::*member, const char* none, const char* yes, const char* no,
                    const char* doc) {
@@ -433,7 +436,7 @@ Option<O> in_words(const char* name, std::optional<bool> O::*member, const char*
     return all;                                                         \
   }
 
-// Makes any Required<T>, of T().
+// A value that converts to any Required<T>, which then holds T().
 struct Unset {
   template <class T>
   operator Required<T>() const {
@@ -475,8 +478,9 @@ bool same_values(const O& a, const O& b) {
   return true;
 }
 
-// A value to be stored: numbers, a flag as 0 or 1, or a text; and back, for an option of that kind.
+// The value of an option in a form of two types: numbers (a flag is 0 or 1), or a text.
 using StoredOption = std::variant<std::vector<double>, std::string>;
+// Convert a value to that form, and back for an option of the same kind.
 StoredOption stored(const OptionValue& value);
 OptionValue from_stored(const StoredOption& value, const OptionFacts& option);
 

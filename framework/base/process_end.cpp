@@ -17,10 +17,11 @@
 namespace halfstep {
 namespace {
 
-constexpr auto kLongest = std::chrono::seconds(10);
+constexpr auto kLongestWait = std::chrono::seconds(10);
+constexpr auto kPause = std::chrono::microseconds(50);
 constexpr unsigned kLanes = 16;
 
-// Threads count in lanes of their own, so that they rarely write to one cache line.
+// Each thread counts its work (BeforeEnd) in one of the lanes, so that threads rarely write to one cache line.
 struct alignas(64) Lane {
   std::atomic<int> open{0};
 };
@@ -36,7 +37,7 @@ Lane& lane() {
 }
 
 int open_in_others() {
-  int sum = -own_open;  // exit() may be called inside of such work, by a signal's handler
+  int sum = -own_open;  // a signal's handler may call exit() inside of such work
   for (const Lane& l : lanes) sum += l.open;
   return sum;
 }
@@ -44,9 +45,9 @@ int open_in_others() {
 constinit std::atomic<int> first_uses{0};
 
 template <class F>
-void wait_until(const F& true_at_last) {
-  const auto until = std::chrono::steady_clock::now() + kLongest;
-  while (!true_at_last() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(std::chrono::microseconds(50));
+void wait_until(const F& condition) {
+  const auto until = std::chrono::steady_clock::now() + kLongestWait;
+  while (!condition() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(kPause);
 }
 
 void wait_for_others() {
@@ -54,17 +55,17 @@ void wait_for_others() {
   wait_until([] { return open_in_others() <= 0; });
 }
 
-// exit() begins with the objects of its thread, before it destroys any static one.
+// Waits for first uses when the main thread ends: exit() destroys the objects of its thread before any static one.
 struct EndOfMain {
   ~EndOfMain() {
     wait_until([] { return first_uses == 0; });
   }
 };
 thread_local EndOfMain end_of_main;
-[[maybe_unused]] const EndOfMain* const made_in_main = &end_of_main;
+[[maybe_unused]] const EndOfMain* const made_in_main = &end_of_main;  // its first use makes it
 
 // The child of a fork has none of the other threads.
-[[maybe_unused]] const int hears_of_forks = pthread_atfork(nullptr, nullptr, [] {
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] {
   for (Lane& l : lanes) l.open = 0;
   lane().open = own_open;
   first_uses = 0;
@@ -72,7 +73,8 @@ thread_local EndOfMain end_of_main;
 
 }  // namespace
 
-// Both sides write first and then read what the other one wrote, in one order for all threads.
+// Here and in wait_for_others each side first writes its variable and then reads that of the other. All threads see these
+// sequentially consistent operations in one order, so at least one side sees the other's write.
 BeforeEnd::BeforeEnd() {
   lane().open.fetch_add(1);
   ++own_open;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What threads still do while exit() destroys static objects, those of libraries included.
+// Lets exit() wait for the work of other threads before it destroys static objects that the work uses, those of libraries included.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,9 @@
 
 namespace halfstep {
 
-// Work that needs a library's static objects, oneDNN's generated code among them. exit() waits for it before it destroys these, for
-// ten seconds at most. What begins later is not allowed and must do without the library; then process_ends() is true and stays so.
+// Marks work that needs a library's static objects, such as the code that oneDNN generates, while it lives. exit() waits for such
+// work before it destroys these objects, for ten seconds at most. Work that begins later is not allowed and must do without the
+// library; then process_ends() is true and stays so.
 class BeforeEnd {
  public:
   [[nodiscard]] BeforeEnd();
@@ -22,9 +23,10 @@ class BeforeEnd {
 };
 bool process_ends();
 
-// A first use of a library's code, which may make static objects. exit() destroys the newest objects first, and shall come here
-// before it destroys any of these: in the main thread it waits for first uses that are under way, and each says at its end which
-// code it used. A name that was seen before does nothing.
+// Marks the first use of a library's code, which may make static objects, while it lives. exit() destroys the newest static objects
+// first, and runs functions registered by std::atexit in the same order. So each first use registers the wait for other threads
+// at its end (watch_end_after): it then runs before the new objects are destroyed. An exit() in the main thread waits for first
+// uses that have not ended, for ten seconds at most.
 class FirstUse {
  public:
   [[nodiscard]] explicit FirstUse(bool is_first = true);
@@ -32,14 +34,15 @@ class FirstUse {
   FirstUse(const FirstUse&) = delete;
   FirstUse& operator=(const FirstUse&) = delete;
   bool is_first() const { return is_first_; }
+  // Registers the wait, once for each name of code.
   static void watch_end_after(std::string_view code);
 
  private:
   bool is_first_;
 };
 
-// Returns the T of this thread, made at its first use and deleted when the thread ends. For destructors that run later it is made
-// anew and kept.
+// Returns the T of this thread, made at its first use and deleted when the thread ends. A destructor that runs after that gets a
+// new T, which is never deleted.
 template <class T>
 T& of_this_thread() {
   static thread_local constinit T* own = nullptr;

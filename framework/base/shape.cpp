@@ -8,21 +8,21 @@
 
 namespace halfstep {
 
-Dims::Dims(std::span<const int64_t> v) {
-  check<ShapeError>(v.size() <= kMaxDims, "shape", "at most ", kMaxDims, " dimensions, got ", v.size());
-  std::copy(v.begin(), v.end(), v_.begin());
-  size_ = int(v.size());
+Dims::Dims(std::span<const int64_t> values) {
+  check<ShapeError>(values.size() <= kMaxDims, "shape", "at most ", kMaxDims, " dimensions, got ", values.size());
+  std::copy(values.begin(), values.end(), values_.begin());
+  size_ = int(values.size());
 }
 
-Dims Dims::filled(int n, int64_t value) {
-  Dims d;
-  for (int i = 0; i < n; ++i) d.push_back(value);
-  return d;
+Dims Dims::filled(int count, int64_t value) {
+  Dims out;
+  for (int i = 0; i < count; ++i) out.push_back(value);
+  return out;
 }
 
 void Dims::push_back(int64_t x) {
   check<ShapeError>(size_ < kMaxDims, "shape", "at most ", kMaxDims, " dimensions");
-  v_[size_t(size_++)] = x;
+  values_[size_t(size_++)] = x;
 }
 
 size_t Dims::from_end(int i) const {
@@ -38,7 +38,7 @@ void Dims::insert(int at, int64_t x) {
 
 void Dims::erase(int at) {
   const size_t from = checked_index(at);
-  std::copy(v_.begin() + from + 1, v_.begin() + size_t(size_), v_.begin() + from);
+  std::copy(values_.begin() + from + 1, values_.begin() + size_t(size_), values_.begin() + from);
   --size_;
 }
 
@@ -74,9 +74,9 @@ void check_size(std::string_view op, const Shape& shape) {
 }
 
 Strides contiguous_strides(const Shape& shape) {
-  Strides st = Dims::filled(shape.size(), 1);
-  for (int i = shape.size() - 2; i >= 0; --i) st[i] = st[i + 1] * std::max<int64_t>(shape[i + 1], 1);
-  return st;
+  Strides strides = Dims::filled(shape.size(), 1);
+  for (int i = shape.size() - 2; i >= 0; --i) strides[i] = strides[i + 1] * std::max<int64_t>(shape[i + 1], 1);
+  return strides;
 }
 
 bool is_contiguous(const Shape& shape, const Strides& strides) {
@@ -104,9 +104,9 @@ Dims in_memory_order(const Dims& d, MemoryFormat format) {
 
 Strides strides_of(const Shape& shape, MemoryFormat format) {
   if (format == MemoryFormat::contiguous || !has_channels(shape.size())) return contiguous_strides(shape);
-  const Strides walked = contiguous_strides(in_memory_order(shape, format));
-  Strides out{walked[0], walked.back()};
-  for (int d = 1; d + 1 < walked.size(); ++d) out.push_back(walked[d]);
+  const Strides in_order = contiguous_strides(in_memory_order(shape, format));  // of N, H, W, C
+  Strides out{in_order[0], in_order.back()};
+  for (int d = 1; d + 1 < in_order.size(); ++d) out.push_back(in_order[d]);
   return out;
 }
 
@@ -116,9 +116,9 @@ bool is_contiguous(const Shape& shape, const Strides& strides, MemoryFormat form
 }
 
 MemoryFormat format_of(const Shape& shape, const Strides& strides) {
-  const bool last = has_channels(shape.size()) && strides[1] == 1 && !is_contiguous(shape, strides) &&
-                    is_contiguous(shape, strides, MemoryFormat::channels_last);
-  return last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+  const bool channels_last = has_channels(shape.size()) && strides[1] == 1 && !is_contiguous(shape, strides) &&
+                             is_contiguous(shape, strides, MemoryFormat::channels_last);
+  return channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 }
 
 std::ostream& operator<<(std::ostream& out, MemoryFormat format) {
@@ -127,14 +127,14 @@ std::ostream& operator<<(std::ostream& out, MemoryFormat format) {
 
 Shape broadcast(const Shape& a, const Shape& b, std::string_view op) {
   if (a == b) return a;
-  const int n = std::max(a.size(), b.size());
-  Shape out = Dims::filled(n, 1);
-  for (int i = 0; i < n; ++i) {
-    const int ia = a.size() - n + i, ib = b.size() - n + i;
-    const int64_t sa = ia >= 0 ? a[ia] : 1, sb = ib >= 0 ? b[ib] : 1;
-    check<ShapeError>(sa == sb || sa == 1 || sb == 1, op, "shapes must broadcast, got ", a, " and ", b, ": dimension ", i - n,
-                      " is ", sa, " against ", sb);
-    out[i] = sa == 1 ? sb : sa;
+  const int rank = std::max(a.size(), b.size());
+  Shape out = Dims::filled(rank, 1);
+  for (int i = 0; i < rank; ++i) {
+    const int a_index = a.size() - rank + i, b_index = b.size() - rank + i;
+    const int64_t a_size = a_index >= 0 ? a[a_index] : 1, b_size = b_index >= 0 ? b[b_index] : 1;
+    check<ShapeError>(a_size == b_size || a_size == 1 || b_size == 1, op, "shapes must broadcast, got ", a, " and ", b,
+                      ": dimension ", i - rank, " is ", a_size, " against ", b_size);
+    out[i] = a_size == 1 ? b_size : a_size;
   }
   return out;
 }

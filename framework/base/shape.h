@@ -21,37 +21,37 @@ inline constexpr int kMaxDims = 8;
 class Dims {
  public:
   Dims() = default;
-  Dims(std::initializer_list<int64_t> v) : Dims(std::span<const int64_t>(v.begin(), v.size())) {}
+  Dims(std::initializer_list<int64_t> values) : Dims(std::span<const int64_t>(values.begin(), values.size())) {}
   // Makes a list of one number: sum(x, -1), zeros(3). Excludes bool, which would be a misplaced keepdim.
   template <std::integral T>
     requires(!std::is_same_v<T, bool>)
   Dims(T one) : Dims({int64_t(one)}) {}
-  explicit Dims(std::span<const int64_t> v);  // throws ShapeError above kMaxDims
-  Dims(const std::vector<int64_t>& v) : Dims(std::span<const int64_t>(v)) {}
-  static Dims filled(int n, int64_t value);
+    explicit Dims(std::span<const int64_t> values);  // throws ShapeError above kMaxDims
+    Dims(const std::vector<int64_t>& values) : Dims(std::span<const int64_t>(values)) {}
+    static Dims filled(int count, int64_t value);
 
-  int size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  // Returns element i; -1 is the last one. Throws IndexError beyond size().
-  int64_t& operator[](int i) { return v_[checked_index(i)]; }
-  int64_t operator[](int i) const { return v_[checked_index(i)]; }
-  int64_t* begin() { return v_.data(); }
-  int64_t* end() { return v_.data() + size_; }
-  const int64_t* begin() const { return v_.data(); }
-  const int64_t* end() const { return v_.data() + size_; }
-  int64_t back() const { return (*this)[-1]; }
-  std::span<const int64_t> span() const { return {v_.data(), size_t(size_)}; }
+    int size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    // Returns element i; -1 is the last one. Throws IndexError beyond size().
+    int64_t& operator[](int i) { return values_[checked_index(i)]; }
+    int64_t operator[](int i) const { return values_[checked_index(i)]; }
+    int64_t* begin() { return values_.data(); }
+    int64_t* end() { return values_.data() + size_; }
+    const int64_t* begin() const { return values_.data(); }
+    const int64_t* end() const { return values_.data() + size_; }
+    int64_t back() const { return (*this)[-1]; }
+    std::span<const int64_t> span() const { return {values_.data(), size_t(size_)}; }
 
-  void push_back(int64_t x);             // throws ShapeError above kMaxDims
-  void insert(int at, int64_t x);        // before place `at`, which may be size(); these two throw IndexError
-  void erase(int at);
-  bool operator==(const Dims& o) const;
+    void push_back(int64_t x);       // throws ShapeError above kMaxDims
+    void insert(int at, int64_t x);  // before index `at`, which may be size(); these two throw IndexError
+    void erase(int at);
+    bool operator==(const Dims& o) const;
 
- private:
-  size_t checked_index(int i) const { return unsigned(i) < unsigned(size_) ? size_t(i) : from_end(i); }
-  size_t from_end(int i) const;
-  std::array<int64_t, kMaxDims> v_{};
-  int size_ = 0;
+   private:
+    size_t checked_index(int i) const { return unsigned(i) < unsigned(size_) ? size_t(i) : from_end(i); }
+    size_t from_end(int i) const;
+    std::array<int64_t, kMaxDims> values_{};
+    int size_ = 0;
 };
 
 using Shape = Dims;

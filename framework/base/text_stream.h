@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A text that is put together, or taken apart, in the classic locale: std::locale::global() belongs to the program.
+// Streams that write and read text in the classic locale, whatever locale the program sets with std::locale::global().
 #pragma once
 
 #include <sstream>

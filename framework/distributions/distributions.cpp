@@ -15,7 +15,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kHalfLogTwoPi = 0.91893853320467274;
 
-// Throws unless `holds` is true everywhere.
+// Throws ValueError with the rule unless `holds` is true everywhere. Does not read values on a GPU or on the device meta.
 void check_values(std::string_view name, const Tensor& holds, std::string_view rule) {
   if (!holds.device().is_cpu()) return;
   const NoGrad off;
@@ -48,33 +48,30 @@ Tensor log_beta(const Tensor& a, const Tensor& b) { return lgamma(a) + lgamma(b)
 
 // Moves probabilities of 0 and 1 inside by one rounding, as PyTorch does, so that logits are finite.
 Tensor clamped(const Tensor& probs) {
-  const double eps = probs.dtype() == DType::f64   ? 0x1p-52
-                     : probs.dtype() == DType::f32 ? 0x1p-23
-                     : probs.dtype() == DType::f16 ? 0x1p-10
-                                                   : 0x1p-7;
+  const double eps = epsilon(probs.dtype());
   return clamp(probs, eps, 1 - eps);
 }
 
 // Samples the density x^(concentration - 1) e^-x / Gamma(concentration) by rejection: G. Marsaglia and W. W. Tsang, "A Simple
-// Method for Generating Gamma Variables", 2000. Concentrations below 1 are drawn for concentration + 1 and multiplied by U^(1 /
-// concentration).
+// Method for Generating Gamma Variables", 2000, whose letters d, c and v are used here. Concentrations below 1 are drawn for
+// concentration + 1 and multiplied by U^(1 / concentration).
 Tensor standard_gamma(const Tensor& concentration, Generator* generator) {
   const DType dtype = concentration.dtype();
   const Tensor alpha = is_half(dtype) ? concentration.to(DType::f32) : concentration;
-  const Tensor small = lt(alpha, 1.0), d = where(small, alpha + 1, alpha) - 1.0 / 3, c = 1 / sqrt(d * 9);
-  Tensor result = zeros_like(d), open = ones_like(d).to(DType::boolean);
+  const Tensor below_one = lt(alpha, 1.0), d = where(below_one, alpha + 1, alpha) - 1.0 / 3, c = 1 / sqrt(d * 9);
+  Tensor result = zeros_like(d), is_open = ones_like(d).to(DType::boolean);
   // Each round accepts more than 95 % of the proposals, for every concentration.
   do {
     const Tensor z = randn(d.shape(), like(d), generator), u = rand(d.shape(), like(d), generator);
     const Tensor v = pow(c * z + 1, 3);
     const Tensor bound = z * z * 0.5 + d - d * v + d * log(clamp_min(v, std::numeric_limits<float>::min()));
-    const Tensor accepted = logical_and(open, logical_and(gt(v, 0.0), lt(log(u), bound)));
+    const Tensor accepted = logical_and(is_open, logical_and(gt(v, 0.0), lt(log(u), bound)));
     result = where(accepted, d * v, result);
-    open = logical_and(open, logical_not(accepted));
-  } while (!d.device().is_meta() && any(open).item<bool>());
+    is_open = logical_and(is_open, logical_not(accepted));
+  } while (!d.device().is_meta() && any(is_open).item<bool>());
   const Tensor u = rand(d.shape(), like(d), generator);
   // rand may return 0, but a sample must be positive: below the smallest number its log_prob would be that of 0.
-  result = clamp_min(where(small, result * pow(1 - u, 1 / alpha), result), std::numeric_limits<float>::min());
+  result = clamp_min(where(below_one, result * pow(1 - u, 1 / alpha), result), std::numeric_limits<float>::min());
   return result.to(dtype);
 }
 

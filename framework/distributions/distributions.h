@@ -79,7 +79,7 @@ class Distribution {
 // Returns KL(p || q) = E_p[log p - log q], in nats, for two distributions of one class. Throws ValueError for others.
 Tensor kl_divergence(const Distribution& p, const Distribution& q);
 
-// exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)), scale > 0.
+// The density exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi)), scale > 0.
 class Normal : public Distribution {
  public:
   Normal(const Value& loc, const Value& scale);
@@ -100,7 +100,7 @@ class Normal : public Distribution {
   Tensor loc_, scale_;
 };
 
-// 1 / (high - low) for low <= x < high.
+// The density 1 / (high - low) for low <= x < high, else 0.
 class Uniform : public Distribution {
  public:
   Uniform(const Value& low, const Value& high);
@@ -171,7 +171,7 @@ class Categorical : public Distribution {
   Tensor probs_, logits_;
 };
 
-// rate^concentration x^(concentration - 1) e^(-rate x) / Gamma(concentration), both > 0. No rsample().
+// The density rate^concentration x^(concentration - 1) e^(-rate x) / Gamma(concentration), both > 0. No rsample().
 class Gamma : public Distribution {
  public:
   Gamma(const Value& concentration, const Value& rate);
@@ -191,7 +191,8 @@ class Gamma : public Distribution {
   Tensor concentration_, rate_;
 };
 
-// x^(a - 1) (1 - x)^(b - 1) / B(a, b), where a is concentration1 and b concentration0, both > 0. No rsample().
+// The density x^(a - 1) (1 - x)^(b - 1) / B(a, b) on (0, 1), where a is concentration1 and b concentration0, both > 0. No
+// rsample().
 class Beta : public Distribution {
  public:
   Beta(const Value& concentration1, const Value& concentration0);

@@ -47,7 +47,7 @@ struct NadamRule {
   static constexpr int kStates = 2;
   static constexpr bool kCostly = true, kCounts = true;
   struct Step {
-    double of_gradient, of_moment;  // step sizes
+    double gradient_step, moment_step;  // step sizes of the gradient and of the first moment
     double bias2_sqrt;
     float number;  // mu_1 ... mu_t
   };
@@ -65,11 +65,11 @@ struct NadamRule {
     T &m = state[0], &v = state[1];
     m = T(beta1) * m + T(1 - beta1) * g;
     v = T(beta2) * v + T(1 - beta2) * g * g;
-    return p - (T(step.of_gradient) * g + T(step.of_moment) * m) / (root(v) / T(step.bias2_sqrt) + T(eps));
+    return p - (T(step.gradient_step) * g + T(step.moment_step) * m) / (root(v) / T(step.bias2_sqrt) + T(eps));
   }
 };
 
-// Adam that omits the second moment until it rests on enough gradients.
+// Adam that omits the second moment until it is an average of enough gradients.
 struct RadamRule {
   static constexpr const char* kName = "radam";
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
@@ -78,15 +78,16 @@ struct RadamRule {
   static constexpr int kStates = 2;
   static constexpr bool kCostly = true, kCounts = true;
   struct Step {
-    double step_size;  // step size except for the second moment
+    double step_size;  // lr / (1 - beta1^t), times the rectification and the second moment's correction if rectified
     bool rectified;
   };
   HS_HD int states() const { return kStates; }
   HS_HD Step begin(double count, double) const {
-    const double t = count + 1, bias2 = bias_correction(beta2, count), last = 2 / (1 - beta2) - 1;
-    const double now = last - 2 * t * (1 - bias2) / bias2, plain = lr / bias_correction(beta1, count);  // lengths of the average
-    if (!(now > 5)) return {plain, false};
-    return {plain * ::sqrt(bias2 * (now - 4) * (now - 2) * last / ((last - 4) * (last - 2) * now)), true};
+    const double t = count + 1, bias2 = bias_correction(beta2, count), plain = lr / bias_correction(beta1, count);
+    // Lengths of the second moment's average, in steps: the limit, and at step t. The paper rectifies lengths above 5.
+    const double rho_limit = 2 / (1 - beta2) - 1, rho = rho_limit - 2 * t * (1 - bias2) / bias2;
+    if (!(rho > 5)) return {plain, false};
+    return {plain * ::sqrt(bias2 * (rho - 4) * (rho - 2) * rho_limit / ((rho_limit - 4) * (rho_limit - 2) * rho)), true};
   }
 
   template <class T>
@@ -137,7 +138,7 @@ struct AdemamixRule {
     double bias1, bias2_sqrt, alpha, beta3;
   };
   HS_HD int states() const { return kStates; }
-  // Returns after how many steps an average with `beta` has forgotten half.
+  // Returns after how many steps an average with `beta` has forgotten half. 1e-8 is that of the authors' code.
   HS_HD static double half_life(double beta) { return ::log(0.5) / ::log(beta + 1e-8) - 1; }
   HS_HD Step begin(double count, double) const {
     const double t = count + 1;

@@ -102,12 +102,12 @@ struct RpropRule {
   HS_HD T update(T p, T g, T (&state)[kStates], const Step& first) const {
     if (maximize) g = -g;
     T &last = state[0], &size = state[1];
-    const T turn = g * last, before = first ? T(lr) : size;
-    const T faster = turn > T(0) ? T(eta_plus) : T(1);
-    const T grown = before * (turn < T(0) ? T(eta_minus) : faster);
-    const T least = grown < T(step_min) ? T(step_min) : grown;
-    size = least > T(step_max) ? T(step_max) : least;
-    last = turn < T(0) ? T(0) : g;  // omits this step after a change of sign
+    const T agreement = g * last, old_size = first ? T(lr) : size;  // agreement: negative after a change of sign
+    const T growth = agreement > T(0) ? T(eta_plus) : T(1);
+    const T new_size = old_size * (agreement < T(0) ? T(eta_minus) : growth);
+    const T raised = new_size < T(step_min) ? T(step_min) : new_size;
+    size = raised > T(step_max) ? T(step_max) : raised;
+    last = agreement < T(0) ? T(0) : g;  // omits this step after a change of sign
     return p - sign(last) * size;
   }
 };

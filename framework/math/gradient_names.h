@@ -7,8 +7,8 @@
 namespace halfstep {
 namespace math {
 
-// The fourth reading of a formula, at compile time: the bits 0 to 3 say which of g, a, b, c a gradient names. An op saves those
-// tensors.
+// A type for a fourth reading of a formula, at compile time: it takes the place of the numbers and collects which of g, a, b, c
+// (bits 0 to 3) the formula of a gradient names. An op saves those tensors.
 struct Names {
   unsigned bits = 0;
   HS_HD explicit constexpr Names(double) {}

@@ -28,6 +28,9 @@ HS_HD float with_sign_of(float x, float sign) { return float_of(bits_of(x) | (bi
 inline constexpr float kInf = __builtin_inff(), kNan = __builtin_nanf("");
 inline constexpr float kRounder = 12582912.0f;  // 1.5 2^23: adding it rounds to an integer, left in the low bits
 inline constexpr uint32_t kRounderBits = 0x4B400000u;
+inline constexpr uint32_t kOneBits = 0x3f800000u, kSqrtHalfBits = 0x3f3504f3u, kFractionBits = 0x007fffffu;
+inline constexpr float kSmallestNormal = 1.17549435e-38f;
+inline constexpr float kTwo23 = 8388608.0f;  // 2^23: makes subnormal numbers normal; from it on all floats are integers
 inline constexpr float kLog2e = 1.44269504f, kLn2 = 0.693147181f;
 inline constexpr float kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;  // their sum is ln 2; n kLn2Hi is exact for |n| < 2^14
 
@@ -107,11 +110,11 @@ struct FloatParts {
   float exponent, f;
 };
 HS_HD FloatParts split(float x) {
-  const bool tiny = x < 1.17549435e-38f;
-  const uint32_t u = bits_of(tiny ? x * 8388608.0f : x);
-  const uint32_t shifted = u + (0x3f800000u - 0x3f3504f3u);  // the exponent changes at sqrt(1/2)
+  const bool tiny = x < kSmallestNormal;
+  const uint32_t u = bits_of(tiny ? x * kTwo23 : x);
+  const uint32_t shifted = u + (kOneBits - kSqrtHalfBits);  // the exponent changes at sqrt(1/2)
   const int32_t e = int32_t(shifted >> 23) - 127;
-  return {float(e) - (tiny ? 23.0f : 0.0f), float_of((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f};
+  return {float(e) - (tiny ? 23.0f : 0.0f), float_of((shifted & kFractionBits) + kSqrtHalfBits) - 1.0f};
 }
 
 // Returns ln(1 + f) - f.
@@ -269,18 +272,18 @@ HS_HD float normal_cdf(float x) {
   return x < 0.0f ? tail : 1.0f - tail;
 }
 
-// Computes pow in three steps, each a loop over the array: in one loop the chain of operations would be longer than a CPU can
+// pow has three steps, each for a loop of its own over an array: in one loop the chain of operations would be longer than a CPU can
 // overlap. The exponent between the steps is a double, because a float would lose visible bits.
 
 // Returns y log2|x| within [-160, 160]; unspecified if x or y is 0, infinite or NaN.
 HS_HD double pow_exponent(float x, float y) {
   const float a = magnitude(x);
-  const bool tiny = a < 1.17549435e-38f;
-  const uint32_t u = bits_of(tiny ? a * 8388608.0f : a);
+  const bool tiny = a < kSmallestNormal;
+  const uint32_t u = bits_of(tiny ? a * kTwo23 : a);
   // a = 2^e m, m in [sqrt(1/2), sqrt(2)).
-  const uint32_t shifted = u + (0x3f800000u - 0x3f3504f3u);
+  const uint32_t shifted = u + (kOneBits - kSqrtHalfBits);
   const int32_t e = int32_t(shifted >> 23) - (tiny ? 150 : 127);
-  const float m = float_of((shifted & 0x007fffffu) + 0x3f3504f3u);
+  const float m = float_of((shifted & kFractionBits) + kSqrtHalfBits);
   // log2 m through t = (m - 1)/(m + 1): a float quotient and one Newton step.
   const float reciprocal = 1.0f / (m + 1.0f);
   const double c = double(reciprocal), t0 = (double(m) - 1.0) * c, t = t0 + t0 * (1.0 - (double(m) + 1.0) * c), s = t * t;
@@ -322,8 +325,8 @@ HS_HD float pow_domain(float x, float y, float power) {
   result = a == 0.0f ? (up ? 0.0f : kInf) : result;
   result = (x != x) | (y != y) ? kNan : result;
   const float half = y * 0.5f;
-  const bool is_integer = (magnitude(y) >= 8388608.0f) | ((magnitude(y) + 8388608.0f) - 8388608.0f == magnitude(y));
-  const bool even = (magnitude(half) >= 8388608.0f) | ((magnitude(half) + 8388608.0f) - 8388608.0f == magnitude(half));
+  const bool is_integer = (magnitude(y) >= kTwo23) | ((magnitude(y) + kTwo23) - kTwo23 == magnitude(y));
+  const bool even = (magnitude(half) >= kTwo23) | ((magnitude(half) + kTwo23) - kTwo23 == magnitude(half));
   const bool negative = (bits_of(x) & 0x80000000u) != 0;
   result = negative & is_integer & !even ? -result : result;
   result = (x < 0.0f) & !is_integer & (a != kInf) ? kNan : result;

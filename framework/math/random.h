@@ -14,7 +14,7 @@ struct Random4 {
   uint32_t v[4];
 };
 
-// Returns block `block` of the stream of `seed`: four independent 32-bit numbers after ten rounds.
+// Returns block `block` of the stream of `seed`: four independent 32-bit numbers after ten rounds. The constants are the paper's.
 HS_HD Random4 philox(uint64_t seed, uint64_t block) {
   uint32_t c0 = uint32_t(block), c1 = uint32_t(block >> 32), c2 = 0, c3 = 0;
   uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);

@@ -42,7 +42,7 @@ concept HasNumber = requires(typename Rule::Step step) {
   step.number;
 };
 
-// Reads the optional members of any rule.
+// Sets the rule's learning rate and its momentum or beta1, if it has one, to the given numbers; null: no change.
 template <class Rule>
 HS_HD void take_rates(Rule& rule, const double* lr, const double* momentum) {
   if (lr) rule.lr = *lr;
@@ -52,6 +52,7 @@ HS_HD void take_rates(Rule& rule, const double* lr, const double* momentum) {
     if (momentum) rule.beta1 = *momentum;
   }
 }
+// Returns whether the rule has idle() and says that the step changes nothing.
 template <class Rule>
 HS_HD bool is_idle(const Rule& rule, const typename Rule::Step& step) {
   if constexpr (requires { rule.idle(step); }) return rule.idle(step);

@@ -43,7 +43,7 @@ HS_HD int64_t add(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(
 HS_HD int64_t sub(int64_t a, int64_t b) { return int64_t(uint64_t(a) - uint64_t(b)); }
 HS_HD int64_t mul(int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }
 
-// Integer versions, for the `any` rows.
+// Integer versions, for the rows of elementwise.def whose kind is `any` or `number`.
 HS_HD int64_t abs(int64_t x) { return x < 0 ? neg(x) : x; }
 HS_HD int64_t sign(int64_t x) { return (x > 0) - (x < 0); }
 HS_HD int64_t floor(int64_t x) { return x; }
@@ -234,7 +234,7 @@ HS_HD double zeta(double s, double x) {
   double sum = 0;
   int k = 0;
   for (; k < 10 || x < 10; ++k, x += 1) {
-    if (k > 100000) return NAN;
+    if (k > 100000) return NAN;  // x is so far below 0 that the sum would take too long
     sum += ::pow(x, -s);
   }
   const double power = ::pow(x, -s);

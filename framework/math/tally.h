@@ -25,7 +25,7 @@ enum TallyPlace : int {
   // Histogram of the finite, nonzero values: [e] counts those with 2^(e - 127) <= |x| < 2^(e - 126), [0] those that are subnormal
   // in float32. Float64 values outside this range count at the ends.
   kTallyExponents = kTallyCounts,
-  kTallyAll = kTallyExponents + 256,
+  kTallyAll = kTallyExponents + 256,  // length of a row with the histogram
 };
 
 template <class To, class From>

@@ -17,8 +17,8 @@ struct ScaleRule {
   float least = 0, most = 3.402823466e38f;  // bounds of the scale
 };
 
-// Compares with `>=`, so that a shortened interval takes effect at once. Keeps the scale if the loss itself is not finite: no
-// scale helps then.
+// Computes the scale and the count of clean steps (`tracker`) after a step. Compares with `>=`, so that a shortened interval takes
+// effect at once. Keeps the scale if the loss itself is not finite: no scale helps then.
 HS_HD void advance_scale(float& scale, int32_t& tracker, bool found_inf, bool loss_finite, const ScaleRule& rule) {
   if (found_inf) {
     const float lower = float(double(scale) * rule.backoff);
@@ -60,14 +60,15 @@ struct StepTail {
   HS_HD bool loss_is_finite() const {
     if (!loss) return true;
     if (loss_dtype == DType::f64) {
-      constexpr uint64_t top = uint64_t(0x7ff) << 52;
-      return (*static_cast<const uint64_t*>(loss) & top) != top;
+      constexpr uint64_t exponent_bits = uint64_t(0x7ff) << 52;
+      return (*static_cast<const uint64_t*>(loss) & exponent_bits) != exponent_bits;
     }
     if (loss_dtype == DType::f32) return (*static_cast<const uint32_t*>(loss) & 0x7f800000u) != 0x7f800000u;
-    const unsigned top = loss_dtype == DType::f16 ? 0x7c00u : 0x7f80u;
-    return (*static_cast<const uint16_t*>(loss) & top) != top;
+    const unsigned exponent_bits = loss_dtype == DType::f16 ? 0x7c00u : 0x7f80u;
+    return (*static_cast<const uint16_t*>(loss) & exponent_bits) != exponent_bits;
   }
 
+  // Updates the scale, the schedule and the ring. found_inf: the step was skipped.
   HS_HD void run(bool found_inf) const {
     if (scale) advance_scale(*scale, *tracker, found_inf, loss_is_finite(), rule);
     if (count) {

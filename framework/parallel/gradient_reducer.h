@@ -35,7 +35,7 @@ class GradientReducer final : public LeafListener {
   // Announces that the next backward makes the gradients to sum. Every rank must call arm and finish equally often.
   void arm();
   bool armed() const { return armed_; }
-  // Returns whether a gradient has arrived since.
+  // Returns whether a gradient has arrived since arm().
   bool begun() const { return arrived_ > 0; }
   // Sends the remaining buckets.
   void send_rest();
@@ -62,18 +62,24 @@ class GradientReducer final : public LeafListener {
   struct Bucket {
     Tensor buffer;     // the gradients, then for each the number of ranks that have it
     int64_t used = 0;  // elements of gradients
-    std::vector<size_t> parts;
+    std::vector<size_t> slots;   // of its gradients
     std::vector<Tensor> pieces;  // of the buffer, each sent by an operation of its own
-    size_t filled = 0;
+    size_t filled = 0;           // number of its slots with data
     Ticket ticket = 0;  // of the last piece
-    // The flags of this rank, by whether it has a gradient for each part, on the buffer's device: copied at once, also by
+    // The flags of this rank, by whether it has a gradient for each slot, on the buffer's device: copied at once, also by
     // recorded steps, which read the memory that they were recorded with.
     std::map<std::vector<bool>, Tensor> flags = {};
   };
-  Tensor part(const Slot& s) const;
-  void copy(const Slot& s, const Tensor& gradient);
-  void fill(Slot& s, const Tensor& gradient);
-  void set_flags(Bucket& b);
+  // Assigns each parameter a place in a bucket, the last one's first.
+  void assign_slots(const std::vector<Tensor>& parameters);
+  // Allocates a bucket's buffer and divides it into pieces.
+  void allocate(Bucket& bucket, double limit_bytes);
+  double most_bytes(size_t bucket) const;
+  Tensor gradient_view(const Slot& slot) const;
+  void copy(const Slot& slot, const Tensor& gradient);
+  void fill(Slot& slot, const Tensor& gradient);
+  // Writes behind the gradients which of them this rank has.
+  void set_flags(Bucket& bucket);
   void send_full();
 
   ProcessGroup& group_;
@@ -81,7 +87,7 @@ class GradientReducer final : public LeafListener {
   std::vector<Slot> slots_;  // in the order of the buckets
   std::vector<Bucket> buckets_;
   std::unordered_map<const TensorImpl*, size_t> slot_of_;
-  size_t sent_ = 0, arrived_ = 0;
+  size_t sent_ = 0, arrived_ = 0;  // buckets; gradients since arm()
   bool open_ = false, armed_ = false;
   ListenToLeaves listen_;
 };

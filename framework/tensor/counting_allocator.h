@@ -27,7 +27,7 @@ class CountingAllocator : public Allocator {
   }
   void reset_peak() override {
     const std::lock_guard lock(mutex_);
-    note_peak();
+    set_peak_to_live();
   }
 
  protected:
@@ -36,12 +36,12 @@ class CountingAllocator : public Allocator {
     size_t bytes;  // rounded
     MemoryTag tag;
   };
-  // Add a block to the statistics, or take it off. Call both with `mutex_` locked.
+  // Add a block to the statistics, or subtract it. Call both with `mutex_` locked.
   void count(const Block& block) {
     stats_.live += block.bytes;
     stats_.live_by_tag[size_t(block.tag)] += block.bytes;
     ++stats_.allocations;
-    if (stats_.live > stats_.peak) note_peak();
+    if (stats_.live > stats_.peak) set_peak_to_live();
   }
   void discount(const Block& block) {
     stats_.live -= block.bytes;
@@ -49,11 +49,11 @@ class CountingAllocator : public Allocator {
   }
 
   mutable ForkMutex mutex_;
-  std::unordered_map<void*, Block> blocks_;  // by the address that was handed out
+  std::unordered_map<void*, Block> blocks_;  // by the address that allocate() returned
   MemoryStats stats_;
 
  private:
-  void note_peak() {
+  void set_peak_to_live() {
     stats_.peak = stats_.live;
     stats_.peak_by_tag = stats_.live_by_tag;
   }

@@ -33,7 +33,8 @@ namespace {
 
 constexpr size_t kAlign = 64;
 constexpr size_t kLarge = size_t(1) << 16;  // size above which blocks start at staggered addresses
-constexpr size_t kColours = 61, kColourStep = 5;
+constexpr size_t kColours = 61;             // number of different starts, kAlign apart: nearly all of a page of 4096 bytes
+constexpr size_t kColourStep = 5;           // distance of successive blocks' starts; has no common divisor with kColours
 
 class HostAllocator final : public CountingAllocator {
  public:
@@ -58,7 +59,8 @@ class HostAllocator final : public CountingAllocator {
     }
     ASAN_UNPOISON_MEMORY_REGION(p, bytes);  // allows exactly the requested bytes
 #ifdef HALFSTEP_ADDRESS_SANITIZER
-    std::memset(p, 0xff, std::min<size_t>(bytes, 1 << 20));  // NaN, -1 or invalid bools, to expose reads of unwritten memory
+    constexpr size_t kMostFilled = 1 << 20;              // bytes, so that large blocks do not take long
+    std::memset(p, 0xff, std::min(bytes, kMostFilled));  // NaN, -1 or invalid bools, to expose reads of unwritten memory
 #endif
     count(*block);
     return p;
@@ -83,6 +85,7 @@ class HostAllocator final : public CountingAllocator {
   }
 
  private:
+  // Takes a block from the system and adds it to blocks_; null if that fails or exceeds the limit.
   void* from_system(size_t size, MemoryTag tag) {
     if (limit_ > 0 && (size > limit_ || stats_.reserved > limit_ - size)) return nullptr;
     const size_t shift = size >= kLarge ? kAlign * (kColourStep * colour_++ % kColours) : 0;
@@ -116,15 +119,16 @@ class HostAllocator final : public CountingAllocator {
                       Help{"use a smaller batch or model"});
   }
 
-  // `blocks_` has every block, live or cached.
+  // blocks_ has every block, live or cached; these are the cached ones.
   std::unordered_map<size_t, std::vector<void*>> free_;  // by size class, newest last
-  size_t colour_ = 0, limit_ = 0;
+  size_t colour_ = 0;                                    // number of large blocks taken so far
+  size_t limit_ = 0;                                     // bytes; 0: none
 };
 
 // Never destroyed: tensors in static variables may outlive any static allocator.
 HostAllocator* instance() {
-  static auto* made = new HostAllocator;
-  return made;
+  static auto* host = new HostAllocator;
+  return host;
 }
 
 }  // namespace

@@ -16,12 +16,12 @@ namespace {
 
 // Invalid addresses, so that a program that reads or writes them ends at once. Each is given out once.
 constexpr uintptr_t kFirstAddress = uintptr_t(1) << 62;
-constexpr size_t kMost = size_t(1) << 60;
+constexpr size_t kMostBytes = size_t(1) << 60;  // of a block: the addresses must not overflow
 
 std::atomic<Device::Type> planned = Device::Type::cpu;
 
 size_t block_size(size_t bytes) {
-  if (bytes >= kMost) return bytes;
+  if (bytes >= kMostBytes) return bytes;
   return planned_device() == Device::Type::cuda ? device_block_size(bytes) : host_block_size(bytes);
 }
 
@@ -30,8 +30,8 @@ class MetaAllocator final : public CountingAllocator {
   void* allocate(size_t bytes, MemoryTag tag) override {
     const size_t size = block_size(bytes);
     const std::lock_guard lock(mutex_);
-    check<MemoryError>(size < kMost && next_ + size > next_, "memory", "meta: cannot count ", bytes, " bytes more; ", stats_.live,
-                       " are live");
+    check<MemoryError>(size < kMostBytes && next_ + size > next_, "memory", "meta: cannot count ", bytes, " bytes more; ",
+                       stats_.live, " are live");
     void* const p = reinterpret_cast<void*>(next_);
     next_ += size;
     count(blocks_[p] = {nullptr, size, tag});
@@ -66,8 +66,8 @@ PlanFor::~PlanFor() { planned = saved_; }
 
 // Never destroyed: tensors in static variables may outlive any static allocator.
 Allocator* meta_allocator() {
-  static auto* const made = new MetaAllocator;
-  return made;
+  static auto* const allocator_of_meta = new MetaAllocator;
+  return allocator_of_meta;
 }
 
 }  // namespace halfstep

@@ -48,8 +48,8 @@ class Storage {
     if (derived) [[unlikely]]
       derived.reset();
   }
-  // Marks that somebody has a pointer to these bytes or owns them, so they may change without a new version. Derived data, such as
-  // the 16-bit copy of a weight, is then not kept. The mark stays, as the pointer may. Threads may set it at once.
+  // Marks that other code has a pointer to these bytes or owns them, so they may change without a new version. Derived data, such
+  // as the 16-bit copy of a weight, is then not kept. The mark stays, as the pointer may. Several threads may set it at once.
   bool is_exposed() const { return exposed_.load(std::memory_order_relaxed); }
   void expose() {
     if (!is_exposed()) exposed_.store(true, std::memory_order_relaxed);

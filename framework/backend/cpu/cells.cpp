@@ -6,7 +6,7 @@
 //   GRU   gates [N, 3H]: r, z = sigmoid, n = tanh(x_n + r h_n);  h' = (1 - z) n + z h
 //         dn = dh' (1 - z) (1 - n^2), dr = dn h_n r (1 - r), dz = dh' (h - n) z (1 - z), dh = dh' z
 //         dx_gates = (dr, dz, dn), dh_gates = (dr, dz, dn r)
-// Each thread takes whole rows, in parts of kPart units.
+// Each thread takes whole rows, in parts of kPartUnits units.
 #include <algorithm>
 
 #include "framework/backend/cpu/kernels.h"
@@ -16,23 +16,24 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kPart = 256;  // units of a row at once, so that the blocks of all operands stay in the first-level cache
+constexpr int64_t kUnitWork = 16;    // of a unit of a row, in the cheap elements of team.h
+constexpr int64_t kPartUnits = 256;  // units of a row at once, so that the blocks of all operands stay in the first-level cache
 
 // Calls f(row, unit, n) for parts of [rows, units], on all threads.
 template <class F>
 void each_part(int64_t rows, int64_t units, const F& f) {
   const int64_t grain = std::max<int64_t>(1, kBlock / std::max<int64_t>(units, 1));
-  parallel_for(rows, grain, rows * units * 16, [&](int64_t begin, int64_t end) {
+  parallel_for(rows, grain, rows * units * kUnitWork, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      for (int64_t i = 0; i < units; i += kPart) f(r, i, std::min(kPart, units - i));
+      for (int64_t i = 0; i < units; i += kPartUnits) f(r, i, std::min(kPartUnits, units - i));
     }
   });
 }
 
-// Buffers for up to N operands of a part.
+// N operands of a part: read(), or begin_write() and end_write() of a write, convert it if it is not stored as C.
 template <class C, int N>
-struct Parts {
-  alignas(64) C buffer[N][kPart];
+struct Operands {
+  alignas(64) C buffer[N][kPartUnits];
   const C* in[N];
   C* out[N];
 
@@ -42,15 +43,15 @@ struct Parts {
     std::fill_n(buffer[k], n, C(0));
     in[k] = buffer[k];
   }
-  void begin(int k, const TensorView& v, int64_t from) { out[k] = v ? begin_row(v, from, buffer[k]) : buffer[k]; }
-  void end(int k, const TensorView& v, int64_t from, int64_t n) {
+  void begin_write(int k, const TensorView& v, int64_t from) { out[k] = v ? begin_row(v, from, buffer[k]) : buffer[k]; }
+  void end_write(int k, const TensorView& v, int64_t from, int64_t n) {
     if (v) end_row(v, from, out[k], n);
   }
 };
 
 template <class C>
-HS_CLONES void lstm(const C* const* x, const C* const* h, const C* c, C* const* act, C* c_out, C* h_out, int64_t n) {
-  C *i = act[0], *f = act[1], *g = act[2], *o = act[3];
+HS_CLONES void lstm(const C* const* x, const C* const* h, const C* c, C* const* activation, C* c_out, C* h_out, int64_t n) {
+  C *i = activation[0], *f = activation[1], *g = activation[2], *o = activation[3];
   HS_INDEPENDENT
   for (int64_t k = 0; k < n; ++k) {
     i[k] = m::sigmoid(C(x[0][k] + h[0][k]));
@@ -69,24 +70,24 @@ HS_CLONES void lstm(const C* const* x, const C* const* h, const C* c, C* const* 
 }
 
 template <class C>
-HS_CLONES void lstm_gradient(const C* dh, const C* dh_more, const C* dc, const C* const* act, const C* c, const C* c_out,
+HS_CLONES void lstm_gradient(const C* dh, const C* dh_more, const C* dc, const C* const* activation, const C* c, const C* c_out,
                              C* const* d, C* dc_in, int64_t n) {
-  const C *i = act[0], *f = act[1], *g = act[2], *o = act[3];
+  const C *i = activation[0], *f = activation[1], *g = activation[2], *o = activation[3];
   C *di = d[0], *df = d[1], *dg = d[2], *d_o = d[3];
   HS_INDEPENDENT
   for (int64_t k = 0; k < n; ++k) {
-    const C to_h = dh[k] + dh_more[k], t = m::tanh(c_out[k]), to_c = dc[k] + to_h * o[k] * (C(1) - t * t);
-    di[k] = to_c * g[k] * i[k] * (C(1) - i[k]);
-    df[k] = to_c * c[k] * f[k] * (C(1) - f[k]);
-    dg[k] = to_c * i[k] * (C(1) - g[k] * g[k]);
-    d_o[k] = to_h * t * o[k] * (C(1) - o[k]);
-    dc_in[k] = to_c * f[k];
+    const C grad_h = dh[k] + dh_more[k], t = m::tanh(c_out[k]), grad_c = dc[k] + grad_h * o[k] * (C(1) - t * t);
+    di[k] = grad_c * g[k] * i[k] * (C(1) - i[k]);
+    df[k] = grad_c * c[k] * f[k] * (C(1) - f[k]);
+    dg[k] = grad_c * i[k] * (C(1) - g[k] * g[k]);
+    d_o[k] = grad_h * t * o[k] * (C(1) - o[k]);
+    dc_in[k] = grad_c * f[k];
   }
 }
 
 template <class C>
-HS_CLONES void gru(const C* const* x, const C* const* h, const C* before, C* const* act, C* h_out, int64_t n) {
-  C *r = act[0], *z = act[1], *a = act[2], *hn = act[3];
+HS_CLONES void gru(const C* const* x, const C* const* h, const C* before, C* const* activation, C* h_out, int64_t n) {
+  C *r = activation[0], *z = activation[1], *candidate = activation[2], *h_n = activation[3];
   HS_INDEPENDENT
   for (int64_t k = 0; k < n; ++k) {
     r[k] = m::sigmoid(C(x[0][k] + h[0][k]));
@@ -94,25 +95,25 @@ HS_CLONES void gru(const C* const* x, const C* const* h, const C* before, C* con
   }
   HS_INDEPENDENT
   for (int64_t k = 0; k < n; ++k) {
-    hn[k] = h[2][k];
-    a[k] = m::tanh(C(x[2][k] + r[k] * h[2][k]));
-    h_out[k] = (C(1) - z[k]) * a[k] + z[k] * before[k];
+    h_n[k] = h[2][k];
+    candidate[k] = m::tanh(C(x[2][k] + r[k] * h[2][k]));
+    h_out[k] = (C(1) - z[k]) * candidate[k] + z[k] * before[k];
   }
 }
 
 template <class C>
-HS_CLONES void gru_gradient(const C* dh, const C* dh_more, const C* const* act, const C* before, C* const* dx, C* const* dg,
+HS_CLONES void gru_gradient(const C* dh, const C* dh_more, const C* const* activation, const C* before, C* const* dx, C* const* dg,
                             C* dh_in, int64_t n) {
-  const C *r = act[0], *z = act[1], *a = act[2], *hn = act[3];
+  const C *r = activation[0], *z = activation[1], *candidate = activation[2], *h_n = activation[3];
   HS_INDEPENDENT
   for (int64_t k = 0; k < n; ++k) {
-    const C to_h = dh[k] + dh_more[k], da = to_h * (C(1) - z[k]) * (C(1) - a[k] * a[k]);
-    const C dr = da * hn[k] * r[k] * (C(1) - r[k]), dz = to_h * (before[k] - a[k]) * z[k] * (C(1) - z[k]);
+    const C grad_h = dh[k] + dh_more[k], grad_candidate = grad_h * (C(1) - z[k]) * (C(1) - candidate[k] * candidate[k]);
+    const C dr = grad_candidate * h_n[k] * r[k] * (C(1) - r[k]), dz = grad_h * (before[k] - candidate[k]) * z[k] * (C(1) - z[k]);
     dx[0][k] = dg[0][k] = dr;
     dx[1][k] = dg[1][k] = dz;
-    dx[2][k] = da;
-    dg[2][k] = da * r[k];
-    dh_in[k] = to_h * z[k];
+    dx[2][k] = grad_candidate;
+    dg[2][k] = grad_candidate * r[k];
+    dh_in[k] = grad_h * z[k];
   }
 }
 
@@ -129,22 +130,22 @@ void lstm_cell(const TensorView& x_gates, const TensorView& h_gates, const Tenso
   for_dtype(c, [&](auto tag) {
     using C = decltype(tag);
     each_part(c.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
-      Parts<C, 4> x, h, act;
-      Parts<C, 3> rest;
+      Operands<C, 4> x, h, activation;
+      Operands<C, 3> states;
       const auto gate = [&](int k) { return (r * 4 + k) * units + u; };
       for (int k = 0; k < 4; ++k) {
         x.read(k, x_gates, gate(k), n);
         h.read(k, h_gates, gate(k), n);
-        act.begin(k, activated, gate(k));
+        activation.begin_write(k, activated, gate(k));
       }
       const int64_t at_unit = r * units + u;
-      rest.read(0, c, at_unit, n);
-      rest.begin(1, c_out, at_unit);
-      rest.begin(2, h_out, at_unit);
-      lstm(x.in, h.in, rest.in[0], act.out, rest.out[1], rest.out[2], n);
-      for (int k = 0; k < 4; ++k) act.end(k, activated, gate(k), n);
-      rest.end(1, c_out, at_unit, n);
-      rest.end(2, h_out, at_unit, n);
+      states.read(0, c, at_unit, n);
+      states.begin_write(1, c_out, at_unit);
+      states.begin_write(2, h_out, at_unit);
+      lstm(x.in, h.in, states.in[0], activation.out, states.out[1], states.out[2], n);
+      for (int k = 0; k < 4; ++k) activation.end_write(k, activated, gate(k), n);
+      states.end_write(1, c_out, at_unit, n);
+      states.end_write(2, h_out, at_unit, n);
     });
   });
 }
@@ -155,21 +156,21 @@ void lstm_cell_backward(const TensorView& dh, const TensorView& dh_more, const T
   for_dtype(c, [&](auto tag) {
     using C = decltype(tag);
     each_part(c.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
-      Parts<C, 4> act, d;
-      Parts<C, 5> in;
-      Parts<C, 1> out;
+      Operands<C, 4> activation, d;
+      Operands<C, 5> in;
+      Operands<C, 1> out;
       const auto gate = [&](int k) { return (r * 4 + k) * units + u; };
       const int64_t at_unit = r * units + u;
       for (int k = 0; k < 4; ++k) {
-        act.read(k, activated, gate(k), n);
-        d.begin(k, dgates, gate(k));
+        activation.read(k, activated, gate(k), n);
+        d.begin_write(k, dgates, gate(k));
       }
       const TensorView* const views[5] = {&dh, &dh_more, &dc, &c, &c_out};
       for (int k = 0; k < 5; ++k) in.read_or_zero(k, *views[k], at_unit, n);
-      out.begin(0, dc_in, at_unit);
-      lstm_gradient(in.in[0], in.in[1], in.in[2], act.in, in.in[3], in.in[4], d.out, out.out[0], n);
-      for (int k = 0; k < 4; ++k) d.end(k, dgates, gate(k), n);
-      out.end(0, dc_in, at_unit, n);
+      out.begin_write(0, dc_in, at_unit);
+      lstm_gradient(in.in[0], in.in[1], in.in[2], activation.in, in.in[3], in.in[4], d.out, out.out[0], n);
+      for (int k = 0; k < 4; ++k) d.end_write(k, dgates, gate(k), n);
+      out.end_write(0, dc_in, at_unit, n);
     });
   });
 }
@@ -180,20 +181,20 @@ void gru_cell(const TensorView& x_gates, const TensorView& h_gates, const Tensor
   for_dtype(h, [&](auto tag) {
     using C = decltype(tag);
     each_part(h.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
-      Parts<C, 4> act;
-      Parts<C, 3> xg, hg;
-      Parts<C, 2> rest;
+      Operands<C, 4> activation;
+      Operands<C, 3> x_gate, h_gate;
+      Operands<C, 2> states;
       const auto gate = [&](int k) { return (r * 3 + k) * units + u; };
       for (int k = 0; k < 3; ++k) {
-        xg.read(k, x_gates, gate(k), n);
-        hg.read(k, h_gates, gate(k), n);
+        x_gate.read(k, x_gates, gate(k), n);
+        h_gate.read(k, h_gates, gate(k), n);
       }
-      for (int k = 0; k < 4; ++k) act.begin(k, activated, (r * 4 + k) * units + u);
-      rest.read(0, h, r * units + u, n);
-      rest.begin(1, h_out, r * units + u);
-      gru(xg.in, hg.in, rest.in[0], act.out, rest.out[1], n);
-      for (int k = 0; k < 4; ++k) act.end(k, activated, (r * 4 + k) * units + u, n);
-      rest.end(1, h_out, r * units + u, n);
+      for (int k = 0; k < 4; ++k) activation.begin_write(k, activated, (r * 4 + k) * units + u);
+      states.read(0, h, r * units + u, n);
+      states.begin_write(1, h_out, r * units + u);
+      gru(x_gate.in, h_gate.in, states.in[0], activation.out, states.out[1], n);
+      for (int k = 0; k < 4; ++k) activation.end_write(k, activated, (r * 4 + k) * units + u, n);
+      states.end_write(1, h_out, r * units + u, n);
     });
   });
 }
@@ -204,26 +205,26 @@ void gru_cell_backward(const TensorView& dh, const TensorView& dh_more, const Te
   for_dtype(h, [&](auto tag) {
     using C = decltype(tag);
     each_part(h.shape[0], units, [&](int64_t r, int64_t u, int64_t n) {
-      Parts<C, 4> act;
-      Parts<C, 3> dx, dg;
-      Parts<C, 4> rest;
+      Operands<C, 4> activation;
+      Operands<C, 3> dx, dg;
+      Operands<C, 4> states;
       const auto gate = [&](int k) { return (r * 3 + k) * units + u; };
-      for (int k = 0; k < 4; ++k) act.read(k, activated, (r * 4 + k) * units + u, n);
+      for (int k = 0; k < 4; ++k) activation.read(k, activated, (r * 4 + k) * units + u, n);
       for (int k = 0; k < 3; ++k) {
-        dx.begin(k, dx_gates, gate(k));
-        dg.begin(k, dh_gates, gate(k));
+        dx.begin_write(k, dx_gates, gate(k));
+        dg.begin_write(k, dh_gates, gate(k));
       }
       const int64_t at_unit = r * units + u;
-      rest.read_or_zero(0, dh, at_unit, n);
-      rest.read_or_zero(1, dh_more, at_unit, n);
-      rest.read(2, h, at_unit, n);
-      rest.begin(3, dh_in, at_unit);
-      gru_gradient(rest.in[0], rest.in[1], act.in, rest.in[2], dx.out, dg.out, rest.out[3], n);
+      states.read_or_zero(0, dh, at_unit, n);
+      states.read_or_zero(1, dh_more, at_unit, n);
+      states.read(2, h, at_unit, n);
+      states.begin_write(3, dh_in, at_unit);
+      gru_gradient(states.in[0], states.in[1], activation.in, states.in[2], dx.out, dg.out, states.out[3], n);
       for (int k = 0; k < 3; ++k) {
-        dx.end(k, dx_gates, gate(k), n);
-        dg.end(k, dh_gates, gate(k), n);
+        dx.end_write(k, dx_gates, gate(k), n);
+        dg.end_write(k, dh_gates, gate(k), n);
       }
-      rest.end(3, dh_in, at_unit, n);
+      states.end_write(3, dh_in, at_unit, n);
     });
   });
 }

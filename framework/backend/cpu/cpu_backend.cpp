@@ -63,8 +63,8 @@ class CpuBackend final : public Backend {
  public:
   Device::Type device_type() const override { return Device::Type::cpu; }
   std::string describe() const override {
-    const int n = num_threads();
-    return cpu_name() + ", " + std::to_string(n) + (n == 1 ? " thread" : " threads") + ", loops " + instruction_set() +
+    const int threads = num_threads();
+    return cpu_name() + ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads") + ", loops " + instruction_set() +
            ", products: " + cpu::product_library() + ", bf16 " + cpu::product_support(DType::bf16) + ", f16 " +
            cpu::product_support(DType::f16);
   }

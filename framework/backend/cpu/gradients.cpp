@@ -14,10 +14,10 @@
 namespace halfstep::cpu {
 namespace {
 
-// Tests f16 and bf16 by their bits: not finite if all exponent bits are set, i.e. at least `top`.
-HS_CLONES bool any_at_least(const uint16_t* x, uint16_t top, int64_t n) {
+// Tests f16 and bf16 by their bits: a number is not finite if its bits without the sign are at least `exponent_bits`.
+HS_CLONES bool any_not_finite(const uint16_t* x, uint16_t exponent_bits, int64_t n) {
   uint16_t bad = 0;
-  for (int64_t i = 0; i < n; ++i) bad |= uint16_t((x[i] & 0x7fffu) >= top);
+  for (int64_t i = 0; i < n; ++i) bad |= uint16_t((x[i] & 0x7fffu) >= exponent_bits);
   return bad != 0;
 }
 
@@ -53,42 +53,42 @@ void with_float_or_double(DType t, F&& f) {
 }
 
 // Multiplies by `factor` (a factor of 1 keeps the bits) and returns whether a value was inf or NaN before.
-bool scale_all(std::span<const TensorView> tensors, float factor) {
-  const std::vector<TensorPiece> parts = cut(tensors);
+bool scale_and_check_all(std::span<const TensorView> tensors, float factor) {
+  const std::vector<TensorPiece> pieces = pieces_of(tensors);
   std::atomic<bool> found = false;
-  for_parts(parts, [&](size_t index) {
-    const TensorPiece& part = parts[index];
-    const TensorView& g = tensors[part.tensor];
+  for_pieces(pieces, [&](size_t index) {
+    const TensorPiece& piece = pieces[index];
+    const TensorView& g = tensors[piece.tensor];
     const Space s(g.shape, {&g.strides});
     if (factor == 1 && is_half(g.dtype) && s.dense(0)) {  // reads them without widening
-      const uint16_t top = g.dtype == DType::f16 ? 0x7c00 : 0x7f80;
-      const int64_t n = std::min(part.end, s.numel) - part.begin;
-      if (any_at_least(g.as<const uint16_t>() + part.begin, top, n)) found.store(true, std::memory_order_relaxed);
+      const uint16_t exponent_bits = g.dtype == DType::f16 ? 0x7c00 : 0x7f80;
+      const int64_t n = std::min(piece.end, s.numel) - piece.begin;
+      if (any_not_finite(g.as<const uint16_t>() + piece.begin, exponent_bits, n)) found.store(true, std::memory_order_relaxed);
       return;
     }
     with_float_or_double(g.dtype, [&](auto tag) {
       using C = decltype(tag);
       alignas(64) C buffer[kBlock];
-      bool bad = false;
-      for (int64_t i = part.begin; i < part.end; i += kBlock) {
-        const int64_t n = std::min(kBlock, part.end - i);
+      bool found_here = false;
+      for (int64_t i = piece.begin; i < piece.end; i += kBlock) {
+        const int64_t n = std::min(kBlock, piece.end - i);
         const C* in = fetch<C>(s, 0, g, i, n, buffer);
         if (factor == 1) {
-          bad |= any_not_finite(in, n);
+          found_here |= any_not_finite(in, n);
         } else {
           C* out = const_cast<C*>(in);  // the gradient itself, or the buffer
-          bad |= scale_and_check(in, out, C(factor), n);
+          found_here |= scale_and_check(in, out, C(factor), n);
           if (out == buffer) put<C>(s, 0, g, i, n, out);
         }
       }
-      if (bad) found.store(true, std::memory_order_relaxed);
+      if (found_here) found.store(true, std::memory_order_relaxed);
     });
   });
   return found.load();
 }
 
 HS_CLONES double sum_of_squares(const float* x, int64_t n) {
-  double lane[16] = {};
+  double lane[16] = {};  // of element i: sum i % 16, whatever the instruction set
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     for (int k = 0; k < 16; ++k) lane[k] += double(x[i + k]) * double(x[i + k]);
@@ -130,27 +130,27 @@ double largest(const C* x, int64_t n) {
 }  // namespace
 
 void check_finite(std::span<const TensorView> grads, float* found_inf) {
-  if (scale_all(grads, 1.0f)) *found_inf = 1.0f;
+  if (scale_and_check_all(grads, 1.0f)) *found_inf = 1.0f;
 }
 
 void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) {
-  if (scale_all(grads, float(1 / double(*scale)))) *found_inf = 1.0f;
+  if (scale_and_check_all(grads, float(1 / double(*scale)))) *found_inf = 1.0f;
 }
 
 void norm(std::span<const TensorView> tensors, double p, float* out) {
-  const std::vector<TensorPiece> parts = cut(tensors);
-  std::vector<double> partial(parts.size());
+  const std::vector<TensorPiece> pieces = pieces_of(tensors);
+  std::vector<double> partial(pieces.size());
   const bool maximum = std::isinf(p);
-  for_parts(parts, [&](size_t index) {
-    const TensorPiece& part = parts[index];
-    const TensorView& v = tensors[part.tensor];
+  for_pieces(pieces, [&](size_t index) {
+    const TensorPiece& piece = pieces[index];
+    const TensorView& v = tensors[piece.tensor];
     with_float_or_double(v.dtype, [&](auto tag) {
       using C = decltype(tag);
       const Space s(v.shape, {&v.strides});
       alignas(64) C buffer[kBlock];
       double value = 0;
-      for (int64_t i = part.begin; i < part.end; i += kBlock) {
-        const int64_t n = std::min(kBlock, part.end - i);
+      for (int64_t i = piece.begin; i < piece.end; i += kBlock) {
+        const int64_t n = std::min(kBlock, piece.end - i);
         const C* x = fetch<C>(s, 0, v, i, n, buffer);
         if (maximum) {
           const double top = largest(x, n);
@@ -171,7 +171,7 @@ void norm(std::span<const TensorView> tensors, double p, float* out) {
 
 void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) {
   const float factor = float(max_norm / (double(*norm) + 1e-6));
-  scale_all(tensors, factor > 1 ? 1.0f : factor);
+  scale_and_check_all(tensors, factor > 1 ? 1.0f : factor);
 }
 
 }  // namespace halfstep::cpu

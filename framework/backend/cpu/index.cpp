@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers along one dimension: out[a, i, b] = x[a, index[a, i, b], b]. `index` has the shape of the output, or is one-dimensional
-// and then chooses whole slices; a stride of 0 in it does the same.
+// Gathers and scatters along one dimension.
+//
+// Gather: out[a, i, b] = x[a, index[a, i, b], b]. `index` has the shape of the output, or is one-dimensional and then chooses whole
+// slices; a stride of 0 in it does the same.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -15,7 +17,7 @@ namespace halfstep::cpu {
 namespace {
 
 // Returns the index broadcast to `shape`: a one-dimensional one chooses whole slices along dim.
-TensorView spread(const TensorView& index, const Shape& shape, int dim) {
+TensorView broadcast_index(const TensorView& index, const Shape& shape, int dim) {
   if (index.shape.size() == shape.size()) return index;
   TensorView v = index;
   v.shape = shape;
@@ -40,7 +42,8 @@ HS_CLONES void gather_line(const T* line, const int64_t* index, T* to, int64_t n
   for (int64_t k = 0; k < n; ++k) to[k] = line[index[k]];
 }
 
-constexpr int64_t kAhead = 4096;  // bytes of a row that are prefetched
+constexpr int64_t kPrefetchBytes = 4096;  // of a row
+constexpr int64_t kCacheLine = 64;        // bytes
 
 template <class T>
 void gather_bits(const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
@@ -52,31 +55,31 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
   const T* in = x.as<const T>();
   T* to = out.as<T>();
   parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
-    Cursor o(s, 0, begin), i(s, 1, begin), from(s, 2, begin);
+    Cursor out_cursor(s, 0, begin), index_cursor(s, 1, begin), x_cursor(s, 2, begin);
     for (int64_t done = begin; done < end;) {
-      const int64_t n = std::min(end - done, o.row_left());
-      const int64_t os = o.stride(), is = i.stride(), fs = from.stride();
-      T* target = to + o.offset();
-      const T* source = in + from.offset();
-      const int64_t* chosen = indices + i.offset();
-      if (is == 0 && fs == 1 && os == 1) {
+      const int64_t n = std::min(end - done, out_cursor.row_left());
+      const int64_t out_stride = out_cursor.stride(), index_stride = index_cursor.stride(), x_stride = x_cursor.stride();
+      T* target = to + out_cursor.offset();
+      const T* source = in + x_cursor.offset();
+      const int64_t* chosen = indices + index_cursor.offset();
+      if (index_stride == 0 && x_stride == 1 && out_stride == 1) {
         if (done + n < end) {  // prefetches the next row, which may be anywhere, while copying this one
-          Cursor next_index = i, next_from = from;
+          Cursor next_index = index_cursor, next_x = x_cursor;
           next_index.advance(n);
-          next_from.advance(n);
-          const T* const next = in + next_from.offset() + indices[next_index.offset()] * step;
-          for (int64_t k = 0; k < std::min(n, kAhead / int64_t(sizeof(T))); k += 64 / int64_t(sizeof(T)))
+          next_x.advance(n);
+          const T* const next = in + next_x.offset() + indices[next_index.offset()] * step;
+          for (int64_t k = 0; k < std::min(n, kPrefetchBytes / int64_t(sizeof(T))); k += kCacheLine / int64_t(sizeof(T)))
             __builtin_prefetch(next + k);
         }
         std::memcpy(target, source + *chosen * step, size_t(n) * sizeof(T));
-      } else if (is == 1 && fs == 0 && os == 1 && step == 1) {
+      } else if (index_stride == 1 && x_stride == 0 && out_stride == 1 && step == 1) {
         gather_line(source, chosen, target, n);
       } else {
-        for (int64_t k = 0; k < n; ++k) target[k * os] = source[k * fs + chosen[k * is] * step];
+        for (int64_t k = 0; k < n; ++k) target[k * out_stride] = source[k * x_stride + chosen[k * index_stride] * step];
       }
-      o.advance(n);
-      i.advance(n);
-      from.advance(n);
+      out_cursor.advance(n);
+      index_cursor.advance(n);
+      x_cursor.advance(n);
       done += n;
     }
   });
@@ -95,7 +98,7 @@ int64_t check_indices(const TensorView& index, int64_t size) {
       if (any_outside(values, cursor.stride(), n, uint64_t(size))) {
         int64_t k = done;
         while (uint64_t(values[(k - done) * cursor.stride()]) < uint64_t(size)) ++k;
-        for (int64_t seen = first; k < seen && !first.compare_exchange_weak(seen, k);) {}
+        for (int64_t known = first; k < known && !first.compare_exchange_weak(known, k);) {}  // first = min(first, k)
         return;
       }
       cursor.advance(n);
@@ -107,7 +110,7 @@ int64_t check_indices(const TensorView& index, int64_t size) {
 
 void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
   if (out.numel() == 0) return;
-  const TensorView chosen = spread(index, out.shape, dim);
+  const TensorView chosen = broadcast_index(index, out.shape, dim);
   switch (size_of(x.dtype)) {
     case 1: return gather_bits<uint8_t>(x, dim, chosen, out);
     case 2: return gather_bits<uint16_t>(x, dim, chosen, out);
@@ -118,13 +121,22 @@ void gather(const TensorView& x, int dim, const TensorView& index, const TensorV
 
 void index_select(const TensorView& x, int dim, const TensorView& index, const TensorView& out) { gather(x, dim, index, out); }
 
-// Scatters along one dimension: out[a, index[a, i, b], b] += or = src[a, i, b]. `index` has the shape of the source, or is
-// one-dimensional and then chooses whole slices. Lines along dim are independent; one thread walks each in order, so that equal
+// Scatter: out[a, index[a, i, b], b] += or = src[a, i, b]. `index` has the shape of the source, or is
+// one-dimensional and then chooses whole slices. Lines along dim are independent; one thread processes each in order, so that equal
 // indices take effect in the order of the source.
 
 namespace {
 
-constexpr int64_t kWideSlice = 16;  // slice size from which it pays to sort slices by their target
+constexpr int64_t kWideSlice = 16;  // elements of a slice from which it pays to sort slices by their target
+constexpr int64_t kFewPlaces = 64;  // fewer targets than this have their slices cut into small blocks, for more threads
+constexpr int64_t kSmallBlock = 128;
+
+// Lines side by side: their number, the offsets of the first one in out, index and src, and the strides from one to the next.
+struct LineGroup {
+  int64_t count;
+  int64_t out, index, src;
+  int64_t out_stride, index_stride, src_stride;
+};
 
 // The lines along dim: their starts in out, index and src, and the steps along them.
 struct Lines {
@@ -140,24 +152,25 @@ struct Lines {
         src_step(src.shape.empty() ? 0 : src.strides[dim]),
         index(index_view.as<const int64_t>()) {}
 
-  // Calls f(out, index, src, lines, their strides) with offsets and strides of lines side by side.
+  // Calls f(lines) for all lines, in groups that are side by side.
   template <class F>
   void for_each(const F& f) const {
     parallel_for(space.numel, 16, space.numel * length, [&](int64_t begin, int64_t end) {
-      Cursor o(space, 0, begin), i(space, 1, begin), from(space, 2, begin);
+      Cursor out_cursor(space, 0, begin), index_cursor(space, 1, begin), src_cursor(space, 2, begin);
       for (int64_t done = begin; done < end;) {
-        const int64_t n = std::min({end - done, o.row_left(), kBlock});
-        f(o.offset(), i.offset(), from.offset(), n, o.stride(), i.stride(), from.stride());
-        o.advance(n);
-        i.advance(n);
-        from.advance(n);
+        const int64_t n = std::min({end - done, out_cursor.row_left(), kBlock});
+        f(LineGroup{n, out_cursor.offset(), index_cursor.offset(), src_cursor.offset(), out_cursor.stride(), index_cursor.stride(),
+                    src_cursor.stride()});
+        out_cursor.advance(n);
+        index_cursor.advance(n);
+        src_cursor.advance(n);
         done += n;
       }
     });
   }
 
-  // Returns whether to walk one line at a time, because it is dense, instead of one entry of n lines at a time.
-  bool one_by_one(int64_t n, int64_t src_stride) const { return n == 1 || (src_step == 1 && src_stride != 1); }
+  // Returns whether to process one line at a time, because it is dense in src, instead of one entry of all lines at a time.
+  bool one_by_one(const LineGroup& group) const { return group.count == 1 || (src_step == 1 && group.src_stride != 1); }
   bool dense() const { return out_step == 1 && index_step == 1 && src_step == 1; }
 
  private:
@@ -181,19 +194,20 @@ void place_line(T* to, const int64_t* index, const T* from, int64_t n) {
 
 template <class C>
 void add_lines(C* sums, const Lines& lines, const TensorView& src) {
-  lines.for_each([&](int64_t o, int64_t i, int64_t from, int64_t n, int64_t os, int64_t is, int64_t fs) {
+  lines.for_each([&](const LineGroup& group) {
     alignas(64) C buffer[kBlock];
-    if (lines.one_by_one(n, fs)) {
-      for (int64_t c = 0; c < n; ++c) {
-        C* target = sums + o + c * os;
-        const int64_t* chosen = lines.index + i + c * is;
+    if (lines.one_by_one(group)) {
+      for (int64_t c = 0; c < group.count; ++c) {
+        C* target = sums + group.out + c * group.out_stride;
+        const int64_t* chosen = lines.index + group.index + c * group.index_stride;
+        const int64_t line = group.src + c * group.src_stride;
         if (lines.dense() && src.dtype == dtype_of<C>) {
-          add_line(target, chosen, src.as<const C>() + from + c * fs, lines.length);
+          add_line(target, chosen, src.as<const C>() + line, lines.length);
           continue;
         }
         for (int64_t k = 0; k < lines.length; k += kBlock) {
           const int64_t part = std::min(kBlock, lines.length - k);
-          load<C>(src.dtype, at(src, from + c * fs + k * lines.src_step), lines.src_step, buffer, part);
+          load<C>(src.dtype, at(src, line + k * lines.src_step), lines.src_step, buffer, part);
           for (int64_t e = 0; e < part; ++e) {
             C& sum = target[chosen[(k + e) * lines.index_step] * lines.out_step];
             sum = m::add(sum, buffer[e]);
@@ -203,11 +217,11 @@ void add_lines(C* sums, const Lines& lines, const TensorView& src) {
       return;
     }
     for (int64_t k = 0; k < lines.length; ++k) {
-      load<C>(src.dtype, at(src, from + k * lines.src_step), fs, buffer, n);
-      const int64_t* chosen = lines.index + i + k * lines.index_step;
-      C* target = sums + o;
-      for (int64_t c = 0; c < n; ++c) {
-        C& sum = target[c * os + chosen[c * is] * lines.out_step];
+      load<C>(src.dtype, at(src, group.src + k * lines.src_step), group.src_stride, buffer, group.count);
+      const int64_t* chosen = lines.index + group.index + k * lines.index_step;
+      C* target = sums + group.out;
+      for (int64_t c = 0; c < group.count; ++c) {
+        C& sum = target[c * group.out_stride + chosen[c * group.index_stride] * lines.out_step];
         sum = m::add(sum, buffer[c]);
       }
     }
@@ -216,28 +230,30 @@ void add_lines(C* sums, const Lines& lines, const TensorView& src) {
 
 template <class T>
 void place_lines(T* out, const Lines& lines, const T* src) {
-  lines.for_each([&](int64_t o, int64_t i, int64_t from, int64_t n, int64_t os, int64_t is, int64_t fs) {
-    T* target = out + o;
-    const T* source = src + from;
-    const int64_t* chosen = lines.index + i;
-    if (lines.one_by_one(n, fs)) {
+  lines.for_each([&](const LineGroup& group) {
+    T* target = out + group.out;
+    const T* source = src + group.src;
+    const int64_t* chosen = lines.index + group.index;
+    const int64_t n = group.count, out_stride = group.out_stride, index_stride = group.index_stride, src_stride = group.src_stride;
+    if (lines.one_by_one(group)) {
       for (int64_t c = 0; c < n; ++c) {
         if (lines.dense()) {
-          place_line(target + c * os, chosen + c * is, source + c * fs, lines.length);
+          place_line(target + c * out_stride, chosen + c * index_stride, source + c * src_stride, lines.length);
           continue;
         }
         for (int64_t k = 0; k < lines.length; ++k)
-          target[c * os + chosen[c * is + k * lines.index_step] * lines.out_step] = source[c * fs + k * lines.src_step];
+          target[c * out_stride + chosen[c * index_stride + k * lines.index_step] * lines.out_step] =
+              source[c * src_stride + k * lines.src_step];
       }
       return;
     }
     for (int64_t k = 0; k < lines.length; ++k) {
       const T* row = source + k * lines.src_step;
       const int64_t* here = chosen + k * lines.index_step;
-      if (is == 0 && os == 1 && fs == 1) {
+      if (index_stride == 0 && out_stride == 1 && src_stride == 1) {
         std::memcpy(target + *here * lines.out_step, row, size_t(n) * sizeof(T));
       } else {
-        for (int64_t c = 0; c < n; ++c) target[c * os + here[c * is] * lines.out_step] = row[c * fs];
+        for (int64_t c = 0; c < n; ++c) target[c * out_stride + here[c * index_stride] * lines.out_step] = row[c * src_stride];
       }
     }
   });
@@ -249,9 +265,9 @@ struct Groups {
 
   Groups(const TensorView& index, int64_t size) : order(size_t(index.numel())) {
     const int64_t n = index.numel(), step = index.shape.empty() ? 0 : index.strides[0];
-    const int64_t* v = index.as<const int64_t>();
-    std::vector<int64_t> place(size_t(size), 0);
-    for (int64_t i = 0; i < n; ++i) ++place[size_t(v[i * step])];
+    const int64_t* entries = index.as<const int64_t>();
+    std::vector<int64_t> place(size_t(size), 0);  // of each value: the number of its entries, then the next place in `order`
+    for (int64_t i = 0; i < n; ++i) ++place[size_t(entries[i * step])];
     int64_t at = 0;
     for (int64_t value = 0; value < size; ++value) {
       const int64_t count = place[size_t(value)];
@@ -262,7 +278,7 @@ struct Groups {
       at += count;
     }
     start.push_back(at);
-    for (int64_t i = 0; i < n; ++i) order[size_t(place[size_t(v[i * step])]++)] = i;
+    for (int64_t i = 0; i < n; ++i) order[size_t(place[size_t(entries[i * step])]++)] = i;
   }
 };
 
@@ -279,7 +295,8 @@ void add_slices(const TensorView& out, int dim, const TensorView& index, const T
   Shape slice = src.shape;
   slice[dim] = 1;
   const Space s(slice, {&out.strides, &src.strides});
-  const int64_t places = int64_t(groups.values.size()), block = places < 64 ? 128 : kBlock, blocks = (s.numel + block - 1) / block;
+  const int64_t places = int64_t(groups.values.size()), block = places < kFewPlaces ? kSmallBlock : kBlock,
+                blocks = (s.numel + block - 1) / block;
   const auto shifted = [](TensorView v, int64_t by) {
     v.data = at(v, by);
     return v;
@@ -304,7 +321,7 @@ void add_slices(const TensorView& out, int dim, const TensorView& index, const T
 
 void scatter_add(const TensorView& out, int dim, const TensorView& index, const TensorView& src) {
   if (src.numel() == 0) return;
-  const TensorView chosen = spread(index, src.shape, dim);
+  const TensorView chosen = broadcast_index(index, src.shape, dim);
   const Lines lines(out.strides, dim, chosen, src);
   with_compute(compute_of(out.dtype), [&](auto tag) {
     using C = decltype(tag);
@@ -328,7 +345,7 @@ void index_add(const TensorView& out, int dim, const TensorView& index, const Te
 
 void scatter(const TensorView& out, int dim, const TensorView& index, const TensorView& src) {
   if (src.numel() == 0) return;
-  const TensorView chosen = spread(index, src.shape, dim);
+  const TensorView chosen = broadcast_index(index, src.shape, dim);
   const Lines lines(out.strides, dim, chosen, src);
   switch (size_of(out.dtype)) {
     case 1: return place_lines(out.as<uint8_t>(), lines, src.as<const uint8_t>());

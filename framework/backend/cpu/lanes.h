@@ -27,7 +27,7 @@ namespace halfstep::cpu {
 inline constexpr int kLanes = 64;  // bytes side by side
 template <class T, int bytes>      // of a vector
 struct Lanes {
-  static constexpr int kParts = kLanes / bytes, kEach = bytes / int(sizeof(T));
+  static constexpr int kParts = kLanes / bytes, kEach = bytes / int(sizeof(T));  // vectors, and numbers in each
   typedef T Part __attribute__((vector_size(bytes)));
   Part part[kParts];
 
@@ -104,7 +104,7 @@ auto with_lanes(const F& f) {
 
 // Sets v to 0 in the lanes with x <= zero.
 template <class T, int bytes>
-HS_LANES void drop(Lanes<T, bytes>& v, const Lanes<T, bytes>& x, T zero) {
+HS_LANES void zero_where_at_most(Lanes<T, bytes>& v, const Lanes<T, bytes>& x, T zero) {
   v.each([&](auto& p, int k) HS_INLINE {
     const auto off = x.part[k] <= zero;  // all bits, or none
     p = typename Lanes<T, bytes>::Part(decltype(off)(p) & ~off);

@@ -14,10 +14,11 @@
 
 namespace halfstep::cpu {
 
-// Returns the engine of all primitives. Nothing of oneDNN's that is static is ever destroyed: see framework/base/process_end.h.
+// Returns the engine of all primitives. It is never destroyed: threads may still compute when the process ends
+// (framework/base/process_end.h).
 inline dnnl::engine& engine() {
-  static auto& e = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
-  return e;
+  static auto& cpu = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return cpu;
 }
 
 // Makes the description of a primitive. Version 2 first needs a description of the operation.
@@ -56,14 +57,14 @@ inline dnnl::memory::data_type type_of(DType t) {
                            : dnnl::memory::data_type::f32;
 }
 
-// Hashes a key that consists of 64-bit words.
+// Hashes a key that consists of 64-bit words. The factor is 2^64 divided by the golden ratio, which mixes the bits.
 inline size_t hash_of_words(const void* key, size_t bytes) {
-  uint64_t h = 0, word = 0;
+  uint64_t hash = 0, word = 0;
   for (size_t at = 0; at < bytes; at += sizeof word) {
     std::memcpy(&word, static_cast<const char*>(key) + at, sizeof word);
-    h = (h ^ word) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
   }
-  return size_t(h);
+  return size_t(hash);
 }
 
 // A stream for one thread.
@@ -85,14 +86,14 @@ inline std::string code_name(const dnnl::primitive& p) {
 // Sets the number of OpenMP threads for oneDNN's code on this host thread during one call, and restores the program's own setting.
 class OpenMpThreads {
  public:
-  [[nodiscard]] explicit OpenMpThreads(int n) : before_(omp_get_max_threads()) { set(n); }
+  [[nodiscard]] explicit OpenMpThreads(int count) : before_(omp_get_max_threads()) { set(count); }
   ~OpenMpThreads() { set(before_); }
   OpenMpThreads(const OpenMpThreads&) = delete;
   OpenMpThreads& operator=(const OpenMpThreads&) = delete;
 
  private:
-  static void set(int n) {
-    if (omp_get_max_threads() != n) omp_set_num_threads(n);
+  static void set(int count) {
+    if (omp_get_max_threads() != count) omp_set_num_threads(count);
   }
   int before_;
 };

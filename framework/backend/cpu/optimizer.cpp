@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused optimizer passes: one walk over parameters, gradients and state, with the unscaling and the 16-bit copy on the way.
+// The fused optimizer passes: parameters, gradients and states are read and written once, and unscaled and copied to 16 bits
+// in the same pass.
 #include <algorithm>
 #include <array>
 #include <variant>
@@ -14,10 +15,10 @@ namespace {
 
 // Updates n elements by a rule with `States` states, each in its own array.
 template <int States, class Rule, class T>
-HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kStates> kept, int64_t n,
+HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kStates> states, int64_t n,
                           const typename Rule::Step step, const Rule rule) {
   static_assert(States <= int(ParamUpdate::kStates));
-  T *const s0 = kept[0], *const s1 = kept[1], *const s2 = kept[2];
+  T *const s0 = states[0], *const s1 = states[1], *const s2 = states[2];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     T state[Rule::kStates] = {};
@@ -31,12 +32,12 @@ HS_CLONES void update_run(T* p, const T* g, const std::array<T*, ParamUpdate::kS
   }
 }
 
-// Does the same for a number of states that is known only at run time.
+// Does the same for a number of states, `count`, that only a running program has.
 template <class Rule, class T, int States = 0>
-void update_with(const Rule& rule, int states, T* p, const T* g, const std::array<T*, ParamUpdate::kStates>& kept, int64_t n,
+void update_with(const Rule& rule, int count, T* p, const T* g, const std::array<T*, ParamUpdate::kStates>& states, int64_t n,
                  const typename Rule::Step& step) {
-  if (states == States) return update_run<States>(p, g, kept, n, step, rule);
-  if constexpr (States < Rule::kStates) update_with<Rule, T, States + 1>(rule, states, p, g, kept, n, step);
+  if (count == States) return update_run<States>(p, g, states, n, step, rule);
+  if constexpr (States < Rule::kStates) update_with<Rule, T, States + 1>(rule, count, p, g, states, n, step);
 }
 
 template <class T>
@@ -45,14 +46,14 @@ HS_CLONES void scale_to(const T* in, T factor, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = in[i] * factor;
 }
 
-// Walks through a part of one parameter in blocks: f(p, g, at, n) updates n elements of p from the unscaled g, `at` elements from
-// the start.
+// Processes a piece of one parameter in blocks: calls f(p, g, begin, n), which updates n elements of p from the unscaled g, those
+// from element `begin` on; then stores the 16-bit copy, and the unscaled gradient if `write_back`.
 template <class T, class F>
-void walk(const ParamUpdate& u, const TensorPiece& part, float factor, bool write_back, const F& f) {
+void update_blocks(const ParamUpdate& u, const TensorPiece& piece, float factor, bool write_back, const F& f) {
   alignas(64) T p_buffer[kBlock], g_buffer[kBlock];
   const bool p_direct = u.param.dtype == dtype_of<T>, g_direct = u.grad.dtype == dtype_of<T>;
-  for (int64_t i = part.begin; i < part.end; i += kBlock) {
-    const int64_t n = std::min(kBlock, part.end - i);
+  for (int64_t i = piece.begin; i < piece.end; i += kBlock) {
+    const int64_t n = std::min(kBlock, piece.end - i);
     T* p = p_direct ? u.param.as<T>() + i : p_buffer;
     if (!p_direct) load<T>(u.param.dtype, at(u.param, i), 1, p, n);
     const T* g = g_direct ? u.grad.as<const T>() + i : g_buffer;
@@ -76,31 +77,31 @@ void test_gradients(std::span<const ParamUpdate> params, float* found_inf) {
   check_finite(grads, found_inf);
 }
 
-// Updates every part of every parameter and then the step counts, unless an inf was found; then runs the tail.
+// Updates all parameters and then the step counts, unless an inf was found; then runs the tail.
 template <class Rule>
 void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl& control) {
   if (control.test_gradients) test_gradients(params, control.found_inf);
   const bool skips = control.found_inf && *control.found_inf != 0;
   if (skips) return control.tail.run(true);
-  const int states = rule.states();  // before a schedule sets the momentum to 0
+  const int state_count = rule.states();  // before a schedule sets the momentum to 0
   math::take_rates(rule, control.lr, control.momentum);
   std::vector<typename Rule::Step> steps;
   for (const ParamUpdate& u : params)
     steps.push_back(rule.begin(Rule::kCounts ? double(*u.step) : 0, u.number ? double(*u.number) : 0));
   const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
-  const std::vector<TensorPiece> parts = cut(params.size(), [&](size_t k) { return params[k].param.numel(); });
-  for_parts(parts, [&](size_t index) {
-    const TensorPiece& part = parts[index];
-    const ParamUpdate& u = params[part.tensor];
-    if (math::is_idle(rule, steps[part.tensor])) return;
-    const auto in = [&]<class T>(T) {
-      walk<T>(u, part, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
-        std::array<T*, ParamUpdate::kStates> kept{};
-        for (size_t k = 0; k < size_t(states); ++k) kept[k] = u.state[k].template as<T>() + i;
-        update_with(rule, states, p, g, kept, n, steps[part.tensor]);
+  const std::vector<TensorPiece> pieces = pieces_of(params.size(), [&](size_t k) { return params[k].param.numel(); });
+  for_pieces(pieces, [&](size_t index) {
+    const TensorPiece& piece = pieces[index];
+    const ParamUpdate& u = params[piece.tensor];
+    if (math::is_idle(rule, steps[piece.tensor])) return;
+    const auto update_in = [&]<class T>(T) {
+      update_blocks<T>(u, piece, factor, control.write_back, [&](T* p, const T* g, int64_t i, int64_t n) {
+        std::array<T*, ParamUpdate::kStates> states{};
+        for (size_t k = 0; k < size_t(state_count); ++k) states[k] = u.state[k].template as<T>() + i;
+        update_with(rule, state_count, p, g, states, n, steps[piece.tensor]);
       });
     };
-    u.param.dtype == DType::f64 ? in(double{}) : in(float{});
+    u.param.dtype == DType::f64 ? update_in(double{}) : update_in(float{});
   });
   for (size_t k = 0; k < params.size(); ++k) {
     if constexpr (Rule::kCounts) *params[k].step += 1;

@@ -24,15 +24,16 @@ namespace halfstep::cpu {
 
 inline constexpr int64_t kBlock = 1024;  // elements per call of a kernel, so that its buffers stay in the first-level cache
 
-// Carries the first exception of a team of threads out of the parallel region, which it must not leave by itself.
-class Escape {
+// The first exception of a team of threads: it must not leave the function that the team calls, so it is stored and thrown again
+// after the call.
+class FirstException {
  public:
   template <class F>
   void guard(const F& f) noexcept {
     try {
       f();
     } catch (...) {
-      if (!taken_.exchange(true)) error_ = std::current_exception();
+      if (!caught_.exchange(true)) error_ = std::current_exception();
     }
   }
   void rethrow() {
@@ -40,7 +41,7 @@ class Escape {
   }
 
  private:
-  std::atomic<bool> taken_ = false;
+  std::atomic<bool> caught_ = false;
   std::exception_ptr error_;
 };
 
@@ -63,11 +64,14 @@ void parallel_tasks(int64_t tasks, int64_t work, const F& f) {
   }
   struct Shared {
     const F& f;
-    Escape escape;
+    FirstException exception;
   } shared{f, {}};
-  const auto task = [](void* s, int64_t i) { static_cast<Shared*>(s)->escape.guard([&] { static_cast<Shared*>(s)->f(i); }); };
+  const auto task = [](void* context, int64_t i) {
+    auto& call = *static_cast<Shared*>(context);
+    call.exception.guard([&] { call.f(i); });
+  };
   run_team(tasks, threads, task, &shared);
-  shared.escape.rethrow();
+  shared.exception.rethrow();
 }
 
 // Calls f(begin, end) for consecutive parts of [0, n), each a multiple of `grain` except the last, on as many threads as pay for

@@ -29,12 +29,12 @@ using Clock = std::chrono::steady_clock;
 
 // How long a thread spins before it sleeps: about as long as the serial parts between two calls of a training step. The caller
 // spins less: while it sleeps, a helper that another program pushed off its core can run on the caller's core.
-constexpr Clock::duration kHelperLooks = std::chrono::microseconds(250), kCallerLooks = std::chrono::microseconds(10);
+constexpr Clock::duration kHelperSpin = std::chrono::microseconds(250), kCallerSpin = std::chrono::microseconds(10);
 
 // Wait after which a caller works alone. If it waited for its helpers longer than it worked, and longer than any of them needs to
 // wake up, another program shares its cores. It then works alone for ten times as long, so less than a tenth of the time is lost.
 constexpr Clock::duration kLongWait = std::chrono::microseconds(200);
-constexpr int kAlone = 10;
+constexpr int kAloneFactor = 10;
 
 // Least time that OpenMP's threads wait for more work before they sleep, unless the environment sets another.
 constexpr Clock::duration kOpenMpWaits = std::chrono::milliseconds(2);
@@ -50,15 +50,16 @@ constexpr bool kHasOpenMp = true;
 constexpr bool kHasOpenMp = false;
 #endif
 
-bool openmp_threads_look_out() {
+// Returns whether OpenMP's threads spin while they wait for work, as far as the environment says.
+bool openmp_threads_spin() {
   const char* const policy = std::getenv("OMP_WAIT_POLICY");
   const char* const count = std::getenv("GOMP_SPINCOUNT");
   return kHasOpenMp && !count && (!policy || strcasecmp(policy, "passive") != 0);
 }
-const bool may_use_openmp = openmp_threads_look_out();
+const bool may_use_openmp = openmp_threads_spin();
 std::atomic<bool> forked = false;  // the child of a fork has no OpenMP threads
-[[maybe_unused]] const int hears_of_forks = pthread_atfork(nullptr, nullptr, [] { forked = true; });
-// When this thread used them last, and how many.
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+// The last use of OpenMP's threads by this thread.
 struct OpenMpUse {
   Clock::time_point last{};
   int threads = 0;
@@ -73,13 +74,13 @@ void pause() {
 #endif
 }
 
-// Waits until `come` is true, for at most `longest`. A pause takes 10 to 50 ns, depending on the CPU; reading the clock takes
+// Spins until condition() is true, for at most `longest`. A pause takes 10 to 50 ns, depending on the CPU; reading the clock takes
 // about 25.
 template <class F>
-void look_out(Clock::duration longest, const F& come) {
+void spin_until(Clock::duration longest, const F& condition) {
   for (Clock::time_point until{};;) {
     for (int k = 0; k < 32; ++k) {
-      if (come()) return;
+      if (condition()) return;
       pause();
     }
     const Clock::time_point now = Clock::now();
@@ -96,24 +97,35 @@ class Team {
     const auto alone = [&] {
       for (int64_t i = 0; i < tasks; ++i) task(context, i);
     };
-    if (taken_.test_and_set(std::memory_order_acquire)) return alone();
+    if (in_use_.test_and_set(std::memory_order_acquire)) return alone();
     calls_.fetch_add(1, std::memory_order_relaxed);
     const Clock::time_point begun = Clock::now();
     if (begun < alone_until_) {
       alone();
-      taken_.clear(std::memory_order_release);
-      return;
+    } else {
+      task_ = task;
+      context_ = context;
+      tasks_ = tasks;
+      next_ = 0;
+      may_use_openmp_threads(threads, begun) ? work_in_openmp(threads, begun) : work_with_helpers(threads, begun);
     }
-    task_ = task;
-    context_ = context;
-    tasks_ = tasks;
-    next_ = 0;
-    if (may_use_openmp && openmp_use.threads >= threads && begun - openmp_use.last < kOpenMpWaits && begun >= no_openmp_until_ &&
-        !forked.load(std::memory_order_relaxed)) {
-      work_in_openmp(threads, begun);
-      taken_.clear(std::memory_order_release);
-      return;
-    }
+    in_use_.clear(std::memory_order_release);
+  }
+
+  int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  void work() {
+    for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task_(context_, i);
+  }
+
+  bool may_use_openmp_threads(int threads, Clock::time_point now) const {
+    return may_use_openmp && openmp_use.threads >= threads && now - openmp_use.last < kOpenMpWaits && now >= no_openmp_until_ &&
+           !forked.load(std::memory_order_relaxed);
+  }
+
+  // Starts missing helpers, lets up to threads - 1 of them take tasks, and works until no helper does.
+  void work_with_helpers(int threads, Clock::time_point begun) {
     for (; helpers_ < threads - 1; ++helpers_) {
       const HeldSignals held;  // the program's signal handlers run on its own threads
       try {
@@ -125,17 +137,9 @@ class Team {
     round_.fetch_add(1);
     for (int k = std::min(threads - 1, sleeping_.load()); k > 0; --k) round_.notify_one();
     work();
-    open_ = false;  // newcomers do not enter any more; inside_ counts those that have entered
-    look_out(kCallerLooks, [&] { return inside_ == 0; });
-    if (inside_ != 0) wait(begun);
-    taken_.clear(std::memory_order_release);
-  }
-
-  int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
-
- private:
-  void work() {
-    for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) task_(context_, i);
+    open_ = false;  // no more helpers begin; inside_ counts those that have begun
+    spin_until(kCallerSpin, [&] { return inside_ == 0; });
+    if (inside_ != 0) wait_for_helpers(begun);
   }
 
   // Uses as many threads as the last time, because OpenMP ends the threads that a smaller team does not need.
@@ -154,19 +158,21 @@ class Team {
     if (openmp_use.last - begun - own > std::max(kLongWait, own)) no_openmp_until_ = openmp_use.last + kNoOpenMp;
   }
 
-  void wait(Clock::time_point begun) {
+  // Sleeps until no helper works. After a long wait, later calls do without helpers for some time (kLongWait).
+  void wait_for_helpers(Clock::time_point begun) {
     const Clock::time_point worked = Clock::now();
     caller_sleeps_ = true;
     for (uint32_t n; (n = inside_) != 0;) inside_.wait(n);
     caller_sleeps_ = false;
     const Clock::time_point now = Clock::now();
-    if (now - worked > std::max(kLongWait, worked - begun)) alone_until_ = now + kAlone * (now - worked);
+    if (now - worked > std::max(kLongWait, worked - begun)) alone_until_ = now + kAloneFactor * (now - worked);
   }
 
+  // The loop of a helper thread: waits for the next round and takes tasks.
   void help() {
-    const FloatState plain;  // in place of that of the thread which happened to come first
+    const FloatState plain;  // not that of the caller that started this helper
     for (uint32_t seen = 0;;) {
-      look_out(kHelperLooks, [&] { return round_ != seen; });
+      spin_until(kHelperSpin, [&] { return round_ != seen; });
       if (round_ == seen) {
         ++sleeping_;
         round_.wait(seen);
@@ -179,14 +185,16 @@ class Team {
     }
   }
 
-  std::atomic_flag taken_ = ATOMIC_FLAG_INIT;  // one call at a time
-  int helpers_ = 0;
+  std::atomic_flag in_use_ = ATOMIC_FLAG_INIT;  // by one call at a time
+  int helpers_ = 0;                             // threads started so far
   void (*task_)(void*, int64_t) = nullptr;
   void* context_ = nullptr;
   int64_t tasks_ = 0;
   Clock::time_point alone_until_{}, no_openmp_until_{};
-  std::atomic<bool> open_ = false, caller_sleeps_ = false;
-  std::atomic<int> seats_ = 0, sleeping_ = 0;
+  std::atomic<bool> open_ = false;  // whether helpers may begin tasks of this round
+  std::atomic<bool> caller_sleeps_ = false;
+  std::atomic<int> seats_ = 0;     // helpers that may still take part in this round
+  std::atomic<int> sleeping_ = 0;  // helpers that sleep
   std::atomic<int64_t> calls_ = 0;
   alignas(64) std::atomic<uint32_t> round_ = 0;   // grows with each call; helpers sleep on it
   alignas(64) std::atomic<uint32_t> inside_ = 0;  // helpers that may be running a task

@@ -43,7 +43,7 @@ constexpr int64_t product_work(int64_t batch, int64_t m, int64_t n, int64_t k, b
 // are done. The caller takes tasks like the others and waits only for tasks that another thread has begun: a thread that the
 // system does not run does not help, but does not delay the call. A call from inside a task, or while another thread uses the
 // pool, runs on the calling thread alone. `task` must not throw.
-// All compute in the state of FloatState, whatever the caller's.
+// All threads compute in the state of FloatState, whatever the caller's is.
 void run_team(int64_t tasks, int threads, void (*task)(void* context, int64_t i), void* context);
 
 // Reports that this thread has used OpenMP's threads. For some milliseconds these keep their cores busy while they wait for more

@@ -9,32 +9,34 @@
 
 namespace halfstep::cpu {
 
+// Elements [begin, end) of a tensor of the list.
 struct TensorPiece {
   size_t tensor;
   int64_t begin, end;
 };
 
-inline constexpr int64_t kPart = 16 * kBlock;
+inline constexpr int64_t kPieceSize = 16 * kBlock;
 
-// Splits n tensors of size(k) elements each into parts of at most kPart, in order.
+// Splits `count` tensors, where the k-th has size(k) elements, into pieces of at most kPieceSize elements, in order.
 template <class Size>
-std::vector<TensorPiece> cut(size_t n, const Size& size) {
-  std::vector<TensorPiece> parts;
-  for (size_t k = 0; k < n; ++k) {
-    for (int64_t i = 0, total = size(k); i < total; i += kPart) parts.push_back({k, i, i + kPart < total ? i + kPart : total});
+std::vector<TensorPiece> pieces_of(size_t count, const Size& size) {
+  std::vector<TensorPiece> pieces;
+  for (size_t k = 0; k < count; ++k) {
+    for (int64_t i = 0, total = size(k); i < total; i += kPieceSize)
+      pieces.push_back({k, i, i + kPieceSize < total ? i + kPieceSize : total});
   }
-  return parts;
+  return pieces;
 }
-inline std::vector<TensorPiece> cut(std::span<const TensorView> tensors) {
-  return cut(tensors.size(), [&](size_t k) { return tensors[k].numel(); });
+inline std::vector<TensorPiece> pieces_of(std::span<const TensorView> tensors) {
+  return pieces_of(tensors.size(), [&](size_t k) { return tensors[k].numel(); });
 }
 
-// Calls f(part index) on all threads.
+// Calls f(index of a piece) for all pieces, on several threads if that pays.
 template <class F>
-void for_parts(const std::vector<TensorPiece>& parts, const F& f) {
+void for_pieces(const std::vector<TensorPiece>& pieces, const F& f) {
   int64_t total = 0;
-  for (const TensorPiece& p : parts) total += p.end - p.begin;
-  parallel_for(int64_t(parts.size()), 1, total, [&](int64_t begin, int64_t end) {
+  for (const TensorPiece& p : pieces) total += p.end - p.begin;
+  parallel_for(int64_t(pieces.size()), 1, total, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) f(size_t(i));
   });
 }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
-#include "framework/base/twister.h"
+#include "framework/base/generator.h"
 #include "framework/math/random.h"
 
 namespace halfstep {

@@ -15,7 +15,7 @@
 namespace halfstep::cpu {
 namespace {
 
-class Kernels final : public ConvKernels {
+class CpuConvKernels final : public ConvKernels {
  public:
   Device device() const override { return Device::cpu; }
   int64_t workspace_bytes() const override { return int64_t(4) << 20; }  // fits into caches
@@ -32,18 +32,18 @@ class Kernels final : public ConvKernels {
   void copy(const TensorView& src, const TensorView& dst) const override { cpu::copy(src, dst); }
   void fill(const TensorView& dst, double value) const override { cpu::fill(dst, value); }
 };
-// Never destroyed: threads may still compute when the process ends.
-const Kernels& computing() {
-  static const auto& own = *new Kernels;
+// Returns the kernels that compute. They are never destroyed: threads may still compute when the process ends.
+const CpuConvKernels& computing_kernels() {
+  static const auto& own = *new CpuConvKernels;
   return own;
 }
 
 // The kernels of a plan, where only products need memory.
 class PlannedKernels final : public ConvKernels {
  public:
-  Device device() const override { return computing().device(); }
-  int64_t workspace_bytes() const override { return computing().workspace_bytes(); }
-  void gemm(const GemmArgs& args) const override { computing().gemm(args); }
+  Device device() const override { return computing_kernels().device(); }
+  int64_t workspace_bytes() const override { return computing_kernels().workspace_bytes(); }
+  void gemm(const GemmArgs& args) const override { computing_kernels().gemm(args); }
   void unfold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
   void fold(const TensorView&, const Window&, const Spatial&, const TensorView&) const override {}
   void sum(const TensorView&, const TensorView&) const override {}
@@ -56,7 +56,7 @@ class PlannedKernels final : public ConvKernels {
 const ConvKernels& kernels() {
   static const auto& planned = *new PlannedKernels;
   if (WorkspacePlan::open()) return planned;
-  return computing();
+  return computing_kernels();
 }
 
 bool any_is_empty(const TensorView& x, const TensorView& weight, const TensorView& y) {
@@ -64,14 +64,14 @@ bool any_is_empty(const TensorView& x, const TensorView& weight, const TensorVie
 }
 // Returns the dtype in which oneDNN computes on operands in `from`. With one channel per group there are no pairs to multiply:
 // oneDNN's bf16 code then widens in registers, and is the faster one wherever it exists.
-DType code_dtype(DType from, int64_t channels, int64_t groups) {
+DType onednn_dtype(DType from, int64_t channels, int64_t groups) {
   const bool takes_bf16 = is_native(DType::bf16) || (groups == channels && groups > 1 && has_bf16_code());
   return from == DType::bf16 && takes_bf16 ? DType::bf16 : DType::f32;
 }
 
 ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const Window& window,
                        int64_t groups, DType from, DType to, bool with_bias, bool laid) {
-  const DType of_x = pass == ConvPass::data ? to : from, of_y = pass == ConvPass::forward ? to : from;
+  const DType x_dtype = pass == ConvPass::data ? to : from, y_dtype = pass == ConvPass::forward ? to : from;
   return {.pass = pass,
           .images = x.shape[0],
           .channels = x.shape[1],
@@ -85,35 +85,36 @@ ConvProblem problem_of(ConvPass pass, const TensorView& x, const TensorView& wei
           .format = conv_format({x, weight, y}),
           .with_bias = with_bias,
           .laid = laid,
-          .converts = x.dtype != of_x || y.dtype != of_y};
+          .converts = x.dtype != x_dtype || y.dtype != y_dtype};
 }
 
-// Runs one pass; x, weight, y are those of ConvProblem. Returns false and does nothing if oneDNN has no code. laid: a forward's
-// weight.
-bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
-                 const Window& window, int64_t groups, bool relu = false, const TensorView& laid = {}) {
+// Runs one pass; x, weight, y are those of ConvProblem. Returns false and does nothing if oneDNN has no code. `laid`: the weight of
+// a forward as lay_weight() has made it.
+bool run_with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, const TensorView& y, const TensorView& bias,
+                     const Window& window, int64_t groups, bool relu = false, const TensorView& laid = {}) {
   if (x.dtype == DType::f64 || any_is_empty(x, weight, y)) return false;
   const BeforeEnd library;
   if (!library.allowed()) return false;
-  const bool data = pass == ConvPass::data, of_weight = pass == ConvPass::weight;
-  const TensorView& result = data ? x : of_weight ? weight : y;
-  const DType code = code_dtype((data ? y : x).dtype, x.shape[1], groups);
+  const bool is_data_pass = pass == ConvPass::data, is_weight_pass = pass == ConvPass::weight;
+  const TensorView& result = is_data_pass ? x : is_weight_pass ? weight : y;
+  const DType operand_dtype = onednn_dtype((is_data_pass ? y : x).dtype, x.shape[1], groups);
   // The library adds no bias to gradients, so the bias of a transposed convolution is added afterwards, before rounding.
-  const bool bias_after = data && bias;
-  const DType made = result.dtype == DType::f32 || bias_after ? DType::f32 : code;
+  const bool adds_bias_afterwards = is_data_pass && bias;
+  const DType result_dtype = result.dtype == DType::f32 || adds_bias_afterwards ? DType::f32 : operand_dtype;
   TensorView x_side = x;
-  if (bias_after) x_side.dtype = made;
+  if (adds_bias_afterwards) x_side.dtype = result_dtype;
 
-  const ConvProblem problem = problem_of(pass, x_side, weight, y, window, groups, code, made, bias && !bias_after, bool(laid));
+  const ConvProblem problem =
+      problem_of(pass, x_side, weight, y, window, groups, operand_dtype, result_dtype, bias && !adds_bias_afterwards, bool(laid));
   const MemoryFormat format = problem.format;
   const std::optional<ConvPlan> plan = conv_plan(problem);
   if (!plan) return false;
 
-  // Floats for whatever differs: the bias, the weight, and a result to which a bias is added.
-  const bool bias_differs = bias && !bias_after && (bias.dtype != DType::f32 || bias.strides[0] != 1);
+  // Copies in the dtype of the computation, where they differ: of the bias, the weight, and a result to which a bias is added.
+  const bool bias_differs = bias && !adds_bias_afterwards && (bias.dtype != DType::f32 || bias.strides[0] != 1);
   TensorView own_weight = weight;
-  own_weight.dtype = of_weight ? made : code;
-  const bool weight_differs = own_weight.dtype != weight.dtype, sum_differs = bias_after && x.dtype != made;
+  own_weight.dtype = is_weight_pass ? result_dtype : operand_dtype;
+  const bool weight_differs = own_weight.dtype != weight.dtype, sum_differs = adds_bias_afterwards && x.dtype != result_dtype;
   const auto round_up_to_16 = [](int64_t n) { return (n + 15) / 16 * 16; };
   const int64_t channels = bias ? bias.shape[0] : 0, biases = bias_differs ? round_up_to_16(channels) : 0,
                 weights = weight_differs ? round_up_to_16(weight.numel()) : 0, sums = sum_differs ? round_up_to_16(x.numel()) : 0;
@@ -122,15 +123,15 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
   const TensorView own_bias{memory, DType::f32, {channels}, {1}};
   if (weight_differs) own_weight.data = memory + biases;
   if (sum_differs) x_side.data = memory + biases + weights;
-  if (weight_differs && !of_weight) kernels().copy(in_memory_order(weight, format), in_memory_order(own_weight, format));
+  if (weight_differs && !is_weight_pass) kernels().copy(in_memory_order(weight, format), in_memory_order(own_weight, format));
   if (bias_differs && pass == ConvPass::forward) kernels().copy(bias, own_bias);
-  const void* const bias_data = !bias || bias_after ? nullptr : bias_differs ? own_bias.data : bias.data;
+  const void* const bias_data = !bias || adds_bias_afterwards ? nullptr : bias_differs ? own_bias.data : bias.data;
   run(*plan, {x_side.data, x_side.dtype}, laid ? laid.data : own_weight.data, {y.data, y.dtype},
       static_cast<const float*>(bias_data));
   if (relu) kernels().relu(in_memory_order(y, format));  // oneDNN's own ReLU turns NaN into 0
-  if (bias_differs && of_weight) kernels().copy(own_bias, bias);
-  if (bias_after) add_channel_bias(kernels(), x_side, bias, x);
-  if (weight_differs && of_weight) kernels().copy(in_memory_order(own_weight, format), in_memory_order(weight, format));
+  if (bias_differs && is_weight_pass) kernels().copy(own_bias, bias);
+  if (adds_bias_afterwards) add_channel_bias(kernels(), x_side, bias, x);
+  if (weight_differs && is_weight_pass) kernels().copy(in_memory_order(own_weight, format), in_memory_order(weight, format));
   return true;
 }
 
@@ -138,7 +139,7 @@ bool with_onednn(ConvPass pass, const TensorView& x, const TensorView& weight, c
 
 void conv(const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window, int64_t groups, bool relu,
           const TensorView& out) {
-  if (with_onednn(ConvPass::forward, x, weight, out, bias, window, groups, relu)) return;
+  if (run_with_onednn(ConvPass::forward, x, weight, out, bias, window, groups, relu)) return;
   if (weight.dtype == x.dtype) return unfold_conv(kernels(), x, weight, bias, window, groups, relu, out);
   // A weight of float32 beside a 16-bit x, which the products need in one dtype.
   const Workspace rounded(Device::cpu, size_t(weight.numel()) * size_of(x.dtype));
@@ -154,7 +155,7 @@ namespace {
 
 std::optional<ConvPlan> laid_plan(const ConvArgs& a) {
   if (any_is_empty(a.x, a.weight, a.out)) return {};
-  const DType dtype = a.x.dtype, code = code_dtype(dtype, a.x.shape[1], a.groups);
+  const DType dtype = a.x.dtype, code = onednn_dtype(dtype, a.x.shape[1], a.groups);
   if (dtype != code || a.weight.dtype != code || a.out.dtype != code) return {};
   return laid_plan(problem_of(ConvPass::forward, a.x, a.weight, a.out, a.window, a.groups, code, code, bool(a.bias), true));
 }
@@ -170,25 +171,25 @@ ConvWeightLayout laid_weight_layout(const ConvArgs& args) {
 
 void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid) {
   const BeforeEnd library;
-  if (!library.allowed()) return;  // then nothing will read it
+  if (!library.allowed()) return;  // conv_laid() will not read it then
   lay_weight(laid_plan(args).value(), weight.data, laid.data);
 }
 
 void conv_laid(const ConvArgs& a, const TensorView& laid) {
-  const bool done = with_onednn(ConvPass::forward, a.x, a.weight, a.out, a.bias, a.window, a.groups, a.relu, laid);
+  const bool done = run_with_onednn(ConvPass::forward, a.x, a.weight, a.out, a.bias, a.window, a.groups, a.relu, laid);
   check<Error>(done || process_ends(), "conv", "no code for a weight that was laid out");
   if (!done) conv(a.x, a.weight, a.bias, a.window, a.groups, a.relu, a.out);
 }
 
 void conv_backward_data(const TensorView& grad, const TensorView& weight, const TensorView& bias, const Window& window,
                         int64_t groups, const TensorView& out) {
-  if (!with_onednn(ConvPass::data, out, weight, grad, bias, window, groups))
+  if (!run_with_onednn(ConvPass::data, out, weight, grad, bias, window, groups))
     unfold_conv_backward_data(kernels(), grad, weight, bias, window, groups, out);
 }
 
 void conv_backward_weight(const TensorView& x, const TensorView& grad, const Window& window, int64_t groups, const TensorView& out,
                           const TensorView& bias_out) {
-  if (!with_onednn(ConvPass::weight, x, out, grad, bias_out, window, groups))
+  if (!run_with_onednn(ConvPass::weight, x, out, grad, bias_out, window, groups))
     unfold_conv_backward_weight(kernels(), x, grad, window, groups, out, bias_out);
 }
 

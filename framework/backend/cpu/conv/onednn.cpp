@@ -19,23 +19,23 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr int64_t kPieceBytes = 512 * 1024;
+constexpr int64_t kPieceBytes = 512 * 1024;  // of the images of a piece, which stay in the second-level cache
 
 int64_t work_of(const ConvProblem& p) {
   return product_work(1, p.images * product(p.out), p.filters, taps_of(p) / p.filters, p.from == DType::bf16);
 }
 
-// The images of one piece of a plan, or the filters of one part.
-struct Images {
+// Images of one piece of a plan, or filters of one part.
+struct Range {
   int64_t first, count;
 };
-Images images_in(const ConvPlan& plan, int64_t piece) {
+Range images_in(const ConvPlan& plan, int64_t piece) {
   const auto edge = [&](int64_t i) { return plan.problem.images * i / plan.pieces; };
   return {edge(piece), edge(piece + 1) - edge(piece)};
 }
 
 // Returns the filters of a part, if the plan has parts: whole blocks of the library's layouts.
-Images filters_in(const ConvPlan& plan, int64_t part) {
+Range filters_in(const ConvPlan& plan, int64_t part) {
   const auto edge = [&](int64_t i) {
     return i == plan.filter_parts ? plan.problem.filters : plan.problem.filters * i / plan.filter_parts / 16 * 16;
   };
@@ -54,7 +54,7 @@ ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
   ConvProblem p = plan.problem;
   if (plan.filter_parts > 1) {
     p.filters = filters_in(plan, piece).count;
-    p.filters_apart = plan.problem.filters;
+    p.filters_in_y = plan.problem.filters;
   }
   if (plan.pieces == 1) return p;
   p.images = images_in(plan, piece).count;
@@ -67,22 +67,24 @@ ConvProblem problem_of(const ConvPlan& plan, int64_t piece) {
 // its gradient: so pieces are larger the more that costs. One piece, shared by OpenMP's threads, is only for few images with a
 // large weight: if another program keeps a core busy, these threads take several times as long.
 int64_t pieces_of(const ConvProblem& p, int64_t threads) {
-  const int64_t element = int64_t(size_of(p.from)), images = image_elements(p) * element, least = 4 * taps_of(p) * element;
+  const int64_t element = int64_t(size_of(p.from)), image_bytes = image_elements(p) * element,
+                least_bytes = 4 * taps_of(p) * element;
   if (threads_independent())  // larger pieces may be more than two
-    threads = std::min({threads, p.images, std::max(std::min<int64_t>(images / least, 2), images / (4 * least))});
-  if (threads < 2 || p.images < threads || images < threads * least) return 1;
+    threads =
+        std::min({threads, p.images, std::max(std::min<int64_t>(image_bytes / least_bytes, 2), image_bytes / (4 * least_bytes))});
+  if (threads < 2 || p.images < threads || image_bytes < threads * least_bytes) return 1;
   if (!p.converts && !changes_layout(p)) return threads;
   const bool transforms = p.pass != ConvPass::weight && winograd_applies(p);
-  const int64_t each = threads * std::max(kPieceBytes, (transforms ? 8 : 2) * least);
-  return std::min(std::max<int64_t>(images / each, 1) * threads, p.images);
+  const int64_t round_bytes = threads * std::max(kPieceBytes, (transforms ? 8 : 2) * least_bytes);  // of one piece for each thread
+  return std::min(std::max<int64_t>(image_bytes / round_bytes, 1) * threads, p.images);
 }
 
 // Returns into how many parts to split the filters; each part reads all images.
 int64_t filter_parts_of(const ConvProblem& p, int64_t work) {
-  constexpr int64_t kLeast = 32, kCopied = 16;  // work that pays for copying an element of x into the library's layout
+  constexpr int64_t kLeastFilters = 32, kCopied = 16;  // work that pays for copying an element of x into the library's layout
   if (p.pass != ConvPass::weight || !threads_independent() || p.groups > 1) return 1;
   const int64_t copies = work / (kCopied * p.images * p.channels * product(p.in));
-  return std::max<int64_t>(std::min({int64_t(threads_to_cut_for(work)), copies, p.filters / kLeast}), 1);
+  return std::max<int64_t>(std::min({int64_t(threads_to_cut_for(work)), copies, p.filters / kLeastFilters}), 1);
 }
 
 // Memory for each thread that works on a piece, allocated at once, so that the amount does not depend on the threads' timing.
@@ -126,19 +128,19 @@ struct ImageSide {
   bool written;
 
   bool converts() const { return images.dtype != dtype; }
-  size_t bytes(const Images& piece) const { return converts() ? whole_lines(size_t(piece.count * size) * size_of(dtype)) : 0; }
-  TensorView stored(const Images& piece) const {
+  size_t bytes(const Range& piece) const { return converts() ? whole_lines(size_t(piece.count * size) * size_of(dtype)) : 0; }
+  TensorView stored(const Range& piece) const {
     const int64_t n = piece.count * size;
     return {static_cast<char*>(images.data) + piece.first * size * int64_t(size_of(images.dtype)), images.dtype, {n}, {1}};
   }
   // Returns the images for the code: the images themselves, or `memory` with their values.
-  char* begin(const Images& piece, char* memory) const {
+  char* begin(const Range& piece, char* memory) const {
     const TensorView own = stored(piece);
     if (!converts()) return static_cast<char*>(own.data);
     if (!written) copy(own, TensorView{memory, dtype, own.shape, own.strides});
     return memory;
   }
-  void end(const Images& piece, char* memory) const {
+  void end(const Range& piece, char* memory) const {
     const TensorView own = stored(piece);
     if (converts() && written) copy(TensorView{memory, dtype, own.shape, own.strides}, own);
   }
@@ -147,7 +149,7 @@ struct ImageSide {
 // Computes the gradient of a weight in parts of its filters.
 void run_filter_parts(const ConvPlan& plan, const ImageSide (&sides)[2], void* weight, float* bias) {
   const ConvProblem& p = plan.problem;
-  const Images all{0, p.images};
+  const Range all{0, p.images};
   const Workspace copies(Device::cpu, sides[0].bytes(all) + sides[1].bytes(all));
   size_t most = 0;
   for (int64_t i = 0; i < plan.filter_parts; ++i) most = std::max(most, code_of(problem_of(plan, i), 1)->bytes(false));
@@ -202,7 +204,8 @@ std::optional<ConvPlan> conv_plan(const ConvProblem& problem) {
 std::optional<ConvPlan> laid_plan(const ConvProblem& problem) {
   ConvProblem own = problem;
   own.laid = false;
-  if (image_elements(problem) > 64 * taps_of(problem) || (winograd_applies(own) && !winograd_applies(problem))) return {};
+  constexpr int64_t kSmallWeight = 64;  // times as many elements in the images as in a small weight
+  if (image_elements(problem) > kSmallWeight * taps_of(problem) || (winograd_applies(own) && !winograd_applies(problem))) return {};
   const std::optional<ConvPlan> plan = conv_plan(problem);
   return plan && laid_weight_layout(*plan).bytes > 0 ? plan : std::nullopt;
 }
@@ -223,10 +226,10 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
   const ImageSide sides[2] = {
       {x, p.pass == ConvPass::data ? p.to : p.from, p.channels * product(p.in), p.pass == ConvPass::data},
       {y, p.pass == ConvPass::forward ? p.to : p.from, p.filters * product(p.out), p.pass == ConvPass::forward}};
-  const auto converted = [&](const Images& images) { return sides[0].bytes(images) + sides[1].bytes(images); };
+  const auto converted = [&](const Range& images) { return sides[0].bytes(images) + sides[1].bytes(images); };
   // Runs a piece. memory: for the code; copies: for converted images.
-  const auto call = [&](ConvCode& code, const Images& images, void* to_weight, const float* to_bias, const void* laid, char* memory,
-                        char* copies) {
+  const auto run_code = [&](ConvCode& code, const Range& images, void* to_weight, const float* to_bias, const void* laid,
+                            char* memory, char* copies) {
     char* const inside[2] = {sides[0].begin(images, copies), sides[1].begin(images, copies + sides[0].bytes(images))};
     code.run(inside[0], to_weight, inside[1], to_bias, laid, memory);
     for (int k : {0, 1}) sides[k].end(images, inside[k]);
@@ -235,13 +238,13 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
   if (plan.filter_parts > 1) return run_filter_parts(plan, sides, own_weight, const_cast<float*>(bias));
   if (plan.pieces == 1) {
     ConvCode& code = *code_of(p, threads_of(plan));
-    const Images all{0, p.images};
+    const Range all{0, p.images};
     const Workspace work(Device::cpu, code.bytes(p.laid)), copies(Device::cpu, converted(all));
-    if (!WorkspacePlan::open()) call(code, all, own_weight, bias, p.laid ? weight : nullptr, work.data(), copies.data());
+    if (!WorkspacePlan::open()) run_code(code, all, own_weight, bias, p.laid ? weight : nullptr, work.data(), copies.data());
     return;
   }
 
-  const Images first = images_in(plan, 0), last = images_in(plan, plan.pieces - 1);  // fewest and most images
+  const Range first = images_in(plan, 0), last = images_in(plan, plan.pieces - 1);  // fewest and most images
   ConvCode &smallest = *code_of(problem_of(plan, 0), 1), &largest = *code_of(problem_of(plan, plan.pieces - 1), 1);
   const bool lays = !p.laid && smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
   const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
@@ -253,15 +256,15 @@ void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const Co
   if (WorkspacePlan::open()) return;
 
   if (lays) smallest.lay_weight(weight, laid.data());
-  const auto piece = [&](int64_t i) {
+  const auto run_piece = [&](int64_t i) {
     ConvCode* const own = code_of(problem_of(plan, i), 1);
     check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own code
     const Slots::Lease slot(slots);
-    const void* const kept = p.laid ? weight : laid.data();
-    call(*own, images_in(plan, i), sums ? weights + i * taps : own_weight, biases && sums ? bias_parts + i * biases : bias, kept,
-         slot.memory(), slot.memory() + own->bytes(kept != nullptr));
+    const void* const laid_weight = p.laid ? weight : laid.data();
+    run_code(*own, images_in(plan, i), sums ? weights + i * taps : own_weight, biases && sums ? bias_parts + i * biases : bias,
+             laid_weight, slot.memory(), slot.memory() + own->bytes(laid_weight != nullptr));
   };
-  parallel_tasks(plan.pieces, plan.work, piece);
+  parallel_tasks(plan.pieces, plan.work, run_piece);
   if (!sums) return;
   add_up(weights, plan.pieces, taps, p.to, own_weight);
   if (biases) add_up(bias_parts, plan.pieces, biases, DType::f32, const_cast<float*>(bias));

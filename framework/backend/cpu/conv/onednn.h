@@ -26,7 +26,7 @@ struct ConvProblem {
   bool laid = false;
   // Whether images have another dtype than the computation.
   bool converts = false;
-  int64_t filters_apart = 0;  // for a part of the filters: number of filters of the images in y; 0: y has only these
+  int64_t filters_in_y = 0;  // if the problem is a part of the filters, the number of all in the memory of y; else 0
 };
 
 // A pass split into pieces of the images, each computed by one thread of the team; or one piece that the library splits among

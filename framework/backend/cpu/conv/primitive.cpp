@@ -31,11 +31,11 @@ namespace {
 using Memory = dnnl::memory;
 using Algorithm = dnnl::algorithm;
 
-constexpr size_t kCodes = 256;
+constexpr size_t kCachedCodes = 256;   // primitives that a thread keeps
 constexpr int64_t kChannelBlock = 16;  // block of channels in the library's layouts, padded with zeros
 constexpr int64_t kFewChannels = 4;    // number of channels up to which most of a block would be zeros
 
-constexpr int kWords = 13 + 6 * 3;
+constexpr int kNumbers = 13, kWords = kNumbers + 6 * 3;  // numbers of a problem besides its spatial sizes; all
 struct Key {
   int64_t words[kWords];
   bool operator==(const Key& o) const { return std::memcmp(words, o.words, sizeof words) == 0; }
@@ -47,8 +47,8 @@ struct KeyHash {
 // Returns the cache key, which includes the number of threads because a primitive's schedule depends on it.
 Key key_of(const ConvProblem& p) {
   Key key{{int64_t(p.pass), p.images, p.channels, p.filters, p.groups, int64_t(p.from), int64_t(p.to), p.with_bias, p.window.dims,
-           omp_get_max_threads(), int64_t(p.format), p.laid, p.filters_apart}};
-  int at = 13;
+           omp_get_max_threads(), int64_t(p.format), p.laid, p.filters_in_y}};
+  int at = kNumbers;
   for (const Spatial* s : {&p.window.size, &p.window.stride, &p.window.padding, &p.window.dilation, &p.in, &p.out})
     for (int64_t n : *s) key.words[at++] = n;
   return key;
@@ -80,12 +80,12 @@ struct Shapes {
     laid = p.laid;
     weight = plain(taps, p.groups > 1 ? 2 : 1, laid ? MemoryFormat::contiguous : p.format,
                    type_of(p.pass == ConvPass::weight ? p.to : p.from));
-    y = plain(out, 1, p.format, type_of(p.pass == ConvPass::forward ? p.to : p.from), p.filters_apart);
+    y = plain(out, 1, p.format, type_of(p.pass == ConvPass::forward ? p.to : p.from), p.filters_in_y);
     has_bias = p.with_bias;
     if (has_bias) bias = plain({p.filters}, 0, MemoryFormat::contiguous, Memory::data_type::f32);
   }
   // Returns the same with layouts that the library may choose: of the weight, and with `all` of the images.
-  Shapes free(bool all) const {
+  Shapes with_free_layouts(bool all) const {
     Shapes s = *this;
     s.weight = in_any_layout(weight);
     if (all) s.x = in_any_layout(x), s.y = in_any_layout(y);
@@ -93,15 +93,15 @@ struct Shapes {
   }
 
  private:
-  // Describes plain memory; in channels_last the dimension `channels` is innermost. `apart`: number of channels in memory, unless
-  // 0.
+  // Describes plain memory; in channels_last the dimension `channels` is innermost. `channels_in_memory`: their
+  // number, if these are a part of them; else 0.
   static Memory::desc plain(const Memory::dims& sizes, size_t channels, MemoryFormat format, Memory::data_type type,
-                            int64_t apart = 0) {
+                            int64_t channels_in_memory = 0) {
     Memory::dims steps(sizes.size(), 1);
     int64_t step = 1;
     const auto lay = [&](size_t d) {
       steps[d] = step;
-      step *= d == channels && apart > 0 ? apart : sizes[d];
+      step *= d == channels && channels_in_memory > 0 ? channels_in_memory : sizes[d];
     };
     const bool last = format == MemoryFormat::channels_last;
     if (last) lay(channels);
@@ -117,51 +117,56 @@ dnnl::primitive_attr attributes() {
   return a;
 }
 
-dnnl::convolution_forward::primitive_desc forward(Algorithm how, const Shapes& s) {
+dnnl::convolution_forward::primitive_desc forward(Algorithm algorithm, const Shapes& s) {
   using dnnl::convolution_forward;
   // Only inference code lets us keep Winograd's transformed weight. Other code is requested as without a laid weight: version 3
   // may choose different code for inference, with other bits.
-  const bool infers = s.laid && how == Algorithm::convolution_winograd;
+  const bool infers = s.laid && algorithm == Algorithm::convolution_winograd;
   const auto kind = infers ? dnnl::prop_kind::forward_inference : dnnl::prop_kind::forward_training;
   if (s.has_bias)
-    return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before,
+    return describe<convolution_forward>(attributes(), kind, algorithm, s.x, s.weight, s.bias, s.y, s.strides, s.dilates, s.before,
                                          s.after);
-  return describe<convolution_forward>(attributes(), kind, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+  return describe<convolution_forward>(attributes(), kind, algorithm, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
 }
 
-// Returns whether code is worth calling. The library's own products of columns ("gemm") are slower than ours unless they save
-// reorders; its reference code is for tests.
-bool worth_calling(std::string_view code, bool plain) {
+// Returns whether code is worth calling. The library's own products of columns ("gemm") are slower than ours unless plain layouts
+// save reorders; its reference code is for tests.
+bool is_worth_calling(std::string_view code, bool plain) {
   return code.find("ref") == std::string_view::npos && (plain || code.find("gemm") == std::string_view::npos);
 }
 
 // Chooses a primitive. Returns false, or throws, if there is none.
-bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, bool plain, ChosenCode& chosen) {
+bool choose(ConvPass pass, Algorithm algorithm, const Shapes& s, const Shapes& hint, bool plain, ChosenCode& chosen) {
   if (pass == ConvPass::forward) {
-    const auto pd = forward(how, s);
-    if (!worth_calling(pd.impl_info_str(), plain)) return false;
-    chosen = {dnnl::convolution_forward(pd),          pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc(),
-              moves_stack_pointer(pd.impl_info_str())};
+    const auto description = forward(algorithm, s);
+    if (!is_worth_calling(description.impl_info_str(), plain)) return false;
+    chosen = {dnnl::convolution_forward(description),
+              description.src_desc(),
+              description.weights_desc(),
+              description.dst_desc(),
+              description.scratchpad_desc(),
+              moves_stack_pointer(description.impl_info_str())};
     return true;
   }
   const auto first = forward(Algorithm::convolution_direct, hint);
   if (pass == ConvPass::data) {
     using Backward = dnnl::convolution_backward_data;
-    const auto pd =
-        describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
-    if (!worth_calling(pd.impl_info_str(), plain)) return false;
-    chosen = {Backward(pd),       pd.diff_src_desc(),   pd.weights_desc(),
-              pd.diff_dst_desc(), pd.scratchpad_desc(), moves_stack_pointer(pd.impl_info_str())};
+    const auto description =
+        describe_gradient<Backward>(attributes(), first, algorithm, s.x, s.weight, s.y, s.strides, s.dilates, s.before, s.after);
+    if (!is_worth_calling(description.impl_info_str(), plain)) return false;
+    chosen = {Backward(description),       description.diff_src_desc(),   description.weights_desc(),
+              description.diff_dst_desc(), description.scratchpad_desc(), moves_stack_pointer(description.impl_info_str())};
     return true;
   }
   using Backward = dnnl::convolution_backward_weights;
   const auto described = [&](const auto&... out) {
-    return describe_gradient<Backward>(attributes(), first, how, s.x, s.weight, out..., s.strides, s.dilates, s.before, s.after);
+    return describe_gradient<Backward>(attributes(), first, algorithm, s.x, s.weight, out..., s.strides, s.dilates, s.before,
+                                       s.after);
   };
-  const auto pd = s.has_bias ? described(s.bias, s.y) : described(s.y);
-  if (!worth_calling(pd.impl_info_str(), plain)) return false;
-  chosen = {Backward(pd),       pd.src_desc(),        pd.diff_weights_desc(),
-            pd.diff_dst_desc(), pd.scratchpad_desc(), moves_stack_pointer(pd.impl_info_str())};
+  const auto description = s.has_bias ? described(s.bias, s.y) : described(s.y);
+  if (!is_worth_calling(description.impl_info_str(), plain)) return false;
+  chosen = {Backward(description),       description.src_desc(),        description.diff_weights_desc(),
+            description.diff_dst_desc(), description.scratchpad_desc(), moves_stack_pointer(description.impl_info_str())};
   return true;
 }
 
@@ -169,29 +174,29 @@ bool choose(ConvPass pass, Algorithm how, const Shapes& s, const Shapes& hint, b
 enum class Layouts : uint8_t { plain, images, free };
 
 // Tries one choice. Code for a gradient needs the description of its forward, in the operands' dtype throughout.
-bool try_choose(const ConvProblem& p, Algorithm how, Layouts layouts, ChosenCode& chosen) {
+bool try_choose(const ConvProblem& p, Algorithm algorithm, Layouts layouts, ChosenCode& chosen) {
   ConvProblem forward_of = p;
   forward_of.pass = ConvPass::forward;
   forward_of.to = p.from;
   try {
     const Shapes shapes(p), hint(forward_of);
-    if (layouts == Layouts::plain) return choose(p.pass, how, shapes, hint, true, chosen);
+    if (layouts == Layouts::plain) return choose(p.pass, algorithm, shapes, hint, true, chosen);
     const bool all = layouts == Layouts::free;
-    return choose(p.pass, how, shapes.free(all), hint.free(all), false, chosen);
+    return choose(p.pass, algorithm, shapes.with_free_layouts(all), hint.with_free_layouts(all), false, chosen);
   } catch (const dnnl::error&) { return false; }
 }
 
 bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value, value}; }
 
-// Asks the library whether it has Winograd, because its versions have it for different CPUs: version 2 for AVX-512 only.
+// Returns whether the library has Winograd's method for this CPU: version 2 has it for AVX-512 only.
 bool has_winograd() {
-  static const bool has_winograd_code = [] {
+  static const bool has_code = [] {
     const Window window{.dims = 2, .size = {3, 3, 1}};
     const ConvProblem small{ConvPass::forward, 1, kChannelBlock, kChannelBlock, 1, window, {10, 10, 1}, {8, 8, 1}};
     ChosenCode chosen;
     return try_choose(small, Algorithm::convolution_winograd, Layouts::free, chosen);
   }();
-  return has_winograd_code;
+  return has_code;
 }
 
 // Measured. Without AVX-512, version 2 of the library is slower for images in channels_last than for its own layout, although each
@@ -219,23 +224,24 @@ namespace {
 // gradients with few channels: there, products of plain columns are faster, except in one pass.
 bool choose(const ConvProblem& p, ChosenCode& chosen) {
   const Window& w = p.window;
-  const bool steps = all_are(w.stride, 1) && all_are(w.dilation, 1), data = p.pass == ConvPass::data,
-             last = p.format == MemoryFormat::channels_last;
+  const bool has_unit_steps = all_are(w.stride, 1) && all_are(w.dilation, 1), is_data_pass = p.pass == ConvPass::data,
+             channels_last = p.format == MemoryFormat::channels_last;
   if (p.groups == 1) {
     // In channels_last this is one product without columns.
-    const bool reads_all = steps && all_are(w.padding, 0);
-    if (all_are(w.size, 1) && last && reads_all) return false;
-    if (all_are(w.size, 1) && !last)
-      return data && p.from == DType::f32 && reads_all && try_choose(p, Algorithm::convolution_direct, Layouts::plain, chosen);
-    if (data && p.channels <= kFewChannels) return false;
+    const bool reads_all = has_unit_steps && all_are(w.padding, 0);
+    if (all_are(w.size, 1) && channels_last && reads_all) return false;
+    if (all_are(w.size, 1) && !channels_last)
+      return is_data_pass && p.from == DType::f32 && reads_all &&
+             try_choose(p, Algorithm::convolution_direct, Layouts::plain, chosen);
+    if (is_data_pass && p.channels <= kFewChannels) return false;
     if (winograd_applies(p) && try_choose(p, Algorithm::convolution_winograd, Layouts::free, chosen)) return true;
   }
-  const bool as_they_lie = last && !prefers_own_layout(p) && p.filters_apart == 0;
-  if (as_they_lie && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
+  const bool keeps_layout = channels_last && !prefers_own_layout(p) && p.filters_in_y == 0;
+  if (keeps_layout && try_choose(p, Algorithm::convolution_direct, Layouts::images, chosen)) return true;
   return try_choose(p, Algorithm::convolution_direct, Layouts::free, chosen);
 }
 
-void set(const Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
+void set_data(const Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
 void execute(const dnnl::primitive& p, const std::vector<dnnl_exec_arg_t>& arguments) {
   const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream().get(), int(arguments.size()), arguments.data());
   check<Error>(status == dnnl_success, "conv", "oneDNN failed with status ", int(status));
@@ -269,24 +275,24 @@ uint64_t ConvCode::weight_layout() const {
 }
 
 void ConvCode::lay_weight(const void* weight, char* to) {
-  const OpenMpThreads as_made(threads_);
+  const OpenMpThreads openmp_threads(threads_);
   weight_.set_memory(weight, to);
 }
 
 void ConvCode::run(const void* x, const void* weight, const void* y, const float* bias, const void* laid, char* memory) {
-  const FloatState plain;  // which OpenMP's threads take over when they begin
+  const FloatState plain;  // OpenMP's threads inherit it when they begin
   const FirstUse first(!used_);
-  const OpenMpThreads as_made(threads_);
+  const OpenMpThreads openmp_threads(threads_);
   char* const x_inner = memory + scratch_bytes_;
   char* const y_inner = x_inner + x_.bytes;
-  set(scratch_, memory);
+  set_data(scratch_, memory);
   x_.set_memory(x, x_inner);
   y_.set_memory(y, y_inner);
   if (laid)
-    set(weight_.inner, laid);
+    set_data(weight_.inner, laid);
   else
     weight_.set_memory(weight, y_inner + y_.bytes);
-  if (bias) set(bias_, bias);
+  if (bias) set_data(bias_, bias);
   {
     const HeldSignals held(leaves_stack_);
     execute(primitive_, arguments_);
@@ -302,9 +308,9 @@ void ConvCode::run(const void* x, const void* weight, const void* y, const float
 }
 
 void ConvCode::Side::set_memory(const void* at, void* inner_at) const {
-  set(outer, at);
+  set_data(outer, at);
   if (!reorder) return;
-  set(inner, inner_at);
+  set_data(inner, inner_at);
   if (!written) execute(reorder, {{DNNL_ARG_FROM, outer.get()}, {DNNL_ARG_TO, inner.get()}});
 }
 
@@ -322,8 +328,8 @@ void ConvCode::bind(Side& side, const Memory::desc& outside, const Memory::desc&
 
 namespace {
 
-// Remembers also which problems have no code.
-class Codes {
+// The code of the problems that a thread used last; null for a problem without code.
+class CodeCache {
  public:
   ConvCode* find(const Key& key, const ConvProblem& p) {
     if (const auto it = index_.find(key); it != index_.end()) {
@@ -333,7 +339,7 @@ class Codes {
     const FirstUse first;
     std::unique_ptr<ConvCode> code;
     if (ChosenCode chosen; choose(p, chosen)) code = std::make_unique<ConvCode>(p, chosen);
-    if (entries_.size() == kCodes) {
+    if (entries_.size() == kCachedCodes) {
       index_.erase(entries_.back().key);
       entries_.pop_back();
     }
@@ -354,9 +360,9 @@ class Codes {
 }  // namespace
 
 ConvCode* code_of(const ConvProblem& p, int threads) {
-  const OpenMpThreads as_made(threads);
+  const OpenMpThreads openmp_threads(threads);
   try {
-    return of_this_thread<Codes>().find(key_of(p), p);
+    return of_this_thread<CodeCache>().find(key_of(p), p);
   } catch (const dnnl::error&) { return nullptr; }
 }
 

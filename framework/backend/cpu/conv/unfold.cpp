@@ -16,9 +16,9 @@ namespace halfstep::cpu {
 namespace {
 
 // The positions [begin, end) out of `count` at which a tap, at position * stride + offset, lies inside [0, size).
-struct Inside {
+struct InsidePositions {
   int64_t begin, end;
-  Inside(int64_t count, int64_t size, int64_t stride, int64_t offset) {
+  InsidePositions(int64_t count, int64_t size, int64_t stride, int64_t offset) {
     const auto first_from = [&](int64_t least) {
       return least <= offset ? 0 : std::min((least - offset + stride - 1) / stride, count);
     };
@@ -37,14 +37,14 @@ class Tap {
         inside(g.out[2], g.in[2], g.stride[2], offset_[2]) {}
   // Calls f(first position of the row, first pixel of its row in the plane or -1).
   template <class F>
-  void rows(const F& f) const {
+  void each_row(const F& f) const {
     int64_t position = 0;
     for (int64_t a = 0; a < g_.out[0]; ++a) {
       const int64_t i = a * g_.stride[0] + offset_[0];
       for (int64_t b = 0; b < g_.out[1]; ++b, position += g_.out[2]) {
         const int64_t j = b * g_.stride[1] + offset_[1];
-        const bool out = i < 0 || i >= g_.in[0] || j < 0 || j >= g_.in[1];
-        f(position, out ? -1 : (i * g_.in[1] + j) * g_.in[2]);
+        const bool outside = i < 0 || i >= g_.in[0] || j < 0 || j >= g_.in[1];
+        f(position, outside ? -1 : (i * g_.in[1] + j) * g_.in[2]);
       }
     }
   }
@@ -55,14 +55,14 @@ class Tap {
   Spatial offset_;
 
  public:
-  const Inside inside;
+  const InsidePositions inside;
 };
 
 template <class Bits>
 void unfold_row(const WindowGeometry& g, const Bits* plane, const Tap& tap, Bits* to) {
-  const Inside in = tap.inside;
+  const InsidePositions in = tap.inside;
   const int64_t stride = g.stride[2], count = in.end - in.begin, first = tap.first_pixel();
-  tap.rows([&](int64_t position, int64_t row) {
+  tap.each_row([&](int64_t position, int64_t row) {
     Bits* out = to + position;
     if (row < 0 || count == 0) {
       std::memset(out, 0, size_t(g.out[2]) * sizeof(Bits));
@@ -118,7 +118,7 @@ void fold_as(const TensorView& columns, const WindowGeometry& g, const TensorVie
           row_of_columns = columns.as<const C>() + (p * taps + t) * positions;
         else
           load<C>(columns.dtype, at(columns, (p * taps + t) * positions), 1, buffer.data(), positions);
-        tap.rows([&](int64_t position, int64_t row) {
+        tap.each_row([&](int64_t position, int64_t row) {
           if (row >= 0) add_strided(sum + row + first, g.stride[2], row_of_columns + position + tap.inside.begin, count);
         });
       }

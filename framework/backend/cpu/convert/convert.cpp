@@ -8,6 +8,8 @@
 namespace halfstep::cpu {
 namespace {
 
+constexpr int64_t kLeastVector = 8;  // fewer elements are converted one by one
+
 template <class To, class From>
 HS_CLONES void convert_dense(const From* in, To* out, int64_t n) {
   HS_INDEPENDENT
@@ -67,7 +69,7 @@ void load(DType t, const void* base, int64_t stride, C* out, int64_t n) {
       if (n > 0) repeat(cast<C>(*in), out, n);
     } else if (std::is_same_v<S, C> && stride == -1) {
       if constexpr (std::is_same_v<S, C>) reverse<-1, 1>(in, out, n);
-    } else if (stride != 1 || n < 8) {
+    } else if (stride != 1 || n < kLeastVector) {
       convert_strided(in, stride, out, 1, n);
     } else if constexpr (std::is_same_v<S, C>) {
       std::copy_n(in, n, out);
@@ -86,7 +88,7 @@ void store(DType t, const C* in, void* base, int64_t stride, int64_t n) {
     S* out = static_cast<S*>(base);
     if (std::is_same_v<S, C> && stride == -1) {
       if constexpr (std::is_same_v<S, C>) reverse<1, -1>(in, out, n);
-    } else if (stride != 1 || n < 8) {
+    } else if (stride != 1 || n < kLeastVector) {
       convert_strided(in, 1, out, stride, n);
     } else if constexpr (std::is_same_v<S, C>) {
       std::copy_n(in, n, out);

@@ -74,7 +74,7 @@ inline To cast(From v) {
   }
 }
 
-// The type in which a kernel computes: float for f16, bf16 and f32; double for f64; int64 for integers and bool.
+// The type in which a kernel computes: float (single) for f16, bf16 and f32; double (wide) for f64; int64 for integers and bool.
 enum class Compute : uint8_t { integer, single, wide };
 constexpr Compute compute_of(DType t) {
   return t == DType::f64 ? Compute::wide : is_floating(t) ? Compute::single : Compute::integer;

@@ -22,15 +22,18 @@ void with_bits(DType t, F&& f) {
 
 // A plane with a source dense along `column` and a target dense along the last dimension.
 struct Plane {
-  int column = -1;
+  int column = -1;  // -1: there is no such plane
   explicit operator bool() const { return column >= 0; }
 };
 
+constexpr int64_t kLeastExtent = 8;  // of a plane for which tiles pay
+
 Plane find_plane(const Space& s) {
   const int last = s.rank - 1;
-  if (s.rank < 2 || s.strides[1][last] != 1 || s.strides[0][last] == 1 || s.strides[0][last] == 0 || s.shape[last] < 8) return {};
+  if (s.rank < 2 || s.strides[1][last] != 1 || s.strides[0][last] == 1 || s.strides[0][last] == 0 || s.shape[last] < kLeastExtent)
+    return {};
   for (int d = 0; d < last; ++d) {
-    if (s.strides[0][d] == 1 && s.shape[d] >= 8) return {d};
+    if (s.strides[0][d] == 1 && s.shape[d] >= kLeastExtent) return {d};
   }
   return {};
 }
@@ -69,7 +72,7 @@ void transpose(const Space& s, int column, const T* src, T* dst) {
 
 // Copies short rows in two dimensions at a time, because stepping from row to row would cost too much.
 template <class T>
-void move_rows(const Space& s, const T* src, T* dst) {
+void copy_rows(const Space& s, const T* src, T* dst) {
   const int last = s.rank - 1;
   const int64_t n = s.shape[last], rows = s.shape[last - 1], from_step = s.strides[0][last - 1], to_step = s.strides[1][last - 1];
   const int64_t grain = std::max<int64_t>(1, kBlock / (n * rows));
@@ -83,9 +86,9 @@ void move_rows(const Space& s, const T* src, T* dst) {
 }
 
 template <class T>
-void move(const Space& s, const T* src, T* dst) {
+void copy_elements(const Space& s, const T* src, T* dst) {
   const int last = s.rank - 1;
-  if (s.rank > 2 && s.strides[0][last] == 1 && s.strides[1][last] == 1 && s.shape[last] < kBlock) return move_rows(s, src, dst);
+  if (s.rank > 2 && s.strides[0][last] == 1 && s.strides[1][last] == 1 && s.shape[last] < kBlock) return copy_rows(s, src, dst);
   if (const Plane plane = find_plane(s)) return transpose(s, plane.column, src, dst);
   parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     Cursor from(s, 0, begin), to(s, 1, begin);
@@ -93,13 +96,13 @@ void move(const Space& s, const T* src, T* dst) {
       const int64_t n = std::min(end - i, from.row_left());
       const T* in = src + from.offset();
       T* out = dst + to.offset();
-      const int64_t a = from.stride(), b = to.stride();
-      if (a == 1 && b == 1) {
+      const int64_t in_stride = from.stride(), out_stride = to.stride();
+      if (in_stride == 1 && out_stride == 1) {
         std::memcpy(out, in, size_t(n) * sizeof(T));
-      } else if (a == 1 && b == -1) {
+      } else if (in_stride == 1 && out_stride == -1) {
         for (int64_t k = 0; k < n; ++k) out[-k] = in[k];
       } else {
-        for (int64_t k = 0; k < n; ++k) out[k * b] = in[k * a];
+        for (int64_t k = 0; k < n; ++k) out[k * out_stride] = in[k * in_stride];
       }
       from.advance(n);
       to.advance(n);
@@ -135,7 +138,7 @@ void copy(const TensorView& src, const TensorView& dst) {
   if (src.dtype == dst.dtype) {
     return with_bits(src.dtype, [&](auto bits) {
       using T = decltype(bits);
-      move<T>(s, src.as<const T>(), dst.as<T>());
+      copy_elements<T>(s, src.as<const T>(), dst.as<T>());
     });
   }
   // Small integers and bools are exact as floats.

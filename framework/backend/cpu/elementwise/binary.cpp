@@ -10,24 +10,24 @@ namespace halfstep::cpu {
 namespace {
 
 template <class Fn, class T>
-HS_CLONES void single(const T* const* in, T* out, int64_t n, const void*) {
+HS_CLONES void apply_single(const T* const* in, T* out, int64_t n, const void*) {
   const T *a = in[0], *b = in[1];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Fn{}(float(a[i]), float(b[i])));
 }
 template <class Fn, class C>
-void scalar(const C* const* in, C* out, int64_t n, const void*) {
+void apply(const C* const* in, C* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i]);
 }
 
 template <class Fn, class T>
-HS_CLONES void single_backward(const T* const* in, T* out, int64_t n, const void*) {
+HS_CLONES void apply_single_backward(const T* const* in, T* out, int64_t n, const void*) {
   const T *grad = in[0], *a = in[1], *b = in[2];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Fn{}(float(grad[i]), float(a[i]), float(b[i])));
 }
 template <class Fn>
-void wide_backward(const double* const* in, double* out, int64_t n, const void*) {
+void apply_wide_backward(const double* const* in, double* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i], in[2][i]);
 }
 
@@ -67,7 +67,7 @@ HS_CLONES void pow_gradient(const float* grad, const float* b, const float* powe
 
 // Computes pow in several passes over the block (host_float.h says why).
 template <>
-void single<functor::pow, float>(const float* const* in, float* out, int64_t count, const void*) {
+void apply_single<functor::pow, float>(const float* const* in, float* out, int64_t count, const void*) {
   alignas(64) float power[kBlock];
   for (int64_t i = 0; i < count; i += kBlock) {
     const int64_t n = std::min(kBlock, count - i);
@@ -76,7 +76,7 @@ void single<functor::pow, float>(const float* const* in, float* out, int64_t cou
   }
 }
 template <>
-void single_backward<functor::pow_backward_a, float>(const float* const* in, float* out, int64_t count, const void*) {
+void apply_single_backward<functor::pow_backward_a, float>(const float* const* in, float* out, int64_t count, const void*) {
   alignas(64) float less[kBlock], power[kBlock];
   for (int64_t i = 0; i < count; i += kBlock) {
     const int64_t n = std::min(kBlock, count - i);
@@ -87,46 +87,46 @@ void single_backward<functor::pow_backward_a, float>(const float* const* in, flo
 }
 
 template <class Fn>
-constexpr SingleChunk forward_of() {
+constexpr SingleLoops forward_of() {
   if constexpr (std::is_same_v<Fn, functor::pow>)
-    return {single<Fn, float>, nullptr};
+    return {apply_single<Fn, float>, nullptr};
   else
-    return {single<Fn, float>, single<Fn, bf16>};
+    return {apply_single<Fn, float>, apply_single<Fn, bf16>};
 }
 template <class Fn>
-constexpr SingleChunk backward_of() {
+constexpr SingleLoops backward_of() {
   if constexpr (std::is_same_v<Fn, functor::pow_backward_a>)
-    return {single_backward<Fn, float>, nullptr};
+    return {apply_single_backward<Fn, float>, nullptr};
   else
-    return {single_backward<Fn, float>, single_backward<Fn, bf16>};
+    return {apply_single_backward<Fn, float>, apply_single_backward<Fn, bf16>};
 }
 
-#define HS_INTEGER_any(name) scalar<functor::name, int64_t>
+#define HS_INTEGER_any(name) apply<functor::name, int64_t>
 #define HS_INTEGER_number HS_INTEGER_any
 #define HS_INTEGER_real(name) nullptr
 
 #define HS_BINARY(name, ...) forward_of<functor::name>(),
-constexpr SingleChunk kSingle[] = {
+constexpr SingleLoops kSingle[] = {
 #include "framework/math/elementwise.def"
 };
-#define HS_BINARY(name, ...) scalar<functor::name, double>,
-constexpr Chunk<double> kWide[] = {
+#define HS_BINARY(name, ...) apply<functor::name, double>,
+constexpr ElementLoop<double> kWide[] = {
 #include "framework/math/elementwise.def"
 };
 #define HS_BINARY(name, policy, kind, ...) HS_INTEGER_##kind(name),
-constexpr Chunk<int64_t> kInteger[] = {
+constexpr ElementLoop<int64_t> kInteger[] = {
 #include "framework/math/elementwise.def"
 };
 #define HS_BINARY(name, ...) {backward_of<functor::name##_backward_a>(), backward_of<functor::name##_backward_b>()},
-constexpr SingleChunk kSingleBackward[][2] = {
+constexpr SingleLoops kSingleBackward[][2] = {
 #include "framework/math/elementwise.def"
 };
-#define HS_BINARY(name, ...) {wide_backward<functor::name##_backward_a>, wide_backward<functor::name##_backward_b>},
-constexpr Chunk<double> kWideBackward[][2] = {
+#define HS_BINARY(name, ...) {apply_wide_backward<functor::name##_backward_a>, apply_wide_backward<functor::name##_backward_b>},
+constexpr ElementLoop<double> kWideBackward[][2] = {
 #include "framework/math/elementwise.def"
 };
 
-bool heavy(Binary op) { return op == Binary::pow || op == Binary::atan2; }
+bool is_heavy(Binary op) { return op == Binary::pow || op == Binary::atan2; }
 
 }  // namespace
 
@@ -137,15 +137,15 @@ void binary(Binary op, const TensorView& a, const TensorView& b, const TensorVie
   if (is_floating(out.dtype) && c != Compute::integer) c = compute_of(out.dtype);
   const TensorView in[] = {a, b};
   switch (c) {
-    case Compute::single: return map(out, in, kSingle[int(op)], nullptr, heavy(op));
-    case Compute::wide: return map<double>(out, in, kWide[int(op)], nullptr, heavy(op));
+    case Compute::single: return map(out, in, kSingle[int(op)], nullptr, is_heavy(op));
+    case Compute::wide: return map<double>(out, in, kWide[int(op)], nullptr, is_heavy(op));
     case Compute::integer: return map<int64_t>(out, in, kInteger[int(op)]);
   }
 }
 
 void add_relu(const TensorView& a, const TensorView& b, const TensorView& out) {
   const TensorView in[] = {a, b};
-  if (out.dtype == DType::f64) return map<double>(out, in, scalar<functor::add_relu, double>);
+  if (out.dtype == DType::f64) return map<double>(out, in, apply<functor::add_relu, double>);
   map(out, in, forward_of<functor::add_relu>());
 }
 
@@ -154,8 +154,8 @@ void binary_backward(Binary op, int input, const TensorView& grad, const TensorV
   if (op == Binary::mul) return binary(op, grad, input == 0 ? b : a, out);  // reads one operand less
   const TensorView in[] = {grad, a, b};
   const bool wide = grad.dtype == DType::f64 || out.dtype == DType::f64;
-  if (wide) return map<double>(out, in, kWideBackward[int(op)][input], nullptr, heavy(op));
-  map(out, in, kSingleBackward[int(op)][input], nullptr, heavy(op));
+  if (wide) return map<double>(out, in, kWideBackward[int(op)][input], nullptr, is_heavy(op));
+  map(out, in, kSingleBackward[int(op)][input], nullptr, is_heavy(op));
 }
 
 }  // namespace halfstep::cpu

@@ -24,8 +24,8 @@ HS_CLONES void bits(const int64_t* const* in, int64_t* out, int64_t n, const voi
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(a[i], b[i]);
 }
-constexpr Chunk<int64_t> kBits[] = {bits<functor::bit_and>, bits<functor::bit_or>, bits<functor::bit_xor>,
-                                    bits<functor::left_shift>, bits<functor::right_shift>};
+constexpr ElementLoop<int64_t> kBits[] = {bits<functor::bit_and>, bits<functor::bit_or>, bits<functor::bit_xor>,
+                                          bits<functor::left_shift>, bits<functor::right_shift>};
 
 template <class C>
 HS_CLONES void choose(const C* const* in, C* out, int64_t n, const void*) {
@@ -57,19 +57,19 @@ void where_true(const TensorView& cond, const TensorView& a, const TensorView& b
   const bool direct = out.dtype == dtype_of<C> && s.dense(0);
   parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     alignas(64) bool truth[kBlock];
-    alignas(64) C left[kBlock], right[kBlock], made[kBlock];
+    alignas(64) C left[kBlock], right[kBlock], out_buffer[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t n = std::min(kBlock, end - i);
-      C* const to = direct ? out.as<C>() + i : made;
+      C* const to = direct ? out.as<C>() + i : out_buffer;
       choose_by_truth(fetch<bool>(s, 1, cond, i, n, truth), fetch<C>(s, 2, a, i, n, left), fetch<C>(s, 3, b, i, n, right), to, n);
-      if (!direct) put<C>(s, 0, out, i, n, made);
+      if (!direct) put<C>(s, 0, out, i, n, out_buffer);
     }
   });
 }
 
 #define HS_TEST(name, ...) compare<functor::name, C, Out>,
 template <class C, class Out>
-constexpr Chunk<C, Out> kCompare[] = {
+constexpr ElementLoop<C, Out> kCompare[] = {
 #include "framework/math/elementwise.def"
 };
 
@@ -77,12 +77,12 @@ constexpr Chunk<C, Out> kCompare[] = {
 
 void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
   const TensorView in[] = {a, b};
-  const auto counts = [](const TensorView& v, const TensorView& other) {
+  const auto compute_for = [](const TensorView& v, const TensorView& other) {
     return v.number && is_floating(other.dtype) ? compute_of(other.dtype) : compute_of(v.dtype);
   };
   if (a.dtype == DType::boolean && b.dtype == DType::boolean && out.dtype == DType::boolean)
     return map<bool>(out, in, kCompare<bool, bool>[int(op)]);
-  with_compute(wider(counts(a, b), counts(b, a)), [&](auto tag) {
+  with_compute(wider(compute_for(a, b), compute_for(b, a)), [&](auto tag) {
     using C = decltype(tag);
     if (out.dtype == DType::boolean)
       map<C, bool>(out, in, kCompare<C, bool>[int(op)]);

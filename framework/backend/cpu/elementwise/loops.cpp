@@ -78,13 +78,13 @@ void put(const Space& space, int operand, const TensorView& view, int64_t start,
 }
 
 template <class C, class Out>
-void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> chunk, const void* context, bool heavy) {
+void map(const TensorView& out, std::span<const TensorView> in, ElementLoop<C, Out> loop, const void* context, bool is_heavy) {
   std::array<const Strides*, kMaxOperands> strides{&out.strides};
   for (size_t k = 0; k < in.size(); ++k) strides[k + 1] = &in[k].strides;
   const Space space(out.shape, std::span(strides).first(in.size() + 1));
   if (space.numel == 0) return;
 
-  const int64_t work = heavy ? space.numel * 16 : space.numel;
+  const int64_t work = is_heavy ? space.numel * 16 : space.numel;
   const bool out_direct = out.dtype == dtype_of<Out>;
   bool straight = out_direct && space.dense(0);
   for (size_t k = 0; k < in.size(); ++k) straight = straight && in[k].dtype == dtype_of<C> && space.dense(int(k) + 1);
@@ -92,7 +92,7 @@ void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> ch
     return parallel_for(space.numel, kBlock, work, [&](int64_t begin, int64_t end) {
       const C* sources[kMaxOperands] = {};
       for (size_t k = 0; k < in.size(); ++k) sources[k] = in[k].as<const C>() + begin;
-      chunk(sources, out.as<Out>() + begin, end - begin, context);
+      loop(sources, out.as<Out>() + begin, end - begin, context);
     });
   }
 
@@ -103,7 +103,7 @@ void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> ch
 
   parallel_for(space.numel, kBlock, work, [&](int64_t begin, int64_t end) {
     alignas(64) C buffers[kMaxOperands][kBlock];
-    alignas(64) Out made[kBlock];
+    alignas(64) Out out_buffer[kBlock];
     const C* sources[kMaxOperands] = {};
     bool constant[kMaxOperands] = {};
     for (int k = 0; k < count; ++k) {
@@ -117,39 +117,39 @@ void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> ch
       for (int k = 0; k < count; ++k) {
         if (!constant[k]) sources[k] = fetch<C>(space, k + 1, in[size_t(k)], i, n, buffers[k]);
       }
-      Out* target = made;
+      Out* target = out_buffer;
       bool in_place = false;
       if (out_direct) {
         const Cursor cursor(space, 0, i);
         in_place = cursor.stride() == 1 && cursor.row_left() >= n;
         if (in_place) target = out.as<Out>() + cursor.offset();
       }
-      chunk(sources, target, n, context);
+      loop(sources, target, n, context);
       if (!in_place) put<Out>(space, 0, out, i, n, target);
       i += n;
     }
   });
 }
 
-void map(const TensorView& out, std::span<const TensorView> in, const SingleChunk& chunk, const void* context, bool heavy) {
-  bool brief = chunk.brief && out.dtype == DType::bf16;
-  for (const TensorView& v : in) brief = brief && v.dtype == DType::bf16;
-  if (brief) return map<bf16>(out, in, chunk.brief, context, heavy);
-  map<float>(out, in, chunk.plain, context, heavy);
+void map(const TensorView& out, std::span<const TensorView> in, const SingleLoops& loops, const void* context, bool is_heavy) {
+  bool in_bf16 = loops.in_bf16 && out.dtype == DType::bf16;
+  for (const TensorView& v : in) in_bf16 = in_bf16 && v.dtype == DType::bf16;
+  if (in_bf16) return map<bf16>(out, in, loops.in_bf16, context, is_heavy);
+  map<float>(out, in, loops.in_float, context, is_heavy);
 }
 
 #define HS_INSTANTIATE(C)                                                                 \
   template const C* fetch<C>(const Space&, int, const TensorView&, int64_t, int64_t, C*); \
   template void put<C>(const Space&, int, const TensorView&, int64_t, int64_t, const C*); \
-  template void map<C, C>(const TensorView&, std::span<const TensorView>, Chunk<C>, const void*, bool);
+  template void map<C, C>(const TensorView&, std::span<const TensorView>, ElementLoop<C>, const void*, bool);
 HS_INSTANTIATE(float)
 HS_INSTANTIATE(double)
 HS_INSTANTIATE(int64_t)
 HS_INSTANTIATE(bf16)
 HS_INSTANTIATE(bool)
 #undef HS_INSTANTIATE
-template void map<float, bool>(const TensorView&, std::span<const TensorView>, Chunk<float, bool>, const void*, bool);
-template void map<double, bool>(const TensorView&, std::span<const TensorView>, Chunk<double, bool>, const void*, bool);
-template void map<int64_t, bool>(const TensorView&, std::span<const TensorView>, Chunk<int64_t, bool>, const void*, bool);
+template void map<float, bool>(const TensorView&, std::span<const TensorView>, ElementLoop<float, bool>, const void*, bool);
+template void map<double, bool>(const TensorView&, std::span<const TensorView>, ElementLoop<double, bool>, const void*, bool);
+template void map<int64_t, bool>(const TensorView&, std::span<const TensorView>, ElementLoop<int64_t, bool>, const void*, bool);
 
 }  // namespace halfstep::cpu

@@ -12,8 +12,8 @@ namespace halfstep::cpu {
 
 inline constexpr int kMaxOperands = 5;
 
-// One iteration space for several tensors of equal shape. Dimensions that all tensors walk through without a gap are merged, and
-// those of size 1 are dropped. Dimension rank - 1 is innermost. rank is at least 1.
+// One iteration space for several tensors of equal shape. Neighbouring dimensions are merged if their strides allow it in all
+// tensors, and those of size 1 are omitted. Dimension rank - 1 is innermost. rank is at least 1.
 struct Space {
   int rank = 1;
   int64_t numel = 1;
@@ -50,25 +50,25 @@ const C* fetch(const Space& space, int operand, const TensorView& view, int64_t 
 template <class C>
 void put(const Space& space, int operand, const TensorView& view, int64_t start, int64_t n, const C* buffer);
 
-// A kernel: computes out[i] from in[k][i], i < n, with its context.
+// A loop over n elements: computes out[i] from in[k][i], with its context.
 template <class C, class Out = C>
-using Chunk = void (*)(const C* const* in, Out* out, int64_t n, const void* context);
+using ElementLoop = void (*)(const C* const* in, Out* out, int64_t n, const void* context);
 
-// Computes out = chunk(in...), on all threads. `heavy`: an element costs much more than reading it. A chunk gets any number of
-// elements if all tensors have the type and density that it needs, else at most kBlock. C may be bf16 or bool if all tensors are,
-// and Out bool if out is.
+// Computes out = loop(in...), on several threads if that pays. `is_heavy`: an element costs much more than reading it. A loop gets
+// any number of elements if all tensors have the type and density that it needs, else at most kBlock. C may be bf16 or bool if all
+// tensors are, and Out bool if out is.
 template <class C, class Out = C>
-void map(const TensorView& out, std::span<const TensorView> in, Chunk<C, Out> chunk, const void* context = nullptr,
-         bool heavy = false);
+void map(const TensorView& out, std::span<const TensorView> in, ElementLoop<C, Out> loop, const void* context = nullptr,
+         bool is_heavy = false);
 
-// A kernel that computes in float. `brief` widens and rounds in registers, because passes over bfloat16 through float buffers take
-// longer than reading it; null if a row takes several passes.
-struct SingleChunk {
-  Chunk<float> plain;
-  Chunk<bf16> brief;
+// The loops of an op that computes in float, over tensors of float and of bfloat16. The second one widens and rounds in registers,
+// because passes over bfloat16 through float buffers take longer than reading it; null if the op takes several passes.
+struct SingleLoops {
+  ElementLoop<float> in_float;
+  ElementLoop<bf16> in_bf16;
 };
-void map(const TensorView& out, std::span<const TensorView> in, const SingleChunk& chunk, const void* context = nullptr,
-         bool heavy = false);
+void map(const TensorView& out, std::span<const TensorView> in, const SingleLoops& loops, const void* context = nullptr,
+         bool is_heavy = false);
 
 inline char* at(const TensorView& v, int64_t elements) {
   return v.data ? static_cast<char*>(v.data) + elements * int64_t(size_of(v.dtype)) : nullptr;  // an empty tensor may have no data

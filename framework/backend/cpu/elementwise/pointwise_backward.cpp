@@ -17,7 +17,7 @@ struct Sources {
 };
 
 template <class Row, int Input, class T>
-HS_CLONES void single(const T* const* in, T* out, int64_t n, const void* numbers) {
+HS_CLONES void apply_single(const T* const* in, T* out, int64_t n, const void* numbers) {
   using S = Sources<Row, Input>;
   const float p = float(static_cast<const double*>(numbers)[0]), q = float(static_cast<const double*>(numbers)[1]);
   const T *g = in[0], *a = in[S::operand_index(1)], *b = in[S::operand_index(2)], *c = in[S::operand_index(3)];
@@ -26,7 +26,7 @@ HS_CLONES void single(const T* const* in, T* out, int64_t n, const void* numbers
     out[i] = stored<T>(Row::template gradient<Input>(float(g[i]), float(a[i]), float(b[i]), float(c[i]), p, q));
 }
 template <class Row, int Input>
-void wide(const double* const* in, double* out, int64_t n, const void* numbers) {
+void apply_wide(const double* const* in, double* out, int64_t n, const void* numbers) {
   using S = Sources<Row, Input>;
   const double *pq = static_cast<const double*>(numbers), *g = in[0];
   const double *a = in[S::operand_index(1)], *b = in[S::operand_index(2)], *c = in[S::operand_index(3)];
@@ -34,28 +34,28 @@ void wide(const double* const* in, double* out, int64_t n, const void* numbers) 
 }
 
 template <class Row, int Input>
-constexpr SingleChunk single_or_none() {
+constexpr SingleLoops single_or_none() {
   if constexpr (gradient_names<Row, Input> == 0)
     return {};
   else
-    return {single<Row, Input, float>, single<Row, Input, bf16>};
+    return {apply_single<Row, Input, float>, apply_single<Row, Input, bf16>};
 }
 template <class Row, int Input>
-constexpr Chunk<double> wide_or_none() {
+constexpr ElementLoop<double> wide_or_none() {
   if constexpr (gradient_names<Row, Input> == 0)
     return nullptr;
   else
-    return wide<Row, Input>;
+    return apply_wide<Row, Input>;
 }
 
 #define HS_ROW(make, row) \
   {make<functor::pointwise::row, 0>(), make<functor::pointwise::row, 1>(), make<functor::pointwise::row, 2>()},
 #define HS_POINTWISE(row, ...) HS_ROW(single_or_none, row)
-constexpr SingleChunk kSingle[][3] = {
+constexpr SingleLoops kSingle[][3] = {
 #include "framework/math/pointwise.def"
 };
 #define HS_POINTWISE(row, ...) HS_ROW(wide_or_none, row)
-constexpr Chunk<double> kWide[][3] = {
+constexpr ElementLoop<double> kWide[][3] = {
 #include "framework/math/pointwise.def"
 };
 #undef HS_ROW

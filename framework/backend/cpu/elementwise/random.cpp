@@ -11,7 +11,7 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // second stream, for the upper halves of 64-bit draws
+constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // makes the seed of a second stream, for the upper halves of 64-bit draws
 
 HS_CLONES void philox_blocks(uint64_t seed, uint64_t first, uint32_t* out, int64_t blocks) {
   HS_INDEPENDENT

@@ -8,22 +8,22 @@ namespace halfstep::cpu {
 namespace {
 
 template <class Fn, class T>
-HS_CLONES void single(const T* const* in, T* out, int64_t n, const void*) {
+HS_CLONES void apply_single(const T* const* in, T* out, int64_t n, const void*) {
   const T *grad = in[0], *saved = in[1];
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(Fn{}(float(grad[i]), float(saved[i])));
 }
 template <class Fn>
-void wide(const double* const* in, double* out, int64_t n, const void*) {
+void apply_wide(const double* const* in, double* out, int64_t n, const void*) {
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i]);
 }
 
-#define HS_UNARY(name, ...) {single<functor::name##_backward, float>, single<functor::name##_backward, bf16>},
-constexpr SingleChunk kSingle[] = {
+#define HS_UNARY(name, ...) {apply_single<functor::name##_backward, float>, apply_single<functor::name##_backward, bf16>},
+constexpr SingleLoops kSingle[] = {
 #include "framework/math/elementwise.def"
 };
-#define HS_UNARY(name, ...) wide<functor::name##_backward>,
-constexpr Chunk<double> kWide[] = {
+#define HS_UNARY(name, ...) apply_wide<functor::name##_backward>,
+constexpr ElementLoop<double> kWide[] = {
 #include "framework/math/elementwise.def"
 };
 
@@ -33,9 +33,9 @@ void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, c
   // A row that saves nothing may have an empty `saved`; any operand of the right shape replaces it.
   const TensorView in[] = {grad, saved ? saved : grad};
   const bool is_wide = grad.dtype == DType::f64 || in[1].dtype == DType::f64 || out.dtype == DType::f64;
-  const bool heavy = kUnaryRows[int(op)].kind == OpKind::real;
+  const bool is_heavy = kUnaryRows[int(op)].kind == OpKind::real;
   if (is_wide) return map<double>(out, in, kWide[int(op)], nullptr, true);
-  map(out, in, kSingle[int(op)], nullptr, heavy);
+  map(out, in, kSingle[int(op)], nullptr, is_heavy);
 }
 
 }  // namespace halfstep::cpu

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with loops of our own: for 16-bit operands on CPUs without instructions for them, and for float32 in a build without
 // oneDNN. Packing a block for the multiplying loop also widens it to float. So no widened copy of a large operand is ever in
-// memory, and widening costs next to nothing. Sums are float, and each result is rounded once. Where an ARM CPU has BFMMLA, bf16
-// stays as it is.
+// memory, and widening costs next to nothing. Sums are float, and each result is rounded once. Where an ARM CPU has BFMMLA,
+// bf16 stays as it is.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -31,7 +31,7 @@ namespace {
 // than in float32.
 constexpr int64_t kDepth = 256, kRows = 264, kColumns = 256, kMostColumns = 512, kStrip = 96;
 // Distance between rows of floats that are dense along the depth: not a power of two, because such rows share few cache sets.
-constexpr int64_t kStep = kDepth + 8;
+constexpr int64_t kRowStride = kDepth + 8;
 
 // Computes c [rows, 2 vectors] = (with add: +=) a b for packed b [k, 2 vectors] and a with a distance of ROW between rows and of
 // DEPTH along k; rows of c are `step` apart. All vectors are aligned, and all sums stay in registers.
@@ -58,19 +58,19 @@ constexpr int64_t kStep = kDepth + 8;
       to[1] = add ? to[1] + right[i] : right[i];                                               \
     }                                                                                          \
   }
-#define HS_TILES(NAME, ISA, BYTES, ROWS)           \
-  HS_TILE(NAME##_rows, ISA, BYTES, ROWS, kStep, 1) \
+#define HS_TILES(NAME, ISA, BYTES, ROWS)                \
+  HS_TILE(NAME##_rows, ISA, BYTES, ROWS, kRowStride, 1) \
   HS_TILE(NAME##_panels, ISA, BYTES, ROWS, 1, ROWS)
 
 typedef float Four __attribute__((vector_size(16), may_alias, aligned(4)));
 const Four& four_at(const float* p) { return *reinterpret_cast<const Four*>(p); }
 Four& four_at(float* p) { return *reinterpret_cast<Four*>(p); }
 
-// Transposes four rows of floats, kStep apart, into four columns of a panel of `width`.
+// Transposes four rows of floats, kRowStride apart, into four columns of a panel of `width`.
 void transpose_four(const float* from, float* to, int64_t width, int64_t depth) {
   int64_t d = 0;
   for (; d + 4 <= depth; d += 4) {
-    const auto row = [&](int i) { return four_at(from + i * kStep + d); };
+    const auto row = [&](int i) { return four_at(from + i * kRowStride + d); };
     const Four a = __builtin_shufflevector(row(0), row(1), 0, 4, 1, 5), b = __builtin_shufflevector(row(2), row(3), 0, 4, 1, 5);
     const Four e = __builtin_shufflevector(row(0), row(1), 2, 6, 3, 7), f = __builtin_shufflevector(row(2), row(3), 2, 6, 3, 7);
     const auto put = [&](int i, Four v) { four_at(to + (d + i) * width) = v; };
@@ -80,7 +80,7 @@ void transpose_four(const float* from, float* to, int64_t width, int64_t depth) 
     put(3, __builtin_shufflevector(e, f, 2, 3, 6, 7));
   }
   for (; d < depth; ++d) {
-    for (int i = 0; i < 4; ++i) to[d * width + i] = from[i * kStep + d];
+    for (int i = 0; i < 4; ++i) to[d * width + i] = from[i * kRowStride + d];
   }
 }
 
@@ -103,9 +103,9 @@ __attribute__((target("avx512f"))) void transpose_sixteen(const float* from, flo
   for (; d + 4 <= depth; d += 4) {
     Sixteen v[4];
     for (int i = 0; i < 4; ++i) {
-      const float* p = from + i * kStep + d;
-      const auto low = __builtin_shufflevector(four_at(p), four_at(p + 4 * kStep), 0, 1, 2, 3, 4, 5, 6, 7);
-      const auto high = __builtin_shufflevector(four_at(p + 8 * kStep), four_at(p + 12 * kStep), 0, 1, 2, 3, 4, 5, 6, 7);
+      const float* p = from + i * kRowStride + d;
+      const auto low = __builtin_shufflevector(four_at(p), four_at(p + 4 * kRowStride), 0, 1, 2, 3, 4, 5, 6, 7);
+      const auto high = __builtin_shufflevector(four_at(p + 8 * kRowStride), four_at(p + 12 * kRowStride), 0, 1, 2, 3, 4, 5, 6, 7);
       v[i] = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     }
     const Sixteen a = HS_QUARTERS(v[0], v[1], 0, 16, 1, 17), b = HS_QUARTERS(v[2], v[3], 0, 16, 1, 17);
@@ -118,7 +118,7 @@ __attribute__((target("avx512f"))) void transpose_sixteen(const float* from, flo
   }
 #undef HS_QUARTERS
   for (; d < depth; ++d) {
-    for (int i = 0; i < 16; ++i) to[d * width + i] = from[i * kStep + d];
+    for (int i = 0; i < 16; ++i) to[d * width + i] = from[i * kRowStride + d];
   }
 }
 #endif
@@ -193,15 +193,15 @@ struct Side {
 };
 
 // How many rows ahead to prefetch: short rows far apart defeat the processor's own prefetching, of reads and of writes.
-constexpr int64_t kAhead = 4;
+constexpr int64_t kRowsAhead = 4;
 
-// Widens lanes [first, first + rows), which are dense along the depth, into rows kStep apart; missing lanes become zero.
+// Widens lanes [first, first + rows), which are dense along the depth, into rows kRowStride apart; missing lanes become zero.
 template <class H>
 void widen_rows(const Side<H>& side, int64_t first, int64_t rows, int64_t depth, float* to) {
-  for (int64_t i = first; i < first + rows; ++i, to += kStep) {
-    if (i + kAhead < std::min(first + rows, side.lanes)) {
-      for (int64_t d = 0; d < depth; d += 32) __builtin_prefetch(side.data + (i + kAhead) * side.lane + d);
-      for (int64_t d = 0; d < depth; d += 16) __builtin_prefetch(to + kAhead * kStep + d, 1);
+  for (int64_t i = first; i < first + rows; ++i, to += kRowStride) {
+    if (i + kRowsAhead < std::min(first + rows, side.lanes)) {
+      for (int64_t d = 0; d < depth; d += 32) __builtin_prefetch(side.data + (i + kRowsAhead) * side.lane + d);
+      for (int64_t d = 0; d < depth; d += 16) __builtin_prefetch(to + kRowsAhead * kRowStride + d, 1);
     }
     if (i < side.lanes)
       widen(side.data + i * side.lane, to, depth);
@@ -210,14 +210,16 @@ void widen_rows(const Side<H>& side, int64_t first, int64_t rows, int64_t depth,
   }
 }
 
-// Copies `rows` rows of n floats, kRowStep apart, into their panels.
-constexpr int64_t kRowStep = kRows + 28;
+// Distance between the rows of a buffer of pack(), which hold up to kRows floats: like kRowStride not a power of two.
+constexpr int64_t kBufferStride = kRows + 28;
+
+// Copies `rows` rows of n floats, kBufferStride apart, into their panels.
 template <size_t kPiece>
 inline void spread_pieces(const float* row, int64_t rows, int64_t n, int64_t width, int64_t depth, float* to) {
   for (int64_t j = 0; j < n; j += width) {
     for (int64_t k = 0; k < rows; ++k) {
       for (int64_t i = 0; i < width; i += kPiece)
-        std::memcpy(to + j * depth + k * width + i, row + k * kRowStep + j + i, kPiece * sizeof(float));
+        std::memcpy(to + j * depth + k * width + i, row + k * kBufferStride + j + i, kPiece * sizeof(float));
     }
   }
 }
@@ -233,7 +235,7 @@ void pack(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, floa
   if (side.lane == 1 && (side.depth != 1 || depth == 1)) {
     // Packs several rows at once: panels may be a power of two apart, and would evict one another from the cache.
     constexpr int64_t kGroup = 8;
-    alignas(64) float row[kGroup][kRowStep];
+    alignas(64) float row[kGroup][kBufferStride];
     for (auto& r : row) std::fill(r + side.lanes, r + padded, 0.0f);
     for (int64_t d = 0; d < depth; d += kGroup) {
       const int64_t group = std::min(kGroup, depth - d);
@@ -242,7 +244,7 @@ void pack(const Side<H>& side, int64_t depth, int64_t width, const Tile& t, floa
     }
     return;
   }
-  alignas(64) float rows[16 * kStep];
+  alignas(64) float rows[16 * kRowStride];
   for (int64_t j = 0; j < padded; j += t.lanes) {
     widen_rows(side, j, t.lanes, depth, rows);
     t.transpose(rows, to + j / width * width * depth + j % width, width, depth);
@@ -288,7 +290,7 @@ HS_CLONES void add_row(float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
-// How a product is split: blocks of c, and the number of floats that a thread needs for one.
+// How a product is split into blocks of c, one for each task.
 struct Plan {
   int64_t rows, columns, row_blocks, column_blocks, depth, strip, tasks;
 
@@ -307,51 +309,54 @@ struct Plan {
     columns = round_up(blocks(p.n, column_blocks), t.columns);
     row_blocks = blocks(p.m, rows);
     column_blocks = blocks(p.n, columns);
-    depth = cut(p) ? round_up(blocks(p.k, blocks(p.k, kDepth)), 16) : p.k;
+    depth = cuts_depth(p) ? round_up(blocks(p.k, blocks(p.k, kDepth)), 16) : p.k;
     strip = std::min(columns, kStrip / t.columns * t.columns);
     tasks = p.batch * row_blocks * column_blocks;
   }
   // Without cuts along the depth, the sums of one strip suffice.
-  static bool cut(const GemmProblem& p) { return p.k > kDepth; }
-  int64_t sums(const GemmProblem& p) const { return rows * (cut(p) ? columns : strip); }
-  int64_t left() const { return round_up(rows * kStep, 16); }
-  int64_t right() const { return round_up(strip * depth, 16); }
-  int64_t floats(const GemmProblem& p) const { return left() + right() + round_up(sums(p), 16); }
+  static bool cuts_depth(const GemmProblem& p) { return p.k > kDepth; }
+  // Return the floats that a thread needs: for the packed blocks of a and b, for sums, and for all.
+  int64_t left_floats() const { return round_up(rows * kRowStride, 16); }
+  int64_t right_floats() const { return round_up(strip * depth, 16); }
+  int64_t sum_floats(const GemmProblem& p) const { return rows * (cuts_depth(p) ? columns : strip); }
+  int64_t floats(const GemmProblem& p) const { return left_floats() + right_floats() + round_up(sum_floats(p), 16); }
 };
 
 // Prefetches the side that is packed next, a little with each of `steps` tiles.
-class Ahead {
+class Prefetcher {
  public:
   template <class H>
-  Ahead(const Side<H>& side, int64_t depth, int64_t steps) {
+  Prefetcher(const Side<H>& side, int64_t depth, int64_t steps) {
     const bool dense = side.depth == 1;
     data_ = reinterpret_cast<const char*>(side.data);
     rows_ = dense ? side.lanes : depth;
     row_step_ = (dense ? side.lane : side.depth) * int64_t(sizeof(H));
     bytes_ = (dense ? depth : side.lanes) * int64_t(sizeof(H));
-    each_ = (rows_ * ((bytes_ + 63) / 64) + steps - 1) / steps;
+    lines_per_step_ = (rows_ * ((bytes_ + 63) / 64) + steps - 1) / steps;
   }
   void step() {
-    for (int64_t i = 0; i < each_ && rows_ > 0; ++i) {
-      __builtin_prefetch(data_ + at_);
-      at_ += 64;
-      if (at_ >= bytes_) at_ = 0, data_ += row_step_, --rows_;
+    for (int64_t i = 0; i < lines_per_step_ && rows_ > 0; ++i) {
+      __builtin_prefetch(data_ + offset_);
+      offset_ += 64;
+      if (offset_ >= bytes_) offset_ = 0, data_ += row_step_, --rows_;
     }
   }
 
  private:
   const char* data_;
-  int64_t rows_, row_step_, bytes_, each_, at_ = 0;
+  int64_t rows_, row_step_, bytes_;  // rows to prefetch; bytes from one to the next, and of each
+  int64_t lines_per_step_;           // cache lines
+  int64_t offset_ = 0;               // in the current row, in bytes
 };
 
 // Writes columns of c from their sums, whose rows are `step` apart.
-void finish(const GemmProblem& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
-            int64_t step) {
+void write_columns(const GemmProblem& p, int64_t batch, int64_t row, int64_t rows, int64_t column, int64_t columns, float* sums,
+                   int64_t step) {
   const int64_t row_bytes = p.n * int64_t(size_of(p.out)), bytes = columns * int64_t(size_of(p.out));
   for (int64_t i = 0; i < rows; ++i, sums += step) {
     char* const to = static_cast<char*>(p.c) + (batch * p.m + row + i) * row_bytes + column * int64_t(size_of(p.out));
-    if (i + kAhead < rows) {
-      for (int64_t j = 0; j < bytes; j += 64) __builtin_prefetch(to + kAhead * row_bytes + j, 1);
+    if (i + kRowsAhead < rows) {
+      for (int64_t j = 0; j < bytes; j += 64) __builtin_prefetch(to + kRowsAhead * row_bytes + j, 1);
     }
     if (p.bias) add_row(sums, p.bias + column, columns);
     if (p.accumulate) add_row(sums, reinterpret_cast<const float*>(to), columns);
@@ -360,16 +365,17 @@ void finish(const GemmProblem& p, int64_t batch, int64_t row, int64_t rows, int6
   }
 }
 
+// Computes block `task` of c: packs a block of a and strips of b for each part of the depth, and multiplies them tile by tile.
 template <class H>
 void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64_t task, float* scratch) {
   const int64_t batch = task / (plan.row_blocks * plan.column_blocks), block = task % (plan.row_blocks * plan.column_blocks);
   const int64_t row = block % plan.row_blocks * plan.rows, column = block / plan.row_blocks * plan.columns;
   const int64_t rows = std::min(plan.rows, p.m - row), columns = std::min(plan.columns, p.n - column);
   float* const left = scratch;
-  float* const right = left + plan.left();
-  float* const sums = right + plan.right();
-  const bool cut = Plan::cut(p), panels = p.a_column != 1 || t.fours;
-  const int64_t step = cut ? plan.columns : plan.strip;
+  float* const right = left + plan.left_floats();
+  float* const sums = right + plan.right_floats();
+  const bool cuts_depth = Plan::cuts_depth(p), panels = p.a_column != 1 || t.fours;
+  const int64_t step = cuts_depth ? plan.columns : plan.strip;
   const H* a = static_cast<const H*>(p.a) + batch * p.a_batch + row * p.a_row;
   const H* b = static_cast<const H*>(p.b) + batch * p.b_batch + column * p.b_column;
   const auto depth_at = [&](int64_t k) { return std::min(plan.depth, p.k - k); };
@@ -377,22 +383,22 @@ void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64
   const auto right_at = [&](int64_t k, int64_t first) {
     return Side<H>{b + k * p.b_row + first * p.b_column, p.b_column, p.b_row, std::min(plan.strip, columns - first)};
   };
-  const auto tiles = [&](int64_t width) { return round_up(rows, t.rows) / t.rows * (round_up(width, t.columns) / t.columns); };
+  const auto tile_count = [&](int64_t width) { return round_up(rows, t.rows) / t.rows * (round_up(width, t.columns) / t.columns); };
   for (int64_t k = 0; k < p.k; k += plan.depth) {
     const int64_t depth = depth_at(k), next = k + depth < p.k ? k + depth : 0, terms = t.fours ? round_up(depth, 4) : depth;
-    const int64_t right_step = t.fours ? terms / 2 : depth, left_step = panels ? right_step : kStep;  // in floats, of a lane
+    const int64_t right_step = t.fours ? terms / 2 : depth, left_step = panels ? right_step : kRowStride;  // in floats, of a lane
     if (panels)
       pack_for(left_at(k), depth, t.rows, t, left);
     else
       widen_rows(left_at(k), 0, round_up(rows, t.rows), depth, left);
-    Ahead next_left(left_at(next), next > 0 ? depth_at(next) : 0, tiles(columns));
+    Prefetcher next_left(left_at(next), next > 0 ? depth_at(next) : 0, tile_count(columns));
     for (int64_t first = 0; first < columns; first += plan.strip) {
       const Side<H> side = right_at(k, first);
-      float* const strip = cut ? sums + first : sums;
+      float* const strip = cuts_depth ? sums + first : sums;
       pack_for(side, depth, t.columns, t, right);
       const bool last = first + plan.strip >= columns;
-      Ahead next_right(last ? right_at(next, 0) : right_at(k, first + plan.strip), last ? (next > 0 ? depth_at(next) : 0) : depth,
-                       tiles(side.lanes));
+      Prefetcher next_right(last ? right_at(next, 0) : right_at(k, first + plan.strip),
+                            last ? (next > 0 ? depth_at(next) : 0) : depth, tile_count(side.lanes));
       for (int64_t j = 0; j < side.lanes; j += t.columns) {
         for (int64_t i = 0; i < rows; i += t.rows) {
           next_left.step();
@@ -400,17 +406,19 @@ void multiply_block(const GemmProblem& p, const Plan& plan, const Tile& t, int64
           t.run[panels](left + i * left_step, right + j * right_step, terms, strip + i * step + j, step, k > 0);
         }
       }
-      if (!cut) finish(p, batch, row, rows, column + first, side.lanes, strip, step);
+      if (!cuts_depth) write_columns(p, batch, row, rows, column + first, side.lanes, strip, step);
     }
   }
-  if (cut) finish(p, batch, row, rows, column, columns, sums, step);
+  if (cuts_depth) write_columns(p, batch, row, rows, column, columns, sums, step);
 }
 
-// Small operands are widened as a whole for the library's float product: widening while packing is only faster if a packed block
-// serves many rows.
-constexpr int64_t kFew = 192 * 1024;  // elements of a, b and c
+// Largest number of elements of a, b and c for which operands are widened as a whole for the library's float product: widening
+// while packing is only faster if a packed block serves many rows.
+constexpr int64_t kFewElements = 192 * 1024;
 
-bool is_small(const GemmProblem& p) { return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFew; }
+bool is_small(const GemmProblem& p) {
+  return p.batch == 1 && p.m > 1 && p.n > 1 && p.m * p.k + p.k * p.n + p.m * p.n <= kFewElements;
+}
 
 template <class H>
 void multiply_widened(const GemmProblem& p) {
@@ -446,8 +454,8 @@ void multiply_widened(const GemmProblem& p) {
 bool own_bf16_code() {
 #ifdef HS_BFMMLA
   constexpr unsigned long kBf16 = 1ul << 14;  // HWCAP2_BF16
-  static const bool has = getauxval(AT_HWCAP2) & kBf16;
-  return has;
+  static const bool has_bf16 = getauxval(AT_HWCAP2) & kBf16;
+  return has_bf16;
 #else
   return false;
 #endif
@@ -460,12 +468,12 @@ void run_gemm_blocks(const GemmProblem& p) {
   const int64_t cost = product_work(p.batch, p.m, p.n, p.k, false);
   const int threads = threads_for(cost, num_threads());
   const Plan plan(p, t, threads);
-  const int64_t workers = std::min<int64_t>(threads, plan.tasks), each = plan.floats(p);
-  const Workspace work(Device::cpu, size_t(workers * each) * sizeof(float));
+  const int64_t workers = std::min<int64_t>(threads, plan.tasks), worker_floats = plan.floats(p);
+  const Workspace work(Device::cpu, size_t(workers * worker_floats) * sizeof(float));
   std::atomic<int64_t> next = 0;
   parallel_tasks(workers, cost, [&](int64_t worker) {
     for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < plan.tasks;) {
-      float* const scratch = reinterpret_cast<float*>(work.data()) + worker * each;
+      float* const scratch = reinterpret_cast<float*>(work.data()) + worker * worker_floats;
       if (p.in == DType::f16)
         multiply_block<f16>(p, plan, t, task, scratch);
       else if (p.in == DType::f32)

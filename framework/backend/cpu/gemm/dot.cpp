@@ -14,6 +14,7 @@
 namespace halfstep::cpu {
 namespace {
 
+// Returns the sum of a[i] b[i] over i < n.
 template <class C>
 C dot_block(const C* a, const C* b, int64_t n) {
   return with_lanes([=](auto bytes) HS_INLINE {
@@ -37,8 +38,9 @@ C dot_block(const C* a, const C* b, int64_t n) {
   });
 }
 
+// Computes c, a batch of products of one row a and one column b.
 template <class C>
-void dots(const TensorView& a, const TensorView& b, const TensorView& c) {
+void row_by_column(const TensorView& a, const TensorView& b, const TensorView& c) {
   const bool batched = a.shape.size() == 3;
   const int64_t batch = batched ? a.shape[0] : 1, n = a.shape[a.shape.size() - 1];
   const int64_t a_batch = batched ? a.strides[0] : 0, b_batch = batched ? b.strides[0] : 0;
@@ -65,17 +67,17 @@ template <int Rows>
 void dot_rows(const uint16_t* a, int64_t step, const float* x, const float* pairs, int64_t n, float* sums) {
   with_lanes([=](auto bytes) HS_INLINE {
     using V = Lanes<float, bytes>;
-    V even[Rows] = {}, odd[Rows] = {}, y, z;
-    typename Lanes<uint32_t, bytes>::Part w;
+    V even[Rows] = {}, odd[Rows] = {}, even_x, odd_x;
+    typename Lanes<uint32_t, bytes>::Part words;
     int64_t i = 0;
     for (; i + 32 <= n; i += 32) {
-      load_lanes(pairs + i, y);
-      load_lanes(pairs + i + 16, z);
+      load_lanes(pairs + i, even_x);
+      load_lanes(pairs + i + 16, odd_x);
       for (int r = 0; r < Rows; ++r) {
         for (int k = 0; k < V::kParts; ++k) {
-          std::memcpy(&w, a + r * step + i + 2 * k * V::kEach, sizeof w);
-          even[r].part[k] += typename V::Part(w << 16) * y.part[k];
-          odd[r].part[k] += typename V::Part(w & 0xffff0000u) * z.part[k];
+          std::memcpy(&words, a + r * step + i + 2 * k * V::kEach, sizeof words);
+          even[r].part[k] += typename V::Part(words << 16) * even_x.part[k];
+          odd[r].part[k] += typename V::Part(words & 0xffff0000u) * odd_x.part[k];
         }
       }
     }
@@ -108,15 +110,15 @@ HS_CLONES void add_scaled(const uint16_t* a, int64_t step, const float* factor, 
   const auto wide = [](uint16_t bits) __attribute__((always_inline)) { return std::bit_cast<float>(uint32_t(bits) << 16); };
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
-    const uint16_t *p = a + r * step, *q = p + step, *s = q + step, *t = s + step;
-    const float f = factor[r], g = factor[r + 1], h = factor[r + 2], k = factor[r + 3];
+    const uint16_t *a0 = a + r * step, *a1 = a0 + step, *a2 = a1 + step, *a3 = a2 + step;
+    const float f0 = factor[r], f1 = factor[r + 1], f2 = factor[r + 2], f3 = factor[r + 3];
     HS_INDEPENDENT
-    for (int64_t j = 0; j < n; ++j) into[j] += (f * wide(p[j]) + g * wide(q[j])) + (h * wide(s[j]) + k * wide(t[j]));
+    for (int64_t j = 0; j < n; ++j) into[j] += (f0 * wide(a0[j]) + f1 * wide(a1[j])) + (f2 * wide(a2[j]) + f3 * wide(a3[j]));
   }
   for (; r < rows; ++r) {
-    const uint16_t* p = a + r * step;
+    const uint16_t* row = a + r * step;
     HS_INDEPENDENT
-    for (int64_t j = 0; j < n; ++j) into[j] += factor[r] * wide(p[j]);
+    for (int64_t j = 0; j < n; ++j) into[j] += factor[r] * wide(row[j]);
   }
 }
 void add_scaled(const bf16* a, int64_t step, const float* factor, float* into, int64_t rows, int64_t n) {
@@ -187,18 +189,19 @@ struct MatrixVector {
   }
 };
 
-// Multiplies a matrix [m, k] by a vector of k elements that are `step` apart.
+// Multiplies a matrix [m, k] by a vector of k elements that are `step` apart. Returns false and does nothing if the matrix is dense
+// along neither dimension.
 bool matrix_by_vector(const TensorView& matrix, int rows, int columns, const TensorView& vector, int64_t step,
                       const TensorView& c) {
   const int64_t m = matrix.shape[rows], k = matrix.shape[columns];
-  MatrixVector v{m, k, matrix.strides[rows], matrix.strides[columns], matrix.data, c, std::vector<float>(size_t(k))};
-  const bool by_rows = v.column == 1 || k == 1;
-  if (!by_rows && v.row != 1) return false;
-  if (!WorkspacePlan::open()) load<float>(vector.dtype, vector.data, step, v.x.data(), k);
+  MatrixVector product{m, k, matrix.strides[rows], matrix.strides[columns], matrix.data, c, std::vector<float>(size_t(k))};
+  const bool by_rows = product.column == 1 || k == 1;
+  if (!by_rows && product.row != 1) return false;
+  if (!WorkspacePlan::open()) load<float>(vector.dtype, vector.data, step, product.x.data(), k);
   if (matrix.dtype == DType::bf16)
-    by_rows ? v.by_rows<bf16>() : v.by_columns<bf16>();
+    by_rows ? product.by_rows<bf16>() : product.by_columns<bf16>();
   else
-    by_rows ? v.by_rows<f16>() : v.by_columns<f16>();
+    by_rows ? product.by_rows<f16>() : product.by_columns<f16>();
   return true;
 }
 
@@ -209,7 +212,7 @@ bool gemm_thin(const GemmArgs& g) {
   const int rank = g.a.shape.size(), rows = rank - 2, columns = rank - 1;
   const int64_t m = g.a.shape[rows], n = g.b.shape[columns], k = g.a.shape[columns];
   if (m == 1 && n == 1) {
-    g.a.dtype == DType::f64 ? dots<double>(g.a, g.b, g.c) : dots<float>(g.a, g.b, g.c);
+    g.a.dtype == DType::f64 ? row_by_column<double>(g.a, g.b, g.c) : row_by_column<float>(g.a, g.b, g.c);
     return true;
   }
   if (g.a.dtype != DType::f16 && g.a.dtype != DType::bf16) return false;

@@ -13,31 +13,31 @@ namespace {
 template <class T>
 using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 template <class T>
-using Stridden = Eigen::Map<const Matrix<T>, 0, Eigen::OuterStride<>>;
+using RowMajorMap = Eigen::Map<const Matrix<T>, 0, Eigen::OuterStride<>>;
 template <class T>
-using Transposed = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>, 0, Eigen::OuterStride<>>;
+using ColumnMajorMap = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::ColMajor>, 0, Eigen::OuterStride<>>;
 
-constexpr int64_t kRowsEach = 64;
+constexpr int64_t kTaskRows = 64;  // rows of a product that one task computes
 
 // Calls f with a map of rows x columns at x, row- or column-major by the strides.
 template <class T, class F>
 void with_map(const T* x, int64_t rows, int64_t columns, int64_t row, int64_t column, const F& f) {
   if (column == 1)
-    f(Stridden<T>(x, rows, columns, Eigen::OuterStride<>(row)));
+    f(RowMajorMap<T>(x, rows, columns, Eigen::OuterStride<>(row)));
   else
-    f(Transposed<T>(x, rows, columns, Eigen::OuterStride<>(column)));
+    f(ColumnMajorMap<T>(x, rows, columns, Eigen::OuterStride<>(column)));
 }
 
 }  // namespace
 
 template <class T>
 void run_gemm_eigen(const GemmProblem& p, const T* bias) {
-  const int64_t strips = (p.m + kRowsEach - 1) / kRowsEach;
+  const int64_t strips = (p.m + kTaskRows - 1) / kTaskRows;
   parallel_tasks(p.batch * strips, product_work(p.batch, p.m, p.n, p.k, false), [&](int64_t task) {
-    const int64_t batch = task / strips, r0 = task % strips * kRowsEach, rows = std::min(kRowsEach, p.m - r0);
-    const T* a = static_cast<const T*>(p.a) + batch * p.a_batch + r0 * p.a_row;
+    const int64_t batch = task / strips, first_row = task % strips * kTaskRows, rows = std::min(kTaskRows, p.m - first_row);
+    const T* a = static_cast<const T*>(p.a) + batch * p.a_batch + first_row * p.a_row;
     const T* b = static_cast<const T*>(p.b) + batch * p.b_batch;
-    T* c = static_cast<T*>(p.c) + (batch * p.m + r0) * p.n;
+    T* c = static_cast<T*>(p.c) + (batch * p.m + first_row) * p.n;
     Eigen::Map<Matrix<T>> out(c, rows, p.n);
     with_map(a, rows, p.k, p.a_row, p.a_column, [&](const auto& left) {
       with_map(b, p.k, p.n, p.b_row, p.b_column, [&](const auto& right) {
@@ -48,8 +48,8 @@ void run_gemm_eigen(const GemmProblem& p, const T* bias) {
       });
     });
     for (int64_t i = 0; i < rows * p.n && (bias || p.relu); ++i) {
-      const T v = c[i] + (bias ? bias[i % p.n] : T(0));
-      c[i] = p.relu && v <= 0 ? T(0) : v;
+      const T sum = c[i] + (bias ? bias[i % p.n] : T(0));
+      c[i] = p.relu && sum <= 0 ? T(0) : sum;
     }
   });
 }

@@ -36,10 +36,9 @@ struct GemmOperand {
     if (rows == 1) { row_stride = column_stride == 1 ? columns : 1; }
     if (batch == 1) batch_stride = rows * columns;
   }
-  bool by_rows() const { return column_stride == 1; }
-  // Returns whether each stride exceeds the extent of the dimensions inside it. A slice with a step may end short of its last
-  // step.
-  bool nested() const {
+  bool is_by_rows() const { return column_stride == 1; }
+  // Returns whether each stride is at least the product of stride and size of the dimension inside it.
+  bool is_nested() const {
     std::array<std::pair<int64_t, int64_t>, 3> dims{{{batch_stride, batch}, {row_stride, rows}, {column_stride, columns}}};
     std::sort(dims.begin(), dims.end());
     int64_t within = 1;
@@ -51,6 +50,27 @@ struct GemmOperand {
     return true;
   }
 };
+
+// Makes one product of a batch that shares b: the rows of all matrices a are its rows.
+void fold_batch(GemmOperand& a, GemmOperand& b) {
+  if (a.batch == 1 || b.batch_stride != 0 || !a.is_by_rows() || a.batch_stride != a.rows * a.row_stride) return;
+  a.rows *= a.batch;
+  a.batch = b.batch = 1;
+  a.batch_stride = a.rows * a.columns;
+  b.batch_stride = b.rows * b.columns;
+}
+
+// Returns the product without its bias.
+GemmProblem problem_of(const GemmArgs& g, const GemmOperand& a, const GemmOperand& b) {
+  GemmProblem p{.batch = a.batch, .m = a.rows, .n = b.columns, .k = a.columns, .a = g.a.data, .b = g.b.data, .c = g.c.data};
+  p.a_batch = a.batch_stride, p.a_row = a.row_stride, p.a_column = a.column_stride;
+  p.b_batch = b.batch_stride, p.b_row = b.row_stride, p.b_column = b.column_stride;
+  p.in = g.a.dtype;
+  p.out = g.c.dtype;
+  p.relu = g.activation == Activation::relu;
+  p.accumulate = g.accumulate;
+  return p;
+}
 
 // Multiplies one element at a time: for integers, whose speed does not matter.
 void gemm_integers(const GemmArgs& g, const GemmOperand& a, const GemmOperand& b) {
@@ -84,7 +104,7 @@ GemmProblem transposed(GemmProblem p) {
   return p;
 }
 // Returns whether the transposed form of a matrix-vector product is faster. Measured with oneDNN.
-bool as_transpose(const GemmProblem& p) {
+bool is_faster_transposed(const GemmProblem& p) {
   if (p.in != DType::f32 && is_native(p.in)) return (p.m == 1 && p.b_row == 1 && p.b_column != 1) || (p.n == 1 && p.a_column != 1);
   return p.n == 1 && p.m > 1;
 }
@@ -96,8 +116,8 @@ void gemm_doubles(const GemmArgs& g, GemmProblem p) {
   run_gemm_eigen<double>(p, bias.data());
 }
 
-// Handles k = 0: the product is zero.
-void gemm_nothing(const GemmArgs& g) {
+// Computes a product with k = 0: the sum over nothing is zero.
+void gemm_without_terms(const GemmArgs& g) {
   if (!g.accumulate) fill(g.c, 0);
   if (!g.bias) return;
   TensorView bias = g.bias;
@@ -123,7 +143,7 @@ AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) {
 void pack(const TensorView& b, const TensorView& packed) {
   const GemmOperand x(b);
   const BeforeEnd library;
-  if (WorkspacePlan::open() || !library.allowed()) return;  // then no product will read it
+  if (WorkspacePlan::open() || !library.allowed()) return;  // no product will read the packed matrix then
   pack_matrix({.n = x.columns, .k = x.rows, .b = b.data, .b_row = x.row_stride, .b_column = x.column_stride, .in = b.dtype},
               packed.data);
 }
@@ -197,13 +217,13 @@ bool gains_by_copying(const GemmProblem& p) {
 
 // Computes a batch as one product after the other.
 void run_gemm_each(const GemmProblem& p) {
-  GemmProblem one = p;
-  one.batch = 1;
+  GemmProblem product = p;
+  product.batch = 1;
   for (int64_t i = 0; i < p.batch; ++i) {
-    one.a = static_cast<const char*>(p.a) + i * p.a_batch * int64_t(size_of(p.in));
-    one.b = static_cast<const char*>(p.b) + i * p.b_batch * int64_t(size_of(p.in));
-    one.c = static_cast<char*>(p.c) + i * p.m * p.n * int64_t(size_of(p.out));
-    run_gemm(one);
+    product.a = static_cast<const char*>(p.a) + i * p.a_batch * int64_t(size_of(p.in));
+    product.b = static_cast<const char*>(p.b) + i * p.b_batch * int64_t(size_of(p.in));
+    product.c = static_cast<char*>(p.c) + i * p.m * p.n * int64_t(size_of(p.out));
+    run_gemm(product);
   }
 }
 
@@ -230,36 +250,16 @@ void gemm_with_bias(const GemmArgs& g) {
   const bool packed = g.packed && library.allowed();  // b is there as well
   if (packed && !g.shared) return gemm_by_packed(g);
   GemmOperand a(g.a), b(g.b);
-  if (a.columns == 0) return gemm_nothing(g);
+  if (a.columns == 0) return gemm_without_terms(g);
   if (compute_of(g.a.dtype) == Compute::integer) return gemm_integers(g, a, b);
 
   if (!packed && gemm_thin(g)) return;
 
-  GemmProblem p;
-  // The rows of a batch that shares b are the rows of one product.
-  if (a.batch > 1 && b.batch_stride == 0 && a.by_rows() && a.batch_stride == a.rows * a.row_stride) {
-    a.rows *= a.batch;
-    a.batch = b.batch = 1;
-    a.batch_stride = a.rows * a.columns;
-    b.batch_stride = b.rows * b.columns;
-  }
-  p.m = a.rows;
-  p.n = b.columns;
-  p.k = a.columns;
-  p.relu = g.activation == Activation::relu;
-  p.accumulate = g.accumulate;
+  fold_batch(a, b);
+  GemmProblem p = problem_of(g, a, b);
 
   const bool bias_copied = g.bias && g.a.dtype != DType::f64 && (g.bias.dtype != DType::f32 || g.bias.strides[0] != 1);
   const Workspace bias_work(Device::cpu, bias_copied ? sizeof(float) * size_t(p.n) : 0);
-
-  p.a = g.a.data;
-  p.b = g.b.data;
-  p.c = g.c.data;
-  p.in = g.a.dtype;
-  p.out = g.c.dtype;
-  p.batch = a.batch;
-  p.a_batch = a.batch_stride, p.a_row = a.row_stride, p.a_column = a.column_stride;
-  p.b_batch = b.batch_stride, p.b_row = b.row_stride, p.b_column = b.column_stride;
 
   if (g.a.dtype == DType::f64) return gemm_doubles(g, p);
   if (g.bias) {
@@ -274,10 +274,10 @@ void gemm_with_bias(const GemmArgs& g) {
     p.b = g.packed.data;
     return run_gemm_packed(p, /*shared=*/true);
   }
-  if (p.batch == 1 && !g.bias && as_transpose(p)) p = transposed(p);
+  if (p.batch == 1 && !g.bias && is_faster_transposed(p)) p = transposed(p);
   if (!is_native(p.in) || gains_by_copying(p)) return run_gemm_blocks(p);
   // oneDNN has no fast code for a shared operand that is not folded above, and none for strides that do not nest.
-  p.batch > 1 && !(a.nested() && b.nested()) ? run_gemm_each(p) : run_gemm(p);
+  p.batch > 1 && !(a.is_nested() && b.is_nested()) ? run_gemm_each(p) : run_gemm(p);
 }
 
 }  // namespace halfstep::cpu

@@ -30,7 +30,7 @@ struct GemmProblem {
   bool accumulate = false;
 };
 
-// Multiplies by oneDNN, with primitives cached by shape; without oneDNN, or where it has but plain loops for this CPU, by
+// Multiplies by oneDNN, with primitives cached by shape; without oneDNN, or where it has only plain loops for this CPU, by
 // run_gemm_alone(). Takes native dtypes, accumulates in float, and rounds once. While the process ends
 // (framework/base/process_end.h), works as run_gemm_blocks().
 void run_gemm(const GemmProblem& p);
@@ -51,8 +51,8 @@ inline constexpr int64_t kPackedRows = 16;  // least rows of a piece: with fewer
 // column by row. Returns false and does nothing for other products.
 bool gemm_thin(const GemmArgs& args);
 
-// Parts of the kernel gemm: a tensor product with bias and relu; the same, then GELU or an activation's derivative; and the sums
-// that GemmArgs requests besides.
+// Compute parts of the kernel gemm: a tensor product with bias and relu; the same, then GELU or an activation's derivative; and the
+// sums that GemmArgs requests besides.
 void gemm_with_bias(const GemmArgs& args);
 void gemm_then_gelu(const GemmArgs& args);
 void gemm_then_derivative(const GemmArgs& args);

@@ -73,10 +73,10 @@ struct Entry {
 Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
   constexpr int64_t kSomeRows = 16, kCrowded = 4096 / sizeof(float), kGap = 32;
   static ForkMutex guard;
-  static auto& known = *new std::map<std::array<int64_t, 3>, Memory::desc>;
+  static auto& layouts = *new std::map<std::array<int64_t, 3>, Memory::desc>;
   const std::lock_guard<std::mutex> lock(guard);
-  const auto [found, fresh] = known.try_emplace({k, n, int64_t(in)});
-  if (fresh) {
+  const auto [found, is_new] = layouts.try_emplace({k, n, int64_t(in)});
+  if (is_new) {
     const Memory::desc a({kSomeRows, k}, type_of(in), Memory::format_tag::ab);
     const Memory::desc c({kSomeRows, n}, Memory::data_type::f32, Memory::format_tag::ab);
     const Memory::desc any({k, n}, type_of(in), Memory::format_tag::any);
@@ -87,33 +87,35 @@ Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
   return found->second;
 }
 
+// Makes the primitive and the arguments for the entry's key.
 void build(Entry& e) {
-  const Key& k = e.key;
-  const bool batched = k.batch > 1;
-  const DType in = DType(k.in);
+  const Key& key = e.key;
+  const bool batched = key.batch > 1;
+  const DType in = DType(key.in);
   const auto matrix = [&](int64_t rows, int64_t columns, DType type, int64_t batch, int64_t row, int64_t column) {
-    return batched ? Memory::desc({k.batch, rows, columns}, type_of(type), {batch, row, column})
+    return batched ? Memory::desc({key.batch, rows, columns}, type_of(type), {batch, row, column})
                    : Memory::desc({rows, columns}, type_of(type), {row, column});
   };
-  const Memory::desc a = matrix(k.m, k.k, in, k.a_batch, k.a_row, k.a_column);
-  const Memory::desc b = k.flags & kIsPacked ? packed_desc(k.k, k.n, in) : matrix(k.k, k.n, in, k.b_batch, k.b_row, k.b_column);
-  const Memory::desc c = matrix(k.m, k.n, DType(k.out), k.m * k.c_row, k.c_row, 1);
+  const Memory::desc a = matrix(key.m, key.k, in, key.a_batch, key.a_row, key.a_column);
+  const Memory::desc b =
+      key.flags & kIsPacked ? packed_desc(key.k, key.n, in) : matrix(key.k, key.n, in, key.b_batch, key.b_row, key.b_column);
+  const Memory::desc c = matrix(key.m, key.n, DType(key.out), key.m * key.c_row, key.c_row, 1);
   dnnl::primitive_attr attributes;
   dnnl::post_ops after;
-  if (k.flags & kAccumulates) after.append_sum(1.0f);
+  if (key.flags & kAccumulates) after.append_sum(1.0f);
   attributes.set_post_ops(after);
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  const Memory::desc bias = batched ? Memory::desc({1, 1, k.n}, Memory::data_type::f32, Memory::dims{k.n, k.n, 1})
-                                    : Memory::desc({1, k.n}, Memory::data_type::f32, Memory::dims{k.n, 1});
+  const Memory::desc bias = batched ? Memory::desc({1, 1, key.n}, Memory::data_type::f32, Memory::dims{key.n, key.n, 1})
+                                    : Memory::desc({1, key.n}, Memory::data_type::f32, Memory::dims{key.n, 1});
   const dnnl::matmul::primitive_desc chosen =
-      (k.flags & kHasBias) ? describe<dnnl::matmul>(attributes, a, b, bias, c) : describe<dnnl::matmul>(attributes, a, b, c);
+      (key.flags & kHasBias) ? describe<dnnl::matmul>(attributes, a, b, bias, c) : describe<dnnl::matmul>(attributes, a, b, c);
   e.primitive = dnnl::matmul(chosen);
-  e.leaves_stack = k.k > kStackDepth && moves_stack_pointer(chosen.impl_info_str());
+  e.leaves_stack = key.k > kStackDepth && moves_stack_pointer(chosen.impl_info_str());
   e.a = Memory(a, engine(), nullptr);
   e.b = Memory(b, engine(), nullptr);
   e.c = Memory(c, engine(), nullptr);
   e.args = {{DNNL_ARG_SRC, e.a.get()}, {DNNL_ARG_WEIGHTS, e.b.get()}, {DNNL_ARG_DST, e.c.get()}};
-  if (k.flags & kHasBias) {
+  if (key.flags & kHasBias) {
     e.bias = Memory(bias, engine(), nullptr);
     e.args.push_back({DNNL_ARG_BIAS, e.bias.get()});
   }
@@ -198,12 +200,14 @@ void execute_few_rows(const Piece& p) {
   }
 }
 
-bool few_rows(const Piece& p) { return !p.packed && p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32; }
+bool has_few_rows(const Piece& p) {
+  return !p.packed && p.batch == 1 && p.m <= kFewRows && p.in == DType::f32 && p.out == DType::f32;
+}
 
 enum class Along : uint8_t { batch, rows, columns };  // of c
 
 // Returns part i of n of a product, along its batch, rows or columns. The cuts depend only on the shape and n.
-Piece cut(const GemmProblem& p, Along along, int64_t i, int64_t n) {
+Piece piece_of(const GemmProblem& p, Along along, int64_t i, int64_t n) {
   const int64_t extent = along == Along::batch ? p.batch : along == Along::rows ? p.m : p.n;
   const int64_t grain = along == Along::batch ? 1 : 16;  // whole cache lines of c, and of oneDNN's packed operands
   const auto edge = [&](int64_t k) { return k == n ? extent : extent * k / n / grain * grain; };
@@ -236,12 +240,13 @@ Piece cut(const GemmProblem& p, Along along, int64_t i, int64_t n) {
 // code, with little memory, only for a dense a. A single row with elements far apart must be copied too: version 3 reads it as if
 // it were dense, in all dtypes.
 bool needs_dense_a(const Piece& p) {
-  if (p.m == 1) return p.a_column != 1 && !few_rows(p);
+  if (p.m == 1) return p.a_column != 1 && !has_few_rows(p);
   return p.in != DType::f32 && p.batch == 1 && p.a_row == 1 && p.a_column != p.m;
 }
 
-void run(const Piece& p) {
-  const OpenMpThreads one(1);
+// Computes a piece on this thread.
+void run_piece(const Piece& p) {
+  const OpenMpThreads one_thread(1);
   if (needs_dense_a(p)) {
     const size_t element = size_of(p.in), column = size_t(p.m) * element;
     const Workspace dense(Device::cpu, size_t(p.batch * p.k) * column);
@@ -254,26 +259,26 @@ void run(const Piece& p) {
     copied.a = dense.data();
     copied.a_column = p.m;
     if (p.m == 1) copied.a_row = copied.a_batch = p.k;
-    return run(copied);
+    return run_piece(copied);
   }
   try {
-    if (few_rows(p))
+    if (has_few_rows(p))
       execute_few_rows(p);
     else
       execute(p);
   } catch (const dnnl::error& e) { fail<Error>("matmul", "oneDNN: ", e.what()); }
 }
 
-// Runs each of n pieces after `change`.
+// Divides a product into n pieces, changes each by change(piece), and computes them on several threads if that pays.
 template <class F>
-void in_pieces(const GemmProblem& p, Along along, int64_t n, int64_t work, const F& change) {
+void run_in_pieces(const GemmProblem& p, Along along, int64_t n, int64_t work, const F& change) {
   if (WorkspacePlan* const plan = WorkspacePlan::open()) {  // allocates what its threads hold at once
     const int threads = threads_for(work, num_threads());
     const WorkspacePlan::AtOnce held(*plan);
-    for (int64_t i = 0; i < std::min<int64_t>(threads, n); ++i) run(change(cut(p, along, i, n)));
+    for (int64_t i = 0; i < std::min<int64_t>(threads, n); ++i) run_piece(change(piece_of(p, along, i, n)));
     return;
   }
-  parallel_tasks(n, work, [&](int64_t i) { run(change(cut(p, along, i, n))); });
+  parallel_tasks(n, work, [&](int64_t i) { run_piece(change(piece_of(p, along, i, n))); });
 }
 
 // Returns the name of the library's code for products of `t`; empty if it has none for this CPU. It has float16 code only for the
@@ -362,14 +367,14 @@ void run_gemm(const GemmProblem& p) {
   const int64_t work = product_work(p.batch, p.m, p.n, p.k, p.in != DType::f32);
   const int threads = threads_to_cut_for(work);
   const bool by_shape = threads_independent();
-  if (threads == 1) return run({p, p.n});
+  if (threads == 1) return run_piece({p, p.n});
   if (p.batch > 1 && p.batch < (by_shape ? std::min(threads, kFewMatrices) : threads)) {
-    GemmProblem one = p;
-    one.batch = 1;
+    GemmProblem product = p;
+    product.batch = 1;
     for (int64_t i = 0; i < p.batch; ++i) {
-      const Piece piece = cut(p, Along::batch, i, p.batch);
-      one.a = piece.a, one.b = piece.b, one.c = piece.c;
-      run_gemm(one);
+      const Piece piece = piece_of(p, Along::batch, i, p.batch);
+      product.a = piece.a, product.b = piece.b, product.c = piece.c;
+      run_gemm(product);
     }
     return;
   }
@@ -384,7 +389,7 @@ void run_gemm(const GemmProblem& p) {
   if (along == Along::rows && halves) most = std::max<int64_t>(most, 2);
   const int64_t copied = along == Along::rows && p.in != DType::f32 && p.a_row == 1 ? p.m * p.k / kMostCopied : 0;
   const int64_t pieces = std::max({std::min(wanted, most), std::min(copied, p.m / kPieceRows), int64_t(1)});
-  in_pieces(p, along, pieces, work, [](const Piece& piece) { return piece; });
+  run_in_pieces(p, along, pieces, work, [](const Piece& piece) { return piece; });
 }
 
 size_t packed_bytes(int64_t k, int64_t n, DType in) {
@@ -405,7 +410,7 @@ void pack_matrix(const GemmProblem& p, void* to) {
     from = wide.data();
     strides = {p.n, 1};
   }
-  const OpenMpThreads one(1);
+  const OpenMpThreads one_thread(1);
   Memory source(Memory::desc({p.k, p.n}, type_of(in), strides), engine(), const_cast<void*>(from));
   Memory packed(packed_desc(p.k, p.n, in), engine(), to);
   const FirstUse first;
@@ -424,8 +429,8 @@ void run_gemm_packed(const GemmProblem& p, bool shared) {
   const int threads = shared ? threads_to_cut_for(work) : 1;
   const int64_t most = threads_independent() ? pieces_by_shape(p.m, kPackedRows) : p.m / kPackedRows;
   const int64_t pieces = std::min<int64_t>(pieces_for(work, threads), most);
-  if (pieces <= 1) return run(as_packed({p, p.n}));
-  in_pieces(p, Along::rows, pieces, work, as_packed);
+  if (pieces <= 1) return run_piece(as_packed({p, p.n}));
+  run_in_pieces(p, Along::rows, pieces, work, as_packed);
 }
 
 }  // namespace halfstep::cpu

@@ -23,17 +23,21 @@ HS_CLONES void gradient_run(const T* g, const T* x, C mean, C scale, C first, C 
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     const C d = Training || Relu ? C(x[i]) - mean : C(0);
-    const C kept = Relu && d * relu.scale + relu.bias <= relu.zero ? C(0) : C(g[i]);
-    out[i] = stored<T>(scale * (Training ? kept - first - d * second : kept));
+    const C grad = Relu && d * relu.scale + relu.bias <= relu.zero ? C(0) : C(g[i]);
+    out[i] = stored<T>(scale * (Training ? grad - first - d * second : grad));
   }
 }
 
-// Returns whether to treat short runs of pixels as columns with parameters of their own. Not if those of all columns would fill
-// the cache.
-bool by_columns(const BatchNormArgs& a) { return a.inner < 16 || (a.inner < kShortRun && a.channels * a.inner <= 16 * kBlock); }
+// Returns whether to process short runs of pixels as columns with parameters of their own: always if they are shorter than a
+// vector; else not if the parameters of all columns would fill the cache.
+bool uses_columns(const BatchNormArgs& a) {
+  constexpr int64_t kVector = 16, kMostColumns = 16 * kBlock;
+  return a.inner < kVector || (a.inner < kShortRun && a.channels * a.inner <= kMostColumns);
+}
 Matrix matrix_of(const BatchNormArgs& a) { return {0, a.batch, a.channels * a.inner}; }
 int64_t work_of(const BatchNormArgs& a) { return a.batch * a.channels * a.inner * 4; }
 
+// Returns a view [1, C, 1] of one number for each channel.
 TensorView of_channels(const TensorView& v, int64_t channels) {
   TensorView out = v;
   out.shape = {1, channels, 1};
@@ -58,37 +62,39 @@ void find_statistics(const BatchNormArgs& a, const TensorView& x, const TensorVi
   }
   for (int64_t c = 0; c < a.channels; ++c) {
     const TensorView &from_mean = a.training ? mean : running_mean, &from_var = a.training ? rstd : running_var;
-    const double m = load_one<double>(from_mean.dtype, at(from_mean, c)), var = load_one<double>(from_var.dtype, at(from_var, c));
-    store_one(mean.dtype, m, at(mean, c));
-    store_one(rstd.dtype, 1 / std::sqrt(var + a.eps), at(rstd, c));
+    const double new_mean = load_one<double>(from_mean.dtype, at(from_mean, c));
+    const double new_var = load_one<double>(from_var.dtype, at(from_var, c));
+    store_one(mean.dtype, new_mean, at(mean, c));
+    store_one(rstd.dtype, 1 / std::sqrt(new_var + a.eps), at(rstd, c));
     if (!a.training || count == 0) continue;
     const auto update = [&](const TensorView& running, double value) {
       if (!running) return;
       void* place = at(running, c);
       store_one(running.dtype, (1 - a.momentum) * load_one<double>(running.dtype, place) + a.momentum * value, place);
     };
-    update(running_mean, m);
-    update(running_var, var * double(count) / double(count - 1));
+    update(running_mean, new_mean);
+    update(running_var, new_var * double(count) / double(count - 1));
   }
 }
 
+// Computes `out` from the statistics.
 template <bool Relu, class C, class T>
 void forward(const BatchNormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_view, const TensorView& rstd_view) {
-  const int64_t repeat = by_columns(a) ? a.inner : 1;
+  const int64_t repeat = uses_columns(a) ? a.inner : 1;
   const auto values = [&](const TensorView& v, C otherwise) { return parameter<C>(v, a.channels, repeat, otherwise); };
   const std::vector<C> mean = values(mean_view, C(0)), shift = values(bias, C(0)), rstd = values(rstd_view, C(0));
   std::vector<C> scale = values(weight, C(1));
   for (size_t i = 0; i < scale.size(); ++i) scale[i] *= rstd[i];
-  if (by_columns(a)) return map_columns(matrix_of(a), x, mean.data(), scale.data(), shift.data(), out, Relu);
+  if (uses_columns(a)) return map_columns(matrix_of(a), x, mean.data(), scale.data(), shift.data(), out, Relu);
   const int64_t grain = std::max<int64_t>(1, kBlock / a.inner);
   parallel_for(a.batch * a.channels, grain, work_of(a), [&](int64_t begin, int64_t end) {
-    alignas(64) T buffer[kBlock], made[kBlock];
+    alignas(64) T buffer[kBlock], out_buffer[kBlock];
     for (int64_t r = begin; r < end; ++r) {
       const size_t c = size_t(r % a.channels);
       for (int64_t i = 0; i < a.inner; i += kBlock) {
         const int64_t from = r * a.inner + i, n = std::min(kBlock, a.inner - i);
-        T* to = begin_row(out, from, made);
+        T* to = begin_row(out, from, out_buffer);
         map_run<Relu>(read_row<T>(x, from, 1, n, buffer), mean[c], scale[c], shift[c], to, n);
         end_row(out, from, to, n);
       }
@@ -111,11 +117,12 @@ struct Backward {
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
     const bool sums_wanted = a.training || dweight || dbias;
     parallel_for(a.channels, 1, work_of(a), [&](int64_t begin, int64_t end) {
-      alignas(64) T g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
+      alignas(64) T g_buffer[kBlock], x_buffer[kBlock], out_buffer[kBlock];
       for (int64_t c = begin; c < end; ++c) {
         const size_t k = size_t(c);
         const RunRelu<C> relu{scale[k], shift[k], zero};
-        const auto each = [&](const auto& f) {
+        // Calls f(first element, n, gradients, x or null) for all blocks of the channel.
+        const auto each_block = [&](const auto& f) {
           for (int64_t b = 0; b < a.batch; ++b) {
             for (int64_t i = 0; i < a.inner; i += kBlock) {
               const int64_t from = (b * a.channels + c) * a.inner + i, n = std::min(kBlock, a.inner - i);
@@ -131,7 +138,7 @@ struct Backward {
         };
         double sums[2] = {0, 0};
         if (sums_wanted) {
-          each([&](int64_t, int64_t n, const T* g, const T* values) {
+          each_block([&](int64_t, int64_t n, const T* g, const T* values) {
             double part[2];
             gradient_sums<false, C, T, Relu>(g, values, nullptr, mean[k], rstd[k], n, part[0], part[1], relu);
             sums[0] += part[0];
@@ -141,11 +148,11 @@ struct Backward {
         if (dbias) store_one(dbias.dtype, sums[0], at(dbias, c));
         if (dweight) store_one(dweight.dtype, sums[1], at(dweight, c));
         if (!dx) continue;
-        const C one = first(sums[0]), two = second(sums[1], k);
-        each([&](int64_t from, int64_t n, const T* g, const T* values) {
-          T* to = begin_row(dx, from, made);
-          a.training ? gradient_run<true, Relu>(g, values, mean[k], scale[k], one, two, relu, to, n)
-                     : gradient_run<false, Relu>(g, values, mean[k], scale[k], one, two, relu, to, n);
+        const C from_g = first(sums[0]), from_x = second(sums[1], k);
+        each_block([&](int64_t from, int64_t n, const T* g, const T* values) {
+          T* to = begin_row(dx, from, out_buffer);
+          a.training ? gradient_run<true, Relu>(g, values, mean[k], scale[k], from_g, from_x, relu, to, n)
+                     : gradient_run<false, Relu>(g, values, mean[k], scale[k], from_g, from_x, relu, to, n);
           end_row(dx, from, to, n);
         });
       }
@@ -161,8 +168,8 @@ struct Backward {
   void by_columns(const TensorView& dweight, const TensorView& dbias) const {
     const Matrix m = matrix_of(a);
     const std::vector<C> means = repeated(mean), scales = repeated(scale), shifts = repeated(shift);
-    const ColumnRelu<C> behind{scales.data(), shifts.data(), zero}, *const relu = a.relu ? &behind : nullptr;
-    std::vector<C> one(mean.size()), two(mean.size());
+    const ColumnRelu<C> column_relu{scales.data(), shifts.data(), zero}, *const relu = a.relu ? &column_relu : nullptr;
+    std::vector<C> firsts(mean.size()), seconds(mean.size());
     if (a.training || dweight || dbias) {
       std::vector<double> plain(size_t(m.columns)), with_x(plain.size());
       column_gradient_sums(m, grad, x, means.data(), plain.data(), with_x.data(), relu);
@@ -175,14 +182,14 @@ struct Backward {
         if (m.numel() > 0) sums[1] *= double(rstd[c]);  // without elements rstd is not finite
         if (dbias) store_one(dbias.dtype, sums[0], at(dbias, int64_t(c)));
         if (dweight) store_one(dweight.dtype, sums[1], at(dweight, int64_t(c)));
-        one[c] = scale[c] * first(sums[0]);
-        two[c] = scale[c] * second(sums[1], c);
+        firsts[c] = scale[c] * first(sums[0]);
+        seconds[c] = scale[c] * second(sums[1], c);
       }
     }
     if (!dx) return;
     const C* const none = nullptr;
     if (a.training)
-      column_gradients(m, grad, x, means.data(), scales.data(), repeated(one).data(), repeated(two).data(), dx, relu);
+      column_gradients(m, grad, x, means.data(), scales.data(), repeated(firsts).data(), repeated(seconds).data(), dx, relu);
     else
       column_gradients(m, grad, x, means.data(), scales.data(), none, none, dx, relu);
   }
@@ -215,7 +222,7 @@ void batch_norm_backward(const BatchNormArgs& args, const TensorView& grad, cons
     for (size_t i = 0; i < b.scale.size(); ++i) b.scale[i] *= b.rstd[i];
     b.shift = parameter<C>(bias, args.channels, 1, C(0));
     b.zero = C(stored_as_zero(x.dtype));
-    if (by_columns(args)) return b.by_columns(dweight, dbias);
+    if (uses_columns(args)) return b.by_columns(dweight, dbias);
     args.relu ? b.template by_runs<true>(dweight, dbias) : b.template by_runs<false>(dweight, dbias);
   });
 }

@@ -13,8 +13,8 @@
 namespace halfstep::cpu {
 namespace {
 
-// Adds up (x - center) and (x - center)^2; with `find`, about their mean, which is stored in center.
-template <bool find, class C, class T>
+// Adds up (x - center) and (x - center)^2. With find_center, first sets center to the mean of x.
+template <bool find_center, class C, class T>
 void add_up(const T* x, C& center, int64_t n, double& sum, double& squares) {
   struct Sums {
     C center, sum, squares;
@@ -24,37 +24,37 @@ void add_up(const T* x, C& center, int64_t n, double& sum, double& squares) {
     constexpr int kWidth = kLanes / int(sizeof(C));
     const int64_t whole = n / kWidth * kWidth, rest = n - whole;
     C lanes[kWidth];
-    V s = {}, q = {}, v;
+    V sum_v = {}, squares_v = {}, v;
     C about = middle;
-    if constexpr (find) {
+    if constexpr (find_center) {
       for (int64_t i = 0; i < whole; i += kWidth) {
         load_lanes(x + i, v);
-        s += v;
+        sum_v += v;
       }
       if (rest > 0) {
         load_last(x, n, rest, v);
-        s += v;
+        sum_v += v;
       }
-      store_lanes(s, lanes);
+      store_lanes(sum_v, lanes);
       about = sum_lanes(lanes) / C(n);
-      s = V{};
+      sum_v = V{};
     }
     for (int64_t i = 0; i < whole; i += kWidth) {
       load_lanes(x + i, v);
       v -= about;
-      s += v;
-      q += v * v;
+      sum_v += v;
+      squares_v += v * v;
     }
     if (rest > 0) {
       load_last(x, n, rest, v);
       v -= about;
       keep_last(rest, v);
-      s += v;
-      q += v * v;
+      sum_v += v;
+      squares_v += v * v;
     }
-    store_lanes(s, lanes);
+    store_lanes(sum_v, lanes);
     const C total = sum_lanes(lanes);
-    store_lanes(q, lanes);
+    store_lanes(squares_v, lanes);
     return Sums{about, total, sum_lanes(lanes)};
   });
   center = found.center;

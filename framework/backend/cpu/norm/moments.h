@@ -28,14 +28,14 @@ template <class C>
   constexpr int kWidth = 64 / int(sizeof(C));
   typedef C Bytes32 __attribute__((vector_size(32)));
   typedef C Bytes16 __attribute__((vector_size(16)));
-  Bytes32 h[2];
-  std::memcpy(h, lanes, sizeof h);
-  h[0] += h[1];
-  Bytes16 q[2];
-  std::memcpy(q, h, sizeof q);
-  q[0] += q[1];
+  Bytes32 halves[2];
+  std::memcpy(halves, lanes, sizeof halves);
+  halves[0] += halves[1];
+  Bytes16 quarters[2];
+  std::memcpy(quarters, halves, sizeof quarters);
+  quarters[0] += quarters[1];
   C sum = 0;
-  for (int k = 0; k < kWidth / 4; ++k) sum += q[0][k];
+  for (int k = 0; k < kWidth / 4; ++k) sum += quarters[0][k];
   return sum;
 }
 

@@ -2,7 +2,8 @@
 // x, g and out are [R, C] matrices (rows, columns); mean, scale, shift, first and second are [C]:
 //
 //   map       out = (x - mean) scale + shift, and with a ReLU max(0, out)
-//   gradient  dx = scale g - first - (x - mean) second in training, scale g in evaluation; behind a ReLU g is 0 where its output is
+//   gradient  dx = scale g - first - (x - mean) second in training, scale g in evaluation; with a ReLU after the map, g counts as 0
+//             where the ReLU's output is 0
 //   sums      sum_g = sum over rows of g; sum_gx = sum over rows of g (x - mean)
 //
 // A matrix of few columns is read as one of several of its rows side by side, so that inner loops are long.
@@ -40,36 +41,36 @@ HS_CLONES void gradient_row(const T* g, const T* x, const C* mean, const C* scal
 
 // Adds g and g (x - mean) of Rows more rows, which are `pitch` apart, to the sums.
 template <int Rows, bool Relu, int bytes, class C, class T>
-[[gnu::always_inline]] inline void add_some(const T* g, const T* x, int64_t pitch, const C* mean, const ColumnRelu<C>& relu,
+[[gnu::always_inline]] inline void add_rows(const T* g, const T* x, int64_t pitch, const C* mean, const ColumnRelu<C>& relu,
                                             C* sum_g, C* sum_gx, int64_t n) {
   using V = Lanes<C, bytes>;
   constexpr int kWidth = kLanes / int(sizeof(C));
   int64_t i = 0;
   for (; i + kWidth <= n; i += kWidth) {
-    V a, b, middle, gv, xv, scale, shift;
-    load_lanes(sum_g + i, a);
-    load_lanes(sum_gx + i, b);
+    V sums_g, sums_gx, middle, g_values, x_values, scale, shift;
+    load_lanes(sum_g + i, sums_g);
+    load_lanes(sum_gx + i, sums_gx);
     load_lanes(mean + i, middle);
     if constexpr (Relu) {
       load_lanes(relu.scale + i, scale);
       load_lanes(relu.shift + i, shift);
     }
     for (int r = 0; r < Rows; ++r) {
-      load_lanes(g + r * pitch + i, gv);
-      load_lanes(x + r * pitch + i, xv);
-      if constexpr (Relu) drop(gv, (xv - middle) * scale + shift, relu.zero);
-      a += gv;
-      b += gv * (xv - middle);
+      load_lanes(g + r * pitch + i, g_values);
+      load_lanes(x + r * pitch + i, x_values);
+      if constexpr (Relu) zero_where_at_most(g_values, (x_values - middle) * scale + shift, relu.zero);
+      sums_g += g_values;
+      sums_gx += g_values * (x_values - middle);
     }
-    store_lanes(a, sum_g + i);
-    store_lanes(b, sum_gx + i);
+    store_lanes(sums_g, sum_g + i);
+    store_lanes(sums_gx, sum_gx + i);
   }
   for (; i < n; ++i) {
     for (int r = 0; r < Rows; ++r) {
       const bool off = Relu && (cast<C>(x[r * pitch + i]) - mean[i]) * relu.scale[i] + relu.shift[i] <= relu.zero;
-      const C gv = off ? C(0) : cast<C>(g[r * pitch + i]);
-      sum_g[i] += gv;
-      sum_gx[i] += gv * (cast<C>(x[r * pitch + i]) - mean[i]);
+      const C g_values = off ? C(0) : cast<C>(g[r * pitch + i]);
+      sum_g[i] += g_values;
+      sum_gx[i] += g_values * (cast<C>(x[r * pitch + i]) - mean[i]);
     }
   }
 }
@@ -79,8 +80,8 @@ void add_gradients(const T* g, const T* x, int64_t pitch, int64_t rows, const C*
                    C* sum_gx, int64_t n) {
   with_lanes([=](auto bytes) HS_INLINE {
     int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) add_some<4, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, sum_g, sum_gx, n);
-    for (; r < rows; ++r) add_some<1, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, sum_g, sum_gx, n);
+    for (; r + 4 <= rows; r += 4) add_rows<4, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, sum_g, sum_gx, n);
+    for (; r < rows; ++r) add_rows<1, Relu, bytes>(g + r * pitch, x + r * pitch, pitch, mean, relu, sum_g, sum_gx, n);
   });
 }
 
@@ -106,7 +107,7 @@ struct SideBySide {
   }
 };
 
-// Returns whether a loop widens and rounds in registers, without buffers.
+// Returns whether a loop can read and write the tensors without buffers: it widens bfloat16 and rounds in registers.
 template <class C>
 bool fits_registers(std::initializer_list<const TensorView*> views) {
   return std::is_same_v<C, float> && std::all_of(views.begin(), views.end(), [](auto* v) { return v->dtype == DType::bf16; });
@@ -131,13 +132,13 @@ void column_moments(const Matrix& m, const TensorView& x, double* mean, double* 
   const SideBySide wide(m, kSideBySide);
   const int64_t rest = m.rows - wide.complete * wide.together;
   std::vector<double> means(size_t(wide.width + m.columns)), vars(means.size());
-  const auto part = [&](int64_t from, int64_t rows, int64_t columns, double* part_mean, double* part_var) {
+  const auto find_moments = [&](int64_t from, int64_t rows, int64_t columns, double* part_mean, double* part_var) {
     const auto row = [&](double* v) { return TensorView{v, DType::f64, {1, columns}, {columns, 1}}; };
     variance(TensorView{at(x, m.from + from), x.dtype, {rows, columns}, {columns, 1}}, 0, row(part_mean), row(part_var));
   };
-  if (wide.together == 1) return part(0, m.rows, m.columns, mean, var);
-  part(0, wide.complete, wide.width, means.data(), vars.data());
-  if (rest > 0) part(wide.complete * wide.width, rest, m.columns, means.data() + wide.width, vars.data() + wide.width);
+  if (wide.together == 1) return find_moments(0, m.rows, m.columns, mean, var);
+  find_moments(0, wide.complete, wide.width, means.data(), vars.data());
+  if (rest > 0) find_moments(wide.complete * wide.width, rest, m.columns, means.data() + wide.width, vars.data() + wide.width);
   for (int64_t c = 0; c < m.columns; ++c) {
     Moments all;
     for (int64_t i = c; i < wide.width; i += m.columns)
@@ -159,22 +160,22 @@ void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorV
   parallel_tasks(parts * blocks, m.numel() * 4, [&](int64_t task) {
     alignas(64) C g_buffer[kBlock], x_buffer[kBlock];
     const int64_t p = task / blocks, c = task % blocks * kBlock, n = std::min(kBlock, wide.width - c);
-    C *const a = sums.data() + 2 * p * wide.width + c, *const b = a + wide.width;
+    C *const part_g = sums.data() + 2 * p * wide.width + c, *const part_gx = part_g + wide.width;
     const auto add = [&](int64_t r, int64_t rows, int64_t width) {
       const int64_t place = m.from + r * wide.width + c;
       const ColumnRelu<C> here = relu ? ColumnRelu<C>{scales.data() + c, shifts.data() + c, relu->zero} : ColumnRelu<C>{{}, {}, {}};
       const auto sum = [&](const auto* g, const auto* from, int64_t pitch, int64_t count) {
-        relu ? add_gradients<true>(g, from, pitch, count, means.data() + c, here, a, b, width)
-             : add_gradients<false>(g, from, pitch, count, means.data() + c, here, a, b, width);
+        relu ? add_gradients<true>(g, from, pitch, count, means.data() + c, here, part_g, part_gx, width)
+             : add_gradients<false>(g, from, pitch, count, means.data() + c, here, part_g, part_gx, width);
       };
-      const auto direct = [&](auto stored) {
+      const auto add_as_stored = [&](auto stored) {
         using T = decltype(stored);
         sum(grad.as<const T>() + place, x.as<const T>() + place, wide.width, rows);
       };
       if constexpr (std::is_same_v<C, float>) {
-        if (fits_registers<C>({&grad, &x})) return direct(bf16{});
+        if (fits_registers<C>({&grad, &x})) return add_as_stored(bf16{});
       }
-      if (grad.dtype == dtype_of<C> && x.dtype == dtype_of<C>) return direct(C{});
+      if (grad.dtype == dtype_of<C> && x.dtype == dtype_of<C>) return add_as_stored(C{});
       for (int64_t i = place; rows > 0; --rows, i += wide.width)
         sum(read_row<C>(grad, i, 1, width, g_buffer), read_row<C>(x, i, 1, width, x_buffer), 0, 1);
     };

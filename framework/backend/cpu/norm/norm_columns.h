@@ -27,10 +27,10 @@ struct ColumnRelu {
   const C *scale, *shift;
   C zero;
 };
-// Computes plain = sum g and with_x = sum g (x - mean).
+// Computes sum_g = sum g and sum_gx = sum g (x - mean).
 template <class C>
-void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* plain,
-                          double* with_x, const ColumnRelu<C>* relu = nullptr);
+void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* sum_g,
+                          double* sum_gx, const ColumnRelu<C>* relu = nullptr);
 // Computes out = (x - mean) scale + shift.
 template <class C>
 void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out,

@@ -43,8 +43,8 @@ T* begin_row(const TensorView& out, int64_t from, T* buffer) {
   return out.dtype == dtype_of<T> ? out.as<T>() + from : buffer;
 }
 template <class T>
-void end_row(const TensorView& out, int64_t from, const T* made, int64_t n) {
-  if (out.dtype != dtype_of<T>) store<T>(out.dtype, made, at(out, from), 1, n);
+void end_row(const TensorView& out, int64_t from, const T* values, int64_t n) {
+  if (out.dtype != dtype_of<T>) store<T>(out.dtype, values, at(out, from), 1, n);
 }
 
 // A ReLU behind map_run with this scale and bias: g counts as 0 where the result is at most `zero` (stored_as_zero).
@@ -58,24 +58,24 @@ void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n
                    RunRelu<C> relu = {}) {
   const std::pair<C, C> sums = with_lanes([=](auto bytes) HS_INLINE {
     constexpr int kWidth = kLanes / int(sizeof(C));
-    Lanes<C, bytes> a = {}, b = {}, gv, xv, wv;
+    Lanes<C, bytes> a = {}, b = {}, g_values, x_values, w_values;
     const auto add = [&]() HS_INLINE {
-      if constexpr (Weighted) gv *= wv;
-      if constexpr (Relu) drop(gv, (xv - mean) * relu.scale + relu.bias, relu.zero);
-      a += gv;
-      b += gv * ((xv - mean) * rstd);
+      if constexpr (Weighted) g_values *= w_values;
+      if constexpr (Relu) zero_where_at_most(g_values, (x_values - mean) * relu.scale + relu.bias, relu.zero);
+      a += g_values;
+      b += g_values * ((x_values - mean) * rstd);
     };
     const int64_t whole = n / kWidth * kWidth, rest = n - whole;
     for (int64_t i = 0; i < whole; i += kWidth) {
-      load_lanes(g + i, gv);
-      load_lanes(x + i, xv);
-      if constexpr (Weighted) load_lanes(w + i, wv);
+      load_lanes(g + i, g_values);
+      load_lanes(x + i, x_values);
+      if constexpr (Weighted) load_lanes(w + i, w_values);
       add();
     }
     if (rest > 0) {  // missing elements have no gradient
-      load_last(g, n, rest, gv);
-      load_last(x, n, rest, xv);
-      if constexpr (Weighted) load_last(w, n, rest, wv);
+      load_last(g, n, rest, g_values);
+      load_last(x, n, rest, x_values);
+      if constexpr (Weighted) load_last(w, n, rest, w_values);
       add();
     }
     C lanes[2][kWidth];
@@ -119,14 +119,14 @@ void join_rows(const std::vector<C>& rows, int64_t count, int64_t n, const F& ta
 
 // Decides how columns are added up: many rows in parts that are joined; few wide rows by blocks of columns over all rows. Depends
 // on the shape alone, so that sums do not depend on the threads.
-inline bool wide_rows(int64_t rows, int64_t columns) { return rows < kBlock && columns >= 4 * kBlock; }
+inline bool are_wide_rows(int64_t rows, int64_t columns) { return rows < kBlock && columns >= 4 * kBlock; }
 inline int64_t rows_at_once(int64_t rows) { return std::clamp<int64_t>(rows / 64, 16, 256); }
 
 // Adds up columns. add(row, column, n, into): adds n elements of a wide row from `column` on to the two sums of each column,
 // into[0] and into[1]. add_whole(row, into): the same for a whole row. take(column, sum, sum): called once for each column.
 template <class C, class Add, class AddWhole, class Take>
 void sum_columns(int64_t rows, int64_t columns, int64_t work, const Add& add, const AddWhole& add_whole, const Take& take) {
-  if (wide_rows(rows, columns)) {
+  if (are_wide_rows(rows, columns)) {
     return parallel_tasks((columns + kBlock - 1) / kBlock, work, [&](int64_t block) {
       const int64_t from = block * kBlock, n = std::min(kBlock, columns - from);
       alignas(64) C sums[2][kBlock] = {};

@@ -22,19 +22,21 @@ HS_CLONES void map_row(const T* x, C mean, C rstd, const C* w, const C* b, T* ou
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>((C(x[i]) - mean) * rstd * w[i] + b[i]);
 }
 
-// Computes dx = rstd (g w - first - xhat second)
+// Computes dx = rstd (g w - first - xhat second).
 template <class C, class T>
 HS_CLONES void gradient_row(const T* g, const T* x, const C* w, C mean, C rstd, C first, C second, T* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rstd * (C(g[i]) * w[i] - first - (C(x[i]) - mean) * rstd * second));
 }
 
+// Does the same for elements that share a weight.
 template <class C, class T>
-HS_CLONES void weighted_run(const T* g, const T* x, C w, C mean, C rstd, C first, C second, T* out, int64_t n) {
+HS_CLONES void gradient_run(const T* g, const T* x, C w, C mean, C rstd, C first, C second, T* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rstd * (C(g[i]) * w - first - (C(x[i]) - mean) * rstd * second));
 }
 
+// Adds one row to the gradients of the parameters.
 template <class C, class T>
 HS_CLONES void add_gradient(const T* g, const T* x, C mean, C rstd, C* dw, C* db, int64_t n) {
   HS_INDEPENDENT
@@ -64,9 +66,9 @@ struct Layout {
 
 // Calls f(at, n, c) for n elements of a slice from `at` on that share the parameters of channel c; the block begins at `from`.
 template <class F>
-void each_run(const Layout& s, int64_t from, int64_t n, const F& f) {
+void each_run(const Layout& layout, int64_t from, int64_t n, const F& f) {
   for (int64_t i = 0; i < n;) {
-    const int64_t c = (from + i) / s.run, width = std::min(n - i, (c + 1) * s.run - from - i);
+    const int64_t c = (from + i) / layout.run, width = std::min(n - i, (c + 1) * layout.run - from - i);
     f(i, width, c);
     i += width;
   }
@@ -95,25 +97,27 @@ void statistics(const NormArgs& a, const TensorView& x, int64_t from, int64_t n,
 template <class C, class T>
 void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_out, const TensorView& rstd_out) {
-  const Layout s(a);
-  const std::vector<C> w = parameter<C>(weight, a.groups * a.channels, s.repeat, C(1)),
-                       b = parameter<C>(bias, a.groups * a.channels, s.repeat, C(0));
-  parallel_for(s.slices, s.grain(), s.work(), [&](int64_t begin, int64_t end) {
-    alignas(64) T buffer[kBlock], made[kBlock];
+  const Layout layout(a);
+  const std::vector<C> w = parameter<C>(weight, a.groups * a.channels, layout.repeat, C(1)),
+                       b = parameter<C>(bias, a.groups * a.channels, layout.repeat, C(0));
+  parallel_for(layout.slices, layout.grain(), layout.work(), [&](int64_t begin, int64_t end) {
+    alignas(64) T buffer[kBlock], out_buffer[kBlock];
     for (int64_t k = begin; k < end; ++k) {
       C mean, rstd;
-      statistics(a, x, k * s.length, s.length, buffer, mean, rstd);
+      statistics(a, x, k * layout.length, layout.length, buffer, mean, rstd);
       if (mean_out) store_one(mean_out.dtype, mean, at(mean_out, k));
       store_one(rstd_out.dtype, rstd, at(rstd_out, k));
-      const C *wk = w.data() + k % s.groups * s.channels, *bk = b.data() + k % s.groups * s.channels;
-      for (int64_t i = 0; i < s.length; i += kBlock) {
-        const int64_t from = k * s.length + i, n = std::min(kBlock, s.length - i);
-        const T* p = s.length <= kBlock && x.dtype != dtype_of<T> ? buffer : read_row<T>(x, from, 1, n, buffer);
-        T* to = begin_row(out, from, made);
-        if (s.run == 1)
-          map_row(p, mean, rstd, wk + i, bk + i, to, n);
+      const C *slice_w = w.data() + k % layout.groups * layout.channels, *slice_b = b.data() + k % layout.groups * layout.channels;
+      for (int64_t i = 0; i < layout.length; i += kBlock) {
+        const int64_t from = k * layout.length + i, n = std::min(kBlock, layout.length - i);
+        const T* p = layout.length <= kBlock && x.dtype != dtype_of<T> ? buffer : read_row<T>(x, from, 1, n, buffer);
+        T* to = begin_row(out, from, out_buffer);
+        if (layout.run == 1)
+          map_row(p, mean, rstd, slice_w + i, slice_b + i, to, n);
         else
-          each_run(s, i, n, [&](int64_t j, int64_t width, int64_t c) { map_run(p + j, mean, rstd * wk[c], bk[c], to + j, width); });
+          each_run(layout, i, n, [&](int64_t j, int64_t width, int64_t c) {
+            map_run(p + j, mean, rstd * slice_w[c], slice_b[c], to + j, width);
+          });
         end_row(out, from, to, n);
       }
     }
@@ -124,132 +128,134 @@ template <class C, class T>
 struct Backward {
   const NormArgs& a;
   const TensorView &grad, &x, &mean, &rstd, &dx;
-  Layout s{a};
+  Layout layout{a};
   std::vector<C> w{};
 
   // The inputs of a block in the cache.
   struct Block {
-    alignas(64) T g_buffer[kBlock], x_buffer[kBlock], made[kBlock];
+    alignas(64) T g_buffer[kBlock], x_buffer[kBlock], out_buffer[kBlock];
     const T *g, *x;
     C mean, rstd;
   };
-  void begin(Block& t, int64_t slice) const {
-    t.mean = mean ? load_one<C>(mean.dtype, at(mean, slice)) : C(0);
-    t.rstd = load_one<C>(rstd.dtype, at(rstd, slice));
+  void load_statistics(Block& block, int64_t slice) const {
+    block.mean = mean ? load_one<C>(mean.dtype, at(mean, slice)) : C(0);
+    block.rstd = load_one<C>(rstd.dtype, at(rstd, slice));
   }
-  int64_t read(Block& t, int64_t slice, int64_t i) const {
-    const int64_t n = std::min(kBlock, s.length - i), from = slice * s.length + i;
-    t.g = read_row<T>(grad, from, 1, n, t.g_buffer);
-    t.x = read_row<T>(x, from, 1, n, t.x_buffer);
+  // Reads the block of a slice that begins at element i, and returns its length.
+  int64_t read(Block& block, int64_t slice, int64_t i) const {
+    const int64_t n = std::min(kBlock, layout.length - i), from = slice * layout.length + i;
+    block.g = read_row<T>(grad, from, 1, n, block.g_buffer);
+    block.x = read_row<T>(x, from, 1, n, block.x_buffer);
     return n;
   }
-  void finish(const double (&sums)[2], C& first, C& second) const {
-    first = a.centered ? C(sums[0] / double(s.length)) : C(0);
-    second = C(sums[1] / double(s.length));
+  // Sets the coefficients of a slice's dx from its sums.
+  void set_coefficients(const double (&sums)[2], C& first, C& second) const {
+    first = a.centered ? C(sums[0] / double(layout.length)) : C(0);
+    second = C(sums[1] / double(layout.length));
   }
 
   // Computes a row of dx. dw, db: receive this row's gradients of the parameters; may be null.
-  void row(Block& t, int64_t slice, C* dw, C* db) const {
-    begin(t, slice);
-    const C* wk = w.data() + slice % s.groups * s.channels;
+  void row(Block& block, int64_t slice, C* dw, C* db) const {
+    load_statistics(block, slice);
+    const C* slice_w = w.data() + slice % layout.groups * layout.channels;
     double sums[2] = {0, 0};
     int64_t n = 0;
-    for (int64_t i = 0; i < s.length; i += kBlock) {
-      n = read(t, slice, i);
-      if (dw) add_gradient(t.g, t.x, t.mean, t.rstd, dw + i, db + i, n);
+    for (int64_t i = 0; i < layout.length; i += kBlock) {
+      n = read(block, slice, i);
+      if (dw) add_gradient(block.g, block.x, block.mean, block.rstd, dw + i, db + i, n);
       if (!dx) continue;
       double first, second;
-      gradient_sums<true>(t.g, t.x, wk + i, t.mean, t.rstd, n, first, second);
+      gradient_sums<true>(block.g, block.x, slice_w + i, block.mean, block.rstd, n, first, second);
       sums[0] += first;
       sums[1] += second;
     }
     if (!dx) return;
     C first, second;
-    finish(sums, first, second);
-    for (int64_t i = 0; i < s.length; i += kBlock) {
-      if (s.length > kBlock) n = read(t, slice, i);
-      T* to = begin_row(dx, slice * s.length + i, t.made);
-      gradient_row(t.g, t.x, wk + i, t.mean, t.rstd, first, second, to, n);
-      end_row(dx, slice * s.length + i, to, n);
+    set_coefficients(sums, first, second);
+    for (int64_t i = 0; i < layout.length; i += kBlock) {
+      if (layout.length > kBlock) n = read(block, slice, i);
+      T* to = begin_row(dx, slice * layout.length + i, block.out_buffer);
+      gradient_row(block.g, block.x, slice_w + i, block.mean, block.rstd, first, second, to, n);
+      end_row(dx, slice * layout.length + i, to, n);
     }
   }
 
   void by_rows(const TensorView& dweight, const TensorView& dbias) const {
-    const int64_t columns = s.columns();
-    const bool wanted = dweight || dbias, apart = !wanted || wide_rows(a.rows, columns);
-    if (dx && apart) {
-      parallel_for(s.slices, s.grain(), s.work(), [&](int64_t begin_slice, int64_t end_slice) {
-        Block t;
-        for (int64_t k = begin_slice; k < end_slice; ++k) row(t, k, nullptr, nullptr);
+    const int64_t columns = layout.columns();
+    const bool wanted = dweight || dbias, separately = !wanted || are_wide_rows(a.rows, columns);
+    if (dx && separately) {
+      parallel_for(layout.slices, layout.grain(), layout.work(), [&](int64_t begin_slice, int64_t end_slice) {
+        Block block;
+        for (int64_t k = begin_slice; k < end_slice; ++k) row(block, k, nullptr, nullptr);
       });
     }
     if (!wanted) return;
     // Adds a part of a row, group by group; or a whole narrow row, which also computes its dx.
     const auto add = [&](int64_t r, int64_t from, int64_t n, C* const* into) {
-      Block t;
+      Block block;
       for (int64_t c = from; c < from + n;) {
-        const int64_t group = c / s.channels, i = c - group * s.channels, k = r * s.groups + group;
-        const int64_t width = std::min(from + n - c, s.channels - i), at_column = c - from;
-        begin(t, k);
-        t.g = read_row<T>(grad, k * s.length + i, 1, width, t.g_buffer);
-        t.x = read_row<T>(x, k * s.length + i, 1, width, t.x_buffer);
-        add_gradient(t.g, t.x, t.mean, t.rstd, into[1] + at_column, into[0] + at_column, width);
+        const int64_t group = c / layout.channels, i = c - group * layout.channels, k = r * layout.groups + group;
+        const int64_t width = std::min(from + n - c, layout.channels - i), at_column = c - from;
+        load_statistics(block, k);
+        block.g = read_row<T>(grad, k * layout.length + i, 1, width, block.g_buffer);
+        block.x = read_row<T>(x, k * layout.length + i, 1, width, block.x_buffer);
+        add_gradient(block.g, block.x, block.mean, block.rstd, into[1] + at_column, into[0] + at_column, width);
         c += width;
       }
     };
     const auto add_whole = [&](int64_t r, C* const* into) {
-      Block t;
-      for (int64_t group = 0; group < s.groups; ++group)
-        row(t, r * s.groups + group, into[1] + group * s.channels, into[0] + group * s.channels);
+      Block block;
+      for (int64_t group = 0; group < layout.groups; ++group)
+        row(block, r * layout.groups + group, into[1] + group * layout.channels, into[0] + group * layout.channels);
     };
     std::vector<double> sums[2] = {std::vector<double>(size_t(columns)), std::vector<double>(size_t(columns))};
-    sum_columns<C>(a.rows, columns, s.work(), add, add_whole, [&](int64_t i, double plain, double scaled) {
+    sum_columns<C>(a.rows, columns, layout.work(), add, add_whole, [&](int64_t i, double plain, double scaled) {
       sums[0][size_t(i)] = plain;
       sums[1][size_t(i)] = scaled;
     });
-    for (int64_t i = 0; i < columns; i += s.repeat) {
+    for (int64_t i = 0; i < columns; i += layout.repeat) {
       double total[2] = {0, 0};
-      for (int64_t k = i; k < i + s.repeat; ++k) {
+      for (int64_t k = i; k < i + layout.repeat; ++k) {
         total[0] += sums[0][size_t(k)];
         total[1] += sums[1][size_t(k)];
       }
-      if (dbias) store_one(dbias.dtype, total[0], at(dbias, i / s.repeat));
-      if (dweight) store_one(dweight.dtype, total[1], at(dweight, i / s.repeat));
+      if (dbias) store_one(dbias.dtype, total[0], at(dbias, i / layout.repeat));
+      if (dweight) store_one(dweight.dtype, total[1], at(dweight, i / layout.repeat));
     }
   }
 
   // Long runs of pixels: the parameters' gradients need only the sums of each channel of each row.
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
-    const int64_t columns = s.columns();
+    const int64_t columns = layout.columns();
     std::vector<double> dw(size_t(a.rows * columns)), db(dw.size());
-    parallel_for(s.slices, 1, s.work(), [&](int64_t begin_slice, int64_t end_slice) {
-      Block t;
+    parallel_for(layout.slices, 1, layout.work(), [&](int64_t begin_slice, int64_t end_slice) {
+      Block block;
       for (int64_t k = begin_slice; k < end_slice; ++k) {
-        begin(t, k);
-        double *dwk = dw.data() + k * s.channels, *dbk = db.data() + k * s.channels, sums[2] = {0, 0};
-        for (int64_t i = 0; i < s.length; i += kBlock) {
-          each_run(s, i, read(t, k, i), [&](int64_t j, int64_t width, int64_t c) {
+        load_statistics(block, k);
+        double *slice_dw = dw.data() + k * layout.channels, *slice_db = db.data() + k * layout.channels, sums[2] = {0, 0};
+        for (int64_t i = 0; i < layout.length; i += kBlock) {
+          each_run(layout, i, read(block, k, i), [&](int64_t j, int64_t width, int64_t c) {
             double first, second;
-            gradient_sums<false, C>(t.g + j, t.x + j, nullptr, t.mean, t.rstd, width, first, second);
-            dbk[c] += first;
-            dwk[c] += second;
+            gradient_sums<false, C>(block.g + j, block.x + j, nullptr, block.mean, block.rstd, width, first, second);
+            slice_db[c] += first;
+            slice_dw[c] += second;
           });
         }
         if (!dx) continue;
-        const C* wk = w.data() + k % s.groups * s.channels;
-        for (int64_t c = 0; c < s.channels; ++c) {
-          sums[0] += double(wk[c]) * dbk[c];
-          sums[1] += double(wk[c]) * dwk[c];
+        const C* slice_w = w.data() + k % layout.groups * layout.channels;
+        for (int64_t c = 0; c < layout.channels; ++c) {
+          sums[0] += double(slice_w[c]) * slice_db[c];
+          sums[1] += double(slice_w[c]) * slice_dw[c];
         }
         C first, second;
-        finish(sums, first, second);
-        for (int64_t i = 0; i < s.length; i += kBlock) {
-          const int64_t n = read(t, k, i);
-          T* to = begin_row(dx, k * s.length + i, t.made);
-          each_run(s, i, n, [&](int64_t j, int64_t width, int64_t c) {
-            weighted_run(t.g + j, t.x + j, wk[c], t.mean, t.rstd, first, second, to + j, width);
+        set_coefficients(sums, first, second);
+        for (int64_t i = 0; i < layout.length; i += kBlock) {
+          const int64_t n = read(block, k, i);
+          T* to = begin_row(dx, k * layout.length + i, block.out_buffer);
+          each_run(layout, i, n, [&](int64_t j, int64_t width, int64_t c) {
+            gradient_run(block.g + j, block.x + j, slice_w[c], block.mean, block.rstd, first, second, to + j, width);
           });
-          end_row(dx, k * s.length + i, to, n);
+          end_row(dx, k * layout.length + i, to, n);
         }
       }
     });
@@ -274,8 +280,8 @@ void normalize_backward(const NormArgs& args, const TensorView& grad, const Tens
   with_types({&x, &grad, &dx}, [&](auto c, auto t) {
     using C = decltype(c);
     Backward<C, decltype(t)> b{args, grad, x, mean, rstd, dx};
-    b.w = parameter<C>(weight, args.groups * args.channels, b.s.repeat, C(1));
-    b.s.run == 1 ? b.by_rows(dweight, dbias) : b.by_runs(dweight, dbias);
+    b.w = parameter<C>(weight, args.groups * args.channels, b.layout.repeat, C(1));
+    b.layout.run == 1 ? b.by_rows(dweight, dbias) : b.by_runs(dweight, dbias);
   });
 }
 

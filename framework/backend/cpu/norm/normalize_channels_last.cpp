@@ -17,13 +17,13 @@ namespace {
 template <class F>
 void each_sample(const NormArgs& a, const F& f) {
   const int64_t columns = a.groups * a.channels;
-  const auto some = [&](int64_t begin, int64_t end) {
+  const auto process = [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) f(r, Matrix{r * a.inner * columns, a.inner, columns});
   };
   if (a.rows >= 4 * num_threads())
-    parallel_for(a.rows, 1, a.rows * a.inner * columns * 4, some);
+    parallel_for(a.rows, 1, a.rows * a.inner * columns * 4, process);
   else
-    some(0, a.rows);
+    process(0, a.rows);
 }
 
 template <class C>
@@ -36,10 +36,10 @@ void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, c
     column_moments(m, x, means.data(), vars.data());
     std::vector<C> center(w.size()), scale(w.size());
     for (int64_t g = 0; g < a.groups; ++g) {
-      Moments all;
+      Moments joined;
       for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c)
-        all.join({means[size_t(c)], vars[size_t(c)] * double(a.inner), a.inner});
-      const C mean = C(all.mean), rstd = C(1 / std::sqrt(all.squares / double(all.count) + a.eps));
+        joined.join({means[size_t(c)], vars[size_t(c)] * double(a.inner), a.inner});
+      const C mean = C(joined.mean), rstd = C(1 / std::sqrt(joined.squares / double(joined.count) + a.eps));
       store_one(mean_out.dtype, mean, at(mean_out, r * a.groups + g));
       store_one(rstd_out.dtype, rstd, at(rstd_out, r * a.groups + g));
       for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c) {
@@ -64,17 +64,17 @@ void backward(const NormArgs& a, const TensorView& grad, const TensorView& x, co
     for (int64_t c = 0; c < columns; ++c) center[size_t(c)] = load_one<C>(mean.dtype, at(mean, r * a.groups + c / a.channels));
     column_gradient_sums(m, grad, x, center.data(), sum, sum_x);
     for (int64_t g = 0; g < a.groups; ++g) {
-      const C s = load_one<C>(rstd.dtype, at(rstd, r * a.groups + g));
+      const C group_rstd = load_one<C>(rstd.dtype, at(rstd, r * a.groups + g));
       double sums[2] = {0, 0};
       for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c) {
-        sum_x[c] *= double(s);
+        sum_x[c] *= double(group_rstd);
         sums[0] += double(w[size_t(c)]) * sum[c];
         sums[1] += double(w[size_t(c)]) * sum_x[c];
       }
       for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c) {
-        scale[size_t(c)] = s * w[size_t(c)];
-        first[size_t(c)] = s * C(sums[0] / length);
-        second[size_t(c)] = s * s * C(sums[1] / length);
+        scale[size_t(c)] = group_rstd * w[size_t(c)];
+        first[size_t(c)] = group_rstd * C(sums[0] / length);
+        second[size_t(c)] = group_rstd * group_rstd * C(sums[1] / length);
       }
     }
     if (dx) column_gradients(m, grad, x, center.data(), scale.data(), first.data(), second.data(), dx);

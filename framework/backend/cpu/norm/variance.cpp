@@ -23,7 +23,8 @@ constexpr int64_t kColumns = 256;             // columns kept side by side
 constexpr int64_t kRows = 32;                 // rows of a part
 constexpr int64_t kSegmentRows = 16 * kRows;  // rows of a column block that a thread takes at once
 
-struct Out {
+// Writes the mean and variance of an output.
+struct MomentsWriter {
   const TensorView &mean, &var;
   double correction;
 
@@ -34,9 +35,9 @@ struct Out {
   }
 };
 
-// T is C, or bfloat16 if x is.
+// Reduces dense rows. T is C, or bfloat16 if x is.
 template <class C, class T>
-void by_rows(const TensorView& x, const Out& out, const Space& kept, const Space& reduced) {
+void variance_by_rows(const TensorView& x, const MomentsWriter& out, const Space& kept, const Space& reduced) {
   const int64_t segments = std::max<int64_t>(1, (reduced.numel + kSegment - 1) / kSegment);
   std::vector<Moments> partial(segments > 1 ? size_t(kept.numel * segments) : 0);
   const int64_t work = kept.numel * std::max<int64_t>(reduced.numel, 8);
@@ -138,7 +139,7 @@ struct ColumnBlock {
     });
   }
   template <class T>
-  void find(const T* const* rows, int64_t count, int64_t n) {
+  void add_up(const T* const* rows, int64_t count, int64_t n) {
     std::fill_n(center, n, C(0));
     std::fill_n(sum, n, C(0));
     std::fill_n(squares, n, C(0));
@@ -151,41 +152,42 @@ struct ColumnBlock {
       for (; r < count; ++r) add_distances<1, bytes>(rows + r, n);
     });
   }
-  // Returns the moments of the values added so far.
-  HS_CLONES void take(int64_t count, int64_t n, double* means, double* about_mean) const {
+  // Writes the means, and the sums of squares about them, of the `count` values of each column.
+  HS_CLONES void write_moments(int64_t count, int64_t n, double* means, double* squares_about_mean) const {
     HS_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) {
       const double s = double(sum[i]), rest = double(squares[i]) - s * s / double(count);
       means[i] = double(center[i]) + s / double(count);
-      about_mean[i] = rest < 0 ? 0 : rest;  // NaN stays
+      squares_about_mean[i] = rest < 0 ? 0 : rest;  // NaN stays
     }
   }
 };
 
+// Reduces columns that are side by side.
 template <class C>
-void by_columns(const TensorView& x, const Out& out, const Space& kept, const Space& reduced) {
+void variance_by_columns(const TensorView& x, const MomentsWriter& out, const Space& kept, const Space& reduced) {
   const int64_t width = kept.shape[kept.rank - 1], stride = kept.strides[1][kept.rank - 1];
   const int64_t outer = kept.numel / width, blocks = (width + kColumns - 1) / kColumns;
   const int64_t segments = (reduced.numel + kSegmentRows - 1) / kSegmentRows;
-  const bool brief = stride == 1 && std::is_same_v<C, float> && x.dtype == DType::bf16;
-  const bool direct = brief || (stride == 1 && x.dtype == dtype_of<C>);
+  const bool as_bf16 = stride == 1 && std::is_same_v<C, float> && x.dtype == DType::bf16;
+  const bool direct = as_bf16 || (stride == 1 && x.dtype == dtype_of<C>);
   std::vector<double> means(size_t(segments * kept.numel)), squares(means.size());
   const auto partial = [&](int64_t segment, int64_t o) {
     return ColumnMoments{means.data() + segment * kept.numel + o, squares.data() + segment * kept.numel + o};
   };
   parallel_tasks(outer * blocks * segments, kept.numel * reduced.numel, [&](int64_t task) {
     const int64_t segment = task % segments, block = task / segments % blocks, o = task / segments / blocks;
-    const int64_t c0 = block * kColumns, n = std::min(kColumns, width - c0);
-    const int64_t r0 = segment * kSegmentRows, r1 = std::min(reduced.numel, r0 + kSegmentRows);
+    const int64_t first_column = block * kColumns, n = std::min(kColumns, width - first_column);
+    const int64_t first_row = segment * kSegmentRows, last_row = std::min(reduced.numel, first_row + kSegmentRows);
     std::vector<C> copies(direct ? 0 : size_t(kRows * kColumns));
     ColumnBlock<C> part;
     const void* rows_of[kRows];
-    double mean[kColumns], about_mean[kColumns];
-    const ColumnMoments total = partial(segment, o * width + c0);
-    const int64_t base = Cursor(kept, 1, o * width + c0).offset();
-    Cursor cursor(reduced, 0, r0);
-    for (int64_t r = r0; r < r1; r += kRows) {
-      const int64_t rows = std::min(kRows, r1 - r);
+    double mean[kColumns], squares_about_mean[kColumns];
+    const ColumnMoments total = partial(segment, o * width + first_column);
+    const int64_t base = Cursor(kept, 1, o * width + first_column).offset();
+    Cursor cursor(reduced, 0, first_row);
+    for (int64_t r = first_row; r < last_row; r += kRows) {
+      const int64_t rows = std::min(kRows, last_row - r);
       for (int64_t k = 0; k < rows; ++k) {
         const char* from = at(x, base + cursor.offset());
         C* copy = copies.data() + (direct ? 0 : k * kColumns);
@@ -193,18 +195,18 @@ void by_columns(const TensorView& x, const Out& out, const Space& kept, const Sp
         rows_of[k] = direct ? static_cast<const void*>(from) : copy;
         cursor.advance(1);
       }
-      const auto find = [&](auto stored) {
+      const auto add_up = [&](auto stored) {
         const decltype(stored)* typed[kRows];
         for (int64_t k = 0; k < rows; ++k) typed[k] = static_cast<const decltype(stored)*>(rows_of[k]);
-        part.find(typed, rows, n);
+        part.add_up(typed, rows, n);
       };
       if constexpr (std::is_same_v<C, float>) {
-        brief ? find(bf16{}) : find(C{});
+        as_bf16 ? add_up(bf16{}) : add_up(C{});
       } else {
-        find(C{});
+        add_up(C{});
       }
-      part.take(rows, n, mean, about_mean);
-      total.join(r - r0, mean, about_mean, rows, n);
+      part.write_moments(rows, n, mean, squares_about_mean);
+      total.join(r - first_row, mean, squares_about_mean, rows, n);
     }
   });
   parallel_for(kept.numel, kColumns, kept.numel * segments, [&](int64_t begin, int64_t end) {
@@ -228,11 +230,13 @@ void variance(const TensorView& x, double correction, const TensorView& mean, co
   const ReduceSplit split(x, var);
   const Strides mean_out = mean ? ReduceSplit(x, mean).kept_out : split.kept_out;
   const Space kept(split.kept, {&split.kept_out, &split.kept_in, &mean_out}), reduced(split.reduced, {&split.reduced_in});
-  const Out out{mean, var, correction};
+  const MomentsWriter out{mean, var, correction};
   if (split.by_columns())
-    return x.dtype == DType::f64 ? by_columns<double>(x, out, kept, reduced) : by_columns<float>(x, out, kept, reduced);
-  if (x.dtype == DType::f64) return by_rows<double, double>(x, out, kept, reduced);
-  x.dtype == DType::bf16 ? by_rows<float, bf16>(x, out, kept, reduced) : by_rows<float, float>(x, out, kept, reduced);
+    return x.dtype == DType::f64 ? variance_by_columns<double>(x, out, kept, reduced)
+                                 : variance_by_columns<float>(x, out, kept, reduced);
+  if (x.dtype == DType::f64) return variance_by_rows<double, double>(x, out, kept, reduced);
+  x.dtype == DType::bf16 ? variance_by_rows<float, bf16>(x, out, kept, reduced)
+                         : variance_by_rows<float, float>(x, out, kept, reduced);
 }
 
 }  // namespace halfstep::cpu

@@ -50,7 +50,7 @@ void sum_along(const Axis& x, int64_t lanes, const C* columns, C* out) {
   }
   std::fill_n(out, x.out, C(0));
   for (int64_t k = 0; k < x.size; ++k) {
-    const auto [lo, hi] = x.having(k);
+    const auto [lo, hi] = x.outputs_of_tap(k);
     const C* const from = columns + x.first(lo) + k;
     if (x.stride == 1)
       add_strided<C, 1>(from, 1, out + lo, hi - lo);
@@ -74,7 +74,7 @@ void spread_along(const Axis& x, int64_t lanes, const C* g, C* out) {
     return;
   }
   for (int64_t k = 0; k < x.size; ++k) {
-    const auto [lo, hi] = x.having(k);
+    const auto [lo, hi] = x.outputs_of_tap(k);
     C* const to = out + x.first(lo) + k;
     if (x.stride == 1)
       spread_strided<C, 1>(g + lo, 1, to, hi - lo);
@@ -108,11 +108,11 @@ struct Divisors {
 
   Divisors(const Pooling& p, const PoolArgs& args) : pooling_(p), args_(args) {
     for (int64_t o = 0; o < p.x.out; ++o)
-      along.insert(along.end(), size_t(p.lanes), args.divisor ? C(1) : C(p.x.counted(o, args.count_include_pad)));
+      along.insert(along.end(), size_t(p.lanes), args.divisor ? C(1) : C(p.x.counted_elements(o, args.count_include_pad)));
   }
   C row(int64_t oz, int64_t oy) const {
     if (args_.divisor) return C(args_.divisor);
-    return C(pooling_.z.counted(oz, args_.count_include_pad) * pooling_.y.counted(oy, args_.count_include_pad));
+    return C(pooling_.z.counted_elements(oz, args_.count_include_pad) * pooling_.y.counted_elements(oy, args_.count_include_pad));
   }
 
  private:
@@ -191,7 +191,7 @@ void spread_planes(const TensorView& grad, int64_t planes, int64_t n, C divisor,
 
 void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) {
   if (out.numel() == 0) return;
-  floating(wider(compute_of(x.dtype), compute_of(out.dtype)), [&](auto tag) {
+  with_float_type(wider(compute_of(x.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
     const Pooling p(x.shape, out.shape, args, x.format());
     const Divisors<C> divisors(p, args);
@@ -213,7 +213,7 @@ void avg_pool(const TensorView& x, const PoolArgs& args, const TensorView& out) 
 
 void avg_pool_backward(const TensorView& grad, const PoolArgs& args, const TensorView& out) {
   if (out.numel() == 0) return;
-  floating(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
+  with_float_type(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
     const Pooling p(out.shape, grad.shape, args, out.format());
     const Divisors<C> divisors(p, args);

@@ -89,7 +89,7 @@ std::vector<Tap> taps_of(const Axis& x) {
   const int64_t least = std::max<int64_t>(0, (x.padding - x.stride * (x.out - 1)) / x.dilation);
   const int64_t most = std::min(x.size, (x.in - 1 + x.padding) / x.dilation + 1);
   for (int64_t k = least; k < most; ++k) {
-    const auto [lo, hi] = x.having(k);
+    const auto [lo, hi] = x.outputs_of_tap(k);
     if (lo < hi) out.push_back({lo, hi, x.first(lo) + k * x.dilation});
   }
   return out;
@@ -176,7 +176,7 @@ void put_gradients(const TensorView& grad, const TensorView& indices, const Tens
   });
 }
 
-bool are_apart(const PoolArgs& args) {
+bool windows_are_apart(const PoolArgs& args) {
   const Window& w = args.window;
   for (size_t d = 0; d < size_t(w.dims); ++d)
     if (w.stride[d] < (w.size[d] - 1) * w.dilation[d] + 1) return false;
@@ -185,12 +185,12 @@ bool are_apart(const PoolArgs& args) {
 
 template <class P>
 void max_pool_backward_from(const TensorView& grad, const TensorView& indices, const PoolArgs& args, const TensorView& out) {
-  if (are_apart(args) && grad.dtype == out.dtype && out.format() != MemoryFormat::channels_last) {
+  if (windows_are_apart(args) && grad.dtype == out.dtype && out.format() != MemoryFormat::channels_last) {
     if (size_of(out.dtype) == 2) return put_gradients<uint16_t, P>(grad, indices, out);
     if (out.dtype == DType::f32) return put_gradients<uint32_t, P>(grad, indices, out);
     return put_gradients<uint64_t, P>(grad, indices, out);
   }
-  floating(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
+  with_float_type(wider(compute_of(grad.dtype), compute_of(out.dtype)), [&](auto tag) {
     using C = decltype(tag);
     const int64_t lanes = out.format() == MemoryFormat::channels_last ? out.shape[1] : 1,
                   planes = out.shape[0] * out.shape[1] / lanes, n = grad.numel() / planes;
@@ -217,7 +217,7 @@ void max_pool_backward_from(const TensorView& grad, const TensorView& indices, c
 
 void max_pool_backward(const TensorView& grad, const TensorView& indices, const PoolArgs& args, const TensorView& out) {
   if (out.numel() == 0) return;
-  positions(indices, [&]<class P>(P) { max_pool_backward_from<P>(grad, indices, args, out); });
+  with_index_type(indices, [&]<class P>(P) { max_pool_backward_from<P>(grad, indices, args, out); });
 }
 
 }  // namespace halfstep::cpu

@@ -24,19 +24,19 @@ struct Axis {
   int64_t end(int64_t o) const {  // one past the last tap inside
     return adaptive ? ((o + 1) * in + out - 1) / out : std::min(first(o) + (size - 1) * dilation + 1, in);
   }
-  int64_t longest() const {
+  int64_t longest_window() const {
     int64_t most = 1;
     if (!adaptive) return std::min((size - 1) * dilation + 1, in);
     for (int64_t o = 0; o < out; ++o) most = std::max(most, end(o) - begin(o));
     return most;
   }
-  // Returns how many elements a mean counts; `pads`: including padding.
-  int64_t counted(int64_t o, bool pads) const {
+  // Returns how many elements the mean of output o counts; `pads`: including padding.
+  int64_t counted_elements(int64_t o, bool pads) const {
     const int64_t n = pads && !adaptive ? std::min(first(o) + size, in + padding) - first(o) : end(o) - begin(o);
     return std::max<int64_t>(n, 1);
   }
   // Returns the outputs [lo, hi) whose tap k is inside.
-  std::pair<int64_t, int64_t> having(int64_t k) const {
+  std::pair<int64_t, int64_t> outputs_of_tap(int64_t k) const {
     const int64_t offset = k * dilation - padding;  // input = o stride + offset
     const int64_t lo = offset < 0 ? (-offset + stride - 1) / stride : 0;
     const int64_t hi = in - 1 - offset < 0 ? 0 : std::min(out, (in - 1 - offset) / stride + 1);
@@ -81,9 +81,9 @@ class Rows {
   Rows(const TensorView& x, const Pooling& p)
       : view_(x), depth_(p.z.in), height_(p.y.in), width_(p.x.in * p.lanes), direct_(x.dtype == dtype_of<C>) {
     if (direct_) return;
-    span_z_ = p.z.longest();
-    span_y_ = p.y.longest();
-    kept_.assign(size_t(span_z_ * span_y_), -1);
+    span_z_ = p.z.longest_window();
+    span_y_ = p.y.longest_window();
+    loaded_rows_.assign(size_t(span_z_ * span_y_), -1);
     memory_.resize(size_t(span_z_ * span_y_ * width_));
   }
   const C* row(int64_t plane, int64_t z, int64_t y) {
@@ -91,8 +91,8 @@ class Rows {
     if (direct_) return view_.as<const C>() + r * width_;
     const int64_t slot = z % span_z_ * span_y_ + y % span_y_;
     C* const buffer = memory_.data() + slot * width_;
-    if (kept_[size_t(slot)] != r) load<C>(view_.dtype, at(view_, r * width_), 1, buffer, width_);
-    kept_[size_t(slot)] = r;
+    if (loaded_rows_[size_t(slot)] != r) load<C>(view_.dtype, at(view_, r * width_), 1, buffer, width_);
+    loaded_rows_[size_t(slot)] = r;
     return buffer;
   }
 
@@ -100,13 +100,13 @@ class Rows {
   const TensorView& view_;
   int64_t depth_, height_, width_, span_z_ = 1, span_y_ = 1;
   bool direct_;
-  std::vector<int64_t> kept_;
+  std::vector<int64_t> loaded_rows_;
   std::vector<C> memory_;
 };
 
-// Calls f(C{}) for a floating dtype.
+// Calls f(C{}): with double for Compute::wide, else with float.
 template <class F>
-void floating(Compute c, const F& f) {
+void with_float_type(Compute c, const F& f) {
   if (c == Compute::wide)
     f(double{});
   else
@@ -115,7 +115,7 @@ void floating(Compute c, const F& f) {
 
 // Calls f(P{}) for the type of the maxima's indices.
 template <class F>
-void positions(const TensorView& indices, const F& f) {
+void with_index_type(const TensorView& indices, const F& f) {
   switch (indices.dtype) {
     case DType::i16: return f(int16_t{});
     case DType::i32: return f(int32_t{});
@@ -151,7 +151,7 @@ std::vector<I> starts_of(const Axis& x) {
 // Stores n indices of maxima at element `to` of the tensor of indices.
 template <class I>
 void put_positions(const I* where, int64_t n, const TensorView& indices, int64_t to) {
-  positions(indices, [&]<class P>(P) { std::transform(where, where + n, indices.as<P>() + to, [](I i) { return P(i); }); });
+  with_index_type(indices, [&]<class P>(P) { std::transform(where, where + n, indices.as<P>() + to, [](I i) { return P(i); }); });
 }
 
 // Computes maxima of windows of several rows that overlap along a row. Returns false and does nothing for others.

@@ -31,7 +31,7 @@ using Word = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
 
 // Loads the numbers at even and odd places of 2N as vectors of N; 16-bit ones into the low half of a word.
 template <class T, int N>
-HS_INLINE inline void pairs(const T* x, typename VectorOf<Key<T>, N>::type& left, typename VectorOf<Key<T>, N>::type& right) {
+HS_INLINE inline void load_pairs(const T* x, typename VectorOf<Key<T>, N>::type& left, typename VectorOf<Key<T>, N>::type& right) {
   if constexpr (kIs16<T>) {
     typename VectorOf<uint32_t, N>::type words;
     std::memcpy(&words, x, sizeof words);
@@ -67,14 +67,15 @@ HS_INLINE inline void key_of(const V& v, V& key) {
   }
 }
 
-// Computes N outputs. upper: the first number of the first window; below: distance to the next row; first: the index of upper[0].
+// Computes N outputs. upper: the first number of the first window; row_step: distance to the next row; first: the index of
+// upper[0].
 template <class T, class P, bool Indices, int N>
-HS_INLINE inline void square_maxima(const T* upper, int64_t below, Word<T> first, T* best, P* where) {
+HS_INLINE inline void square_maxima(const T* upper, int64_t row_step, Word<T> first, T* best, P* where) {
   using V = typename VectorOf<Key<T>, N>::type;
   using Marks = typename VectorOf<Word<T>, N>::type;
   V most, v[4];
-  pairs<T, N>(upper, v[0], v[1]);
-  pairs<T, N>(upper + below, v[2], v[3]);
+  load_pairs<T, N>(upper, v[0], v[1]);
+  load_pairs<T, N>(upper + row_step, v[2], v[3]);
   Marks at, place;
   for (int i = 0; i < N; ++i) at[i] = Word<T>(2 * i);
   at += first;
@@ -90,7 +91,7 @@ HS_INLINE inline void square_maxima(const T* upper, int64_t below, Word<T> first
       takes = (key > most_key) | ((key != key) & (most_key == most_key));
     most = takes ? v[k] : most;
     most_key = takes ? key : most_key;
-    if constexpr (Indices) place = takes ? Marks(at + Word<T>((k & 1) + (k >> 1) * below)) : place;
+    if constexpr (Indices) place = takes ? Marks(at + Word<T>((k & 1) + (k >> 1) * row_step)) : place;
   }
   if constexpr (kIs16<T>) {
     const auto bits = __builtin_convertvector(most, typename VectorOf<uint16_t, N>::type);
@@ -106,10 +107,10 @@ HS_INLINE inline void square_maxima(const T* upper, int64_t below, Word<T> first
 
 // Computes a row of n outputs, N at a time; the last vectors overlap.
 template <class T, class P, bool Indices, int N>
-HS_INLINE inline void maxima_of_row(const T* upper, int64_t below, Word<T> first, T* best, P* where, int64_t n) {
+HS_INLINE inline void maxima_of_row(const T* upper, int64_t row_step, Word<T> first, T* best, P* where, int64_t n) {
   for (int64_t step = 0; step < n; step += N) {
     const int64_t i = step + N <= n ? step : n - N;
-    square_maxima<T, P, Indices, N>(upper + 2 * i, below, Word<T>(first + 2 * i), best + i, Indices ? where + i : nullptr);
+    square_maxima<T, P, Indices, N>(upper + 2 * i, row_step, Word<T>(first + 2 * i), best + i, Indices ? where + i : nullptr);
   }
 }
 
@@ -137,7 +138,7 @@ void all_planes(const TensorView& x, const Pooling& p, const TensorView& out, co
       const T* const from = x.as<const T>() + plane * in;
       T* const to = out.as<T>() + plane * n;
       if (indices)
-        positions(indices, [&]<class P>(P) {
+        with_index_type(indices, [&]<class P>(P) {
           maxima_of_plane<T, P, true>(from, p.x.in, to, indices.as<P>() + plane * n, p.y.out, p.x.out);
         });
       else

@@ -15,13 +15,14 @@ namespace {
 
 constexpr int64_t kMostTaps = 8;  // entries per row up to which gathers along a row are vectorised
 
+// Compute wa a, and wa a + wb b; if Add, they add that to out.
 template <class C, bool Add>
-HS_CLONES void mix(const C* a, C wa, C* out, int64_t n) {
+HS_CLONES void add_weighted(const C* a, C wa, C* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = (Add ? out[i] : C(0)) + wa * a[i];
 }
 template <class C, bool Add>
-HS_CLONES void mix(const C* a, C wa, const C* b, C wb, C* out, int64_t n) {
+HS_CLONES void add_weighted(const C* a, C wa, const C* b, C wb, C* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = (Add ? out[i] : C(0)) + (wa * a[i] + wb * b[i]);
 }
@@ -101,7 +102,7 @@ struct Matrix {
 };
 
 template <class C>
-void along_rows(const TensorView& x, const Matrix<C>& m, int64_t count, int64_t columns, const TensorView& out) {
+void resample_rows(const TensorView& x, const Matrix<C>& m, int64_t count, int64_t columns, const TensorView& out) {
   const bool direct_in = x.dtype == dtype_of<C>, direct_out = out.dtype == dtype_of<C>;
   parallel_for(count, 1, count * std::max(m.rows, columns) * 2, [&](int64_t begin, int64_t end) {
     std::vector<C> source(direct_in ? 0 : size_t(columns)), target(direct_out ? 0 : size_t(m.rows));
@@ -120,14 +121,14 @@ template <class C>
 class Lines {
  public:
   explicit Lines(const TensorView& x) : view_(x), memory_(x.dtype == dtype_of<C> ? 0 : kSlots * kBlock) { forget(); }
-  void forget() { std::fill_n(kept_, kSlots, -1); }
+  void forget() { std::fill_n(loaded_lines_, kSlots, -1); }
   // Returns n elements from `offset`, the piece of line i.
   const C* piece(int64_t i, int64_t offset, int64_t n) {
     if (memory_.empty()) return view_.as<const C>() + offset;
     const int64_t slot = i % kSlots;
     C* const buffer = memory_.data() + slot * kBlock;
-    if (kept_[slot] != i) load<C>(view_.dtype, at(view_, offset), 1, buffer, n);
-    kept_[slot] = i;
+    if (loaded_lines_[slot] != i) load<C>(view_.dtype, at(view_, offset), 1, buffer, n);
+    loaded_lines_[slot] = i;
     return buffer;
   }
 
@@ -135,11 +136,11 @@ class Lines {
   static constexpr int64_t kSlots = 8;
   const TensorView& view_;
   std::vector<C> memory_;
-  int64_t kept_[kSlots];
+  int64_t loaded_lines_[kSlots];
 };
 
 template <class C>
-void mix_lines(const TensorView& x, const Matrix<C>& m, int64_t outer, int64_t columns, int64_t inner, const TensorView& out) {
+void resample_lines(const TensorView& x, const Matrix<C>& m, int64_t outer, int64_t columns, int64_t inner, const TensorView& out) {
   const int64_t pieces = (inner + kBlock - 1) / kBlock;
   const bool direct = out.dtype == dtype_of<C>;
   parallel_for(outer * pieces, 1, outer * inner * std::max(m.rows, columns), [&](int64_t begin, int64_t end) {
@@ -158,10 +159,11 @@ void mix_lines(const TensorView& x, const Matrix<C>& m, int64_t outer, int64_t c
           const C w = m.weight[k];
           if (k + 1 < last && m.index[k + 1] == i + 1) {  // nearly always neighbours
             const C *const p = line(i), *const next = line(i + 1);
-            k == first ? mix<C, false>(p, w, next, m.weight[k + 1], sum, n) : mix<C, true>(p, w, next, m.weight[k + 1], sum, n);
+            k == first ? add_weighted<C, false>(p, w, next, m.weight[k + 1], sum, n)
+                       : add_weighted<C, true>(p, w, next, m.weight[k + 1], sum, n);
             ++k;
           } else {
-            k == first ? mix<C, false>(line(i), w, sum, n) : mix<C, true>(line(i), w, sum, n);
+            k == first ? add_weighted<C, false>(line(i), w, sum, n) : add_weighted<C, true>(line(i), w, sum, n);
           }
         }
         if (!direct) store<C>(out.dtype, sum, at(out, to), 1, n);
@@ -177,7 +179,7 @@ void resample_in(const TensorView& x, int dim, const SparseRows& matrix, const T
   for (int d = dim + 1; d < x.shape.size(); ++d) inner *= x.shape[d];
   const int64_t columns = x.shape[dim];
   const Matrix<C> m(matrix, columns, inner == 1);
-  inner == 1 ? along_rows<C>(x, m, outer, columns, out) : mix_lines<C>(x, m, outer, columns, inner, out);
+  inner == 1 ? resample_rows<C>(x, m, outer, columns, out) : resample_lines<C>(x, m, outer, columns, inner, out);
 }
 
 }  // namespace

@@ -24,14 +24,15 @@ std::vector<C> class_weights(const CrossEntropyArgs& a, int64_t classes) {
 
 int64_t target_at(const TensorView& target, int64_t i) { return target.as<const int64_t>()[i * target.strides[0]]; }
 
+// Returns the sum of w[c] nll(c) over all classes.
 template <class C>
-double smoothed(const C* x, const C* w, double lse, int64_t n) {
+double weighted_nll(const C* x, const C* w, double lse, int64_t n) {
   double sum = 0;
   for (int64_t c = 0; c < n; ++c) sum += double(w[c]) * (lse - double(x[c]));
   return sum;
 }
 
-// Computes out[c] = scale e^(x[c] - lse) - smooth w[c]
+// Computes out[c] = scale e^(x[c] - lse) - smooth w[c].
 template <class C>
 HS_CLONES void gradient_row(const C* x, const C* w, C lse, C scale, C smooth, C* out, int64_t n) {
   HS_INDEPENDENT
@@ -95,7 +96,7 @@ void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView
       store_one<C>(lse.dtype, sum, at(lse, r * lse.strides[0]));
       if (const int64_t t = target_at(a.target, r); t != a.ignore_index) {
         losses[size_t(r)] = (1 - eps) * double(weight[size_t(t)]) * (double(sum) - double(x[t]));
-        if (eps != 0) losses[size_t(r)] += eps / double(classes) * smoothed(x, weight.data(), double(sum), classes);
+        if (eps != 0) losses[size_t(r)] += eps / double(classes) * weighted_nll(x, weight.data(), double(sum), classes);
       }
       if (gradient.out) gradients.write(r, x, sum, work);
     }

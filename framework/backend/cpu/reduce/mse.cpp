@@ -27,7 +27,7 @@ HS_CLONES void scaled_difference(const C* const* in, C* out, int64_t n, const vo
 }
 
 template <class C>
-double squares(const TensorView& a, const TensorView& b) {
+double sum_of_squares(const TensorView& a, const TensorView& b) {
   const Space s(a.shape, {&a.strides, &b.strides});
   const int64_t segments = (s.numel + kSegment - 1) / kSegment;
   std::vector<double> partial(static_cast<size_t>(segments));
@@ -50,7 +50,7 @@ double squares(const TensorView& a, const TensorView& b) {
 
 void mse(const TensorView& a, const TensorView& b, Reduction reduction, const TensorView& loss, const LossGradient& gradient) {
   const bool wide = a.dtype == DType::f64 || b.dtype == DType::f64;
-  const double sum = wide ? squares<double>(a, b) : squares<float>(a, b);
+  const double sum = wide ? sum_of_squares<double>(a, b) : sum_of_squares<float>(a, b);
   store_one<double>(loss.dtype, reduction == Reduction::mean ? sum / double(a.numel()) : sum, loss.data);
   if (gradient.out) mse_backward(a, b, gradient.grad, reduction, 1, gradient.out);
 }

@@ -32,11 +32,11 @@ void write(Reduce op, W value, int64_t count, const TensorView& out, int64_t off
 }
 
 bool is_sum(Reduce op) { return op == Reduce::sum || op == Reduce::mean; }
-bool is_sum_of_some_kind(Reduce op) { return is_sum(op) || op == Reduce::sum_squares || op == Reduce::sum_abs; }
+bool adds_terms(Reduce op) { return is_sum(op) || op == Reduce::sum_squares || op == Reduce::sum_abs; }
 
 // Returns the terms to add up; `buffer` may be x.
 template <class C>
-HS_CLONES const C* mapped(Reduce op, const C* x, C* buffer, int64_t n) {
+HS_CLONES const C* terms_of(Reduce op, const C* x, C* buffer, int64_t n) {
   if (op == Reduce::sum_squares) {
     HS_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) buffer[i] = m::mul(x[i], x[i]);
@@ -51,11 +51,11 @@ HS_CLONES const C* mapped(Reduce op, const C* x, C* buffer, int64_t n) {
 }
 
 // Rows [begin, end) of dense floats, or of bf16 that are added up as stored.
-struct UsualRows {
+struct DenseRows {
   int64_t begin, end, length, x_step, out_step;
 };
 // Reduces short rows in as few steps as possible, because the steps take as long as a row itself.
-void usual_rows(Reduce op, const TensorView& x, const TensorView& out, const UsualRows& rows, bool as_stored) {
+void reduce_dense_rows(Reduce op, const TensorView& x, const TensorView& out, const DenseRows& rows, bool as_stored) {
   for (int64_t o = rows.begin; o < rows.end; ++o) {
     double value = 0;
     for (int64_t i = 0; i < rows.length; i += kBlock) {
@@ -71,21 +71,22 @@ void usual_rows(Reduce op, const TensorView& x, const TensorView& out, const Usu
   }
 }
 
+// Reduces each row by itself.
 template <class C>
-void by_rows(Reduce op, const TensorView& x, const TensorView& out, const ReduceSplit& split) {
+void reduce_by_rows(Reduce op, const TensorView& x, const TensorView& out, const ReduceSplit& split) {
   using W = Wide<C>;
   const Space kept(split.kept, {&split.kept_out, &split.kept_in}), reduced(split.reduced, {&split.reduced_in});
   const int64_t segments = std::max<int64_t>(1, (reduced.numel + kSegment - 1) / kSegment);
   std::vector<W> partial(segments > 1 ? size_t(kept.numel * segments) : 0);
   const int64_t work = kept.numel * std::max<int64_t>(reduced.numel, 8);
   const int64_t grain = std::max<int64_t>(1, 8 * kBlock / std::max<int64_t>(std::min(reduced.numel, kSegment), 8));
-  const bool as_stored = x.dtype == DType::bf16 && is_sum_of_some_kind(op) && reduced.dense(0);
+  const bool as_stored = x.dtype == DType::bf16 && adds_terms(op) && reduced.dense(0);
 
   const bool dense = std::is_floating_point_v<C> && x.dtype == dtype_of<C> && reduced.dense(0);
   if constexpr (std::is_same_v<C, float>) {
     if ((dense || as_stored) && segments == 1 && kept.rank == 1 && reduced.numel > 0) {
       return parallel_for(kept.numel, grain, work, [&](int64_t begin, int64_t end) {
-        usual_rows(op, x, out, {begin, end, reduced.numel, kept.strides[1][0], kept.strides[0][0]}, as_stored);
+        reduce_dense_rows(op, x, out, {begin, end, reduced.numel, kept.strides[1][0], kept.strides[0][0]}, as_stored);
       });
     }
   }
@@ -107,7 +108,7 @@ void by_rows(Reduce op, const TensorView& x, const TensorView& out, const Reduce
         else if constexpr (std::is_floating_point_v<C>)
           block = reduce_row<C>(op, fetch<C>(reduced, 0, row, i, n, buffer), n);
         else
-          block = reduce_row<C>(op, mapped(op, fetch<C>(reduced, 0, row, i, n, buffer), buffer, n), n);
+          block = reduce_row<C>(op, terms_of(op, fetch<C>(reduced, 0, row, i, n, buffer), buffer, n), n);
         value = i == first ? block : reduce_join(op, value, block);
       }
       if (segments > 1)
@@ -149,8 +150,9 @@ void join_columns(Reduce op, std::vector<W>& partial, int64_t segments, const Sp
   });
 }
 
+// Reduces columns that are side by side.
 template <class C>
-void by_columns(Reduce op, const TensorView& x, const TensorView& out, const ReduceSplit& split) {
+void reduce_by_columns(Reduce op, const TensorView& x, const TensorView& out, const ReduceSplit& split) {
   using W = Wide<C>;
   const Space kept(split.kept, {&split.kept_out, &split.kept_in}), reduced(split.reduced, {&split.reduced_in});
   const int64_t width = kept.shape[kept.rank - 1], stride = kept.strides[1][kept.rank - 1];
@@ -160,18 +162,18 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Red
 
   parallel_tasks(outer * blocks * segments, kept.numel * reduced.numel, [&](int64_t task) {
     const int64_t segment = task % segments, block = task / segments % blocks, o = task / segments / blocks;
-    const int64_t c0 = block * kColumns, n = std::min(kColumns, width - c0);
-    const int64_t r0 = segment * kSegmentRows, r1 = std::min(reduced.numel, r0 + kSegmentRows);
+    const int64_t first_column = block * kColumns, n = std::min(kColumns, width - first_column);
+    const int64_t first_row = segment * kSegmentRows, last_row = std::min(reduced.numel, first_row + kSegmentRows);
     alignas(64) C sums[kColumns], buffer[kColumns];
-    W* total = partial.data() + segment * kept.numel + o * width + c0;
-    const int64_t base = Cursor(kept, 1, o * width + c0).offset();
-    Cursor cursor(reduced, 0, r0);
-    const bool even = std::is_same_v<C, float> && is_sum(op) && stride == 1 && reduced.rank == 1 &&
-                      (x.dtype == DType::f32 || x.dtype == DType::bf16);
-    for (int64_t r = r0; r < r1; r += kRows) {
-      const int64_t rows = std::min(kRows, r1 - r);
+    W* total = partial.data() + segment * kept.numel + o * width + first_column;
+    const int64_t base = Cursor(kept, 1, o * width + first_column).offset();
+    Cursor cursor(reduced, 0, first_row);
+    const bool adds_floats = std::is_same_v<C, float> && is_sum(op) && stride == 1 && reduced.rank == 1 &&
+                             (x.dtype == DType::f32 || x.dtype == DType::bf16);
+    for (int64_t r = first_row; r < last_row; r += kRows) {
+      const int64_t rows = std::min(kRows, last_row - r);
       if constexpr (std::is_same_v<C, float>) {
-        if (even) {
+        if (adds_floats) {
           const char* first = at(x, base + cursor.offset());
           const int64_t step = reduced.strides[0][0];
           std::fill_n(sums, n, 0.0f);
@@ -182,17 +184,17 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Red
           cursor.advance(rows);
         }
       }
-      for (int64_t k = 0; k < rows && !even; ++k) {
+      for (int64_t k = 0; k < rows && !adds_floats; ++k) {
         const char* at_row = at(x, base + cursor.offset());
         const bool direct = stride == 1 && x.dtype == dtype_of<C>;
         if (!direct) load<C>(x.dtype, at_row, stride, k == 0 ? sums : buffer, n);
         const C* values = direct ? reinterpret_cast<const C*>(at_row) : k == 0 ? sums : buffer;
-        values = mapped(op, values, k == 0 ? sums : buffer, n);
+        values = terms_of(op, values, k == 0 ? sums : buffer, n);
         if (k == 0 && values != sums) std::copy_n(values, n, sums);
         if (k > 0) reduce_columns<C>(op, sums, values, n);
         cursor.advance(1);
       }
-      if (r == r0)
+      if (r == first_row)
         std::copy_n(sums, n, total);
       else
         for (int64_t c = 0; c < n; ++c) total[c] = reduce_join(op, total[c], W(sums[c]));
@@ -201,8 +203,9 @@ void by_columns(Reduce op, const TensorView& x, const TensorView& out, const Red
   join_columns<W>(op, partial, segments, kept, reduced.numel, out);
 }
 
+// Returns whether some x is `value` or NaN.
 template <class C>
-HS_CLONES bool holds(const C* x, C value, int64_t n) {
+HS_CLONES bool contains_or_nan(const C* x, C value, int64_t n) {
   uint32_t hit = 0;
   for (int64_t i = 0; i < n; ++i) hit |= uint32_t(x[i] == value) | uint32_t(x[i] != x[i]);
   return hit != 0;
@@ -212,14 +215,15 @@ template <class C>
 int64_t first_extreme(bool largest, const C* x, int64_t n) {
   const C top = C(reduce_row<C>(largest ? Reduce::max : Reduce::min, x, n));
   int64_t i = 0;
-  while (i + 128 < n && !holds(x + i, top, 128)) i += 128;
+  constexpr int64_t kSearchBlock = 128;
+  while (i + kSearchBlock < n && !contains_or_nan(x + i, top, kSearchBlock)) i += kSearchBlock;
   while (i + 1 < n && x[i] != top && x[i] == x[i]) ++i;
   return i;
 }
 
 // Compares the rows of a column block one after the other, and keeps the best and its place.
 template <class C, bool Largest>
-HS_CLONES void better_columns(const C* x, C* best, C* where, C row, int64_t n) {
+HS_CLONES void keep_better(const C* x, C* best, C* where, C row, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) {
     const C v = x[i], b = best[i];
@@ -229,6 +233,7 @@ HS_CLONES void better_columns(const C* x, C* best, C* where, C row, int64_t n) {
   }
 }
 
+// The rows of arg_reduce.
 struct ArgRows {
   const TensorView &x, &values, &indices;
   Space rows;  // offsets in x, indices and values
@@ -241,7 +246,7 @@ struct ArgRows {
     if (values) store_one<C>(values.dtype, value, at(values, Cursor(rows, 2, row).offset()));
   }
   template <class C>
-  void each_row() const {
+  void find_in_rows() const {
     parallel_for(rows.numel, 16, rows.numel * length, [&](int64_t begin, int64_t end) {
       std::vector<C> buffer(static_cast<size_t>(length));
       for (int64_t r = begin; r < end; ++r) {
@@ -253,7 +258,7 @@ struct ArgRows {
   }
   // Stores indices as C, which holds them exactly.
   template <class C>
-  void each_column() const {
+  void find_in_columns() const {
     const int64_t inner = rows.rank - 1, width = rows.shape[inner], stride = rows.strides[0][inner];
     parallel_for(rows.numel, 64, rows.numel * length, [&](int64_t begin, int64_t end) {
       alignas(64) C buffer[kColumns], best[kColumns], where[kColumns];
@@ -263,7 +268,7 @@ struct ArgRows {
         std::fill_n(where, n, C(0));
         for (int64_t i = 1; i < length; ++i) {
           const C* row = read_row<C>(x, from + i * step, stride, n, buffer);
-          largest ? better_columns<C, true>(row, best, where, C(i), n) : better_columns<C, false>(row, best, where, C(i), n);
+          largest ? keep_better<C, true>(row, best, where, C(i), n) : keep_better<C, false>(row, best, where, C(i), n);
         }
         for (int64_t k = 0; k < n; ++k) write(c + k, int64_t(where[k]), best[k]);
         c += n;
@@ -283,9 +288,9 @@ void reduce(Reduce op, const TensorView& x, const TensorView& out) {
   with_compute(c, [&](auto tag) {
     using C = decltype(tag);
     if (split.by_columns())
-      by_columns<C>(op, x, out, split);
+      reduce_by_columns<C>(op, x, out, split);
     else
-      by_rows<C>(op, x, out, split);
+      reduce_by_rows<C>(op, x, out, split);
   });
 }
 
@@ -300,13 +305,14 @@ void arg_reduce(bool largest, const TensorView& x, int dim, const TensorView& va
                      row_stride(x, dim),
                      largest};
   const int64_t inner = rows.rows.rank - 1;
-  const bool beside = rows.rows.shape[inner] >= 8 && std::abs(rows.rows.strides[0][inner]) < std::abs(rows.step);
+  const bool rows_are_side_by_side = rows.rows.shape[inner] >= 8 && std::abs(rows.rows.strides[0][inner]) < std::abs(rows.step);
   with_compute(compute_of(x.dtype), [&](auto tag) {
     using C = decltype(tag);
-    if (beside && rows.length < (int64_t(1) << 24))
-      rows.each_column<C>();
+    constexpr int64_t kExactFloats = int64_t(1) << 24;  // indices below it are exact as floats
+    if (rows_are_side_by_side && rows.length < kExactFloats)
+      rows.find_in_columns<C>();
     else
-      rows.each_row<C>();
+      rows.find_in_rows<C>();
   });
 }
 

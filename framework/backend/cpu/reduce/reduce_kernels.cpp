@@ -16,54 +16,55 @@ namespace {
 
 // Joins numbers, vectors or lanes. Its result for NaN is unspecified; join() corrects that.
 template <class Fn, class T, int bytes>
-HS_LANES void into(Lanes<T, bytes>& a, const Lanes<T, bytes>& b) {
-  a.each([&](auto& p, int k) HS_INLINE { Fn::into(p, b.part[k]); });
+HS_LANES void join_into(Lanes<T, bytes>& a, const Lanes<T, bytes>& b) {
+  a.each([&](auto& p, int k) HS_INLINE { Fn::join_into(p, b.part[k]); });
 }
 struct Max : math::MaxJoin {
   template <class T>
-  HS_LANES static void into(T& a, const T& b) {
+  HS_LANES static void join_into(T& a, const T& b) {
     a = b > a ? b : a;
   }
 };
 struct Min : math::MinJoin {
   template <class T>
-  HS_LANES static void into(T& a, const T& b) {
+  HS_LANES static void join_into(T& a, const T& b) {
     a = b < a ? b : a;
   }
 };
 struct Sum : math::SumJoin {
   template <class T>
-  HS_LANES static void into(T& a, const T& b) {
+  HS_LANES static void join_into(T& a, const T& b) {
     a += b;
   }
 };
 struct Product : math::ProductJoin {
   template <class T>
-  HS_LANES static void into(T& a, const T& b) {
+  HS_LANES static void join_into(T& a, const T& b) {
     a *= b;
   }
 };
 
-// Prefetches: a sum takes no longer than reading, but no CPU prefetches beyond the end of a page.
+// Prefetches the next page: a sum takes no longer than reading, but no CPU prefetches beyond the end of a page by itself.
 template <class T>
 HS_HD void prefetch_ahead(const T* x) {
-  __builtin_prefetch(reinterpret_cast<const char*>(x) + 4096);
+  constexpr int kPageBytes = 4096;
+  __builtin_prefetch(reinterpret_cast<const char*>(x) + kPageBytes);
 }
 
-// The terms of a sum, from a number or from each number of a vector.
-struct Itself {
+// Make a term of a sum from a number, or from each number of a vector.
+struct Identity {
   template <class V>
-  HS_LANES static void make(V&) {}
+  HS_LANES static void apply(V&) {}
 };
 struct Square {
   template <class V>
-  HS_LANES static void make(V& v) {
+  HS_LANES static void apply(V& v) {
     v *= v;
   }
 };
 struct Absolute {
   template <class V>
-  HS_LANES static void make(V& v) {
+  HS_LANES static void apply(V& v) {
     v = v < 0 ? -v : v;
   }
 };
@@ -75,7 +76,7 @@ HS_LANES T fold(const Lanes<T, bytes>& v) {
   T lanes[kWidth];
   store_lanes(v, lanes);
   for (int half = kWidth / 2; half >= kWidth / 4; half /= 2) {
-    for (int k = 0; k < half; ++k) Fn::into(lanes[k], lanes[k + half]);
+    for (int k = 0; k < half; ++k) Fn::join_into(lanes[k], lanes[k + half]);
   }
   if constexpr (sizeof(T) == 4)
     return Fn::join(Fn::join(lanes[0], lanes[2]), Fn::join(lanes[1], lanes[3]));
@@ -98,19 +99,19 @@ T join_lanes(const S* x, int64_t n, T start) {
       }
       load_lanes(x + i, v);
       load_lanes(x + i + kWidth, w);
-      v.each([](auto& p, int) HS_INLINE { Map::make(p); });
-      w.each([](auto& p, int) HS_INLINE { Map::make(p); });
-      into<Fn>(a, v);
-      into<Fn>(b, w);
+      v.each([](auto& p, int) HS_INLINE { Map::apply(p); });
+      w.each([](auto& p, int) HS_INLINE { Map::apply(p); });
+      join_into<Fn>(a, v);
+      join_into<Fn>(b, w);
     }
-    into<Fn>(a, b);
+    join_into<Fn>(a, b);
     if (i < n) {
       T lanes[kWidth];
       store_lanes(a, lanes);
       for (; i < n; ++i) {
-        T one = T(x[i]);
-        Map::make(one);
-        lanes[i % kWidth] = Fn::join(lanes[i % kWidth], one);
+        T term = T(x[i]);
+        Map::apply(term);
+        lanes[i % kWidth] = Fn::join(lanes[i % kWidth], term);
       }
       load_lanes(lanes, a);
     }
@@ -121,7 +122,7 @@ template <class S, class T>
 T sum_lanes(Reduce op, const S* x, int64_t n) {
   if (op == Reduce::sum_squares) return join_lanes<Sum, Square, T>(x, n, T(0));
   if (op == Reduce::sum_abs) return join_lanes<Sum, Absolute, T>(x, n, T(0));
-  return join_lanes<Sum, Itself, T>(x, n, T(0));
+  return join_lanes<Sum, Identity, T>(x, n, T(0));
 }
 
 // Adds four rows at a time, so that sums are read and written a quarter as often.
@@ -149,25 +150,25 @@ float extreme_floats(const float* x, int64_t n, float start) {
     using Magnitudes = Lanes<int32_t, bytes>;
     V a = V{} + start, b = a, v, w;
     Magnitudes p = {}, q = {};
-    const auto note = [&](Magnitudes& most, const V& f) HS_INLINE {
-      most.each([&](auto& m, int k) HS_INLINE { Max::into(m, typename Magnitudes::Part(f.part[k]) & 0x7fffffff); });
+    const auto track_magnitude = [&](Magnitudes& most, const V& f) HS_INLINE {
+      most.each([&](auto& m, int k) HS_INLINE { Max::join_into(m, typename Magnitudes::Part(f.part[k]) & 0x7fffffff); });
     };
     int64_t i = 0;
     for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
       load_lanes(x + i, v);
       load_lanes(x + i + kWidth, w);
-      note(p, v);
-      note(q, w);
-      into<Fn>(a, v);
-      into<Fn>(b, w);
+      track_magnitude(p, v);
+      track_magnitude(q, w);
+      join_into<Fn>(a, v);
+      join_into<Fn>(b, w);
     }
-    into<Fn>(a, b);
-    into<Max>(p, q);
+    join_into<Fn>(a, b);
+    join_into<Max>(p, q);
     float best = fold<Fn>(a);
     int32_t magnitude = fold<Max>(p);
     for (; i < n; ++i) {
       magnitude = std::max(magnitude, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
-      Fn::into(best, x[i]);
+      Fn::join_into(best, x[i]);
     }
     return magnitude > 0x7f800000 ? std::numeric_limits<float>::quiet_NaN() : best;
   });
@@ -232,7 +233,7 @@ Wide<C> reduce_row(Reduce op, const C* x, int64_t n) {
   switch (op) {
     case Reduce::prod:
       if constexpr (std::is_floating_point_v<C>)  // in double: a product may leave float's range on the way to its result
-        return join_lanes<Product, Itself>(x, n, 1.0);
+        return join_lanes<Product, Identity>(x, n, 1.0);
       else
         return join_row<Product>(x, n, W(1));
     case Reduce::max:

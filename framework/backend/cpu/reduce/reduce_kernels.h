@@ -13,6 +13,7 @@ namespace halfstep::cpu {
 template <class C>
 using Wide = std::conditional_t<std::is_same_v<C, int64_t>, int64_t, double>;
 
+// Returns the result of `op` over no elements.
 template <class W>
 W reduce_identity(Reduce op);
 template <class W>
@@ -23,7 +24,7 @@ template <class C>
 Wide<C> reduce_row(Reduce op, const C* x, int64_t n);
 // Returns a sum, mean, sum_abs or sum_squares of stored values, equal to reduce_row of their floats.
 double sum_row(Reduce op, const bf16* x, int64_t n);
-// Computes into[i] = into[i] op x[i]
+// Computes into[i] = into[i] op x[i].
 template <class C>
 void reduce_columns(Reduce op, C* into, const C* x, int64_t n);
 // Computes into[i] += sum over k < rows of x[k step + i].

@@ -11,6 +11,7 @@
 
 namespace halfstep::cpu {
 
+// Returns the shape with size 1 in dim.
 inline Shape without(Shape shape, int dim) {
   if (!shape.empty()) shape[dim] = 1;
   return shape;
@@ -33,7 +34,7 @@ inline void prefetch_row(const TensorView& v, int64_t offset, int64_t n) {
   for (int64_t k = 0, bytes = n * int64_t(size_of(v.dtype)); k < bytes; k += 64) __builtin_prefetch(from + k);
 }
 
-// Computes out[i] = e^(x[i] - shift)
+// Computes out[i] = e^(x[i] - shift).
 template <class C>
 HS_CLONES void exp_row(const C* x, C shift, C* out, int64_t n) {
   HS_INDEPENDENT

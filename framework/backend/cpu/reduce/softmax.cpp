@@ -14,17 +14,17 @@ namespace {
 
 // Computes out = factor x, as C or directly as bfloat16.
 template <class C, class Out>
-HS_CLONES void times(const C* x, C factor, Out* out, int64_t n) {
+HS_CLONES void scale_row(const C* x, C factor, Out* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<Out>(x[i] * factor);
 }
 template <class C, class Out>
-HS_CLONES void minus(const C* x, C shift, C rest, Out* out, int64_t n) {
+HS_CLONES void subtract_row(const C* x, C shift, C rest, Out* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<Out>((x[i] - shift) - rest);
 }
 template <class C>
-HS_CLONES void products(const C* a, const C* b, C* out, int64_t n) {
+HS_CLONES void multiply_rows(const C* a, const C* b, C* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = a[i] * b[i];
 }
@@ -45,15 +45,15 @@ void forward_row(const C* x, Out* out, C* work, int64_t n, bool log) {
   exp_row(x, top, work, n);
   const double total = reduce_row<C>(Reduce::sum, work, n);
   if (log)
-    minus(x, top, C(std::log(total)), out, n);
+    subtract_row(x, top, C(std::log(total)), out, n);
   else
-    times(work, C(1 / total), out, n);
+    scale_row(work, C(1 / total), out, n);
 }
 
 template <class C, class Out>
 void backward_row(const C* g, const C* y, Out* out, C* work, int64_t n, bool log) {
   if (log) return log_gradient(g, y, C(reduce_row<C>(Reduce::sum, g, n)), out, n);
-  products(g, y, work, n);
+  multiply_rows(g, y, work, n);
   soft_gradient(g, y, C(reduce_row<C>(Reduce::sum, work, n)), out, n);
 }
 
@@ -67,11 +67,11 @@ struct Tile {
 };
 
 template <class C>
-HS_CLONES void tile_tops(const C* x, C* top, int64_t width) {
+HS_CLONES void tile_maxima(const C* x, C* top, int64_t width) {
   HS_INDEPENDENT
   for (int64_t k = 0; k < width; ++k) top[k] = x[k] > top[k] || x[k] != x[k] ? x[k] : top[k];
 }
-// Computes out = e^(x - shift), total += out
+// Computes out = e^(x - shift), total += out.
 template <class C>
 HS_CLONES void tile_exps(const C* x, const C* shift, C* out, double* total, int64_t width) {
   HS_INDEPENDENT
@@ -110,14 +110,14 @@ HS_CLONES void tile_gradient(const C* g, const C* y, const C* total, C* out, int
   }
 }
 
-constexpr int64_t kTileWidth = 256;
+constexpr int64_t kTileWidth = 256;  // most rows side by side
 
 template <class C>
 void forward_tile(Tile<const C> x, Tile<C> out, int64_t n, int64_t width, bool log) {
   C top[kTileWidth], rest[kTileWidth];
   double total[kTileWidth] = {};
   std::copy_n(x.data, width, top);
-  for (int64_t i = 1; i < n; ++i) tile_tops(x.row(i), top, width);
+  for (int64_t i = 1; i < n; ++i) tile_maxima(x.row(i), top, width);
   for (int64_t i = 0; i < n; ++i) tile_exps(x.row(i), top, out.row(i), total, width);
   for (int64_t k = 0; k < width; ++k) rest[k] = C(log ? std::log(total[k]) : 1 / total[k]);
   for (int64_t i = 0; i < n; ++i) log ? tile_minus(x.row(i), top, rest, out.row(i), width) : tile_scale(out.row(i), rest, width);
@@ -134,7 +134,7 @@ void backward_tile(Tile<const C> g, Tile<const C> y, Tile<C> out, int64_t n, int
 // Calls f(in..., out, n, width) on tiles; returns false if the rows along `dim` are not side by side.
 template <class C, class F>
 bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView& out, int dim, const Space& rows, const F& f) {
-  constexpr int64_t kLongest = 1 << 14, kNarrowest = 16;
+  constexpr int64_t kLongest = 1 << 14, kNarrowest = 16;  // rows, and number of them side by side
   const int last = rows.rank - 1;
   const int64_t n = row_length(out, dim), inner = rows.shape[last];
   const int operands = int(inputs.size()) + 1;
@@ -151,10 +151,10 @@ bool for_tiles(std::initializer_list<const TensorView*> inputs, const TensorView
         if (v.dtype == dtype_of<C>) return Tile<C>{v.as<C>() + Cursor(rows, k, first).offset(), row_stride(v, dim)};
         return Tile<C>{memory.data() + k * n * most, width};
       };
-      const auto copied = [&](int k, const TensorView& v, const auto& move) {
+      const auto copied = [&](int k, const TensorView& v, const auto& transfer) {
         if (v.dtype == dtype_of<C>) return;
         const int64_t from = Cursor(rows, k, first).offset(), step = row_stride(v, dim);
-        for (int64_t i = 0; i < n; ++i) move(at(v, from + i * step), memory.data() + k * n * most + i * width);
+        for (int64_t i = 0; i < n; ++i) transfer(at(v, from + i * step), memory.data() + k * n * most + i * width);
       };
       Tile<const C> source[2] = {};
       for (int k = 1; k < operands; ++k) {

@@ -62,7 +62,7 @@ struct Full {
   bool operator<(const Full& o) const { return word != o.word ? word < o.word : element < o.element; }
 };
 
-// Sorts by digits of 8 bits, lowest first; skips digits that all keys share. `spare` holds n.
+// Sorts n elements by digits of 8 bits, lowest first; skips digits that all keys share. `spare` has room for n.
 template <class P>
 void radix_sort(P* x, P* spare, int64_t n, int digits) {
   std::array<std::array<int64_t, 256>, 8> counts;
@@ -90,6 +90,35 @@ void sort_all(std::vector<P>& x, std::vector<P>& spare, int64_t n, int digits) {
   radix_sort(x.data(), spare.data(), n, digits);
 }
 
+// Collects the k smallest of n elements, pair(0) to pair(n - 1), in `out`, which has room for more; returns k. `limit`: above all.
+// Discards elements that are not below the k-th smallest so far, and collects the others until the room is full.
+template <class P, class F>
+int64_t collect_smallest(std::vector<P>& out, int64_t n, int64_t k, P limit, const F& pair) {
+  const int64_t capacity = std::ssize(out);
+  P* const to = out.data();
+  int64_t count = 0;
+  for (int64_t first = 0; first < n; first += kGather) {
+    const int64_t last = std::min(n, first + kGather);
+    for (int64_t i = first; i < last; ++i) {
+      to[count] = pair(i);
+      count += to[count] < limit;
+    }
+    if (count > k && (count + kGather > capacity || last == n)) {
+      std::nth_element(to, to + k - 1, to + count);
+      limit = to[k - 1];
+      count = k;
+    }
+  }
+  if (k < kRadix) return k;
+  // Collects them once more, by their indices: sorting by digits keeps equal keys in order.
+  count = 0;
+  for (int64_t i = 0; count < k; ++i) {
+    to[count] = pair(i);
+    count += !(limit < to[count]);
+  }
+  return count;
+}
+
 template <class T, class P>
 void sort_rows(const TensorView& x, int dim, bool descending, int64_t k, const TensorView& values, const TensorView& indices) {
   constexpr int kDigits = int(sizeof(T));
@@ -98,38 +127,18 @@ void sort_rows(const TensorView& x, int dim, bool descending, int64_t k, const T
   const int64_t value_step = row_stride(values, dim), index_step = row_stride(indices, dim);
   const Space rows(without(x.shape, dim), {&x.strides, &values.strides, &indices.strides});
   const Key flip = descending ? std::numeric_limits<Key>::max() : Key(0);
-  const bool few = k < n / 2;
-  const int64_t capacity = few ? std::min(n, 4 * k + kGather) + kGather : n;
+  const bool collects = k < n / 2;
+  const int64_t capacity = collects ? std::min(n, 4 * k + kGather) + kGather : n;
   parallel_for(rows.numel, 1, rows.numel * n * 16, [&](int64_t begin, int64_t end) {
     std::vector<P> best(static_cast<size_t>(capacity)), spare;
     for (int64_t r = begin; r < end; ++r) {
       const T* in = x.as<const T>() + Cursor(rows, 0, r).offset();
       const auto pair = [&](int64_t i) { return P::of(uint64_t(Key(key_of(in[i * step]) ^ flip)), i); };
-      int64_t count = 0;
-      if (!few) {
-        for (; count < n; ++count) best[size_t(count)] = pair(count);
-      } else {
-        // Discards elements that are not below the k-th smallest so far; collects the others until the room is full.
-        P limit = P::of(std::numeric_limits<Key>::max(), n);
-        P* const to = best.data();
-        for (int64_t first = 0; first < n; first += kGather) {
-          const int64_t last = std::min(n, first + kGather);
-          for (int64_t i = first; i < last; ++i) {
-            to[count] = pair(i);
-            count += to[count] < limit;
-          }
-          if (count > k && (count + kGather > capacity || last == n)) {
-            std::nth_element(to, to + k - 1, to + count);
-            limit = to[k - 1];
-            count = k;
-          }
-        }
-        // Sorting by digits keeps equal keys in order, i.e. by index.
-        for (int64_t i = count = k < kRadix ? k : 0; count < k; ++i) {
-          to[count] = pair(i);
-          count += !(limit < to[count]);
-        }
-      }
+      int64_t count = n;
+      if (collects)
+        count = collect_smallest(best, n, k, P::of(std::numeric_limits<Key>::max(), n), pair);
+      else
+        for (int64_t i = 0; i < n; ++i) best[size_t(i)] = pair(i);
       sort_all(best, spare, count, kDigits);
       T* value = values.as<T>() + Cursor(rows, 1, r).offset();
       int64_t* index = indices.as<int64_t>() + Cursor(rows, 2, r).offset();
