@@ -50,7 +50,7 @@ const OnnxRow* row_for(std::string_view op, const Attributes& a, std::span<const
 }
 
 // Calls f and returns the ops that it called; `out` gets its results.
-std::vector<TraceCall> trace(const OnnxFunction& f, const Tensors& in, Tensors& out) {
+std::vector<TraceCall> trace_calls(const OnnxFunction& f, const Tensors& in, Tensors& out) {
   const GraphTrace scope(in, [](auto op, auto& attributes, auto inputs) { return row_for(op, attributes, inputs) != nullptr; });
   out = f(in);
   return scope.calls();
@@ -110,7 +110,7 @@ OnnxSummary export_onnx(const std::filesystem::path& path, const OnnxFunction& f
 
   function(in_a);  // makes what layers create at their first call and keep
   Tensors out_a, out_b;
-  const std::vector<TraceCall> a = trace(function, in_a, out_a), b = trace(function, in_b, out_b);
+  const std::vector<TraceCall> a = trace_calls(function, in_a, out_a), b = trace_calls(function, in_b, out_b);
   check<ExportError>(a.size() == b.size() && out_a.size() == out_b.size(), kExport,
                      "the model does different things for different inputs: ", a.size(), " ops for one, ", b.size(),
                      " for another");
