@@ -33,16 +33,16 @@ Tensor ones_like_output(const Tensor& t) {
 // Gradients that have arrived for one node.
 struct Inbox {
   Tensors grads;
-  std::vector<uint8_t> own;  // whether the engine made this sum and may add to it in place
+  std::vector<uint8_t> owned;  // by input: whether the engine made this sum and may add to it in place
 
   // Adds `g` to the sum of input `index`, in `dtype`. Adds in place if nobody else owns the sum: a weight that two layers share
   // may be large.
   void add(uint32_t index, Tensor g, DType dtype) {
-    if (grads.size() <= index) grads.resize(index + 1), own.resize(index + 1, 0);
+    if (grads.size() <= index) grads.resize(index + 1), owned.resize(index + 1, 0);
     Tensor& slot = grads[index];
     if (!slot.defined()) {
       slot = std::move(g);
-    } else if (own[index] && !grad_enabled()) {
+    } else if (owned[index] && !grad_enabled()) {
       slot.add_(g);
     } else {
       if (!grad_enabled() && g.dtype() == dtype && is_sole(g)) {
@@ -53,7 +53,7 @@ struct Inbox {
       } else {
         slot = slot.to(dtype).add(g);
       }
-      own[index] = 1;
+      owned[index] = 1;
     }
   }
 };
@@ -61,8 +61,9 @@ struct Inbox {
 class Engine {
  public:
   Engine(bool retain_graph, bool create_graph, LeafReports* reports = nullptr)
-      : retain_(retain_graph || create_graph), mode_(create_graph), reports_(reports) {}
+      : retain_graph_(retain_graph || create_graph), create_graph_(create_graph), reports_(reports) {}
 
+  // Delivers the gradients of the outputs: ones for a one-element output without a given gradient.
   void seed(const Tensors& outputs, const Tensors& grad_outputs) {
     check<AutogradError>(grad_outputs.size() <= outputs.size(), "backward", "there are more gradients than outputs, got ",
                          grad_outputs.size(), " and ", outputs.size());
@@ -87,21 +88,21 @@ class Engine {
     }
   }
 
-  // Requests the gradients of `inputs`; only nodes on a path to them will run. accumulate: leaves add theirs to .grad.
-  void capture(const Tensors& inputs, const Tensors& outputs, bool accumulate = false) {
-    targeted_ = true;
+  // Requests the gradients of `inputs`: only nodes on a path to them will run. accumulate: leaves also add theirs to .grad.
+  void set_targets(const Tensors& inputs, const Tensors& outputs, bool accumulate = false) {
+    has_targets_ = true;
     uint64_t oldest = UINT64_MAX;
     for (const Tensor& t : inputs) {
       const Edge e = t.defined() ? target_of(t) : Edge{};
       targets_.push_back(e);
       if (!e) continue;
       needed_.insert(e.node.get());
-      if (accumulate && e.node->is_leaf) runs_.insert(e.node.get());
+      if (accumulate && e.node->is_leaf) nodes_to_run_.insert(e.node.get());
       oldest = std::min(oldest, e.node->sequence);
     }
     // Collects all reachable nodes that are not older than every target. Then, oldest first: a node is needed if one of its edges
     // leads to a needed node.
-    std::vector<Node*> stack, seen_order;
+    std::vector<Node*> stack, reachable;
     std::unordered_set<Node*> seen;
     auto visit = [&](const Edge& e) {
       if (e && e.node->sequence >= oldest && seen.insert(e.node.get()).second) stack.push_back(e.node.get());
@@ -110,21 +111,22 @@ class Engine {
     while (!stack.empty()) {
       Node* n = stack.back();
       stack.pop_back();
-      seen_order.push_back(n);
+      reachable.push_back(n);
       for (const Edge& e : n->edges) visit(e);
     }
-    std::sort(seen_order.begin(), seen_order.end(), [](Node* a, Node* b) { return a->sequence < b->sequence; });
-    for (Node* n : seen_order)
+    std::sort(reachable.begin(), reachable.end(), [](Node* a, Node* b) { return a->sequence < b->sequence; });
+    for (Node* n : reachable)
       if (std::any_of(n->edges.begin(), n->edges.end(), [&](const Edge& e) { return e && needed_.contains(e.node.get()); })) {
         needed_.insert(n);
-        runs_.insert(n);
+        nodes_to_run_.insert(n);
       }
   }
 
+  // Runs the nodes that have gradients, newest first, until none is left.
   void run() {
     const autocast::Off off;
     const MemoryScope memory(MemoryTag::gradients);
-    const GradMode mode(mode_);
+    const GradMode mode(create_graph_);
     const StepPassScope pass(StepPass::backward);
     while (!ready_.empty()) {
       const std::shared_ptr<Node> node = ready_.top().node;
@@ -135,15 +137,15 @@ class Engine {
       grads.resize(node->outputs.size());
       call_hooks(*node, grads);
       for (size_t i = 0; i < targets_.size(); ++i)
-        if (targets_[i].node == node) captured_[i] = grads[targets_[i].index];
-      if (targeted_ && !runs_.contains(node.get())) continue;
+        if (targets_[i].node == node) target_gradients_[i] = grads[targets_[i].index];
+      if (has_targets_ && !nodes_to_run_.contains(node.get())) continue;
       run_node(*node, std::move(grads));
     }
   }
 
-  Tensors captured() {
+  Tensors target_gradients() {
     Tensors out(targets_.size());
-    for (auto& [i, g] : captured_) out[i] = g;
+    for (auto& [i, g] : target_gradients_) out[i] = g;
     return out;
   }
 
@@ -153,19 +155,21 @@ class Engine {
     bool operator<(const Ready& o) const { return node->sequence < o.node->sequence; }
   };
 
-  // Returns the edge of t like edge_of, but stops at a tensor that autocast made.
+  // Returns the edge of `t` like edge_of, but stops at a tensor that autocast made.
   static Edge target_of(const Tensor& t) {
     if (t.impl()->autograd && t.impl()->autograd->node)
       return {t.impl()->autograd->node, t.impl()->autograd->output_index, t.dtype()};
     return edge_of(t);
   }
 
+  // Adds `g` to the sum at `edge`, and queues its node if this is the first gradient that reaches it.
   void deliver(const Edge& edge, Tensor g) {
-    const auto [it, fresh] = inboxes_.try_emplace(edge.node.get());
+    const auto [it, is_new] = inboxes_.try_emplace(edge.node.get());
     it->second.add(edge.index, std::move(g), edge.dtype);
-    if (fresh) ready_.push({edge.node});
+    if (is_new) ready_.push({edge.node});
   }
 
+  // Lets hooks replace the gradients of a node's outputs, then stores those of outputs with retain_grad.
   static void call_hooks(Node& node, Tensors& grads) {
     for (size_t i = 0; i < node.hooks.size(); ++i) {
       if (!node.hooks[i] || !grads[i].defined()) continue;
@@ -201,32 +205,33 @@ class Engine {
     }
   }
 
+  // Runs a node's backward, and delivers its gradients to the nodes of its inputs.
   void run_node(Node& node, Tensors grads) {
-    const BackwardCall call{node, targeted_ ? &needed_ : nullptr, !retain_, reports_};
+    const BackwardCall call{node, has_targets_ ? &needed_ : nullptr, !retain_graph_, reports_};
     Tensors results = run_backward(node, std::move(grads), call);
     for (size_t i = 0; i < results.size(); ++i) {
       if (!results[i].defined() || !call.needs(i)) continue;
       Tensor g = std::move(results[i]);
       const Edge& edge = node.edges[i];
-      const OutputMeta& want = edge.node->outputs[edge.index];
-      check<AutogradError>(g.shape() == want.shape, node.name(), "its backward gave input ", i, " a gradient of shape ", g.shape(),
-                           ", but the input has ", want.shape);
-      check<DeviceError>(g.device() == want.device, node.name(), "its backward gave input ", i, " a gradient on ", g.device(),
-                         ", but the input is on ", want.device);
+      const OutputMeta& expected = edge.node->outputs[edge.index];
+      check<AutogradError>(g.shape() == expected.shape, node.name(), "its backward gave input ", i, " a gradient of shape ",
+                           g.shape(), ", but the input has ", expected.shape);
+      check<DeviceError>(g.device() == expected.device, node.name(), "its backward gave input ", i, " a gradient on ", g.device(),
+                         ", but the input is on ", expected.device);
       if (g.dtype() != edge.dtype && !(is_half(g.dtype()) && may_stay_low(edge))) g = g.to(edge.dtype);
       deliver(edge, std::move(g));
     }
-    if (!retain_) node.release_saved();
+    if (!retain_graph_) node.release_saved();
   }
 
-  bool retain_, mode_, targeted_ = false;
+  bool retain_graph_, create_graph_, has_targets_ = false;
   LeafReports* reports_;
   std::priority_queue<Ready> ready_;
   std::unordered_map<Node*, Inbox> inboxes_;
-  std::vector<Edge> targets_;                    // per input of grad()
-  std::unordered_map<size_t, Tensor> captured_;  // by input
-  NodeSet needed_;                               // targets and nodes on paths to them
-  std::unordered_set<const Node*> runs_;         // subset of needed_ whose backward must run
+  std::vector<Edge> targets_;                            // per input of grad()
+  std::unordered_map<size_t, Tensor> target_gradients_;  // by input
+  NodeSet needed_;                                       // targets and nodes on paths to them
+  std::unordered_set<const Node*> nodes_to_run_;         // subset of needed_ whose backward must run
 };
 
 }  // namespace
@@ -237,12 +242,12 @@ void backward(const Tensors& outputs, const Tensors& grad_outputs, bool retain_g
   const ScaledBackward scaled;
   LeafReports reports;
   Engine engine(retain_graph, create_graph, &reports);
-  if (!inputs.empty()) engine.capture(inputs, outputs, /*accumulate=*/true);
+  if (!inputs.empty()) engine.set_targets(inputs, outputs, /*accumulate=*/true);
   engine.seed(outputs, grad_outputs);
   engine.run();
   reports.done();
   if (inputs.empty()) return;
-  const Tensors found = engine.captured();
+  const Tensors found = engine.target_gradients();
   for (size_t i = 0; i < inputs.size(); ++i) {
     check<AutogradError>(found[i].defined(), "backward", "input ", i, " was not used to compute the outputs");
     if (inputs[i].is_leaf() || inputs[i].impl()->meta().retains_grad) continue;
@@ -264,10 +269,10 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
     check<AutogradError>(inputs[i].defined() && inputs[i].requires_grad(), "grad", "input ", i, " does not require grad");
   const ScaledBackward scaled;
   Engine engine(options.retain_graph, options.create_graph);
-  engine.capture(inputs, outputs);
+  engine.set_targets(inputs, outputs);
   engine.seed(outputs, grad_outputs);
   engine.run();
-  Tensors result = engine.captured();
+  Tensors result = engine.target_gradients();
   for (size_t i = 0; i < result.size(); ++i)
     check<AutogradError>(options.allow_unused || result[i].defined(), "grad", "input ", i, " was not used to compute the outputs",
                          Help{"set allow_unused = true to get an undefined gradient instead"});

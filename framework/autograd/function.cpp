@@ -8,7 +8,7 @@
 
 namespace halfstep {
 
-void FunctionContext::save(const Tensors& tensors) { pending_ = tensors; }
+void FunctionContext::save(const Tensors& tensors) { to_save_ = tensors; }
 
 Tensors FunctionContext::saved() const {
   Tensors out;
@@ -25,15 +25,15 @@ class FunctionNode final : public Node {
   FunctionNode(std::string_view name, FunctionBackward backward) : name_(name), backward_(backward) { ctx.node_ = this; }
   std::string_view name() const override { return name_; }
 
-  Tensors backward(Tensors full, const BackwardCall& call) override {
-    for (size_t i = 0; i < full.size() && ctx.fills_; ++i)
-      if (!full[i].defined() && given_[i]) {
-        full[i] = Tensor::empty(outputs[i].shape, {.dtype = outputs[i].dtype, .device = outputs[i].device});
-        full[i].zero_();
+  Tensors backward(Tensors grads, const BackwardCall& call) override {
+    for (size_t i = 0; i < grads.size() && ctx.materializes_grads_; ++i)
+      if (!grads[i].defined() && is_returned_[i]) {
+        grads[i] = Tensor::empty(outputs[i].shape, {.dtype = outputs[i].dtype, .device = outputs[i].device});
+        grads[i].zero_();
       }
-    FunctionContext of_this_run = ctx;
-    of_this_run.call_ = &call;
-    Tensors result = backward_(of_this_run, full);
+    FunctionContext ctx_of_run = ctx;
+    ctx_of_run.call_ = &call;
+    Tensors result = backward_(ctx_of_run, grads);
     // PyTorch's functions may return undefined gradients for arguments that are not tensors.
     while (result.size() > edges.size() && !result.back().defined()) result.pop_back();
     check<AutogradError>(result.size() == edges.size(), name_, "backward must return ", edges.size(),
@@ -44,20 +44,23 @@ class FunctionNode final : public Node {
     for (auto& s : ctx.saved_) s.release();
   }
 
-  void made(const Tensors& outputs) {
-    for (const Tensor& t : outputs) given_.push_back(t.defined());
+  // Notes which outputs forward returned.
+  void note_outputs(const Tensors& outputs) {
+    for (const Tensor& t : outputs) is_returned_.push_back(t.defined());
   }
-  void save_pending(const Tensors& made) {
-    for (const Tensor& t : ctx.pending_) {
+  // Saves the tensors of ctx.save(); one that is an output of this node is saved by its index.
+  void save_tensors(const Tensors& outputs_of_forward) {
+    for (const Tensor& t : ctx.to_save_) {
       int index = -1;
-      for (size_t i = 0; i < made.size(); ++i)
-        if (t.defined() && t.same(made[i])) index = int(i);
+      for (size_t i = 0; i < outputs_of_forward.size(); ++i)
+        if (t.defined() && t.same(outputs_of_forward[i])) index = int(i);
       ctx.saved_.emplace_back(t, index);
     }
-    ctx.pending_.clear();
+    ctx.to_save_.clear();
   }
 
-  void will_record(const Tensors& inputs) {
+  // Notes which inputs may need a gradient.
+  void note_inputs(const Tensors& inputs) {
     for (const Tensor& t : inputs) ctx.may_need_.push_back(t.defined() && t.requires_grad());
   }
 
@@ -66,7 +69,7 @@ class FunctionNode final : public Node {
  private:
   std::string_view name_;
   FunctionBackward backward_;
-  std::vector<bool> given_;  // by output: whether forward returned a tensor
+  std::vector<bool> is_returned_;  // by output: whether forward returned a tensor
 };
 
 bool FunctionContext::is_dirty(const Tensor& t) const {
@@ -91,7 +94,7 @@ void FunctionContext::check_dirty(std::string_view name, const Tensors& inputs, 
 Tensors apply_function(std::string_view name, const FunctionForward& forward, FunctionBackward backward, const Tensors& inputs) {
   auto node = make_node<FunctionNode>(name, backward);
   const bool record = should_record(inputs);
-  if (record) node->will_record(inputs);
+  if (record) node->note_inputs(inputs);
   Tensors outputs;
   {
     const NoGrad off;
@@ -104,20 +107,20 @@ Tensors apply_function(std::string_view name, const FunctionForward& forward, Fu
   }
   if (!record) return outputs;
   for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));
-  node->save_pending(outputs);
+  node->save_tensors(outputs);
   for (const Tensor& t : node->ctx.dirty_) {
     t.impl()->recorded_writes_seen = ++t.storage()->recorded_writes;
     AutogradMeta& meta = t.impl()->meta();
     meta.hooks.reset();  // they belong to the old value
     if (std::exchange(meta.retains_grad, false)) meta.node->retained[meta.output_index].reset();
   }
-  node->made(outputs);
+  node->note_outputs(outputs);
   attach(node, outputs);
-  for (const Tensor& t : node->ctx.fixed_)
+  for (const Tensor& t : node->ctx.non_differentiable_)
     for (const Tensor& out : outputs)
       if (out.defined() && t.defined() && out.same(t) && out.impl()->autograd) out.impl()->autograd->node.reset();
   node->ctx.dirty_.clear();  // the node must not own its outputs
-  node->ctx.fixed_.clear();
+  node->ctx.non_differentiable_.clear();
   return outputs;
 }
 

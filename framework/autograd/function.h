@@ -25,18 +25,20 @@ namespace halfstep {
 
 class FunctionContext {
  public:
-  void save(const Tensors& tensors);  // inputs or outputs of forward
+  // Keeps inputs or outputs of forward for backward, where saved() returns them. A second call replaces the list of the first.
+  void save(const Tensors& tensors);
   Tensors saved() const;
-  bool needs(size_t input) const;     // whether this input's gradient is wanted; in forward: whether it may be wanted later
+  // Returns whether the gradient of this input is wanted; in forward: whether it may be wanted later.
+  bool needs(size_t input) const;
   // Names outputs without a gradient: they do not require grad, and backward gets zeros for them. Call it in forward.
-  void mark_non_differentiable(const Tensors& outputs) { fixed_ = outputs; }
+  void mark_non_differentiable(const Tensors& outputs) { non_differentiable_ = outputs; }
   // Names inputs that forward changes in place and returns. Call it in forward. A leaf that requires grad cannot be among them, nor
   // can a view.
   void mark_dirty(const Tensors& inputs) { dirty_ = inputs; }
   // false: backward gets undefined gradients, instead of zeros, for outputs that were not used.
-  void set_materialize_grads(bool value) { fills_ = value; }
-  std::any state;                     // anything else
-  std::any amp;                       // used by custom_fwd / custom_bwd
+  void set_materialize_grads(bool value) { materializes_grads_ = value; }
+  std::any state;  // other values that backward needs
+  std::any amp;    // used by custom_fwd / custom_bwd
 
  private:
   friend class FunctionNode;
@@ -44,9 +46,9 @@ class FunctionContext {
                                 Tensors (*backward)(FunctionContext&, const Tensors&), const Tensors& inputs);
   bool is_dirty(const Tensor& t) const;
   void check_dirty(std::string_view name, const Tensors& inputs, const Tensors& outputs, bool record) const;
-  std::vector<bool> may_need_;  // by input
-  std::vector<Tensor> pending_, fixed_, dirty_;
-  bool fills_ = true;
+  std::vector<bool> may_need_;                                // by input
+  std::vector<Tensor> to_save_, non_differentiable_, dirty_;  // named by forward; cleared when it has been recorded
+  bool materializes_grads_ = true;
   std::vector<SavedTensor> saved_;
   Node* node_ = nullptr;
   const BackwardCall* call_ = nullptr;  // while backward runs

@@ -14,7 +14,7 @@ namespace {
 
 ForkMutex g_mutex;
 auto& g_listeners = *new std::unordered_multimap<const TensorImpl*, LeafListener*>;  // threads may use it while the process ends
-std::atomic<size_t> g_count{0};  // the map's size, so that a backward without listeners only costs a read for each leaf
+std::atomic<size_t> g_count{0};  // size of the map: without listeners a backward only reads this number for each leaf
 
 std::vector<LeafListener*> listeners_of(const Tensor& leaf) {
   std::vector<LeafListener*> out;

@@ -11,7 +11,7 @@
 
 namespace halfstep {
 
-// Called in the thread of backward(). grad() does not call it, because it does not change .grad.
+// It is called in the thread of backward(). grad() does not call it, because it does not change .grad.
 class LeafListener {
  public:
   virtual ~LeafListener() = default;
@@ -35,7 +35,7 @@ class ListenToLeaves {
   std::vector<Tensor> leaves_;
 };
 
-// Runs backward() without reporting to listeners.
+// Runs backward(), with the graph freed afterwards, without reporting to listeners.
 void backward_unheard(const Tensors& outputs, const Tensors& grad_outputs);
 
 // Reports the leaves of one backward() to their listeners.

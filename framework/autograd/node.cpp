@@ -49,7 +49,7 @@ class AccumulateGrad final : public Node {
     leaf_.grad();  // converts a 16-bit gradient before adding to it
     AutogradMeta& meta = leaf_.impl()->meta();
     Tensor& slot = meta.grad;
-    const bool scaled = ScaledBackward::is_open();
+    const bool scaled = ScaledBackward::is_scaled();
     // Zeros, which grad().zero_() leaves, fit any scale. A mixed sum is an error only where it is used: a GAN's generator loss
     // leaves one in the critic, which zero_grad() clears.
     if (slot.defined() && meta.scaled != scaled)

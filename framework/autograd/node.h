@@ -57,7 +57,7 @@ struct BackwardCall {
   const Node& node;
   const NodeSet* wanted = nullptr;  // nodes on a path to the inputs of grad(); null: all
   bool is_last = false;             // saved tensors are freed after this backward
-  LeafReports* reports = nullptr;   // gets the leaves whose gradients are complete; null: nobody does
+  LeafReports* reports = nullptr;   // receives the leaves whose gradients are complete; null: they are not reported
   // Returns whether the gradient of input i is wanted.
   bool needs(size_t i) const;
 };
@@ -69,17 +69,19 @@ class Node : public std::enable_shared_from_this<Node> {
   // grads: one per output, undefined where no gradient arrived; passed by value, so that each can be freed after its use.
   // Returns one gradient per edge; undefined means zero. Runs with grad mode on when the backward is itself recorded.
   virtual Tensors backward(Tensors grads, const BackwardCall& call) = 0;
-  virtual void release_saved() {}  // frees what forward saved, after a backward that does not retain the graph
-  virtual bool is_autocast_cast() const { return false; }  // edge_of skips these
+  // Frees the tensors that forward saved, after a backward that does not retain the graph.
+  virtual void release_saved() {}
+  // Returns whether this is a cast by autocast to 16 bits, which edge_of skips.
+  virtual bool is_autocast_cast() const { return false; }
 
-  uint64_t sequence = 0;                // creation order: later nodes run first
-  bool is_leaf = false;                 // whether it adds its gradients to the .grad of a leaf
-  std::vector<Edge> edges;              // one per tensor input
-  std::vector<OutputMeta> outputs;      // one per output
-  const std::string* layer = nullptr;   // layer that made the node; null outside of layers. Never freed
-  std::vector<std::shared_ptr<HookList>> hooks;      // per output; may be short
-  std::vector<std::weak_ptr<TensorImpl>> retained;   // outputs with retain_grad; may be short
-  Node* next_to_destroy = nullptr;
+  uint64_t sequence = 0;                            // creation order: later nodes run first
+  bool is_leaf = false;                             // whether it adds its gradients to the .grad of a leaf
+  std::vector<Edge> edges;                          // one per tensor input
+  std::vector<OutputMeta> outputs;                  // one per output
+  const std::string* layer = nullptr;               // layer that made the node; null outside of layers. Never freed
+  std::vector<std::shared_ptr<HookList>> hooks;     // per output; may be short
+  std::vector<std::weak_ptr<TensorImpl>> retained;  // outputs with retain_grad; may be short
+  Node* next_to_destroy = nullptr;                  // link of the queue in destroy_node
 };
 
 // Returns whether this is the only handle of the memory, so that a gradient may be taken over or added to in place.
@@ -107,7 +109,7 @@ inline void attach(const std::shared_ptr<Node>& node, const Tensor& output) { at
 // Returns whether recording is on and some input requires grad.
 bool should_record(std::span<const Tensor> inputs);
 
-// Collects the tensors that require grad among the inputs of unrecorded ops: a forward that will be recorded later uses them.
+// The tensors that require grad among the inputs of unrecorded ops. checkpoint() thus finds the tensors that its function uses.
 class UsedTensors {
  public:
   // Collects the tensors of this thread while it lives.

@@ -28,23 +28,25 @@ struct Surroundings {
   }
 };
 
-class Restored {
+// Restores the state of a forward while it lives.
+class SurroundingsScope {
  public:
-  explicit Restored(const Surroundings& s) : regions_(s.regions), random_(default_generator().state()), rows_(s.rows) {
-    default_generator().set_state(s.random);
+  explicit SurroundingsScope(const Surroundings& forward)
+      : regions_(forward.regions), outer_random_(default_generator().state()), rows_(forward.rows) {
+    default_generator().set_state(forward.random);
   }
-  ~Restored() { default_generator().set_state(random_); }
+  ~SurroundingsScope() { default_generator().set_state(outer_random_); }
 
  private:
   autocast::AsIn regions_;
-  Generator::State random_;
+  Generator::State outer_random_;
   DrawsOf rows_;
 };
 
 class CheckpointNode final : public Node {
  public:
   CheckpointNode(std::function<Tensor(const Tensor&)> f, const Tensor& x)
-      : f_(std::move(f)), x_(x, -1), around_(Surroundings::current()) {}
+      : f_(std::move(f)), x_(x, -1), surroundings_(Surroundings::current()) {}
   // Sets the tensors that f uses besides x, which are known after the forward.
   void set_parameters(Tensors parameters) { parameters_ = std::move(parameters); }
   std::vector<Tensors>& states() { return states_; }
@@ -59,23 +61,23 @@ class CheckpointNode final : public Node {
     x = call.needs(0) && recorded ? x.expand(x.shape()) : x.detach();
     if (call.needs(0) && !recorded) x.set_requires_grad();
     Tensors wanted, result(edges.size());
-    std::vector<size_t> places;
+    std::vector<size_t> input_of_wanted;  // index of the edge
     for (size_t i = 0; i < edges.size(); ++i) {
       const Tensor& t = i == 0 ? x : parameters_[i - 1];
       if (!call.needs(i) || !t.requires_grad()) continue;
       wanted.push_back(t);
-      places.push_back(i);
+      input_of_wanted.push_back(i);
     }
     const EnableGrad on;
     Tensor y;
     {
-      const Restored as_in_forward(around_);
-      const TakenStates::Scope states(states_, /*again=*/true);
+      const SurroundingsScope as_in_forward(surroundings_);
+      const TakenStates::Scope states(states_, /*is_second=*/true);
       const MemoryScope tag(MemoryTag::activations);
       y = f_(x);
     }
     const Tensors got = grad({y}, wanted, {grads[0]}, {.create_graph = recorded, .allow_unused = true});
-    for (size_t i = 0; i < got.size(); ++i) result[places[i]] = got[i];
+    for (size_t i = 0; i < got.size(); ++i) result[input_of_wanted[i]] = got[i];
     return result;
   }
 
@@ -84,7 +86,7 @@ class CheckpointNode final : public Node {
   SavedTensor x_;
   Tensors parameters_;
   std::vector<Tensors> states_;
-  Surroundings around_;
+  Surroundings surroundings_;
 };
 
 }  // namespace
@@ -92,19 +94,20 @@ class CheckpointNode final : public Node {
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters) {
   Tensors inputs{x};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  // If neither x nor a known parameter requires grad, there is nothing to keep: an ordinary forward finds the other tensors.
+  // If neither x nor a known parameter requires grad, nothing is kept: an ordinary forward records the other tensors that require
+  // grad.
   if (!should_record(inputs)) return f(x);
   const auto node = make_node<CheckpointNode>(f, x);
   Tensor y;
   UsedTensors used;
   {
-    const NoGrad quiet;
-    const UsedTensors::Scope noting(used);
-    const TakenStates::Scope states(node->states(), /*again=*/false);
+    const NoGrad off;
+    const UsedTensors::Scope collect(used);
+    const TakenStates::Scope states(node->states(), /*is_second=*/false);
     y = f(x);
   }
   for (const Tensor& t : used.list()) {
-    if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& known) { return known.same(t); })) continue;
+    if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& input) { return input.same(t); })) continue;
     check<AutogradError>(t.is_leaf(), "checkpoint", "the function uses a tensor of shape ", t.shape(),
                          " that was computed outside of it and requires grad",
                          Help{"add it to the list of parameters, or detach() it"});

@@ -17,19 +17,20 @@ namespace halfstep {
 //   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
 
-// Keeps the states that a forward begins with and then changes, such as those of stateful recurrent layers: the second forward
-// begins with the same states as the first.
+// Keeps the states with which a forward begins and that it then changes, such as those of stateful recurrent layers: the second
+// forward begins with the same states as the first.
 class TakenStates {
  public:
-  // Returns whether this thread computes a forward again. The first time has already changed running statistics and the like.
-  static bool recomputing() { return open_ && open_->any_again_; }
-  // Returns `now` or, the second time, what the same call of the first forward returned.
+  // Returns whether this thread computes a forward again. The first forward has already changed running statistics.
+  static bool recomputing() { return open_ && open_->is_recomputing_; }
+  // Returns `now`, the present states; in a second forward, the states that the same call of the first forward returned.
   static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
 
+  // Keeps this thread's states in `list` while it lives; in a second forward, returns them from there.
   class Scope {
    public:
-    [[nodiscard]] Scope(std::vector<Tensors>& list, bool again)
-        : list_(list), again_(again), any_again_(again || TakenStates::recomputing()), outer_(open_) {
+    [[nodiscard]] Scope(std::vector<Tensors>& list, bool is_second)
+        : list_(list), is_second_(is_second), is_recomputing_(is_second || TakenStates::recomputing()), outer_(open_) {
       open_ = this;
     }
     ~Scope() { open_ = outer_; }
@@ -38,13 +39,14 @@ class TakenStates {
    private:
     friend class TakenStates;
     Tensors next(const Tensors& now) {
-      if (again_) return place_ < list_.size() ? list_[place_++] : now;
+      if (is_second_) return place_ < list_.size() ? list_[place_++] : now;
       list_.push_back(outer_ ? outer_->next(now) : now);
       return list_.back();
     }
     std::vector<Tensors>& list_;
-    bool again_, any_again_;  // any: of this scope and those around it
-    size_t place_ = 0;
+    bool is_second_;       // whether the forward in this scope is a second one
+    bool is_recomputing_;  // whether that of this scope, or of one around it, is
+    size_t place_ = 0;     // calls of next() so far in a second forward
     Scope* outer_;
   };
 

@@ -10,18 +10,19 @@ namespace halfstep {
 class ScaledBackward {
  public:
   // If `scaled`, marks this thread's backward passes as scaled while it lives. Restores the previous mark at its end.
-  [[nodiscard]] explicit ScaledBackward(bool scaled = false) : before_(open_) { open_ = open_ || scaled; }
-  ~ScaledBackward() { open_ = before_; }
+  [[nodiscard]] explicit ScaledBackward(bool scaled = false) : previous_(is_scaled_) { is_scaled_ = is_scaled_ || scaled; }
+  ~ScaledBackward() { is_scaled_ = previous_; }
   ScaledBackward(const ScaledBackward&) = delete;
-  static void mark() { open_ = true; }  // for calls from within a pass
-  static bool is_open() { return open_; }
+  // Marks the pass that is running as scaled, until its end.
+  static void mark() { is_scaled_ = true; }
+  static bool is_scaled() { return is_scaled_; }
 
  private:
-  static inline thread_local constinit bool open_ = false;
-  bool before_;
+  static inline thread_local constinit bool is_scaled_ = false;
+  bool previous_;
 };
 
-// Moves a gradient into other memory: like leaf.set_grad(g), but marks stay.
+// Sets a gradient that was moved into other memory: like leaf.set_grad(g), but keeps the marks `scaled` and `mixed`.
 inline void move_grad(const Tensor& leaf, const Tensor& g) {
   const auto& meta = leaf.impl()->autograd;
   const bool scaled = meta && meta->scaled, mixed = meta && meta->mixed;

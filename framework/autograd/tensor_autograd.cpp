@@ -124,7 +124,7 @@ void Tensor::set_data(const Tensor& values) const {
   check<AutogradError>(is_leaf(), "set_data", "only a leaf can get other data, got a result of shape ", shape(),
                        Help{"use detach() first"});
   if (to.autograd) {
-    // The node that adds gradients knows the old shape, dtype and device.
+    // The node that adds gradients has the old shape, dtype and device.
     if (to.shape != from.shape || to.dtype != from.dtype || device() != values.device()) to.autograd->accumulator.reset();
     to.autograd->shadow = {};
   }

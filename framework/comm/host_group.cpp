@@ -14,11 +14,12 @@ namespace halfstep {
 
 using namespace comm;
 // Memory that must live until an operation has been waited for.
-struct HostGroup::Kept {
-  std::map<Ticket, Tensors> alive;
-  std::map<Ticket, std::vector<Copy>> back;
-  Tensors begun;  // tensors of the operation that is being begun
-  std::vector<Copy> now_back;
+struct HostGroup::OperationMemory {
+  std::map<Ticket, Tensors> tensors;
+  std::map<Ticket, std::vector<Copy>> results;  // copied to their device at the end
+  // Those of the operation that is submitted next:
+  Tensors next_tensors;
+  std::vector<Copy> next_results;
 };
 
 std::unique_ptr<HostGroup> HostGroup::open(const std::function<std::unique_ptr<Transport>()>& open, const GroupOptions& options) {
@@ -30,23 +31,23 @@ std::unique_ptr<HostGroup> HostGroup::open(const std::function<std::unique_ptr<T
     worker->thread.join();
     throw;
   }
-  Transport& t = worker->transport();
-  return std::unique_ptr<HostGroup>(new HostGroup(worker, t.rank(), t.size()));
+  const Transport& transport = worker->transport();
+  return std::unique_ptr<HostGroup>(new HostGroup(worker, transport.rank(), transport.size()));
 }
 
 HostGroup::HostGroup(std::shared_ptr<Worker> worker, int rank, int size)
-    : ProcessGroup(rank, size), worker_(std::move(worker)), kept_(std::make_unique<Kept>()) {}
+    : ProcessGroup(rank, size), worker_(std::move(worker)), memory_(std::make_unique<OperationMemory>()) {}
 
 HostGroup::~HostGroup() {
   if (!worker_->thread.joinable()) return;
-  worker_->leave();
-  // An operation in progress may never end. Then the thread keeps its memory until the process ends.
+  worker_->stop();
+  // An operation in progress may never end. Then the thread and its memory stay until the process ends.
   if (worker_->idle()) {
     worker_->thread.join();
     return;
   }
   worker_->thread.detach();
-  kept_.release();  // leaked on purpose: the transport still writes there
+  memory_.release();  // leaked on purpose: the transport still writes there
 }
 
 std::string HostGroup::describe() const { return worker_->transport().describe(); }
@@ -57,27 +58,27 @@ Tensor HostGroup::on_host(const Tensor& t, bool reads, bool writes) {
   Tensor host = t;
   if (!t.device().is_cpu()) {
     host = reads ? t.detach().to(Device::cpu) : Tensor::empty(t.shape(), {.dtype = t.dtype(), .device = Device::cpu});
-    if (writes) kept_->now_back.push_back({host, t});
+    if (writes) memory_->next_results.push_back({host, t});
   } else if (writes) {
     t.bump_version();
   }
-  kept_->begun.push_back(host);
+  memory_->next_tensors.push_back(host);
   return host;
 }
 
 Ticket HostGroup::submit(std::string what, std::function<void(Worker&)> work) {
-  const Tensors alive = std::exchange(kept_->begun, {});
-  std::vector<Copy> back = std::exchange(kept_->now_back, {});
+  const Tensors tensors = std::exchange(memory_->next_tensors, {});
+  std::vector<Copy> results = std::exchange(memory_->next_results, {});
   const Ticket ticket = worker_->submit(std::move(what), std::move(work));
-  kept_->alive[ticket] = alive;
-  if (!back.empty()) kept_->back[ticket] = std::move(back);
+  memory_->tensors[ticket] = tensors;
+  if (!results.empty()) memory_->results[ticket] = std::move(results);
   return ticket;
 }
 
 namespace {
 
 // The bytes of one tensor on the host.
-struct Span {
+struct HostBytes {
   void* data;
   size_t bytes;
 };
@@ -86,7 +87,7 @@ struct Span {
 
 Ticket HostGroup::all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) {
   check_list(tensors);
-  std::vector<Span> parts;
+  std::vector<HostBytes> parts;
   int64_t n = 0;
   for (const Tensor& t : tensors) {
     const Tensor host = on_host(t, true, true);
@@ -96,24 +97,24 @@ Ticket HostGroup::all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) {
   const DType dtype = tensors[0].dtype();
   return submit("all_reduce", [=](Worker& w) {
     if (parts.size() == 1) return w.reduce(parts[0].data, dtype, n, op, wire);
-    std::byte* const all = w.scratch<std::byte>(2, n * int64_t(size_of(dtype)));
+    std::byte* const joined = w.scratch<std::byte>(Scratch::joined, n * int64_t(size_of(dtype)));
     size_t at = 0;
-    for (const Span& p : parts) std::memcpy(all + std::exchange(at, at + p.bytes), p.data, p.bytes);
-    w.reduce(all, dtype, n, op, wire);
+    for (const HostBytes& p : parts) std::memcpy(joined + std::exchange(at, at + p.bytes), p.data, p.bytes);
+    w.reduce(joined, dtype, n, op, wire);
     at = 0;
-    for (const Span& p : parts) std::memcpy(p.data, all + std::exchange(at, at + p.bytes), p.bytes);
+    for (const HostBytes& p : parts) std::memcpy(p.data, joined + std::exchange(at, at + p.bytes), p.bytes);
   });
 }
 
 Ticket HostGroup::broadcast(const Tensors& tensors, int root) {
   check_root(root, size());
-  std::vector<Span> parts;
+  std::vector<HostBytes> parts;
   for (const Tensor& t : tensors) {
     const Tensor host = on_host(t, rank() == root, rank() != root);
     parts.push_back({host.data_ptr(), host.nbytes()});
   }
   return submit("broadcast", [=](Worker& w) {
-    for (const Span& p : parts) {
+    for (const HostBytes& p : parts) {
       for (size_t from = 0; from < p.bytes; from += size_t(kPiece)) {
         w.transport().broadcast(static_cast<std::byte*>(p.data) + from, int(std::min(size_t(kPiece), p.bytes - from)), root);
         w.complete();
@@ -128,19 +129,19 @@ Ticket HostGroup::reduce_scatter(const Tensor& from, const Tensor& to) {
   const Tensor source = on_host(from, true, false), result = on_host(to, false, true);
   const void* send = source.data_ptr();
   void* receive = result.data_ptr();
-  const int64_t each = to.numel();
+  const int64_t part_size = to.numel();
   const DType dtype = to.dtype();
   const int ranks = size();
   return submit("reduce_scatter", [=](Worker& w) {
     dispatch(dtype, [&](auto zero) {
       using T = decltype(zero);
-      const EqualParts parts(each * int64_t(sizeof(T)), ranks);
-      T* const received = w.scratch<T>(0, each * ranks);
+      const EqualParts parts(part_size * int64_t(sizeof(T)), ranks);
+      T* const received = w.scratch<T>(Scratch::received, part_size * ranks);
       w.transport().all_to_all(send, parts.counts, parts.offsets, received, parts.counts, parts.offsets);
       w.complete();
-      std::vector<const T*> of_rank;
-      for (int r = 0; r < ranks; ++r) of_rank.push_back(received + r * each);
-      reduce_ranks<T>(of_rank, static_cast<T*>(receive), size_t(each), ReduceOp::sum);
+      std::vector<const T*> numbers_of_rank;
+      for (int r = 0; r < ranks; ++r) numbers_of_rank.push_back(received + r * part_size);
+      reduce_ranks<T>(numbers_of_rank, static_cast<T*>(receive), size_t(part_size), ReduceOp::sum);
     });
   });
 }
@@ -168,11 +169,12 @@ Ticket HostGroup::barrier() {
 }
 
 void HostGroup::wait(Ticket ticket) {
-  const auto from = Clock::now();
+  const auto start = Clock::now();
   worker_->wait(ticket);
-  wait_seconds_ += since(from);
-  kept_->alive.erase(kept_->alive.begin(), kept_->alive.upper_bound(ticket));
-  for (auto it = kept_->back.begin(); it != kept_->back.end() && it->first <= ticket; it = kept_->back.erase(it)) {
+  wait_seconds_ += since(start);
+  memory_->tensors.erase(memory_->tensors.begin(), memory_->tensors.upper_bound(ticket));
+  auto& results = memory_->results;
+  for (auto it = results.begin(); it != results.end() && it->first <= ticket; it = results.erase(it)) {
     for (const Copy& c : it->second) c.to.copy_(c.from);
   }
 }
@@ -184,7 +186,7 @@ void HostGroup::close() {
     w.complete();
     w.transport().close();
   }));
-  worker_->leave();
+  worker_->stop();
   worker_->thread.join();
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process group over a transport of bytes: a thread runs the operations, and sums follow the order of the ranks.
 //
-// all_reduce sends each rank its part of everybody's numbers, adds them there, and gathers the sums. Each byte travels as often as
-// in the best all-reduce, and the order of a sum does not depend on the transport's own algorithm.
+// all_reduce sends each rank its part of all ranks' numbers, adds them there, and gathers the sums. Each rank sends and receives no
+// more than in a ring all-reduce, 2 (size - 1) / size of the bytes, and the order of a sum does not depend on the transport's own
+// algorithm.
 #pragma once
 
 #include <functional>
@@ -33,15 +34,18 @@ class HostGroup final : public ProcessGroup {
  private:
   class Worker;
   HostGroup(std::shared_ptr<Worker> worker, int rank, int size);
+  // Returns `t`, or a copy of it on the host, and keeps that until the operation to be submitted next has been waited for. reads:
+  // the operation reads it, so a copy has its values. writes: the operation writes it, so wait() copies a copy back.
   Tensor on_host(const Tensor& t, bool reads, bool writes);
+  // Queues an operation, which then owns the memory that on_host() returned. what: its name in errors.
   Ticket submit(std::string what, std::function<void(Worker&)> work);
 
   std::shared_ptr<Worker> worker_;
   struct Copy {
     Tensor from, to;  // a result on the host, and its destination on a device
   };
-  struct Kept;
-  std::unique_ptr<Kept> kept_;
+  struct OperationMemory;
+  std::unique_ptr<OperationMemory> memory_;
 };
 
 }  // namespace halfstep

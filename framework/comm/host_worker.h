@@ -28,19 +28,23 @@ namespace comm {
 
 using Clock = std::chrono::steady_clock;
 
-inline constexpr int64_t kPiece = int64_t(1) << 28;  // bytes of one exchange, because counts of MPI are ints
-inline constexpr int kEagerTests = 100;              // before the thread leaves its core to computing threads
-inline constexpr auto kNap = std::chrono::microseconds(50);
-inline constexpr auto kRollCall = std::chrono::milliseconds(700);
-inline constexpr auto kAnswers = std::chrono::milliseconds(100);  // longest time in which an idle rank does not answer a roll call
+inline constexpr int64_t kPiece = int64_t(1) << 28;            // bytes of one exchange, because counts of MPI are ints
+inline constexpr int kEagerTests = 100;                        // before the thread sleeps, so that its core computes
+inline constexpr auto kSleep = std::chrono::microseconds(50);  // after each further test
+inline constexpr int kTestsPerAnswer = 64;                     // tests between two answers to roll calls and checks of the timeout
+inline constexpr auto kRollCallTime = std::chrono::milliseconds(700);    // time for the ranks to answer a roll call
+inline constexpr auto kRollCallPause = std::chrono::milliseconds(10);    // between two calls of roll_call
+inline constexpr auto kAnswerInterval = std::chrono::milliseconds(100);  // time between two answers of an idle rank
 
+// Returns the seconds since `t`.
 inline double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
+// The parts of the ranks of a buffer, in bytes.
 struct Parts {
   std::vector<int> counts, offsets;
   int64_t mine = 0;  // elements in this rank's part
 
-  // Splits n elements of `bytes` each into nearly equal parts.
+  // Splits n elements of `bytes` each others_parts nearly equal parts.
   Parts(int64_t n, size_t bytes, int rank, int size) {
     for (int r = 0; r < size; ++r) {
       const int64_t from = n * r / size, to = n * (r + 1) / size;
@@ -51,13 +55,17 @@ struct Parts {
   }
 };
 
-// `count` parts of `bytes` each.
+// `size` parts of `bytes` each.
 struct EqualParts {
   std::vector<int> counts, offsets;
   EqualParts(int64_t bytes, int size) {
     for (int r = 0; r < size; ++r) counts.push_back(int(bytes)), offsets.push_back(int(bytes * r));
   }
 };
+
+// Uses of a worker's memory: numbers that other ranks sent, numbers rounded for sending, and tensors joined to one.
+enum class Scratch : uint8_t { received, rounded, joined };
+inline constexpr size_t kScratches = 3;
 
 }  // namespace comm
 
@@ -69,6 +77,8 @@ class HostGroup::Worker {
   explicit Worker(const GroupOptions& options) : timeout(options.timeout_s) {}
 
   // ---- in the group's thread
+
+  // Opens the transport, then runs the operations in order until stop(), or until one fails.
   void run(const std::function<std::unique_ptr<Transport>()>& open) {
     try {
       transport_ = open();
@@ -80,26 +90,26 @@ class HostGroup::Worker {
     changed_.notify_all();
     if (error_) return;
     for (;;) {
-      Job job;
+      Operation operation;
       {
         std::unique_lock lock(mutex_);
-        while (!wake_.wait_for(lock, comm::kAnswers, [&] { return leave_ || !jobs_.empty(); })) answer();
-        if (jobs_.empty()) return;
-        job = std::move(jobs_.front());
-        jobs_.pop_front();
+        while (!wake_.wait_for(lock, comm::kAnswerInterval, [&] { return must_stop_ || !operations_.empty(); })) answer();
+        if (operations_.empty()) return;
+        operation = std::move(operations_.front());
+        operations_.pop_front();
       }
       began_ = Clock::now();
-      what_ = job.what;
+      what_ = operation.what;
       std::exception_ptr error;
       try {
-        job.work(*this);
-      } catch (const TransportFault& fault) { error = std::make_exception_ptr(lost(fault.what())); } catch (...) {
+        operation.work(*this);
+      } catch (const TransportFault& fault) { error = std::make_exception_ptr(lost_error(fault.what())); } catch (...) {
         error = std::current_exception();
       }
       {
         const std::lock_guard lock(mutex_);
-        done_ = job.ticket;
-        if (error) error_ = error, failed_ = job.ticket;
+        done_ = operation.ticket;
+        if (error) error_ = error, failed_ = operation.ticket;
       }
       changed_.notify_all();
       if (error) return;
@@ -114,12 +124,14 @@ class HostGroup::Worker {
       if (i < comm::kEagerTests || waited_for_.load(std::memory_order_relaxed))
         sched_yield();
       else
-        std::this_thread::sleep_for(comm::kNap);
-      if (i % 64 == 63) answer();
-      if (i % 64 == 63 && comm::since(began_) > timeout.load()) throw lost();
+        std::this_thread::sleep_for(comm::kSleep);
+      const bool is_last_of_block = i % comm::kTestsPerAnswer == comm::kTestsPerAnswer - 1;
+      if (is_last_of_block) answer();
+      if (is_last_of_block && comm::since(began_) > timeout.load()) throw lost_error();
     }
   }
 
+  // Combines n numbers with those of all ranks, in place: exchanges parts, combines this rank's, and gathers the results.
   template <class T>
   void reduce(T* data, int64_t n, ReduceOp op) {
     const int rank = transport_->rank(), size = transport_->size();
@@ -128,37 +140,39 @@ class HostGroup::Worker {
       const int64_t count = std::min(piece, n - from);
       // This rank's part stays in place: it is summed with the others' there, and sent from there.
       comm::Parts parts(count, sizeof(T), rank, size);
-      comm::EqualParts into(parts.mine * int64_t(sizeof(T)), size);
+      comm::EqualParts others_parts(parts.mine * int64_t(sizeof(T)), size);
       T* const own = data + from + parts.offsets[size_t(rank)] / int64_t(sizeof(T));
       const int own_bytes = std::exchange(parts.counts[size_t(rank)], 0);
-      into.counts[size_t(rank)] = 0;
-      T* const received = scratch<T>(0, parts.mine * size);
-      transport_->all_to_all(data + from, parts.counts, parts.offsets, received, into.counts, into.offsets);
+      others_parts.counts[size_t(rank)] = 0;
+      T* const received = scratch<T>(comm::Scratch::received, parts.mine * size);
+      transport_->all_to_all(data + from, parts.counts, parts.offsets, received, others_parts.counts, others_parts.offsets);
       complete();
-      std::vector<const T*> of_rank;
-      for (int r = 0; r < size; ++r) of_rank.push_back(r == rank ? own : received + r * parts.mine);
-      reduce_ranks<T>(of_rank, own, size_t(parts.mine), op);
+      std::vector<const T*> numbers_of_rank;
+      for (int r = 0; r < size; ++r) numbers_of_rank.push_back(r == rank ? own : received + r * parts.mine);
+      reduce_ranks<T>(numbers_of_rank, own, size_t(parts.mine), op);
       parts.counts[size_t(rank)] = own_bytes;
       transport_->all_gather(own, own_bytes, data + from, parts.counts, parts.offsets);
       complete();
     }
   }
 
+  // Does the same for numbers of `dtype`; with Wire::bf16, float32 numbers are rounded to bfloat16 before and widened after.
   void reduce(void* data, DType dtype, int64_t n, ReduceOp op, Wire wire) {
     if (wire == Wire::bf16 && dtype == DType::f32) {
       auto* const values = static_cast<float*>(data);
-      bf16* const low = scratch<bf16>(1, n);
-      for (int64_t i = 0; i < n; ++i) low[i] = bf16(values[i]);
-      reduce(low, n, op);
-      for (int64_t i = 0; i < n; ++i) values[i] = float(low[i]);
+      bf16* const rounded = scratch<bf16>(comm::Scratch::rounded, n);
+      for (int64_t i = 0; i < n; ++i) rounded[i] = bf16(values[i]);
+      reduce(rounded, n, op);
+      for (int64_t i = 0; i < n; ++i) values[i] = float(rounded[i]);
       return;
     }
     dispatch(dtype, [&](auto zero) { reduce(static_cast<decltype(zero)*>(data), n, op); });
   }
 
+  // Returns memory for n numbers, whose content the next call with the same `use` overwrites.
   template <class T>
-  T* scratch(int which, int64_t n) {
-    std::vector<std::byte>& memory = scratch_[which];
+  T* scratch(comm::Scratch use, int64_t n) {
+    std::vector<std::byte>& memory = scratch_[size_t(use)];
     if (memory.size() < size_t(n) * sizeof(T)) memory.resize(size_t(n) * sizeof(T));
     return reinterpret_cast<T*>(memory.data());
   }
@@ -175,7 +189,7 @@ class HostGroup::Worker {
       const std::lock_guard lock(mutex_);
       if (error_) std::rethrow_exception(error_);
       ticket = ++submitted_;
-      jobs_.push_back({ticket, std::move(what), std::move(work)});
+      operations_.push_back({ticket, std::move(what), std::move(work)});
     }
     wake_.notify_one();
     return ticket;
@@ -187,13 +201,15 @@ class HostGroup::Worker {
     waited_for_ = false;
     if (error_ && ticket >= failed_) std::rethrow_exception(error_);
   }
-  void leave() {
+  // Ends the thread when it has run the operations that were submitted.
+  void stop() {
     {
       const std::lock_guard lock(mutex_);
-      leave_ = true;
+      must_stop_ = true;
     }
     wake_.notify_one();
   }
+  // Returns whether no operation is waiting or under way.
   bool idle() {
     const std::lock_guard lock(mutex_);
     return error_ || done_ == submitted_;
@@ -203,9 +219,9 @@ class HostGroup::Worker {
   std::atomic<double> timeout;
 
  private:
-  struct Job {
+  struct Operation {
     Ticket ticket = 0;
-    std::string what;
+    std::string what;  // name in errors
     std::function<void(Worker&)> work;
   };
 
@@ -216,16 +232,16 @@ class HostGroup::Worker {
     } catch (const TransportFault&) {}
   }
   // Returns an error with the ranks that do not answer any more; `broken`: the transport's error, unless it only hangs.
-  PeerLostError lost(const std::string& broken = "") {
+  PeerLostError lost_error(const std::string& broken = "") {
     std::vector<char> heard(size_t(transport_->size()), 0);
     std::vector<int> silent;
-    const auto asked = Clock::now();
+    const auto start = Clock::now();
     try {
       do {
         transport_->roll_call(heard);
         if (std::find(heard.begin(), heard.end(), 0) == heard.end()) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      } while (Clock::now() - asked < comm::kRollCall);
+        std::this_thread::sleep_for(comm::kRollCallPause);
+      } while (Clock::now() - start < comm::kRollCallTime);
       // Runs the progress engine once more, so that the last answers leave this process.
       transport_->roll_call(heard);
     } catch (const TransportFault&) {}  // ranks heard so far are alive
@@ -243,16 +259,16 @@ class HostGroup::Worker {
   }
 
   std::unique_ptr<Transport> transport_;
-  std::vector<std::byte> scratch_[3];
-  Clock::time_point began_;
-  std::string what_;
+  std::vector<std::byte> scratch_[comm::kScratches];
+  Clock::time_point began_;  // start of the operation under way
+  std::string what_;         // and its name
   std::atomic<bool> waited_for_{false};
 
   std::mutex mutex_;
   std::condition_variable wake_, changed_;
-  std::deque<Job> jobs_;
+  std::deque<Operation> operations_;
   Ticket submitted_ = 0, done_ = 0, failed_ = 0;
-  bool opened_ = false, leave_ = false;
+  bool opened_ = false, must_stop_ = false;
   std::exception_ptr error_;
 };
 

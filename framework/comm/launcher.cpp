@@ -14,10 +14,11 @@ namespace halfstep {
 namespace {
 
 struct LauncherNames {
-  const char *launcher, *size, *rank, *local, *only_with;
+  const char *launcher, *size, *rank, *local_rank;
+  const char* required;  // variable without which the others do not count; null: none
   bool by_mpi;
 };
-// Names in the environment. The first one that is set counts; the last one is compared with it.
+// Names in the environment. The first launcher whose size is set counts. kTorch's numbers, if set too, must equal its numbers.
 constexpr LauncherNames kMpiLaunchers[] = {
     {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", nullptr, true},
     {"PMI", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", nullptr, true},
@@ -27,7 +28,7 @@ constexpr LauncherNames kTorch = {"WORLD_SIZE", "WORLD_SIZE", "RANK", "LOCAL_RAN
 
 using Get = std::function<const char*(const char*)>;
 
-std::optional<int> number(const Get& get, const char* name) {
+std::optional<int> read_count(const Get& get, const char* name) {
   const char* text = get(name);
   if (!text || !*text) return {};
   int value = 0;
@@ -37,15 +38,16 @@ std::optional<int> number(const Get& get, const char* name) {
   return value;
 }
 
-std::optional<Launch> read(const Get& get, const LauncherNames& names) {
-  if (names.only_with && !get(names.only_with)) return {};
-  const std::optional<int> size = number(get, names.size), rank = number(get, names.rank);
+// Returns the launch that a launcher's variables describe; nothing if it started no rank.
+std::optional<Launch> read_launch(const Get& get, const LauncherNames& names) {
+  if (names.required && !get(names.required)) return {};
+  const std::optional<int> size = read_count(get, names.size), rank = read_count(get, names.rank);
   if (!size) return {};
   check<ConfigError>(rank || *size == 1, "distributed", names.size, " is ", *size, ", but ", names.rank, " is not set",
                      Help{joined("start all ranks with a launcher, e.g. mpirun -np ", *size, " halfstep train ...")});
   check<ConfigError>(*size >= 1 && rank.value_or(0) < *size, "distributed", names.rank, " must be below ", names.size, ", got ",
                      rank.value_or(0), " and ", *size);
-  return Launch{names.launcher, rank.value_or(0), *size, number(get, names.local), names.by_mpi, {}};
+  return Launch{names.launcher, rank.value_or(0), *size, read_count(get, names.local_rank), names.by_mpi, {}};
 }
 
 bool is_set(const Get& get, const char* name) {
@@ -61,7 +63,7 @@ std::optional<MeetingPlace> meeting_place(const Get& get) {
   }
   if (!is_set(get, "MASTER_ADDR")) return {};
   place.address = get("MASTER_ADDR");
-  const std::optional<int> port = number(get, "MASTER_PORT");
+  const std::optional<int> port = read_count(get, "MASTER_PORT");
   check<ConfigError>(port && *port > 0 && *port < 65536, "distributed", "MASTER_ADDR is set, so MASTER_PORT must be a port, ",
                      "a number from 1 to 65535 that is the same for all ranks, got ", port ? std::to_string(*port) : "nothing");
   place.port = place.last_port = *port;
@@ -77,9 +79,9 @@ std::optional<MeetingPlace> meeting_place(const Get& get) {
 Launch detect_launch(const Get& get) {
   std::optional<Launch> found;
   for (const LauncherNames& names : kMpiLaunchers) {
-    if (!found) found = read(get, names);
+    if (!found) found = read_launch(get, names);
   }
-  std::optional<Launch> torch = read(get, kTorch);
+  std::optional<Launch> torch = read_launch(get, kTorch);
   if (torch && is_set(get, "TORCHELASTIC_RUN_ID")) torch->launcher = "torchrun";
   check<ConfigError>(!found || !torch || (torch->size == found->size && torch->rank == found->rank), "distributed",
                      found ? found->launcher : "", " says rank ", found ? found->rank : 0, " of ", found ? found->size : 0,

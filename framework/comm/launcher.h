@@ -25,10 +25,11 @@ struct Launch {
   std::optional<MeetingPlace> meeting;  // otherwise the meeting place, if known
 };
 
-// Reads the environment; `get` for tests. Throws ConfigError for values that are not numbers, and for contradictory launchers.
+// Reads the environment with `get`, which is std::getenv by default. Throws ConfigError for values that are not numbers, and for
+// contradictory launchers.
 //
 // Open MPI: OMPI_COMM_WORLD_{SIZE,RANK,LOCAL_RANK}; MPICH and others: PMI_{SIZE,RANK}, MPI_LOCALRANKID; Slurm:
-// SLURM_{NTASKS,PROCID, LOCALID} of a job step (a batch script itself is one process, whatever it was granted); torchrun:
+// SLURM_{NTASKS,PROCID,LOCALID} of a job step (a batch script itself is one process, whatever it was granted); torchrun:
 // {WORLD_SIZE,RANK,LOCAL_RANK}. Under mpirun, Slurm's numbers belong to mpirun's own helpers and are ignored. Slurm's tasks meet
 // by MPI, unless MASTER_ADDR or HALFSTEP_RENDEZVOUS_FILE is set and srun offers no PMI.
 //

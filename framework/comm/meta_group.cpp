@@ -18,7 +18,7 @@ void check_meta(const Tensors& tensors) {
 
 }  // namespace
 
-Ticket MetaGroup::sent(double bytes) {
+Ticket MetaGroup::begin_sending(double bytes) {
   sent_bytes_ += bytes;
   return ++begun_;
 }
@@ -32,7 +32,7 @@ Ticket MetaGroup::all_reduce(const Tensors& tensors, ReduceOp, Wire wire) {
     bytes += double(t.numel()) * double(size_of(sent));
     t.bump_version();
   }
-  return sent(2 * bytes * (size() - 1) / size());  // sends every other rank its part, and then the own sum to all
+  return begin_sending(2 * bytes * (size() - 1) / size());  // sends every other rank its part, and then the own sum to all
 }
 
 Ticket MetaGroup::broadcast(const Tensors& tensors, int root) {
@@ -40,20 +40,20 @@ Ticket MetaGroup::broadcast(const Tensors& tensors, int root) {
   check_meta(tensors);
   double bytes = 0;
   for (const Tensor& t : tensors) bytes += double(t.nbytes());
-  return sent(rank() == root ? bytes : 0);
+  return begin_sending(rank() == root ? bytes : 0);
 }
 
 Ticket MetaGroup::reduce_scatter(const Tensor& from, const Tensor& to) {
   check_parts("reduce_scatter", "from", from, "to", to, size());
   check_meta({from, to});
-  return sent(double(to.nbytes()) * (size() - 1));
+  return begin_sending(double(to.nbytes()) * (size() - 1));
 }
 
 Ticket MetaGroup::all_gather(const Tensor& from, const Tensor& to) {
   check_parts("all_gather", "to", to, "from", from, size());
   if (!from.device().is_cpu() || !to.device().is_cpu()) {
     check_meta({from, to});
-    return sent(double(from.nbytes()) * (size() - 1));
+    return begin_sending(double(from.nbytes()) * (size() - 1));
   }
   check_contiguous(from);
   check_contiguous(to);

@@ -30,7 +30,8 @@ class MetaGroup final : public ProcessGroup {
   double sent_bytes() const { return sent_bytes_; }
 
  private:
-  Ticket sent(double bytes);
+  // Counts an operation in which this rank would send `bytes`.
+  Ticket begin_sending(double bytes);
   const bool can_record_;
   Ticket begun_ = 0;
   double sent_bytes_ = 0;

@@ -8,18 +8,20 @@
 
 namespace {
 
-constexpr int kRollTag = 75;
+constexpr int kRollTag = 75;  // tag of the messages of a roll call; any number
 
 MPI_Comm g_data = MPI_COMM_NULL, g_roll = MPI_COMM_NULL;  // for operations, and for the roll call while one hangs
 MPI_Request g_request = MPI_REQUEST_NULL;
 int g_rank = 0, g_size = 1;
-char g_told[65536], g_heard[65536];  // by rank; more than any job has
-char g_alive = 1;
+constexpr int kMaxRanks = 65536;  // ranks beyond take no part in roll calls, and count as alive
+char g_sign_sent[kMaxRanks];      // by rank: whether it was sent this rank's sign of life
+char g_heard[kMaxRanks];          // by rank: whether its sign of life has arrived
+char g_alive = 1;                 // the sign of life, one byte
 
 int open(int* rank, int* size, const HalfstepMeeting*) {
-  int is_initialized = 0, got = 0;
+  int is_initialized = 0, thread_level = 0;
   MPI_Initialized(&is_initialized);
-  int error = is_initialized ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &got);
+  int error = is_initialized ? MPI_SUCCESS : MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &thread_level);
   if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_data);
   if (error == MPI_SUCCESS) error = MPI_Comm_dup(MPI_COMM_WORLD, &g_roll);
   if (error != MPI_SUCCESS) return error;
@@ -55,9 +57,10 @@ int barrier() { return MPI_Ibarrier(g_data, &g_request); }
 
 int test(int* done) { return MPI_Test(&g_request, done, MPI_STATUS_IGNORE); }
 
-int sign_to(int rank) {
-  if (rank == g_rank || rank >= int(sizeof g_told) || g_told[rank]) return MPI_SUCCESS;
-  g_told[rank] = 1;
+// Sends a rank the sign of life, once.
+int send_sign(int rank) {
+  if (rank == g_rank || rank >= kMaxRanks || g_sign_sent[rank]) return MPI_SUCCESS;
+  g_sign_sent[rank] = 1;
   MPI_Request sent;  // one byte, which needs no answer
   if (const int error = MPI_Isend(&g_alive, 1, MPI_CHAR, rank, kRollTag, g_roll, &sent)) return error;
   return MPI_Request_free(&sent);
@@ -72,17 +75,17 @@ int answer_roll() {
     if (!has_message) return MPI_SUCCESS;
     char alive = 0;
     if (const int error = MPI_Recv(&alive, 1, MPI_CHAR, from.MPI_SOURCE, kRollTag, g_roll, MPI_STATUS_IGNORE)) return error;
-    if (from.MPI_SOURCE < int(sizeof g_heard)) g_heard[from.MPI_SOURCE] = 1;
-    if (const int error = sign_to(from.MPI_SOURCE)) return error;
+    if (from.MPI_SOURCE < kMaxRanks) g_heard[from.MPI_SOURCE] = 1;
+    if (const int error = send_sign(from.MPI_SOURCE)) return error;
   }
 }
 
 int roll_call(char* heard) {
   for (int r = 0; r < g_size; ++r) {
-    if (const int error = sign_to(r)) return error;
+    if (const int error = send_sign(r)) return error;
   }
   if (const int error = answer_roll()) return error;
-  for (int r = 0; r < g_size; ++r) heard[r] = r == g_rank || r >= int(sizeof g_heard) || g_heard[r];
+  for (int r = 0; r < g_size; ++r) heard[r] = r == g_rank || r >= kMaxRanks || g_heard[r];
   return MPI_SUCCESS;
 }
 
@@ -98,7 +101,12 @@ void describe(char* text, size_t room) {
   int length = 0;
   MPI_Get_library_version(words, &length);
   words[strcspn(words, ",\n")] = 0;  // the rest describes the build
-  if (char* const version = strstr(words, " Version:\t")) memmove(version + 1, version + 10, strlen(version + 10) + 1);  // MPICH
+  // MPICH writes "MPICH Version:\t4.0"; this leaves "MPICH 4.0".
+  constexpr char kVersion[] = " Version:\t";
+  if (char* const label = strstr(words, kVersion)) {
+    const char* const number = label + strlen(kVersion);
+    memmove(label + 1, number, strlen(number) + 1);
+  }
   snprintf(text, room, "%s", words);
 }
 

@@ -22,7 +22,7 @@ struct PluginNames {
 };
 constexpr PluginNames kMpi = {"MPI", "libhalfstep_mpi.so", "HALFSTEP_MPI_PLUGIN", "mpi"},
                       kGloo = {"Gloo", "libhalfstep_gloo.so", "HALFSTEP_GLOO_PLUGIN", "gloo"};
-const PluginNames& names_of(TransportKind engine) { return engine == TransportKind::mpi ? kMpi : kGloo; }
+const PluginNames& names_of(TransportKind kind) { return kind == TransportKind::mpi ? kMpi : kGloo; }
 
 #ifdef HALFSTEP_STATIC
 constexpr bool kStatic = true;
@@ -30,15 +30,16 @@ constexpr bool kStatic = true;
 constexpr bool kStatic = false;
 #endif
 
-std::vector<std::string> places(const PluginNames& names) {
+// Returns the files to try, in order; the last one is a name for the system's library path.
+std::vector<std::string> candidates(const PluginNames& names) {
   if (const char* given = std::getenv(names.variable); given && *given) return {given};
   std::vector<std::string> out;
-  std::error_code none;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none).parent_path();
-  if (!none) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  if (!error) {
     for (const char* folder : {".", "..", "../..", "../lib"}) {
       const std::filesystem::path file = program / folder / names.file;
-      if (std::filesystem::exists(file, none)) out.push_back(file.string());
+      if (std::filesystem::exists(file, error)) out.push_back(file.string());
     }
   }
   out.push_back(names.file);
@@ -46,42 +47,43 @@ std::vector<std::string> places(const PluginNames& names) {
 }
 
 // Opens the plugin; returns null and the reason if there is none.
-const HalfstepTransport* open_plugin(TransportKind engine, std::string& why) {
+const HalfstepTransport* open_plugin(TransportKind kind, std::string& reason) {
   if (kStatic) {  // dlopen would take libraries of the very glibc that is in the program, and crash with others
-    why = "this halfstep is linked statically and trains in one process";
+    reason = "this halfstep is linked statically and trains in one process";
     return nullptr;
   }
-  for (const std::string& place : places(names_of(engine))) {
+  for (const std::string& place : candidates(names_of(kind))) {
     // RTLD_GLOBAL for MPI, which opens parts of its own that look for its symbols among the global ones.
-    void* library = dlopen(place.c_str(), RTLD_NOW | (engine == TransportKind::mpi ? RTLD_GLOBAL : RTLD_LOCAL));
+    void* library = dlopen(place.c_str(), RTLD_NOW | (kind == TransportKind::mpi ? RTLD_GLOBAL : RTLD_LOCAL));
     if (!library) {
-      why = dlerror();
+      reason = dlerror();
       continue;
     }
     const auto entry = reinterpret_cast<decltype(&halfstep_transport)>(dlsym(library, "halfstep_transport"));
     const HalfstepTransport* table = entry ? entry() : nullptr;
     if (table && table->version == HALFSTEP_TRANSPORT_VERSION) return table;
-    why = place + " is not of this version of halfstep";
+    reason = place + " is not of this version of halfstep";
     return nullptr;
   }
   return nullptr;
 }
 
-const HalfstepTransport& plugin(const Launch& launch) {
-  const TransportKind engine = launch.by_mpi ? TransportKind::mpi : TransportKind::gloo;
-  std::string why;
-  if (const HalfstepTransport* table = open_plugin(engine, why)) return *table;
-  const PluginNames& n = names_of(engine);
+// Opens the plugin for `launch`. Throws ConfigError if that fails.
+const HalfstepTransport& plugin_for(const Launch& launch) {
+  const TransportKind kind = launch.by_mpi ? TransportKind::mpi : TransportKind::gloo;
+  std::string reason;
+  if (const HalfstepTransport* table = open_plugin(kind, reason)) return *table;
+  const PluginNames& names = names_of(kind);
   fail<ConfigError>("distributed", launch.launcher, launch.by_mpi ? " started " : " says that this is one of ", launch.size,
-                    " ranks, but ", n.file, " could not be opened: ", why,
+                    " ranks, but ", names.file, " could not be opened: ", reason,
                     Help{kStatic ? "take the Debian package, or build halfstep without HALFSTEP_STATIC"
-                                 : joined("scripts/setup.sh --with ", n.package, " installs ", n.library,
-                                          "; then build again. ", n.variable, " names a library of your own")});
+                                 : joined("scripts/setup.sh --with ", names.package, " installs ", names.library,
+                                          "; then build again. ", names.variable, " names a library of your own")});
 }
 
 class PluginTransport final : public Transport {
  public:
-  PluginTransport(const Launch& launch, double timeout_s) : plugin_(plugin(launch)), rank_(launch.rank) {
+  PluginTransport(const Launch& launch, double timeout_s) : plugin_(plugin_for(launch)), rank_(launch.rank) {
     if (launch.by_mpi) {
       check_open(plugin_.open(&rank_, &size_, nullptr));
       check<ConfigError>(size_ == launch.size && rank_ == launch.rank, "distributed", launch.launcher, " says rank ", launch.rank,
@@ -90,10 +92,11 @@ class PluginTransport final : public Transport {
                               "MASTER_PORT, and the tasks of srun meet there without MPI"});
       return;
     }
-    Meeting met{Rendezvous(launch, timeout_s), {}};
-    const HalfstepMeeting meeting{launch.rank, launch.size, met.rendezvous.address().c_str(), timeout_s, &met, gather};
+    Meeting meeting_state{Rendezvous(launch, timeout_s), {}};
+    const HalfstepMeeting meeting{launch.rank, launch.size,    meeting_state.rendezvous.address().c_str(),
+                                  timeout_s,   &meeting_state, gather};
     const int code = plugin_.open(&rank_, &size_, &meeting);
-    if (met.error) std::rethrow_exception(met.error);
+    if (meeting_state.error) std::rethrow_exception(meeting_state.error);
     check_open(code);
   }
   int rank() const override { return rank_; }
@@ -128,13 +131,13 @@ class PluginTransport final : public Transport {
     std::exception_ptr error;  // an exception cannot pass through C
   };
   static int gather(void* self, const void* mine, int bytes, void* all) {
-    auto& met = *static_cast<Meeting*>(self);
+    auto& meeting_state = *static_cast<Meeting*>(self);
     try {
-      const std::string out = met.rendezvous.gather(std::string(static_cast<const char*>(mine), size_t(bytes)));
+      const std::string out = meeting_state.rendezvous.gather(std::string(static_cast<const char*>(mine), size_t(bytes)));
       std::memcpy(all, out.data(), out.size());
       return 0;
     } catch (...) {
-      met.error = std::current_exception();
+      meeting_state.error = std::current_exception();
       return 1;
     }
   }
@@ -157,10 +160,10 @@ class PluginTransport final : public Transport {
 
 }  // namespace
 
-std::optional<std::string> plugin_fault(TransportKind engine) {
-  std::string why;
-  if (open_plugin(engine, why)) return {};
-  return why;
+std::optional<std::string> plugin_fault(TransportKind kind) {
+  std::string reason;
+  if (open_plugin(kind, reason)) return {};
+  return reason;
 }
 
 std::unique_ptr<ProcessGroup> open_plugin_group(const Launch& launch, const GroupOptions& options) {

@@ -22,6 +22,6 @@ enum class TransportKind { mpi, gloo };
 std::unique_ptr<ProcessGroup> open_plugin_group(const Launch& launch, const GroupOptions& options = {});
 
 // Returns why the plugin cannot be opened; empty if it can.
-std::optional<std::string> plugin_fault(TransportKind engine);
+std::optional<std::string> plugin_fault(TransportKind kind);
 
 }  // namespace halfstep

@@ -13,7 +13,7 @@ namespace {
 
 thread_local ProcessGroup* g_current = nullptr;  // ranks may be threads of one process
 
-Tensor host(int64_t n, DType dtype) { return Tensor::empty({n}, {.dtype = dtype, .device = Device::cpu}); }
+Tensor host_tensor(int64_t n, DType dtype) { return Tensor::empty({n}, {.dtype = dtype, .device = Device::cpu}); }
 
 }  // namespace
 
@@ -21,7 +21,7 @@ ProcessGroup::~ProcessGroup() = default;
 
 std::vector<std::vector<double>> ProcessGroup::gather(const std::vector<double>& mine) {
   const auto n = int64_t(mine.size());
-  const Tensor from = host(n, DType::f64), to = host(n * size_, DType::f64);
+  const Tensor from = host_tensor(n, DType::f64), to = host_tensor(n * size_, DType::f64);
   std::copy(mine.begin(), mine.end(), from.data_ptr<double>());
   wait(all_gather(from, to));
   std::vector<std::vector<double>> out;
@@ -30,17 +30,17 @@ std::vector<std::vector<double>> ProcessGroup::gather(const std::vector<double>&
 }
 
 std::vector<std::string> ProcessGroup::gather(const std::string& mine) {
-  int64_t room = 0;
+  int64_t longest = 0;
   std::vector<int64_t> lengths;
   for (const auto& length : gather(std::vector<double>{double(mine.size())})) lengths.push_back(int64_t(length[0]));
-  for (const int64_t n : lengths) room = std::max(room, n);
-  const Tensor from = host(room, DType::u8), to = host(room * size_, DType::u8);
-  if (room > 0) std::memset(from.data_ptr(), 0, size_t(room));
+  for (const int64_t n : lengths) longest = std::max(longest, n);
+  const Tensor from = host_tensor(longest, DType::u8), to = host_tensor(longest * size_, DType::u8);
+  if (longest > 0) std::memset(from.data_ptr(), 0, size_t(longest));
   std::copy(mine.begin(), mine.end(), from.data_ptr<uint8_t>());
   wait(all_gather(from, to));
   std::vector<std::string> out;
   for (int r = 0; r < size_; ++r) {
-    const uint8_t* text = to.const_data_ptr<uint8_t>() + r * room;
+    const uint8_t* text = to.const_data_ptr<uint8_t>() + r * longest;
     out.emplace_back(text, text + lengths[size_t(r)]);
   }
   return out;

@@ -20,8 +20,8 @@
 
 namespace halfstep {
 
-// An operation did not end in time, or the transport failed: a rank is gone, stopped or cut off. The group cannot be used any
-// more.
+// Error of an operation that did not end in time, or whose transport failed: a rank is gone, stopped or cut off. The group cannot
+// be used any more.
 struct PeerLostError : Error {
   using Error::Error;
 };

@@ -26,22 +26,26 @@ class Rendezvous {
 
  private:
   struct Visitor;
-  enum class Answer { joined, nobody, no_host };
+  enum class Answer { joined, nobody, no_host };  // nobody: no rank 0 of this job answers
+  // Rank 0:
   void receive_all();
-  void hear(std::vector<Visitor>& visitors, const std::string& job);
-  bool welcome(Visitor& visitor, const std::string& job);
+  void read_greetings(std::vector<Visitor>& visitors, const std::string& job);
+  bool admit(Visitor& visitor, const std::string& job);
   void send_go();
-  [[noreturn]] void send_away(bool config, const std::string& why);
-  [[noreturn]] static void throw_verdict(bool config, const std::string& why);
-  void visit();
-  Answer try_to_join(const std::string& host, int port, const std::string& job, std::string& why);
+  [[noreturn]] void send_away(bool is_config_error, const std::string& why);
   std::vector<int> missing() const;
+
+  // The other ranks:
+  void join();
+  Answer try_to_join(const std::string& host, int port, const std::string& job, std::string& why);
+
+  [[noreturn]] static void throw_verdict(bool is_config_error, const std::string& why);
 
   const Launch launch_;
   const double timeout_s_;
   std::string address_;
-  std::vector<int> peers_;            // sockets: rank 0 has one for each rank, the others only rank 0's; -1: none
-  std::vector<std::string> came_as_;  // names of the ranks, for rank 0's messages
+  std::vector<int> peers_;                  // sockets: rank 0 has one for each rank, the others only rank 0's; -1: none
+  std::vector<std::string> process_names_;  // by rank, for rank 0's messages
 };
 
 }  // namespace halfstep

@@ -18,32 +18,35 @@
 namespace halfstep::sockets {
 namespace {
 
-bool ready(int fd, short events, Clock::time_point until) {
+// Waits until poll() reports the events; returns false at the deadline.
+bool wait_for(int fd, short events, Clock::time_point until) {
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-    pollfd p{fd, events, 0};
-    const int n = poll(&p, 1, int(std::clamp<int64_t>(left + 1, 0, 1000)));
-    if (n > 0) return true;
-    if ((n < 0 && errno != EINTR) || left <= 0) return false;
+    const auto left_ms = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd polled{fd, events, 0};
+    constexpr int64_t kLongestPoll = 1000;  // ms; fits into the int that poll() takes
+    const int count = poll(&polled, 1, int(std::clamp<int64_t>(left_ms + 1, 0, kLongestPoll)));
+    if (count > 0) return true;
+    if ((count < 0 && errno != EINTR) || left_ms <= 0) return false;
   }
 }
 
-// Transfers all bytes; returns false if the other side closed the connection, or at the deadline.
-template <class Byte, class Step>
-bool move(int fd, Byte* data, size_t bytes, short events, Clock::time_point until, const Step& step) {
+// Transfers all bytes by calls of send() or recv(); returns false if the other side closed the connection, or at the deadline.
+template <class Byte, class Call>
+bool transfer(int fd, Byte* data, size_t bytes, short events, Clock::time_point until, const Call& call) {
   for (size_t done = 0; done < bytes;) {
-    const ssize_t n = step(data + done, bytes - done);
+    const ssize_t n = call(data + done, bytes - done);
     if (n > 0)
       done += size_t(n);
-    else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !ready(fd, events, until))
+    else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !wait_for(fd, events, until))
       return false;
   }
   return true;
 }
 bool receive_bytes(int fd, char* data, size_t bytes, Clock::time_point until) {
-  return move(fd, data, bytes, POLLIN, until, [&](char* at, size_t n) { return recv(fd, at, n, 0); });
+  return transfer(fd, data, bytes, POLLIN, until, [&](char* at, size_t n) { return recv(fd, at, n, 0); });
 }
 
+// Returns the numeric form of an address; without the prefix of an IPv4 address in IPv6.
 std::string numeric(const sockaddr* address, socklen_t length) {
   char text[NI_MAXHOST] = "";
   getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
@@ -54,7 +57,7 @@ std::string numeric(const sockaddr* address, socklen_t length) {
 }  // namespace
 
 bool send_bytes(int fd, const char* data, size_t bytes, Clock::time_point until) {
-  return move(fd, data, bytes, POLLOUT, until, [&](const char* at, size_t n) { return send(fd, at, n, MSG_NOSIGNAL); });
+  return transfer(fd, data, bytes, POLLOUT, until, [&](const char* at, size_t n) { return send(fd, at, n, MSG_NOSIGNAL); });
 }
 bool send_text(int fd, const std::string& text, Clock::time_point until) {
   const auto length = uint32_t(text.size());
@@ -77,9 +80,10 @@ std::string own_address(int fd) {
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
   return numeric(reinterpret_cast<sockaddr*>(&address), length);
 }
-bool stays_on_machine(const std::string& address) { return address.compare(0, 4, "127.") == 0 || address == "::1"; }
+bool is_loopback(const std::string& address) { return address.compare(0, 4, "127.") == 0 || address == "::1"; }
 
 int listen_at(int port) {
+  constexpr int kBacklog = 1024;  // connections that the system accepts before rank 0 does
   for (const int family : {AF_INET6, AF_INET}) {
     const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) continue;
@@ -92,7 +96,7 @@ int listen_at(int port) {
     if (family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     const bool bound = family == AF_INET6 ? bind(fd, reinterpret_cast<sockaddr*>(&six), sizeof six) == 0
                                           : bind(fd, reinterpret_cast<sockaddr*>(&four), sizeof four) == 0;
-    if (bound && listen(fd, 1024) == 0) return fd;
+    if (bound && listen(fd, kBacklog) == 0) return fd;
     const int error = errno;
     close(fd);
     errno = error;
@@ -118,7 +122,7 @@ std::vector<std::string> all_addresses() {
     if (i->ifa_addr->sa_family == AF_INET) out.push_back(numeric(i->ifa_addr, sizeof(sockaddr_in)));
   }
   freeifaddrs(list);
-  std::stable_partition(out.begin(), out.end(), [](const std::string& a) { return !stays_on_machine(a); });
+  std::stable_partition(out.begin(), out.end(), [](const std::string& a) { return !is_loopback(a); });
   return out;
 }
 
@@ -133,7 +137,7 @@ Connection connect_to(const std::string& host, int port, Clock::time_point until
     int error = connect(fd, a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       socklen_t length = sizeof error;
-      if (!ready(fd, POLLOUT, until))
+      if (!wait_for(fd, POLLOUT, until))
         error = ETIMEDOUT;
       else
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);

@@ -9,12 +9,13 @@
 
 namespace halfstep {
 
-// The transport failed. The text says only how ("the connection to rank 1 is closed"); the group adds the rest.
+// Error of the transport. The text says only how it failed ("the connection to rank 1 is closed"); the group adds the rest.
 struct TransportFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Used by one thread, which also opened it. An operation begins with a call and has ended when test() says so; one at a time.
+// A connection of this rank with all others. One thread opens and uses it. A call begins an operation, which has ended when test()
+// returns true; the next one begins after that.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -30,7 +31,7 @@ class Transport {
                           std::span<const int> offsets) = 0;
   virtual void broadcast(void* data, int bytes, int root) = 0;
   virtual void barrier() = 0;
-  virtual bool test() = 0;  // may wait for some milliseconds
+  virtual bool test() = 0;  // whether the operation has ended; may wait for some milliseconds
 
   // Called repeatedly while an operation hangs: sets heard[r] for the ranks that also call it, or answer it.
   virtual void roll_call(std::vector<char>& heard) = 0;

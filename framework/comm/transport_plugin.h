@@ -16,13 +16,13 @@ extern "C" {
 
 #define HALFSTEP_TRANSPORT_VERSION 2
 
-/* What halfstep knows of ranks that no launcher of MPI started, and that have met already (framework/comm/rendezvous.h). */
+/* Ranks that no launcher of MPI started, after they have met (framework/comm/rendezvous.h). */
 typedef struct HalfstepMeeting {
   int rank, size;
   const char* address; /* of this machine, as the other ranks reach it: a numeric IP address */
   double timeout_s;    /* for the connections */
   void* self;
-  /* all = the ranks' `mine`, `bytes` of each, in their order. What it returns other than 0, open returns, too. */
+  /* Sets all = the ranks' `mine`, `bytes` of each, in their order. If it returns another value than 0, open returns that, too. */
   int (*gather)(void* self, const void* mine, int bytes, void* all);
 } HalfstepMeeting;
 
@@ -30,7 +30,7 @@ typedef struct HalfstepTransport {
   int version; /* HALFSTEP_TRANSPORT_VERSION */
   /* MPI gets rank and size from its launcher, and ignores `meeting`; others take them from it. */
   int (*open)(int* rank, int* size, const HalfstepMeeting* meeting);
-  /* With all ranks. */
+  /* Leaves the job; all ranks call it. */
   int (*close)(void);
   /* Begin an operation, on bytes; at most one is under way. counts and offsets: of `size` parts. all_gather: `send` is
    * elsewhere than `receive`, or on all ranks already in its place there. test: done is 1 when the operation is over; it may wait
@@ -46,21 +46,30 @@ typedef struct HalfstepTransport {
   int (*roll_call)(char* heard);
   /* Sends a sign of life to a rank that has called roll_call, if one has. */
   int (*answer_roll)(void);
-  /* Both fill at most `room` bytes, the last of them 0. */
+  /* Write a text of at most `room` bytes, of which the last one is 0. */
   void (*error_text)(int code, char* text, size_t room);
   void (*describe)(char* text, size_t room); /* the library's name and version */
 } HalfstepTransport;
 
-/* The only symbol of the library. */
+/* Returns the functions of the library. It is its only symbol. */
 const HalfstepTransport* halfstep_transport(void);
 
-/* Defines it, of functions that have the names of the table's entries. */
-#define HALFSTEP_EXPORT_TRANSPORT                                                                               \
-  extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) {         \
-    static const HalfstepTransport table = {HALFSTEP_TRANSPORT_VERSION, open,        close,      all_to_all,    \
-                                            all_gather,                 broadcast,   barrier,    test,          \
-                                            roll_call,                  answer_roll, error_text, describe};     \
-    return &table;                                                                                              \
+/* Defines halfstep_transport() with functions that have the names of the table's entries. */
+#define HALFSTEP_EXPORT_TRANSPORT                                                                       \
+  extern "C" __attribute__((visibility("default"))) const HalfstepTransport* halfstep_transport(void) { \
+    static const HalfstepTransport table = {HALFSTEP_TRANSPORT_VERSION,                                 \
+                                            open,                                                       \
+                                            close,                                                      \
+                                            all_to_all,                                                 \
+                                            all_gather,                                                 \
+                                            broadcast,                                                  \
+                                            barrier,                                                    \
+                                            test,                                                       \
+                                            roll_call,                                                  \
+                                            answer_roll,                                                \
+                                            error_text,                                                 \
+                                            describe};                                                  \
+    return &table;                                                                                      \
   }
 
 #ifdef __cplusplus

@@ -9,7 +9,7 @@
 namespace halfstep {
 namespace {
 
-Ints list(const Dims& d) { return {d.begin(), d.end()}; }
+Ints ints_of(const Dims& dims) { return {dims.begin(), dims.end()}; }
 
 double number_of(const Tensor& t) { return t.is_floating_point() ? t.item<double>() : double(t.item<int64_t>()); }
 
@@ -20,7 +20,7 @@ constexpr const char* kNoOp =
 
 OnnxValue value_of(const TraceTensor& t) {
   const Tensor& x = t.tensor;
-  return {x.storage().get(), x.const_data_ptr(), list(x.shape()), list(x.strides()), x.dtype(), t.version};
+  return {x.storage().get(), x.const_data_ptr(), ints_of(x.shape()), ints_of(x.strides()), x.dtype(), t.version};
 }
 
 bool same_values(const Tensor& a, const Tensor& b) {
@@ -48,13 +48,13 @@ OnnxSize OnnxCall::size(int64_t a, int64_t b) const {
            ", which is no multiple of their number");
   return {a, true};
 }
-std::pair<int64_t, int64_t> OnnxCall::both(std::string_view name) const {
+std::pair<int64_t, int64_t> OnnxCall::in_both(std::string_view name) const {
   const auto *a = find_attribute<int64_t>(a_.attributes, name), *b = find_attribute<int64_t>(b_.attributes, name);
   if (!a || !b) refuse("it says nothing of ", name);
   return {*a, *b};
 }
 OnnxSize OnnxCall::size(std::string_view name) const {
-  const auto [a, b] = both(name);
+  const auto [a, b] = in_both(name);
   return size(a, b);
 }
 std::vector<OnnxSize> OnnxCall::sizes(std::string_view name) const {
@@ -64,14 +64,14 @@ std::vector<OnnxSize> OnnxCall::sizes(std::string_view name) const {
   for (size_t i = 0; i < a->size(); ++i) out.push_back(size((*a)[i], (*b)[i]));
   return out;
 }
-std::vector<OnnxSize> OnnxCall::result(size_t i) const {
+std::vector<OnnxSize> OnnxCall::result_shape(size_t i) const {
   const Shape &a = a_.outputs[i].tensor.shape(), &b = b_.outputs[i].tensor.shape();
   std::vector<OnnxSize> out;
   for (int d = 0; d < a.size(); ++d) out.push_back(size(a[d], b[d]));
   return out;
 }
 
-bool OnnxCall::varies(size_t i) const { return has_input(i) && graph_.known.contains(value_of(a_.inputs[i])); }
+bool OnnxCall::varies(size_t i) const { return has_input(i) && graph_.varying.contains(value_of(a_.inputs[i])); }
 bool OnnxCall::any_varies() const {
   for (size_t i = 0; i < a_.inputs.size(); ++i)
     if (varies(i)) return true;
@@ -81,12 +81,12 @@ bool OnnxCall::is_number(size_t i) const { return has_input(i) && x(i).impl()->w
 
 std::string OnnxCall::in(size_t i) {
   if (!has_input(i)) return "";
-  const auto found = graph_.known.find(value_of(a_.inputs[i]));
-  return found != graph_.known.end() ? found->second : constant_of(i);
+  const auto found = graph_.varying.find(value_of(a_.inputs[i]));
+  return found != graph_.varying.end() ? found->second : constant_of(i);
 }
 std::string OnnxCall::in(size_t i, DType dtype) {
   if (is_number(i)) {
-    const double a = number_of(x(i)), b = number_of(xb(i));
+    const double a = number_of(x(i)), b = number_of(x_of_b(i));
     if (a != b && (a == a || b == b)) refuse(kNoOp);
     return number(a, dtype);
   }
@@ -95,26 +95,27 @@ std::string OnnxCall::in(size_t i, DType dtype) {
 
 // Returns the name of a constant: a tensor that no op made from the inputs, such as a weight, a mask or a position.
 std::string OnnxCall::constant_of(size_t i) {
-  const Tensor &a = x(i), &b = xb(i);
+  const Tensor &a = x(i), &b = x_of_b(i);
   const OnnxValue value = value_of(a_.inputs[i]);
   if (const auto found = graph_.constants.find(value); found != graph_.constants.end()) return found->second;
-  const auto named = graph_.names.find(value);
+  const auto named = graph_.parameters.find(value);
   std::string out;
   if (a.shape() == b.shape()) {
     if (!same_values(a, b)) refuse(kNoOp);
-    out = graph_.file.constant(a, named == graph_.names.end() ? "" : named->second);
-  } else {  // one value per sample: all equal
+    out = graph_.file.constant(a, named == graph_.parameters.end() ? "" : named->second);
+  } else {  // a slice per sample: all must be equal
     int d = 0;
     while (a.dim() == b.dim() && d < a.dim() && a.size(d) == b.size(d)) ++d;
     if (a.dim() != b.dim() || d == a.dim()) refuse(kNoOp);
-    const OnnxSize along = size(a.size(d), b.size(d));
-    const Tensor one = a.narrow(d, 0, 1).contiguous();
-    Shape rest = b.shape();
-    rest[d] = a.size(d);
-    if (rest != a.shape() || !same_values(one.expand(a.shape()), a) || !same_values(one.expand(b.shape()), b)) refuse(kNoOp);
+    const OnnxSize batch_size = size(a.size(d), b.size(d));
+    const Tensor first = a.narrow(d, 0, 1).contiguous();
+    Shape b_with_size_of_a = b.shape();
+    b_with_size_of_a[d] = a.size(d);
+    if (b_with_size_of_a != a.shape() || !same_values(first.expand(a.shape()), a) || !same_values(first.expand(b.shape()), b))
+      refuse(kNoOp);
     std::vector<OnnxSize> shape;
-    for (int k = 0; k < a.dim(); ++k) shape.push_back(k == d ? along : OnnxSize{a.size(k)});
-    out = node("Expand", {graph_.file.constant(one), shape_in(shape)});
+    for (int k = 0; k < a.dim(); ++k) shape.push_back(k == d ? batch_size : OnnxSize{a.size(k)});
+    out = node("Expand", {graph_.file.constant(first), shape_in(shape)});
   }
   graph_.constants[value] = out;
   return out;
@@ -128,18 +129,18 @@ std::string OnnxCall::shape_in(const std::vector<OnnxSize>& sizes) {
   }
   OnnxNames parts;
   for (const OnnxSize& s : sizes) {
-    const int64_t times = s.value / graph_.samples_a;
-    parts.push_back(!s.batch     ? ints_in({s.value})
-                    : times == 1 ? graph_.samples()
-                                 : node("Mul", {graph_.samples(), ints_in({times})}));
+    const int64_t factor = s.value / graph_.samples_a;
+    parts.push_back(!s.batch      ? ints_in({s.value})
+                    : factor == 1 ? graph_.samples()
+                                  : node("Mul", {graph_.samples(), ints_in({factor})}));
   }
   return parts.size() == 1 ? parts[0] : node("Concat", parts, {{"axis", int64_t(0)}});
 }
 
 std::string OnnxCall::reshape(const std::string& value, const std::vector<OnnxSize>& sizes) {
-  const auto free = std::count_if(sizes.begin(), sizes.end(), [](const OnnxSize& s) { return s.batch; });
-  const bool zero = std::any_of(sizes.begin(), sizes.end(), [](const OnnxSize& s) { return s.value == 0; });
-  if (free > 1 || zero) return node("Reshape", {value, shape_in(sizes)}, {{"allowzero", int64_t(1)}});
+  const auto batch_sizes = std::count_if(sizes.begin(), sizes.end(), [](const OnnxSize& s) { return s.batch; });
+  const bool has_zero = std::any_of(sizes.begin(), sizes.end(), [](const OnnxSize& s) { return s.value == 0; });
+  if (batch_sizes > 1 || has_zero) return node("Reshape", {value, shape_in(sizes)}, {{"allowzero", int64_t(1)}});
   Ints shape;
   for (const OnnxSize& s : sizes) shape.push_back(s.batch ? -1 : s.value);
   return node("Reshape", {value, ints_in(shape)});
@@ -149,13 +150,13 @@ std::string OnnxCall::slice(const std::string& value, int64_t dim, int64_t from,
   return node("Slice", {value, ints_in({from}), ints_in({to}), ints_in({dim}), ints_in({step})});
 }
 
-std::string OnnxCall::along(const std::string& value, int64_t dim, int rank, const Tensor& matrix) {
+std::string OnnxCall::multiply_along(const std::string& value, int64_t dim, int rank, const Tensor& matrix) {
   Ints order(size_t(rank), 0);
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[size_t(dim)], order.back());
   const bool last = dim == rank - 1;
-  const std::string turned = last ? value : node("Transpose", {value}, {{"perm", order}});
-  const std::string out = node("MatMul", {turned, constant(matrix.t().contiguous().to(x(0).dtype()))});
+  const std::string transposed = last ? value : node("Transpose", {value}, {{"perm", order}});
+  const std::string out = node("MatMul", {transposed, constant(matrix.t().contiguous().to(x(0).dtype()))});
   return last ? out : node("Transpose", {out}, {{"perm", order}});
 }
 

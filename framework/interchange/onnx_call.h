@@ -28,17 +28,18 @@ struct OnnxSize {
 using OnnxValue = std::tuple<const void*, const void*, Ints, Ints, DType, uint64_t>;
 OnnxValue value_of(const TraceTensor& t);
 
-// The known values of the file, while calls are added in order.
+// The values of the file that have names, while calls are added in order.
 struct OnnxGraph {
   OnnxFile file;
   int64_t samples_a = 0, samples_b = 0;
   std::string batch_input;  // the input and dimension whose size is the number of samples
   int64_t batch_dim = 0;
-  std::map<OnnxValue, std::string> known;      // values that depend on the inputs
-  std::map<OnnxValue, std::string> constants;  // values in the file that do not
-  std::map<OnnxValue, std::string> names;      // names of parameters and buffers
+  std::map<OnnxValue, std::string> varying;     // values that depend on the inputs
+  std::map<OnnxValue, std::string> constants;   // values in the file that do not depend on them
+  std::map<OnnxValue, std::string> parameters;  // parameters and buffers, which become constants of these names
 
-  std::string samples();  // returns the number of samples, as a tensor of one element
+  // Returns the name of the number of samples, a tensor of one element. Adds its nodes at the first call.
+  std::string samples();
 
  private:
   std::string samples_;
@@ -64,7 +65,8 @@ class OnnxCall {
   const Ints& ints(std::string_view name) const { return get<Ints>(name); }
   std::vector<OnnxSize> sizes(std::string_view name) const;
   OnnxSize size(std::string_view name) const;
-  std::pair<int64_t, int64_t> both(std::string_view name) const;  // in traces a and b
+  std::pair<int64_t, int64_t> in_both(std::string_view name) const;  // in traces a and b
+  // Returns the size that is `a` in trace a and `b` in trace b. Refuses one that is no multiple of the number of samples.
   OnnxSize size(int64_t a, int64_t b) const;
 
   // ---- tensors
@@ -72,19 +74,19 @@ class OnnxCall {
   bool has_input(size_t i) const { return i < a_.inputs.size() && a_.inputs[i].tensor.defined(); }
   const Tensor& x(size_t i = 0) const { return a_.inputs[i].tensor; }  // as in trace a
   const Tensor& y(size_t i = 0) const { return a_.outputs[i].tensor; }
-  const Tensor& xb(size_t i = 0) const { return b_.inputs[i].tensor; }
-  std::vector<OnnxSize> result(size_t i = 0) const;  // shape of the result
-  bool varies(size_t i) const;                       // whether it depends on the model's inputs
+  const Tensor& x_of_b(size_t i = 0) const { return b_.inputs[i].tensor; }  // as in trace b
+  std::vector<OnnxSize> result_shape(size_t i = 0) const;
+  bool varies(size_t i) const;  // whether input i depends on the model's inputs
   bool any_varies() const;
-  bool is_number(size_t i) const;  // whether it is a C++ number
+  bool is_number(size_t i) const;  // whether input i is a C++ number
 
-  // ---- nodes
+  // ---- nodes; these functions add them, and return the name of the result
   OnnxFile& file() { return graph_.file; }
   std::string node(const std::string& op, const OnnxNames& in, const OnnxFile::Named& attributes = {}) {
     return graph_.file.node(op, in, attributes);
   }
-  std::string in(size_t i);               // name of an input; "" if it is omitted
-  std::string in(size_t i, DType dtype);  // converted to this dtype
+  std::string in(size_t i);               // input i; "" if it is omitted
+  std::string in(size_t i, DType dtype);  // input i, converted to this dtype
   std::string cast(const std::string& value, DType dtype) { return node("Cast", {value}, {{"to", onnx_type(dtype)}}); }
   std::string ints_in(const Ints& values) { return graph_.file.ints(values); }
   std::string number(double value, DType dtype) { return graph_.file.number(value, dtype); }
@@ -95,7 +97,7 @@ class OnnxCall {
   std::string squeeze(const std::string& value, int64_t dim) { return node("Squeeze", {value, ints_in({dim})}); }
   std::string unsqueeze(const std::string& value, int64_t dim) { return node("Unsqueeze", {value, ints_in({dim})}); }
   // Applies a matrix [out, in] along a dimension of `value`, which has `rank` dimensions.
-  std::string along(const std::string& value, int64_t dim, int rank, const Tensor& matrix);
+  std::string multiply_along(const std::string& value, int64_t dim, int rank, const Tensor& matrix);
 
  private:
   template <class T>

@@ -20,7 +20,7 @@ struct OnnxRow {
   Accepts accepts;  // whether it can export a call of the op; empty: always
 
   OnnxRow() = default;
-  OnnxRow(Nodes n, Accepts a = {}) : nodes(std::move(n)), accepts(std::move(a)) {}
+  OnnxRow(Nodes nodes_, Accepts accepts_ = {}) : nodes(std::move(nodes_)), accepts(std::move(accepts_)) {}
 };
 using OnnxRows = std::map<std::string, OnnxRow, std::less<>>;
 const OnnxRows& onnx_rows();

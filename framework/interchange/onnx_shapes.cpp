@@ -9,6 +9,7 @@ namespace halfstep {
 namespace {
 namespace row {  // separate from the ops of these names
 
+// Ends of a slice: behind the last element, and before the first one for steps backward.
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max(), kBegin = std::numeric_limits<int64_t>::min();
 
 OnnxNames expand(OnnxCall& c) {
@@ -16,30 +17,30 @@ OnnxNames expand(OnnxCall& c) {
   const Shape& from = c.x().shape();
   for (size_t i = 0; i < to.size(); ++i) {
     const int d = int(i) - int(to.size()) + from.size();
-    if (to[i].batch && d >= 0 && from[d] == to[i].value) to[i] = {1};  // stays unchanged
+    if (to[i].batch && d >= 0 && from[d] == to[i].value) to[i] = {1};  // keeps the size of the input
   }
   return {c.node("Expand", {c.in(0), c.shape_in(to)})};
 }
 
 OnnxNames slice(OnnxCall& c) {
   const int64_t dim = c.integer("dim"), step = c.integer("step");
-  const auto [from_a, from_b] = c.both("start");
-  const auto [count_a, count_b] = c.both("count");
+  const auto [from_a, from_b] = c.in_both("start");
+  const auto [count_a, count_b] = c.in_both("count");
   const int64_t to_a = from_a + (count_a - 1) * step + 1, to_b = from_b + (count_b - 1) * step + 1;
-  const bool to_end = to_a + step > c.x().size(int(dim)) && to_b + step > c.xb().size(int(dim));
+  const bool to_end = to_a + step > c.x().size(int(dim)) && to_b + step > c.x_of_b().size(int(dim));
   const std::string end = to_end ? c.ints_in({kEnd}) : c.shape_in({c.size(to_a, to_b)});
   return {c.node("Slice", {c.in(0), c.shape_in({c.size(from_a, from_b)}), end, c.ints_in({dim}), c.ints_in({step})})};
 }
 
 // Exports split and unbind, whose sizes along the dimension do not depend on the number of samples.
-OnnxNames parts(OnnxCall& c) {
+OnnxNames split(OnnxCall& c) {
   const int64_t dim = c.integer("dim");
   OnnxNames out;
   int64_t at = 0;
-  for (const int64_t n : c.ints("sizes")) {
-    const std::string v = c.slice(c.in(0), dim, at, at + n);
-    out.push_back(c.op() == "unbind" ? c.squeeze(v, dim) : v);
-    at += n;
+  for (const int64_t size : c.ints("sizes")) {
+    const std::string part = c.slice(c.in(0), dim, at, at + size);
+    out.push_back(c.op() == "unbind" ? c.squeeze(part, dim) : part);
+    at += size;
   }
   return out;
 }
@@ -55,14 +56,15 @@ OnnxNames roll(OnnxCall& c) {
   return {c.node("Concat", {c.slice(c.in(0), dim, -shift, kEnd), c.slice(c.in(0), dim, 0, -shift)}, {{"axis", dim}})};
 }
 
-Ints positive(const OnnxCall& c, Ints dims) {
+// Returns the dimensions counted from the front.
+Ints positive_dims(const OnnxCall& c, Ints dims) {
   for (int64_t& d : dims) d = d < 0 ? d + c.x().dim() : d;
   return dims;
 }
 
 // Exports a reduction. Until opset 18, only ReduceSum takes its dimensions as an input.
 OnnxNames reduce(OnnxCall& c, const char* op) {
-  const Ints dims = positive(c, c.ints("dims"));
+  const Ints dims = positive_dims(c, c.ints("dims"));
   const bool as_input = std::string_view(op) == "ReduceSum";
   OnnxFile::Named a{{"keepdims", int64_t(c.flag("keepdim"))}};
   OnnxNames in{c.in(0, c.y().dtype())};
@@ -72,7 +74,7 @@ OnnxNames reduce(OnnxCall& c, const char* op) {
 }
 
 OnnxNames any_or_all(OnnxCall& c) {
-  const Ints dims = positive(c, c.ints("dims"));
+  const Ints dims = positive_dims(c, c.ints("dims"));
   OnnxFile::Named a{{"keepdims", int64_t(c.flag("keepdim"))}};
   if (!dims.empty()) a.push_back({"axes", dims});
   const std::string bits = c.cast(c.in(0, DType::boolean), DType::i32);
@@ -93,7 +95,8 @@ OnnxNames scatter(OnnxCall& c) {
   return {c.node("ScatterElements", {c.in(0, t), c.in(1), c.in(2, t)}, a)};
 }
 
-OnnxRow indexed(const char* op, size_t index, int64_t fixed_axis = -1) {
+// Returns a row that gathers along the op's dimension, or along `fixed_axis`, at the indices in input `index`.
+OnnxRow gather_row(const char* op, size_t index, int64_t fixed_axis = -1) {
   return {[=](OnnxCall& c) {
     return OnnxNames{c.node(op, {c.in(0), c.in(index)}, {{"axis", fixed_axis >= 0 ? fixed_axis : c.integer("dim")}})};
   }};
@@ -107,7 +110,7 @@ void add_shape_rows(OnnxRows& rows) {
   rows["permute"] = {[](OnnxCall& c) { return OnnxNames{c.node("Transpose", {c.in(0)}, {{"perm", c.ints("dims")}})}; }};
   rows["expand"] = {row::expand};
   rows["slice"] = {row::slice};
-  rows["split"] = rows["unbind"] = {row::parts};
+  rows["split"] = rows["unbind"] = {row::split};
   rows["flip"] = {row::flip};
   rows["roll"] = {row::roll};
   rows["cat"] = {row::cat};
@@ -120,9 +123,9 @@ void add_shape_rows(OnnxRows& rows) {
       return OnnxNames{c.node(op, {c.in(0)}, {{"axis", c.integer("dim")}, {"keepdims", int64_t(c.flag("keepdim"))}})};
     }};
   }
-  rows["embedding"] = row::indexed("Gather", 1, 0);
-  rows["index_select"] = row::indexed("Gather", 1);
-  rows["gather"] = row::indexed("GatherElements", 1);
+  rows["embedding"] = row::gather_row("Gather", 1, 0);
+  rows["index_select"] = row::gather_row("Gather", 1);
+  rows["gather"] = row::gather_row("GatherElements", 1);
   rows["scatter"] = rows["scatter_add"] = {row::scatter};
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Exports convolutions, pooling, padding and resizing. k, s, p and d: kernel size, stride, padding and dilation, by dimension.
 // Windows keep the sizes with which they were traced. Pads at the end are explicit, so that no runtime interprets ceil_mode.
 #include <algorithm>
 #include <cmath>
@@ -10,9 +11,10 @@ namespace halfstep {
 namespace {
 namespace row {  // separate from the ops of these names
 
-Ints joined_lists(const Ints& before, const Ints& after) {
+// Returns pads as ONNX lists them: those before all dimensions, then those behind them.
+Ints pads_of(const Ints& before, const Ints& behind) {
   Ints out = before;
-  out.insert(out.end(), after.begin(), after.end());
+  out.insert(out.end(), behind.begin(), behind.end());
   return out;
 }
 
@@ -23,13 +25,13 @@ OnnxNames conv(OnnxCall& c) {
   const std::string y = c.node("Conv", in,
                                {{"kernel_shape", c.ints("kernel_size")},
                                 {"strides", c.ints("stride")},
-                                {"pads", joined_lists(p, p)},
+                                {"pads", pads_of(p, p)},
                                 {"dilations", c.ints("dilation")},
                                 {"group", c.integer("groups")}});
   return {c.flag("relu") ? c.node("Relu", {y}) : y};
 }
 
-// Returns by how much the result exceeds the smallest size that gives the input.
+// Returns by how much the sizes of a transposed convolution's result exceed the smallest ones with that many window positions.
 Ints output_padding(const Ints& sizes, const Ints& positions, const Ints& k, const Ints& s, const Ints& p, const Ints& d) {
   Ints out;
   for (size_t i = 0; i < p.size(); ++i) out.push_back(sizes[i] - ((positions[i] - 1) * s[i] - 2 * p[i] + d[i] * (k[i] - 1) + 1));
@@ -43,7 +45,7 @@ OnnxNames conv_transpose(OnnxCall& c) {
   return {c.node("ConvTranspose", in,
                  {{"kernel_shape", k},
                   {"strides", s},
-                  {"pads", joined_lists(p, p)},
+                  {"pads", pads_of(p, p)},
                   {"dilations", d},
                   {"group", c.integer("groups")},
                   {"output_padding", output_padding(c.ints("in"), c.ints("out"), k, s, p, d)}})};
@@ -63,7 +65,7 @@ OnnxNames max_pool(OnnxCall& c) {
   return {c.node("MaxPool", {c.in(0)},
                  {{"kernel_shape", c.ints("kernel_size")},
                   {"strides", c.ints("stride")},
-                  {"pads", joined_lists(c.ints("padding"), pads_behind(c, d))},
+                  {"pads", pads_of(c.ints("padding"), pads_behind(c, d))},
                   {"dilations", d}})};
 }
 
@@ -71,6 +73,7 @@ OnnxNames max_pool(OnnxCall& c) {
 int64_t first_of(int64_t o, int64_t in, int64_t out) { return o * in / out; }
 int64_t end_of(int64_t o, int64_t in, int64_t out) { return ((o + 1) * in + out - 1) / out; }
 
+// Exports the maximum of a slice for each position, one dimension after the other.
 OnnxNames adaptive_max_pool(OnnxCall& c) {
   const Ints &in = c.ints("in"), &out = c.ints("out");
   std::string v = c.in(0);
@@ -86,6 +89,7 @@ OnnxNames adaptive_max_pool(OnnxCall& c) {
   return {v};
 }
 
+// Exports a product with a matrix of weights 1 / (size of the range), one dimension after the other.
 OnnxNames adaptive_avg_pool(OnnxCall& c) {
   const Ints &in = c.ints("in"), &out = c.ints("out");
   if (std::all_of(out.begin(), out.end(), [](int64_t n) { return n == 1; })) return {c.node("GlobalAveragePool", {c.in(0)})};
@@ -96,18 +100,19 @@ OnnxNames adaptive_avg_pool(OnnxCall& c) {
       const int64_t from = first_of(o, in[i], out[i]), to = end_of(o, in[i], out[i]);
       means.select(0, o).narrow(0, from, to - from).fill_(1.0 / double(to - from));
     }
-    v = c.along(v, int64_t(i) + 2, c.x().dim(), means);
+    v = c.multiply_along(v, int64_t(i) + 2, c.x().dim(), means);
   }
   return {v};
 }
 
-// Exports average pooling. ONNX divides by the whole window, including padding; halfstep may divide by less.
+// Exports average pooling. ONNX divides by the whole window, including padding; a factor corrects results where halfstep divides
+// by fewer elements, or by another divisor.
 OnnxNames avg_pool(OnnxCall& c) {
   const Ints &in = c.ints("in"), &out = c.ints("out"), &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding");
   const std::string y = c.node("AveragePool", {c.in(0)},
                                {{"kernel_shape", k},
                                 {"strides", s},
-                                {"pads", joined_lists(p, pads_behind(c, Ints(in.size(), 1)))},
+                                {"pads", pads_of(p, pads_behind(c, Ints(in.size(), 1)))},
                                 {"count_include_pad", int64_t(1)}});
   const bool with_padding = c.flag("count_include_pad");
   const int rank = int(in.size()) + 2;
@@ -115,15 +120,15 @@ OnnxNames avg_pool(OnnxCall& c) {
   Tensor counts = ones({}, {.dtype = DType::f64});
   for (size_t i = 0; i < in.size(); ++i) {
     area *= double(k[i]);
-    std::vector<double> each;
+    std::vector<double> elements;  // that a window has along this dimension, by position
     for (int64_t o = 0; o < out[i]; ++o) {
       int64_t from = o * s[i] - p[i], to = std::min(from + k[i], in[i] + p[i]);
       if (!with_padding) from = std::max<int64_t>(from, 0), to = std::min(to, in[i]);
-      each.push_back(double(to - from));
+      elements.push_back(double(to - from));
     }
     Shape broadcast_shape = Dims::filled(rank, 1);
     broadcast_shape[int(i) + 2] = out[i];
-    counts = counts * from_vector(each, broadcast_shape, Device::cpu);
+    counts = counts * from_vector(elements, broadcast_shape, Device::cpu);
   }
   if (const int64_t divisor = c.integer("divisor_override")) counts = full_like(counts, double(divisor));
   const Tensor factor = area / counts;
@@ -133,9 +138,9 @@ OnnxNames avg_pool(OnnxCall& c) {
 
 OnnxNames pad(OnnxCall& c) {
   const Ints before = c.ints("before"), after = c.ints("after");
-  return {c.node("Pad", {c.in(0), c.ints_in(joined_lists(before, after)), c.number(c.real("value"), c.x().dtype())})};
+  return {c.node("Pad", {c.in(0), c.ints_in(pads_of(before, after)), c.number(c.real("value"), c.x().dtype())})};
 }
-bool by_constant(const Attributes& a, std::span<const Tensor>) { return find_attribute<double>(a, "value") != nullptr; }
+bool pads_by_constant(const Attributes& a, std::span<const Tensor>) { return find_attribute<double>(a, "value") != nullptr; }
 
 // Returns whether ONNX's Resize computes the same: images and volumes enlarged by integers, or linear with positions from the
 // sizes.
@@ -153,7 +158,7 @@ bool resizes_alike(const Attributes& a, std::span<const Tensor> in) {
 }
 OnnxNames resize(OnnxCall& c) {
   const bool nearest = c.word("mode") == "nearest", aligned = c.flag("align_corners");
-  std::vector<OnnxSize> sizes = c.result();
+  std::vector<OnnxSize> sizes = c.result_shape();
   OnnxFile::Named a{{"mode", c.word("mode")},
                     {"coordinate_transformation_mode", std::string(nearest   ? "asymmetric"
                                                                    : aligned ? "align_corners"
@@ -177,7 +182,7 @@ OnnxNames unfold(OnnxCall& c) {
       parts.push_back(c.unsqueeze(c.slice(rows, 3, left, left + (at[1] - 1) * s[1] + 1, s[1]), 2));
     }
   }
-  return {c.reshape(parts.size() == 1 ? parts[0] : c.node("Concat", parts, {{"axis", int64_t(2)}}), c.result())};
+  return {c.reshape(parts.size() == 1 ? parts[0] : c.node("Concat", parts, {{"axis", int64_t(2)}}), c.result_shape())};
 }
 // Returns one-hot kernels that turn a window's elements into channels.
 Tensor one_hot_kernels(int64_t channels, const Ints& k, DType dtype) {
@@ -188,11 +193,11 @@ OnnxNames fold(OnnxCall& c) {
   const Ints &k = c.ints("kernel_size"), &s = c.ints("stride"), &p = c.ints("padding"), &d = c.ints("dilation"),
              &at = c.ints("positions");
   const int64_t channels = c.y().size(1);
-  const std::string x = c.reshape(c.in(0), {c.result()[0], {channels * k[0] * k[1]}, {at[0]}, {at[1]}});
+  const std::string x = c.reshape(c.in(0), {c.result_shape()[0], {channels * k[0] * k[1]}, {at[0]}, {at[1]}});
   return {c.node("ConvTranspose", {x, c.constant(one_hot_kernels(channels, k, c.x().dtype()))},
                  {{"kernel_shape", k},
                   {"strides", s},
-                  {"pads", joined_lists(p, p)},
+                  {"pads", pads_of(p, p)},
                   {"dilations", d},
                   {"group", channels},
                   {"output_padding", output_padding(c.ints("pixels"), at, k, s, p, d)}})};
@@ -210,7 +215,7 @@ void add_window_rows(OnnxRows& rows) {
     rows["avg_pool" + d] = {row::avg_pool};
     rows["adaptive_avg_pool" + d] = {row::adaptive_avg_pool};
   }
-  rows["pad"] = {row::pad, row::by_constant};
+  rows["pad"] = {row::pad, row::pads_by_constant};
   for (const char* op :
        {"upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"})
     rows[op] = {row::resize, row::resizes_alike};

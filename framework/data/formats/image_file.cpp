@@ -29,7 +29,8 @@ namespace {
 
 constexpr const char* kImage = "image";
 
-std::string ending(const std::filesystem::path& path) {
+// Returns the ending of the name in lower case, ".png".
+std::string ending_of(const std::filesystem::path& path) {
   std::string out = path.extension().string();
   for (char& c : out) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return out;
@@ -53,17 +54,18 @@ void check_size(const std::string& path, int64_t height, int64_t width, size_t b
 std::string without_color_space(std::string bytes) {
   constexpr std::string_view kChunks[] = {"gAMA", "cHRM", "sRGB", "iCCP", "cICP"};
   std::string out;
-  size_t kept = 0;  // everything before it is in `out`
-  for (size_t at = 8; at + 12 <= bytes.size();) {
-    size_t length = 12;
+  constexpr size_t kSignature = 8, kChunkFrame = 12;  // bytes; a chunk has a length, a name and a checksum beside its content
+  size_t done = 0;                                    // end of the part that `out` has, or has left out
+  for (size_t at = kSignature; at + kChunkFrame <= bytes.size();) {
+    size_t length = kChunkFrame;
     for (size_t i = 0; i < 4; ++i) length += size_t(uint8_t(bytes[at + i])) << (24 - 8 * i);
     if (length > bytes.size() - at) break;
     const std::string_view name = std::string_view(bytes).substr(at + 4, 4);
     if (std::find(std::begin(kChunks), std::end(kChunks), name) != std::end(kChunks))
-      out.append(bytes, kept, at - kept), kept = at + length;
+      out.append(bytes, done, at - done), done = at + length;
     at += length;
   }
-  return kept == 0 ? std::move(bytes) : out.append(bytes, kept);
+  return done == 0 ? std::move(bytes) : out.append(bytes, done);
 }
 
 Picture decode_png(const std::string& path, const std::string& bytes, Background background) {
@@ -88,8 +90,8 @@ Picture decode_png(const std::string& path, const std::string& bytes, Background
     throw;
   }
   const png_byte shade = background == Background::white ? 255 : 0;
-  const png_color behind{shade, shade, shade};
-  if (!png_image_finish_read(&image, &behind, out.pixels.data(), 0, nullptr)) refuse();
+  const png_color background_color{shade, shade, shade};
+  if (!png_image_finish_read(&image, &background_color, out.pixels.data(), 0, nullptr)) refuse();
   if (!keeps_alpha) return out;
   const size_t pixels = out.pixels.size() / 4;
   for (size_t i = 0; i < pixels; ++i) std::copy_n(out.pixels.data() + 4 * i, 3, out.pixels.data() + 3 * i);
@@ -98,24 +100,26 @@ Picture decode_png(const std::string& path, const std::string& bytes, Background
 }
 
 struct JpegErrors {
-  jpeg_error_mgr manager;
-  std::jmp_buf back;
-  bool no_end;
-  char text[JMSG_LENGTH_MAX], flaw[JMSG_LENGTH_MAX];
+  jpeg_error_mgr manager;  // first, because libjpeg has a pointer to it
+  std::jmp_buf on_error;
+  bool lacks_end;
+  char text[JMSG_LENGTH_MAX], flaw[JMSG_LENGTH_MAX];  // of an error, and of a warning
 };
 
-[[noreturn]] void jpeg_failed(j_common_ptr info) {
+// Ends decoding after an error.
+[[noreturn]] void on_jpeg_error(j_common_ptr info) {
   auto* const errors = reinterpret_cast<JpegErrors*>(info->err);
   info->err->format_message(info, errors->text);
-  std::longjmp(errors->back, 1);
+  std::longjmp(errors->on_error, 1);
 }
-void jpeg_warned(j_common_ptr info, int level) {
+// Notes a warning, or ends decoding if it costs pixels.
+void on_jpeg_message(j_common_ptr info, int level) {
   if (level >= 0) return;
   auto* const errors = reinterpret_cast<JpegErrors*>(info->err);
-  const int what = info->err->msg_code;
+  const int code = info->err->msg_code;
   // Ignores two warnings that cost no pixel: if the end is missing and pixels too, another warning follows.
-  if (what != JWRN_JPEG_EOF && what != JWRN_EXTRANEOUS_DATA) jpeg_failed(info);  // otherwise missing pixels would become gray
-  errors->no_end |= what == JWRN_JPEG_EOF;
+  if (code != JWRN_JPEG_EOF && code != JWRN_EXTRANEOUS_DATA) on_jpeg_error(info);  // otherwise missing pixels would become gray
+  errors->lacks_end |= code == JWRN_JPEG_EOF;
   info->err->format_message(info, errors->flaw);
 }
 
@@ -129,14 +133,14 @@ bool has_all_scans(jpeg_decompress_struct& info) {
   return true;
 }
 
-// Has no object with a destructor, because longjmp may end here. Returns false with the reason in errors.text. Call it first with
-// `pixels` null: it sets the sizes. A pixel with four components is CMYK, else RGB.
+// Reads the sizes into `info`, and the pixels, unless `pixels` is null. Returns false with the reason in errors.text. A pixel with
+// four components is CMYK, else RGB. Has no object with a destructor, because longjmp may end here.
 bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::string& bytes, uint8_t* pixels) {
   info.err = jpeg_std_error(&errors.manager);
-  errors.manager.error_exit = jpeg_failed;
-  errors.manager.emit_message = jpeg_warned;
+  errors.manager.error_exit = on_jpeg_error;
+  errors.manager.emit_message = on_jpeg_message;
   jpeg_create_decompress(&info);
-  if (setjmp(errors.back)) {
+  if (setjmp(errors.on_error)) {
     jpeg_destroy_decompress(&info);
     return false;
   }
@@ -149,7 +153,7 @@ bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::strin
       JSAMPROW row = pixels + size_t(info.output_scanline) * info.output_width * size_t(info.output_components);
       jpeg_read_scanlines(&info, &row, 1);
     }
-    if (errors.no_end && !has_all_scans(info)) {
+    if (errors.lacks_end && !has_all_scans(info)) {
       std::memcpy(errors.text, errors.flaw, sizeof errors.text);
       jpeg_destroy_decompress(&info);
       return false;
@@ -161,20 +165,20 @@ bool run_jpeg(jpeg_decompress_struct& info, JpegErrors& errors, const std::strin
 }
 
 // Converts inverted CMYK to RGB, with PIL's rounding.
-void from_cmyk(Picture& p) {
-  const auto share = [](int a, int b) {
-    const int t = a * b + 128;
-    return ((t >> 8) + t) >> 8;
+void convert_from_cmyk(Picture& picture) {
+  const auto scaled = [](int a, int b) {  // a b / 255, rounded
+    const int product = a * b + 128;
+    return ((product >> 8) + product) >> 8;
   };
-  const size_t pixels = p.pixels.size() / 4;
+  const size_t pixels = picture.pixels.size() / 4;
   for (size_t i = 0; i < pixels; ++i) {
-    const uint8_t* const from = p.pixels.data() + 4 * i;
+    const uint8_t* const from = picture.pixels.data() + 4 * i;
     const int light = from[3];
     uint8_t rgb[3];
-    for (int c = 0; c < 3; ++c) rgb[c] = uint8_t(light - share(255 - from[c], light));
-    std::copy_n(rgb, 3, p.pixels.data() + 3 * i);
+    for (int c = 0; c < 3; ++c) rgb[c] = uint8_t(light - scaled(255 - from[c], light));
+    std::copy_n(rgb, 3, picture.pixels.data() + 3 * i);
   }
-  p.pixels.resize(3 * pixels);
+  picture.pixels.resize(3 * pixels);
 }
 
 Picture decode_jpeg(const std::string& path, const std::string& bytes, std::string* flaw) {
@@ -190,38 +194,40 @@ Picture decode_jpeg(const std::string& path, const std::string& bytes, std::stri
   const bool cmyk = info.num_components == 4;
   out.pixels.resize(size_t(out.height) * size_t(out.width) * (cmyk ? 4 : 3));
   if (!run_jpeg(info, errors, bytes, out.pixels.data())) refuse();
-  if (cmyk) from_cmyk(out);
+  if (cmyk) convert_from_cmyk(out);
   if (flaw) *flaw = errors.flaw;
   return out;
 }
 
-// Returns the picture turned as it should be seen.
-Picture turned(Picture p, int orientation) {
-  if (orientation == 1) return p;
-  const bool sides = orientation >= 5;  // rows become columns
-  // Whether the result begins at the right end of the stored rows, or at the bottom row.
-  const bool right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  Picture out{sides ? p.height : p.width, sides ? p.width : p.height, p.channels};
-  out.pixels.resize(p.pixels.size());
+// Returns the picture turned and mirrored as its EXIF orientation says.
+Picture oriented(Picture stored, int orientation) {
+  if (orientation == 1) return stored;
+  const bool swaps_sides = orientation >= 5;  // rows become columns
+  // Whether the result begins at the right end of the stored rows, and whether it begins at the bottom row.
+  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  Picture out{swaps_sides ? stored.height : stored.width, swaps_sides ? stored.width : stored.height, stored.channels};
+  out.pixels.resize(stored.pixels.size());
   uint8_t* to = out.pixels.data();
   for (int64_t y = 0; y < out.height; ++y) {
-    for (int64_t x = 0; x < out.width; ++x, to += p.channels) {
-      const int64_t u = sides ? y : x, v = sides ? x : y;
-      const int64_t column = right ? p.width - 1 - u : u, row = below ? p.height - 1 - v : v;
-      std::copy_n(p.pixels.data() + (row * p.width + column) * p.channels, p.channels, to);
+    for (int64_t x = 0; x < out.width; ++x, to += stored.channels) {
+      const int64_t u = swaps_sides ? y : x, v = swaps_sides ? x : y;
+      const int64_t column = from_right ? stored.width - 1 - u : u, row = from_bottom ? stored.height - 1 - v : v;
+      std::copy_n(stored.pixels.data() + (row * stored.width + column) * stored.channels, stored.channels, to);
     }
   }
   return out;
 }
 
-void to_gray(Picture& p) {
-  for (size_t i = 0; i < p.pixels.size() / 3; ++i) {
-    const uint8_t* const c = p.pixels.data() + 3 * i;
-    p.pixels[i] = uint8_t((c[0] * 19595 + c[1] * 38470 + c[2] * 7471 + 0x8000) >> 16);
+// Converts RGB to gray with PIL's rounding: 0.299 R + 0.587 G + 0.114 B, in units of 2^-16.
+void convert_to_gray(Picture& picture) {
+  constexpr int kRed = 19595, kGreen = 38470, kBlue = 7471, kHalf = 0x8000;
+  for (size_t i = 0; i < picture.pixels.size() / 3; ++i) {
+    const uint8_t* const rgb = picture.pixels.data() + 3 * i;
+    picture.pixels[i] = uint8_t((rgb[0] * kRed + rgb[1] * kGreen + rgb[2] * kBlue + kHalf) >> 16);
   }
-  p.pixels.resize(p.pixels.size() / 3);
-  p.channels = 1;
+  picture.pixels.resize(picture.pixels.size() / 3);
+  picture.channels = 1;
 }
 
 #endif
@@ -230,24 +236,25 @@ void to_gray(Picture& p) {
 
 bool is_picture_name(const std::filesystem::path& path) {
   constexpr std::string_view kRead[] = {".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".pjpeg", ".pjp"};
-  return std::find(std::begin(kRead), std::end(kRead), ending(path)) != std::end(kRead);
+  return std::find(std::begin(kRead), std::end(kRead), ending_of(path)) != std::end(kRead);
 }
 
 bool is_other_picture_name(const std::filesystem::path& path) {
   constexpr std::string_view kOthers[] = {".webp", ".gif",  ".bmp", ".tif", ".tiff", ".avif",
                                           ".heic", ".heif", ".jp2", ".jxl", ".ppm",  ".pgm"};
-  return std::find(std::begin(kOthers), std::end(kOthers), ending(path)) != std::end(kOthers);
+  return std::find(std::begin(kOthers), std::end(kOthers), ending_of(path)) != std::end(kOthers);
 }
 
 PictureSize picture_size(const std::filesystem::path& path, bool exif) {
   check_path(path);
   std::ifstream in(path, std::ios::binary);
   check<IoError>(bool(in), kImage, "cannot read ", path.string());
+  constexpr size_t kLeastRead = 4096;
   std::string window;  // part of the file from `begin` on
   uint64_t begin = 0;
-  const ReadAt read = [&](uint64_t at, void* to, size_t n) {
+  const FileReader read = [&](uint64_t at, void* to, size_t n) {
     if (at < begin || at + n > begin + window.size()) {
-      window.resize(std::max<size_t>(n, 4096));
+      window.resize(std::max(n, kLeastRead));
       in.clear();
       in.seekg(std::streamoff(begin = at));
       in.read(window.data(), std::streamsize(window.size()));
@@ -258,16 +265,14 @@ PictureSize picture_size(const std::filesystem::path& path, bool exif) {
     return true;
   };
   if (const std::string head = head_of_file(path); picture_format(head).empty()) refuse_other_file<DataError>(kImage, path, head);
-  PictureHeader h = picture_header(path.string(), read);
-  check<DataError>(h.width > 0 && h.height > 0 && h.height <= kMaxPixels / h.width, kImage, path.string(),
-                   ": a picture may have 2^28 pixels, got ", h.width, " x ", h.height);
-  if (exif && h.orientation >= 5) std::swap(h.width, h.height);
-  return {h.width, h.height};
+  PictureHeader header = picture_header(path.string(), read);
+  check<DataError>(header.width > 0 && header.height > 0 && header.height <= kMaxPixels / header.width, kImage, path.string(),
+                   ": a picture may have 2^28 pixels, got ", header.width, " x ", header.height);
+  if (exif && header.orientation >= 5) std::swap(header.width, header.height);
+  return {header.width, header.height};
 }
 
-bool has_picture_content(const std::filesystem::path& path) {
-  return !picture_format(head_of_file(path)).empty();
-}
+bool has_picture_content(const std::filesystem::path& path) { return !picture_format(head_of_file(path)).empty(); }
 
 void picture_too_large(const std::filesystem::path& path, int64_t width, int64_t height) {
   fail<MemoryError>(kImage, path.string(), ": a picture of ", width, " x ", height, " pixels needs more memory than there is",
@@ -288,7 +293,7 @@ Picture read_picture(const std::filesystem::path& path, int channels, Background
     const std::string_view format = picture_format(bytes);
     if (format.empty()) refuse_other_file<DataError>(kImage, path, bytes);
     check<DataError>(!format.empty(), kImage, name, ": the content is neither PNG nor JPEG", Help{"it is damaged, or no picture"});
-    const ReadAt read = [&](uint64_t at, void* to, size_t n) {
+    const FileReader read = [&](uint64_t at, void* to, size_t n) {
       if (at > bytes.size() || n > bytes.size() - at) return false;
       std::memcpy(to, bytes.data() + at, n);
       return true;
@@ -296,8 +301,8 @@ Picture read_picture(const std::filesystem::path& path, int channels, Background
     header = picture_header(name, read);
     Picture out =
         format == "PNG" ? decode_png(name, without_color_space(std::move(bytes)), background) : decode_jpeg(name, bytes, flaw);
-    if (channels == 1) to_gray(out);
-    return exif ? turned(std::move(out), header.orientation) : out;
+    if (channels == 1) convert_to_gray(out);
+    return exif ? oriented(std::move(out), header.orientation) : out;
   } catch (const std::bad_alloc&) { picture_too_large(path, header.width, header.height); }
 }
 

@@ -35,7 +35,7 @@ struct PictureSize {
 PictureSize picture_size(const std::filesystem::path& path, bool exif = true);
 // Returns whether the content is PNG or JPEG, by its first bytes. False for an unreadable file.
 bool has_picture_content(const std::filesystem::path& path);
-// Throws MemoryError, which names the picture.
+// Throws MemoryError for a picture that does not fit into memory.
 [[noreturn]] void picture_too_large(const std::filesystem::path& path, int64_t width, int64_t height);
 // Returns whether halfstep was built with both libraries. Without them, read_picture throws ValueError.
 bool reads_pictures();

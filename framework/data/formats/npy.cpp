@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/data/formats/npy.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -9,7 +11,6 @@
 #include <memory>
 #include <string_view>
 #include <vector>
-#include <zlib.h>
 
 #include "framework/base/check.h"
 #include "framework/data/formats/text_file.h"
@@ -24,20 +25,20 @@ namespace {
 
 constexpr const char* kNpy = "npy";
 
-struct Header {
+struct NpyHeader {
   std::string dtype;  // "<f4"
   bool fortran = false;
   std::vector<int64_t> shape;
 };
 
 // Parses the header: a Python dictionary of a text, a bool and a tuple of integers.
-class Parser {
+class HeaderParser {
  public:
-  Parser(const std::string& where, std::string_view text) : where_(where), text_(text) {}
+  HeaderParser(const std::string& where, std::string_view text) : where_(where), text_(text) {}
 
-  Header run() {
-    Header out;
-    bool dtype = false, order = false, shape = false;
+  NpyHeader parse() {
+    NpyHeader out;
+    bool has_dtype = false, has_order = false, has_shape = false;
     expect('{');
     while (!take('}')) {
       const std::string key = quoted();
@@ -46,47 +47,49 @@ class Parser {
         if (peek() == '[')
           fail<DataError>(kNpy, where_, ": an array of records has no halfstep dtype",
                           Help{"save its columns as arrays of their own"});
-        out.dtype = quoted(), dtype = true;
+        out.dtype = quoted(), has_dtype = true;
       } else if (key == "fortran_order") {
-        out.fortran = truth(), order = true;
+        out.fortran = boolean(), has_order = true;
       } else if (key == "shape") {
-        out.shape = tuple(), shape = true;
+        out.shape = tuple(), has_shape = true;
       } else {
-        wrong();
+        fail_header();
       }
-      if (!take(',') && peek() != '}') wrong();
+      if (!take(',') && peek() != '}') fail_header();
     }
-    if (peek() != 0 || !dtype || !order || !shape) wrong();
+    if (peek() != 0 || !has_dtype || !has_order || !has_shape) fail_header();
     return out;
   }
 
  private:
-  [[noreturn]] void wrong() const {
+  [[noreturn]] void fail_header() const {
     fail<DataError>(kNpy, where_, ": the header must be a dictionary of descr, fortran_order and shape, got \"",
                     text_.substr(0, 100), '"');
   }
+  // Skips blanks and returns the next character; 0 at the end.
   char peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
     return at_ < text_.size() ? text_[at_] : 0;
   }
+  // Moves behind the next character if it is c; else returns false.
   bool take(char c) {
     if (peek() != c) return false;
     ++at_;
     return true;
   }
   void expect(char c) {
-    if (!take(c)) wrong();
+    if (!take(c)) fail_header();
   }
   std::string quoted() {
     const char quote = peek();
-    if (quote != '\'' && quote != '"') wrong();
+    if (quote != '\'' && quote != '"') fail_header();
     const size_t end = text_.find(quote, ++at_);
-    if (end == std::string_view::npos) wrong();
+    if (end == std::string_view::npos) fail_header();
     const std::string out(text_.substr(at_, end - at_));
     at_ = end + 1;
     return out;
   }
-  bool truth() {
+  bool boolean() {
     for (const bool value : {true, false}) {
       const std::string_view word = value ? "True" : "False";
       peek();
@@ -94,7 +97,7 @@ class Parser {
       at_ += word.size();
       return value;
     }
-    wrong();
+    fail_header();
   }
   std::vector<int64_t> tuple() {
     std::vector<int64_t> out;
@@ -103,9 +106,9 @@ class Parser {
       int64_t n = 0;
       size_t digits = 0;
       for (; peek() >= '0' && peek() <= '9' && digits < 18; ++digits, ++at_) n = 10 * n + (text_[at_] - '0');
-      if (digits == 0) wrong();
+      if (digits == 0) fail_header();
       out.push_back(n);
-      if (!take(',') && peek() != ')') wrong();
+      if (!take(',') && peek() != ')') fail_header();
     }
     return out;
   }
@@ -115,42 +118,44 @@ class Parser {
   size_t at_ = 0;
 };
 
-struct Kind {
+// A dtype of NumPy.
+struct NpyType {
   const char* name;
   DType dtype;   // after reading
   size_t bytes;  // of an element in the file
   bool is_unsigned = false;
 };
-constexpr Kind kKinds[] = {{"b1", DType::boolean, 1},   {"u1", DType::u8, 1},        {"i1", DType::i8, 1},
-                           {"i2", DType::i16, 2},       {"i4", DType::i32, 4},       {"i8", DType::i64, 8},
-                           {"u2", DType::i32, 2, true}, {"u4", DType::i64, 4, true}, {"u8", DType::i64, 8, true},
-                           {"f2", DType::f16, 2},       {"f4", DType::f32, 4},       {"f8", DType::f64, 8}};
+constexpr NpyType kTypes[] = {{"b1", DType::boolean, 1},   {"u1", DType::u8, 1},        {"i1", DType::i8, 1},
+                              {"i2", DType::i16, 2},       {"i4", DType::i32, 4},       {"i8", DType::i64, 8},
+                              {"u2", DType::i32, 2, true}, {"u4", DType::i64, 4, true}, {"u8", DType::i64, 8, true},
+                              {"f2", DType::f16, 2},       {"f4", DType::f32, 4},       {"f8", DType::f64, 8}};
 
-const Kind& kind_of(const std::string& where, const std::string& dtype) {
-  for (const Kind& k : kKinds)
-    if (dtype.size() == 3 && dtype.substr(1) == k.name && std::string_view("<>=|").find(dtype[0]) != std::string_view::npos)
-      return k;
-  const bool objects = dtype.find('O') != std::string::npos;
+const NpyType& type_of(const std::string& where, const std::string& dtype) {
+  for (const NpyType& type : kTypes)
+    if (dtype.size() == 3 && dtype.substr(1) == type.name && std::string_view("<>=|").find(dtype[0]) != std::string_view::npos)
+      return type;
+  const bool has_objects = dtype.find('O') != std::string::npos;
   fail<DataError>(kNpy, where, ": the dtype must be a boolean, integer or float of at most 64 bits, got \"", dtype, '"',
-                  Help{objects ? "objects would be unpickled, which runs code of the file; save numbers"
-                               : "convert it before saving, e.g. with astype(\"float32\")"});
+                  Help{has_objects ? "objects would be unpickled, which runs code of the file; save numbers"
+                                   : "convert it before saving, e.g. with astype(\"float32\")"});
 }
 
 // Converts unsigned integers to the next larger signed type, or to i64.
-void widen(const std::string& where, const char* from, const Kind& kind, int64_t n, const Tensor& out) {
+void widen(const std::string& where, const char* from, const NpyType& type, int64_t n, const Tensor& out) {
   for (int64_t i = 0; i < n; ++i) {
     uint64_t value = 0;
-    std::memcpy(&value, from + size_t(i) * kind.bytes, kind.bytes);
+    std::memcpy(&value, from + size_t(i) * type.bytes, type.bytes);
     check<DataError>(value <= uint64_t(std::numeric_limits<int64_t>::max()), kNpy, where, ": element ", i, " is ", value,
                      ", which does not fit int64");
-    if (kind.dtype == DType::i32)
+    if (type.dtype == DType::i32)
       out.data_ptr<int32_t>()[i] = int32_t(value);
     else
       out.data_ptr<int64_t>()[i] = int64_t(value);
   }
 }
 
-// Reorders Fortran order, in which the last index is the slowest, so that the bytes are those of the transposed array.
+// Returns the elements of an array in Fortran order, in which the last index is the slowest, in C order, in which it is the
+// fastest.
 std::string in_c_order(const char* from, const std::vector<int64_t>& shape, size_t size, uint64_t bytes) {
   std::string out(bytes, '\0');
   std::vector<int64_t> at(shape.size(), 0);
@@ -169,13 +174,13 @@ std::string in_c_order(const char* from, const std::vector<int64_t>& shape, size
 
 // The position and type of the values.
 struct NpyLayout {
-  Header header;
-  const Kind* kind;
+  NpyHeader header;
+  const NpyType* type;
   Shape shape;
-  uint64_t offset, bytes;
+  uint64_t offset, bytes;  // of the values
 };
 
-// Reads the layout. head: the beginning of a file of `size` bytes.
+// Reads the layout. bytes: the beginning of a file of `size` bytes.
 NpyLayout npy_layout_of(const std::string& where, std::string_view bytes, uint64_t size) {
   constexpr std::string_view kMagic = "\x93NUMPY";
   if (!bytes.starts_with(kMagic)) refuse_other_file<DataError>(kNpy, where, bytes);
@@ -189,47 +194,50 @@ NpyLayout npy_layout_of(const std::string& where, std::string_view bytes, uint64
   const uint64_t data = 8 + digits + length;
   check<DataError>(data <= size, kNpy, where, ": the header must have ", data, " bytes, the file has ", size);
   check<DataError>(data <= bytes.size(), kNpy, where, ": a header of ", data, " bytes is not one of an array of numbers");
-  const Header h = Parser(where, bytes.substr(8 + digits, length)).run();
-  const Kind& kind = kind_of(where, h.dtype);
-  check<DataError>(h.shape.size() <= size_t(kMaxDims), kNpy, where, ": an array may have ", kMaxDims, " dimensions, got ",
-                   h.shape.size());
-  const Shape shape{std::span<const int64_t>(h.shape)};
-  uint64_t needed = kind.bytes;
+  const NpyHeader header = HeaderParser(where, bytes.substr(8 + digits, length)).parse();
+  const NpyType& type = type_of(where, header.dtype);
+  check<DataError>(header.shape.size() <= size_t(kMaxDims), kNpy, where, ": an array may have ", kMaxDims, " dimensions, got ",
+                   header.shape.size());
+  const Shape shape{std::span<const int64_t>(header.shape)};
+  uint64_t needed = type.bytes;
   bool overflow = false;
-  for (int64_t n : h.shape) overflow |= __builtin_mul_overflow(needed, uint64_t(n), &needed);
+  for (int64_t n : header.shape) overflow |= __builtin_mul_overflow(needed, uint64_t(n), &needed);
   const uint64_t held = size - data;
-  check<DataError>(!overflow && needed <= held, kNpy, where, ": an array ", shape, " of ", h.dtype, " does not fit into the ",
+  check<DataError>(!overflow && needed <= held, kNpy, where, ": an array ", shape, " of ", header.dtype, " does not fit into the ",
                    held, " bytes that follow the header", Help{"the file is cut off"});
-  check<DataError>(needed == held, kNpy, where, ": an array ", shape, " of ", h.dtype, " needs ", needed, " bytes, but ", held,
+  check<DataError>(needed == held, kNpy, where, ": an array ", shape, " of ", header.dtype, " needs ", needed, " bytes, but ", held,
                    " follow the header");
-  return {h, &kind, shape, data, needed};
+  return {header, &type, shape, data, needed};
 }
 
-Tensor parse(const std::string& where, std::string bytes) {
-  const NpyLayout l = npy_layout_of(where, bytes, bytes.size());
-  const Header& h = l.header;
-  const Kind& kind = *l.kind;
-  size_t at = l.offset;
-  if (h.dtype[0] == '>') {
-    for (char* v = bytes.data() + at; v < bytes.data() + at + l.bytes; v += kind.bytes) std::reverse(v, v + kind.bytes);
+// Returns the array in the bytes of a .npy file.
+Tensor parse_npy(const std::string& where, std::string bytes) {
+  const NpyLayout layout = npy_layout_of(where, bytes, bytes.size());
+  const NpyHeader& header = layout.header;
+  const NpyType& type = *layout.type;
+  size_t at = layout.offset;
+  if (header.dtype[0] == '>') {
+    char* const end = bytes.data() + at + layout.bytes;
+    for (char* value = bytes.data() + at; value < end; value += type.bytes) std::reverse(value, value + type.bytes);
   }
-  if (h.fortran && h.shape.size() > 1) bytes = in_c_order(bytes.data() + at, h.shape, kind.bytes, l.bytes), at = 0;
+  if (header.fortran && header.shape.size() > 1)
+    bytes = in_c_order(bytes.data() + at, header.shape, type.bytes, layout.bytes), at = 0;
   const MemoryScope scope(MemoryTag::data);
-  if (!kind.is_unsigned && l.bytes > 0 && at % kind.bytes == 0) {
+  if (!type.is_unsigned && layout.bytes > 0 && at % type.bytes == 0) {
     const auto own = std::make_shared<std::string>(std::move(bytes));
-    return Tensor::from_blob(own->data() + at, l.shape, kind.dtype, own);
+    return Tensor::from_blob(own->data() + at, layout.shape, type.dtype, own);
   }
-  const Tensor out = Tensor::empty(l.shape, {.dtype = kind.dtype, .device = Device::cpu});
-  if (kind.is_unsigned)
-    widen(where, bytes.data() + at, kind, out.numel(), out);
-  else if (l.bytes > 0)
-    std::memcpy(out.data_ptr(), bytes.data() + at, l.bytes);
+  const Tensor out = Tensor::empty(layout.shape, {.dtype = type.dtype, .device = Device::cpu});
+  if (type.is_unsigned)
+    widen(where, bytes.data() + at, type, out.numel(), out);
+  else if (layout.bytes > 0)
+    std::memcpy(out.data_ptr(), bytes.data() + at, layout.bytes);
   return out;
 }
 
 }  // namespace
 
-Tensor read_npy(const std::filesystem::path& path) { return parse(path.string(), read_file(path)); }
+Tensor read_npy(const std::filesystem::path& path) { return parse_npy(path.string(), read_file(path)); }
 
 Tensor map_npy(const std::filesystem::path& path) {
   constexpr uint64_t kHead = 1 << 16;  // far more than the headers of numeric arrays
@@ -241,13 +249,14 @@ Tensor map_npy(const std::filesystem::path& path) {
   std::string head(std::min(size, kHead), '\0');
   in.read(head.data(), std::streamsize(head.size()));
   head.resize(size_t(in.gcount()));
-  const NpyLayout l = npy_layout_of(path.string(), head, size);
-  const Kind& kind = *l.kind;
-  const bool in_order = (l.header.dtype[0] != '>' || kind.bytes == 1) && (!l.header.fortran || l.shape.size() < 2);
-  const bool as_it_is = in_order && !kind.is_unsigned && kind.dtype != DType::boolean && l.bytes > 0 && l.offset % kind.bytes == 0;
-  if (!as_it_is) return read_npy(path);
+  const NpyLayout layout = npy_layout_of(path.string(), head, size);
+  const NpyType& type = *layout.type;
+  const bool is_in_order =
+      (layout.header.dtype[0] != '>' || type.bytes == 1) && (!layout.header.fortran || layout.shape.size() < 2);
+  const bool is_kept = is_in_order && !type.is_unsigned && type.dtype != DType::boolean;
+  if (!is_kept || layout.bytes == 0 || layout.offset % type.bytes != 0) return read_npy(path);
   const std::shared_ptr<void> pages = map_file(path, size, kNpy);
-  return Tensor::from_blob(static_cast<char*>(pages.get()) + l.offset, l.shape, kind.dtype, pages);
+  return Tensor::from_blob(static_cast<char*>(pages.get()) + layout.offset, layout.shape, type.dtype, pages);
 }
 
 Tensor read_npz(const std::filesystem::path& path, const std::string& name) {
@@ -262,7 +271,7 @@ Tensor read_npz(const std::filesystem::path& path, const std::string& name) {
     for (const std::string& n : names) all += (all.empty() ? "" : ", ") + (n.ends_with(".npy") ? n.substr(0, n.size() - 4) : n);
     fail<DataError>(kNpy, path.string(), " has no array \"", name, "\"; it has ", all.empty() ? "none" : all.substr(0, 500));
   }
-  return parse(path.string() + ": " + name, zip.read(name + ".npy"));
+  return parse_npy(path.string() + ": " + name, zip.read(name + ".npy"));
 }
 
 namespace {
@@ -310,9 +319,11 @@ uint32_t checksum_of(const std::string& bytes) {
   return uint32_t(crc);
 }
 
+constexpr uint32_t kVersion = 20;  // of the zip format: 2.0
+
 // Returns the common part of an entry's header and its line in the directory.
 std::string entry_of(const std::string& name, const std::string& bytes) {
-  constexpr uint32_t kVersion = 20, kNoFlags = 0, kStored = 0, kMidnight = 0, kFirstDay = 0x21;
+  constexpr uint32_t kNoFlags = 0, kStored = 0, kMidnight = 0, kFirstDay = 0x21;  // 1980-01-01
   return ZipBytes()
       .u16(kVersion)
       .u16(kNoFlags)
@@ -336,29 +347,32 @@ std::string npy_bytes(const Tensor& values) {
   for (const int64_t n : values.shape()) shape += std::to_string(n) + ", ";
   if (values.dim() > 1) shape.resize(shape.size() - 2);
   std::string header = "{'descr': '" + dtype + "', 'fortran_order': False, 'shape': (" + shape + "), }";
-  constexpr size_t kBefore = 10, kAlign = 64;  // kBefore: magic, version and length
+  constexpr size_t kBefore = 10;  // bytes of magic, version and length
+  constexpr size_t kAlign = 64;   // of the values, as NumPy aligns them
   header.append(kAlign - (kBefore + header.size() + 1) % kAlign, ' ');
   header += '\n';
-  const Tensor held = values.cpu().contiguous();
+  const Tensor host = values.cpu().contiguous();
   std::string out = "\x93NUMPY" + std::string("\x01\x00", 2);
   out += ZipBytes().u16(uint32_t(header.size())).text(header).str();
-  return out.append(static_cast<const char*>(held.data_ptr()), size_t(held.nbytes()));
+  return out.append(static_cast<const char*>(host.data_ptr()), size_t(host.nbytes()));
 }
 
 void write_npz(const std::filesystem::path& path, const std::vector<std::pair<std::string, Tensor>>& arrays) {
   constexpr uint32_t kHeader = 0x04034b50, kLine = 0x02014b50, kEnd = 0x06054b50;
-  std::string all, directory;
+  // Fields that are 0: comments, disk numbers and attributes.
+  std::string archive, directory;
   for (const auto& [name, values] : arrays) {
     const std::string file = name + ".npy", bytes = npy_bytes(values), entry = entry_of(file, bytes);
-    check<ValueError>(all.size() + bytes.size() < std::numeric_limits<uint32_t>::max(), "npz", path.string(),
+    check<ValueError>(archive.size() + bytes.size() < std::numeric_limits<uint32_t>::max(), "npz", path.string(),
                       " must hold less than 4 GiB", Help{"write .npy files"});
-    const auto at = uint32_t(all.size());
-    all += ZipBytes().u32(kHeader).text(entry).text(file).text(bytes).str();
-    directory += ZipBytes().u32(kLine).u16(20).text(entry).u16(0).u16(0).u16(0).u32(0).u32(at).text(file).str();
+    const auto at = uint32_t(archive.size());
+    archive += ZipBytes().u32(kHeader).text(entry).text(file).text(bytes).str();
+    directory += ZipBytes().u32(kLine).u16(kVersion).text(entry).u16(0).u16(0).u16(0).u32(0).u32(at).text(file).str();
   }
-  const auto at = uint32_t(all.size()), n = uint32_t(arrays.size());
-  all += directory + ZipBytes().u32(kEnd).u16(0).u16(0).u16(n).u16(n).u32(uint32_t(directory.size())).u32(at).u16(0).str();
-  atomic_write(path, all);
+  const auto at = uint32_t(archive.size()), count = uint32_t(arrays.size());
+  archive +=
+      directory + ZipBytes().u32(kEnd).u16(0).u16(0).u16(count).u16(count).u32(uint32_t(directory.size())).u32(at).u16(0).str();
+  atomic_write(path, archive);
 }
 
 }  // namespace halfstep

@@ -19,30 +19,48 @@ uint64_t big_endian(const uint8_t* bytes, size_t n) {
   return out;
 }
 
-// Reads the chunk IHDR, and eXIf if there is one. Calls `cut`, which throws, where the file ends too early.
-PictureHeader png_header(const ReadAt& read, const std::function<void()>& cut) {
-  uint8_t b[8] = {};
-  if (!read(16, b, 8)) cut();
-  PictureHeader out{int64_t(big_endian(b, 4)), int64_t(big_endian(b + 4, 4))};
-  for (uint64_t at = 8; read(at, b, 8); at += 12 + big_endian(b, 4)) {  // from chunk to chunk
-    const std::string_view name(reinterpret_cast<const char*>(b) + 4, 4);
-    const uint64_t length = big_endian(b, 4);
+// Reads the chunk IHDR, and eXIf if there is one. Calls fail_cut_off, which throws, where the file ends too early.
+PictureHeader png_header(const FileReader& read, const std::function<void()>& fail_cut_off) {
+  constexpr uint64_t kSignature = 8, kSizes = 16, kChunkFrame = 12, kMostExif = 1 << 20;  // bytes
+  uint8_t bytes[8] = {};
+  if (!read(kSizes, bytes, 8)) fail_cut_off();
+  PictureHeader out{int64_t(big_endian(bytes, 4)), int64_t(big_endian(bytes + 4, 4))};
+  for (uint64_t at = kSignature; read(at, bytes, 8); at += kChunkFrame + big_endian(bytes, 4)) {  // from chunk to chunk
+    const std::string_view name(reinterpret_cast<const char*>(bytes) + 4, 4);
+    const uint64_t length = big_endian(bytes, 4);
     if (name == "IEND" || length >> 31) break;
-    if (name != "eXIf" || length > 1 << 20) continue;
+    if (name != "eXIf" || length > kMostExif) continue;
     std::string block(length, '\0');
     if (read(at + 8, block.data(), block.size())) out.orientation = exif_orientation(block);
   }
   return out;
 }
 
+// Markers of segments (ITU T.81, table B.1). kDht, kJpg and kDac begin no frame; kTem and the restarts have no content; kApp1 has
+// EXIF.
+enum Marker {
+  kTem = 0x01,
+  kFirstFrame = 0xc0,
+  kDht = 0xc4,
+  kJpg = 0xc8,
+  kDac = 0xcc,
+  kLastFrame = 0xcf,
+  kFirstRestart = 0xd0,
+  kLastRestart = 0xd7,
+  kStartOfImage = 0xd8,
+  kEndOfImage = 0xd9,
+  kStartOfScan = 0xda,
+  kApp1 = 0xe1,
+};
+
 // Reads the sizes of the first frame and the orientation of the first Exif segment.
-PictureHeader jpeg_header(const ReadAt& read, const std::function<void()>& cut) {
+PictureHeader jpeg_header(const FileReader& read, const std::function<void()>& fail_cut_off) {
   PictureHeader out;
-  bool turned = false;
+  bool has_exif = false;
   uint64_t at = 2;
   const auto next = [&] {
     uint8_t byte = 0;
-    if (!read(at++, &byte, 1)) cut();
+    if (!read(at++, &byte, 1)) fail_cut_off();
     return int(byte);
   };
   for (;;) {  // from segment to segment, up to the one before the pixels
@@ -52,25 +70,25 @@ PictureHeader jpeg_header(const ReadAt& read, const std::function<void()>& cut) 
       do marker = next();
       while (marker == 0xff);
     }
-    if (marker == 0x01 || (marker >= 0xd0 && marker <= 0xd7)) continue;  // they have no content
-    uint8_t b[7] = {};
-    if (!read(at, b, 2)) cut();
-    const uint64_t length = big_endian(b, 2);
-    if (length < 2 || marker == 0xd8 || marker == 0xd9) cut();
-    if (marker == 0xda) {
-      if (out.width == 0) cut();
+    if (marker == kTem || (marker >= kFirstRestart && marker <= kLastRestart)) continue;  // they have no content
+    uint8_t bytes[7] = {};
+    if (!read(at, bytes, 2)) fail_cut_off();
+    const uint64_t length = big_endian(bytes, 2);
+    if (length < 2 || marker == kStartOfImage || marker == kEndOfImage) fail_cut_off();
+    if (marker == kStartOfScan) {
+      if (out.width == 0) fail_cut_off();
       return out;
     }
-    const bool frame = marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
-    if (frame && out.width == 0) {
-      if (!read(at, b, 7)) cut();
-      out.height = int64_t(big_endian(b + 3, 2)), out.width = int64_t(big_endian(b + 5, 2));
+    const bool is_frame = marker >= kFirstFrame && marker <= kLastFrame && marker != kDht && marker != kJpg && marker != kDac;
+    if (is_frame && out.width == 0) {
+      if (!read(at, bytes, 7)) fail_cut_off();
+      out.height = int64_t(big_endian(bytes + 3, 2)), out.width = int64_t(big_endian(bytes + 5, 2));
     }
-    if (marker == 0xe1 && !turned) {
+    if (marker == kApp1 && !has_exif) {
       std::string block(length - 2, '\0');
-      if (!read(at + 2, block.data(), block.size())) cut();
-      turned = block.starts_with("Exif\0\0"sv);
-      if (turned) out.orientation = exif_orientation(block);
+      if (!read(at + 2, block.data(), block.size())) fail_cut_off();
+      has_exif = block.starts_with("Exif\0\0"sv);
+      if (has_exif) out.orientation = exif_orientation(block);
     }
     at += length;
   }
@@ -82,13 +100,13 @@ std::string_view picture_format(std::string_view first) {
   return first.starts_with("\x89PNG\r\n\x1a\n"sv) ? "PNG" : first.starts_with("\xff\xd8\xff"sv) ? "JPEG" : "";
 }
 
-PictureHeader picture_header(const std::string& name, const ReadAt& read) {
+PictureHeader picture_header(const std::string& name, const FileReader& read) {
   uint8_t first[8] = {};
-  const auto cut = [&] { fail<DataError>(kHeader, name, ": the header is cut off or damaged"); };
-  if (!read(0, first, 2)) cut();
+  const auto fail_cut_off = [&] { fail<DataError>(kHeader, name, ": the header is cut off or damaged"); };
+  if (!read(0, first, 2)) fail_cut_off();
   const bool png = first[0] == 0x89;
   check<DataError>(png || (first[0] == 0xff && first[1] == 0xd8), kHeader, name, ": the content is neither PNG nor JPEG");
-  return png ? png_header(read, cut) : jpeg_header(read, cut);
+  return png ? png_header(read, fail_cut_off) : jpeg_header(read, fail_cut_off);
 }
 
 int exif_orientation(std::string_view block) {

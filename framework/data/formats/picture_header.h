@@ -17,11 +17,11 @@ struct PictureHeader {
   int64_t width = 0, height = 0;  // as stored
   int orientation = 1;            // EXIF's, 1 to 8: 6 needs a quarter turn clockwise; from 5 on the sides are exchanged
 };
-// Copies `n` bytes from the place `at` of a file; false if it has fewer.
-using ReadAt = std::function<bool(uint64_t at, void* to, size_t n)>;
+// Copies the `n` bytes at offset `at` of a file to `to`; returns false if it has fewer.
+using FileReader = std::function<bool(uint64_t at, void* to, size_t n)>;
 // Reads the header. Throws DataError, which begins with `name`, for a file that is neither PNG nor JPEG, or is cut off before the
 // pixels.
-PictureHeader picture_header(const std::string& name, const ReadAt& read);
+PictureHeader picture_header(const std::string& name, const FileReader& read);
 
 // Returns tag 0x0112 of the first directory of an EXIF block (a TIFF header of either byte order, with or without "Exif\0\0"
 // before it). 1 if there is no valid one.

@@ -10,15 +10,15 @@
 namespace halfstep {
 
 std::string file_stamp(const std::filesystem::path& path) {
-  struct stat is {};
+  struct stat status {};
   timespec now{};
-  if (::stat(path.c_str(), &is) != 0 || !S_ISREG(is.st_mode) || ::clock_gettime(CLOCK_REALTIME, &now) != 0) return {};
-  constexpr double kMoment = 0.1;  // seconds; file systems count in steps of some milliseconds
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) || ::clock_gettime(CLOCK_REALTIME, &now) != 0) return {};
+  constexpr double kClockStep = 0.1;  // seconds; file systems count in steps of some milliseconds
   const auto seconds = [](const timespec& t) { return double(t.tv_sec) + 1e-9 * double(t.tv_nsec); };
-  if (seconds(now) - seconds(is.st_ctim) < kMoment) return {};
-  std::error_code none;
-  return joined(std::filesystem::absolute(path, none).string(), '\n', is.st_dev, ' ', is.st_ino, ' ', is.st_size, ' ',
-                is.st_mtim.tv_sec, '.', is.st_mtim.tv_nsec, ' ', is.st_ctim.tv_sec, '.', is.st_ctim.tv_nsec);
+  if (seconds(now) - seconds(status.st_ctim) < kClockStep) return {};
+  std::error_code ignored;
+  return joined(std::filesystem::absolute(path, ignored).string(), '\n', status.st_dev, ' ', status.st_ino, ' ', status.st_size,
+                ' ', status.st_mtim.tv_sec, '.', status.st_mtim.tv_nsec, ' ', status.st_ctim.tv_sec, '.', status.st_ctim.tv_nsec);
 }
 
 }  // namespace halfstep

@@ -23,15 +23,17 @@ constexpr uint16_t kWindows[32] = {0x20ac, 0,      0x201a, 0x0192, 0x201e, 0x202
 
 // Returns which byte of each pair is zero, as in UTF-16 of Latin letters: 1 the second (little-endian), 0 the first; -1: neither.
 int zeros_in_pairs(std::string_view text) {
-  constexpr size_t kLooked = 512;
-  const std::string_view head = text.substr(0, std::min(kLooked, text.size() / 2 * 2));
+  constexpr size_t kExamined = 512;    // bytes
+  constexpr size_t kBytesPerZero = 4;  // at most, where half of the characters are Latin
+  const std::string_view head = text.substr(0, std::min(kExamined, text.size() / 2 * 2));
   size_t zeros[2] = {};
   for (size_t i = 0; i < head.size(); ++i) zeros[i % 2] += head[i] == '\0';
   for (const size_t which : {1, 0})
-    if (head.size() >= 4 && zeros[which] * 4 >= head.size() && zeros[1 - which] == 0) return int(which);
+    if (head.size() >= 4 && zeros[which] * kBytesPerZero >= head.size() && zeros[1 - which] == 0) return int(which);
   return -1;
 }
 
+// Converts latin-1 or windows-1252 to UTF-8.
 std::string from_single_bytes(std::string_view bytes, bool windows, const char* where, const std::string& path) {
   std::string out;
   out.reserve(bytes.size() + bytes.size() / 8);
@@ -47,6 +49,7 @@ std::string from_single_bytes(std::string_view bytes, bool windows, const char* 
   return out;
 }
 
+// Converts UTF-16 to UTF-8.
 std::string from_utf16(std::string_view bytes, bool little, const char* where, const std::string& path) {
   std::string out;
   out.reserve(bytes.size());
@@ -86,11 +89,11 @@ std::string place_in_text(const std::string& path, std::string_view text, size_t
 }
 
 FileText open_file(const std::filesystem::path& path, const char* where) {
-  constexpr uintmax_t kMapped = 1 << 20;  // bytes; a small file may be rewritten while it is in use
-  std::error_code none;
-  const bool regular = std::filesystem::is_regular_file(path, none);
-  const uintmax_t bytes = regular ? std::filesystem::file_size(path, none) : 0;
-  if (none || bytes < kMapped) return owned_text(read_file(path));
+  constexpr uintmax_t kLeastMapped = 1 << 20;  // bytes; a smaller file is copied, since it may be rewritten while it is in use
+  std::error_code error;
+  const bool is_regular = std::filesystem::is_regular_file(path, error);
+  const uintmax_t bytes = is_regular ? std::filesystem::file_size(path, error) : 0;
+  if (error || bytes < kLeastMapped) return owned_text(read_file(path));
   std::shared_ptr<const void> pages = map_file(path, bytes, where);
   return {{static_cast<const char*>(pages.get()), size_t(bytes)}, pages, true};
 }
@@ -108,7 +111,7 @@ FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding
   const std::string_view text = out.text;
   if (const auto other = other_file(text.substr(0, kOtherFileHead), path)) {
     if (tables || !other->is_text || other->is_pointer) refuse_other_file<DataError>(where, path, text);
-    notes.warnings.push_back(joined("the file is ", other->what, ", which is read as a text, marks and all"));
+    notes.warnings.push_back(joined("the file is ", other->kind, ", which is read as a text, marks and all"));
   }
   if (text.starts_with(kMark8)) {
     if (encoding != TextEncoding::utf8) note("read as UTF-8, as its byte-order mark says");
@@ -132,8 +135,8 @@ FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding
   check<DataError>(zeros < 0, where, file, ": the text is UTF-16, but is to be read as ",
                    OptionNames<TextEncoding>::kNames[size_t(encoding)], Help{R"("encoding": "utf-16" reads it)"});
   if (encoding == TextEncoding::utf8) return out;
-  const auto plain = [](char c) { return uint8_t(c) < 0x80; };
-  if (!std::all_of(text.begin(), text.end(), plain) && find_not_utf8(text) == text.npos)
+  const auto is_ascii = [](char c) { return uint8_t(c) < 0x80; };
+  if (!std::all_of(text.begin(), text.end(), is_ascii) && find_not_utf8(text) == text.npos)
     notes.warnings.push_back(joined("the file is UTF-8, but is read as ", OptionNames<TextEncoding>::kNames[size_t(encoding)],
                                     R"(: is "encoding" the one of another file?)"));
   return owned_text(from_single_bytes(text, encoding == TextEncoding::windows1252, where, file));

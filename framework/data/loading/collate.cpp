@@ -13,36 +13,39 @@ namespace {
 constexpr const char* kCollate = "collate";
 
 // Returns "sample 7", or "element 1 of sample 7" if samples have several elements.
-std::string named(const CollateContext& at, size_t row) {
+std::string name_of_sample(const CollateContext& context, size_t row) {
   std::string text;
-  for (const CollateContext* p = &at; p->outer; p = p->outer) text += joined("element ", p->element, " of ");
-  return joined(text, "sample ", row < at.indices.size() ? at.indices[row] : int64_t(row));
+  for (const CollateContext* inner = &context; inner->outer; inner = inner->outer)
+    text += joined("element ", inner->element, " of ");
+  return joined(text, "sample ", row < context.indices.size() ? context.indices[row] : int64_t(row));
 }
 
 template <class T>
-Tensor on_host(const std::vector<T>& values) {
+Tensor column_of(const std::vector<T>& values) {
   const MemoryScope scope(MemoryTag::data);
   return from_vector<T>(values, {int64_t(values.size())}, Device::cpu);
 }
 
 }  // namespace
 
-Tensor stack_rows(const Tensors& rows, const CollateContext& at) {
+Tensor stack_rows(const Tensors& rows, const CollateContext& context) {
   check<ValueError>(!rows.empty(), kCollate, "needs a sample");
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (!rows[i].defined()) fail<ValueError>(kCollate, "a sample's tensors must be defined, ", named(at, i), " is not");
+    if (!rows[i].defined())
+      fail<ValueError>(kCollate, "a sample's tensors must be defined, ", name_of_sample(context, i), " is not");
     const Tensor &a = rows[0], &b = rows[i];
     if (b.shape() != a.shape()) {
-      fail<ShapeError>(kCollate, "samples must have one shape, got ", a.shape(), " in ", named(at, 0), " and ", b.shape(), " in ",
-                       named(at, i), Help{"bring them to one shape in get(), or give the DataLoader a collate that pads them"});
+      fail<ShapeError>(kCollate, "samples must have one shape, got ", a.shape(), " in ", name_of_sample(context, 0), " and ",
+                       b.shape(), " in ", name_of_sample(context, i),
+                       Help{"bring them to one shape in get(), or give the DataLoader a collate that pads them"});
     }
     if (b.dtype() != a.dtype()) {
-      fail<DTypeError>(kCollate, "samples must have one dtype, got ", a.dtype(), " in ", named(at, 0), " and ", b.dtype(), " in ",
-                       named(at, i), Help{"convert them in get() with .to(dtype)"});
+      fail<DTypeError>(kCollate, "samples must have one dtype, got ", a.dtype(), " in ", name_of_sample(context, 0), " and ",
+                       b.dtype(), " in ", name_of_sample(context, i), Help{"convert them in get() with .to(dtype)"});
     }
     if (b.device() != a.device()) {
-      fail<DeviceError>(kCollate, "samples must be on one device, got ", a.device(), " in ", named(at, 0), " and ", b.device(),
-                        " in ", named(at, i));
+      fail<DeviceError>(kCollate, "samples must be on one device, got ", a.device(), " in ", name_of_sample(context, 0), " and ",
+                        b.device(), " in ", name_of_sample(context, i));
     }
   }
   const MemoryScope scope(MemoryTag::data);
@@ -60,9 +63,9 @@ Tensor stack_rows(const Tensors& rows, const CollateContext& at) {
   return out;
 }
 
-Tensor column(const std::vector<int64_t>& values) { return on_host(values); }
-Tensor column(const std::vector<float>& values) { return on_host(values); }
-Tensor column(const std::vector<double>& values) { return on_host(values); }
-Tensor column_of_bools(const std::vector<int64_t>& values) { return on_host(values).to(DType::boolean); }
+Tensor column(const std::vector<int64_t>& values) { return column_of(values); }
+Tensor column(const std::vector<float>& values) { return column_of(values); }
+Tensor column(const std::vector<double>& values) { return column_of(values); }
+Tensor column_of_bools(const std::vector<int64_t>& values) { return column_of(values).to(DType::boolean); }
 
 }  // namespace halfstep::samples

@@ -29,36 +29,36 @@ struct PreparedBatch {
 };
 
 // The batches of one epoch: state of the loader and its threads, shared so that threads never access the loader.
-struct Plan {
+struct EpochPlan {
   std::shared_ptr<const BatchSource> source;
   std::shared_ptr<const std::vector<int64_t>> order, repeats;
   std::shared_ptr<BatchStream> stream;  // replaces the order
   LoaderOptions options;
   int64_t epoch, begin;
-  Device made_on;  // default device of the loop's thread
+  Device loop_device;  // default device of the loop's thread
   std::shared_ptr<UploadLane> lane;
 
   BatchRows part(int64_t batch) const {
     const int64_t size = options.batch_size;
     return part_of(std::min(size, int64_t(order->size()) - begin - batch * size), options.rank, options.ranks);
   }
-  // Makes a batch, the same on any thread: this sets whatever the thread's scopes would change.
+  // Makes a batch, the same on any thread: sets the modes that a thread's scopes may have changed.
   PreparedBatch make(int64_t batch) const {
     const MemoryScope scope(MemoryTag::data);
     const NoGrad no_grad;
-    const DefaultDevice on(made_on);
+    const DefaultDevice on(loop_device);
     const Autocast off(Device::cpu, std::optional<DType>());
     if (stream) {
-      BatchStream::StreamBatch taken = stream->next(options.batch_size, options.drop_last);
-      return {std::move(taken.batch), {0, taken.rows, taken.rows}};
+      BatchStream::StreamBatch next = stream->next(options.batch_size, options.drop_last);
+      return {std::move(next.batch), {0, next.rows, next.rows}};
     }
     const BatchRows rows = part(batch);
     if (rows.rows == 0) return {source->empty(), rows};
-    const size_t first = size_t(begin + batch * options.batch_size + rows.first), n = size_t(rows.rows);
-    const auto of_batch = [&](const std::vector<int64_t>& all) {
-      return all.empty() ? std::span<const int64_t>() : std::span(all).subspan(first, n);
+    const size_t first = size_t(begin + batch * options.batch_size + rows.first), count = size_t(rows.rows);
+    const auto in_batch = [&](const std::vector<int64_t>& all) {
+      return all.empty() ? std::span<const int64_t>() : std::span(all).subspan(first, count);
     };
-    return {source->make(of_batch(*order), {*options.seed, epoch, of_batch(*repeats)}), rows};
+    return {source->make(in_batch(*order), {*options.seed, epoch, in_batch(*repeats)}), rows};
   }
 };
 
@@ -80,6 +80,7 @@ std::vector<int64_t> repeats_in(const std::vector<int64_t>& order, int64_t size)
   return out;
 }
 
+// Moves the tensors of a batch to the device; over a lane, the transfer may still continue at the return.
 DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, UploadLane* lane) {
   DeviceBatch sent{std::move(made), {}};
   if (!sent.prepared.batch || !source.can_visit()) return sent;
@@ -108,14 +109,14 @@ DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, U
 // were taken. The end of a stream, which has one thread, is found by reading it.
 class LoaderEngine::Prefetcher {
  public:
-  Prefetcher(Plan plan, int64_t first, int64_t end, int threads, int ahead)
+  Prefetcher(EpochPlan plan, int64_t first, int64_t end, int threads, int ahead)
       : plan_(std::move(plan)), ahead_(ahead), claimed_(first), taken_(first), end_(end) {
     for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
   }
   ~Prefetcher() {
     {
       const std::lock_guard lock(mutex_);
-      stop_ = true;
+      must_stop_ = true;
     }
     room_.notify_all();
     for (std::thread& t : threads_) t.join();
@@ -127,7 +128,7 @@ class LoaderEngine::Prefetcher {
     }
   }
 
-  // Returns the batches in order. Rethrows an exception thrown while making the batch.
+  // Returns the next batch in order, and waits for it. Rethrows an exception thrown while making the batch.
   PreparedBatch take() {
     Result result;
     {
@@ -148,36 +149,38 @@ class LoaderEngine::Prefetcher {
     std::exception_ptr error;
   };
 
+  // Runs in each thread: makes batches until the last one, or until the destructor.
   void work() {
     for (;;) {
-      int64_t mine;
+      int64_t batch;
       {
         std::unique_lock lock(mutex_);
-        room_.wait(lock, [&] { return stop_ || claimed_ >= end_ || claimed_ < taken_ + ahead_; });
-        if (stop_ || claimed_ >= end_) return;
-        mine = claimed_++;
+        room_.wait(lock, [&] { return must_stop_ || claimed_ >= end_ || claimed_ < taken_ + ahead_; });
+        if (must_stop_ || claimed_ >= end_) return;
+        batch = claimed_++;
       }
       Result result;
       try {
-        result.batch = send(plan_.make(mine), *plan_.source, plan_.options.device, plan_.lane.get());
+        result.batch = send(plan_.make(batch), *plan_.source, plan_.options.device, plan_.lane.get());
       } catch (...) { result.error = std::current_exception(); }
-      const bool last = plan_.stream && (result.error || !result.batch.prepared.batch);
+      const bool is_last = plan_.stream && (result.error || !result.batch.prepared.batch);
       {
         const std::lock_guard lock(mutex_);
-        ready_[mine] = std::move(result);
-        if (last) end_ = claimed_;
+        ready_[batch] = std::move(result);
+        if (is_last) end_ = claimed_;
       }
       filled_.notify_one();
     }
   }
 
-  const Plan plan_;
+  const EpochPlan plan_;
   const int64_t ahead_;
   std::mutex mutex_;
-  std::condition_variable room_, filled_;
-  std::map<int64_t, Result> ready_;
-  int64_t claimed_, taken_, end_;
-  bool stop_ = false;
+  std::condition_variable room_, filled_;  // a batch was taken; one was made
+  std::map<int64_t, Result> ready_;        // by batch
+  int64_t claimed_, taken_;                // number of the next batch to make, and of the next one to take
+  int64_t end_;
+  bool must_stop_ = false;
   std::vector<std::thread> threads_;
 };
 
@@ -237,23 +240,23 @@ int64_t LoaderEngine::size() const {
 }
 
 int64_t LoaderEngine::batches_from(int64_t begin) const {
-  const int64_t n = samples() - begin, b = options_.batch_size;
-  return n / b + (!options_.drop_last && n % b != 0 ? 1 : 0);
+  const int64_t left = samples() - begin, batch_size = options_.batch_size;
+  return left / batch_size + (!options_.drop_last && left % batch_size != 0 ? 1 : 0);
 }
 
 void LoaderEngine::set_state(LoaderState state) {
-  const int64_t b = options_.batch_size;
-  const bool in_batch = state.begin >= 0 && state.begin < b && (source_->is_stream() || state.begin <= samples());
-  const bool fits = state.epoch >= 0 && state.next_batch >= 0 && in_batch &&
+  const int64_t batch_size = options_.batch_size;
+  const bool begins_in_data = state.begin >= 0 && state.begin < batch_size && (source_->is_stream() || state.begin <= samples());
+  const bool fits = state.epoch >= 0 && state.next_batch >= 0 && begins_in_data &&
                     (source_->is_stream() || state.next_batch <= batches_from(state.begin));
   if (!fits) {
     fail<ValueError>("DataLoader", "a state must have epoch >= 0, next_batch in [0, ",
-                     source_->is_stream() ? "..." : std::to_string(size()), "] and begin in [0, ", b, "), got ", state.epoch, ", ",
-                     state.next_batch, " and ", state.begin);
+                     source_->is_stream() ? "..." : std::to_string(size()), "] and begin in [0, ", batch_size, "), got ",
+                     state.epoch, ", ", state.next_batch, " and ", state.begin);
   }
-  forget();
+  discard_prefetched();
   state_ = state;
-  resumed_ = true;
+  is_at_start_ = true;
 }
 
 LoaderPosition LoaderEngine::position() {
@@ -262,26 +265,26 @@ LoaderPosition LoaderEngine::position() {
   return {state_.epoch, sample, options_.batch_size, *options_.seed, hash_of_order(sample)};
 }
 
-void LoaderEngine::set_position(const LoaderPosition& place) {
-  const bool stream = source_->is_stream(), other = place.batch_size != options_.batch_size;
-  if (!(place.epoch >= 0 && place.sample >= 0 && place.batch_size >= 1 && (stream || place.sample <= samples())))
+void LoaderEngine::set_position(const LoaderPosition& position) {
+  const bool is_stream = source_->is_stream(), has_other_size = position.batch_size != options_.batch_size;
+  if (!(position.epoch >= 0 && position.sample >= 0 && position.batch_size >= 1 && (is_stream || position.sample <= samples())))
     fail<ValueError>("DataLoader", "the place to continue from must lie in the data set, which has ", samples(),
-                     " samples an epoch, got sample ", place.sample, " of epoch ", place.epoch,
+                     " samples an epoch, got sample ", position.sample, " of epoch ", position.epoch,
                      Help{"continue with the same data, or from the end of an epoch"});
-  check<ValueError>(!other || place.sample == 0 || source_->parallel_streams() == 0, "DataLoader",
+  check<ValueError>(!has_other_size || position.sample == 0 || source_->parallel_streams() == 0, "DataLoader",
                     "batch_size must stay within an epoch of a data set of parallel streams, got ", options_.batch_size,
-                    " where the epoch began with ", place.batch_size, Help{"continue from the end of an epoch"});
-  forget();
-  options_.seed = place.seed;
+                    " where the epoch began with ", position.batch_size, Help{"continue from the end of an epoch"});
+  discard_prefetched();
+  options_.seed = position.seed;
   order_.reset();
   order_epoch_ = -1;
   // The last batch of a finished epoch may have been incomplete.
-  const bool through = !stream && place.sample == samples();
-  const int64_t begin = through ? 0 : place.sample % options_.batch_size;
-  state_ = {place.epoch, through ? size() : place.sample / options_.batch_size, begin};
-  resumed_ = true;
-  if (place.order != 0 && hash_of_order(place.sample) != place.order)
-    logging::warn(joined("[DataLoader] the first ", place.sample, " samples of epoch ", place.epoch,
+  const bool is_finished = !is_stream && position.sample == samples();
+  const int64_t begin = is_finished ? 0 : position.sample % options_.batch_size;
+  state_ = {position.epoch, is_finished ? size() : position.sample / options_.batch_size, begin};
+  is_at_start_ = true;
+  if (position.order != 0 && hash_of_order(position.sample) != position.order)
+    logging::warn(joined("[DataLoader] the first ", position.sample, " samples of epoch ", position.epoch,
                          " come in another order than when the run was saved: the rest of this epoch has some of them again, and "
                          "lacks others"));
 }
@@ -297,23 +300,24 @@ uint64_t LoaderEngine::hash_of_order(int64_t samples) {
     x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
     hash += x ^ (x >> 31);
   }
-  return hash & 0x1fffffffffffff;  // numbers in JSON keep 53 bits
+  constexpr uint64_t kJsonBits = (uint64_t(1) << 53) - 1;  // that readers of JSON keep of a number
+  return hash & kJsonBits;
 }
 
-void LoaderEngine::forget() {
+void LoaderEngine::discard_prefetched() {
   prefetcher_.reset();
   stream_.reset();
 }
 
 void LoaderEngine::end_epoch() {
-  forget();
+  discard_prefetched();
   state_ = {state_.epoch + 1, 0, 0};
-  resumed_ = true;
+  is_at_start_ = true;
 }
 
 std::shared_ptr<void> LoaderEngine::next() {
-  const bool stream = source_->is_stream();
-  if (!stream && state_.next_batch >= batches_from(state_.begin)) {
+  const bool is_stream = source_->is_stream();
+  if (!is_stream && state_.next_batch >= batches_from(state_.begin)) {
     end_epoch();
     return {};
   }
@@ -322,23 +326,23 @@ std::shared_ptr<void> LoaderEngine::next() {
   if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
   PreparedBatch prepared;
   try {
-    if (stream && !stream_) {
+    if (is_stream && !stream_) {
       stream_ = source_->open(*options_.seed, state_.epoch);
       stream_->skip(state_.begin + state_.next_batch * options_.batch_size);
     }
-    const Plan plan{source_, order_, repeats_, stream_, options_, state_.epoch, state_.begin, default_device(), lane_};
+    const EpochPlan plan{source_, order_, repeats_, stream_, options_, state_.epoch, state_.begin, default_device(), lane_};
     if (options_.num_workers == 0) {
       prepared = send(plan.make(state_.next_batch), *source_, options_.device, nullptr).prepared;
     } else {
       if (!prefetcher_) {
-        const int64_t end = stream ? std::numeric_limits<int64_t>::max() : batches_from(state_.begin);
-        const int threads = stream ? 1 : options_.num_workers;  // a stream is read by one thread
+        const int64_t end = is_stream ? std::numeric_limits<int64_t>::max() : batches_from(state_.begin);
+        const int threads = is_stream ? 1 : options_.num_workers;  // a stream is read by one thread
         prefetcher_ = std::make_unique<Prefetcher>(plan, state_.next_batch, end, threads, options_.prefetch);
       }
       prepared = prefetcher_->take();
     }
   } catch (...) {
-    forget();
+    discard_prefetched();
     throw;
   }
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -348,13 +352,13 @@ std::shared_ptr<void> LoaderEngine::next() {
   }
   part_ = prepared.part;
   ++state_.next_batch;
-  resumed_ = false;
+  is_at_start_ = false;
   return prepared.batch;
 }
 
 void LoaderEngine::begin() {
-  if (!resumed_ && state_.next_batch > 0) {
-    forget();
+  if (!is_at_start_ && state_.next_batch > 0) {
+    discard_prefetched();
     state_ = {state_.epoch + 1, 0, 0};
   }
 }
@@ -366,14 +370,14 @@ std::vector<int64_t> LoaderEngine::samples_of_part() const {
 }
 
 BatchRows part_of(int64_t total, int rank, int ranks) {
-  const int64_t each = total / ranks, longer = total % ranks;
-  return {rank * each + std::min<int64_t>(rank, longer), each + (rank < longer ? 1 : 0), total};
+  const int64_t rows = total / ranks, longer_parts = total % ranks;
+  return {rank * rows + std::min<int64_t>(rank, longer_parts), rows + (rank < longer_parts ? 1 : 0), total};
 }
 
 void LoaderEngine::prepare_order() {
   if (source_->is_stream()) return;
   if (order_epoch_ == state_.epoch || (order_ && !options_.shuffle && !options_.sampler)) return;
-  const int64_t n = source_->size();
+  const int64_t size = source_->size();
   std::vector<int64_t> order;
   if (options_.sampler) {
     order = options_.sampler->order(*options_.seed, state_.epoch);
@@ -381,17 +385,17 @@ void LoaderEngine::prepare_order() {
     check<ValueError>(int64_t(order.size()) == expected, "DataLoader", "the sampler's order must have its size() of ", expected,
                       " samples, got ", order.size());
     for (const int64_t i : order) {
-      check<IndexError>(i >= 0 && i < n, "DataLoader", "the sampler's indices must be in [0, ", n, "), got ", i);
+      check<IndexError>(i >= 0 && i < size, "DataLoader", "the sampler's indices must be in [0, ", size, "), got ", i);
     }
   } else if (options_.shuffle) {
     const auto epoch = uint64_t(state_.epoch);
-    order = options_.order == GeneratorKind::mt19937 ? loader_permutation_of_pytorch(n, *options_.seed, epoch)
-                                                     : permutation(n, *options_.seed, epoch);
+    order = options_.order == GeneratorKind::mt19937 ? loader_permutation_of_pytorch(size, *options_.seed, epoch)
+                                                     : permutation(size, *options_.seed, epoch);
   } else {
-    order.resize(size_t(n));
+    order.resize(size_t(size));
     for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);
   }
-  repeats_ = std::make_shared<const std::vector<int64_t>>(options_.sampler ? repeats_in(order, n) : std::vector<int64_t>());
+  repeats_ = std::make_shared<const std::vector<int64_t>>(options_.sampler ? repeats_in(order, size) : std::vector<int64_t>());
   order_ = std::make_shared<const std::vector<int64_t>>(std::move(order));
   order_epoch_ = state_.epoch;
 }

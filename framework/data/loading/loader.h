@@ -41,7 +41,7 @@ struct LoaderOptions {
   std::optional<uint64_t> seed = {};
   int num_workers = 0;             // background threads that make batches; 0: batches are made on demand
   int prefetch = 2;                // most batches made ahead, with workers
-  int rank = 0, ranks = 1;         // of several processes that read the same batches; each gets its part
+  int rank = 0, ranks = 1;         // of processes that read the same batches; each gets its part
   Device device = Device::cpu;     // device of the batches. Workers copy them there while the device computes
   Generator* generator = nullptr;  // only read by the constructor
   // Kind of numbers that shuffle takes. mt19937: the order of PyTorch's DataLoader with generator=torch.Generator() of this seed.
@@ -77,30 +77,32 @@ class LoaderEngine {
 
   int64_t size() const;
   const LoaderOptions& options() const { return options_; }
-  std::shared_ptr<void> next();  // null: the epoch is over
+  // Returns the next batch; null at the end of the epoch.
+  std::shared_ptr<void> next();
+  // Begins a pass at the position: if the last pass was left early, at the next epoch.
   void begin();
   const BatchRows& part() const { return part_; }
   std::vector<int64_t> samples_of_part() const;
   LoaderState state() const { return state_; }
   void set_state(LoaderState state);
   LoaderPosition position();
-  void set_position(const LoaderPosition& place);
+  void set_position(const LoaderPosition& position);
   int64_t left() const { return batches_from(state_.begin) - state_.next_batch; }
   double wait_seconds() const { return wait_seconds_; }
 
  private:
   class Prefetcher;
-  int64_t batches_from(int64_t begin) const;
+  int64_t batches_from(int64_t begin) const;  // in an epoch whose first batch begins with sample `begin`
   uint64_t hash_of_order(int64_t samples);
   int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // in an epoch
-  void prepare_order();
+  void prepare_order();  // unless it is that of the current epoch
   void end_epoch();
-  void forget();  // discards batches made ahead
+  void discard_prefetched();  // and closes the stream
 
   std::shared_ptr<const BatchSource> source_;
   LoaderOptions options_;
   LoaderState state_;
-  bool resumed_ = true;  // whether the state was set from outside since the last batch
+  bool is_at_start_ = true;  // whether no batch was returned since the state was set or an epoch ended
   std::shared_ptr<const std::vector<int64_t>> order_, repeats_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
   std::shared_ptr<BatchStream> stream_;  // of the current epoch, if the source is a stream
@@ -122,10 +124,10 @@ class LoaderBase {
   void set_state(LoaderState state) { engine_.set_state(state); }
   int64_t left() const { return engine_.left(); }  // batches left in the epoch; not for a stream
   LoaderPosition position() { return engine_.position(); }
-  // Continues after the same samples, with the loader's own batch size and the place's seed. Warns if the returned samples are
-  // others in this loader's order, so that some will repeat or be missed. Throws ValueError for a place beyond the end, and for
+  // Continues after the same samples, with the loader's own batch size and the position's seed. Warns if the returned samples are
+  // others in this loader's order, so that some will repeat or be missed. Throws ValueError for a position beyond the end, and for
   // another batch size in mid-epoch of a set of parallel streams.
-  void set_position(const LoaderPosition& place) { engine_.set_position(place); }
+  void set_position(const LoaderPosition& position) { engine_.set_position(position); }
 
  protected:
   LoaderEngine engine_;
@@ -150,7 +152,7 @@ class LoaderBase {
 // batches, so that a saved one fits any number of ranks.
 template <class Set = Dataset, class B = samples::BatchOf<Set>>
 class DataLoader : public LoaderBase {
-  static_assert(samples::explains<Set, B>());
+  static_assert(samples::is_readable<Set, B>());
 
  public:
   // Throws ValueError for options out of range, for a data set without a batch, and for a stream with shuffle, a sampler or ranks.
@@ -220,7 +222,7 @@ class DataLoader : public LoaderBase {
   std::shared_ptr<const Set> set_;
 };
 
-// DataLoader d(x, y, 32): tensors instead of a set, for which explains() gives the error.
+// DataLoader d(x, y, 32): tensors instead of a set, for which is_readable() gives the error.
 DataLoader(Tensor, Tensor, LoaderOptions = {})->DataLoader<samples::LooseTensors>;
 template <std::integral Size>
 DataLoader(Tensor, Size) -> DataLoader<samples::LooseTensors>;

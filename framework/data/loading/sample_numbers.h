@@ -12,8 +12,10 @@ namespace halfstep {
 class SampleNumbers {
  public:
   SampleNumbers(uint64_t seed, Split split, int64_t index)
-      : seed_(seed), block_(((uint64_t(index) << 1) | uint64_t(split)) << 12) {}
+      : seed_(seed), block_(((uint64_t(index) << 1) | uint64_t(split)) << kBlockBits) {}
+  // Returns a number in [lo, hi).
   float uniform(float lo, float hi) { return lo + (hi - lo) * math::uniform(math::random_bits(seed_, block_, next_++)); }
+  // Returns a number of N(0, 1). It takes a whole block of Philox: 4 numbers.
   float normal() {
     next_ = (next_ + 3) / 4 * 4;
     const float x = math::normal(math::philox(seed_, block_ + next_ / 4), 0);
@@ -27,6 +29,7 @@ class SampleNumbers {
   }
 
  private:
+  static constexpr int kBlockBits = 12;  // a sample has 2^12 blocks of Philox, of 4 numbers each
   uint64_t seed_, block_, next_ = 0;
 };
 

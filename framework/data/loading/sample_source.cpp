@@ -46,8 +46,8 @@ uint64_t drawn_seed(Generator& generator) {
 }
 
 void sample_failed(const char* call, int64_t i, int64_t epoch) {
-  const bool stream = std::string_view(call) == "next";
-  const std::string where = stream ? joined("sample ", i, " of the stream") : joined("get(", i, ")");
+  const bool is_stream = std::string_view(call) == "next";
+  const std::string where = is_stream ? joined("sample ", i, " of the stream") : joined("get(", i, ")");
   try {
     throw;
   } catch (Error& e) {
@@ -55,12 +55,12 @@ void sample_failed(const char* call, int64_t i, int64_t epoch) {
     throw;
   } catch (const std::exception& e) {
     std::throw_with_nested(DataError(joined("[DataLoader] ", where, " of epoch ", epoch, " threw: ", e.what(),
-                                            Help{stream ? "read the stream without the loader to see it alone"
-                                                        : joined("call get(", i, ") without the loader to see it alone")})));
+                                            Help{is_stream ? "read the stream without the loader to see it alone"
+                                                           : joined("call get(", i, ") without the loader to see it alone")})));
   }
 }
 
-void check_set(bool given) { check<ValueError>(given, "DataLoader", "needs a data set"); }
+void check_set(bool is_given) { check<ValueError>(is_given, "DataLoader", "needs a data set"); }
 
 std::shared_ptr<const BatchSource> source_of_dataset(std::shared_ptr<const Dataset> set) {
   check_set(set != nullptr);

@@ -20,7 +20,7 @@ struct DefaultCollate {};
 // Returns the seed for the numbers that get(i, random) draws; a stream's with i = -1. before: how often i was drawn before in the
 // epoch.
 uint64_t seed_of(uint64_t seed, int64_t epoch, int64_t i, int64_t before = 0);
-// Draws from a generator to seed an order: equal states give equal seeds.
+// Draws a seed from a generator: equal states give equal seeds.
 uint64_t drawn_seed(Generator& generator);
 // Rethrows, within catch (...), the exception of `call` for sample i, as loader.h describes.
 [[noreturn]] void sample_failed(const char* call, int64_t i, int64_t epoch);
@@ -33,7 +33,7 @@ template <class Set>
 constexpr auto batch_type() {
   if constexpr (IsDataset<Set>) {
     return std::type_identity<Batch>{};
-  } else if constexpr (kIsMap<Set> && GetsBatches<Set>) {
+  } else if constexpr (kIsMap<Set> && HasGetBatch<Set>) {
     using B = decltype(std::declval<const Set&>().get_batch(std::span<const int64_t>()));
     return std::type_identity<std::decay_t<B>>{};
   } else {
@@ -49,7 +49,7 @@ using Erased = std::conditional_t<std::is_base_of_v<Dataset, D>, Dataset, std::r
 
 // The result type of a collate; NoType if it cannot be called.
 template <class Set, class F>
-auto made_type() {
+auto collate_type() {
   if constexpr (std::is_invocable_v<const F&, std::vector<SampleOf<Set>>>) {
     return std::type_identity<std::decay_t<std::invoke_result_t<const F&, std::vector<SampleOf<Set>>>>>{};
   } else {
@@ -57,19 +57,19 @@ auto made_type() {
   }
 }
 template <class Set, class F>
-using CollateResult = typename decltype(made_type<Set, F>())::type;
+using CollateResult = typename decltype(collate_type<Set, F>())::type;
 
 struct LooseTensors {};  // the type of DataLoader(x, y, ...)
 
-// Gives one line of compiler error for a set that cannot be read.
+// Returns true; for a set that cannot be read, the compiler prints one line that says why.
 template <class Set, class B>
-constexpr bool explains() {
+constexpr bool is_readable() {
   static_assert(!std::is_same_v<Set, LooseTensors>,
                 "DataLoader: tensors are not a data set, and the batch size is an option: write DataLoader(TensorDataset(x, y), "
                 "{.batch_size = 32, .shuffle = true})");
-  constexpr bool kReadable = kIsMap<Set> || kIsStream<Set>;
-  constexpr bool kBatches = !std::is_same_v<B, NoType>;
-  if constexpr (!kReadable && !std::is_same_v<Set, LooseTensors>) {
+  constexpr bool kIsSet = kIsMap<Set> || kIsStream<Set>;
+  constexpr bool kHasBatchType = !std::is_same_v<B, NoType>;
+  if constexpr (!kIsSet && !std::is_same_v<Set, LooseTensors>) {
     static_assert(
         Sized<Set> || requires(Set & s) { s.next(); }, "DataLoader: a data set needs `int64_t size() const`");
     static_assert(
@@ -80,7 +80,7 @@ constexpr bool explains() {
     static_assert(
         Sized<Set> || !requires(Set & s) { s.next(); }, "DataLoader: a stream's next() must return a std::optional");
   } else {
-    static_assert(kBatches,
+    static_assert(kHasBatchType,
                   "DataLoader: samples must be tensors, numbers, strings, or pairs or tuples of those; others need a third "
                   "argument, a callable `B collate(std::vector<Sample>) const`");
     static_assert(!kIsStream<Set> || std::is_copy_constructible_v<Set>,
@@ -100,11 +100,11 @@ class TypedSource : public BatchSource {
     }
   }
   void visit(void* batch, const std::function<void(Tensor&)>& f) const override { samples::visit(*static_cast<B*>(batch), f); }
-  bool can_visit() const override { return Visits<B>::value; }
+  bool can_visit() const override { return CanVisit<B>::value; }
 };
 
 template <class B, class Collate, class S>
-std::shared_ptr<void> collated(const Collate& collate, std::vector<S>&& rows, std::span<const int64_t> indices) {
+std::shared_ptr<void> make_batch(const Collate& collate, std::vector<S>&& rows, std::span<const int64_t> indices) {
   if constexpr (std::is_same_v<Collate, DefaultCollate>) {
     return std::make_shared<B>(samples::collate(std::move(rows), {indices}));
   } else {
@@ -118,7 +118,7 @@ class MapSource : public TypedSource<B> {
   MapSource(std::shared_ptr<const Set> set, Collate collate) : set_(std::move(set)), collate_(std::move(collate)) {}
   int64_t size() const override { return int64_t(set_->size()); }
   std::shared_ptr<void> make(std::span<const int64_t> indices, const BatchSource::Draw& draw) const override {
-    if constexpr (GetsBatches<Set> && std::is_same_v<Collate, DefaultCollate>) {
+    if constexpr (HasGetBatch<Set> && std::is_same_v<Collate, DefaultCollate>) {
       return std::make_shared<B>(set_->get_batch(indices));
     } else {
       std::vector<SampleOf<Set>> rows;
@@ -130,7 +130,7 @@ class MapSource : public TypedSource<B> {
           rows.push_back(get(*set_, i, draw.epoch, random, draw.before(row)));
         } catch (...) { sample_failed("get", i, draw.epoch); }
       }
-      return collated<B>(collate_, std::move(rows), indices);
+      return make_batch<B>(collate_, std::move(rows), indices);
     }
   }
 
@@ -151,6 +151,7 @@ class StreamSource : public TypedSource<B> {
   }
 
  private:
+  // One epoch of the stream, on a copy of it.
   class Pass : public BatchStream {
    public:
     Pass(const Set& set, const Collate& collate, uint64_t seed, int64_t epoch)
@@ -161,14 +162,14 @@ class StreamSource : public TypedSource<B> {
       std::vector<SampleOf<Set>> rows;
       std::vector<int64_t> indices;
       while (int64_t(rows.size()) < samples) {
-        auto one = take();
-        if (!one) break;
-        rows.push_back(std::move(*one));
+        auto sample = take();
+        if (!sample) break;
+        rows.push_back(std::move(*sample));
         indices.push_back(at_ - 1);
       }
       const int64_t n = int64_t(rows.size());
       if (n == 0 || (full_only && n < samples)) return {};
-      return {collated<B>(collate_, std::move(rows), indices), n};
+      return {make_batch<B>(collate_, std::move(rows), indices), n};
     }
     void skip(int64_t samples) override {
       while (samples-- > 0 && take()) {}
@@ -178,10 +179,10 @@ class StreamSource : public TypedSource<B> {
     std::optional<SampleOf<Set>> take() {
       if (ended_) return {};
       try {
-        std::optional<SampleOf<Set>> one = samples::next(set_, random_);
-        ended_ = !one;
+        std::optional<SampleOf<Set>> sample = samples::next(set_, random_);
+        ended_ = !sample;
         ++at_;
-        return one;
+        return sample;
       } catch (...) { sample_failed("next", at_, epoch_); }
     }
 
@@ -197,7 +198,7 @@ class StreamSource : public TypedSource<B> {
 };
 
 std::shared_ptr<const BatchSource> source_of_dataset(std::shared_ptr<const Dataset> set);  // throws ValueError for null
-void check_set(bool given);                                                                // throws ValueError
+void check_set(bool is_given);                                                             // throws ValueError
 
 // Makes the source. Throws ValueError if `set` is null.
 template <class B, class Set, class Collate = DefaultCollate>
@@ -205,7 +206,7 @@ std::shared_ptr<const BatchSource> source_of(std::shared_ptr<const Set> set, Col
   if constexpr (IsDataset<Set> && std::is_same_v<Collate, DefaultCollate>) {
     return source_of_dataset(std::move(set));
   } else if constexpr (std::is_same_v<B, NoType>) {
-    return nullptr;  // explains() has refused it
+    return nullptr;  // is_readable() has refused it
   } else {
     check_set(set != nullptr);
     if constexpr (kIsStream<Set>) {

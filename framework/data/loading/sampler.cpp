@@ -13,6 +13,7 @@
 namespace halfstep {
 namespace {
 
+// Separates these draws from those of an order with the same seed.
 constexpr uint64_t kSampleSalt = 0x73616d706c65u;
 
 }  // namespace
@@ -48,14 +49,14 @@ std::vector<int64_t> WeightedSampler::order(uint64_t seed, int64_t epoch) const 
     }
     return out;
   }
-  // Orders samples by exponential clocks (Efraimidis & Spirakis, 2006).
-  std::vector<std::pair<double, int64_t>> rings;
+  // Orders samples by the time at which a clock of rate `weight` rings: -log(1 - u) / weight (Efraimidis & Spirakis, 2006).
+  std::vector<std::pair<double, int64_t>> ring_times;
   for (int64_t i = 0; i < data_size(); ++i) {
     const double w = weights_[size_t(i)];
-    if (w > 0) rings.emplace_back(-std::log(1 - random_of(i).uniform()) / w, i);
+    if (w > 0) ring_times.emplace_back(-std::log(1 - random_of(i).uniform()) / w, i);
   }
-  std::sort(rings.begin(), rings.end());
-  for (int64_t i = 0; i < num_samples_; ++i) out.push_back(rings[size_t(i)].second);
+  std::sort(ring_times.begin(), ring_times.end());
+  for (int64_t i = 0; i < num_samples_; ++i) out.push_back(ring_times[size_t(i)].second);
   return out;
 }
 
@@ -74,17 +75,17 @@ BucketSampler::BucketSampler(std::vector<int64_t> lengths, int64_t batch_size, i
 }
 
 std::vector<int64_t> BucketSampler::order(uint64_t seed, int64_t epoch) const {
-  std::vector<int64_t> all = permutation(size(), seed, uint64_t(epoch));
-  const int64_t stretch = batch_size_ * std::min(window_, size() / batch_size_ + 1);
-  for (int64_t from = 0; from < size(); from += stretch) {
-    const auto begin = all.begin() + from, end = all.begin() + std::min(from + stretch, size());
+  std::vector<int64_t> order = permutation(size(), seed, uint64_t(epoch));
+  const int64_t window_samples = batch_size_ * std::min(window_, size() / batch_size_ + 1);
+  for (int64_t from = 0; from < size(); from += window_samples) {
+    const auto begin = order.begin() + from, end = order.begin() + std::min(from + window_samples, size());
     std::stable_sort(begin, end, [&](int64_t a, int64_t b) { return lengths_[size_t(a)] < lengths_[size_t(b)]; });
   }
-  const int64_t full = size() / batch_size_;
+  const int64_t full_batches = size() / batch_size_;
   std::vector<int64_t> out;
-  for (const int64_t b : permutation(full, seed ^ kSampleSalt, uint64_t(epoch)))
-    out.insert(out.end(), all.begin() + b * batch_size_, all.begin() + (b + 1) * batch_size_);
-  out.insert(out.end(), all.begin() + full * batch_size_, all.end());
+  for (const int64_t b : permutation(full_batches, seed ^ kSampleSalt, uint64_t(epoch)))
+    out.insert(out.end(), order.begin() + b * batch_size_, order.begin() + (b + 1) * batch_size_);
+  out.insert(out.end(), order.begin() + full_batches * batch_size_, order.end());
   return out;
 }
 

@@ -30,7 +30,7 @@ class WeightedSampler : public Sampler {
   std::vector<int64_t> order(uint64_t seed, int64_t epoch) const override;
 
  private:
-  std::vector<double> weights_, sums_;
+  std::vector<double> weights_, sums_;  // sums_: of the weights up to each
   int64_t num_samples_;
   bool replacement_;
 };

@@ -47,11 +47,11 @@ namespace halfstep {
 namespace samples {
 
 template <class Set>
-concept DrawsNumbers = requires(const Set& s, Generator& g) {
+concept GetDrawsNumbers = requires(const Set& s, Generator& g) {
   s.get(int64_t{}, g);
 };
 template <class Set>
-concept Gets = requires(const Set& s) {
+concept HasGet = requires(const Set& s) {
   s.get(int64_t{});
 };
 template <class Set>
@@ -59,7 +59,7 @@ concept HasIndex = requires(const Set& s) {
   s[size_t{}];
 };
 template <class Set>
-concept GetsBatches = requires(const Set& s, std::span<const int64_t> indices) {
+concept HasGetBatch = requires(const Set& s, std::span<const int64_t> indices) {
   s.get_batch(indices);
 };
 template <class Set>
@@ -67,20 +67,20 @@ concept Sized = requires(const Set& s) {
   int64_t(s.size());
 };
 template <class Set>
-concept NextDraws = requires(Set& s, Generator& g) {
+concept NextDrawsNumbers = requires(Set& s, Generator& g) {
   typename decltype(s.next(g))::value_type;
 };
 template <class Set>
-concept Nexts = requires(Set& s) {
+concept HasNext = requires(Set& s) {
   typename decltype(s.next())::value_type;
 };
 template <class Set>
 concept IsDataset = std::is_base_of_v<Dataset, Set>;
 
 template <class Set>
-inline constexpr bool kIsMap = IsDataset<Set> || (Sized<Set> && (DrawsNumbers<Set> || Gets<Set> || HasIndex<Set>));
+inline constexpr bool kIsMap = IsDataset<Set> || (Sized<Set> && (GetDrawsNumbers<Set> || HasGet<Set> || HasIndex<Set>));
 template <class Set>
-inline constexpr bool kIsStream = !kIsMap<Set> && (NextDraws<Set> || Nexts<Set>);
+inline constexpr bool kIsStream = !kIsMap<Set> && (NextDrawsNumbers<Set> || HasNext<Set>);
 
 // Return sample i of a set, and the next one of a stream. before: how often it was drawn before in the epoch.
 template <class Set>
@@ -88,11 +88,11 @@ decltype(auto) get(const Set& set, int64_t i, [[maybe_unused]] int64_t epoch, [[
                    [[maybe_unused]] const int64_t& before = 0) {
   if constexpr (IsDataset<Set>) {
     const Dataset& data = set;
-    const Batch one = data.batch(std::span<const int64_t>(&i, 1), epoch, std::span<const int64_t>(&before, 1));
-    return std::pair<Tensor, Tensor>(one.input.select(0, 0), one.target.select(0, 0));
-  } else if constexpr (DrawsNumbers<Set>) {
+    const Batch batch = data.batch(std::span<const int64_t>(&i, 1), epoch, std::span<const int64_t>(&before, 1));
+    return std::pair<Tensor, Tensor>(batch.input.select(0, 0), batch.target.select(0, 0));
+  } else if constexpr (GetDrawsNumbers<Set>) {
     return set.get(i, random);
-  } else if constexpr (Gets<Set>) {
+  } else if constexpr (HasGet<Set>) {
     return set.get(i);
   } else {
     return set[size_t(i)];
@@ -100,7 +100,7 @@ decltype(auto) get(const Set& set, int64_t i, [[maybe_unused]] int64_t epoch, [[
 }
 template <class Set>
 auto next(Set& set, [[maybe_unused]] Generator& random) {
-  if constexpr (NextDraws<Set>) {
+  if constexpr (NextDrawsNumbers<Set>) {
     return set.next(random);
   } else {
     return set.next();
@@ -132,7 +132,7 @@ struct Collated<std::string> {
   using type = std::vector<std::string>;
 };
 template <template <class...> class Row, class... S>
-inline constexpr auto of_row() {
+inline constexpr auto row_type() {
   if constexpr (sizeof...(S) > 0 && (!std::is_same_v<typename Collated<S>::type, NoType> && ...)) {
     return std::type_identity<Row<typename Collated<S>::type...>>{};
   } else {
@@ -140,9 +140,9 @@ inline constexpr auto of_row() {
   }
 }
 template <class... S>
-struct Collated<std::tuple<S...>> : decltype(of_row<std::tuple, std::decay_t<S>...>()) {};
+struct Collated<std::tuple<S...>> : decltype(row_type<std::tuple, std::decay_t<S>...>()) {};
 template <class A, class B>
-struct Collated<std::pair<A, B>> : decltype(of_row<std::pair, std::decay_t<A>, std::decay_t<B>>()) {};
+struct Collated<std::pair<A, B>> : decltype(row_type<std::pair, std::decay_t<A>, std::decay_t<B>>()) {};
 
 // The samples of a batch, and the part of them that is being assembled, for errors.
 struct CollateContext {
@@ -151,31 +151,31 @@ struct CollateContext {
   size_t element = 0;
 };
 
-// Throw like default_collate.
-Tensor stack_rows(const Tensors& rows, const CollateContext& at);
+// Return the batch of tensors, or of numbers. Throw like default_collate.
+Tensor stack_rows(const Tensors& rows, const CollateContext& context);
 Tensor column(const std::vector<int64_t>& values);
 Tensor column(const std::vector<float>& values);
 Tensor column(const std::vector<double>& values);
 Tensor column_of_bools(const std::vector<int64_t>& values);
 
 template <class S>
-typename Collated<S>::type collate(std::vector<S>&& rows, const CollateContext& at);
+typename Collated<S>::type collate(std::vector<S>&& rows, const CollateContext& context);
 
 template <class S, size_t... k>
-typename Collated<S>::type collate_rows(std::vector<S>& rows, const CollateContext& at, std::index_sequence<k...>) {
+typename Collated<S>::type collate_rows(std::vector<S>& rows, const CollateContext& context, std::index_sequence<k...>) {
   const auto element = [&]<size_t n>(std::integral_constant<size_t, n>) {
-    std::vector<std::decay_t<std::tuple_element_t<n, S>>> all;
-    all.reserve(rows.size());
-    for (S& row : rows) all.push_back(std::move(std::get<n>(row)));
-    return collate(std::move(all), {at.indices, &at, n});
+    std::vector<std::decay_t<std::tuple_element_t<n, S>>> elements;
+    elements.reserve(rows.size());
+    for (S& row : rows) elements.push_back(std::move(std::get<n>(row)));
+    return collate(std::move(elements), {context.indices, &context, n});
   };
   return typename Collated<S>::type(element(std::integral_constant<size_t, k>{})...);
 }
 
 template <class S>
-typename Collated<S>::type collate(std::vector<S>&& rows, const CollateContext& at) {
+typename Collated<S>::type collate(std::vector<S>&& rows, const CollateContext& context) {
   if constexpr (std::is_same_v<S, Tensor>) {
-    return stack_rows(rows, at);
+    return stack_rows(rows, context);
   } else if constexpr (std::is_same_v<S, std::string>) {
     return std::move(rows);
   } else if constexpr (std::is_same_v<S, float> || std::is_same_v<S, double>) {
@@ -185,20 +185,20 @@ typename Collated<S>::type collate(std::vector<S>&& rows, const CollateContext& 
   } else if constexpr (std::is_arithmetic_v<S>) {
     return column(std::vector<int64_t>(rows.begin(), rows.end()));
   } else {
-    return collate_rows(rows, at, std::make_index_sequence<std::tuple_size_v<S>>());
+    return collate_rows(rows, context, std::make_index_sequence<std::tuple_size_v<S>>());
   }
 }
 
-// Whether the tensors of a batch of this type can be found.
+// Whether visit() finds the tensors of a batch of this type.
 template <class B>
-struct Visits : std::bool_constant<std::is_same_v<B, Tensor> || std::is_same_v<B, Tensors> || std::is_same_v<B, Batch> ||
-                                   std::is_same_v<B, std::vector<std::string>>> {};
+struct CanVisit : std::bool_constant<std::is_same_v<B, Tensor> || std::is_same_v<B, Tensors> || std::is_same_v<B, Batch> ||
+                                     std::is_same_v<B, std::vector<std::string>>> {};
 template <class... B>
-struct Visits<std::tuple<B...>> : std::bool_constant<(Visits<B>::value && ...)> {};
+struct CanVisit<std::tuple<B...>> : std::bool_constant<(CanVisit<B>::value && ...)> {};
 template <class A, class B>
-struct Visits<std::pair<A, B>> : std::bool_constant<Visits<A>::value && Visits<B>::value> {};
+struct CanVisit<std::pair<A, B>> : std::bool_constant<CanVisit<A>::value && CanVisit<B>::value> {};
 
-// Calls f with each of them.
+// Calls f with each tensor of a batch.
 template <class B, class F>
 void visit(B& batch, const F& f) {
   if constexpr (std::is_same_v<B, Tensor>) {
@@ -207,7 +207,7 @@ void visit(B& batch, const F& f) {
     f(batch.input), f(batch.target);
   } else if constexpr (std::is_same_v<B, Tensors>) {
     for (Tensor& t : batch) f(t);
-  } else if constexpr (Visits<B>::value && !std::is_same_v<B, std::vector<std::string>>) {
+  } else if constexpr (CanVisit<B>::value && !std::is_same_v<B, std::vector<std::string>>) {
     std::apply([&](auto&... part) { (visit(part, f), ...); }, batch);
   }
 }

@@ -17,12 +17,12 @@ constexpr const char* kSplit = "random_split";
 
 // Cuts a seeded order of `size` samples into parts of these lengths.
 std::vector<std::vector<int64_t>> cut_order(int64_t size, const std::vector<int64_t>& lengths, Generator* generator) {
-  Generator& from = generator ? *generator : default_generator();
+  Generator& source = generator ? *generator : default_generator();
   std::vector<int64_t> order;
-  if (from.kind() == GeneratorKind::mt19937)
-    from.with_twister([&](Twister& t) { order = t.permutation(size); });  // as torch.utils.data.random_split
+  if (source.kind() == GeneratorKind::mt19937)
+    source.with_twister([&](Twister& t) { order = t.permutation(size); });  // as torch.utils.data.random_split
   else
-    order = split_order(size, drawn_seed(from));
+    order = split_order(size, drawn_seed(source));
   std::vector<std::vector<int64_t>> out;
   auto at = order.begin();
   for (const int64_t n : lengths) {
@@ -45,12 +45,12 @@ std::vector<int64_t> checked_indices(std::vector<int64_t> indices, int64_t size)
   return indices;
 }
 
-std::vector<int64_t> mapped(const std::vector<int64_t>& to, std::span<const int64_t> indices) {
+std::vector<int64_t> at_indices(const std::vector<int64_t>& list, std::span<const int64_t> indices) {
   std::vector<int64_t> out;
   out.reserve(indices.size());
   for (const int64_t i : indices) {
-    check_index("Dataset", i, int64_t(to.size()));
-    out.push_back(to[size_t(i)]);
+    check_index("Dataset", i, int64_t(list.size()));
+    out.push_back(list[size_t(i)]);
   }
   return out;
 }
@@ -72,7 +72,8 @@ std::vector<std::vector<int64_t>> split(int64_t size, std::vector<double> fracti
     check<ValueError>(f >= 0 && f <= 1, kSplit, "fractions must be in [0, 1], got ", f, Help{"lengths are integers, {800, 200}"});
     sum += f;
   }
-  check<ValueError>(std::abs(sum - 1) <= 1e-9, kSplit, "fractions must sum to 1, got ", sum);
+  constexpr double kRounding = 1e-9;  // of a sum of fractions such as 0.7 + 0.2 + 0.1
+  check<ValueError>(std::abs(sum - 1) <= kRounding, kSplit, "fractions must sum to 1, got ", sum);
   std::vector<int64_t> lengths;
   int64_t left = size;
   for (const double f : fractions) {
@@ -89,32 +90,30 @@ Subset<Dataset>::Subset(std::shared_ptr<const Dataset> base, std::vector<int64_t
   check<ValueError>(base_ != nullptr, "subset", "needs a data set");
   indices_ = samples::checked_indices(std::move(indices), base_->size());
   std::unordered_map<int64_t, int64_t> counts;
-  for (const int64_t i : indices_) before_.push_back(counts[i]++);
-  if (counts.size() == indices_.size()) before_.clear();
-  for (size_t k = 0; k < before_.size(); ++k) times_.push_back(counts[indices_[k]]);
+  for (const int64_t i : indices_) earlier_.push_back(counts[i]++);
+  if (counts.size() == indices_.size()) earlier_.clear();
+  for (size_t k = 0; k < earlier_.size(); ++k) occurrences_.push_back(counts[indices_[k]]);
 }
 
 DataForm Subset<Dataset>::form() const { return base_->form(); }
 
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices) const { return batch(indices, 0, {}); }
-Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const {
-  return batch(indices, epoch, {});
-}
+Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch) const { return batch(indices, epoch, {}); }
 Batch Subset<Dataset>::batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const {
-  const std::vector<int64_t> of_base = samples::mapped(indices_, indices);
-  if (before_.empty()) return base_->batch(of_base, epoch, repeats);
-  std::vector<int64_t> before;
+  const std::vector<int64_t> base_indices = samples::at_indices(indices_, indices);
+  if (earlier_.empty()) return base_->batch(base_indices, epoch, repeats);
+  std::vector<int64_t> base_repeats;
   for (size_t k = 0; k < indices.size(); ++k) {
     const size_t place = size_t(indices[k]);
-    before.push_back((repeats.empty() ? 0 : repeats[k]) * times_[place] + before_[place]);
+    base_repeats.push_back((repeats.empty() ? 0 : repeats[k]) * occurrences_[place] + earlier_[place]);
   }
-  return base_->batch(of_base, epoch, before);
+  return base_->batch(base_indices, epoch, base_repeats);
 }
 std::optional<ByteRows> Subset<Dataset>::byte_rows(std::span<const int64_t> indices) const {
-  return base_->byte_rows(samples::mapped(indices_, indices));
+  return base_->byte_rows(samples::at_indices(indices_, indices));
 }
 
-std::vector<int64_t> Subset<Dataset>::these_of(const std::vector<int64_t>& all) const {
+std::vector<int64_t> Subset<Dataset>::in_subset(const std::vector<int64_t>& all) const {
   std::vector<int64_t> out;
   for (const int64_t i : indices_) {
     if (!all.empty()) out.push_back(all[size_t(i)]);

@@ -22,22 +22,25 @@ namespace halfstep {
 namespace samples {
 
 void check_index(const char* where, int64_t i, int64_t size);  // throws IndexError
+// Returns the indices. Throws IndexError for one outside [0, size).
 std::vector<int64_t> checked_indices(std::vector<int64_t> indices, int64_t size);
-std::vector<int64_t> mapped(const std::vector<int64_t>& to, std::span<const int64_t> indices);
+// Returns the elements of `list` at the indices. Throws IndexError.
+std::vector<int64_t> at_indices(const std::vector<int64_t>& list, std::span<const int64_t> indices);
 // Returns the indices of each part, by the rules of random_split.
 std::vector<std::vector<int64_t>> split(int64_t size, std::vector<double> fractions, Generator* generator);
 std::vector<std::vector<int64_t>> split(int64_t size, std::vector<int64_t> lengths, Generator* generator);
 
 template <class D>
-struct Held {
+struct SetOf {
   using type = Erased<D>;
 };
 template <class D>
-struct Held<std::shared_ptr<D>> {
+struct SetOf<std::shared_ptr<D>> {
   using type = Erased<D>;
 };
 template <class D>
-using SetIn = typename Held<D>::type;
+using SetIn = typename SetOf<D>::type;
+// Returns a data set that is given by value or by std::shared_ptr as the latter.
 template <class D>
 std::shared_ptr<const SetIn<D>> shared(D set) {
   if constexpr (std::is_convertible_v<D, std::shared_ptr<const SetIn<D>>>) {
@@ -60,26 +63,20 @@ class Subset {
   Subset(std::shared_ptr<const Set> set, std::vector<int64_t> indices)
       : set_(std::move(set)), indices_(samples::checked_indices(std::move(indices), int64_t(set_->size()))) {}
   template <class D>
-    requires std::is_same_v<samples::SetIn<D>, Set>
-  Subset(D set, std::vector<int64_t> indices) : Subset(samples::shared(std::move(set)), std::move(indices)) {}
+  requires std::is_same_v<samples::SetIn<D>, Set> Subset(D set, std::vector<int64_t> indices)
+      : Subset(samples::shared(std::move(set)), std::move(indices)) {}
 
   int64_t size() const { return int64_t(indices_.size()); }
   // Throw IndexError for i outside [0, size()).
-  SampleOf<Set> get(int64_t i) const
-    requires(!samples::DrawsNumbers<Set>)
-  {
+  SampleOf<Set> get(int64_t i) const requires(!samples::GetDrawsNumbers<Set>) {
     Generator unused;
     return samples::get(*set_, index(i), 0, unused);
   }
-  SampleOf<Set> get(int64_t i, Generator& random) const
-    requires samples::DrawsNumbers<Set>
-  {
+  SampleOf<Set> get(int64_t i, Generator& random) const requires samples::GetDrawsNumbers<Set> {
     return set_->get(index(i), random);
   }
-  auto get_batch(std::span<const int64_t> indices) const
-    requires samples::GetsBatches<Set>
-  {
-    return set_->get_batch(samples::mapped(indices_, indices));
+  auto get_batch(std::span<const int64_t> indices) const requires samples::HasGetBatch<Set> {
+    return set_->get_batch(samples::at_indices(indices_, indices));
   }
   const Set& dataset() const { return *set_; }
   const std::vector<int64_t>& indices() const { return indices_; }
@@ -101,8 +98,7 @@ class Subset<Dataset> : public Dataset {
  public:
   Subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);  // throws ValueError for null, and as above
   template <class D>
-    requires std::is_base_of_v<Dataset, D>
-  Subset(D set, std::vector<int64_t> indices)
+  requires std::is_base_of_v<Dataset, D> Subset(D set, std::vector<int64_t> indices)
       : Subset(std::shared_ptr<const Dataset>(std::make_shared<const D>(std::move(set))), std::move(indices)) {}
   int64_t size() const override { return int64_t(indices_.size()); }
   Shape input_shape() const override { return base_->input_shape(); }
@@ -117,20 +113,20 @@ class Subset<Dataset> : public Dataset {
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override;
   Batch batch(std::span<const int64_t> indices, int64_t epoch, std::span<const int64_t> repeats) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
-  std::vector<int64_t> lengths() const override { return these_of(base_->lengths()); }
-  std::vector<int64_t> labels() const override { return these_of(base_->labels()); }
+  std::vector<int64_t> lengths() const override { return in_subset(base_->lengths()); }
+  std::vector<int64_t> labels() const override { return in_subset(base_->labels()); }
   DataNotes notes() const override { return base_->notes(); }
   std::string describe() const override;
   const Dataset& dataset() const { return *base_; }
   const std::vector<int64_t>& indices() const { return indices_; }
 
  private:
-  std::vector<int64_t> these_of(const std::vector<int64_t>& all) const;
+  std::vector<int64_t> in_subset(const std::vector<int64_t>& all) const;
 
   std::shared_ptr<const Dataset> base_;
   std::vector<int64_t> indices_;
-  // Of each place: how often its sample is listed before, and in all; empty where none is listed twice.
-  std::vector<int64_t> before_, times_;
+  // By position in indices_: how often its sample is listed before, and in all; empty if none is listed twice.
+  std::vector<int64_t> earlier_, occurrences_;
 };
 template <class D>
 Subset(D, std::vector<int64_t>) -> Subset<samples::SetIn<D>>;
@@ -145,9 +141,10 @@ std::array<Subset<samples::SetIn<D>>, n> random_split(D set, const T (&parts)[n]
   auto indices = samples::split(int64_t(shared->size()), std::vector<Number>(parts, parts + n), generator);
   return [&]<size_t... k>(std::index_sequence<k...>) {
     return std::array<Subset<samples::SetIn<D>>, n>{Subset<samples::SetIn<D>>(shared, std::move(indices[k]))...};
-  }(std::make_index_sequence<n>());
+  }
+  (std::make_index_sequence<n>());
 }
-// Splits into as many parts as the vector has.
+// Does the same for any number of parts.
 template <class D, class T>
 std::vector<Subset<samples::SetIn<D>>> random_split(D set, const std::vector<T>& parts, Generator* generator = nullptr) {
   using Number = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
@@ -164,12 +161,11 @@ template <class Sample>
 class ConcatDataset {
  public:
   template <class... D>
-    requires(sizeof...(D) > 0 && (samples::kIsMap<samples::SetIn<D>> && ...))
-  explicit ConcatDataset(D... sets) {
+  requires(sizeof...(D) > 0 && (samples::kIsMap<samples::SetIn<D>> && ...)) explicit ConcatDataset(D... sets) {
     (add(samples::shared(std::move(sets))), ...);
   }
   template <class D>
-    requires samples::kIsMap<samples::SetIn<D>>
+  requires samples::kIsMap<samples::SetIn<D>>
   explicit ConcatDataset(std::vector<D> sets) {
     for (D& set : sets) add(samples::shared(std::move(set)));
   }
@@ -184,29 +180,30 @@ class ConcatDataset {
   Sample get(int64_t i, Generator& random) const { return sample(i, random, true); }
 
  private:
+  // draws: whether `random` decides on transforms.
   Sample sample(int64_t i, Generator& random, bool draws) const {
     samples::check_index("ConcatDataset", i, size());
-    size_t k = 0;
-    while (i >= ends_[k]) ++k;
-    return gets_[k](k == 0 ? i : i - ends_[k - 1], random, draws);
+    size_t set = 0;
+    while (i >= ends_[set]) ++set;
+    return getters_[set](set == 0 ? i : i - ends_[set - 1], random, draws);
   }
   template <class Set>
   void add(std::shared_ptr<const Set> set) {
     static_assert(std::is_same_v<SampleOf<Set>, Sample>, "ConcatDataset: the data sets must have samples of one type");
     ends_.push_back(size() + int64_t(set->size()));
-    gets_.push_back([set](int64_t i, Generator& random, bool draws) -> Sample {
+    getters_.push_back([set](int64_t i, Generator& random, bool draws) -> Sample {
       const bool drawn = samples::IsDataset<Set> && draws;
       return samples::get(*set, i, 0, random, drawn ? int64_t(samples::drawn_seed(random) >> 1) : 0);
     });
   }
 
-  std::vector<std::function<Sample(int64_t, Generator&, bool)>> gets_;
-  std::vector<int64_t> ends_;
+  std::vector<std::function<Sample(int64_t, Generator&, bool)>> getters_;  // by set
+  std::vector<int64_t> ends_;                                              // by set: samples up to its last one
 };
 template <class D, class... Rest>
 ConcatDataset(D, Rest...) -> ConcatDataset<SampleOf<samples::SetIn<D>>>;
 template <class D>
-  requires samples::kIsMap<samples::SetIn<D>>
-ConcatDataset(std::vector<D>) -> ConcatDataset<SampleOf<samples::SetIn<D>>>;
+requires samples::kIsMap<samples::SetIn<D>> ConcatDataset(std::vector<D>)
+->ConcatDataset<SampleOf<samples::SetIn<D>>>;
 
 }  // namespace halfstep

@@ -20,8 +20,9 @@ namespace fs = std::filesystem;
 
 bool holds_integers(const Tensor& t) { return is_integral(t.dtype()); }
 
-constexpr float kPixel = 1.f / 255;
+constexpr float kPixelScale = 1.f / 255;
 
+// Returns inputs in the dtype in which the data set stores them. Throws DataError.
 Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
   check<DataError>(t.dim() >= 1 && t.size(0) >= 1, label, "the input must have a row for each sample, got shape ", t.shape());
   check<DataError>(!tokens || holds_integers(t), label, "tokens must be whole numbers, got ", t.dtype());
@@ -32,13 +33,13 @@ Tensor input_of(const std::string& label, const Tensor& t, bool tokens) {
 // Returns "inputs have 3 of 60 values beyond float32's range, such as 1e+300, which become infinite"; "" if there are none.
 std::string beyond_float(const Tensor& t, const char* what) {
   if (t.dtype() != DType::f64) return "";
-  const Tensor all = t.contiguous();
-  const double* const p = all.const_data_ptr<double>();
+  const Tensor dense = t.contiguous();
+  const double* const values = dense.const_data_ptr<double>();
   const auto is_beyond = [](double v) { return std::isfinite(v) && !std::isfinite(float(v)); };
-  const int64_t count = std::count_if(p, p + all.numel(), is_beyond);
+  const int64_t count = std::count_if(values, values + dense.numel(), is_beyond);
   if (count == 0) return "";
-  return joined(what, " have ", count, " of ", all.numel(), " values beyond float32's range, such as ",
-                *std::find_if(p, p + all.numel(), is_beyond), ", which become infinite");
+  return joined(what, " have ", count, " of ", dense.numel(), " values beyond float32's range, such as ",
+                *std::find_if(values, values + dense.numel(), is_beyond), ", which become infinite");
 }
 
 ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
@@ -57,7 +58,8 @@ bool is_one_hot(const Tensor& t) {
   return true;
 }
 
-Tensor place_of_ones(const Tensor& t) {
+// Returns the position of the 1 in each one-hot row.
+Tensor positions_of_ones(const Tensor& t) {
   const Tensor values = t.to(DType::f64).contiguous();
   Tensor out = Tensor::empty({t.size(0)}, {.dtype = DType::i64, .device = Device::cpu});
   const double* p = values.const_data_ptr<double>();
@@ -65,21 +67,24 @@ Tensor place_of_ones(const Tensor& t) {
   return out;
 }
 
+// Returns whether all values are whole numbers >= 0, or the ignored label.
 bool is_whole(const Tensor& t, std::optional<int64_t> ignored) {
+  constexpr double kMostLabel = 1e15;  // far more than classes, and exact in float64
   if (!is_floating(t.dtype())) return true;
   const Tensor values = t.to(DType::f64).contiguous();
   const double* const p = values.const_data_ptr<double>();
   return std::all_of(p, p + values.numel(), [&](double v) {
-    return v == std::floor(v) && v < 1e15 && (v >= 0 || (ignored && v == double(*ignored)));
+    return v == std::floor(v) && v < kMostLabel && (v >= 0 || (ignored && v == double(*ignored)));
   });
 }
 
 struct Targets {
   Tensor values;
-  int64_t classes = 0;
-  std::string note{};
+  int64_t classes = 0;  // 0: regression
+  std::string note{};   // conversions, for notes()
 };
 
+// Decides whether targets are classes, and converts them. Throws DataError.
 Targets read_target(const std::string& label, const Tensor& input, const Tensor& t, const ArrayOptions& o) {
   const auto as_classes = [&](const Tensor& values, int64_t classes, std::string note) {
     const Tensor made = values.to(DType::i64).contiguous();
@@ -88,24 +93,26 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
                      ", one-hot");
     return Targets{made, classes, std::move(note)};
   };
-  const bool asked = o.classification == true, may = o.classification.value_or(true), typed = !is_floating(t.dtype());
+  const bool must_be_classes = o.classification == true, may_be_classes = o.classification.value_or(true);
+  const bool has_class_dtype = !is_floating(t.dtype());
   const Shape x = input.shape();
   // Keeps integers that may be a class for each position of the input.
-  const bool positions =
+  const bool is_per_position =
       t.dim() == 2 && holds_integers(t) &&
       ((o.tokens && x.size() > 1 && x[1] == t.size(1)) || (x.size() > 2 && (x[1] == t.size(1) || x[2] == t.size(1))));
-  if (may && !positions && is_one_hot(t))
-    return as_classes(place_of_ones(t), t.size(1), joined("targets ", t.shape(), " are one-hot, read as ", t.size(1), " classes"));
-  const bool column = t.dim() == 2 && t.size(1) == 1 && !positions;
-  if (may && (asked ? is_whole(t, o.ignored) : typed) && (t.dim() == 1 || column)) {
+  if (may_be_classes && !is_per_position && is_one_hot(t))
+    return as_classes(positions_of_ones(t), t.size(1),
+                      joined("targets ", t.shape(), " are one-hot, read as ", t.size(1), " classes"));
+  const bool is_column = t.dim() == 2 && t.size(1) == 1 && !is_per_position;
+  if (may_be_classes && (must_be_classes ? is_whole(t, o.ignored) : has_class_dtype) && (t.dim() == 1 || is_column)) {
     std::string note;
-    if (column) note = joined("targets ", t.shape(), " are read as [", t.size(0), ']');
+    if (is_column) note = joined("targets ", t.shape(), " are read as [", t.size(0), ']');
     if (t.dtype() == DType::boolean) note += joined(note.empty() ? "" : "; ", "targets are booleans, read as classes 0 and 1");
-    if (!typed) note += joined(note.empty() ? "" : "; ", "targets are ", t.dtype(), ", all whole, read as classes");
+    if (!has_class_dtype) note += joined(note.empty() ? "" : "; ", "targets are ", t.dtype(), ", all whole, read as classes");
     return as_classes(t.to(DType::i64).reshape({t.size(0)}), 0, note);
   }
-  check<DataError>(!asked || holds_integers(t), label, "classes must be whole numbers, got ", t.dtype());
-  if (may && holds_integers(t)) return as_classes(t, 0, "");
+  check<DataError>(!must_be_classes || holds_integers(t), label, "classes must be whole numbers, got ", t.dtype());
+  if (may_be_classes && holds_integers(t)) return as_classes(t, 0, "");
   const Tensor numbers = t.to(DType::f32).contiguous();
   return {numbers.dim() == 1 ? numbers.view({numbers.size(0), 1}) : numbers};
 }
@@ -114,14 +121,18 @@ Targets read_target(const std::string& label, const Tensor& input, const Tensor&
 
 bool are_zeros_and_ones(const Tensor& bytes) {
   constexpr int64_t kPiece = 1 << 16;
-  const Tensor all = bytes.contiguous();
-  const uint8_t* const p = all.const_data_ptr<uint8_t>();
-  for (int64_t at = 0; at < all.numel(); at += kPiece)  // most pictures show it in the first piece
-    if (*std::max_element(p + at, p + std::min(at + kPiece, all.numel())) > 1) return false;
+  const Tensor dense = bytes.contiguous();
+  const uint8_t* const p = dense.const_data_ptr<uint8_t>();
+  for (int64_t at = 0; at < dense.numel(); at += kPiece)  // most pictures have larger bytes in the first piece
+    if (*std::max_element(p + at, p + std::min(at + kPiece, dense.numel())) > 1) return false;
   return true;
 }
 
-bool looks_channels_last(const Shape& s) { return s.size() == 3 && s[0] > 4 && s[1] > 4 && (s[2] == 1 || s[2] == 3 || s[2] == 4); }
+bool looks_channels_last(const Shape& sample) {
+  constexpr int64_t kMostChannels = 4;  // red, green, blue and alpha
+  if (sample.size() != 3 || sample[0] <= kMostChannels || sample[1] <= kMostChannels) return false;
+  return sample[2] == 1 || sample[2] == 3 || sample[2] == kMostChannels;
+}
 
 HALFSTEP_OPTIONS(
     ArrayOptions, option("input", &O::input, "name of the array of inputs"),
@@ -166,7 +177,7 @@ struct ArrayDataset::Parts {
 };
 
 ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions& o)
-    : TensorDataset(p.input, p.target.values, p.target.classes, p.bytes == ByteMeaning::pixels ? Affine{kPixel, 0} : Affine{},
+    : TensorDataset(p.input, p.target.values, p.target.classes, p.bytes == ByteMeaning::pixels ? Affine{kPixelScale, 0} : Affine{},
                     label, o.ignored),
       notes_(std::move(p.target.note)),
       warnings_(std::move(p.warnings)),
@@ -176,15 +187,15 @@ ArrayDataset::ArrayDataset(const std::string& label, Parts p, const ArrayOptions
     notes_ = joined("inputs have their channels last, read as ", p.input.shape(), notes_.empty() ? "" : "; ", notes_);
   if (o.tokens && o.vocabulary > 0) set_vocabulary(o.vocabulary);
   if (bytes_ == ByteMeaning::automatic) return;
-  const bool pixels = bytes_ == ByteMeaning::pixels, guessed = o.bytes == ByteMeaning::automatic;
-  const bool bits = !pixels && are_zeros_and_ones(p.input);
-  notes_ = joined("inputs are bytes", bits ? " of 0 and 1" : "", ", read as ",
-                  pixels ? "pixels in [0, 1]"
-                  : bits ? "these numbers"
-                         : "numbers from 0 to 255",
-                  !guessed ? ""
-                  : pixels ? " (\"bytes\": \"numbers\" leaves them as they are)"
-                           : " (\"bytes\": \"pixels\" divides them by 255)",
+  const bool are_pixels = bytes_ == ByteMeaning::pixels, is_guess = o.bytes == ByteMeaning::automatic;
+  const bool are_bits = !are_pixels && are_zeros_and_ones(p.input);
+  notes_ = joined("inputs are bytes", are_bits ? " of 0 and 1" : "", ", read as ",
+                  are_pixels ? "pixels in [0, 1]"
+                  : are_bits ? "these numbers"
+                             : "numbers from 0 to 255",
+                  !is_guess    ? ""
+                  : are_pixels ? " (\"bytes\": \"numbers\" leaves them as they are)"
+                               : " (\"bytes\": \"pixels\" divides them by 255)",
                   notes_.empty() ? "" : "; ", notes_);
 }
 
@@ -192,16 +203,17 @@ ArrayDataset::ArrayDataset(const std::string& label, const Tensor& input, const 
     : ArrayDataset(label, Parts::of(label, input, target, o), o) {}
 
 DataForm ArrayDataset::form() const {
-  constexpr int64_t kMostValues = int64_t(1) << 22;
+  constexpr int64_t kMostValues = int64_t(1) << 22;  // that are examined for the range
+  constexpr size_t kBatch = 64;                      // samples
   DataForm out = Dataset::form();
   TensorForm form{.bytes = bytes_, .channels_last = channels_last_};
   if (input().dtype() != DType::i64) {  // over some samples, spread evenly
     const int64_t row = std::max<int64_t>(1, numel(input_shape())), n = std::clamp<int64_t>(kMostValues / row, 1, size());
     std::vector<int64_t> rows(size_t(n), 0);
     for (int64_t i = 0; i < n; ++i) rows[size_t(i)] = i * size() / n;
-    for (size_t from = 0; from < rows.size(); from += 64) {
-      const Batch some = batch(std::span(rows).subspan(from, std::min<size_t>(64, rows.size() - from)));
-      const Tensor values = some.input.contiguous();
+    for (size_t from = 0; from < rows.size(); from += kBatch) {
+      const Batch part = batch(std::span(rows).subspan(from, std::min(kBatch, rows.size() - from)));
+      const Tensor values = part.input.contiguous();
       const float* const p = values.const_data_ptr<float>();
       for (int64_t i = 0; i < values.numel(); ++i)
         if (std::isfinite(p[i])) form.low = std::min<double>(form.low, p[i]), form.high = std::max<double>(form.high, p[i]);
@@ -222,16 +234,18 @@ ArrayDataset ArrayDataset::npz(const fs::path& path, const ArrayOptions& options
 ArrayDataset ArrayDataset::safetensors(const fs::path& path, const ArrayOptions& options) {
   const std::string label = "Safetensors " + path.string();
   const TensorFile file = map_safetensors(path);
-  const auto named = [&](const std::string& name) {
+  const auto tensor_named = [&](const std::string& name) {
+    constexpr size_t kMostListed = 500;  // characters
     const auto found = file.tensors.find(name);
     if (found == file.tensors.end()) {
-      std::string all;
-      for (const auto& [n, t] : file.tensors) all += (all.empty() ? "" : ", ") + n;
-      fail<DataError>(label, "there is no tensor \"", name, "\"; there are ", all.empty() ? "none" : all.substr(0, 500));
+      std::string names;
+      for (const auto& [existing, tensor] : file.tensors) names += (names.empty() ? "" : ", ") + existing;
+      fail<DataError>(label, "there is no tensor \"", name, "\"; there are ",
+                      names.empty() ? "none" : names.substr(0, kMostListed));
     }
     return found->second;
   };
-  return ArrayDataset(label, named(options.input), named(options.target), options);
+  return ArrayDataset(label, tensor_named(options.input), tensor_named(options.target), options);
 }
 
 }  // namespace halfstep

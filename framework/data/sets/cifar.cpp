@@ -12,11 +12,13 @@ namespace halfstep {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t kPixels = 3 * 32 * 32;
+constexpr int64_t kPixels = 3 * 32 * 32;  // bytes of an image
 
+// The files of a data set, whose records are labels and pixels.
 struct Layout {
-  const char *label, *folder, *unpacked;
-  int64_t label_bytes, label_at, classes;
+  const char *label, *folder, *unpacked;  // unpacked: folder in the archive
+  int64_t label_bytes, label_at;          // labels of a record, and the index of the one to read
+  int64_t classes;
   PublishedFile archive;
 };
 
@@ -43,13 +45,14 @@ Layout layout_of(CifarLabels labels) {
            site + "cifar-100-binary.tar.gz"}};
 }
 
-struct Wanted {
+// A file to read.
+struct WantedFile {
   std::string name;
   int64_t records;  // 0: any number
 };
 
-std::vector<Wanted> files_of(const CifarOptions& o) {
-  std::vector<Wanted> out;
+std::vector<WantedFile> files_of(const CifarOptions& o) {
+  std::vector<WantedFile> out;
   for (const std::string& name : o.files) out.push_back({name, 0});
   if (!out.empty()) return out;
   const bool train = o.split == Split::train;
@@ -60,7 +63,7 @@ std::vector<Wanted> files_of(const CifarOptions& o) {
 }
 
 // Returns the number of records in a file.
-int64_t count_records(const Layout& layout, const fs::path& path, const Wanted& wanted) {
+int64_t count_records(const Layout& layout, const fs::path& path, const WantedFile& wanted) {
   std::error_code failed;
   const auto bytes = fs::file_size(path, failed);
   check<IoError>(!failed, layout.label, "cannot read ", path.string());
@@ -76,35 +79,36 @@ int64_t count_records(const Layout& layout, const fs::path& path, const Wanted& 
   return int64_t(bytes / record);
 }
 
+// Finds and reads the files.
 TensorDataset<> load(const fs::path& root, const CifarOptions& o) {
   const Layout layout = layout_of(o.labels);
   const std::vector<fs::path> folders = {root, root / layout.folder, root / layout.unpacked,
                                          root / layout.folder / layout.unpacked};
-  const std::vector<Wanted> wanted = files_of(o);
+  const std::vector<WantedFile> wanted = files_of(o);
   std::vector<fs::path> paths;
   std::vector<std::string> missing;
-  int64_t n = 0;
-  for (const Wanted& file : wanted) {
+  int64_t record_count = 0;
+  for (const WantedFile& file : wanted) {
     paths.push_back(find_file(folders, file.name));
     if (paths.back().empty()) missing.push_back(file.name);
   }
   if (!missing.empty()) fail_missing(layout.label, missing, folders, root, {layout.archive}, "tar xf " + layout.archive.name);
-  for (size_t i = 0; i < paths.size(); ++i) n += count_records(layout, paths[i], wanted[i]);
+  for (size_t i = 0; i < paths.size(); ++i) record_count += count_records(layout, paths[i], wanted[i]);
 
   const MemoryScope scope(MemoryTag::data);
-  const Tensor images = Tensor::empty({n, 3, 32, 32}, {.dtype = DType::u8, .device = Device::cpu});
-  const Tensor labels = Tensor::empty({n}, {.dtype = DType::u8, .device = Device::cpu});
+  const Tensor images = Tensor::empty({record_count, 3, 32, 32}, {.dtype = DType::u8, .device = Device::cpu});
+  const Tensor labels = Tensor::empty({record_count}, {.dtype = DType::u8, .device = Device::cpu});
   auto* pixels = images.data_ptr<uint8_t>();
   auto* label = labels.data_ptr<uint8_t>();
   for (size_t f = 0; f < paths.size(); ++f) {
     std::ifstream in(paths[f], std::ios::binary);
     const int64_t records = count_records(layout, paths[f], wanted[f]);
     for (int64_t i = 0; i < records; ++i, pixels += kPixels, ++label) {
-      char given[2] = {};
-      in.read(given, layout.label_bytes);
+      char record_labels[2] = {};
+      in.read(record_labels, layout.label_bytes);
       in.read(reinterpret_cast<char*>(pixels), kPixels);
       check<IoError>(bool(in), layout.label, "cannot read ", paths[f].string());
-      *label = uint8_t(given[layout.label_at]);
+      *label = uint8_t(record_labels[layout.label_at]);
       check<DataError>(*label < layout.classes, layout.label, paths[f].string(), ": labels must be in 0..", layout.classes - 1,
                        ", but that of record ", i, " is ", int(*label));
     }

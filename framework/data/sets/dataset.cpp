@@ -12,62 +12,64 @@
 namespace halfstep {
 namespace {
 
-constexpr int64_t kSamples = 3;  // in the batch from which shapes are learnt
+constexpr int64_t kSamples = 3;  // of the batch that shows the shape of transformed samples
 
-void check_made(const Batch& made, const Batch& of) {
-  check<ShapeError>(made.input.dim() > 0 && made.input.size(0) == of.input.size(0), "transform",
-                    "must keep the batch as dimension 0, but made ", made.input.shape(), " of ", of.input.shape());
-  check<DTypeError>(made.input.dtype() == DType::f32, "transform", "must make float32 of ", of.input.dtype(), ", got ",
-                    made.input.dtype());
+// Checks that a transform kept its contract.
+void check_result(const Batch& result, const Batch& batch) {
+  check<ShapeError>(result.input.dim() > 0 && result.input.size(0) == batch.input.size(0), "transform",
+                    "must keep the batch as dimension 0, but made ", result.input.shape(), " of ", batch.input.shape());
+  check<DTypeError>(result.input.dtype() == DType::f32, "transform", "must make float32 of ", batch.input.dtype(), ", got ",
+                    result.input.dtype());
 }
 
-Batch run_one(const Transform& transform, const Batch& batch, const Draws& draws) {
+Batch apply_checked(const Transform& transform, const Batch& batch, const Draws& draws) {
   Batch out = transform.apply(batch, draws);
-  check_made(out, batch);
+  check_result(out, batch);
   return out;
 }
 
-// Neighbours that run in one pass: transforms [first, last) that move pixels, and a scaling after them.
+// Neighbours that run in one pass: transforms [first, moves_end) that move pixels, and a scaling after them; or a single other one.
 struct Group {
-  size_t first, last, end;  // end: past the scaling, if there is one
+  size_t first, moves_end, end;  // end: behind the scaling, if there is one
   std::vector<const MoveTransform*> moves;
   const ChannelScaling* scaling = nullptr;
 };
 
-std::vector<Group> grouped(const Transforms& transforms) {
+std::vector<Group> groups_of(const Transforms& transforms) {
   std::vector<Group> out;
   size_t at = 0;
   while (at < transforms.size()) {
-    Group g{at, at, at, {}};
+    Group group{at, at, at, {}};
     std::optional<float> fill;
-    while (g.last < transforms.size()) {
-      const MoveTransform* const next = transforms[g.last]->as_moves();
+    while (group.moves_end < transforms.size()) {
+      const MoveTransform* const next = transforms[group.moves_end]->as_moves();
       if (!next || (fill && next->fill() && *fill != *next->fill())) break;
       if (next->fill()) fill = next->fill();
-      g.moves.push_back(next);
-      ++g.last;
+      group.moves.push_back(next);
+      ++group.moves_end;
     }
-    g.end = g.last;
-    if (g.end < transforms.size()) g.scaling = transforms[g.end]->as_scaling();
-    if (g.scaling) ++g.end;
-    if (g.end == at) g.end = at + 1;  // neither moves nor scaling
-    at = g.end;
-    out.push_back(std::move(g));
+    group.end = group.moves_end;
+    if (group.end < transforms.size()) group.scaling = transforms[group.end]->as_scaling();
+    if (group.scaling) ++group.end;
+    if (group.end == at) group.end = at + 1;  // neither moves nor scaling
+    at = group.end;
+    out.push_back(std::move(group));
   }
   return out;
 }
 
-bool scales(const Group& group, const Shape& sample) {
+// Returns whether samples of this shape are images with as many channels as the scaling.
+bool fits(const Group& group, const Shape& sample) {
   const size_t channels = group.scaling ? group.scaling->mean.size() : 1;
   return sample.size() == 3 && numel(sample) > 0 && (channels == 1 || int64_t(channels) == sample[0]);
 }
 
-class Transformed : public Dataset {
+class TransformedDataset : public Dataset {
  public:
-  Transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed)
+  TransformedDataset(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed)
       : base_(std::move(base)),
         transforms_(std::move(transforms)),
-        groups_(grouped(transforms_)),
+        groups_(groups_of(transforms_)),
         seed_(seed),
         shape_(transformed_shape(transforms_, base_->input_shape(), base_->classes())) {}
   int64_t size() const override { return base_->size(); }
@@ -87,10 +89,10 @@ class Transformed : public Dataset {
     const NoGrad no_grad;
     const MemoryScope scope(MemoryTag::data);
     Draws draws{.seed = seed_, .epoch = epoch, .indices = indices, .transform_index = 0, .classes = classes(), .repeats = repeats};
-    Batch out = first(indices, draws);
-    for (const Group& g : groups_) {
-      if (int(g.first) < draws.transform_index) continue;  // already applied to the bytes
-      out = run_group(g, out, draws);
+    Batch out = first_batch(indices, draws);
+    for (const Group& group : groups_) {
+      if (int(group.first) < draws.transform_index) continue;  // already applied to the bytes
+      out = run_group(group, out, draws);
     }
     check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
                       ", as it did on the device meta, got ", without_batch(out.input.shape()));
@@ -102,13 +104,13 @@ class Transformed : public Dataset {
  private:
   // Returns the batch of the base; or, if the base has bytes, the result of the first group on them, with draws.transform_index
   // past that group.
-  Batch first(std::span<const int64_t> indices, Draws& draws) const {
-    const Group& g = groups_[0];
+  Batch first_batch(std::span<const int64_t> indices, Draws& draws) const {
+    const Group& group = groups_[0];
     const Shape sample = base_->input_shape();
-    if ((!g.moves.empty() || g.scaling) && scales(g, sample)) {
+    if ((!group.moves.empty() || group.scaling) && fits(group, sample)) {
       if (const auto bytes = base_->byte_rows(indices)) {
-        Batch out{move_and_scale({nullptr, &*bytes, sample}, g.moves, g.scaling, draws), bytes->target};
-        draws.transform_index = int(g.end);
+        Batch out{move_and_scale({nullptr, &*bytes, sample}, group.moves, group.scaling, draws), bytes->target};
+        draws.transform_index = int(group.end);
         draws.writable = true;
         return out;
       }
@@ -116,18 +118,18 @@ class Transformed : public Dataset {
     return base_->batch(indices, draws.epoch, draws.repeats);
   }
 
-  Batch run_group(const Group& g, const Batch& batch, Draws& draws) const {
-    draws.transform_index = int(g.first);
+  Batch run_group(const Group& group, const Batch& batch, Draws& draws) const {
+    draws.transform_index = int(group.first);
     Batch out = batch;
-    if (!g.moves.empty()) check_images(g.moves[0]->name(), batch.input);
-    const bool fused = !g.moves.empty() || g.scaling;
+    if (!group.moves.empty()) check_images(group.moves[0]->name(), batch.input);
+    const bool fused = !group.moves.empty() || group.scaling;
     if (fused && batch.input.device().is_cpu() && batch.input.dtype() == DType::f32 &&
-        scales(g, without_batch(batch.input.shape()))) {
-      out.input = move_and_scale({&batch, nullptr, without_batch(batch.input.shape())}, g.moves, g.scaling, draws);
+        fits(group, without_batch(batch.input.shape()))) {
+      out.input = move_and_scale({&batch, nullptr, without_batch(batch.input.shape())}, group.moves, group.scaling, draws);
     } else {
-      for (size_t i = g.first; i < g.end; ++i) {
+      for (size_t i = group.first; i < group.end; ++i) {
         draws.transform_index = int(i);
-        const Batch next = run_one(*transforms_[i], out, draws);
+        const Batch next = apply_checked(*transforms_[i], out, draws);
         draws.writable = draws.writable || !next.input.shares_memory_with(out.input);
         out = next;
       }
@@ -151,18 +153,18 @@ Tensor TargetScale::in_units(const Tensor& scaled) const {
     const DType dtype = scaled.dtype() == DType::f64 ? DType::f64 : DType::f32;
     std::vector<double> means, stds;
     for (int64_t i = 0; i < scaled.size(-1); ++i) {
-      const TargetScale& of = each[size_t(i) % each.size()];
-      means.push_back(of.mean), stds.push_back(of.std);
+      const TargetScale& column = each[size_t(i) % each.size()];
+      means.push_back(column.mean), stds.push_back(column.std);
     }
-    const NumberOptions as{.dtype = dtype, .device = scaled.device()};
-    return scaled.to(dtype) * tensor(stds, as) + tensor(means, as);
+    const NumberOptions options{.dtype = dtype, .device = scaled.device()};
+    return scaled.to(dtype) * tensor(stds, options) + tensor(means, options);
   }
   return (scaled.dtype() == DType::f64 ? scaled : scaled.to(DType::f32)) * std + mean;
 }
 
 std::pair<Tensor, Tensor> Dataset::get(int64_t i) const {
-  const Batch one = batch(std::span<const int64_t>(&i, 1));
-  return {one.input.select(0, 0), one.target.select(0, 0)};
+  const Batch sample = batch(std::span<const int64_t>(&i, 1));
+  return {sample.input.select(0, 0), sample.target.select(0, 0)};
 }
 
 Split parse_split(std::string_view text) {
@@ -178,7 +180,7 @@ std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transf
   check<ValueError>(!transforms.empty(), "transformed", "needs a transform");
   check<DTypeError>(base->input_dtype() == DType::f32, "transformed", "transforms are for numbers, but the inputs are ",
                     base->input_dtype(), " tokens");
-  return std::make_shared<Transformed>(std::move(base), std::move(transforms), seed);
+  return std::make_shared<TransformedDataset>(std::move(base), std::move(transforms), seed);
 }
 
 Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64_t classes, DType dtype) {
@@ -188,7 +190,7 @@ Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64
               Tensor::empty({kSamples}, {.dtype = classes > 0 ? DType::i64 : DType::f32})};
   Draws draws{.classes = classes};
   for (const auto& transform : transforms) {
-    batch = run_one(*transform, batch, draws);
+    batch = apply_checked(*transform, batch, draws);
     ++draws.transform_index;
   }
   return without_batch(batch.input.shape());

@@ -22,20 +22,20 @@ struct Entry {
 };
 
 // Calls f for each entry of one folder, except hidden names and dead links.
-void each_entry(const fs::path& folder, PassedOver& passed, const std::function<void(const Entry&)>& f) {
-  std::error_code failed, none;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+void for_each_entry(const fs::path& folder, PassedOver& passed, const std::function<void(const Entry&)>& f) {
+  std::error_code error, ignored;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const fs::path& path = it->path();
     if (is_hidden(path.filename().string())) {
       passed.hidden.push_back(path);
       continue;
     }
-    const bool is_link = it->is_symlink(none);  // from the folder, without accessing the file
-    const bool is_folder = it->is_directory(none), is_file = it->is_regular_file(none);
-    if (is_link && !fs::exists(it->status(none))) passed.dead_links.push_back(path);
+    const bool is_link = it->is_symlink(ignored);  // from the folder, without accessing the file
+    const bool is_folder = it->is_directory(ignored), is_file = it->is_regular_file(ignored);
+    if (is_link && !fs::exists(it->status(ignored))) passed.dead_links.push_back(path);
     if (is_folder || is_file) f({path, is_folder, is_link});
   }
-  check<DataError>(!failed, "ImageFolder", "cannot read the folder ", folder.string());
+  check<DataError>(!error, "ImageFolder", "cannot read the folder ", folder.string());
 }
 
 // Returns whether a folder, given without links in its path, is one of these or above one of them.
@@ -46,14 +46,14 @@ bool leads_back(const fs::path& real, const Paths& visited) {
 }
 
 // Collects pictures. visited: the folders on the path to here, without links in their paths.
-void look_into(const fs::path& folder, Paths& visited, PassedOver& passed, Paths& out) {
-  each_entry(folder, passed, [&](const Entry& e) {
+void collect_pictures(const fs::path& folder, Paths& visited, PassedOver& passed, Paths& out) {
+  for_each_entry(folder, passed, [&](const Entry& e) {
     if (e.is_folder) {
-      std::error_code none;
-      const fs::path real = e.is_link ? fs::canonical(e.path, none) : visited.back() / e.path.filename();
+      std::error_code ignored;
+      const fs::path real = e.is_link ? fs::canonical(e.path, ignored) : visited.back() / e.path.filename();
       if (e.is_link && leads_back(real, visited)) return passed.loops.push_back(e.path);
       visited.push_back(real);
-      look_into(e.path, visited, passed, out);
+      collect_pictures(e.path, visited, passed, out);
       return visited.pop_back();
     }
     if (is_picture_name(e.path) || (!e.path.has_extension() && has_picture_content(e.path)))
@@ -66,23 +66,24 @@ void look_into(const fs::path& folder, Paths& visited, PassedOver& passed, Paths
 }
 
 // Returns a path for messages, which may become JSON or a comment in a config.
-std::string shown(const fs::path& path) {
+std::string printable_path(const fs::path& path) {
   std::string out = replace_not_utf8(path.string());
   for (char& c : out) c = static_cast<unsigned char>(c) < ' ' ? '?' : c;  // char has a sign on x86-64 alone
   return out;
 }
 
 // Returns "3 hidden names, such as a/.b".
-std::string counted(const Paths& paths, const char* one, const char* many) {
+std::string counted(const Paths& paths, const char* singular, const char* plural) {
   if (paths.empty()) return "";
-  return joined(paths.size(), ' ', paths.size() == 1 ? one : many, ", such as ",
-                shown(*std::min_element(paths.begin(), paths.end())));
+  return joined(paths.size(), ' ', paths.size() == 1 ? singular : plural, ", such as ",
+                printable_path(*std::min_element(paths.begin(), paths.end())));
 }
 
 // Returns "10 .webp, 2 .gif".
 std::string by_ending(const std::map<std::string, int64_t>& counts) {
   std::string out;
-  for (const auto& [end, n] : counts) out += joined(out.empty() ? "" : ", ", n, ' ', end.empty() ? "without ending" : shown(end));
+  for (const auto& [end, n] : counts)
+    out += joined(out.empty() ? "" : ", ", n, ' ', end.empty() ? "without ending" : printable_path(end));
   return out;
 }
 
@@ -113,21 +114,21 @@ std::vector<std::string> PassedOver::warnings() const {
   if (!other_pictures.empty()) {
     const size_t n = other_pictures.size();
     const fs::path& example = *std::min_element(other_pictures.begin(), other_pictures.end());
-    out.push_back(joined(n, n == 1 ? " picture is" : " pictures are",
-                         " left out, since only PNG and JPEG are read: ", by_ending(counts), ", such as ", shown(example)));
+    out.push_back(joined(n, n == 1 ? " picture is" : " pictures are", " left out, since only PNG and JPEG are read: ",
+                         by_ending(counts), ", such as ", printable_path(example)));
   }
   if (!dead_links.empty()) out.push_back(counted(dead_links, "link leads nowhere", "links lead nowhere"));
   return out;
 }
 
 std::vector<std::string> folders_in(const fs::path& root, PassedOver& passed, Paths* files) {
-  std::error_code none;
-  check<DataError>(fs::is_directory(root, none), "ImageFolder", root.string(),
+  std::error_code ignored;
+  check<DataError>(fs::is_directory(root, ignored), "ImageFolder", root.string(),
                    " must be a folder with a folder for each class, but is no folder");
   std::vector<std::string> out;
-  const Paths here{fs::canonical(root, none)};
-  each_entry(root, passed, [&](const Entry& e) {
-    if (e.is_folder && e.is_link && leads_back(fs::canonical(e.path, none), here))
+  const Paths here{fs::canonical(root, ignored)};
+  for_each_entry(root, passed, [&](const Entry& e) {
+    if (e.is_folder && e.is_link && leads_back(fs::canonical(e.path, ignored), here))
       passed.loops.push_back(e.path);
     else if (e.is_folder)
       out.push_back(e.path.filename().string());
@@ -139,9 +140,9 @@ std::vector<std::string> folders_in(const fs::path& root, PassedOver& passed, Pa
 }
 
 Paths pictures_in(const fs::path& folder, PassedOver& passed) {
-  std::error_code none;
-  Paths out, visited{fs::canonical(folder, none)};
-  look_into(folder, visited, passed, out);
+  std::error_code ignored;
+  Paths out, visited{fs::canonical(folder, ignored)};
+  collect_pictures(folder, visited, passed, out);
   std::sort(out.begin(), out.end());
   return out;
 }

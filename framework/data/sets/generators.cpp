@@ -15,8 +15,9 @@
 namespace halfstep {
 namespace {
 
-constexpr float kTurn = 6.2831853f;
-constexpr int64_t kDigitSide = 28, kPool = 2000;  // number of digits from which strips are made
+constexpr float kTurn = 6.2831853f;  // 2 pi
+constexpr int64_t kDigitSide = 28;
+constexpr int64_t kPool = 2000;  // digits from which strips are made
 
 template <class O>
 Option<O> count_of(const char* name, int64_t O::*member, const char* doc, double least = 1, double most = 1 << 24) {
@@ -31,14 +32,15 @@ Option<O> noise_of() {
   return option("noise", &O::noise, "deviation").at_least(0);
 }
 
-// Checks the product of these: all samples are drawn at once, and more would take gigabytes and hours.
+// Checks the product of the factors: all samples are drawn at once, and more would take gigabytes and hours.
 void check_numbers(const char* where, const char* what, std::initializer_list<int64_t> factors) {
   constexpr double kMost = int64_t(1) << 26;
-  double all = 1;
-  for (const int64_t n : factors) all *= double(n);
-  check<ValueError>(all <= kMost, where, what, " may be ", kMost, ", got ", all);
+  double product = 1;
+  for (const int64_t factor : factors) product *= double(factor);
+  check<ValueError>(product <= kMost, where, what, " may be ", kMost, ", got ", product);
 }
 
+// Returns memory for n samples.
 Tensor rows(int64_t n, const Shape& sample, DType dtype = DType::f32) {
   return Tensor::empty(with_batch(n, sample), {.dtype = dtype, .device = Device::cpu});
 }
@@ -50,12 +52,12 @@ TensorDataset<> spirals(const SpiralsOptions& o) {
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {2}), target = rows(o.size, {}, DType::i64);
   for (int64_t i = 0; i < o.size; ++i) {
-    SampleNumbers r(o.seed, o.split, i);
+    SampleNumbers random(o.seed, o.split, i);
     const int64_t arm = i % o.arms;
-    const float along = std::sqrt(r.uniform(0, 1));  // nearly the same number of points on each length of the arm
-    const float angle = kTurn * (float(o.turns) * along + float(arm) / float(o.arms));
-    input.data_ptr<float>()[2 * i] = along * std::cos(angle) + float(o.noise) * r.normal();
-    input.data_ptr<float>()[2 * i + 1] = along * std::sin(angle) + float(o.noise) * r.normal();
+    const float radius = std::sqrt(random.uniform(0, 1));  // nearly the same number of points on each length of the arm
+    const float angle = kTurn * (float(o.turns) * radius + float(arm) / float(o.arms));
+    input.data_ptr<float>()[2 * i] = radius * std::cos(angle) + float(o.noise) * random.normal();
+    input.data_ptr<float>()[2 * i + 1] = radius * std::sin(angle) + float(o.noise) * random.normal();
     target.data_ptr<int64_t>()[i] = arm;
   }
   return TensorDataset(input, target, o.arms, {}, label("Spirals", o.split));
@@ -68,13 +70,14 @@ TensorDataset<> sines(const SinesOptions& o) {
   const Tensor input = rows(o.size, {o.window, 1}), target = rows(o.size, {o.horizon});
   float *x = input.data_ptr<float>(), *y = target.data_ptr<float>();
   for (int64_t i = 0; i < o.size; ++i) {
-    SampleNumbers r(o.seed, o.split, i);
+    SampleNumbers random(o.seed, o.split, i);
     std::vector<float> values(size_t(o.window + o.horizon), 0.0f);
     for (int64_t w = 0; w < o.waves; ++w) {
-      const float height = r.uniform(0.2f, 1) / float(o.waves), step = kTurn / r.uniform(5, 40), phase = r.uniform(0, kTurn);
+      const float height = random.uniform(0.2f, 1) / float(o.waves), step = kTurn / random.uniform(5, 40),
+                  phase = random.uniform(0, kTurn);
       for (size_t t = 0; t < values.size(); ++t) values[t] += height * std::sin(step * float(t) + phase);
     }
-    for (int64_t t = 0; t < o.window; ++t) *x++ = values[size_t(t)] + float(o.noise) * r.normal();
+    for (int64_t t = 0; t < o.window; ++t) *x++ = values[size_t(t)] + float(o.noise) * random.normal();
     y = std::copy(values.begin() + o.window, values.end(), y);
   }
   return TensorDataset(input, target, 0, {}, label("Sines", o.split));
@@ -89,9 +92,9 @@ TensorDataset<> copy_task(const CopyTaskOptions& o) {
   std::fill_n(input.data_ptr<int64_t>(), o.size * steps, 0);
   std::fill_n(target.data_ptr<int64_t>(), o.size * steps, 0);
   for (int64_t i = 0; i < o.size; ++i) {
-    SampleNumbers r(o.seed, o.split, i);
+    SampleNumbers random(o.seed, o.split, i);
     int64_t *const x = input.data_ptr<int64_t>() + i * steps, *const y = target.data_ptr<int64_t>() + i * steps;
-    for (int64_t t = 0; t < o.length; ++t) x[t] = y[steps - o.length + t] = 1 + r.below(o.symbols);
+    for (int64_t t = 0; t < o.length; ++t) x[t] = y[steps - o.length + t] = 1 + random.below(o.symbols);
     x[o.length + o.wait - 1] = o.symbols + 1;
   }
   return TensorDataset(input, target, o.symbols + 1, {}, label("CopyTask", o.split));
@@ -103,10 +106,10 @@ TensorDataset<> adding(const AddingOptions& o) {
   const MemoryScope scope(MemoryTag::data);
   const Tensor input = rows(o.size, {o.length, 2}), target = rows(o.size, {1});
   for (int64_t i = 0; i < o.size; ++i) {
-    SampleNumbers r(o.seed, o.split, i);
+    SampleNumbers random(o.seed, o.split, i);
     float* const x = input.data_ptr<float>() + i * o.length * 2;
-    for (int64_t t = 0; t < o.length; ++t) x[2 * t] = r.uniform(0, 1), x[2 * t + 1] = 0;
-    const int64_t half = o.length / 2, first = r.below(half), second = half + r.below(o.length - half);
+    for (int64_t t = 0; t < o.length; ++t) x[2 * t] = random.uniform(0, 1), x[2 * t + 1] = 0;
+    const int64_t half = o.length / 2, first = random.below(half), second = half + random.below(o.length - half);
     x[2 * first + 1] = x[2 * second + 1] = 1;
     target.data_ptr<float>()[i] = x[2 * first] + x[2 * second];
   }
@@ -147,6 +150,7 @@ Shape DigitStripsDataset::input_shape() const { return {1, kDigitSide, kDigitSid
 Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
   constexpr uint64_t kStripSalt = 0x7374726970730000u;  // different random numbers from those that draw the digits
   const MemoryScope scope(MemoryTag::data);
+  constexpr int64_t kLeastAdvance = 20, kAdvances = kDigitSide - kLeastAdvance + 1;  // pixels from digit to digit: 20 to 28
   const int64_t most = options_.max_digits, width = kDigitSide * most, n = int64_t(indices.size());
   const Batch out{rows(n, input_shape()), rows(n, target_shape(), DType::i64)};
   std::fill_n(out.input.data_ptr<float>(), out.input.numel(), 0.0f);
@@ -154,11 +158,12 @@ Batch DigitStripsDataset::batch(std::span<const int64_t> indices) const {
   for (int64_t k = 0; k < n; ++k) {
     const int64_t i = indices[size_t(k)];
     check<IndexError>(i >= 0 && i < size(), "DigitStrips", "a sample index must be in [0, ", size(), "), got ", i);
-    SampleNumbers r(options_.seed ^ kStripSalt, options_.split, i);
-    const int64_t digits = options_.min_digits + r.below(most - options_.min_digits + 1);
+    SampleNumbers random(options_.seed ^ kStripSalt, options_.split, i);
+    const int64_t digits = options_.min_digits + random.below(most - options_.min_digits + 1);
     float* const image = out.input.data_ptr<float>() + k * kDigitSide * width;
-    for (int64_t d = 0, left = 0; d < digits; ++d, left += 20 + r.below(9)) {  // digits may touch, but never leave the image
-      const int64_t which = r.below(kPool);
+    for (int64_t d = 0, left = 0; d < digits;
+         ++d, left += kLeastAdvance + random.below(kAdvances)) {  // digits may touch, but never leave the image
+      const int64_t which = random.below(kPool);
       const uint8_t* const digit = digits_->input().const_data_ptr<uint8_t>() + which * kDigitSide * kDigitSide;
       for (int64_t y = 0; y < kDigitSide; ++y) {
         for (int64_t x = 0; x < kDigitSide; ++x) {

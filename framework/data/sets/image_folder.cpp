@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFolder = "ImageFolder";
 
 // Throws the error "must have pictures ..., but has none".
-[[noreturn]] void has_no_pictures(const fs::path& folder, const PassedOver& passed) {
+[[noreturn]] void fail_empty(const fs::path& folder, const PassedOver& passed) {
   const std::vector<std::string> warnings = passed.warnings();
   fail<DataError>(kFolder, folder.string(), " must have pictures (PNG or JPEG), but has none",
                   warnings.empty() ? "" : ": " + warnings[0],
@@ -43,28 +43,30 @@ bool is_part(std::string name) {
 
 }  // namespace
 
-void to_planes(const Picture& p, float* to) {
-  for (int64_t c = 0; c < p.channels; ++c)
-    for (int64_t i = 0; i < p.height * p.width; ++i) *to++ = float(p.pixels[size_t(i * p.channels + c)]) / 255;
+void to_planes(const Picture& picture, float* to) {
+  for (int64_t c = 0; c < picture.channels; ++c)
+    for (int64_t i = 0; i < picture.height * picture.width; ++i)
+      *to++ = float(picture.pixels[size_t(i * picture.channels + c)]) / 255;
 }
 
-void fit_picture(const Picture& p, int64_t size, PictureFit fit, Background background, float* to) {
+void fit_picture(const Picture& picture, int64_t size, PictureFit fit, Background background, float* to) {
   const NoGrad off;
-  const int64_t side = fit == PictureFit::pad ? std::max(p.height, p.width) : std::min(p.height, p.width);
+  const int64_t reference =
+      fit == PictureFit::pad ? std::max(picture.height, picture.width) : std::min(picture.height, picture.width);
   const auto resized = [&](int64_t length) {
-    return fit == PictureFit::squash ? size : std::max<int64_t>(1, size * length / side);
+    return fit == PictureFit::squash ? size : std::max<int64_t>(1, size * length / reference);
   };
-  const int64_t height = resized(p.height), width = resized(p.width);
-  Tensor image = Tensor::empty({1, p.channels, p.height, p.width}, {.device = Device::cpu});
-  to_planes(p, image.data_ptr<float>());
-  if (height != p.height || width != p.width)
+  const int64_t height = resized(picture.height), width = resized(picture.width);
+  Tensor image = Tensor::empty({1, picture.channels, picture.height, picture.width}, {.device = Device::cpu});
+  to_planes(picture, image.data_ptr<float>());
+  if (height != picture.height || width != picture.width)
     image = interpolate(image, {.size = {height, width}, .mode = "bilinear", .antialias = true}).contiguous();
   // Start of the square in the picture; negative if there is padding.
   const auto margin = [&](int64_t length) { return int64_t(std::nearbyint(double(length - size) / 2)); };
   const int64_t top = margin(height), left = margin(width), first = std::max<int64_t>(0, -left);
   const int64_t columns = std::min(size - first, width - std::max<int64_t>(0, left));
-  std::fill_n(to, p.channels * size * size, background == Background::white ? 1.f : 0.f);
-  for (int64_t c = 0; c < p.channels; ++c) {
+  std::fill_n(to, picture.channels * size * size, background == Background::white ? 1.f : 0.f);
+  for (int64_t c = 0; c < picture.channels; ++c) {
     for (int64_t y = std::max<int64_t>(0, -top); y < std::min(size, height - top); ++y)
       std::copy_n(image.data_ptr<float>() + (c * height + top + y) * width + left + first, columns,
                   to + (c * size + y) * size + first);
@@ -90,27 +92,27 @@ HALFSTEP_OPTIONS(
 ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOptions& options)
     : label_("ImageFolder " + root.string()), options_(options), class_names_(options.classes) {
   check_options(kFolder, options);
-  const std::vector<std::string> folders = folders_in(root, passed_, &beside_);
+  const std::vector<std::string> folders = folders_in(root, passed_over_, &unclassified_);
   check<DataError>(!folders.empty(), kFolder, root.string(), " must have a folder for each class, but has none");
   const std::vector<int64_t> labels = classes_of_folders(kFolder, root, folders, class_names_, notes_);
   std::vector<std::string> unknown;
-  size_t count = 0;  // number of pictures in them
+  size_t unknown_pictures = 0;
   for (size_t i = 0; i < folders.size(); ++i) {
     PassedOver passed;
     std::vector<fs::path> found = pictures_in(root / folders[i], passed);
     if (labels[i] < 0) {
       unknown.push_back(joined(spelled(folders[i]), " (", found.size(), ')'));
-      count += found.size();
+      unknown_pictures += found.size();
       continue;
     }
-    if (found.empty()) has_no_pictures(root / folders[i], passed);
-    passed_.add(passed);
+    if (found.empty()) fail_empty(root / folders[i], passed);
+    passed_over_.add(passed);
     for (fs::path& path : found) files_.push_back({std::move(path), labels[i]});
   }
   if (!unknown.empty())
-    notes_.warnings.push_back(joined(count, count == 1 ? " picture is" : " pictures are",
+    notes_.warnings.push_back(joined(unknown_pictures, unknown_pictures == 1 ? " picture is" : " pictures are",
                                      " left out, in folders that are no classes of the training data: ", list_text(unknown)));
-  if (options_.skip_bad) leave_out_bad(root);
+  if (options_.skip_bad) remove_bad(root);
   options_.check = {};
   const int channels = options_.grayscale ? 1 : 3;
   std::optional<PictureSize> size = PictureSize{options_.size, options_.size};
@@ -123,17 +125,17 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
   shape_ = {channels, size->height, size->width};
 }
 
-void ImageFolderDataset::leave_out_bad(const fs::path& root) {
+void ImageFolderDataset::remove_bad(const fs::path& root) {
   std::vector<fs::path> all;
   for (const File& f : files_) all.push_back(f.path);
   const PictureCheck found = check_pictures(all, options_.check);
   if (found.faults.empty()) return;
   check<DataError>(found.faults.size() < files_.size(), kFolder, "none of the ", files_.size(), " pictures in ", root.string(),
                    " can be read: ", found.faults[0].text);
-  left_out_ = joined(found.faults.size(), " of ", files_.size(), found.faults.size() == 1 ? " pictures is" : " pictures are",
-                     " left out, since they cannot be read: ", found.faults[0].text);
-  left_out_ = replace_not_utf8(left_out_);
-  std::replace(left_out_.begin(), left_out_.end(), '\n', ' ');
+  bad_pictures_ = joined(found.faults.size(), " of ", files_.size(), found.faults.size() == 1 ? " pictures is" : " pictures are",
+                         " left out, since they cannot be read: ", found.faults[0].text);
+  bad_pictures_ = replace_not_utf8(bad_pictures_);
+  std::replace(bad_pictures_.begin(), bad_pictures_.end(), '\n', ' ');
   for (size_t i = found.faults.size(); i-- > 0;) files_.erase(files_.begin() + std::ptrdiff_t(found.faults[i].index));
   for (size_t c = 0; c < class_names_.size(); ++c) {
     const auto is_of = [&](int64_t label) { return label == int64_t(c); };
@@ -150,16 +152,16 @@ std::optional<PictureSize> ImageFolderDataset::size_of(const File& file) const {
 }
 
 void ImageFolderDataset::read(const File& file, float* to) const {
-  const Picture p = read_picture(file.path, options_.grayscale ? 1 : 3, options_.background, options_.exif);
+  const Picture picture = read_picture(file.path, options_.grayscale ? 1 : 3, options_.background, options_.exif);
   try {
-    if (options_.size > 0) return fit_picture(p, options_.size, options_.fit, options_.background, to);
-  } catch (const MemoryError&) { picture_too_large(file.path, p.width, p.height); } catch (const std::bad_alloc&) {
-    picture_too_large(file.path, p.width, p.height);
+    if (options_.size > 0) return fit_picture(picture, options_.size, options_.fit, options_.background, to);
+  } catch (const MemoryError&) { picture_too_large(file.path, picture.width, picture.height); } catch (const std::bad_alloc&) {
+    picture_too_large(file.path, picture.width, picture.height);
   }
-  check<DataError>(p.height == shape_[1] && p.width == shape_[2], kFolder, file.path.string(), ": a picture must be ", shape_[2],
-                   " x ", shape_[1], " pixels as the first one, ", files_[first_].path.string(), ", got ", p.width, " x ", p.height,
-                   Help{"set \"size\" to resize all to one size"});
-  to_planes(p, to);
+  check<DataError>(picture.height == shape_[1] && picture.width == shape_[2], kFolder, file.path.string(), ": a picture must be ",
+                   shape_[2], " x ", shape_[1], " pixels as the first one, ", files_[first_].path.string(), ", got ", picture.width,
+                   " x ", picture.height, Help{"set \"size\" to resize all to one size"});
+  to_planes(picture, to);
 }
 
 Batch ImageFolderDataset::batch(std::span<const int64_t> indices) const {
@@ -184,8 +186,8 @@ int64_t ImageFolderDataset::check_sizes(double seconds) const {
   int64_t read = 0, wrong = 0;
   size_t example = 0;
   for (; read < size() && Clock::now() < end; ++read) {
-    const std::optional<PictureSize> is = size_of(files_[size_t(read)]);
-    if (!is || *is == wanted) continue;
+    const std::optional<PictureSize> actual = size_of(files_[size_t(read)]);
+    if (!actual || *actual == wanted) continue;
     if (wrong++ == 0) example = size_t(read);
   }
   if (wrong == 0) return read;
@@ -212,15 +214,15 @@ DataForm ImageFolderDataset::form() const {
 
 DataNotes ImageFolderDataset::notes() const {
   DataNotes out = notes_;
-  if (const std::string passed = passed_.text(); !passed.empty())
+  if (const std::string passed = passed_over_.text(); !passed.empty())
     out.summary += joined(out.summary.empty() ? "" : "; ", "left out: ", passed);
-  const std::vector<std::string> of_files = passed_.warnings();
+  const std::vector<std::string> of_files = passed_over_.warnings();
   out.warnings.insert(out.warnings.end(), of_files.begin(), of_files.end());
-  if (!left_out_.empty()) out.warnings.push_back(left_out_);
-  if (!beside_.empty())
-    out.warnings.push_back(joined(beside_.size(), beside_.size() == 1 ? " picture is" : " pictures are",
+  if (!bad_pictures_.empty()) out.warnings.push_back(bad_pictures_);
+  if (!unclassified_.empty())
+    out.warnings.push_back(joined(unclassified_.size(), unclassified_.size() == 1 ? " picture is" : " pictures are",
                                   " left out, since they lie beside the folders of the classes, such as ",
-                                  replace_not_utf8(beside_[0].string())));
+                                  replace_not_utf8(unclassified_[0].string())));
   if (std::all_of(class_names_.begin(), class_names_.end(), is_part))
     out.warnings.push_back(joined("the classes are called ", class_names_.front(), class_names_.size() > 1 ? " and " : "",
                                   class_names_.size() > 1 ? class_names_.back() : "",

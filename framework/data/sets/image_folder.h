@@ -33,7 +33,7 @@ struct ImageFolderOptions {
   static const OptionList<ImageFolderOptions>& list();
 };
 
-// Writes a picture's pixels, fitted into a square of this size, to [C, size, size], in [0, 1].
+// Writes a picture's pixels, fitted into a square of this size, to `to`: [C, size, size], in [0, 1].
 void fit_picture(const Picture& picture, int64_t size, PictureFit fit, Background background, float* to);
 // Does the same without a change of size: [C, H, W].
 void to_planes(const Picture& picture, float* to);
@@ -70,17 +70,17 @@ class ImageFolderDataset : public Dataset {
     int64_t label;
   };
   void read(const File& file, float* to) const;
-  void leave_out_bad(const std::filesystem::path& root);
+  void remove_bad(const std::filesystem::path& root);          // the pictures that cannot be read
   std::optional<PictureSize> size_of(const File& file) const;  // empty if the header cannot be read
 
   std::string label_;
   ImageFolderOptions options_;
   std::vector<std::string> class_names_;
   std::vector<File> files_;
-  PassedOver passed_;
-  std::vector<std::filesystem::path> beside_;  // pictures outside of class folders
-  std::string left_out_;                       // number of bad pictures, with an example
-  size_t first_ = 0;                           // without a size: the file whose size all must have
+  PassedOver passed_over_;
+  std::vector<std::filesystem::path> unclassified_;  // pictures beside the folders of the classes
+  std::string bad_pictures_;                         // how many are left out, with an example
+  size_t first_ = 0;                                 // without a size: the file whose size all must have
   Shape shape_;
   DataNotes notes_;
 };

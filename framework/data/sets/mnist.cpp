@@ -16,10 +16,11 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Collection {
-  const char *label, *folder, *torchvision, *prefix;  // prefix: before "train-images-idx3-ubyte"
+  const char *label, *folder, *torchvision;  // name in errors, folder below the root, and torchvision's folder
+  const char* prefix;                        // before "train-images-idx3-ubyte"
   int64_t classes;
   int first_label;
-  const char* mirror;
+  const char* mirror;  // where the files are published; "": in one archive
   struct File {
     uint64_t bytes;
     const char* digest;
@@ -68,7 +69,7 @@ constexpr Collection kCollections[] = {
     {"EMNIST digits", "emnist", "EMNIST", "emnist-digits-", 10, 0, "", kInOneArchive},
     {"EMNIST mnist", "emnist", "EMNIST", "emnist-mnist-", 10, 0, "", kInOneArchive},
 };
-const Collection& of(MnistKind kind) { return kCollections[size_t(kind)]; }
+const Collection& collection_of(MnistKind kind) { return kCollections[size_t(kind)]; }
 
 std::string file_name(const Collection& c, Split split, bool images) {
   const bool emnist = *c.prefix != 0;
@@ -79,6 +80,7 @@ std::string file_name(const Collection& c, Split split, bool images) {
          (images ? "-images-idx3-ubyte" : "-labels-idx1-ubyte");
 }
 
+// missing: true for the file of images, false for that of labels.
 [[noreturn]] void fail_missing_of(const Collection& c, Split split, const std::vector<bool>& missing,
                                   const std::vector<fs::path>& folders) {
   std::vector<std::string> names;
@@ -103,8 +105,8 @@ Tensor read(const fs::path& path, int rank, const Collection::File& published) {
   try {
     return read_idx(path, rank);
   } catch (const DataError& e) {
-    std::error_code none;
-    const auto bytes = fs::file_size(path, none);
+    std::error_code ignored;
+    const auto bytes = fs::file_size(path, ignored);
     if (path.extension() != ".gz" || published.bytes == 0 || bytes == published.bytes) throw;
     throw DataError(joined(e.what(), "\nhelp: the published file has ", published.bytes, " bytes and the ", published.digest,
                            ", this one has ", bytes, "; fetch it anew"));
@@ -112,7 +114,7 @@ Tensor read(const fs::path& path, int rank, const Collection::File& published) {
 }
 
 TensorDataset<> load(const fs::path& root, const MnistOptions& o) {
-  const Collection& c = of(o.kind);
+  const Collection& c = collection_of(o.kind);
   const std::vector<fs::path> folders = {root, root / c.folder, root / c.torchvision / "raw"};
   const fs::path image_file = find_file(folders, file_name(c, o.split, true), {"", ".gz"});
   const fs::path label_file = find_file(folders, file_name(c, o.split, false), {"", ".gz"});
@@ -140,10 +142,10 @@ TensorDataset<> load(const fs::path& root, const MnistOptions& o) {
                        o.normalize.value_or(Normalize()).for_u8(), joined(c.label, ' ', name(o.split)), o.ignored);
 }
 
-// Returns the characters of classes.
-std::vector<std::string> letters(const std::string& all) {
+// Returns each character as a text, as the names of classes.
+std::vector<std::string> letters(const std::string& characters) {
   std::vector<std::string> out;
-  for (const char c : all) out.emplace_back(1, c);
+  for (const char c : characters) out.emplace_back(1, c);
   return out;
 }
 std::vector<std::string> class_names(MnistKind kind) {
@@ -164,7 +166,7 @@ std::vector<std::string> class_names(MnistKind kind) {
 
 HALFSTEP_OPTIONS(MnistOptions, option("part", &O::kind, "62, 47, 47, 26, 10 and 10 classes"))
 
-int64_t classes_of(MnistKind kind) { return of(kind).classes; }
+int64_t classes_of(MnistKind kind) { return collection_of(kind).classes; }
 
 MnistDataset::MnistDataset(const fs::path& root, const MnistOptions& options)
     : TensorDataset(load(root, options)), kind_(options.kind) {}

@@ -35,16 +35,16 @@ fs::path cache_file() {
   return folder.empty() ? folder : folder / "pictures";
 }
 
-// The pictures known to be good. If another process appends to the file at the same time, some numbers may be lost or mixed up:
-// those pictures are decoded again.
-// decoded again.
-class Known {
+// The pictures that were found to be good, by picture_number(). If another process appends to the file at the same time, some
+// numbers may be lost or mixed up: those pictures are decoded again.
+class GoodPictures {
  public:
   bool has(uint64_t number) const { return number != 0 && numbers_.contains(number); }
+  // Reads the file, unless it was read before.
   void read() {
     const fs::path file = cache_file();
-    if (file.empty() || file == read_) return;
-    read_ = file;
+    if (file.empty() || file == read_file_) return;
+    read_file_ = file;
     try {
       const std::string bytes = read_file(file, kMostBytes);
       if (!bytes.starts_with(kTitle)) return;
@@ -55,6 +55,7 @@ class Known {
       }
     } catch (const Error&) {}  // the file is missing, or too large
   }
+  // Adds numbers here and to the file.
   void add(const std::vector<uint64_t>& more) {
     std::string bytes;
     for (const uint64_t number : more)
@@ -66,14 +67,14 @@ class Known {
     std::string title(kTitleBytes, '\0');
     std::ifstream(file, std::ios::binary).read(title.data(), std::streamsize(title.size()));
     const auto size = fs::file_size(file, failed);
-    const bool anew = failed || title != kTitle || size + bytes.size() > kMostBytes;
-    std::ofstream out(file, std::ios::binary | (anew ? std::ios::trunc : std::ios::app));
-    out << (anew ? kTitle : "") << bytes << std::flush;  // fails silently on a full disk
+    const bool starts_anew = failed || title != kTitle || size + bytes.size() > kMostBytes;
+    std::ofstream out(file, std::ios::binary | (starts_anew ? std::ios::trunc : std::ios::app));
+    out << (starts_anew ? kTitle : "") << bytes << std::flush;  // fails silently on a full disk
   }
 
  private:
   std::unordered_set<uint64_t> numbers_;
-  fs::path read_;
+  fs::path read_file_;
 };
 
 // The mark of a flawed picture.
@@ -84,7 +85,8 @@ struct Verdict {
   std::exception_ptr failed;  // out of memory, which does not concern the picture
 };
 
-void look_at(const fs::path& picture, Verdict& out) noexcept {
+// Decodes a picture and notes the result.
+void examine(const fs::path& picture, Verdict& out) noexcept {
   try {
     try {
       read_picture(picture, 3, Background::none, false, &out.flaw);
@@ -103,62 +105,63 @@ fs::path picture_cache() {
   return home && *home == '/' ? fs::path(home) / ".cache" / "halfstep" : fs::path();
 }
 
-uint64_t picture_number(const fs::path& picture, const std::string& known) {
-  struct stat is {};
-  if (::stat(picture.c_str(), &is) != 0) return 0;
+uint64_t picture_number(const fs::path& picture, const std::string& remark) {
+  struct stat status {};
+  if (::stat(picture.c_str(), &status) != 0) return 0;
   std::error_code failed;
-  const fs::path whole = picture.is_absolute() ? picture : fs::absolute(picture, failed);
-  const std::string text =
-      joined(whole.lexically_normal().string(), '\n', is.st_size, ' ', is.st_mtim.tv_sec, '.', is.st_mtim.tv_nsec, '\n', known);
+  const fs::path full_path = picture.is_absolute() ? picture : fs::absolute(picture, failed);
+  const std::string text = joined(full_path.lexically_normal().string(), '\n', status.st_size, ' ', status.st_mtim.tv_sec, '.',
+                                  status.st_mtim.tv_nsec, '\n', remark);
   return std::strtoull(sha256(text).substr(0, 2 * kNumber).c_str(), nullptr, 16);
 }
 
 PictureCheck check_pictures(const std::vector<fs::path>& pictures, const PictureCheckOptions& options) {
   using Clock = std::chrono::steady_clock;
   static ForkMutex mutex;
-  static Known known;
+  static GoodPictures good_pictures;
   const std::lock_guard lock(mutex);
-  known.read();
+  good_pictures.read();
   PictureCheck out;
-  std::vector<size_t> open;  // indices of unknown pictures
+  std::vector<size_t> unchecked;  // indices
   for (size_t i = 0; i < pictures.size(); ++i) {
-    if (known.has(picture_number(pictures[i], ""))) continue;
-    if (known.has(picture_number(pictures[i], kFlawed)))
+    if (good_pictures.has(picture_number(pictures[i], ""))) continue;
+    if (good_pictures.has(picture_number(pictures[i], kFlawed)))
       out.flaws.push_back({i, kFlawed});
     else
-      open.push_back(i);
+      unchecked.push_back(i);
   }
-  const auto begun = Clock::now();
+  const auto start = Clock::now();
   const int threads = num_threads();
-  const size_t at_once = size_t(threads) * 8;
-  out.checked = int64_t(pictures.size() - open.size());
+  constexpr size_t kPicturesPerThread = 8;  // between two checks of the time
+  const size_t at_once = size_t(threads) * kPicturesPerThread;
+  out.checked = int64_t(pictures.size() - unchecked.size());
   std::vector<uint64_t> good;
-  for (size_t first = 0; first < open.size(); first += at_once) {
-    if (std::chrono::duration<double>(Clock::now() - begun).count() > options.seconds) break;
+  for (size_t first = 0; first < unchecked.size(); first += at_once) {
+    if (std::chrono::duration<double>(Clock::now() - start).count() > options.seconds) break;
     if (options.progress && !options.progress(out.checked, int64_t(pictures.size()))) break;
-    std::vector<Verdict> verdicts(std::min(at_once, open.size() - first));
-    const auto one = [&](size_t i) { look_at(pictures[open[first + i]], verdicts[i]); };
+    std::vector<Verdict> verdicts(std::min(at_once, unchecked.size() - first));
+    const auto examine_one = [&](size_t i) { examine(pictures[unchecked[first + i]], verdicts[i]); };
     cpu::run_team(
-        int64_t(verdicts.size()), threads, [](void* f, int64_t i) { (*static_cast<decltype(one)*>(f))(size_t(i)); },
-        const_cast<void*>(static_cast<const void*>(&one)));
+        int64_t(verdicts.size()), threads, [](void* f, int64_t i) { (*static_cast<decltype(examine_one)*>(f))(size_t(i)); },
+        const_cast<void*>(static_cast<const void*>(&examine_one)));
     for (size_t i = 0; i < verdicts.size(); ++i) {
-      const size_t place = open[first + i];
-      if (verdicts[i].failed) look_at(pictures[place], verdicts[i] = {});  // alone, with all the memory
-      const Verdict& v = verdicts[i];
-      if (v.failed) std::rethrow_exception(v.failed);
-      if (!v.fault.empty()) {
-        out.faults.push_back({place, v.fault});
+      const size_t place = unchecked[first + i];
+      if (verdicts[i].failed) examine(pictures[place], verdicts[i] = {});  // alone, with all the memory
+      const Verdict& verdict = verdicts[i];
+      if (verdict.failed) std::rethrow_exception(verdict.failed);
+      if (!verdict.fault.empty()) {
+        out.faults.push_back({place, verdict.fault});
         continue;
       }
-      if (!v.flaw.empty()) out.flaws.push_back({place, kFlawed});
-      good.push_back(picture_number(pictures[place], v.flaw.empty() ? "" : kFlawed));
+      if (!verdict.flaw.empty()) out.flaws.push_back({place, kFlawed});
+      good.push_back(picture_number(pictures[place], verdict.flaw.empty() ? "" : kFlawed));
     }
     out.checked += int64_t(verdicts.size());
     if (good.size() < kRememberAt) continue;
-    known.add(good);
+    good_pictures.add(good);
     good.clear();
   }
-  known.add(good);
+  good_pictures.add(good);
   const auto by_index = [](const PictureCheck::Remark& a, const PictureCheck::Remark& b) { return a.index < b.index; };
   std::sort(out.flaws.begin(), out.flaws.end(), by_index);
   return out;

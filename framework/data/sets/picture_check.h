@@ -23,7 +23,7 @@ struct PictureCheck {
 
 struct PictureCheckOptions {
   double seconds = std::numeric_limits<double>::infinity();      // time limit
-  std::function<bool(int64_t done, int64_t all)> progress = {};  // called now and then; returning false ends the check
+  std::function<bool(int64_t done, int64_t all)> progress = {};  // called after every few pictures; false ends the check
 };
 
 // Decodes each picture once, on as many threads as computations use, unless one of this user's programs did so before: good
@@ -33,7 +33,8 @@ PictureCheck check_pictures(const std::vector<std::filesystem::path>& pictures, 
 
 // Returns the folder of the remembered pictures; empty: none.
 std::filesystem::path picture_cache();
-// Returns a number for a picture in its current state, by path, size and time of change, combined with `known`. 0: no such file.
-uint64_t picture_number(const std::filesystem::path& picture, const std::string& known);
+// Returns a number for a picture in its current state, by path, size and time of change, combined with `remark`, which is part of
+// what is remembered of it. 0: no such file.
+uint64_t picture_number(const std::filesystem::path& picture, const std::string& remark);
 
 }  // namespace halfstep

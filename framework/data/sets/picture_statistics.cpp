@@ -18,7 +18,7 @@ namespace halfstep {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int64_t kSample = 4096;
+constexpr int64_t kMostPictures = 4096;
 constexpr const char* kReader = "1";  // version of the picture reader; changes if a file's pixels would
 
 // Returns the file with the remembered statistics of these pictures; empty: none.
@@ -35,15 +35,17 @@ fs::path statistics_file(const Dataset& data, const std::vector<fs::path>& pictu
   return folder / "statistics" / hash.hex().substr(0, 32);
 }
 
+// Returns the statistics in a file; empty if it has none.
 std::vector<ChannelStatistics> read_statistics(const fs::path& file) {
   std::vector<ChannelStatistics> out;
   try {
     constexpr size_t kMost = 1 << 16;  // bytes
     const auto stored = read_json<nlohmann::json>(read_file(file, kMost));
     for (const auto& c : stored) {
-      ChannelStatistics s;
-      s.count = c.at("count"), s.mean = c.at("mean"), s.std = c.at("std"), s.low = c.at("low"), s.high = c.at("high");
-      out.push_back(s);
+      ChannelStatistics channel;
+      channel.count = c.at("count"), channel.mean = c.at("mean"), channel.std = c.at("std");
+      channel.low = c.at("low"), channel.high = c.at("high");
+      out.push_back(channel);
     }
   } catch (const Error&) { return {}; } catch (const nlohmann::json::exception&) {
     return {};  // written by another program
@@ -71,7 +73,7 @@ PictureStatistics picture_statistics(const Dataset& data, const std::function<vo
     out.channels = channel_statistics(data);
     return out;
   }
-  out.examined = std::min(out.all, kSample);
+  out.examined = std::min(out.all, kMostPictures);
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < out.examined; ++i) samples.push_back(i * out.all / out.examined);
   const fs::path file = statistics_file(data, pictures, samples);

@@ -21,7 +21,7 @@ std::filesystem::path find_file(const std::vector<std::filesystem::path>& folder
                                 const std::vector<std::string>& suffixes = {""});
 
 // Throws DataError with the files and folders that were searched, and commands that fetch `files` into `into` and check them.
-// `then`: a command for afterwards, such as one that unpacks.
+// then: a command that follows these, such as one that unpacks; "": none.
 [[noreturn]] void fail_missing(const char* where, const std::vector<std::string>& names,
                                const std::vector<std::filesystem::path>& folders, const std::filesystem::path& into,
                                const std::vector<PublishedFile>& files, const std::string& then = "");

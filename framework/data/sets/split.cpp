@@ -16,9 +16,11 @@ namespace {
 
 constexpr const char* kOp = "split";
 
-// Returns the place in `n` samples where the fraction `f` ends, rounded so that 0.3 of 10 is 3 although 0.3 * 10 may be a little
-// less.
-int64_t place_of(double f, int64_t n) { return std::min(n, int64_t(std::floor(f * double(n) + 1e-9 * double(n)))); }
+// Returns the number of samples in a fraction of n, rounded so that 0.3 of 10 is 3 although 0.3 * 10 may be a little less.
+int64_t end_of(double fraction, int64_t n) {
+  constexpr double kRounding = 1e-9;
+  return std::min(n, int64_t(std::floor(fraction * double(n) + kRounding * double(n))));
+}
 
 Option<SplitOptions> fold_option() {
   using O = SplitOptions;
@@ -29,10 +31,12 @@ Option<SplitOptions> fold_option() {
            .whole = true,
            .least = 0,
            .most = 1e9},
-          [](const O& o) { return o.fold ? OptionValue(std::vector{double(o.fold->k), double(o.fold->folds)}) : OptionValue(); },
+          [](const O& o) {
+            return o.fold ? OptionValue(std::vector{double(o.fold->k), double(o.fold->folds)}) : OptionValue();
+          },
           [](O& o, const OptionValue& value) {
-            const auto* const both = std::get_if<std::vector<double>>(&value);
-            return both && both->size() == 2 && (o.fold = {int64_t((*both)[0]), int64_t((*both)[1])}, true);
+            const auto* const pair = std::get_if<std::vector<double>>(&value);
+            return pair && pair->size() == 2 && (o.fold = {int64_t((*pair)[0]), int64_t((*pair)[1])}, true);
           }};
 }
 
@@ -51,14 +55,17 @@ std::string text(const SplitOptions& o) {
   return joined(o.fold->others ? "all folds but " : "fold ", o.fold->k, " of ", o.fold->folds);
 }
 
-std::vector<int64_t> split_order(int64_t n, uint64_t seed) { return permutation(n, seed, ~uint64_t(0) >> 32); }
+std::vector<int64_t> split_order(int64_t n, uint64_t seed) {
+  constexpr uint64_t kSplitStream = 0xffffffff;  // not that of an epoch
+  return permutation(n, seed, kSplitStream);
+}
 
 std::vector<int64_t> stratified_order(std::span<const int64_t> labels, uint64_t seed) {
   std::map<int64_t, std::vector<int64_t>> members;  // of each class, in the seeded order
   for (const int64_t i : split_order(int64_t(labels.size()), seed)) members[labels[size_t(i)]].push_back(i);
-  std::vector<std::pair<double, int64_t>> places;  // in [0, 1): each class evenly
-  for (const auto& [label, those] : members) {
-    for (size_t j = 0; j < those.size(); ++j) places.emplace_back((double(j) + 0.5) / double(those.size()), those[j]);
+  std::vector<std::pair<double, int64_t>> places;  // in [0, 1), over which each class is spread evenly; and the sample
+  for (const auto& [label, samples] : members) {
+    for (size_t j = 0; j < samples.size(); ++j) places.emplace_back((double(j) + 0.5) / double(samples.size()), samples[j]);
   }
   std::sort(places.begin(), places.end());
   std::vector<int64_t> out;
@@ -78,7 +85,7 @@ std::vector<int64_t> split_indices(int64_t size, const SplitOptions& o, std::spa
   check<ValueError>(!o.stratified || int64_t(classes.size()) == size, kOp, "a stratified part needs the class of each of the ",
                     size, " samples, got ", classes.size(), " classes", Help{"leave out stratified for data without classes"});
   const std::vector<int64_t> order = o.stratified ? stratified_order(classes, o.seed) : split_order(size, o.seed);
-  const auto from = order.begin() + place_of(begin, size), to = order.begin() + place_of(end, size);
+  const auto from = order.begin() + end_of(begin, size), to = order.begin() + end_of(end, size);
   std::vector<int64_t> out(from, to);
   if (o.fold && o.fold->others) {
     out.assign(order.begin(), from);
@@ -102,11 +109,11 @@ std::shared_ptr<Dataset> first_batches(std::shared_ptr<const Dataset> base, int6
   check<ValueError>(batches > 0 && batch_size > 0, "first_batches", "batches and their size must be positive, got ", batches,
                     " of ", batch_size);
   const int64_t size = base->size();
-  std::vector<int64_t> some(static_cast<size_t>(size));
-  std::iota(some.begin(), some.end(), 0);
-  if (seed) some = permutation(size, *seed);
-  if (batches <= size / batch_size) some.resize(size_t(batches * batch_size));
-  return subset(std::move(base), std::move(some));
+  std::vector<int64_t> samples(static_cast<size_t>(size));
+  std::iota(samples.begin(), samples.end(), 0);
+  if (seed) samples = permutation(size, *seed);
+  if (batches <= size / batch_size) samples.resize(size_t(batches * batch_size));
+  return subset(std::move(base), std::move(samples));
 }
 
 }  // namespace halfstep

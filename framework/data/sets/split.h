@@ -23,7 +23,7 @@ struct DataFold {
   bool others = false;
 };
 
-// The part [begin, end) of a struct as one option.
+// Returns the part [begin, end) of a struct as one option.
 template <class O>
 Option<O> range_of(std::string doc) {
   return {
@@ -32,11 +32,11 @@ Option<O> range_of(std::string doc) {
         return std::vector{o.begin, o.end};
       },
       [](O& o, const OptionValue& value) {
-        const auto* const both = std::get_if<std::vector<double>>(&value);
-        return both && both->size() == 2 && (o.begin = (*both)[0], o.end = (*both)[1], true);
+        const auto* const pair = std::get_if<std::vector<double>>(&value);
+        return pair && pair->size() == 2 && (o.begin = (*pair)[0], o.end = (*pair)[1], true);
       }};
 }
-// The same of a file, in its order.
+// Returns the same for a part of a file, in its order.
 template <class O>
 Option<O> range_of_file() {
   return range_of<O>("the part of the file, [from, to), in its order");
@@ -45,14 +45,15 @@ Option<O> range_of_file() {
 void check_range(const char* owner, double begin, double end);
 
 struct SplitOptions {
-  double begin = 0, end = 1;   // the part [begin, end) of the samples in a seeded order
+  double begin = 0, end = 1;       // the part [begin, end) of the samples in a seeded order
   std::optional<DataFold> fold{};  // used instead of begin and end
-  bool stratified = false;     // each part has each class in its share
-  uint64_t seed = 0;           // of the order
+  bool stratified = false;         // each part has each class in its share
+  uint64_t seed = 0;               // of the order
   bool is_whole() const { return !fold && begin == 0 && end == 1; }
   static const OptionList<SplitOptions>& list();
 };
-std::string text(const SplitOptions& options);  // "the part [0, 0.8)", "fold 2 of 5"
+// Returns "the part [0, 0.8)" or "fold 2 of 5".
+std::string text(const SplitOptions& options);
 
 // Returns the samples of a part of `size` samples, ascending. Parts that share no fraction share no sample. `classes`: the class
 // of each sample, for a stratified part. Throws ValueError unless 0 <= begin <= end <= 1 and 0 <= k < folds, and for a stratified

@@ -23,11 +23,11 @@ TensorDataset<> make(const RandomOptions& o) {
   Generator generator(o.seed);
   const Tensor input = Tensor::empty(rows(o.input_shape), {.device = o.device});
   backend.random_normal(input.view(), generator.reserve(input.numel()), 0, 1);
-  const bool labels = o.classes > 0;
-  const Tensor target =
-      Tensor::empty(rows(labels ? Shape() : o.target_shape), {.dtype = labels ? DType::i64 : DType::f32, .device = o.device});
+  const bool has_classes = o.classes > 0;
+  const Tensor target = Tensor::empty(rows(has_classes ? Shape() : o.target_shape),
+                                      {.dtype = has_classes ? DType::i64 : DType::f32, .device = o.device});
   const Generator::State state = generator.reserve(target.numel());
-  if (labels) {
+  if (has_classes) {
     backend.random_integers(target.view(), state, 0, o.classes);
   } else {
     backend.random_normal(target.view(), state, 0, 1);

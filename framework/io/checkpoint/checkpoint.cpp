@@ -30,18 +30,22 @@ using nlohmann::json;
 constexpr const char* kCheckpoint = "checkpoint";
 constexpr const char* kFormat = "halfstep-checkpoint";
 constexpr int kVersion = 2;  // version 1 has no data.json
-constexpr const char* kFiles[] = {"model.safetensors", "state.safetensors", "state.json"};
-constexpr const char* kData = "data.json";
-constexpr const char *kBeingWritten = ".tmp", *kToGo = ".old", *kUnreadable = ".unreadable";
+constexpr const char *kModelFile = "model.safetensors", *kStateFile = "state.safetensors", *kMetaFile = "state.json";
+constexpr const char* kFiles[] = {kModelFile, kStateFile, kMetaFile};  // of every checkpoint
+constexpr const char* kDataFile = "data.json";                         // of checkpoints whose inputs are known
+constexpr const char *kBeingWritten = ".tmp", *kBeingRemoved = ".old", *kUnreadable = ".unreadable";
 constexpr const char *kLatest = "latest", *kBest = "best";
 
 struct NewerVersion : CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
+// Lengths of "step-" with the 8 digits that checkpoint_name() writes at least, and with 18, which always fit an int64.
+constexpr size_t kShortestName = 13, kLongestName = 23;
+
 // Returns the step of a checkpoint's directory name; -1 for any other name.
 int64_t step_of(std::string_view name) {
-  if (!name.starts_with("step-") || name.size() < 13 || name.size() > 23) return -1;
+  if (!name.starts_with("step-") || name.size() < kShortestName || name.size() > kLongestName) return -1;
   if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; })) return -1;
   const int64_t step = std::stoll(std::string(name.substr(5)));
   return checkpoint_name(step) == name ? step : -1;
@@ -54,8 +58,9 @@ int64_t step_of(std::string_view name, std::string_view suffix) {
 
 fs::path with_suffix(const fs::path& path, const std::string& suffix) { return path.string() + suffix; }
 
+// Runs `action`; turns errors of std::filesystem into IoError.
 template <class F>
-auto guarded(F&& action) {
+auto with_io_errors(F&& action) {
   try {
     return action();
   } catch (const fs::filesystem_error& e) { fail<IoError>(kCheckpoint, e.path1().string(), ": ", e.code().message()); }
@@ -71,7 +76,7 @@ json read_json_file(const fs::path& path) {
 // Returns the files of a checkpoint, according to its manifest.
 std::vector<std::string> files_of(const json& manifest_files) {
   std::vector<std::string> out(std::begin(kFiles), std::end(kFiles));
-  if (manifest_files.is_object() && manifest_files.contains(kData)) out.emplace_back(kData);
+  if (manifest_files.is_object() && manifest_files.contains(kDataFile)) out.emplace_back(kDataFile);
   return out;
 }
 
@@ -105,8 +110,9 @@ json read_manifest(const fs::path& checkpoint) {
   return files;
 }
 
-// Checks a checkpoint as reliably as verify_checkpoint unless bytes were changed, and as fast as reading one small file.
-bool looks_whole(const fs::path& checkpoint) {
+// Returns whether the manifest can be read and all files have its sizes. This overlooks changed bytes, which verify_checkpoint
+// finds, but reads only one small file.
+bool has_whole_files(const fs::path& checkpoint) {
   try {
     read_manifest(checkpoint);
     return true;
@@ -114,7 +120,7 @@ bool looks_whole(const fs::path& checkpoint) {
 }
 
 // Returns the name in a pointer file; empty if there is none. The name must be a step's: a pointer never leads elsewhere.
-std::string pointee(const fs::path& pointer) {
+std::string read_pointer(const fs::path& pointer) {
   if (!fs::is_regular_file(pointer)) return {};
   std::string name = read_file(pointer);
   while (!name.empty() && (name.back() == '\n' || name.back() == '\r' || name.back() == ' ')) name.pop_back();
@@ -123,24 +129,25 @@ std::string pointee(const fs::path& pointer) {
   return name;
 }
 
-// Returns "" for a damaged pointer: the code that protects a run's only good state from pruning must not fail.
-std::string pointee_or_empty(const fs::path& pointer) {
+// Returns the same, but "" for a damaged pointer: the code that protects a run's only good state from pruning must not fail.
+std::string read_pointer_or_empty(const fs::path& pointer) {
   try {
-    return pointee(pointer);
+    return read_pointer(pointer);
   } catch (const IoError&) { return {}; }
 }
 
-void point(const fs::path& dir, const char* pointer, int64_t step, Waits waits) {
-  guarded([&] {
+// Writes the name of the step's checkpoint into a pointer file, unless it is there.
+void write_pointer(const fs::path& dir, const char* pointer, int64_t step, Waits waits) {
+  with_io_errors([&] {
     const std::string name = checkpoint_name(step);
     check<CheckpointError>(fs::is_directory(dir / name), kCheckpoint, (dir / name).string(), ": there is no such checkpoint");
-    if (pointee_or_empty(dir / pointer) != name) atomic_write(dir / pointer, name + '\n', waits);
+    if (read_pointer_or_empty(dir / pointer) != name) atomic_write(dir / pointer, name + '\n', waits);
   });
 }
 
 // Renames first, so that a half-removed checkpoint does not look like a damaged one.
 void remove_checkpoint(const fs::path& checkpoint) {
-  const fs::path old = with_suffix(checkpoint, kToGo);
+  const fs::path old = with_suffix(checkpoint, kBeingRemoved);
   fs::remove_all(old);
   fs::rename(checkpoint, old);
   fs::remove_all(old);
@@ -149,11 +156,11 @@ void remove_checkpoint(const fs::path& checkpoint) {
 // Renames `from` to `to`. If `to` exists, the two change places in one step; where the file system cannot do that, `to` is first
 // moved out of the way, and clean_up_checkpoints completes what a crash leaves.
 void put_in_place(const fs::path& from, const fs::path& to) {
-  if (fs::exists(to) && !looks_whole(to)) set_aside(to);
+  if (fs::exists(to) && !has_whole_files(to)) set_aside(to);
   if (!fs::exists(to)) return fs::rename(from, to);
   constexpr unsigned kExchange = 1u << 1;  // RENAME_EXCHANGE; musl before 1.2.6 has neither the name nor the function
   if (::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), kExchange) == 0) return;
-  const fs::path old = with_suffix(to, kToGo);
+  const fs::path old = with_suffix(to, kBeingRemoved);
   fs::remove_all(old);
   fs::rename(to, old);
   try {
@@ -165,16 +172,17 @@ void put_in_place(const fs::path& from, const fs::path& to) {
   fs::remove_all(old);
 }
 
-// Removes old checkpoints. pace: keeps those on the disk while newer ones are not.
+// Removes all but the newest `keep_last` checkpoints, those of the steps `keep` and those of the pointers. pace: also keeps those
+// on the disk while newer ones are not.
 void prune(const fs::path& dir, int keep_last, const std::vector<int64_t>& keep, const CheckpointPace* pace) {
-  const auto stays = [&](int64_t step) { return pace && pace->has_pending() && !pace->is_pending(step); };
+  const auto is_last_on_disk = [&](int64_t step) { return pace && pace->has_pending() && !pace->is_pending(step); };
   std::vector<int64_t> steps = list_checkpoints(dir);
-  std::erase_if(steps, [&](int64_t step) { return !looks_whole(dir / checkpoint_name(step)); });
-  const std::string latest = pointee_or_empty(dir / kLatest), best = pointee_or_empty(dir / kBest);
+  std::erase_if(steps, [&](int64_t step) { return !has_whole_files(dir / checkpoint_name(step)); });
+  const std::string latest = read_pointer_or_empty(dir / kLatest), best = read_pointer_or_empty(dir / kBest);
   for (size_t i = 0; i + size_t(keep_last) < steps.size(); ++i) {
     const std::string name = checkpoint_name(steps[i]);
-    const bool kept = std::find(keep.begin(), keep.end(), steps[i]) != keep.end();
-    if (!kept && name != latest && name != best && !stays(steps[i])) remove_checkpoint(dir / name);
+    const bool is_listed = std::find(keep.begin(), keep.end(), steps[i]) != keep.end();
+    if (!is_listed && name != latest && name != best && !is_last_on_disk(steps[i])) remove_checkpoint(dir / name);
   }
 }
 
@@ -214,25 +222,25 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
                          const std::vector<int64_t>& keep, CheckpointPace* pace) {
   check<ValueError>(step >= 0, kCheckpoint, "a step must not be negative, got ", step);
   const fs::path done = dir / checkpoint_name(step), temporary = with_suffix(done, kBeingWritten);
-  guarded([&] {
+  with_io_errors([&] {
     // A checkpoint on the disk is not replaced by one that is not.
     const bool waits = !pace || pace->is_due() || (fs::exists(done) && !pace->is_pending(step));
-    const Waits each = pace ? Waits::no : Waits::yes;  // a pace waits for all files together
+    const Waits file_waits = pace ? Waits::no : Waits::yes;  // a pace waits for all files together
     try {
       fs::create_directories(dir);
       fs::remove_all(temporary);
       fs::create_directory(temporary);
-      write_safetensors(temporary / kFiles[0], contents.model,
-                        {{"format", "pt"}, {"halfstep", HALFSTEP_VERSION}, {"step", std::to_string(step)}}, each);
-      write_safetensors(temporary / kFiles[1], contents.state, {}, each);
-      atomic_write(temporary / kFiles[2], write_json(*contents.meta, 2, kCheckpoint) + '\n', each);
-      if (contents.data) atomic_write(temporary / kData, write_json(**contents.data, 1, kCheckpoint) + '\n', each);
+      write_safetensors(temporary / kModelFile, contents.model,
+                        {{"format", "pt"}, {"halfstep", HALFSTEP_VERSION}, {"step", std::to_string(step)}}, file_waits);
+      write_safetensors(temporary / kStateFile, contents.state, {}, file_waits);
+      atomic_write(temporary / kMetaFile, write_json(*contents.meta, 2, kCheckpoint) + '\n', file_waits);
+      if (contents.data) atomic_write(temporary / kDataFile, write_json(**contents.data, 1, kCheckpoint) + '\n', file_waits);
       json manifest = {{"format", kFormat}, {"version", kVersion}, {"step", step}, {"files", json::object()}};
-      if (contents.data) manifest["files"][kData] = json::object();
+      if (contents.data) manifest["files"][kDataFile] = json::object();
       for (const std::string& file : files_of(manifest["files"])) {
         manifest["files"][file] = {{"bytes", fs::file_size(temporary / file)}, {"sha256", sha256_file(temporary / file)}};
       }
-      atomic_write(temporary / "manifest.json", manifest.dump(2) + '\n', each);
+      atomic_write(temporary / "manifest.json", manifest.dump(2) + '\n', file_waits);
       if (pace && waits) sync_files(temporary);  // before a name leads to them
       put_in_place(temporary, done);
     } catch (...) {
@@ -242,7 +250,7 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
     }
     if (waits) sync_directory(dir);
     fs::remove_all(temporary);
-    atomic_write(dir / kLatest, checkpoint_name(step) + '\n', each);
+    atomic_write(dir / kLatest, checkpoint_name(step) + '\n', file_waits);
     if (pace) pace->add(step);
     if (pace && waits) pace->wait(dir);
     if (keep_last > 0) prune(dir, keep_last, keep, pace);
@@ -252,17 +260,17 @@ fs::path save_checkpoint(const fs::path& dir, int64_t step, const CheckpointCont
 
 void settle_checkpoints(const fs::path& dir, CheckpointPace& pace, int keep_last, const std::vector<int64_t>& keep) {
   if (!pace.has_pending()) return;
-  guarded([&] {
+  with_io_errors([&] {
     pace.wait(dir);
     if (keep_last > 0) prune(dir, keep_last, keep, nullptr);
   });
 }
 
-void mark_latest(const fs::path& dir, int64_t step) { point(dir, kLatest, step, Waits::yes); }
-void mark_best(const fs::path& dir, int64_t step, Waits waits) { point(dir, kBest, step, waits); }
+void mark_latest(const fs::path& dir, int64_t step) { write_pointer(dir, kLatest, step, Waits::yes); }
+void mark_best(const fs::path& dir, int64_t step, Waits waits) { write_pointer(dir, kBest, step, waits); }
 
 void verify_checkpoint(const fs::path& checkpoint) {
-  guarded([&] {
+  with_io_errors([&] {
     const json files = read_manifest(checkpoint);
     for (const std::string& file : files_of(files)) {
       const std::string digest = sha256_file(checkpoint / file);
@@ -274,10 +282,10 @@ void verify_checkpoint(const fs::path& checkpoint) {
 }
 
 fs::path resolve_checkpoint(const fs::path& given) {
-  return guarded([&]() -> fs::path {
+  return with_io_errors([&]() -> fs::path {
     const fs::path path = given.has_filename() ? given : given.parent_path();
     if (fs::is_regular_file(path))
-      return path.parent_path() / (path.filename() == "manifest.json" ? fs::path() : fs::path(pointee(path)));
+      return path.parent_path() / (path.filename() == "manifest.json" ? fs::path() : fs::path(read_pointer(path)));
     check<CheckpointError>(fs::is_directory(path), kCheckpoint, given.string(), ": there is no such file or directory");
     if (fs::exists(path / "manifest.json") || step_of(path.filename().string()) >= 0) return path;
     const auto latest = latest_checkpoint(path);
@@ -290,18 +298,18 @@ CheckpointContents load_checkpoint(const fs::path& path, Device device) {
   const fs::path checkpoint = resolve_checkpoint(path);
   verify_checkpoint(checkpoint);
   try {
-    CheckpointContents out{load_safetensors(checkpoint / kFiles[0], device).tensors,
-                           load_safetensors(checkpoint / kFiles[1], device).tensors, read_json_file(checkpoint / kFiles[2])};
-    if (read_manifest(checkpoint).contains(kData)) out.data = read_json_file(checkpoint / kData);
+    CheckpointContents out{load_safetensors(checkpoint / kModelFile, device).tensors,
+                           load_safetensors(checkpoint / kStateFile, device).tensors, read_json_file(checkpoint / kMetaFile)};
+    if (read_manifest(checkpoint).contains(kDataFile)) out.data = read_json_file(checkpoint / kDataFile);
     return out;
   } catch (const IoError& e) { throw CheckpointError(e.what()); }
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::path>* passed_over) {
-  return guarded([&]() -> std::optional<fs::path> {
+  return with_io_errors([&]() -> std::optional<fs::path> {
     const std::vector<int64_t> steps = list_checkpoints(dir);
     if (steps.empty() && !fs::exists(dir / kLatest)) return {};
-    const std::string latest = pointee_or_empty(dir / kLatest);
+    const std::string latest = read_pointer_or_empty(dir / kLatest);
     std::vector<std::string> names;
     if (!latest.empty()) names.push_back(latest);
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -310,11 +318,11 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
     std::vector<std::string> faults;
     if (latest.empty()) faults.push_back((dir / kLatest).string() + " is missing or damaged");
     std::vector<fs::path> tried;
-    bool newer = false;
+    bool found_newer_version = false;
     for (const std::string& name : names) {
       try {
         verify_checkpoint(dir / name);
-        if (newer) {
+        if (found_newer_version) {
           faults.push_back((dir / name).string() + ": can be read, but is not the newest");
           continue;
         }
@@ -323,7 +331,7 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
         if (passed_over) passed_over->insert(passed_over->end(), tried.begin(), tried.end());
         return dir / name;
       } catch (const IoError& e) {
-        newer = newer || dynamic_cast<const NewerVersion*>(&e);
+        found_newer_version = found_newer_version || dynamic_cast<const NewerVersion*>(&e);
         faults.push_back(without_heading(e.what()));
         tried.push_back(dir / name);
       }
@@ -331,37 +339,38 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
     std::string list;
     for (const std::string& fault : faults) list += "\n  " + fault;
     fail<CheckpointError>(kCheckpoint, dir.string(),
-                          newer ? ": was written by a newer halfstep, and resuming from an older one would lose its steps:"
-                                : ": holds checkpoints, but none can be read:",
+                          found_newer_version
+                              ? ": was written by a newer halfstep, and resuming from an older one would lose its steps:"
+                              : ": holds checkpoints, but none can be read:",
                           list);
   });
 }
 
 std::optional<fs::path> best_checkpoint(const fs::path& dir) {
-  const std::string best = guarded([&] { return pointee(dir / kBest); });
+  const std::string best = with_io_errors([&] { return read_pointer(dir / kBest); });
   if (best.empty()) return {};
   return dir / best;
 }
 
 void set_aside(const fs::path& checkpoint) {
-  guarded([&] {
+  with_io_errors([&] {
     if (!fs::exists(checkpoint)) return;  // `latest` may have named a missing checkpoint
-    fs::path kept = with_suffix(checkpoint, kUnreadable);
-    for (int i = 2; fs::exists(fs::symlink_status(kept)); ++i)
-      kept = with_suffix(checkpoint, kUnreadable + ("-" + std::to_string(i)));
-    fs::rename(checkpoint, kept);
+    fs::path aside = with_suffix(checkpoint, kUnreadable);
+    for (int i = 2; fs::exists(fs::symlink_status(aside)); ++i)
+      aside = with_suffix(checkpoint, kUnreadable + ("-" + std::to_string(i)));
+    fs::rename(checkpoint, aside);
     sync_directory(checkpoint.parent_path());
-    logging::warn(checkpoint.string() + " cannot be read; it is kept as " + kept.string());
+    logging::warn(checkpoint.string() + " cannot be read; it is kept as " + aside.string());
   });
 }
 
 void clean_up_checkpoints(const fs::path& dir) {
-  guarded([&] {
+  with_io_errors([&] {
     std::vector<fs::path> written, old;
     for (const auto& entry : fs::directory_iterator(dir)) {
       const std::string name = entry.path().filename().string();
       if (step_of(name, kBeingWritten) >= 0) written.push_back(entry.path());
-      if (step_of(name, kToGo) >= 0) old.push_back(entry.path());
+      if (step_of(name, kBeingRemoved) >= 0) old.push_back(entry.path());
     }
     for (const fs::path& path : written) {
       const fs::path done = dir / checkpoint_name(step_of(path.filename().string(), kBeingWritten));

@@ -15,24 +15,27 @@ namespace halfstep {
 // process.
 class CheckpointPace {
  public:
-  // Waits again after 20 times the duration of a wait, but after `least` seconds at the earliest and `most` at the latest.
-  explicit CheckpointPace(double least = 1, double most = 10) : least_(least), most_(most) {}
+  // Waits again after 20 times the duration of a wait, but after `least_seconds` at the earliest and `most_seconds` at the latest.
+  explicit CheckpointPace(double least_seconds = 1, double most_seconds = 10)
+      : least_seconds_(least_seconds), most_seconds_(most_seconds) {}
 
+  // Returns whether the next save waits.
   bool is_due() const;
   // Returns whether a power failure may still lose this checkpoint.
   bool is_pending(int64_t step) const { return pending_.contains(step); }
   bool has_pending() const { return !pending_.empty(); }
+  // Notes a checkpoint that was written and may not be on the disk yet.
   void add(int64_t step) { pending_.insert(step); }
   // Waits until all checkpoints of the folder and its pointers are on the disk. Throws IoError.
   void wait(const std::filesystem::path& dir);
 
  private:
   using Clock = std::chrono::steady_clock;
-  double least_, most_;
+  double least_seconds_, most_seconds_;
   std::set<int64_t> pending_;  // steps
-  bool waited_ = false;
-  Clock::time_point last_{};
-  double took_ = 0;
+  bool has_waited_ = false;
+  Clock::time_point last_wait_{};  // end of the last wait
+  double wait_seconds_ = 0;        // its duration
 };
 
 }  // namespace halfstep

@@ -15,10 +15,11 @@ StoredJson StoredJson::part(const std::string& key) const {
 bool StoredJson::has(const std::string& key) const { return !get(key).is_null(); }
 
 int64_t StoredJson::integer(const std::string& key, int64_t least) const {
-  const nlohmann::json& v = get(key);
-  expect(v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(INT64_MAX)) && v.get<int64_t>() >= least,
+  const nlohmann::json& value = get(key);
+  expect(value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX)) &&
+             value.get<int64_t>() >= least,
          key, least == 0 ? "an integer >= 0" : "an integer");
-  return v.get<int64_t>();
+  return value.get<int64_t>();
 }
 
 int64_t StoredJson::integer(const std::string& key, int64_t least, int64_t missing) const {
@@ -40,8 +41,8 @@ const nlohmann::json& StoredJson::get(const std::string& key) const {
   return found == json_.end() ? null : *found;
 }
 
-void StoredJson::expect(bool ok, const std::string& key, const char* what) const {
-  if (ok) return;
+void StoredJson::expect(bool holds, const std::string& key, const char* what) const {
+  if (holds) return;
   const std::string got = has(key) ? get(key).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) : "nothing";
   fail<CheckpointError>("resume", subject_, " must hold ", path_, key, ", ", what, ", got ", got.substr(0, 80),
                         Help{"checkpoints of halfstep do; this one was changed, or written by something else"});

@@ -27,7 +27,7 @@ constexpr const char* kTemporary = ".tmp-";  // followed by the process id, '-' 
 }
 
 // Returns the process that made the temporary of that name; 0 for any other name.
-pid_t owner_of(const std::string& name, const std::string& prefix) {
+pid_t writer_of(const std::string& name, const std::string& prefix) {
   if (!name.starts_with(prefix)) return 0;
   const char *at = name.data() + prefix.size(), *end = name.data() + name.size();
   pid_t pid = 0;
@@ -61,12 +61,12 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  const char* p = static_cast<const char*>(data);
+  const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
-    const ssize_t n = ::write(fd_, p, bytes);
+    const ssize_t n = ::write(fd_, next, bytes);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno("write", path_);
-    p += n;
+    next += n;
     bytes -= size_t(n);
   }
 }
@@ -91,7 +91,7 @@ void remove_abandoned(const fs::path& path) {
   const std::string prefix = path.filename().string() + kTemporary;
   std::error_code error;
   for (fs::directory_iterator entry(dir, error), end; !error && entry != end; entry.increment(error)) {
-    const pid_t pid = owner_of(entry->path().filename().string(), prefix);
+    const pid_t pid = writer_of(entry->path().filename().string(), prefix);
     const bool gone = pid > 0 && (pid == ::getpid() || (::kill(pid, 0) != 0 && errno == ESRCH));
     if (gone && ::unlink(entry->path().c_str()) != 0 && errno != ENOENT) fail_errno("remove", entry->path());
   }
@@ -101,33 +101,35 @@ void remove_abandoned(const fs::path& path) {
 
 std::string read_file(const fs::path& path, size_t limit) {
   check_path(path);
-  struct stat about {};
-  if (::stat(path.c_str(), &about) != 0) fail_errno("read", path);
-  check<IoError>(S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode), kFile, "cannot read ", path.string(), ": it is a ",
-                 S_ISDIR(about.st_mode) ? "directory" : "device", ", not a file");
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) fail_errno("read", path);
+  check<IoError>(S_ISFIFO(status.st_mode) || S_ISREG(status.st_mode), kFile, "cannot read ", path.string(), ": it is a ",
+                 S_ISDIR(status.st_mode) ? "directory" : "device", ", not a file");
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);  // for a pipe, waits for its writer
   if (fd < 0) fail_errno("read", path);
-  struct Closed {
+  const struct Closer {
     int fd;
-    ~Closed() { ::close(fd); }
-  } const closed{fd};
+    ~Closer() { ::close(fd); }
+  } closer{fd};
   std::string out;
-  size_t got = 0;
+  constexpr size_t kLeastRead = 1 << 16;  // bytes of room for one call; the room doubles as the text grows
+  size_t size = 0;
   for (;;) {
-    if (out.size() - got < 65536) out.resize(out.size() + std::max<size_t>(65536, out.size()));
-    const ssize_t n = ::read(fd, out.data() + got, out.size() - got);
+    if (out.size() - size < kLeastRead) out.resize(out.size() + std::max(kLeastRead, out.size()));
+    const ssize_t n = ::read(fd, out.data() + size, out.size() - size);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno("read", path);
     if (n == 0) break;
-    got += size_t(n);
-    check<IoError>(got <= limit, kFile, "cannot read ", path.string(), ": it has more than ", limit, " bytes");
+    size += size_t(n);
+    check<IoError>(size <= limit, kFile, "cannot read ", path.string(), ": it has more than ", limit, " bytes");
   }
-  out.resize(got);
+  out.resize(size);
   return out;
 }
 
 namespace {
 
+// Waits until the file or directory, opened with `flags`, is on the disk.
 void sync(const fs::path& path, int flags) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags);
   if (fd < 0) fail_errno("open", path);
@@ -146,7 +148,7 @@ void sync_file(const fs::path& path) { sync(path, 0); }
 void sync_files(const fs::path& directory) {
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
-    if (std::error_code none; entry->is_regular_file(none)) sync_file(entry->path());
+    if (std::error_code ignored; entry->is_regular_file(ignored)) sync_file(entry->path());
   if (error) fail<IoError>(kFile, "cannot read ", directory.string(), ": ", error.message());
   sync_directory(directory);
 }

@@ -29,7 +29,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, size_t bytes);
-  void commit(Waits waits = Waits::yes);  // fsync, rename, fsync of the directory
+  // Syncs the temporary, renames it to `path`, and syncs the directory; with Waits::no, only renames it.
+  void commit(Waits waits = Waits::yes);
 
  private:
   std::filesystem::path path_, temporary_;
@@ -41,8 +42,8 @@ class AtomicFile {
 // Throws IoError.
 void remove_abandoned(const std::filesystem::path& path);
 
-// Returns the whole file, which may be a pipe, but not a directory or device, and must not have more than `limit` bytes. Throws
-// IoError.
+// Returns the content of the whole file, which may be a pipe, but not a directory or device, and must not have more than `limit`
+// bytes. Throws IoError.
 std::string read_file(const std::filesystem::path& path, size_t limit = size_t(-1));
 
 // Waits until the file's content is on the disk. Throws IoError.

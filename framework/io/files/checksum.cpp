@@ -12,6 +12,7 @@
 namespace halfstep {
 namespace {
 
+// Adds dtype, shape and values of a tensor to the message.
 void add(Sha256& hash, const Tensor& t) {
   std::string head(name(t.dtype()));
   for (int64_t n : t.shape()) head += ' ' + std::to_string(n);
@@ -23,26 +24,27 @@ void add(Sha256& hash, const Tensor& t) {
 }  // namespace
 
 void Sha256::update(const void* data, size_t bytes) {
-  const uint8_t* p = static_cast<const uint8_t*>(data);
-  size_t used = size_t(bytes_ % 64);
+  const uint8_t* next = static_cast<const uint8_t*>(data);
+  size_t used = size_t(bytes_ % kBlock);
   bytes_ += bytes;
   while (bytes > 0) {
-    if (used == 0 && bytes >= 64) {
-      sha256_blocks(state_, p, bytes / 64);
-      p += bytes / 64 * 64, bytes %= 64;
+    if (used == 0 && bytes >= kBlock) {
+      sha256_blocks(state_, next, bytes / kBlock);
+      next += bytes / kBlock * kBlock, bytes %= kBlock;
       continue;
     }
-    const size_t n = std::min(bytes, 64 - used);
-    std::memcpy(buffer_.data() + used, p, n);
-    p += n, bytes -= n, used += n;
-    if (used == 64) sha256_blocks(state_, buffer_.data(), 1), used = 0;
+    const size_t n = std::min(bytes, kBlock - used);
+    std::memcpy(buffer_.data() + used, next, n);
+    next += n, bytes -= n, used += n;
+    if (used == kBlock) sha256_blocks(state_, buffer_.data(), 1), used = 0;
   }
 }
 
 std::string Sha256::hex() {
   const uint64_t bits = bytes_ * 8;
-  uint8_t tail[72] = {0x80};
-  const size_t zeros = (119 - bytes_ % 64) % 64;  // so that the message and its length fill whole blocks
+  // A bit 1, zeros, and the length in 8 bytes, so that all fills whole blocks.
+  uint8_t tail[kBlock + 8] = {0x80};
+  const size_t zeros = (2 * kBlock - 9 - bytes_ % kBlock) % kBlock;
   for (size_t i = 0; i < 8; ++i) tail[1 + zeros + i] = uint8_t(bits >> (56 - 8 * i));
   update(tail, 9 + zeros);
   std::string out;

@@ -17,12 +17,16 @@ class Sha256 {
  public:
   void update(const void* data, size_t bytes);
   void update(std::string_view text) { update(text.data(), text.size()); }
-  std::string hex();  // ends the message; call once
+  // Ends the message and returns its hash; call it once.
+  std::string hex();
 
  private:
+  static constexpr size_t kBlock = 64;  // bytes
+
+  // At first the first 32 fractional bits of the square roots of the first 8 primes.
   std::array<uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<uint8_t, 64> buffer_{};
-  uint64_t bytes_ = 0;
+  std::array<uint8_t, kBlock> buffer_{};  // an incomplete block
+  uint64_t bytes_ = 0;                    // of the message so far
 };
 
 std::string sha256(std::string_view bytes);

@@ -11,6 +11,7 @@
 namespace halfstep {
 namespace {
 
+// Returns the first word of a file as a number; -1 if it is none.
 double number_in(const char* file) {
   std::string word;
   std::ifstream(file) >> word;
@@ -28,9 +29,9 @@ double number_after(const char* file, std::string_view word) {
 
 // Returns the free bytes of this process's control group. Pages of files count as free, because the system drops them on demand.
 double free_in_group() {
-  const double most = number_in("/sys/fs/cgroup/memory.max"), taken = number_in("/sys/fs/cgroup/memory.current");
-  if (most <= 0 || taken < 0) return std::numeric_limits<double>::infinity();
-  return std::clamp(most - taken + std::max(0.0, number_after("/sys/fs/cgroup/memory.stat", "file")), 0.0, most);
+  const double limit = number_in("/sys/fs/cgroup/memory.max"), used = number_in("/sys/fs/cgroup/memory.current");
+  if (limit <= 0 || used < 0) return std::numeric_limits<double>::infinity();
+  return std::clamp(limit - used + std::max(0.0, number_after("/sys/fs/cgroup/memory.stat", "file")), 0.0, limit);
 }
 
 std::string gigabytes(double bytes) { return fixed_text(bytes / 1e9, bytes < 1e8 ? 3 : 1) + " GB"; }
@@ -44,8 +45,8 @@ double free_memory() {
 
 void check_room(std::string_view where, const std::filesystem::path& path, double bytes, const std::string& what,
                 std::string_view remedy) {
-  constexpr double kLittle = 1 << 26;  // bytes that need no check
-  if (bytes < kLittle) return;
+  constexpr double kAlwaysFits = 1 << 26;  // bytes: fewer are not checked
+  if (bytes < kAlwaysFits) return;
   const double free = free_memory();
   check<MemoryError>(free == 0 || bytes <= free, where, path.string(), ": reading ", what, " needs ", gigabytes(bytes), ", but ",
                      gigabytes(free), " are free", Help{remedy});

@@ -6,8 +6,10 @@
 namespace halfstep {
 namespace {
 
-constexpr size_t kMaxFault = 200;  // characters
+constexpr size_t kMaxMessage = 200;  // characters
+constexpr size_t kHeadingsEnd = 90;  // characters of a message in which the library's headings are
 
+// Throws JsonError with the line and column of byte `at`.
 [[noreturn]] void fail_at(std::string_view text, size_t at, const std::string& why, bool refused) {
   int line = 1, column = 1;
   for (size_t i = 0; i < at && i < text.size(); ++i) {
@@ -32,16 +34,16 @@ size_t find_escaped_nul(std::string_view text) {
 
 // Returns what follows the library's last heading, in printable characters. Messages look like "[json.exception.parse_error.101]
 // parse error at line 3, column 2: syntax error while parsing value - unexpected ...".
-std::string in_plain_words(const nlohmann::json::exception& e) {
+std::string parser_message(const nlohmann::json::exception& e) {
   std::string why = e.what();
   for (const char* heading : {"] ", ": ", " - "}) {
-    if (const size_t at = why.find(heading); at != std::string::npos && at < 90)
+    if (const size_t at = why.find(heading); at != std::string::npos && at < kHeadingsEnd)
       why.erase(0, at + std::string_view(heading).size());
   }
   for (char& c : why) {
     if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
   }
-  if (why.size() > kMaxFault) why = why.substr(0, kMaxFault) + "...";  // ends with the last text read
+  if (why.size() > kMaxMessage) why = why.substr(0, kMaxMessage) + "...";  // ends with the last text read
   return why;
 }
 
@@ -50,7 +52,7 @@ Json read_json(std::string_view text, bool comments) {
   if (text.empty()) fail_at(text, 0, "unexpected end of input; expected '[', '{', or a literal", false);  // same for all versions
   // The parser would take a NUL byte as the end of the text.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) fail_at(text, nul, "a NUL byte", false);
-  const auto bounded = [&](int depth, typename Json::parse_event_t event, Json& value) {
+  const auto check_event = [&](int depth, typename Json::parse_event_t event, Json& value) {
     using Event = typename Json::parse_event_t;
     if (depth >= kMaxJsonDepth && (event == Event::object_start || event == Event::array_start)) {
       throw JsonError("values nest more than " + std::to_string(kMaxJsonDepth) + " levels deep", 0, 0, true);
@@ -62,9 +64,9 @@ Json read_json(std::string_view text, bool comments) {
     return true;
   };
   try {
-    return Json::parse(text, bounded, true, comments);
+    return Json::parse(text, check_event, true, comments);
   } catch (const typename Json::parse_error& e) {
-    fail_at(text, e.byte > 0 ? e.byte - 1 : 0, in_plain_words(e), false);
+    fail_at(text, e.byte > 0 ? e.byte - 1 : 0, parser_message(e), false);
   } catch (const typename Json::out_of_range& e) {  // "...number overflow parsing '1e400'"
     const std::string why = e.what();
     const size_t open = why.find('\''), close = why.rfind('\'');
@@ -83,7 +85,7 @@ std::string write_json(const Json& value, int indent, std::string_view where) {
     fail<ValueError>(where, at.empty() ? "a string" : at.substr(1), " must be UTF-8 without a NUL character, got ",
                      spelled(s.substr(0, 80)));
   };
-  const auto look = [&](const auto& self, const Json& v, const std::string& at) -> void {
+  const auto check_strings = [&](const auto& self, const Json& v, const std::string& at) -> void {
     if (v.is_string() && !is_text(v.template get_ref<const std::string&>())) refuse(at, v.template get_ref<const std::string&>());
     if (v.is_array())
       for (size_t i = 0; i < v.size(); ++i)
@@ -94,7 +96,7 @@ std::string write_json(const Json& value, int indent, std::string_view where) {
       self(self, member, at + '.' + key);
     }
   };
-  look(look, value, "");
+  check_strings(check_strings, value, "");
   return value.dump(indent);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses JSON from outside the process; no other code may. Bounds how deeply values nest, so that no reader of the result runs out
-// of stack; refuses NUL characters, at which C interfaces cut off names and paths; and words its errors itself.
+// of stack, and refuses NUL characters, at which C interfaces cut off names and paths.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ Json read_json(std::string_view text, bool comments = false);
 template <class Json>
 std::string write_json(const Json& value, int indent, std::string_view where);
 
-// Returns the message of a parser exception without the library's headings.
-std::string in_plain_words(const nlohmann::json::exception& e);
+// Returns the message of a parser exception without the library's headings, in printable ASCII, with at most 200 characters.
+std::string parser_message(const nlohmann::json::exception& e);
 
 extern template nlohmann::json read_json(std::string_view, bool);
 extern template nlohmann::ordered_json read_json(std::string_view, bool);

@@ -18,17 +18,18 @@
 namespace halfstep {
 namespace {
 
-// Plain memory, so that a signal handler may read it. A place with begin == 0 is free.
+// Plain memory, so that a signal handler may read it. An entry with begin == 0 is free.
 struct Mapping {
   std::atomic<uintptr_t> begin{0};
   size_t bytes = 0;
   char path[1024] = {};
 };
 Mapping g_mappings[64];
-ForkMutex g_writes;
+ForkMutex g_mappings_mutex;  // for writers
 
+// Lists a mapping for mapped_file_at(), unless 64 are listed.
 void note_mapping(void* pages, size_t bytes, const std::string& path) {
-  const std::lock_guard lock(g_writes);
+  const std::lock_guard lock(g_mappings_mutex);
   for (Mapping& m : g_mappings) {
     if (m.begin.load() != 0) continue;
     m.bytes = bytes;
@@ -61,8 +62,8 @@ const char* mapped_file_at(const void* address) {
 std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes, std::string_view where) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   check<IoError>(descriptor >= 0, where, path.string(), ": cannot read");
-  struct stat now {};
-  const bool has_size = ::fstat(descriptor, &now) == 0 && uint64_t(now.st_size) == bytes;
+  struct stat status {};
+  const bool has_size = ::fstat(descriptor, &status) == 0 && uint64_t(status.st_size) == bytes;
   void* const pages =
       has_size ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0) : MAP_FAILED;
   ::close(descriptor);
@@ -75,12 +76,12 @@ std::shared_ptr<void> map_file(const std::filesystem::path& path, uint64_t bytes
           }};
 }
 
-void PageWindow::leave(uintptr_t next) {
+void PageWindow::enter(uintptr_t section) {
   const uintptr_t text = reinterpret_cast<uintptr_t>(text_.data()), page = uintptr_t(::sysconf(_SC_PAGESIZE));
-  const uintptr_t from = (std::max(text, at_ << kShift) + page - 1) / page * page;
-  const uintptr_t to = std::min(text + text_.size(), (at_ + 1) << kShift) / page * page;
+  const uintptr_t from = (std::max(text, section_ << kShift) + page - 1) / page * page;
+  const uintptr_t to = std::min(text + text_.size(), (section_ + 1) << kShift) / page * page;
   if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
-  at_ = next;
+  section_ = section;
 }
 
 }  // namespace halfstep

@@ -20,16 +20,17 @@ class PageWindow {
  public:
   // Makes a window over a text; unless `mapped`, it unloads nothing.
   [[nodiscard]] PageWindow(std::string_view text, bool mapped) : text_(mapped ? text : std::string_view()) {}
+  // Unloads the section that the reader has left, when it enters the one of `place`.
   void move_to(const char* place) {
-    const uintptr_t now = reinterpret_cast<uintptr_t>(place) >> kShift;
-    if (now != at_) leave(now);
+    const uintptr_t section = reinterpret_cast<uintptr_t>(place) >> kShift;
+    if (section != section_) enter(section);
   }
 
  private:
-  static constexpr int kShift = 22;  // 4 MiB
-  void leave(uintptr_t next);
+  static constexpr int kShift = 22;  // sections of 4 MiB
+  void enter(uintptr_t section);
   std::string_view text_;
-  uintptr_t at_ = 0;
+  uintptr_t section_ = 0;  // address >> kShift
 };
 
 // Returns the path of the mapped file with the address among its pages; null if it is not in one of the first 64 mapped files.

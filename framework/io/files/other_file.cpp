@@ -9,10 +9,11 @@
 namespace halfstep {
 namespace {
 
+// Bytes by which a kind of file is recognised.
 struct Magic {
   size_t offset;
   std::string_view bytes;
-  const char *what, *remedy;
+  const char *kind, *remedy;
 };
 
 constexpr const char* kUnpack = "unpack it first";
@@ -65,6 +66,7 @@ constexpr Magic kMagics[] = {
      "a program", ""},
 };
 
+// Returns the first characters of a text in lower case, without a byte order mark and blanks before them.
 std::string lower_start(std::string_view head) {
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   head = head.substr(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
@@ -83,19 +85,21 @@ std::string name_for_shell(const std::filesystem::path& path) {
   return !name.empty() && name[0] != '-' && std::all_of(name.begin(), name.end(), plain) ? name : "FILE";
 }
 
-std::string by_pandas(const std::filesystem::path& path, const char* reader, const char* more = "") {
+// Returns a remedy: a command that converts the file by a function of pandas. arguments: its further arguments.
+std::string pandas_remedy(const std::filesystem::path& path, const char* reader, const char* arguments = "") {
   const std::string name = name_for_shell(path), to = name_for_shell(std::filesystem::path(path).replace_extension(".csv"));
-  return joined("python3 -c \"import pandas; pandas.", reader, "('", name, "'", more, ").to_csv('", to == name ? to + ".csv" : to,
-                "', index=False)\" converts it to CSV");
+  return joined("python3 -c \"import pandas; pandas.", reader, "('", name, "'", arguments, ").to_csv('",
+                to == name ? to + ".csv" : to, "', index=False)\" converts it to CSV");
 }
 
-OtherFile zip_of(std::string_view head, const std::filesystem::path& path) {
+// Recognises kinds of zip archives by the names of their first entries.
+OtherFile zip_kind(std::string_view head, const std::filesystem::path& path) {
   const auto has = [&](std::string_view name) { return head.find(name) != head.npos; };
   const std::string csv = "save it as CSV in the spreadsheet program";
   if (has("opendocument.spreadsheet")) return {"an OpenDocument spreadsheet", csv};
   if (has("opendocument.text")) return {"an OpenDocument text", "save it as plain text"};
   if (has("word/")) return {"a Word document", "save it as plain text"};
-  if (has("xl/")) return {"an Excel workbook", csv + ", or " + by_pandas(path, "read_excel")};
+  if (has("xl/")) return {"an Excel workbook", csv + ", or " + pandas_remedy(path, "read_excel")};
   if (has("[Content_Types].xml")) return {"an Office document (xlsx, docx)", csv};
   if (has(".npy")) return {"an archive of NumPy's arrays (.npz)", "\"type\": \"NPZ\" reads it"};
   if (has("/data.pkl") || has("/byteorder")) return {"a file of torch.save", ""};
@@ -103,7 +107,7 @@ OtherFile zip_of(std::string_view head, const std::filesystem::path& path) {
 }
 
 // Recognises JSON objects, one in the first line or one as the whole text.
-std::optional<OtherFile> json_of(std::string_view head, const std::filesystem::path& path) {
+std::optional<OtherFile> json_kind(std::string_view head, const std::filesystem::path& path) {
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   std::string_view line = head.substr(0, head.find('\n'));
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
@@ -114,18 +118,19 @@ std::optional<OtherFile> json_of(std::string_view head, const std::filesystem::p
   };
   const bool object = begins("{", "\"") && head.find("\":") != head.npos;
   const bool cut = line.size() == head.size() && head.size() >= kOtherFileHead;  // whether the line is longer than the visible part
-  if (object && (line.ends_with('}') || cut)) return OtherFile{"JSON lines", by_pandas(path, "read_json", ", lines=True"), true};
-  if ((object && line == "{") || begins("[", "{[")) return OtherFile{"JSON", by_pandas(path, "read_json"), true};
+  if (object && (line.ends_with('}') || cut))
+    return OtherFile{"JSON lines", pandas_remedy(path, "read_json", ", lines=True"), true};
+  if ((object && line == "{") || begins("[", "{[")) return OtherFile{"JSON", pandas_remedy(path, "read_json"), true};
   return {};
 }
 
-// Recognises a pickle of Python, which is not run, and older files of Stata, whose second byte says the order of bytes.
+// Recognises a pickle of Python, which is not run, and older files of Stata, whose second byte is the order of bytes.
 std::optional<OtherFile> binary_table(std::string_view head, const std::filesystem::path& path) {
   const auto at = [&](size_t i) { return i < head.size() ? uint8_t(head[i]) : 0xff; };
   if (at(0) == 0x80 && at(1) >= 2 && at(1) <= 5)
-    return OtherFile{"a pickle of Python", "if it is a table: " + by_pandas(path, "read_pickle") + ", for files you trust"};
+    return OtherFile{"a pickle of Python", "if it is a table: " + pandas_remedy(path, "read_pickle") + ", for files you trust"};
   if (at(0) >= 104 && at(0) <= 115 && (at(1) == 1 || at(1) == 2) && at(2) == 1 && at(3) == 0)
-    return OtherFile{"a Stata file", by_pandas(path, "read_stata")};
+    return OtherFile{"a Stata file", pandas_remedy(path, "read_stata")};
   return {};
 }
 
@@ -147,20 +152,21 @@ std::optional<OtherFile> other_file(std::string_view head, const std::filesystem
     return OtherFile{"a pointer of git-lfs in place of the file", joined("git -C ", name_for_shell(folder), " lfs pull fetches it"),
                      true, true};
   }
-  if (head.starts_with("PK\3\4")) return zip_of(head, path);
+  if (head.starts_with("PK\3\4")) return zip_kind(head, path);
   if (head.starts_with("PAR1") && head.size() > 4 && head[4] == '\x15')
-    return OtherFile{"a Parquet file", by_pandas(path, "read_parquet")};
-  for (const Magic& m : kMagics)
-    if (head.size() > m.offset && head.substr(m.offset).starts_with(m.bytes)) return OtherFile{m.what, m.remedy};
+    return OtherFile{"a Parquet file", pandas_remedy(path, "read_parquet")};
+  for (const Magic& magic : kMagics)
+    if (head.size() > magic.offset && head.substr(magic.offset).starts_with(magic.bytes))
+      return OtherFile{magic.kind, magic.remedy};
   const std::string start = lower_start(head);
   if (start.starts_with("<!doctype html") || start.starts_with("<html"))
     return OtherFile{"a web page (HTML)", "download the file itself, not the page that shows it", true};
-  if (head.starts_with("<stata_dta>")) return OtherFile{"a Stata file", by_pandas(path, "read_stata")};
+  if (head.starts_with("<stata_dta>")) return OtherFile{"a Stata file", pandas_remedy(path, "read_stata")};
   if (start.starts_with("@relation"))
     return OtherFile{"an ARFF file of Weka", "put the names of the columns in place of all lines down to @data", true};
   if (start.starts_with("<?xml")) return OtherFile{"an XML document", "", true};
   if (auto table = binary_table(head, path)) return table;
-  return json_of(head, path);
+  return json_kind(head, path);
 }
 
 std::string head_of_file(const std::filesystem::path& path) {

@@ -12,10 +12,10 @@
 namespace halfstep {
 
 struct OtherFile {
-  std::string what;         // "an Excel workbook"
+  std::string kind;         // "an Excel workbook"
   std::string remedy;       // may be empty
   bool is_text = false;     // also for texts such as web pages
-  bool is_pointer = false;  // whether it is a git-lfs pointer, which nobody wants to read
+  bool is_pointer = false;  // whether it is a git-lfs pointer in place of the file
 };
 
 constexpr size_t kOtherFileHead = 600;  // bytes that identify a file
@@ -29,8 +29,8 @@ template <class E>
 void refuse_other_file(std::string_view where, const std::filesystem::path& path, std::string_view head) {
   const std::optional<OtherFile> other = other_file(head.substr(0, kOtherFileHead), path);
   if (!other) return;
-  if (other->remedy.empty()) fail<E>(where, path.string(), ": the file is ", other->what);
-  fail<E>(where, path.string(), ": the file is ", other->what, Help{other->remedy});
+  if (other->remedy.empty()) fail<E>(where, path.string(), ": the file is ", other->kind);
+  fail<E>(where, path.string(), ": the file is ", other->kind, Help{other->remedy});
 }
 
 // Returns the first bytes of a file; "" if it cannot be read.

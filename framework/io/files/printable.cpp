@@ -6,7 +6,7 @@
 namespace halfstep {
 namespace {
 
-// Returns the length and number of the first UTF-8 character; length 0: there is none.
+// Returns the bytes of the first UTF-8 character of `s`, and its number in `c`; 0 if `s` begins with no valid character.
 size_t take_character(std::string_view s, uint32_t& c) {
   const auto first = uint8_t(s[0]);
   const size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
@@ -20,6 +20,7 @@ size_t take_character(std::string_view s, uint32_t& c) {
   return too_long || (c >= 0xd800 && c < 0xe000) || c > 0x10ffff ? 0 : length;
 }
 
+// Returns whether a terminal shows the character and does not act on it.
 bool is_shown(uint32_t c) {
   if (c < 0x20 || (c >= 0x7f && c < 0xa0)) return false;
   const bool hides = (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xad ||
@@ -29,10 +30,10 @@ bool is_shown(uint32_t c) {
 
 }  // namespace
 
-std::string printable(std::string_view text, size_t n) {
+std::string printable(std::string_view text, size_t max_bytes) {
   std::string out;
   size_t at = 0;
-  while (at < text.size() && at < n) {
+  while (at < text.size() && at < max_bytes) {
     uint32_t c = 0;
     const size_t length = take_character(text.substr(at), c);
     if (length > 0 && is_shown(c))

@@ -8,8 +8,9 @@
 
 namespace halfstep {
 
-// Returns at most about `n` bytes of arbitrary text, as whole UTF-8 characters. Replaces by "?" invalid bytes and characters that
-// a terminal would hide or act on (controls, and marks that turn or hide text).
-std::string printable(std::string_view text, size_t n = 160);
+// Returns the first bytes of arbitrary text, up to the end of the UTF-8 character that reaches `max_bytes`, and "..." if more
+// follow. Replaces by "?" invalid bytes and characters that a terminal would hide or act on (controls, and marks that turn or hide
+// text).
+std::string printable(std::string_view text, size_t max_bytes = 160);
 
 }  // namespace halfstep

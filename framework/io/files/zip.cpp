@@ -13,8 +13,11 @@ namespace halfstep {
 namespace {
 
 constexpr const char* kZip = "zip";
+// Signatures of the records.
 constexpr uint32_t kEntry = 0x02014b50, kLocal = 0x04034b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
-constexpr uint64_t kPiece = 1 << 20;
+constexpr uint16_t kStored = 0, kDeflated = 8;  // methods
+constexpr uint16_t kEncrypted = 1;              // flag
+constexpr uint64_t kPiece = 1 << 20;            // bytes of one call of zlib
 
 // Reads little-endian numbers from a file, with bounds checks.
 class Reader {
@@ -31,6 +34,7 @@ class Reader {
     need(offset, size);
     return std::string(bytes_.substr(offset, size));
   }
+  // Throws DataError unless the file has these bytes.
   void need(uint64_t offset, uint64_t size) const {
     check<DataError>(offset <= bytes_.size() && size <= bytes_.size() - offset, kZip, path_,
                      ": the archive is cut off or damaged: it points to byte ", offset, " + ", size, ", but has ", bytes_.size());
@@ -43,21 +47,24 @@ class Reader {
 
 // Returns the position of the end record, which locates the directory.
 uint64_t find_end(const std::string& path, std::string_view bytes) {
-  constexpr uint64_t kSize = 22, kComment = 65535;
+  constexpr uint64_t kSize = 22, kComment = 65535;  // bytes of the record, and of the longest comment behind it
   const Reader in(path, bytes);
   for (uint64_t back = kSize; back <= std::min<uint64_t>(bytes.size(), kSize + kComment); ++back)
     if (in.at<uint32_t>(bytes.size() - back) == kEnd) return bytes.size() - back;
   fail<DataError>(kZip, path, ": the file is no zip archive, or is cut off: it has no directory at its end");
 }
 
+// Returns the `size` bytes that `packed` deflated bytes become.
 std::string inflated(const std::string& where, const char* from, uint64_t packed, uint64_t size) {
+  constexpr int kRawWindow = -15;  // windows of 2^15 bytes, in the format without a header
   z_stream stream{};
-  check<MemoryError>(inflateInit2(&stream, -15) == Z_OK, kZip, "cannot start to unpack ", where);
+  check<MemoryError>(inflateInit2(&stream, kRawWindow) == Z_OK, kZip, "cannot start to unpack ", where);
   std::string out;
   int code = Z_OK;
-  constexpr uint64_t kMostTimes = 1032;  // that deflated bytes become as many
+  constexpr uint64_t kMostTimes = 1032;  // bytes that one deflated byte can become
   out.reserve(std::min(size / kMostTimes < packed ? size : packed * kMostTimes, size) + 1);
-  while (code == Z_OK && out.size() <= size) {  // grows with what is there: the directory may promise more
+  // Grows with the bytes that were unpacked: a damaged directory may have a larger size.
+  while (code == Z_OK && out.size() <= size) {
     const size_t held = out.size();
     out.resize(held + size_t(std::min(kPiece, size - held + 1)));
     stream.next_out = reinterpret_cast<Bytef*>(out.data() + held);
@@ -88,7 +95,7 @@ uint32_t checksum_of(std::string_view bytes) {
 
 }  // namespace
 
-ZipFile::ZipFile(const std::filesystem::path& path) : path_(path.string()), held_(read_file(path)), bytes_(held_) {
+ZipFile::ZipFile(const std::filesystem::path& path) : path_(path.string()), content_(read_file(path)), bytes_(content_) {
   if (!bytes_.starts_with("PK\3\4")) refuse_other_file<DataError>(kZip, path, bytes_);
   read_directory();
 }
@@ -97,10 +104,12 @@ ZipFile::ZipFile(const std::filesystem::path& path, std::string_view bytes) : pa
   read_directory();
 }
 
+// Offsets inside records are those of APPNOTE.TXT: 4.3.12 the directory's entries, 4.3.14 to 4.3.16 the end records.
 void ZipFile::read_directory() {
   const Reader in(path_, bytes_);
   const uint64_t end = find_end(path_, bytes_);
-  uint64_t count = in.at<uint16_t>(end + 10), at = in.at<uint32_t>(end + 16);
+  uint64_t count = in.at<uint16_t>(end + 10);
+  uint64_t at = in.at<uint32_t>(end + 16);
   if (end >= 20 && in.at<uint32_t>(end - 20) == kLocator64) {
     const uint64_t record = in.at<uint64_t>(end - 20 + 8);
     check<DataError>(in.at<uint32_t>(record) == kEnd64, kZip, path_, ": the archive's 64-bit directory is not where it should be");
@@ -108,22 +117,22 @@ void ZipFile::read_directory() {
   }
   for (uint64_t i = 0; i < count; ++i) {
     check<DataError>(in.at<uint32_t>(at) == kEntry, kZip, path_, ": the archive's directory is damaged at byte ", at);
-    Entry e{in.at<uint16_t>(at + 8),  in.at<uint16_t>(at + 10), in.at<uint32_t>(at + 16),
-            in.at<uint32_t>(at + 20), in.at<uint32_t>(at + 24), in.at<uint32_t>(at + 42)};
+    Entry entry{in.at<uint16_t>(at + 8),  in.at<uint16_t>(at + 10), in.at<uint32_t>(at + 16),
+                in.at<uint32_t>(at + 20), in.at<uint32_t>(at + 24), in.at<uint32_t>(at + 42)};
     const uint64_t name = in.at<uint16_t>(at + 28), extra = in.at<uint16_t>(at + 30), comment = in.at<uint16_t>(at + 32);
     names_.push_back(in.text(at + 46, name));
     const uint64_t extras = at + 46 + name;
     for (uint64_t x = extras; x + 4 <= extras + extra; x += 4 + in.at<uint16_t>(x + 2)) {
       if (in.at<uint16_t>(x) != 1) continue;  // 64-bit sizes, of entries that need them
       uint64_t value = x + 4;
-      for (uint64_t* field : {&e.size, &e.packed, &e.header}) {
+      for (uint64_t* field : {&entry.size, &entry.packed, &entry.header}) {
         if (*field != 0xffffffff) continue;
         *field = in.at<uint64_t>(value);
         value += 8;
       }
     }
     places_.emplace(names_.back(), entries_.size());
-    entries_.push_back(e);
+    entries_.push_back(entry);
     at = extras + extra + comment;
   }
 }
@@ -141,32 +150,34 @@ const ZipFile::Entry& ZipFile::find(std::string_view name) const {
   return entries_[found->second];
 }
 
-std::string_view ZipFile::packed_bytes(const Entry& e, const std::string& where) const {
+std::string_view ZipFile::packed_bytes(const Entry& entry, const std::string& where) const {
   const Reader in(path_, bytes_);
-  check<DataError>((e.flags & 1) == 0, kZip, where, " is encrypted");
-  check<DataError>(e.method == 0 || e.method == 8, kZip, where, " must be stored or deflated, got method ", e.method);
-  check<DataError>(in.at<uint32_t>(e.header) == kLocal, kZip, where, " is not where the archive's directory says");
-  const uint64_t data = e.header + 30 + in.at<uint16_t>(e.header + 26) + in.at<uint16_t>(e.header + 28);
-  in.need(data, e.packed);
-  check<DataError>(e.method == 8 || e.packed == e.size, kZip, where, " is stored, but has ", e.packed, " bytes for ", e.size);
-  return bytes_.substr(data, e.packed);
+  check<DataError>((entry.flags & kEncrypted) == 0, kZip, where, " is encrypted");
+  check<DataError>(entry.method == kStored || entry.method == kDeflated, kZip, where, " must be stored or deflated, got method ",
+                   entry.method);
+  check<DataError>(in.at<uint32_t>(entry.header) == kLocal, kZip, where, " is not where the archive's directory says");
+  const uint64_t data = entry.header + 30 + in.at<uint16_t>(entry.header + 26) + in.at<uint16_t>(entry.header + 28);  // 4.3.7
+  in.need(data, entry.packed);
+  check<DataError>(entry.method == kDeflated || entry.packed == entry.size, kZip, where, " is stored, but has ", entry.packed,
+                   " bytes for ", entry.size);
+  return bytes_.substr(data, entry.packed);
 }
 
 std::string ZipFile::read(std::string_view name) const {
-  const Entry& e = find(name);
+  const Entry& entry = find(name);
   const std::string where = joined(path_, ": \"", name, '"');
-  const std::string_view packed = packed_bytes(e, where);
-  std::string out = e.method == 0 ? std::string(packed) : inflated(where, packed.data(), packed.size(), e.size);
-  check<DataError>(checksum_of(out) == e.crc, kZip, where, " is damaged: its checksum is not the one that the archive has");
+  const std::string_view packed = packed_bytes(entry, where);
+  std::string out = entry.method == kStored ? std::string(packed) : inflated(where, packed.data(), packed.size(), entry.size);
+  check<DataError>(checksum_of(out) == entry.crc, kZip, where, " is damaged: its checksum is not the one that the archive has");
   return out;
 }
 
 std::string_view ZipFile::stored(std::string_view name) const {
-  const Entry& e = find(name);
+  const Entry& entry = find(name);
   const std::string where = joined(path_, ": \"", name, '"');
-  check<DataError>(e.method == 0, kZip, where, " must be stored without compression, got method ", e.method);
-  const std::string_view out = packed_bytes(e, where);
-  check<DataError>(e.crc == 0 || checksum_of(out) == e.crc, kZip, where,
+  check<DataError>(entry.method == kStored, kZip, where, " must be stored without compression, got method ", entry.method);
+  const std::string_view out = packed_bytes(entry, where);
+  check<DataError>(entry.crc == 0 || checksum_of(out) == entry.crc, kZip, where,
                    " is damaged: its checksum is not the one that the archive has");
   return out;
 }

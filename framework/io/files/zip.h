@@ -26,7 +26,8 @@ class ZipFile {
   // Returns the bytes of an entry. Throws DataError for an entry that is missing, encrypted, packed by another method, cut off, or
   // with another checksum than the directory's.
   std::string read(std::string_view name) const;
-  // Returns the bytes of an unpacked entry in place. A checksum of 0 is ignored: PyTorch writes it for "not computed".
+  // Returns the bytes of an entry that is stored without compression, in place. A checksum of 0 is ignored: PyTorch writes it for
+  // "not computed".
   std::string_view stored(std::string_view name) const;
 
  private:
@@ -39,8 +40,9 @@ class ZipFile {
   const Entry& find(std::string_view name) const;
   std::string_view packed_bytes(const Entry& entry, const std::string& where) const;
 
-  std::string path_, held_;
-  std::string_view bytes_;
+  std::string path_;
+  std::string content_;     // of a file that this object has read
+  std::string_view bytes_;  // of the archive
   std::vector<std::string> names_;
   std::vector<Entry> entries_;
   std::map<std::string, size_t, std::less<>> places_;  // first entry of each name in the two lists

@@ -25,6 +25,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr const char* kSafetensors = "safetensors";
 
+// A file whose header was read; `in` is at the first byte behind it.
 struct OpenFile {
   std::ifstream in;
   SafetensorsHeader header;
@@ -35,6 +36,7 @@ struct OpenFile {
   }
 };
 
+// Opens a file, and reads and checks its header.
 OpenFile open(const fs::path& path) {
   check_path(path);
   const std::string file = path.string();
@@ -77,9 +79,9 @@ void convert(const std::vector<char>& raw, const Tensor& out, const fs::path& pa
   }
 }
 
-// Returns the tensors whose dtypes halfstep has; with Unread::refuse, others are an error.
-std::vector<const TensorEntry*> known_of(const OpenFile& file, const fs::path& path, Unread how,
-                                         std::vector<UnreadTensor>& others) {
+// Returns the tensors whose dtypes halfstep has, and adds the others to `others`. With Unread::refuse, throws IoError for these.
+std::vector<const TensorEntry*> readable_entries(const OpenFile& file, const fs::path& path, Unread unread,
+                                                 std::vector<UnreadTensor>& others) {
   std::vector<const TensorEntry*> out;
   for (const TensorEntry& entry : file.header.entries) {
     if (find_safetensors_type(entry.dtype)) {
@@ -96,7 +98,7 @@ std::vector<const TensorEntry*> known_of(const OpenFile& file, const fs::path& p
                             " else t for k, t in load_file(\"", printable(path.string(), 300),
                             "\").items()}, \"weights.safetensors\")")}),
          Shape(std::span<const int64_t>(entry.shape))});
-    check<IoError>(how == Unread::list, kSafetensors, others.back().fault);
+    check<IoError>(unread == Unread::list, kSafetensors, others.back().fault);
   }
   return out;
 }
@@ -145,8 +147,8 @@ TensorFile load_safetensors(const fs::path& path, Device device) {
   OpenFile file = open(path);
   TensorFile out;
   out.metadata = file.header.metadata;
-  for (const TensorEntry* const known : known_of(file, path, Unread::refuse, out.unread)) {
-    const TensorEntry& entry = *known;
+  for (const TensorEntry* const readable : readable_entries(file, path, Unread::refuse, out.unread)) {
+    const TensorEntry& entry = *readable;
     Tensor t = read_tensor(file, entry, path);
     if (!device.is_cpu()) {
       const Tensor host = t;
@@ -164,12 +166,12 @@ TensorFile map_safetensors(const fs::path& path, Unread unread) {
   out.metadata = file.header.metadata;
   const uint64_t bytes = file.header.data_offset + (file.header.entries.empty() ? 0 : file.header.entries.back().end);
   const std::shared_ptr<void> pages = map_file(path, bytes, kSafetensors);
-  for (const TensorEntry* const known : known_of(file, path, unread, out.unread)) {
-    const TensorEntry& entry = *known;
+  for (const TensorEntry* const readable : readable_entries(file, path, unread, out.unread)) {
+    const TensorEntry& entry = *readable;
     const SafetensorsType& type = *find_safetensors_type(entry.dtype);
     const uint64_t at = file.header.data_offset + entry.begin;
-    const bool as_it_is = safetensors_name(type.dtype) == entry.dtype && type.dtype != DType::boolean;
-    if (as_it_is && at % size_of(type.dtype) == 0 && entry.end > entry.begin) {
+    const bool needs_no_conversion = safetensors_name(type.dtype) == entry.dtype && type.dtype != DType::boolean;
+    if (needs_no_conversion && at % size_of(type.dtype) == 0 && entry.end > entry.begin) {
       const Shape shape(std::span<const int64_t>(entry.shape));
       out.tensors.emplace(entry.name, Tensor::from_blob(static_cast<char*>(pages.get()) + at, shape, type.dtype, pages));
     } else {

@@ -19,6 +19,8 @@ struct TensorFile {
   std::map<std::string, std::string> metadata;  // the header's __metadata__
   std::vector<UnreadTensor> unread;             // with Unread::list: tensors of dtypes that halfstep lacks
 };
+
+// Whether tensors of dtypes that halfstep lacks are an error, or are listed.
 enum class Unread : uint8_t { refuse, list };
 
 // One entry of a header.
@@ -46,9 +48,9 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 // bytes), before it allocates memory for a tensor.
 TensorFile load_safetensors(const std::filesystem::path& path, Device device = Device::cpu);
 
-// Maps the file: returns CPU tensors that show it on disk; pages are loaded on access and can be dropped again. Writes stay in
-// memory. Tensors that need a conversion, or do not begin at a multiple of their dtype's size, are read. The file may be replaced
-// or removed meanwhile, but not shortened: the system ends a program that accesses a missing part.
+// Maps the file: returns CPU tensors whose memory is the file's pages, which are loaded on access and may be unloaded again. Writes
+// stay in memory. Tensors that need a conversion, or do not begin at a multiple of their dtype's size, are read. The file may be
+// replaced or removed meanwhile, but not shortened: the system ends a program that accesses a missing part.
 TensorFile map_safetensors(const std::filesystem::path& path, Unread unread = Unread::refuse);
 
 // Writes atomically. Tensors are sorted by descending size of their dtype, then by name, so all are aligned; a view or a GPU

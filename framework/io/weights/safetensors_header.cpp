@@ -20,43 +20,43 @@ constexpr SafetensorsType kTypes[] = {
     {"U16", 2, DType::i32}, {"U32", 4, DType::i64},   {"U64", 8, DType::i64},
 };
 
-// Accepts the header's few legal forms as they come and refuses anything else at once, so that a hostile header cannot build a
-// tree larger than itself.
+// Receives the parts of the header while it is parsed, and refuses all but its few legal forms at once: a hostile header cannot
+// make the parser build a tree that is larger than the header.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   HeaderReader(const std::string& file, SafetensorsHeader& out) : file_(file), out_(out) {}
 
-  bool null() override { unexpected("null"); }
-  bool boolean(bool) override { unexpected("a boolean"); }
-  bool binary(binary_t&) override { unexpected("binary data"); }
-  bool number_float(number_float_t, const string_t& text) override { unexpected("the number " + printable(text, 40)); }
-  bool number_integer(number_integer_t value) override { unexpected("the negative number " + std::to_string(value)); }
+  bool null() override { fail_unexpected("null"); }
+  bool boolean(bool) override { fail_unexpected("a boolean"); }
+  bool binary(binary_t&) override { fail_unexpected("binary data"); }
+  bool number_float(number_float_t, const string_t& text) override { fail_unexpected("the number " + printable(text, 40)); }
+  bool number_integer(number_integer_t value) override { fail_unexpected("the negative number " + std::to_string(value)); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (depth_ != 3) unexpected("a number");
+    if (depth_ != 3) fail_unexpected("a number");
     if (field_ == "shape") {
-      if (shape_.size() == size_t(kMaxDims)) fault("has more than ", kMaxDims, " dimensions");
+      if (shape_.size() == size_t(kMaxDims)) fail_tensor("has more than ", kMaxDims, " dimensions");
       shape_.push_back(value);
     } else {
-      if (offsets_.size() == 2) fault("has data_offsets that are not two numbers");
+      if (offsets_.size() == 2) fail_tensor("has data_offsets that are not two numbers");
       offsets_.push_back(value);
     }
     return true;
   }
 
   bool string(string_t& value) override {
-    if (depth_ != 2) unexpected("a string");
+    if (depth_ != 2) fail_unexpected("a string");
     if (in_metadata_) {
       out_.metadata[field_] = value;
     } else {
-      if (field_ != "dtype") unexpected("a string");
+      if (field_ != "dtype") fail_unexpected("a string");
       dtype_ = value;
     }
     return true;
   }
 
   bool start_object(size_t) override {
-    if (depth_ > 1) unexpected("an object");
+    if (depth_ > 1) fail_unexpected("an object");
     ++depth_;
     return true;
   }
@@ -70,9 +70,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
       shape_.clear();
       offsets_.clear();
     } else if (!in_metadata_ && value != "dtype" && value != "shape" && value != "data_offsets") {
-      fault("has an unknown key \"", printable(value), '"');
+      fail_tensor("has an unknown key \"", printable(value), '"');
     }
-    if (depth_ == 2 && !fields_.insert(value).second) fault("has two keys \"", printable(value), '"');
+    if (depth_ == 2 && !fields_.insert(value).second) fail_tensor("has two keys \"", printable(value), '"');
     field_ = value;
     return true;
   }
@@ -86,7 +86,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool start_array(size_t) override {
-    if (depth_ != 2 || in_metadata_ || field_ == "dtype") unexpected("an array");
+    if (depth_ != 2 || in_metadata_ || field_ == "dtype") fail_unexpected("an array");
     ++depth_;
     return true;
   }
@@ -96,7 +96,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& e) override {
-    fail_file("the header is not valid JSON (", printable(in_plain_words(e)), ')');
+    fail_file("the header is not valid JSON (", printable(parser_message(e)), ')');
   }
 
  private:
@@ -105,32 +105,33 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     fail<IoError>("safetensors", file_, ": ", parts...);
   }
   template <class... Parts>
-  [[noreturn]] void fault(const Parts&... parts) {
+  [[noreturn]] void fail_tensor(const Parts&... parts) {
     fail_file("tensor \"", printable(tensor_), "\" ", parts...);
   }
-  [[noreturn]] void unexpected(const std::string& what) {
+  [[noreturn]] void fail_unexpected(const std::string& what) {
     if (depth_ == 0) fail_file("the header must be a JSON object, got ", what);
     if (depth_ == 1) fail_file("entry \"", printable(tensor_), "\" must be an object, got ", what);
-    fault("must have ", in_metadata_ ? "strings" : "dtype (a string), shape and data_offsets (arrays of unsigned numbers)",
-          ", got ", what, " in \"", printable(field_), '"');
+    fail_tensor("must have ", in_metadata_ ? "strings" : "dtype (a string), shape and data_offsets (arrays of unsigned numbers)",
+                ", got ", what, " in \"", printable(field_), '"');
   }
 
+  // Checks the entry that has ended, and adds it.
   void add_entry() {
     for (const char* field : {"dtype", "shape", "data_offsets"}) {
-      if (!fields_.count(field)) fault("lacks the key \"", field, '"');
+      if (!fields_.count(field)) fail_tensor("lacks the key \"", field, '"');
     }
-    if (offsets_.size() != 2) fault("has data_offsets that are not two numbers");
+    if (offsets_.size() != 2) fail_tensor("has data_offsets that are not two numbers");
     const SafetensorsType* type = find_safetensors_type(*dtype_);
     uint64_t bytes = 1;
     bool overflow = false;
     for (uint64_t n : shape_) overflow |= __builtin_mul_overflow(bytes, n, &bytes);
     overflow |= __builtin_mul_overflow(bytes, type ? type->bytes : 1, &bytes);
     for (uint64_t n : shape_) overflow |= n > uint64_t(std::numeric_limits<int64_t>::max());
-    if (overflow) fault("has a shape whose size in bytes overflows");
+    if (overflow) fail_tensor("has a shape whose size in bytes overflows");
     const auto [begin, end] = std::pair(offsets_[0], offsets_[1]);
     if (!type && begin <= end && bytes / 8 <= end - begin) bytes = end - begin;  // elements have at least one bit
     if (begin > end || end - begin != bytes) {
-      fault("needs ", bytes, " bytes for its shape and dtype, but its data_offsets are [", begin, ", ", end, ']');
+      fail_tensor("needs ", bytes, " bytes for its shape and dtype, but its data_offsets are [", begin, ", ", end, ']');
     }
     out_.entries.push_back({tensor_, *dtype_, {shape_.begin(), shape_.end()}, begin, end});
   }
@@ -139,7 +140,7 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader& out_;
   int depth_ = 0;  // 1: among entries, 2: inside one, 3: inside its shape or data_offsets
   bool in_metadata_ = false;
-  std::string tensor_, field_;
+  std::string tensor_, field_;  // names of the entry and of its key that are being read
   std::set<std::string> names_, fields_;
   std::optional<std::string> dtype_;
   std::vector<uint64_t> shape_, offsets_;

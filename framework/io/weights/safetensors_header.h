@@ -16,10 +16,12 @@ inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 // The dtype in the file and the dtype in memory.
 struct SafetensorsType {
   std::string_view name;
-  uint64_t bytes;
+  uint64_t bytes;  // of an element in the file
   DType dtype;
 };
-const SafetensorsType* find_safetensors_type(std::string_view name);  // null when unknown
+// Returns the type of that name; null if halfstep lacks it.
+const SafetensorsType* find_safetensors_type(std::string_view name);
+// Returns the name of a dtype in files.
 std::string_view safetensors_name(DType dtype);
 
 // Parses `json` and checks it against `data_bytes`, the number of bytes behind it. Errors name `file`. Entries are sorted by

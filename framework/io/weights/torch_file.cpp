@@ -33,7 +33,8 @@ constexpr const char* kTorchFile = "torch_file";
 constexpr std::string_view kZipMagic = "PK\3\4";
 constexpr std::string_view kLegacyMagic{"\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10};  // an integer, first in the old format
 constexpr int64_t kLegacyProtocol = 1001;
-constexpr size_t kHead = 9;
+constexpr uint64_t kExtraBytes = uint64_t(64) << 20;  // that tensors may need beyond twice the bytes of the file
+constexpr size_t kHead = 9;                           // bytes that begins_as_torch() needs
 
 // Returns whether a file begins like one of torch.save. The 9th byte of a safetensors file is always '{', of a torch.save file
 // never.
@@ -59,14 +60,14 @@ class ZipSource : public TorchSource {
   const Pickle& pickle() const override { return pickle_; }
 
   std::string_view find(const TorchStorage& storage) override {
-    const auto [at, fresh] = found_.try_emplace(storage.key);
-    if (!fresh) return at->second;
+    const auto [at, is_new] = found_.try_emplace(storage.key);
+    if (!is_new) return at->second;
     const std::string entry = joined(root_, "/data/", storage.key);
     check<DataError>(zip_.has(entry), kTorchFile, file_, ": is damaged: it lacks the values of \"", printable(storage.key, 40),
                      '"');
     at->second = zip_.stored(entry);
-    checked_ += at->second.size();  // overlapping entries would be checked many times
-    check<DataError>(checked_ <= file_bytes_, kTorchFile, file_, ": is damaged: parts of it overlap");
+    checked_bytes_ += at->second.size();  // overlapping entries would be checked many times
+    check<DataError>(checked_bytes_ <= file_bytes_, kTorchFile, file_, ": is damaged: parts of it overlap");
     return at->second;
   }
 
@@ -91,7 +92,7 @@ class ZipSource : public TorchSource {
   std::string root_;
   const Pickle pickle_;  // points into zip_'s bytes
   std::map<std::string_view, std::string_view> found_;
-  uint64_t checked_ = 0;
+  uint64_t checked_bytes_ = 0;
 };
 
 // The format before PyTorch 1.6: five pickles in a row, then the storages, each preceded by its number of elements.
@@ -109,6 +110,7 @@ class LegacySource : public TorchSource {
   }
 
  private:
+  // Reads the next pickle of the file.
   Pickle next() {
     Pickle out = read_torch_pickle(file_, bytes_.substr(at_));
     at_ += out.size();
@@ -125,10 +127,10 @@ class LegacySource : public TorchSource {
     check<DataError>(protocol.root().integer == kLegacyProtocol, kTorchFile, file_, ": the old format's version must be ",
                      kLegacyProtocol, ", got ", protocol.root().integer);
     const Pickle system = next();
-    const auto& facts = system.root().items;
-    for (size_t i = 0; i + 1 < facts.size() && system.root().kind == PickleValue::Kind::map; i += 2) {
-      const bool big = system[facts[i]].text == "little_endian" && system[facts[i + 1]].integer == 0;
-      check<DataError>(!big, kTorchFile, file_, ": must come from a little-endian machine, got a big-endian one");
+    const auto& entries = system.root().items;
+    for (size_t i = 0; i + 1 < entries.size() && system.root().kind == PickleValue::Kind::map; i += 2) {
+      const bool is_big_endian = system[entries[i]].text == "little_endian" && system[entries[i + 1]].integer == 0;
+      check<DataError>(!is_big_endian, kTorchFile, file_, ": must come from a little-endian machine, got a big-endian one");
     }
     return next();
   }
@@ -136,10 +138,10 @@ class LegacySource : public TorchSource {
     std::map<std::string_view, uint64_t> element_bytes;
     for (const PickleValue& value : pickle_.values()) {
       if (value.kind != PickleValue::Kind::persistent) continue;
-      const auto s = torch_storage_of(file_, pickle_, value);
-      if (!s) continue;
-      check<DataError>(element_bytes.emplace(s->key, s->element_bytes).first->second == s->element_bytes, kTorchFile, file_,
-                       ": is damaged: a storage has two types");
+      const auto storage = torch_storage_of(file_, pickle_, value);
+      if (!storage) continue;
+      check<DataError>(element_bytes.emplace(storage->key, storage->element_bytes).first->second == storage->element_bytes,
+                       kTorchFile, file_, ": is damaged: a storage has two types");
     }
     const Pickle keys = next();
     for (const uint32_t item : keys.root().items) {
@@ -164,9 +166,9 @@ class LegacySource : public TorchSource {
   std::map<std::string_view, std::string_view> found_;
 };
 
-// Copies elements of one size in the order of the indices.
+// Copies the elements of a strided tensor, of `size` bytes each, to `to` in row-major order.
 template <size_t size>
-void gather(const char* from, const TorchTensor& t, char* to) {
+void copy_strided(const char* from, const TorchTensor& t, char* to) {
   const size_t dims = t.sizes.size();
   const uint64_t inner = uint64_t(t.sizes[dims - 1]), step = uint64_t(t.strides[dims - 1]) * size;
   std::vector<int64_t> at(dims, 0);
@@ -181,6 +183,7 @@ void gather(const char* from, const TorchTensor& t, char* to) {
   }
 }
 
+// Returns whether the elements follow each other in row-major order.
 bool is_dense(const TorchTensor& t) {
   uint64_t expected = 1;
   for (size_t d = t.sizes.size(); d-- > 0;) {
@@ -190,45 +193,48 @@ bool is_dense(const TorchTensor& t) {
   return true;
 }
 
+// Makes tensors of the values in the file, within the memory that a file of its size may need.
 class TensorMaker {
  public:
-  // pages: the whole file, if tensors may show it.
+  // pages: the mapped file, if the memory of tensors may be its pages; else null.
   TensorMaker(const std::string& file, TorchSource& source, uint64_t file_bytes, std::shared_ptr<void> pages, Device device)
-      : file_(file), source_(source), pages_(std::move(pages)), device_(device), left_(2 * file_bytes + (uint64_t(64) << 20)) {}
+      : file_(file), source_(source), pages_(std::move(pages)), device_(device), bytes_left_(2 * file_bytes + kExtraBytes) {}
 
   Tensor make(std::string_view name, const TorchTensor& t) {
     if (t.bytes == 0) return Tensor::empty(Shape(t.sizes), {.dtype = t.dtype, .device = device_});
-    const auto [at, fresh] = made_.try_emplace({t.storage.key, t.dtype, t.offset, t.sizes, t.strides});
-    if (!fresh) return at->second.alias(at->second.shape(), at->second.strides());
+    const auto [at, is_new] = made_.try_emplace({t.storage.key, t.dtype, t.offset, t.sizes, t.strides});
+    if (!is_new) return at->second.alias(at->second.shape(), at->second.strides());
     const std::string_view bytes = source_.find(t.storage);
     check<DataError>(bytes.size() == t.storage.elements * t.storage.element_bytes, kTorchFile, file_, ": is damaged: \"",
                      printable(name), "\" has a storage of ", t.storage.elements, " elements, for which the file has ",
                      bytes.size(), " bytes");
-    at->second = of_bytes(name, t, bytes.data() + t.offset * size_of(t.dtype));
+    at->second = tensor_at(name, t, bytes.data() + t.offset * size_of(t.dtype));
     return at->second;
   }
 
  private:
-  Tensor of_bytes(std::string_view name, const TorchTensor& t, const char* from) {
+  // Returns the tensor whose first element is at `from`.
+  Tensor tensor_at(std::string_view name, const TorchTensor& t, const char* from) {
     const size_t size = size_of(t.dtype);
     const bool dense = is_dense(t), aligned = std::bit_cast<uintptr_t>(from) % size == 0;
     if (pages_ && dense && aligned && t.dtype != DType::boolean)
       return Tensor::from_blob(const_cast<char*>(from), Shape(t.sizes), t.dtype, pages_);
-    check<DataError>(t.bytes <= left_, kTorchFile, file_, ": \"", printable(name), "\" of ", t.bytes,
-                     " bytes is too much: tensors may need twice the bytes of the file and 64 MiB, ", left_, " of which are left");
-    left_ -= t.bytes;
+    check<DataError>(t.bytes <= bytes_left_, kTorchFile, file_, ": \"", printable(name), "\" of ", t.bytes,
+                     " bytes is too much: tensors may need twice the bytes of the file and 64 MiB, ", bytes_left_,
+                     " of which are left");
+    bytes_left_ -= t.bytes;
     const Tensor host = Tensor::empty(Shape(t.sizes), {.dtype = t.dtype, .device = Device::cpu});
     char* to = static_cast<char*>(host.view().data);
     if (dense)
       std::memcpy(to, from, t.bytes);
     else if (size == 1)
-      gather<1>(from, t, to);
+      copy_strided<1>(from, t, to);
     else if (size == 2)
-      gather<2>(from, t, to);
+      copy_strided<2>(from, t, to);
     else if (size == 4)
-      gather<4>(from, t, to);
+      copy_strided<4>(from, t, to);
     else
-      gather<8>(from, t, to);
+      copy_strided<8>(from, t, to);
     if (t.dtype == DType::boolean)  // bytes other than 0 and 1 must not get into memory
       for (uint64_t i = 0; i < t.bytes; ++i) to[i] = to[i] != 0;
     if (device_.is_cpu()) return host;
@@ -241,36 +247,37 @@ class TensorMaker {
   TorchSource& source_;
   const std::shared_ptr<void> pages_;
   const Device device_;
-  uint64_t left_;  // bytes that may still be allocated
+  uint64_t bytes_left_;  // that may still be allocated
   std::map<std::tuple<std::string_view, DType, uint64_t, std::vector<int64_t>, std::vector<int64_t>>, Tensor> made_;
 };
 
-// Returns a line of Python that saves a dictionary with substitutes for the tensors that halfstep lacks.
-std::string python_that_changes(const std::string& load, std::string_view change, std::string_view which) {
-  if (change.empty()) return "";
-  return joined("\nhelp: in Python, import torch; torch.save({k: ", change, " if ", which, " else t for k, t in ", load,
+// Returns a remedy: Python code that loads a dictionary and saves it with the tensors for which `condition` holds replaced by
+// `conversion`. Empty without a conversion.
+std::string python_remedy(const std::string& load, std::string_view conversion, std::string_view condition) {
+  if (conversion.empty()) return "";
+  return joined("\nhelp: in Python, import torch; torch.save({k: ", conversion, " if ", condition, " else t for k, t in ", load,
                 ".items()}, \"weights.pt\")");
 }
 
-// Collects the entries of the file that are not halfstep tensors.
-class UnreadList {
+// Describes the entries of the file that are not halfstep tensors.
+class UnreadDescriber {
  public:
-  UnreadList(const std::string& file, const Pickle& pickle, const std::string& key)
+  UnreadDescriber(const std::string& file, const Pickle& pickle, const std::string& key)
       : file_(file), pickle_(pickle), load_(torch_load_code(file, pickle, key)) {}
-  UnreadTensor tensor(std::string_view name, const TorchTensor& t) const {
+  UnreadTensor describe_tensor(std::string_view name, const TorchTensor& t) const {
     std::string fault =
         joined(file_, ": \"", printable(name),
                "\" must be a dense tensor of float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8 or "
                "bool, got ",
-               t.unknown, python_that_changes(load_, t.change, "torch.is_tensor(t) and " + t.which));
-    return {std::string(name), t.unknown, std::move(fault), Shape(t.sizes)};
+               t.unsupported, python_remedy(load_, t.conversion, "torch.is_tensor(t) and " + t.condition));
+    return {std::string(name), t.unsupported, std::move(fault), Shape(t.sizes)};
   }
-  UnreadTensor object(std::string_view name, const PickleValue& value) const {
+  UnreadTensor describe_object(std::string_view name, const PickleValue& value) const {
     const std::string type = pickle_class(pickle_, value);
-    const bool array = type.starts_with("numpy.") && type.ends_with("._reconstruct");
+    const bool is_numpy_array = type.starts_with("numpy.") && type.ends_with("._reconstruct");
     std::string fault = joined(file_, ": \"", printable(name), "\" must be a tensor, got the Python object ", type,
                                ", which is not loaded and not run",
-                               python_that_changes(load_, array ? "torch.as_tensor(t)" : "", "type(t).__name__ == \"ndarray\""));
+                               python_remedy(load_, is_numpy_array ? "torch.as_tensor(t)" : "", "type(t).__name__ == \"ndarray\""));
     return {std::string(name), "the Python object " + type, std::move(fault), {}, false};
   }
 
@@ -280,7 +287,8 @@ class UnreadList {
   const std::string load_;
 };
 
-TorchFile read_torch_file(const fs::path& path, const TorchFileOptions& options, bool show, Device device) {
+// Reads a file; maps: the memory of tensors may be the pages of the mapped file.
+TorchFile read_torch_file(const fs::path& path, const TorchFileOptions& options, bool maps, Device device) {
   check_path(path);
   const std::string file = path.string();
   std::error_code error;
@@ -299,19 +307,19 @@ TorchFile read_torch_file(const fs::path& path, const TorchFileOptions& options,
   else
     source = std::make_unique<LegacySource>(file, bytes);
   const Pickle& pickle = source->pickle();
-  TensorMaker maker(file, *source, size, show ? pages : nullptr, device);
+  TensorMaker maker(file, *source, size, maps ? pages : nullptr, device);
   const TorchState state = find_torch_state(file, pickle, options.key);
   TorchFile out;
   out.key = state.key;
   out.model = state.model;
   out.others = state.others;
   std::set<std::string_view> names;
-  const UnreadList unread(file, pickle, state.key);
+  const UnreadDescriber describer(file, pickle, state.key);
   for (const auto& [name, value] : state.tensors) {
     check<DataError>(names.insert(name).second, kTorchFile, file, ": is damaged: two tensors are named \"", printable(name), '"');
     const TorchTensor t = torch_tensor_of(file, name, pickle, *value);
-    if (!t.unknown.empty()) {
-      out.unread.push_back(unread.tensor(name, t));
+    if (!t.unsupported.empty()) {
+      out.unread.push_back(describer.describe_tensor(name, t));
       check<DataError>(options.list_unread, kTorchFile, out.unread.back().fault);
       continue;
     }
@@ -319,7 +327,7 @@ TorchFile read_torch_file(const fs::path& path, const TorchFileOptions& options,
     out.names.push_back(name);
   }
   for (const auto& [name, value] : state.objects)
-    if (options.list_unread) out.unread.push_back(unread.object(name, *value));
+    if (options.list_unread) out.unread.push_back(describer.describe_object(name, *value));
   return out;
 }
 

@@ -20,21 +20,21 @@ constexpr int64_t kForeign = -2;  // a name that is not PyTorch's
 
 // The role of a name of PyTorch.
 enum class Role : uint8_t {
-  storage,    // the type of a storage
-  dtype,      // torch.float32
-  tensor,     // makes a tensor of (storage, offset, sizes, strides, ...)
-  typed,      // the same with the dtype as argument 6
-  parameter,  // makes a parameter of (tensor, ...)
-  of_type,    // calls another function: (function, type, arguments, ...)
-  refused,    // makes a tensor of a kind that halfstep lacks
-  inert,      // irrelevant for weights
+  storage,          // the type of a storage
+  dtype,            // torch.float32
+  tensor,           // makes a tensor of (storage, offset, sizes, strides, ...)
+  tensor_of_dtype,  // the same with the dtype as argument 6
+  parameter,        // makes a parameter of (tensor, ...)
+  tensor_of_class,  // calls another function: (function, type, arguments, ...)
+  refused,          // makes a tensor of a kind that halfstep lacks
+  inert,            // irrelevant for weights
 };
 struct TorchName {
   std::string_view module, name;
   Role role;
   uint8_t element_bytes = 0;
   std::optional<DType> dtype{};
-  std::string_view words{}, change{}, which{};  // for refused tensors
+  std::string_view kind{}, conversion{}, condition{};  // as in TorchTensor, for Role::refused
 };
 
 constexpr TorchName kNames[] = {
@@ -77,10 +77,10 @@ constexpr TorchName kNames[] = {
     {"torch", "float8_e5m2fnuz", Role::dtype},
     {"torch._utils", "_rebuild_tensor", Role::tensor},
     {"torch._utils", "_rebuild_tensor_v2", Role::tensor},
-    {"torch._utils", "_rebuild_tensor_v3", Role::typed},
+    {"torch._utils", "_rebuild_tensor_v3", Role::tensor_of_dtype},
     {"torch._utils", "_rebuild_parameter", Role::parameter},
     {"torch._utils", "_rebuild_parameter_with_state", Role::parameter},
-    {"torch._tensor", "_rebuild_from_type_v2", Role::of_type},
+    {"torch._tensor", "_rebuild_from_type_v2", Role::tensor_of_class},
     {"torch._utils", "_rebuild_sparse_tensor", Role::refused, 0, {}, "a sparse tensor", "t.to_dense()", "t.is_sparse"},
     {"torch._utils", "_rebuild_qtensor", Role::refused, 0, {}, "a quantised tensor", "t.dequantize()", "t.is_quantized"},
     {"torch._utils", "_rebuild_nested_tensor", Role::refused, 0, {}, "a nested tensor", "t.to_padded_tensor(0)", "t.is_nested"},
@@ -92,9 +92,10 @@ constexpr TorchName kNames[] = {
     {"torch.serialization", "_get_layout", Role::inert},
 };
 
+// Returns the name of PyTorch that the value is; null for any other value.
 const TorchName* name_of(const Pickle& pickle, uint32_t value) {
-  const PickleValue& v = pickle[value];
-  return v.kind == Kind::global && v.integer >= 0 ? &kNames[v.integer] : nullptr;
+  const PickleValue& global = pickle[value];
+  return global.kind == Kind::global && global.integer >= 0 ? &kNames[global.integer] : nullptr;
 }
 // Returns the function of PyTorch that makes the value; null for any other value.
 const TorchName* maker_of(const Pickle& pickle, const PickleValue& value) {
@@ -105,21 +106,23 @@ bool makes_tensor(const TorchName* maker) {
 }
 
 // A function that makes a tensor, and its arguments.
-struct Making {
+struct Construction {
   const TorchName* maker = nullptr;
   const PickleValue* arguments = nullptr;
   size_t count() const { return arguments && arguments->kind == Kind::tuple ? arguments->items.size() : 0; }
   uint32_t operator[](size_t i) const { return arguments->items[i]; }
 };
 // Returns the maker of a tensor; for parameters and tensor subclasses, that of the inner tensor. Null if there is none.
-Making making_of(const Pickle& pickle, const PickleValue& tensor) {
-  Making out{maker_of(pickle, tensor), &pickle[tensor.items[1]]};
-  for (int depth = 0; depth < 3 && makes_tensor(out.maker); ++depth) {
-    if (out.maker->role == Role::of_type) {
-      out = out.count() < 3 ? Making() : Making{name_of(pickle, out[0]), &pickle[out[2]]};
+Construction construction_of(const Pickle& pickle, const PickleValue& tensor) {
+  constexpr int kMaxDepth = 3;  // a subclass of a parameter of a tensor
+  Construction out{maker_of(pickle, tensor), &pickle[tensor.items[1]]};
+  for (int depth = 0; depth < kMaxDepth && makes_tensor(out.maker); ++depth) {
+    if (out.maker->role == Role::tensor_of_class) {
+      out = out.count() < 3 ? Construction() : Construction{name_of(pickle, out[0]), &pickle[out[2]]};
     } else if (out.maker->role == Role::parameter) {
       const PickleValue* const inner = out.count() > 0 ? &pickle[out[0]] : nullptr;
-      out = inner && is_torch_tensor(pickle, *inner) ? Making{maker_of(pickle, *inner), &pickle[inner->items[1]]} : Making();
+      out = inner && is_torch_tensor(pickle, *inner) ? Construction{maker_of(pickle, *inner), &pickle[inner->items[1]]}
+                                                     : Construction();
     } else {
       return out;
     }
@@ -133,25 +136,27 @@ class TensorReader {
   TensorReader(const std::string& file, std::string_view name, const Pickle& pickle) : file_(file), name_(name), pickle_(pickle) {}
 
   TorchTensor read(const PickleValue& value) const {
-    const Making given = making_of(pickle_, value);
-    if (!given.maker) fault("has a parameter of something that is no tensor");
+    const Construction construction = construction_of(pickle_, value);
+    if (!construction.maker) fail_tensor("has a parameter of something that is no tensor");
     TorchTensor out;
-    if (given.maker->role == Role::refused) {
-      out.unknown = given.maker->words, out.change = given.maker->change, out.which = given.maker->which;
+    if (construction.maker->role == Role::refused) {
+      out.unsupported = construction.maker->kind;
+      out.conversion = construction.maker->conversion;
+      out.condition = construction.maker->condition;
       return out;
     }
-    const bool typed = given.maker->role == Role::typed;
-    if (given.count() < (typed ? 7 : 4)) fault("lacks parts of a tensor");
-    const PickleValue& storage = pickle_[given[0]];
+    const bool has_dtype = construction.maker->role == Role::tensor_of_dtype;
+    if (construction.count() < (has_dtype ? 7 : 4)) fail_tensor("lacks parts of a tensor");
+    const PickleValue& storage = pickle_[construction[0]];
     const auto memory = storage.kind == Kind::persistent ? torch_storage_of(file_, pickle_, storage) : std::nullopt;
-    if (!memory) fault("has no storage");
+    if (!memory) fail_tensor("has no storage");
     out.storage = *memory;
-    out.offset = uint64_t(integer(given[1]));
-    out.sizes = integers(given[2]);
-    out.strides = integers(given[3]);
-    const TorchName* const name = typed ? name_of(pickle_, given[6]) : nullptr;
-    if (typed && (!name || name->role != Role::dtype)) fault("has no dtype");
-    const std::optional<DType> dtype = typed ? name->dtype : out.storage.dtype;
+    out.offset = uint64_t(integer(construction[1]));
+    out.sizes = integers(construction[2]);
+    out.strides = integers(construction[3]);
+    const TorchName* const name = has_dtype ? name_of(pickle_, construction[6]) : nullptr;
+    if (has_dtype && (!name || name->role != Role::dtype)) fail_tensor("has no dtype");
+    const std::optional<DType> dtype = has_dtype ? name->dtype : out.storage.dtype;
     if (dtype) {
       out.dtype = *dtype;
       locate(out);
@@ -160,33 +165,34 @@ class TensorReader {
     uint64_t elements = 1;
     bool overflow = false;
     for (const int64_t size : out.sizes) overflow |= __builtin_mul_overflow(elements, uint64_t(size), &elements);
-    if (overflow || elements > uint64_t(1) << 48) fault("has sizes that are too large: ", Shape(out.sizes));
-    out.unknown = typed ? name->name : out.storage.type;
-    const bool complex = out.unknown.find("omplex") != std::string::npos, quantised = out.unknown.starts_with('Q');
-    out.change = complex ? "torch.view_as_real(t)" : quantised ? "t.dequantize()" : "t.to(torch.float32)";
-    out.which = complex ? "t.is_complex()" : quantised ? "t.is_quantized" : joined("t.dtype == torch.", out.unknown);
+    constexpr uint64_t kMostElements = uint64_t(1) << 48;  // more than any memory holds
+    if (overflow || elements > kMostElements) fail_tensor("has sizes that are too large: ", Shape(out.sizes));
+    out.unsupported = has_dtype ? name->name : out.storage.type;
+    const bool complex = out.unsupported.find("omplex") != std::string::npos, quantised = out.unsupported.starts_with('Q');
+    out.conversion = complex ? "torch.view_as_real(t)" : quantised ? "t.dequantize()" : "t.to(torch.float32)";
+    out.condition = complex ? "t.is_complex()" : quantised ? "t.is_quantized" : joined("t.dtype == torch.", out.unsupported);
     return out;
   }
 
  private:
   template <class... Parts>
-  [[noreturn]] void fault(const Parts&... parts) const {
+  [[noreturn]] void fail_tensor(const Parts&... parts) const {
     fail<DataError>(kTorch, file_, ": \"", printable(name_), "\" ", parts...);
   }
 
   int64_t integer(uint32_t value) const {
     const PickleValue& v = pickle_[value];
     if (v.kind != Kind::integer || v.integer < 0)
-      fault("must have sizes, strides and an offset that are integers of at least 0, got ",
-            v.kind == Kind::integer ? std::to_string(v.integer) : std::string(pickle_kind_words(v.kind)));
+      fail_tensor("must have sizes, strides and an offset that are integers of at least 0, got ",
+                  v.kind == Kind::integer ? std::to_string(v.integer) : std::string(pickle_kind_words(v.kind)));
     return v.integer;
   }
   std::vector<int64_t> integers(uint32_t value) const {
     const PickleValue* v = &pickle_[value];
     if (const TorchName* maker = maker_of(pickle_, *v); maker && maker->name == "Size" && !pickle_[v->items[1]].items.empty())
       v = &pickle_[pickle_[v->items[1]].items[0]];
-    if (v->kind != Kind::tuple) fault("must have a tuple of sizes and one of strides, got ", pickle_kind_words(v->kind));
-    if (v->items.size() > size_t(kMaxDims)) fault("may have ", kMaxDims, " dimensions, got ", v->items.size());
+    if (v->kind != Kind::tuple) fail_tensor("must have a tuple of sizes and one of strides, got ", pickle_kind_words(v->kind));
+    if (v->items.size() > size_t(kMaxDims)) fail_tensor("may have ", kMaxDims, " dimensions, got ", v->items.size());
     std::vector<int64_t> out;
     for (const uint32_t item : v->items) out.push_back(integer(item));
     return out;
@@ -195,7 +201,7 @@ class TensorReader {
   // Checks that all elements are inside the storage, and computes `bytes`.
   void locate(TorchTensor& t) const {
     const TorchStorage& s = t.storage;
-    if (t.sizes.size() != t.strides.size()) fault("has ", t.sizes.size(), " sizes, but ", t.strides.size(), " strides");
+    if (t.sizes.size() != t.strides.size()) fail_tensor("has ", t.sizes.size(), " sizes, but ", t.strides.size(), " strides");
     uint64_t last = 0;
     bool overflow = __builtin_add_overflow(t.offset, s.first, &t.offset);
     t.bytes = size_of(t.dtype);
@@ -213,8 +219,8 @@ class TensorReader {
     overflow |= __builtin_add_overflow(last, t.offset, &last);
     const uint64_t held = s.elements * s.element_bytes / size_of(t.dtype);
     if (overflow || last >= held || t.bytes > uint64_t(std::numeric_limits<int64_t>::max()))
-      fault("must lie in its storage of ", held, " elements, got an offset of ", t.offset, ", sizes ", Shape(t.sizes),
-            " and strides ", Strides(t.strides));
+      fail_tensor("must lie in its storage of ", held, " elements, got an offset of ", t.offset, ", sizes ", Shape(t.sizes),
+                  " and strides ", Strides(t.strides));
   }
 
   const std::string& file_;
@@ -261,9 +267,9 @@ std::optional<TorchStorage> torch_storage_of(const std::string& file, const Pick
 bool is_torch_tensor(const Pickle& pickle, const PickleValue& value) { return makes_tensor(maker_of(pickle, value)); }
 
 bool is_torch_scalar(const Pickle& pickle, const PickleValue& tensor) {
-  const Making given = making_of(pickle, tensor);
-  const bool has_shape = given.maker && given.maker->role != Role::refused && given.count() > 2;
-  return has_shape && pickle[given[2]].kind == Kind::tuple && pickle[given[2]].items.empty();
+  const Construction construction = construction_of(pickle, tensor);
+  const bool has_shape = construction.maker && construction.maker->role != Role::refused && construction.count() > 2;
+  return has_shape && pickle[construction[2]].kind == Kind::tuple && pickle[construction[2]].items.empty();
 }
 
 TorchTensor torch_tensor_of(const std::string& file, std::string_view name, const Pickle& pickle, const PickleValue& value) {

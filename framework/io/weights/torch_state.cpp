@@ -17,9 +17,13 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr const char* kTorchState = "torch_file";
-constexpr int kMaxStateDepth = 8;      // nested dictionaries
-constexpr size_t kMaxStatePath = 300;  // bytes of all keys together
-constexpr size_t kListedStates = 12;   // dictionaries that an error lists
+constexpr int kMaxStateDepth = 8;          // nested dictionaries
+constexpr int kMaxModuleDepth = 100;       // modules inside one another
+constexpr size_t kMaxPrefix = 1000;        // bytes of the names of nested modules
+constexpr size_t kMostOptimizerKeys = 20;  // entries of an optimizer's dictionary, and of wrappers of it
+constexpr size_t kMostKeyText = 400;       // bytes of a list of keys in an error
+constexpr size_t kMaxStatePath = 300;      // bytes of all keys together
+constexpr size_t kListedStates = 12;       // dictionaries that an error lists
 constexpr std::string_view kTop = "/";
 
 // Returns the keys and values of a dictionary, or of an object with pairs.
@@ -30,8 +34,8 @@ std::span<const uint32_t> entries_of(const PickleValue& v) {
 
 // Recognises {"state": ..., "param_groups": ...}.
 bool is_optimizer(const Pickle& pickle, std::span<const uint32_t> entries) {
-  int found = 0;
-  for (size_t i = 0; i + 1 < entries.size() && entries.size() <= 20; i += 2) {
+  int found = 0;  // of the two keys
+  for (size_t i = 0; i + 1 < entries.size() && entries.size() <= kMostOptimizerKeys; i += 2) {
     const PickleValue& key = pickle[entries[i]];
     found += key.kind == Kind::text && (key.text == "state" || key.text == "param_groups");
   }
@@ -50,7 +54,7 @@ const PickleValue* find_entry(const Pickle& pickle, const PickleValue& map, std:
 // those of a module of TorchScript, which are its tensors and modules themselves.
 class PickledModule {
  public:
-  explicit PickledModule(const Pickle& pickle) : pickle_(pickle), left_(4 * pickle.values().size() + 1000) {}
+  explicit PickledModule(const Pickle& pickle) : pickle_(pickle), visits_left_(4 * pickle.values().size() + 1000) {}
 
   // Returns the attributes of a module; null for other objects.
   const PickleValue* attributes(const PickleValue& v) const {
@@ -70,15 +74,16 @@ class PickledModule {
  private:
   void collect(const PickleValue& module, const std::string& prefix, int depth, const std::string& file,
                std::vector<TorchState::Entry>& out) {
-    const PickleValue* const own = attributes(module);
-    if (!own) return;
-    check<DataError>(depth < 100 && prefix.size() < 1000, "torch_file", file, ": modules may be 100 inside one another");
-    use_budget(entries_of(*own).size(), file);
+    const PickleValue* const members = attributes(module);
+    if (!members) return;
+    check<DataError>(depth < kMaxModuleDepth && prefix.size() < kMaxPrefix, "torch_file", file,
+                     ": modules may be 100 inside one another");
+    use_budget(entries_of(*members).size(), file);
     const auto below = [&](std::string_view name, const PickleValue& v) {
       collect(v, joined(prefix, name, '.'), depth + 1, file, out);
     };
     if (is_scripted(module)) {
-      each(*own, file, [&](std::string_view name, const PickleValue& v) {
+      for_each_entry(*members, file, [&](std::string_view name, const PickleValue& v) {
         if (is_torch_tensor(pickle_, v))
           out.push_back({joined(prefix, name), &v});
         else
@@ -87,26 +92,26 @@ class PickledModule {
       return;
     }
     std::set<std::string_view> left_out;  // buffers that are not saved: a set, or the argument of set()
-    const PickleValue* names = find_entry(pickle_, *own, "_non_persistent_buffers_set");
+    const PickleValue* names = find_entry(pickle_, *members, "_non_persistent_buffers_set");
     if (names && names->kind == Kind::call && !pickle_[names->items[1]].items.empty())
       names = &pickle_[pickle_[names->items[1]].items[0]];
     if (names) use_budget(names->items.size(), file);
     for (size_t i = 0; names && i < names->items.size(); ++i) left_out.insert(pickle_[names->items[i]].text);
     for (const char* kind : {"_parameters", "_buffers"})
-      each_of(*own, kind, file, [&](std::string_view name, const PickleValue& v) {
+      for_each_entry_of(*members, kind, file, [&](std::string_view name, const PickleValue& v) {
         if (is_torch_tensor(pickle_, v) && !left_out.contains(name)) out.push_back({joined(prefix, name), &v});
       });
-    each_of(*own, "_modules", file, below);
+    for_each_entry_of(*members, "_modules", file, below);
   }
 
   bool is_scripted(const PickleValue& module) const { return pickle_class(pickle_, module).starts_with("__torch__."); }
 
   template <class F>
-  void each_of(const PickleValue& attributes, const char* kind, const std::string& file, const F& f) {
-    if (const PickleValue* const map = find_entry(pickle_, attributes, kind)) each(*map, file, f);
+  void for_each_entry_of(const PickleValue& attributes, const char* kind, const std::string& file, const F& f) {
+    if (const PickleValue* const map = find_entry(pickle_, attributes, kind)) for_each_entry(*map, file, f);
   }
   template <class F>
-  void each(const PickleValue& map, const std::string& file, const F& f) {
+  void for_each_entry(const PickleValue& map, const std::string& file, const F& f) {
     const auto entries = entries_of(map);
     use_budget(entries.size(), file);
     for (size_t i = 0; i + 1 < entries.size(); i += 2)
@@ -114,61 +119,66 @@ class PickledModule {
   }
 
   void use_budget(size_t entries, const std::string& file) {
-    check<DataError>(entries <= left_, "torch_file", file, ": is damaged: its modules hold one another");
-    left_ -= entries;
+    check<DataError>(entries <= visits_left_, "torch_file", file, ": is damaged: its modules hold one another");
+    visits_left_ -= entries;
   }
 
   const Pickle& pickle_;
-  size_t left_;  // entries that may still be visited, because shared modules appear repeatedly
+  size_t visits_left_;  // entries that may still be visited: shared modules are visited repeatedly, but not without end
 };
 
+// A dictionary that holds tensors, or a module.
 struct Candidate {
   std::string key;
   const PickleValue* map;
-  size_t tensors = 0, shaped = 0;  // shaped: tensors with dimensions
+  size_t tensors = 0;
+  size_t shaped = 0;  // tensors with dimensions
 };
 
+// Finds all candidates in a pickle, then chooses one.
 class StateFinder {
  public:
   StateFinder(const std::string& file, const Pickle& pickle) : file_(file), pickle_(pickle), modules_(pickle) {
     visit(pickle.root(), "", 0);
   }
 
-  const PickleValue& only() {
-    const bool shaped = std::any_of(found_.begin(), found_.end(), [](const Candidate& c) { return c.shaped > 0; });
-    std::erase_if(found_, [&](const Candidate& c) { return shaped && c.shaped == 0; });
-    std::map<std::string_view, size_t> tensors;
-    for (const Candidate& c : found_) tensors[c.key] = c.tensors;
+  // Returns the only dictionary of tensors that is not inside a larger one. Throws SeveralStates, or DataError if there is none.
+  const PickleValue& find_only() {
+    const bool any_shaped = std::any_of(found_.begin(), found_.end(), [](const Candidate& c) { return c.shaped > 0; });
+    std::erase_if(found_, [&](const Candidate& c) { return any_shaped && c.shaped == 0; });
+    std::map<std::string_view, size_t> tensors_at;  // by key
+    for (const Candidate& c : found_) tensors_at[c.key] = c.tensors;
     const auto inside_another = [&](const Candidate& c) {
       const std::string_view key = c.key;
       for (size_t end = key.empty() ? key.npos : key.rfind('/'); !key.empty(); end = key.rfind('/', end - 1)) {
-        const auto around = tensors.find(end == key.npos ? std::string_view() : key.substr(0, end));
-        if (around != tensors.end() && around->second >= c.tensors) return true;
+        const auto around = tensors_at.find(end == key.npos ? std::string_view() : key.substr(0, end));
+        if (around != tensors_at.end() && around->second >= c.tensors) return true;
         if (end == key.npos || end == 0) break;
       }
       return false;
     };
-    std::vector<const Candidate*> left;
+    std::vector<const Candidate*> outermost;
     for (const Candidate& c : found_)
-      if (!inside_another(c)) left.push_back(&c);
-    if (left.empty() && pickle_.root().kind == Kind::map && pickle_.root().items.empty()) return pickle_.root();
-    if (left.empty()) refuse();
-    if (left.size() > 1) {
-      SeveralStates error(
-          joined('[', kTorchState, "] ", file_, ": has several dictionaries of tensors, one of which must be chosen: ", list(left),
-                 Help{joined("\"key\": ", quoted(*left[0]), " in \"weights\" of a config, or halfstep inspect --key ",
-                             left[0]->key.empty() ? kTop : left[0]->key)}));
-      for (const Candidate* c : left) error.keys.push_back(c->key.empty() ? std::string(kTop) : c->key);
+      if (!inside_another(c)) outermost.push_back(&c);
+    if (outermost.empty() && pickle_.root().kind == Kind::map && pickle_.root().items.empty()) return pickle_.root();
+    if (outermost.empty()) refuse();
+    if (outermost.size() > 1) {
+      SeveralStates error(joined(
+          '[', kTorchState, "] ", file_, ": has several dictionaries of tensors, one of which must be chosen: ", list(outermost),
+          Help{joined("\"key\": ", quoted(*outermost[0]), " in \"weights\" of a config, or halfstep inspect --key ",
+                      outermost[0]->key.empty() ? kTop : outermost[0]->key)}));
+      for (const Candidate* c : outermost) error.keys.push_back(c->key.empty() ? std::string(kTop) : c->key);
       throw error;
     }
-    key_ = left[0]->key;
-    return *left[0]->map;
+    key_ = outermost[0]->key;
+    return *outermost[0]->map;
   }
 
-  const PickleValue& at(std::string_view key) {
+  // Returns the dictionary of tensors under a key. Throws DataError, with the existing ones, if there is none.
+  const PickleValue& find_at(std::string_view key) {
     const PickleValue* const value = key == kTop ? &pickle_.root() : find(pickle_.root(), key, 0);
-    const bool any = value && std::any_of(found_.begin(), found_.end(), [&](const Candidate& c) { return c.map == value; });
-    if (!any) {
+    const bool has_tensors = value && std::any_of(found_.begin(), found_.end(), [&](const Candidate& c) { return c.map == value; });
+    if (!has_tensors) {
       std::vector<const Candidate*> all;
       for (const Candidate& c : found_) all.push_back(&c);
       fail<DataError>(
@@ -182,6 +192,7 @@ class StateFinder {
   const std::string& key() const { return key_; }
 
  private:
+  // Adds the value, if it holds tensors, and the values below it to the candidates.
   void visit(const PickleValue& value, const std::string& path, int depth) {
     const auto entries = entries_of(value);
     if (is_torch_tensor(pickle_, value) || depth > kMaxStateDepth || path.size() > kMaxStatePath || !seen_.insert(&value).second)
@@ -234,14 +245,15 @@ class StateFinder {
     return list_text(out, kListedStates);
   }
 
+  // Returns the first keys of a dictionary, for an error.
   std::string keys(const PickleValue& map) const {
     std::string out;
     const auto entries = entries_of(map);
-    for (size_t i = 0; i + 1 < entries.size() && out.size() < 400; i += 2) {
+    for (size_t i = 0; i + 1 < entries.size() && out.size() < kMostKeyText; i += 2) {
       const PickleValue& key = pickle_[entries[i]];
       out += i > 0 ? ", " : "";
       out += key.kind == Kind::text ? printable(key.text, 60) : key.kind == Kind::integer ? std::to_string(key.integer) : "?";
-      if (out.size() >= 400) out += "...";
+      if (out.size() >= kMostKeyText) out += "...";
     }
     return out.empty() ? "none" : out;
   }
@@ -255,10 +267,10 @@ class StateFinder {
     };
     const auto is_tensor = [&](uint32_t i) { return is_torch_tensor(pickle_, pickle_[i]); };
     const auto& values = pickle_.values();
-    const bool tensors =
+    const bool has_tensors =
         std::any_of(values.begin(), values.end(), [&](const PickleValue& v) { return is_torch_tensor(pickle_, v); });
     std::string got(pickle_kind_words(root.kind)), help = "it holds no tensors: the weights are in another file";
-    if (tensors) help = joined("in Python, torch.save saves the part of ", load, " that is a dictionary of tensors");
+    if (has_tensors) help = joined("in Python, torch.save saves the part of ", load, " that is a dictionary of tensors");
     if (root.kind == Kind::map) {
       got = joined("the keys ", keys(root));
       for (size_t i = 0; i + 1 < root.items.size(); i += 2) {
@@ -277,7 +289,7 @@ class StateFinder {
       help = save(joined("{str(i): t for i, t in enumerate(", load, ")}"));
     } else if (root.kind == Kind::call) {
       got = joined("the Python object ", pickle_class(pickle_, root), ", which is not loaded and not run");
-      if (tensors) help = joined("if it is a model whose class can be imported: ", save(load + ".state_dict()"));
+      if (has_tensors) help = joined("if it is a model whose class can be imported: ", save(load + ".state_dict()"));
     }
     fail<DataError>(kTorchState, file_, ": must be or have a dictionary of tensors, got ", got, Help{help});
   }
@@ -286,7 +298,7 @@ class StateFinder {
   const Pickle& pickle_;
   PickledModule modules_;
   std::set<const PickleValue*> seen_;
-  std::set<std::pair<const PickleValue*, size_t>> tried_;
+  std::set<std::pair<const PickleValue*, size_t>> tried_;  // dictionaries in which a rest of the key, of that length, was not found
   std::vector<Candidate> found_;
   std::string key_;
 };
@@ -295,7 +307,7 @@ class StateFinder {
 
 TorchState find_torch_state(const std::string& file, const Pickle& pickle, std::string_view key) {
   StateFinder finder(file, pickle);
-  const PickleValue& map = key.empty() ? finder.only() : finder.at(key);
+  const PickleValue& map = key.empty() ? finder.find_only() : finder.find_at(key);
   TorchState out;
   out.key = finder.key();
   if (PickledModule module(pickle); module.attributes(map)) {

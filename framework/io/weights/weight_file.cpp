@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kWeights = "weights";
 constexpr std::array kUsualWeights{"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
                                    "pytorch_model.bin.index.json"};
-constexpr uint64_t kMaxIndex = 100'000'000;
+constexpr uint64_t kMaxIndex = 100'000'000;  // bytes
 constexpr size_t kListedFiles = 6;
 
 std::string printable_list(const std::vector<std::string>& names) {
@@ -33,6 +33,7 @@ std::string printable_list(const std::vector<std::string>& names) {
   return list_text(shown, kListedFiles);
 }
 
+// Adds the tensors of one file.
 void add_file(WeightFile& out, const fs::path& path, const std::string& key) {
   out.files.push_back(path);
   if (is_torch_file(path)) {
@@ -73,24 +74,25 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
                    ": must have \"weight_map\" with the file of each tensor");
   std::map<std::string, std::string> out;
   for (const auto& [name, file] : map->items()) {
-    const std::string in_file = file.is_string() ? file.get<std::string>() : "";
-    const bool plain = !in_file.empty() && in_file.find('/') == in_file.npos && in_file != "." && in_file != "..";
-    check<DataError>(plain, kWeights, path.string(), ": \"", printable(name), "\" must be in a file beside the index, got ",
+    const std::string file_name = file.is_string() ? file.get<std::string>() : "";
+    const bool is_plain_name = !file_name.empty() && file_name.find('/') == file_name.npos && file_name != "." && file_name != "..";
+    check<DataError>(is_plain_name, kWeights, path.string(), ": \"", printable(name), "\" must be in a file beside the index, got ",
                      printable(file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
-    out[name] = in_file;
+    out[name] = file_name;
   }
   return out;
 }
 
+// Adds the tensors of all files of an index.
 void add_indexed(WeightFile& out, const fs::path& index, const std::string& key) {
-  const std::map<std::string, std::string> places = read_index(index);
+  const std::map<std::string, std::string> file_of_tensor = read_index(index);
   std::set<std::string> files;
-  for (const auto& place : places) files.insert(place.second);
+  for (const auto& [name, file] : file_of_tensor) files.insert(file);
   const fs::path folder = index.parent_path();
   std::vector<std::string> absent, lacking;
-  std::error_code none;
+  std::error_code ignored;
   for (const std::string& file : files)
-    if (!fs::is_regular_file(folder / file, none)) absent.push_back(file);
+    if (!fs::is_regular_file(folder / file, ignored)) absent.push_back(file);
   check<DataError>(absent.empty(), kWeights, index.string(), ": must have all ", files.size(),
                    " files of the index beside it, but ", absent.size(),
                    absent.size() == 1 ? " is missing: " : " are missing: ", printable_list(absent),
@@ -99,22 +101,23 @@ void add_indexed(WeightFile& out, const fs::path& index, const std::string& key)
   for (const std::string& file : files) {
     WeightFile part;
     add_file(part, folder / file, key);
-    const auto mine = [&](const std::string& name) {  // also accepts, once, what the index lacks
-      const auto place = places.find(name);
-      return (place == places.end() || place->second == file) && found.insert(name).second;
+    // Accepts a tensor whose file this is, and, once, a tensor that the index lacks.
+    const auto accepts = [&](const std::string& name) {
+      const auto place = file_of_tensor.find(name);
+      return (place == file_of_tensor.end() || place->second == file) && found.insert(name).second;
     };
     for (auto& entry : part.tensors)
-      if (mine(entry.name)) out.tensors.push_back(std::move(entry));
+      if (accepts(entry.name)) out.tensors.push_back(std::move(entry));
     for (auto& entry : part.unread)
-      if (mine(entry.name)) out.unread.push_back(std::move(entry));
+      if (accepts(entry.name)) out.unread.push_back(std::move(entry));
     out.others += part.others;
     out.key = part.key;
     out.files.push_back(folder / file);
     out.metadata.insert(part.metadata.begin(), part.metadata.end());
   }
-  for (const auto& place : places)
-    if (!found.contains(place.first)) lacking.push_back(place.first + " of " + place.second);
-  check<DataError>(lacking.empty(), kWeights, index.string(), ": its files lack ", lacking.size(), " of ", places.size(),
+  for (const auto& [name, file] : file_of_tensor)
+    if (!found.contains(name)) lacking.push_back(name + " of " + file);
+  check<DataError>(lacking.empty(), kWeights, index.string(), ": its files lack ", lacking.size(), " of ", file_of_tensor.size(),
                    " tensors: ", printable_list(lacking), Help{"download the folder again: the index is of other files"});
 }
 
@@ -123,16 +126,16 @@ void add_indexed(WeightFile& out, const fs::path& index, const std::string& key)
 bool is_weight_index(const fs::path& path) { return path.filename().string().ends_with(".index.json"); }
 
 fs::path weights_in_folder(const fs::path& folder) {
-  std::error_code none;
+  std::error_code ignored;
   for (const char* name : kUsualWeights)
-    if (fs::is_regular_file(folder / name, none)) return folder / name;
+    if (fs::is_regular_file(folder / name, ignored)) return folder / name;
   return {};
 }
 
 WeightFile read_weight_file(const fs::path& path, const std::string& key) {
-  std::error_code none;
+  std::error_code ignored;
   fs::path used = path;
-  if (fs::is_directory(path, none)) {
+  if (fs::is_directory(path, ignored)) {
     used = weights_in_folder(path);
     check<DataError>(!used.empty(), kWeights, path.string(), ": the folder has no weights: no ", kUsualWeights[0], ", ",
                      kUsualWeights[1], ", ", kUsualWeights[2], " or ", kUsualWeights[3],
