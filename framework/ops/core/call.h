@@ -136,7 +136,7 @@ class OpNode final : public Node {
     bool any = false;
     for (const Tensor& g : grads) any = any || g.defined();
     if (!any) return {};
-    if constexpr (requires(const Attr& a, const Tensors& in) { Op::composite(a, in); }) {
+    if constexpr (requires(const Attr& attr, const Tensors& in) { Op::composite(attr, in); }) {
       if (grad_enabled()) return through_composite(grads, call);
     }
     return Op::backward(BackwardContext(*this, call, saved_, state_), attr_, std::move(grads));

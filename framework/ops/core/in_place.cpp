@@ -41,44 +41,46 @@ struct RegionAttr {
 struct TakeRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "take_region", .doc = "the elements of a view, out of a tensor like its base"};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor part = a.in(a.as_base(in[0])), out = part.new_empty(a.shape);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor part = attr.in(attr.as_base(in[0])), out = part.new_empty(attr.shape);
     backend_for(out.device()).copy(part.view(), out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 
 // Places x at the view's place in zeros; the transpose of TakeRegion.
 struct PlaceRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "place_region", .doc = "zeros like a view's base, with x where the view is"};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = a.new_base(in[0]);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = attr.new_base(in[0]);
     backend_for(out.device()).fill(out.view(), 0);
-    backend_for(out.device()).copy(in[0].view(), a.in(out).view());
+    backend_for(out.device()).copy(in[0].view(), attr.in(out).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<TakeRegion>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<TakeRegion>({grads[0]}, attr)};
+  }
 };
-Tensors TakeRegion::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-  return {call<PlaceRegion>({grads[0]}, a)};
+Tensors TakeRegion::backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+  return {call<PlaceRegion>({grads[0]}, attr)};
 }
 
 // Sets the view's elements of the base's gradient to zero, for the old values that the view does not replace. Its own transpose.
 struct EraseRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "erase_region", .doc = "x like a view's base, with zeros where the view is"};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = a.as_base(in[0]);
-    backend_for(out.device()).fill(a.in(out).view(), 0);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = attr.as_base(in[0]);
+    backend_for(out.device()).fill(attr.in(out).view(), 0);
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    return {call<EraseRegion>({grads[0]}, a)};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<EraseRegion>({grads[0]}, attr)};
   }
 };
 
@@ -87,15 +89,15 @@ struct WriteRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{
       .name = "write_region", .doc = "x with the elements of a view replaced, in x's memory", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    backend_for(in[0].device()).copy(in[1].view(), a.in(in[0]).view());
-    return in[0].alias(a.base, a.base_strides);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    backend_for(in[0].device()).copy(in[1].view(), attr.in(in[0]).view());
+    return in[0].alias(attr.base, attr.base_strides);
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensors out(2);
-    if (ctx.needs(0)) out[0] = call<EraseRegion>({grads[0]}, a);
-    if (ctx.needs(1)) out[1] = call<TakeRegion>({grads[0]}, a);
+    if (ctx.needs(0)) out[0] = call<EraseRegion>({grads[0]}, attr);
+    if (ctx.needs(1)) out[1] = call<TakeRegion>({grads[0]}, attr);
     return out;
   }
 };

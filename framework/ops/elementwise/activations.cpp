@@ -23,21 +23,21 @@ struct Glu {
   };
   static const OpInfo& info_of(const Attr&) { return halfstep::info_of(Pointwise::glu); }
 
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     ctx.save(in[0]);
-    return call_pointwise(Pointwise::glu, halves(in[0], at.dim));
+    return call_pointwise(Pointwise::glu, halves(in[0], attr.dim));
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(), &g = grads[0];
-    const Tensors h = halves(x, at.dim);
+    const Tensors h = halves(x, attr.dim);
     if (grad_enabled()) {
       const DType wide = widened(x.dtype());
       const Tensor s = sigmoid(h[1].to(wide)), gs = g.to(wide) * s;
-      return {cat({gs, gs * h[0].to(wide) * (1.0 - s)}, at.dim)};
+      return {cat({gs, gs * h[0].to(wide) * (1.0 - s)}, attr.dim)};
     }
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = g.device()});
-    const Tensors parts = halves(dx, at.dim);
+    const Tensors parts = halves(dx, attr.dim);
     const TensorView views[] = {h[0].view(), h[1].view()};
     for (int i = 0; i < 2; ++i)
       backend_for(g.device()).pointwise_backward(Pointwise::glu, i, g.view(), views, 0, 0, parts[size_t(i)].view());
@@ -68,9 +68,9 @@ struct AddRelu {
     ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor g = relu_gradient(grads[0], ctx.saved());
-    return {ctx.needs(0) ? sum_to(g, a.a_shape) : Tensor(), ctx.needs(1) ? sum_to(g, a.b_shape) : Tensor()};
+    return {ctx.needs(0) ? sum_to(g, attr.a_shape) : Tensor(), ctx.needs(1) ? sum_to(g, attr.b_shape) : Tensor()};
   }
   static Tensor in_simpler_ops(const Attr&, const Tensors& in) { return relu(in[0] + in[1]); }
 };

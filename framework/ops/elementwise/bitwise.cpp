@@ -37,18 +37,18 @@ struct BitwiseOp {
   struct Attr {
     Bitwise op;
   };
-  static const OpInfo& info_of(const Attr& a) { return kBitsInfo[size_t(a.op)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kBitsInfo[size_t(attr.op)]; }
 
-  static void check(const Attr& a, const Tensors& in) { check_bits(info_of(a), in, shifts(a.op)); }
+  static void check(const Attr& attr, const Tensors& in) { check_bits(info_of(attr), in, shifts(attr.op)); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
-    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(attr).name);
     const MemoryFormat format = format_of(shape, in);
     const Tensor out =
-        Tensor::empty(shape, {.dtype = check_bits(info_of(at), in, shifts(at.op)), .device = device_of(in), .format = format});
+        Tensor::empty(shape, {.dtype = check_bits(info_of(attr), in, shifts(attr.op)), .device = device_of(in), .format = format});
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
     backend_for(out.device())
-        .bitwise(at.op, broadcast_view(in[0], shape, format), broadcast_view(in[1], shape, format), ordered(out, format));
+        .bitwise(attr.op, broadcast_view(in[0], shape, format), broadcast_view(in[1], shape, format), ordered(out, format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }

@@ -51,29 +51,29 @@ struct UnaryOp {
   struct Attr {
     Unary op;
   };
-  static const OpInfo& info_of(const Attr& a) { return kUnaryInfo[size_t(a.op)]; }
-  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) { return unary_formula(a.op, in[0]); }
+  static const OpInfo& info_of(const Attr& attr) { return kUnaryInfo[size_t(attr.op)]; }
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) { return unary_formula(attr.op, in[0]); }
 
-  static void check(const Attr& a, const Tensors& in) { check_kind(kUnaryRows[size_t(a.op)], in); }
+  static void check(const Attr& attr, const Tensors& in) { check_kind(kUnaryRows[size_t(attr.op)], in); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
-    const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
+    const ElementwiseRow& row = kUnaryRows[size_t(attr.op)];
     const MemoryFormat format = x.format();
     const Tensor out = empty_for(x.shape(), row_result(row, x.dtype()), x.device(), format);
     out.impl()->wrapped_number = x.impl()->wrapped_number;
-    backend_for(x.device()).unary(a.op, ordered(x, format), ordered(out, format));
+    backend_for(x.device()).unary(attr.op, ordered(x, format), ordered(out, format));
     if (row.saves == OpSaves::x) ctx.save(x);
     if (row.saves == OpSaves::y) ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor saved = ctx.saved_count() ? ctx.saved() : g;
-    if (grad_enabled()) return {unary_gradient(a.op, g, saved)};
+    if (grad_enabled()) return {unary_gradient(attr.op, g, saved)};
     const MemoryFormat format = format_of(g.shape(), {g, saved});
     const Tensor out = empty_for(g.shape(), g.dtype(), g.device(), format);
-    backend_for(g.device()).unary_backward(a.op, ordered(g, format), ordered(saved, format), ordered(out, format));
+    backend_for(g.device()).unary_backward(attr.op, ordered(g, format), ordered(saved, format), ordered(out, format));
     return {out};
   }
 };
@@ -105,23 +105,23 @@ struct BinaryOp {
     Shape a_shape, b_shape;
   };
   enum Saved : size_t { kA, kB };  // both or neither
-  static const OpInfo& info_of(const Attr& at) { return kBinaryInfo[size_t(at.op)]; }
-  static Tensor in_simpler_ops(const Attr& at, const Tensors& in) { return binary_formula(at.op, in[0], in[1]); }
+  static const OpInfo& info_of(const Attr& attr) { return kBinaryInfo[size_t(attr.op)]; }
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) { return binary_formula(attr.op, in[0], in[1]); }
 
-  static void check(const Attr& at, const Tensors& in) { check_kind(kBinaryRows[size_t(at.op)], in); }
+  static void check(const Attr& attr, const Tensors& in) { check_kind(kBinaryRows[size_t(attr.op)], in); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
-    const Shape shape = broadcast(a.shape(), b.shape(), info_of(at).name);
+    const Shape shape = broadcast(a.shape(), b.shape(), info_of(attr).name);
     // Two C++ numbers give another one, in double.
     const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
     const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
     const MemoryFormat format = format_of(shape, in);
-    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), device_of(in), format);
+    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(attr.op)], type), device_of(in), format);
     out.impl()->wrapped_number = numbers;
     backend_for(out.device())
-        .binary(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
-    const unsigned names = names_of(at.op, a.requires_grad(), b.requires_grad());
+        .binary(attr.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
+    const unsigned names = names_of(attr.op, a.requires_grad(), b.requires_grad());
     if (names & (kNamesA | kNamesB)) {
       ctx.save(names & kNamesA ? a : Tensor());
       ctx.save(names & kNamesB ? b : Tensor());
@@ -129,31 +129,31 @@ struct BinaryOp {
     return out;
   }
 
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(2);
     for (int i = 0; i < 2; ++i) {
       if (!ctx.needs(size_t(i))) continue;
-      const Shape& shape = i == 0 ? at.a_shape : at.b_shape;
-      result[size_t(i)] = sum_to(one_side(ctx, at, g, i, shape), shape);
+      const Shape& shape = i == 0 ? attr.a_shape : attr.b_shape;
+      result[size_t(i)] = sum_to(one_side(ctx, attr, g, i, shape), shape);
     }
     return result;
   }
 
  private:
-  static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Shape& shape) {
-    if (kBinaryGradients[size_t(at.op)][input].is_g) return g;
+  static Tensor one_side(const BackwardContext& ctx, const Attr& attr, const Tensor& g, int input, const Shape& shape) {
+    if (kBinaryGradients[size_t(attr.op)][input].is_g) return g;
     Tensor a, b;
     if (ctx.has_saved(kA)) a = ctx.saved(kA), b = ctx.saved(kB);
     if (!a.defined()) a = g;  // unused by this side's derivative
     if (!b.defined()) b = g;
-    if (grad_enabled()) return binary_gradient(at.op, input, g, a, b);
+    if (grad_enabled()) return binary_gradient(attr.op, input, g, a, b);
     // Without a broadcast to undo, the kernel rounds directly to the gradient's final dtype.
     const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
     const MemoryFormat format = format_of(g.shape(), {g, a, b});
     const Tensor out = empty_for(g.shape(), dtype, g.device(), format);
     backend_for(g.device())
-        .binary_backward(at.op, input, ordered(g, format), broadcast_view(a, g.shape(), format),
+        .binary_backward(attr.op, input, ordered(g, format), broadcast_view(a, g.shape(), format),
                          broadcast_view(b, g.shape(), format), ordered(out, format));
     return out;
   }
@@ -179,15 +179,16 @@ struct TestOp {
   struct Attr {
     Test op;
   };
-  static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kTestInfo[size_t(attr.op)]; }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
-    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(attr).name);
     const MemoryFormat format = format_of(shape, in);
     const Tensor out = empty_for(shape, DType::boolean, device_of(in), format);
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
     const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
-    backend_for(out.device()).test(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
+    backend_for(out.device())
+        .test(attr.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }

@@ -35,11 +35,11 @@ struct Where {
     ctx.save(cond);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor cond = ctx.saved();
     Tensors result(3);
-    if (ctx.needs(1)) result[1] = sum_to(where(cond, grads[0], 0.0), at.a_shape);
-    if (ctx.needs(2)) result[2] = sum_to(where(cond, 0.0, grads[0]), at.b_shape);
+    if (ctx.needs(1)) result[1] = sum_to(where(cond, grads[0], 0.0), attr.a_shape);
+    if (ctx.needs(2)) result[2] = sum_to(where(cond, 0.0, grads[0]), attr.b_shape);
     return result;
   }
 };

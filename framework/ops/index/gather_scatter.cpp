@@ -55,17 +55,17 @@ struct Gather {
   };
   static constexpr OpInfo info{
       .name = "gather", .policy = CastPolicy::keep, .doc = "out[i][j] = x[index[i][j]][j] for dim 0", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = Tensor::empty(in[1].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
-    backend_for(out.device()).gather(in[0].view(), a.dim, in[1].view(), out.view());
+    backend_for(out.device()).gather(in[0].view(), attr.dim, in[1].view(), out.view());
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    return {add_at(ctx.saved(), a, grads[0]), Tensor()};
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    return {add_at(ctx.saved(), attr, grads[0]), Tensor()};
   }
-  static Tensor add_at(const Tensor& index, const Attr& a, const Tensor& grad);
+  static Tensor add_at(const Tensor& index, const Attr& attr, const Tensor& grad);
 };
 
 // x may be undefined: zeros of the given shape.
@@ -79,22 +79,22 @@ struct ScatterAdd {
                                .doc = "x with src[i][j] added at x[index[i][j]][j] for dim 0",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_add", {in[0], in[2]}); }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
-                                       : zeros(a.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
-    backend_for(out.device()).scatter_add(out.view(), a.dim, in[1].view(), in[2].view());
+                                       : zeros(attr.shape, {.dtype = in[2].dtype(), .device = in[2].device()});
+    backend_for(out.device()).scatter_add(out.view(), attr.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensors result{grads[0], Tensor(), Tensor()};
-    if (ctx.needs(2)) result[2] = call<Gather>({grads[0], ctx.saved()}, {a.dim, a.shape});
+    if (ctx.needs(2)) result[2] = call<Gather>({grads[0], ctx.saved()}, {attr.dim, attr.shape});
     return result;
   }
 };
-Tensor Gather::add_at(const Tensor& index, const Attr& a, const Tensor& grad) {
-  return call<ScatterAdd>({Tensor(), index, grad}, {a.dim, a.from});
+Tensor Gather::add_at(const Tensor& index, const Attr& attr, const Tensor& grad) {
+  return call<ScatterAdd>({Tensor(), index, grad}, {attr.dim, attr.from});
 }
 
 struct Scatter {
@@ -106,19 +106,19 @@ struct Scatter {
                                .doc = "x with src[i][j] at x[index[i][j]][j] for dim 0",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter", {in[0], in[2]}); }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].clone(MemoryFormat::contiguous);
-    backend_for(out.device()).scatter(out.view(), a.dim, in[1].view(), in[2].view());
+    backend_for(out.device()).scatter(out.view(), attr.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor index = ctx.saved();
     Tensors result(3);
-    if (ctx.needs(0)) result[0] = call<Scatter>({g, index, number_at(index, g, 0)}, a);
-    if (ctx.needs(2)) result[2] = call<Gather>({g, index}, {a.dim, g.shape()});
+    if (ctx.needs(0)) result[0] = call<Scatter>({g, index, number_at(index, g, 0)}, attr);
+    if (ctx.needs(2)) result[2] = call<Gather>({g, index}, {attr.dim, g.shape()});
     return result;
   }
   static Tensor number_at(const Tensor& index, const Tensor& x, Number value) {
@@ -135,31 +135,31 @@ struct Cat {
                                .policy = CastPolicy::promote,
                                .doc = "tensors joined along a dimension; dtypes promote",
                                .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     DType dtype = in[0].dtype();
     Shape shape = in[0].shape();
-    shape[a.dim] = 0;
+    shape[attr.dim] = 0;
     for (size_t i = 0; i < in.size(); ++i) {
       dtype = promote(dtype, in[i].dtype());
-      shape[a.dim] += a.sizes[i];
+      shape[attr.dim] += attr.sizes[i];
     }
     const MemoryFormat format = in[0].format();
     const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[0].device(), .format = format});
     int64_t at = 0;
     for (const Tensor& t : in) {
-      const Tensor part = out.alias(t.shape(), out.strides(), at * out.strides()[a.dim]);
+      const Tensor part = out.alias(t.shape(), out.strides(), at * out.strides()[attr.dim]);
       backend_for(out.device()).copy(ordered(t, format), ordered(part, format));
-      at += t.shape()[a.dim];
+      at += t.shape()[attr.dim];
     }
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    Tensors result(a.sizes.size());
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    Tensors result(attr.sizes.size());
     int64_t at = 0;
-    for (size_t i = 0; i < a.sizes.size(); ++i) {
-      if (ctx.needs(i)) result[i] = grads[0].narrow(a.dim, at, a.sizes[i]);
-      at += a.sizes[i];
+    for (size_t i = 0; i < attr.sizes.size(); ++i) {
+      if (ctx.needs(i)) result[i] = grads[0].narrow(attr.dim, at, attr.sizes[i]);
+      at += attr.sizes[i];
     }
     return result;
   }
@@ -191,26 +191,26 @@ struct ScatterMax {
                                .doc = "sum, prod, mean, amax or amin of all src[i][j] for x[index[i][j]][j], for dim 0",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("scatter_reduce", {in[0], in[2]}); }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"include_self", a.include_self}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"include_self", attr.include_self}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor &x = in[0], &index = in[1], &src = in[2];
     // scatter keeps the last of several in order along dim; after sorting, that is the largest.
-    const auto [ascending, order] = sort(src, a.dim);
-    const Tensor best = scatter(x, a.dim, gather(index, a.dim, order), ascending);
-    const Tensor reached = scatter(zeros_like(x, DType::boolean), a.dim, index, 1.0);
-    const Tensor out = a.include_self ? maximum(x, best) : best;
+    const auto [ascending, order] = sort(src, attr.dim);
+    const Tensor best = scatter(x, attr.dim, gather(index, attr.dim, order), ascending);
+    const Tensor reached = scatter(zeros_like(x, DType::boolean), attr.dim, index, 1.0);
+    const Tensor out = attr.include_self ? maximum(x, best) : best;
     if (!x.is_floating_point()) return out;
     const auto hit = [](const Tensor& t, const Tensor& top) { return (eq(t, top) | (isnan(t) & isnan(top))); };
-    const Tensor own = a.include_self ? hit(x, out) : ~reached, theirs = hit(src, gather(out, a.dim, index)).to(x.dtype());
-    const Tensor share = reciprocal(scatter_add(own.to(x.dtype()), a.dim, index, theirs));
+    const Tensor own = attr.include_self ? hit(x, out) : ~reached, theirs = hit(src, gather(out, attr.dim, index)).to(x.dtype());
+    const Tensor share = reciprocal(scatter_add(own.to(x.dtype()), attr.dim, index, theirs));
     ctx.save(index);
     ctx.save(own.to(x.dtype()) * share);
-    ctx.save(theirs * gather(share, a.dim, index));
+    ctx.save(theirs * gather(share, attr.dim, index));
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
-    return {g * ctx.saved(kOwnShare), Tensor(), gather(g, a.dim, ctx.saved(kIndex)) * ctx.saved(kTheirShare)};
+    return {g * ctx.saved(kOwnShare), Tensor(), gather(g, attr.dim, ctx.saved(kIndex)) * ctx.saved(kTheirShare)};
   }
 };
 

@@ -26,16 +26,16 @@ struct IndexSelect {
                                .policy = CastPolicy::keep,
                                .doc = "the slices of x along dim that index names",
                                .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     Shape shape = in[0].shape();
-    shape[a.dim] = in[1].numel();
+    shape[attr.dim] = in[1].numel();
     const Tensor out = Tensor::empty(shape, like(in[0]));
-    backend_for(out.device()).index_select(in[0].view(), a.dim, in[1].view(), out.view());
+    backend_for(out.device()).index_select(in[0].view(), attr.dim, in[1].view(), out.view());
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
 // x may be undefined: zeros of the given shape.
@@ -50,28 +50,28 @@ struct IndexAdd {
                                .doc = "x with alpha src added to the slices along dim that index names",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
-  static void run(const Attr& a, const Tensor& out, const Tensor& index, Tensor src) {
-    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(a.alpha, src));
-    backend_for(out.device()).index_add(out.view(), a.dim, index.view(), src.view());
+  static void run(const Attr& attr, const Tensor& out, const Tensor& index, Tensor src) {
+    if (attr.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(attr.alpha, src));
+    backend_for(out.device()).index_add(out.view(), attr.dim, index.view(), src.view());
   }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"alpha", a.alpha}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(a.shape, like(in[2]));
-    run(a, out, in[1], in[2]);
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"alpha", attr.alpha}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(attr.shape, like(in[2]));
+    run(attr, out, in[1], in[2]);
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensors result{grads[0], Tensor(), Tensor()};
     if (ctx.needs(2)) {
-      result[2] = call<IndexSelect>({grads[0], ctx.saved()}, {a.dim, a.shape});
-      if (a.alpha != 1) result[2] = mul(result[2], a.alpha);
+      result[2] = call<IndexSelect>({grads[0], ctx.saved()}, {attr.dim, attr.shape});
+      if (attr.alpha != 1) result[2] = mul(result[2], attr.alpha);
     }
     return result;
   }
 };
-Tensors IndexSelect::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-  return {call<IndexAdd>({Tensor(), ctx.saved(), grads[0]}, {a.dim, a.from}), Tensor()};
+Tensors IndexSelect::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+  return {call<IndexAdd>({Tensor(), ctx.saved(), grads[0]}, {attr.dim, attr.from}), Tensor()};
 }
 
 struct IndexCopy {
@@ -83,21 +83,21 @@ struct IndexCopy {
                                .doc = "x with src in the slices along dim that index names",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_copy", {in[0], in[2]}); }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].clone(MemoryFormat::contiguous);
-    backend_for(out.device()).index_copy(out.view(), a.dim, in[1].view(), in[2].view());
+    backend_for(out.device()).index_copy(out.view(), attr.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     ctx.state = in[2].shape();
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor index = ctx.saved();
     const Tensor none = zeros({}, like(g)).expand(std::any_cast<const Shape&>(ctx.state));
     Tensors result(3);
-    if (ctx.needs(0)) result[0] = call<IndexCopy>({g, index, none}, {a.dim});
-    if (ctx.needs(2)) result[2] = call<IndexSelect>({g, index}, {a.dim, g.shape()});
+    if (ctx.needs(0)) result[0] = call<IndexCopy>({g, index, none}, {attr.dim});
+    if (ctx.needs(2)) result[2] = call<IndexSelect>({g, index}, {attr.dim, g.shape()});
     return result;
   }
 };
@@ -140,23 +140,23 @@ struct EmbeddingBackward {
   static constexpr OpInfo info{.name = "embedding_dense_backward",
                                .policy = CastPolicy::keep,
                                .doc = "the gradient of an embedding's weight: rows summed by index"};
-  static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"padding_idx", attr.padding}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const int64_t width = in[0].shape().back();
-    const Tensor index = in[1].reshape({-1}), out = zeros({a.rows, width}, like(in[0]));
+    const Tensor index = in[1].reshape({-1}), out = zeros({attr.rows, width}, like(in[0]));
     Tensor rows = in[0].reshape({index.numel(), width});
-    if (a.by_frequency) rows = by_frequency(rows, index, a.rows);
+    if (attr.by_frequency) rows = by_frequency(rows, index, attr.rows);
     backend_for(out.device()).index_add(out.view(), 0, index.view(), rows.view());
-    if (a.padding >= 0) backend_for(out.device()).fill(out.select(0, a.padding).view(), 0);
+    if (attr.padding >= 0) backend_for(out.device()).fill(out.select(0, attr.padding).view(), 0);
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor index = ctx.saved(), flat = index.reshape({-1});
     Tensor g = grads[0];
-    if (a.padding >= 0) g = index_fill(g, 0, scalar(double(a.padding), {.dtype = DType::i64, .device = g.device()}), 0);
+    if (attr.padding >= 0) g = index_fill(g, 0, scalar(double(attr.padding), {.dtype = DType::i64, .device = g.device()}), 0);
     g = index_select(g, 0, flat);
-    if (a.by_frequency) g = by_frequency(g, flat, a.rows).to(g.dtype());
+    if (attr.by_frequency) g = by_frequency(g, flat, attr.rows).to(g.dtype());
     Shape shape = index.shape();
     shape.push_back(grads[0].shape()[1]);
     return {g.reshape(shape), Tensor()};
@@ -166,7 +166,7 @@ struct EmbeddingBackward {
 struct EmbeddingOp {
   using Attr = EmbeddingAttr;
   static constexpr OpInfo info{.name = "embedding", .policy = CastPolicy::keep, .doc = "the rows of weight that index names"};
-  static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
+  static Attributes describe(const Attr& attr) { return {{"padding_idx", attr.padding}}; }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     Shape shape = in[1].shape();
     shape.push_back(in[0].shape()[1]);
@@ -176,18 +176,18 @@ struct EmbeddingOp {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    return {call<EmbeddingBackward>({grads[0], ctx.saved()}, a), Tensor()};
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    return {call<EmbeddingBackward>({grads[0], ctx.saved()}, attr), Tensor()};
   }
 };
 
 EmbeddingAttr embedding_attr(std::string_view op, int64_t rows, std::optional<int64_t> padding_idx, bool by_frequency) {
-  EmbeddingAttr a{rows, -1, by_frequency};
-  if (!padding_idx) return a;
+  EmbeddingAttr attr{rows, -1, by_frequency};
+  if (!padding_idx) return attr;
   check<ValueError>(*padding_idx >= -rows && *padding_idx < rows, op, "padding_idx must lie in [", -rows, ", ", rows, "), got ",
                     *padding_idx);
-  a.padding = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
-  return a;
+  attr.padding = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+  return attr;
 }
 
 constexpr OpInfo kIndexFillInfo{.name = "index_fill",

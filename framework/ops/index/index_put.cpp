@@ -88,63 +88,63 @@ struct IndexPut {
                                .dtypes = DTypeSet::any};
   // in: x (undefined: zeros), values of the result's shape, indices
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_put", {in[0], in[1]}); }
-  static void run(const Attr& a, const Tensor& out, const Tensor& values, const Tensors& indices) {
+  static void run(const Attr& attr, const Tensor& out, const Tensor& values, const Tensors& indices) {
     if (values.numel() == 0) return;
-    const Line to = line_of(out, a.picks, indices);
+    const Line to = line_of(out, attr.picks, indices);
     const Tensor from = values.contiguous();
     Backend& backend = backend_for(out.device());
-    a.accumulate ? backend.index_add(to.view, to.dim, to.index.view(), flat_picks(from, a.picks))
-                 : backend.index_copy(to.view, to.dim, to.index.view(), flat_picks(from, a.picks));
+    attr.accumulate ? backend.index_add(to.view, to.dim, to.index.view(), flat_picks(from, attr.picks))
+                    : backend.index_copy(to.view, to.dim, to.index.view(), flat_picks(from, attr.picks));
   }
-  static Attributes describe(const Attr& a) { return {{"dims", a.picks.dims}, {"accumulate", a.accumulate}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.picks.dims}, {"accumulate", attr.accumulate}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
-                                       : zeros(a.picks.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
-    run(a, out, in[1], after(in, 2));
+                                       : zeros(attr.picks.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
+    run(attr, out, in[1], after(in, 2));
     for (const Tensor& i : after(in, 2)) ctx.save(i);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
 struct IndexOp {
   using Attr = Picks;
   static constexpr OpInfo info{
       .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = Tensor::empty(a.result(), {.dtype = in[0].dtype(), .device = in[0].device()});
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor out = Tensor::empty(attr.result(), {.dtype = in[0].dtype(), .device = in[0].device()});
     const Tensors indices = after(in, 1);
     if (out.numel() > 0) {
-      const Line from = line_of(in[0], a, indices);
-      backend_for(out.device()).index_select(from.view, from.dim, from.index.view(), flat_picks(out, a));
+      const Line from = line_of(in[0], attr, indices);
+      backend_for(out.device()).index_select(from.view, from.dim, from.index.view(), flat_picks(out, attr));
     }
     for (const Tensor& i : indices) ctx.save(i);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensors in{Tensor(), grads[0]};
     for (size_t i = 0; i < ctx.saved_count(); ++i) in.push_back(ctx.saved(i));
-    return {call<IndexPut>(in, {a, true})};
+    return {call<IndexPut>(in, {attr, true})};
   }
 };
 
-Tensors IndexPut::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors IndexPut::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
   const Tensor& g = grads[0];
   Tensors result(2), indices;
   for (size_t i = 0; i < ctx.saved_count(); ++i) indices.push_back(ctx.saved(i));
   if (ctx.needs(0)) {
     result[0] = g;
-    if (!a.accumulate) {
-      Tensors in{g, zeros({}, {.dtype = g.dtype(), .device = g.device()}).expand(a.picks.result())};
+    if (!attr.accumulate) {
+      Tensors in{g, zeros({}, {.dtype = g.dtype(), .device = g.device()}).expand(attr.picks.result())};
       in.insert(in.end(), indices.begin(), indices.end());
-      result[0] = call<IndexPut>(in, {a.picks, false});
+      result[0] = call<IndexPut>(in, {attr.picks, false});
     }
   }
   if (ctx.needs(1)) {
     Tensors in{g};
     in.insert(in.end(), indices.begin(), indices.end());
-    result[1] = call<IndexOp>(in, a.picks);
+    result[1] = call<IndexOp>(in, attr.picks);
   }
   return result;
 }

@@ -243,8 +243,10 @@ struct Sdpa {
   static constexpr OpInfo info{
       .name = "scaled_dot_product_attention", .policy = CastPolicy::low, .doc = "softmax(scale q k^T + mask) v, by parts"};
 
-  static Attributes describe(const Attr& a) { return {{"scale", a.scale}, {"dropout_p", a.dropout_p}, {"is_causal", a.causal}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) {
+    return {{"scale", attr.scale}, {"dropout_p", attr.dropout_p}, {"is_causal", attr.causal}};
+  }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor &q = in[0], &k = in[1], &v = in[2];
     const Mask mask = Mask::of(in[3]);
     for (const Tensor& t : in) ctx.save(t);
@@ -253,16 +255,16 @@ struct Sdpa {
     const TensorOptions like{.dtype = q.dtype(), .device = q.device()};
     const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)};
     if (k.size(2) == 0 || numel(shape) == 0) return zeros(shape, like);
-    const bool by_ops = mask.mask.defined() || a.factors.defined();
-    if (const LibraryOutput done = by_ops ? LibraryOutput() : library_attention(of(a, in), a.state, ctx.recording());
+    const bool by_ops = mask.mask.defined() || attr.factors.defined();
+    if (const LibraryOutput done = by_ops ? LibraryOutput() : library_attention(of(attr, in), attr.state, ctx.recording());
         done.out.defined()) {
-      if (a.dropped_by_library) *a.dropped_by_library = true;
+      if (attr.dropped_by_library) *attr.dropped_by_library = true;
       ctx.save_output(done.out);
       ctx.save(done.stats);
       return done.out;
     }
     const Tensor out = Tensor::empty(shape, like);
-    const Attention at(a, q, k, v, mask);
+    const Attention at(attr, q, k, v, mask);
     const Tensor rows = at.like_queries(out);
     at.for_chunks([&](const Chunk& c) {
       const Tensor p = at.dropped(at.probabilities(c), c);
@@ -271,7 +273,7 @@ struct Sdpa {
     return only_live(out, mask.live);
   }
 
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor q = ctx.saved(kQ), k = ctx.saved(kK), v = ctx.saved(kV), live = ctx.saved(kLive);
     const auto zero = [&](const Tensor& t, DType dtype) { return zeros(t.shape(), {.dtype = dtype, .device = t.device()}); };
     Tensors result(4);
@@ -283,13 +285,13 @@ struct Sdpa {
     if (ctx.has_saved(kStats)) {
       const std::array<DType, 3> wanted{ctx.grad_dtype(kQ), ctx.grad_dtype(kK), ctx.grad_dtype(kV)};
       const Tensors all =
-          library_attention_backward(of(a, {q, k, v}), a.state, ctx.saved(kOutput), ctx.saved(kStats), grads[0], wanted);
+          library_attention_backward(of(attr, {q, k, v}), attr.state, ctx.saved(kOutput), ctx.saved(kStats), grads[0], wanted);
       for (size_t i = 0; i < all.size(); ++i)
         if (ctx.needs(i)) result[i] = all[i];
       if (!all.empty()) return result;
     }
     Backend& backend = backend_for(q.device());
-    const Attention at(a, q, k, v, {ctx.saved(kUsedMask), live});
+    const Attention at(attr, q, k, v, {ctx.saved(kUsedMask), live});
     const Tensor g = gemm_ready(at.like_queries(only_live(grads[0], live)));
     // Kernels write the operands' dtype or float32. Sums over chunks of rows need the latter.
     const auto direct = [&](size_t i) { return ctx.grad_dtype(i) == q.dtype() || at.wide() == DType::f64 ? q.dtype() : at.wide(); };
@@ -316,16 +318,16 @@ struct Sdpa {
       if (dk.defined())
         backend.gemm({.a = ds.transpose(1, 2).view(), .b = at.q(c).view(), .c = at.keys(dk_rows, c).view(), .accumulate = adds});
     });
-    if (dq.defined()) result[kQ] = dq.mul_(a.scale);
-    if (dk.defined()) result[kK] = (at.folded() ? dk : dk.mul_(a.scale)).to(direct(kK));
+    if (dq.defined()) result[kQ] = dq.mul_(attr.scale);
+    if (dk.defined()) result[kK] = (at.folded() ? dk : dk.mul_(attr.scale)).to(direct(kK));
     if (dv.defined()) result[kV] = dv.to(direct(kV));
     result[kMask] = dmask;
     return result;
   }
 
-  static Tensor composite(const Attr& a, const Tensors& in) {
+  static Tensor composite(const Attr& attr, const Tensors& in) {
     check<AutogradError>(
-        !a.dropped_by_library || !*a.dropped_by_library, info.name,
+        !attr.dropped_by_library || !*attr.dropped_by_library, info.name,
         "a gradient with create_graph needs to know what dropout left out, which the device's library does not report",
         Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});
     const DType dtype = in[0].dtype(), wide = widened(dtype);
@@ -334,24 +336,24 @@ struct Sdpa {
       return x.size(1) == heads ? x.to(wide) : repeat_interleave(x.to(wide), heads / x.size(1), 1);
     };
     const Mask mask = Mask::of(in[3]);
-    Tensor scores = matmul(in[0].to(wide) * a.scale, of_every_head(in[1]).transpose(-2, -1));
+    Tensor scores = matmul(in[0].to(wide) * attr.scale, of_every_head(in[1]).transpose(-2, -1));
     if (mask.mask.defined())
       scores = mask.mask.dtype() == DType::boolean ? where(mask.mask, scores, kMinusInf) : scores + mask.mask;
-    if (a.causal) scores = where(triangle(rows, keys, scores.device()), scores, kMinusInf);
+    if (attr.causal) scores = where(triangle(rows, keys, scores.device()), scores, kMinusInf);
     Tensor p = softmax(scores, -1);
-    if (a.dropout_p > 0) p = p * kept(a, in, mask, p);
+    if (attr.dropout_p > 0) p = p * kept(attr, in, mask, p);
     return only_live(matmul(p, of_every_head(in[2])), mask.live).to(dtype);
   }
 
  private:
-  static LibraryAttention of(const Attr& a, const Tensors& in) {
-    return {.q = in[0], .k = in[1], .v = in[2], .scale = a.scale, .causal = a.causal, .dropout_p = a.dropout_p};
+  static LibraryAttention of(const Attr& attr, const Tensors& in) {
+    return {.q = in[0], .k = in[1], .v = in[2], .scale = attr.scale, .causal = attr.causal, .dropout_p = attr.dropout_p};
   }
   // Returns the factor by which dropout multiplied each probability.
-  static Tensor kept(const Attr& a, const Tensors& in, const Mask& mask, const Tensor& p) {
+  static Tensor kept(const Attr& attr, const Tensors& in, const Mask& mask, const Tensor& p) {
     const NoGrad quiet;
     const Tensor all = ones_like(p), kept = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
-    const Attention at(a, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
+    const Attention at(attr, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
     const Tensor from = at.like_queries(all), to = at.like_queries(kept);
     at.for_chunks(
         [&](const Chunk& c) { backend_for(p.device()).copy(at.dropped(at.queries(from, c), c).view(), at.queries(to, c).view()); });

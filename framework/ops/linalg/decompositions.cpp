@@ -20,9 +20,9 @@ struct Svd {
   };
   static constexpr OpInfo info{.name = "linalg_svd", .policy = CastPolicy::f32, .doc = "U S Vh with x = U diag(S) Vh"};
   enum Saved : size_t { kU, kS, kVh };
-  static Attributes describe(const Attr& a) { return {{"full_matrices", a.full}}; }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensors out = lapack::svd(info.name, in[0], a.full);
+  static Attributes describe(const Attr& attr) { return {{"full_matrices", attr.full}}; }
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensors out = lapack::svd(info.name, in[0], attr.full);
     for (int i = 0; i < 3; ++i) ctx.save_output(out[size_t(i)], i);
     return out;
   }
@@ -57,9 +57,9 @@ struct SymmetricEigen {
   static constexpr OpInfo info{
       .name = "linalg_eigh", .policy = CastPolicy::f32, .doc = "eigenvalues, rising, and eigenvectors of symmetric matrices"};
   enum Saved : size_t { kValues, kVectors };
-  static Attributes describe(const Attr& a) { return {{"UPLO", a.lower ? "L" : "U"}}; }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensors out = lapack::eigh(info.name, in[0], a.lower);
+  static Attributes describe(const Attr& attr) { return {{"UPLO", attr.lower ? "L" : "U"}}; }
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensors out = lapack::eigh(info.name, in[0], attr.lower);
     ctx.save_output(out[0], 0);
     ctx.save_output(out[1], 1);
     return out;
@@ -78,18 +78,19 @@ struct QrOp {
   };
   static constexpr OpInfo info{.name = "linalg_qr", .policy = CastPolicy::f32, .doc = "Q R with x = Q R, R upper triangular"};
   enum Saved : size_t { kX, kQ, kR };
-  static Attributes describe(const Attr& a) { return {{"mode", a.complete ? "complete" : "reduced"}}; }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensors out = lapack::qr(in[0], a.complete);
+  static Attributes describe(const Attr& attr) { return {{"mode", attr.complete ? "complete" : "reduced"}}; }
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensors out = lapack::qr(in[0], attr.complete);
     ctx.save(in[0]);
     ctx.save_output(out[0], 0);
     ctx.save_output(out[1], 1);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& g) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& g) {
     const Tensor x = ctx.saved(kX), q = ctx.saved(kQ), r = ctx.saved(kR);
     const int64_t m = x.size(-2), n = x.size(-1);
-    halfstep::check<AutogradError>(!a.complete || m <= n, info.name, "has no gradient in mode complete for more rows than columns");
+    halfstep::check<AutogradError>(!attr.complete || m <= n, info.name,
+                                   "has no gradient in mode complete for more rows than columns");
     if (m >= n) return {of_tall(q, r, g[0], g[1])};
     // x = [left, right], r = [square, rest]: right = q rest.
     Tensor gq = g[0], gr_left, g_right = zeros_like(x.narrow(-1, m, n - m));
@@ -119,14 +120,14 @@ struct CholeskyOp {
     bool upper;
   };
   static constexpr OpInfo info{.name = "cholesky", .policy = CastPolicy::f32, .doc = "L with x = L L^T, lower triangular"};
-  static Attributes describe(const Attr& a) { return {{"upper", a.upper}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor y = lapack::cholesky(info.name, in[0], a.upper);
+  static Attributes describe(const Attr& attr) { return {{"upper", attr.upper}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor y = lapack::cholesky(info.name, in[0], attr.upper);
     ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor l = a.upper ? mT(ctx.saved()) : ctx.saved(), g = a.upper ? mT(grads[0]) : grads[0];
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const Tensor l = attr.upper ? mT(ctx.saved()) : ctx.saved(), g = attr.upper ? mT(grads[0]) : grads[0];
     const Tensor inner = matmul(mT(l), g), half = tril(inner, -1) + diag_embed(inner.diagonal(0, -2, -1)) * 0.5;
     const Tensor left = linalg::solve_triangular(mT(l), half, /*upper=*/true);  // l^-T half
     return {symmetric(mT(linalg::solve_triangular(mT(l), mT(left), /*upper=*/true)))};

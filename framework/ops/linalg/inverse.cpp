@@ -40,18 +40,18 @@ struct SolveTriangularOp {
   };
   static constexpr OpInfo info{.name = "linalg_solve_triangular", .policy = CastPolicy::f32, .doc = "x with a x = b, a triangular"};
   enum Saved : size_t { kA, kX };
-  static Attributes describe(const Attr& a) { return {{"upper", a.upper}, {"unitriangular", a.unit}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor x = lapack::solve_triangular(in[0], in[1], a.upper, a.unit);
+  static Attributes describe(const Attr& attr) { return {{"upper", attr.upper}, {"unitriangular", attr.unit}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor x = lapack::solve_triangular(in[0], in[1], attr.upper, attr.unit);
     ctx.save(in[0]);
     ctx.save_output(x);
     return x;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor gb = call<SolveTriangularOp>({mT(ctx.saved(kA)), grads[0]}, {!a.upper, a.unit});
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const Tensor gb = call<SolveTriangularOp>({mT(ctx.saved(kA)), grads[0]}, {!attr.upper, attr.unit});
     if (!ctx.needs(0)) return {Tensor(), gb};
     const Tensor ga = neg(matmul(gb, mT(ctx.saved(kX))));
-    return {a.upper ? triu(ga, a.unit ? 1 : 0) : tril(ga, a.unit ? -1 : 0), gb};
+    return {attr.upper ? triu(ga, attr.unit ? 1 : 0) : tril(ga, attr.unit ? -1 : 0), gb};
   }
 };
 

@@ -56,13 +56,13 @@ struct Pinverse {
   };
   static constexpr OpInfo info{.name = "pinverse", .policy = CastPolicy::f32, .doc = "Moore-Penrose inverse"};
   enum Saved : size_t { kX, kY };
-  static Attributes describe(const Attr& a) {
+  static Attributes describe(const Attr& attr) {
     Attributes out;
-    if (a.rtol.number) out.emplace_back("rcond", *a.rtol.number);
-    if (a.atol.number) out.emplace_back("atol", *a.atol.number);
+    if (attr.rtol.number) out.emplace_back("rcond", *attr.rtol.number);
+    if (attr.atol.number) out.emplace_back("atol", *attr.atol.number);
     return out;
   }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
     ctx.save(x);
     Tensor y = Tensor::empty(mT(x).shape(), {.dtype = x.dtype(), .device = x.device()});
@@ -70,7 +70,7 @@ struct Pinverse {
       y.fill_(0);
     } else {
       const Tensors f = lapack::svd(info.name, x, false);
-      const Tensor kept = f[1] > bound_of(f[1], x, a.rtol, a.atol), scale = where(kept, 1 / where(kept, f[1], 1.0), 0.0);
+      const Tensor kept = f[1] > bound_of(f[1], x, attr.rtol, attr.atol), scale = where(kept, 1 / where(kept, f[1], 1.0), 0.0);
       y = matmul(mT(f[2]) * row(scale), mT(f[0]));
     }
     ctx.save_output(y);

@@ -57,11 +57,11 @@ struct Dot {
       {.name = "dot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .dtypes = DTypeSet::numbers},
       {.name = "vdot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .dtypes = DTypeSet::numbers},
       {.name = "linalg_vecdot", .policy = CastPolicy::low, .doc = "sum a b along a dimension"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[size_t(a.form)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[size_t(attr.form)]; }
 
-  static void check(const Attr& a, const Tensors& in) {
-    const std::string_view name = info_of(a).name;
-    halfstep::check<ShapeError>(a.form == Form::rows || (in[0].dim() == 1 && in[1].dim() == 1 && in[0].size(0) == in[1].size(0)),
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view name = info_of(attr).name;
+    halfstep::check<ShapeError>(attr.form == Form::rows || (in[0].dim() == 1 && in[1].dim() == 1 && in[0].size(0) == in[1].size(0)),
                                 name, "needs two vectors of one length, got ", in[0].shape(), " and ", in[1].shape());
     check_product_dtypes(name, in);
   }

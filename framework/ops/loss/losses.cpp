@@ -57,52 +57,52 @@ struct CrossEntropy {
                                .takes_dtype = true};
 
   enum Saved : size_t { kLogits, kTarget, kWeight, kLse, kTotal };
-  static CrossEntropyArgs args(const Attr& a, const Tensor& logits, const Tensor& target, const Tensor& weight) {
+  static CrossEntropyArgs args(const Attr& attr, const Tensor& logits, const Tensor& target, const Tensor& weight) {
     return {.logits = logits.view(),
             .target = target.view(),
             .weight = weight.defined() ? weight.view() : TensorView{},
-            .ignore_index = a.ignore_index,
-            .label_smoothing = a.label_smoothing,
-            .reduction = a.reduction};
+            .ignore_index = attr.ignore_index,
+            .label_smoothing = attr.label_smoothing,
+            .reduction = attr.reduction};
   }
-  static Attributes describe(const Attr& a) {
-    return {{"ignore_index", a.ignore_index}, {"reduction", name(a.reduction)}, {"label_smoothing", a.label_smoothing}};
+  static Attributes describe(const Attr& attr) {
+    return {{"ignore_index", attr.ignore_index}, {"reduction", name(attr.reduction)}, {"label_smoothing", attr.label_smoothing}};
   }
   // in: logits [N, C], target [N], weight [C] or undefined
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
     const TensorOptions wide{.dtype = widened(x.dtype()), .device = x.device()};
-    const Tensor loss = Tensor::empty(a.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
+    const Tensor loss = Tensor::empty(attr.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
     const Tensor lse = Tensor::empty({x.size(0)}, wide), total = Tensor::empty({}, wide);
-    const LossGradient gradient = a.reduction == Reduction::none ? LossGradient() : foresee(ctx, x, loss, a.seed);
-    backend_for(x.device()).cross_entropy(args(a, x, in[1], in[2]), loss.view(), lse.view(), total.view(), gradient);
+    const LossGradient gradient = attr.reduction == Reduction::none ? LossGradient() : foresee(ctx, x, loss, attr.seed);
+    backend_for(x.device()).cross_entropy(args(attr, x, in[1], in[2]), loss.view(), lse.view(), total.view(), gradient);
     for (const Tensor& t : {in[0], in[1], in[2], lse, total}) ctx.save(t);
-    return loss.to(loss_dtype(x.dtype(), a.dtype));
+    return loss.to(loss_dtype(x.dtype(), attr.dtype));
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kLogits), target = ctx.saved(kTarget), weight = ctx.saved(kWeight), lse = ctx.saved(kLse),
                  total = ctx.saved(kTotal);
     if (Tensor dx = foreseen(ctx, grads[0]); dx.defined()) return {dx, Tensor(), Tensor()};
     const Tensor g = grads[0].to(lse.dtype());
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
-    backend_for(x.device()).cross_entropy_backward(args(a, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
+    backend_for(x.device()).cross_entropy_backward(args(attr, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
     return {dx, Tensor(), Tensor()};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
+  static Tensor composite(const Attr& attr, const Tensors& in) {
     const Tensor logp = log_softmax(in[0], 1, widened(in[0].dtype()));
-    const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = a.ignore_index, .reduction = a.reduction});
-    if (a.label_smoothing == 0) return nll;
+    const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = attr.ignore_index, .reduction = attr.reduction});
+    if (attr.label_smoothing == 0) return nll;
     // The smoothed part: the mean over classes of -logp, with class weights, divided like the other part.
-    const Tensor valid = ne(in[1], double(a.ignore_index));
+    const Tensor valid = ne(in[1], double(attr.ignore_index));
     Tensor smooth = neg(sum(in[2].defined() ? logp * in[2] : logp, {1})) / double(in[0].size(1));
     smooth = where(valid, smooth, 0.0);
-    if (a.reduction != Reduction::none) {
+    if (attr.reduction != Reduction::none) {
       Tensor divisor = sum(valid.to(logp.dtype()));
       if (in[2].defined()) divisor = sum(where(valid, gather(in[2], 0, where(valid, in[1], 0)), 0.0));
       smooth = sum(smooth);
-      if (a.reduction == Reduction::mean) smooth = smooth / divisor;
+      if (attr.reduction == Reduction::mean) smooth = smooth / divisor;
     }
-    return nll * (1 - a.label_smoothing) + smooth * a.label_smoothing;
+    return nll * (1 - attr.label_smoothing) + smooth * attr.label_smoothing;
   }
 };
 
@@ -157,29 +157,29 @@ struct Mse {
                                .takes_dtype = true};
 
   enum Saved : size_t { kX, kTarget };
-  static Attributes describe(const Attr& a) { return {{"reduction", name(a.reduction)}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"reduction", name(attr.reduction)}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const DType input = promote(in[0].dtype(), in[1].dtype());
     ctx.save(in[0]);
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
-    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view(), foresee(ctx, in[0], loss, a.seed));
-    return loss.to(loss_dtype(input, a.dtype));
+    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), attr.reduction, loss.view(), foresee(ctx, in[0], loss, attr.seed));
+    return loss.to(loss_dtype(input, attr.dtype));
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX), t = ctx.saved(kTarget);
     const Tensor g = grads[0].to(widened(promote(x.dtype(), t.dtype())));
     Tensors result{foreseen(ctx, grads[0]), Tensor()};
     for (size_t i = 0; i < 2; ++i) {
       if (!ctx.needs(i) || result[i].defined()) continue;
       result[i] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(i), .device = x.device()});
-      backend_for(x.device()).mse_backward(x.view(), t.view(), g.view(), a.reduction, i == 0 ? 1.0 : -1.0, result[i].view());
+      backend_for(x.device()).mse_backward(x.view(), t.view(), g.view(), attr.reduction, i == 0 ? 1.0 : -1.0, result[i].view());
     }
     return result;
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
+  static Tensor composite(const Attr& attr, const Tensors& in) {
     const Tensor e = square(in[0] - in[1]);
-    return a.reduction == Reduction::mean ? mean(e) : sum(e);
+    return attr.reduction == Reduction::mean ? mean(e) : sum(e);
   }
 };
 

@@ -164,29 +164,29 @@ struct Rnn {
                                       {.name = "rnn_relu_cell",
                                        .policy = CastPolicy::low,
                                        .doc = "x h w_ih w_hh b_ih b_hh -> relu(x W_ih^T + b_ih + h W_hh^T + b_hh)"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.activation == Unary::relu]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.activation == Unary::relu]; }
 
-  static void check(const Attr& a, const Tensors& in) { check_cell(info_of(a).name, 1, kAt, in); }
+  static void check(const Attr& attr, const Tensors& in) { check_cell(info_of(attr).name, 1, kAt, in); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor sum = x_product(kAt, in), h = gemm_ready(in[1]), w = gemm_ready(in[kAt.w_hh()].t()), b = dense(in[kAt.b_hh()]);
     Backend& backend = backend_for(sum.device());
     backend.gemm({.a = h.view(), .b = w.view(), .c = sum.view(), .bias = view_of(b), .accumulate = true});
     const Tensor h_out = make(sum, sum.size(1), in[0].dtype());
-    backend.unary(a.activation, sum.view(), h_out.view());
+    backend.unary(attr.activation, sum.view(), h_out.view());
     for (const Tensor& t : in) ctx.save(t);
     ctx.save_output(h_out);
     return h_out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor h_out = ctx.saved(kOutput), dsum = make(h_out, h_out.size(1), h_out.dtype());
-    backend_for(h_out.device()).unary_backward(a.activation, grads[0].view(), h_out.view(), dsum.view());
+    backend_for(h_out.device()).unary_backward(attr.activation, grads[0].view(), h_out.view(), dsum.view());
     return through_products(ctx, kAt, dsum, dsum, Tensor());
   }
-  static Tensor composite(const Attr& a, const Tensors& given) {
+  static Tensor composite(const Attr& attr, const Tensors& given) {
     const Tensors in = widened(given);
     const Tensor sum = linear(in[0], in[2], in[4]) + linear(in[1], in[3], in[5]);
-    return (a.activation == Unary::relu ? relu(sum) : tanh(sum)).to(given[0].dtype());
+    return (attr.activation == Unary::relu ? relu(sum) : tanh(sum)).to(given[0].dtype());
   }
 };
 

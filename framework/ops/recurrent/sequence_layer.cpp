@@ -164,20 +164,20 @@ class States {
 struct Layer {
   enum Saved : size_t { kStates = kLayerInputs, kCells, kActivated, kUnprojected };  // saved in addition to the inputs
   using Attr = LayerSteps;
-  static const OpInfo& info_of(const Attr& a) { return halfstep::info_of(a.cell); }
+  static const OpInfo& info_of(const Attr& attr) { return halfstep::info_of(attr.cell); }
 
-  static Attributes describe(const Attr& a) {
-    return {{"reverse", a.reverse},
-            {"batch", a.batch},
-            {"steps", a.sizes.size()},
-            {"uniform", a.sizes.empty() || a.sizes.back() == a.batch}};
+  static Attributes describe(const Attr& attr) {
+    return {{"reverse", attr.reverse},
+            {"batch", attr.batch},
+            {"steps", attr.sizes.size()},
+            {"uniform", attr.sizes.empty() || attr.sizes.back() == attr.batch}};
   }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Walk walk(a.reverse, a.batch, a.sizes);
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Walk walk(attr.reverse, attr.batch, attr.sizes);
     const DType dtype = in[kX].dtype(), wide = widened(dtype);
     const Device device = in[kX].device();
-    const int64_t units = in[kWhh].size(0) / gates_of(a.cell), width = in[kWhh].size(1);
-    const bool gru = a.cell == Cell::gru, lstm = a.cell == Cell::lstm, gated = gru || lstm, records = ctx.recording();
+    const int64_t units = in[kWhh].size(0) / gates_of(attr.cell), width = in[kWhh].size(1);
+    const bool gru = attr.cell == Cell::gru, lstm = attr.cell == Cell::lstm, gated = gru || lstm, records = ctx.recording();
     Backend& backend = backend_for(device);
     const auto make = [&](int64_t n, int64_t columns, DType t) {
       return Tensor::empty({n, columns}, {.dtype = t, .device = device});
@@ -188,7 +188,7 @@ struct Layer {
     const Tensor bias = gru || !in[kBih].defined() ? dense(in[kBih]) : in[kBih].to(wide) + in[kBhh].to(wide);
     const Tensor gates = product(in[kX], in[kWih].t(), wide, {.bias = bias});
     // The product of one step stays in the cache; the gates of x are read from memory once.
-    const Tensor h_gates = gated ? make(a.batch, gates_of(a.cell) * units, wide) : Tensor();
+    const Tensor h_gates = gated ? make(attr.batch, gates_of(attr.cell) * units, wide) : Tensor();
     const PackedFactor w(in[kWhh].t(), walk);
     const Tensor w_hr = in[kWhr].defined() ? gemm_ready(in[kWhr].t()) : Tensor();
 
@@ -198,12 +198,12 @@ struct Layer {
     Tensor newest_c;
     if (lstm && records) c.emplace(walk, units, wide, device, in[kC]);
     if (lstm && !records) {
-      newest_c = make(a.batch, units, wide);
+      newest_c = make(attr.batch, units, wide);
       in[kC].defined() ? backend.copy(in[kC].view(), newest_c.view()) : backend.fill(newest_c.view(), 0);
     }
     Tensor activated;
     if (records && gated) activated = lstm && dtype == wide ? gates : make(walk.total, 4 * units, dtype);
-    const Tensor unprojected = w_hr.defined() ? make(records ? walk.total : a.batch, units, dtype) : Tensor();
+    const Tensor unprojected = w_hr.defined() ? make(records ? walk.total : attr.batch, units, dtype) : Tensor();
 
     w.each_step(backend, walk, false, [&](int64_t k, Range r) {
       Tensor joined, joined_c;
@@ -219,7 +219,7 @@ struct Layer {
       } else if (gru) {
         backend.gru_cell(own, sum, before, after, act);
       } else {
-        backend.unary(a.cell == Cell::rnn_tanh ? Unary::tanh : Unary::relu, own, after);
+        backend.unary(attr.cell == Cell::rnn_tanh ? Unary::tanh : Unary::relu, own, after);
       }
     });
 
@@ -230,20 +230,20 @@ struct Layer {
     return out;
   }
 
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Walk walk(a.reverse, a.batch, a.sizes);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const Walk walk(attr.reverse, attr.batch, attr.sizes);
     const Tensor w_hh = gemm_ready(ctx.saved(kWhh)), w_hr = dense(ctx.saved(kWhr)), activated = ctx.saved(kActivated);
     const DType dtype = w_hh.dtype(), wide = widened(dtype);
     const Device device = w_hh.device();
-    const int64_t units = w_hh.size(0) / gates_of(a.cell), width = w_hh.size(1);
-    const bool gru = a.cell == Cell::gru, lstm = a.cell == Cell::lstm;
+    const int64_t units = w_hh.size(0) / gates_of(attr.cell), width = w_hh.size(1);
+    const bool gru = attr.cell == Cell::gru, lstm = attr.cell == Cell::lstm;
     Backend& backend = backend_for(device);
     const auto make = [&](int64_t n, int64_t columns, DType t) {
       return Tensor::empty({n, columns}, {.dtype = t, .device = device});
     };
     // The gradients of the states between two steps. Rows whose last step is still to come keep their initial values.
     const auto running = [&](const Tensor& last, int64_t columns) {
-      const Tensor out = make(a.batch, columns, wide);
+      const Tensor out = make(attr.batch, columns, wide);
       last.defined() ? backend.copy(last.view(), out.view()) : backend.fill(out.view(), 0);
       return out;
     };
@@ -254,7 +254,7 @@ struct Layer {
     if (lstm) c.emplace(walk, ctx.saved(kCells));
     const Tensor dgates = make(walk.total, w_hh.size(0), dtype), dx_gates = gru ? make(walk.total, 3 * units, dtype) : dgates;
     const Tensor dprojected = w_hr.defined() ? make(walk.total, width, dtype) : Tensor();
-    const Tensor dmade = w_hr.defined() ? make(a.batch, units, wide) : Tensor();
+    const Tensor dmade = w_hr.defined() ? make(attr.batch, units, wide) : Tensor();
     const PackedFactor w(w_hh, walk);
 
     w.each_step(backend, walk, true, [&](int64_t k, Range r) {
@@ -275,7 +275,7 @@ struct Layer {
         backend.gru_cell_backward(from, more, act, h.before(k, r, joined), rows(dx_gates, at, n), own, more);
       } else {
         if (from) backend.binary(Binary::add, from, more, more);
-        backend.unary_backward(a.cell == Cell::rnn_tanh ? Unary::tanh : Unary::relu, more, h.after(k, r), own);
+        backend.unary_backward(attr.cell == Cell::rnn_tanh ? Unary::tanh : Unary::relu, more, h.after(k, r), own);
       }
       if (k > 0 || ctx.needs(kH)) w.multiply(backend, {.a = own, .c = more, .accumulate = gru});
     });
@@ -303,37 +303,37 @@ struct Layer {
     return result;
   }
 
-  static Tensors composite(const Attr& a, const Tensors& given) {
-    const Walk walk(a.reverse, a.batch, a.sizes);
+  static Tensors composite(const Attr& attr, const Tensors& given) {
+    const Walk walk(attr.reverse, attr.batch, attr.sizes);
     const DType dtype = given[kX].dtype(), wide = widened(dtype);
     Tensors in;
     for (const Tensor& t : given) in.push_back(t.defined() ? t.to(wide) : t);
-    const int64_t units = in[kWhh].size(0) / gates_of(a.cell);
+    const int64_t units = in[kWhh].size(0) / gates_of(attr.cell);
     const auto first = [&](size_t i, int64_t columns) {
-      return in[i].defined() ? in[i] : zeros({a.batch, columns}, {.dtype = wide, .device = in[kX].device()});
+      return in[i].defined() ? in[i] : zeros({attr.batch, columns}, {.dtype = wide, .device = in[kX].device()});
     };
     const Tensor gates = linear(in[kX], in[kWih], in[kBih]);
-    Tensor h = first(kH, in[kWhh].size(1)), c = a.cell == Cell::lstm ? first(kC, units) : Tensor();
-    Tensors outputs(a.sizes.size());
+    Tensor h = first(kH, in[kWhh].size(1)), c = attr.cell == Cell::lstm ? first(kC, units) : Tensor();
+    Tensors outputs(attr.sizes.size());
     for (int64_t k = 0; k < walk.steps(); ++k) {
       const int64_t n = walk.size(k);
       const auto part = [&](const Tensor& t, int64_t i) { return t.narrow(1, i * units, units); };
       const auto replaced = [&](const Tensor& made, const Tensor& state) {
-        return n == a.batch ? made : cat({made, state.narrow(0, n, a.batch - n)});
+        return n == attr.batch ? made : cat({made, state.narrow(0, n, attr.batch - n)});
       };
       const Tensor x = gates.narrow(0, walk.offset(k), n), own = h.narrow(0, 0, n), r = linear(own, in[kWhh], in[kBhh]);
       Tensor made;
-      if (a.cell == Cell::lstm) {
+      if (attr.cell == Cell::lstm) {
         const Tensor all = x + r;
         const Tensor next = sigmoid(part(all, 1)) * c.narrow(0, 0, n) + sigmoid(part(all, 0)) * tanh(part(all, 2));
         made = sigmoid(part(all, 3)) * tanh(next);
         if (in[kWhr].defined()) made = linear(made, in[kWhr]);
         c = replaced(next, c);
-      } else if (a.cell == Cell::gru) {
+      } else if (attr.cell == Cell::gru) {
         const Tensor z = sigmoid(part(x, 1) + part(r, 1)), reset = sigmoid(part(x, 0) + part(r, 0));
         made = (1 - z) * tanh(part(x, 2) + reset * part(r, 2)) + z * own;
       } else {
-        made = a.cell == Cell::rnn_tanh ? tanh(x + r) : relu(x + r);
+        made = attr.cell == Cell::rnn_tanh ? tanh(x + r) : relu(x + r);
       }
       outputs[walk.at(k)] = made;
       h = replaced(made, h);

@@ -70,17 +70,17 @@ struct Network {
     RecurrentArgs args;
     RecurrentSpaces spaces;
   };
-  static const OpInfo& info_of(const Attr& a) { return halfstep::info_of(a.args.cell); }
+  static const OpInfo& info_of(const Attr& attr) { return halfstep::info_of(attr.args.cell); }
 
   static Tensor make(const Tensor& like, const Shape& shape) {
     return Tensor::empty(shape, {.dtype = like.dtype(), .device = like.device()});
   }
-  static Tensors results(const Attr& a, const Tensor& x) {
+  static Tensors results(const Attr& attr, const Tensor& x) {
     Shape y = x.shape();
-    y[y.size() - 1] = a.args.directions * a.args.width;
-    const int64_t parts = a.args.layers * a.args.directions;
-    Tensors out{make(x, y), make(x, {parts, a.args.batch, a.args.width})};
-    if (a.args.cell == Cell::lstm) out.push_back(make(x, {parts, a.args.batch, a.args.units}));
+    y[y.size() - 1] = attr.args.directions * attr.args.width;
+    const int64_t parts = attr.args.layers * attr.args.directions;
+    Tensors out{make(x, y), make(x, {parts, attr.args.batch, attr.args.width})};
+    if (attr.args.cell == Cell::lstm) out.push_back(make(x, {parts, attr.args.batch, attr.args.units}));
     return out;
   }
   static RecurrentTensors tensors(const Tensors& in, const Tensors& out, const Tensor& reserve) {
@@ -94,16 +94,16 @@ struct Network {
             .reserve = view_of(reserve)};
   }
 
-  static Attributes describe(const Attr& a) {
-    return {{"num_layers", a.args.layers}, {"directions", a.args.directions}, {"hidden_size", a.args.width}};
+  static Attributes describe(const Attr& attr) {
+    return {{"num_layers", attr.args.layers}, {"directions", attr.args.directions}, {"hidden_size", attr.args.width}};
   }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Device device = in[0].device();
-    const Tensors out = results(a, in[0]);
+    const Tensors out = results(attr, in[0]);
     const Tensor reserve = ctx.recording()
-                               ? Tensor::empty({std::max<int64_t>(a.spaces.reserve, 1)}, {.dtype = DType::u8, .device = device})
+                               ? Tensor::empty({std::max<int64_t>(attr.spaces.reserve, 1)}, {.dtype = DType::u8, .device = device})
                                : Tensor();
-    if (!library_on(device)->recurrent(a.args, tensors(in, out, reserve))) throw Declined();
+    if (!library_on(device)->recurrent(attr.args, tensors(in, out, reserve))) throw Declined();
     for (const Tensor& t : in) ctx.save(t);
     ctx.save_output(out[0]);
     ctx.save(reserve);
@@ -111,7 +111,7 @@ struct Network {
     return out;
   }
 
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const size_t output = ctx.saved_count() - 2, space = output + 1, inputs = output;  // saved after the inputs
     Tensors in;
     for (size_t i = 0; i < inputs; ++i) in.push_back(ctx.saved(i));
@@ -125,7 +125,7 @@ struct Network {
 
     Reserve& state = *std::any_cast<const std::shared_ptr<Reserve>&>(ctx.state);
     const std::lock_guard lock(state.mutex);
-    if (state.spent && !library.recurrent(a.args, tensors(in, results(a, x), reserve))) refused();
+    if (state.spent && !library.recurrent(attr.args, tensors(in, results(attr, x), reserve))) refused();
     state.spent = true;
 
     const auto given = [&](size_t i) {
@@ -147,14 +147,14 @@ struct Network {
                                  .dh = view_of(result[1]),
                                  .dc = view_of(result[2]),
                                  .dweights = view_of(dweights)};
-    if (!library.recurrent_backward(a.args, forward, all)) refused();
+    if (!library.recurrent_backward(attr.args, forward, all)) refused();
     for (size_t i = kParameters; i + 1 < inputs; ++i)
-      if (ctx.needs(i)) result[i] = part_of(dweights, a.spaces, i - kParameters, in[i].shape()).to(ctx.grad_dtype(i));
+      if (ctx.needs(i)) result[i] = part_of(dweights, attr.spaces, i - kParameters, in[i].shape()).to(ctx.grad_dtype(i));
     return result;
   }
 
-  static Tensors composite(const Attr& a, const Tensors& in) {
-    const LstmSequenceResult r = layer_by_layer({in.begin(), in.end() - 1}, a.steps);
+  static Tensors composite(const Attr& attr, const Tensors& in) {
+    const LstmSequenceResult r = layer_by_layer({in.begin(), in.end() - 1}, attr.steps);
     Tensors out{r.output, r.h};
     if (r.c.defined()) out.push_back(r.c);
     return out;

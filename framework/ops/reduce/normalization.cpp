@@ -80,65 +80,65 @@ struct NormOverGroup {
        .doc = "layer_norm with its mean and 1/sqrt(var + eps)",
        .reads_half = true,
        .takes_dtype = true}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.kind]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.kind]; }
 
-  static void check(const Attr& a, const Tensors& in) {
-    const std::string_view op = info_of(a).name;
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view op = info_of(attr).name;
     check_floating(op, {in[0]});
-    check_parameter(op, "weight", in[1], a.parameter, in[0].dtype(), a.dtype.has_value());
-    check_parameter(op, "bias", in[2], a.parameter, in[0].dtype(), a.dtype.has_value());
+    check_parameter(op, "weight", in[1], attr.parameter, in[0].dtype(), attr.dtype.has_value());
+    check_parameter(op, "bias", in[2], attr.parameter, in[0].dtype(), attr.dtype.has_value());
   }
   enum Saved : size_t { kX, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
   // Returns the format for the kernels, which accept groups of channels in either format. For normalisation over the last
   // dimensions, x is copied to rows, and the result returned in the input's format.
-  static MemoryFormat format_of(const Attr& a, const Tensor& x) {
-    return a.kind == group || a.kind == instance ? x.format() : MemoryFormat::contiguous;
+  static MemoryFormat format_of(const Attr& attr, const Tensor& x) {
+    return attr.kind == group || attr.kind == instance ? x.format() : MemoryFormat::contiguous;
   }
   // Returns whether a constant channel gives 0: PyTorch's instance_norm reads 1 / sqrt(0) as 0; its other normalisations give NaN.
-  static bool zero_of_constant(const Attr& a) { return a.kind == instance && a.args.eps == 0; }
-  static Attributes describe(const Attr& a) {
-    return {{"normalized_shape", a.parameter}, {"groups", a.args.groups}, {"eps", a.args.eps}};
+  static bool zero_of_constant(const Attr& attr) { return attr.kind == instance && attr.args.eps == 0; }
+  static Attributes describe(const Attr& attr) {
+    return {{"normalized_shape", attr.parameter}, {"groups", attr.args.groups}, {"eps", attr.args.eps}};
   }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const MemoryFormat format = format_of(a, in[0]);
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const MemoryFormat format = format_of(attr, in[0]);
     const Tensor x = in[0].to(format), w = dense(in[1]), b = dense(in[2]);
-    const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device(), .format = format});
-    const Shape slices{a.args.rows * a.args.groups};
-    const Tensor mean = a.args.centered ? floats(slices, x) : Tensor(), rstd = floats(slices, x);
-    backend_for(x.device()).normalize(a.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = attr.dtype.value_or(x.dtype()), .device = x.device(), .format = format});
+    const Shape slices{attr.args.rows * attr.args.groups};
+    const Tensor mean = attr.args.centered ? floats(slices, x) : Tensor(), rstd = floats(slices, x);
+    backend_for(x.device()).normalize(attr.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
     for (const Tensor& t : {in[0], in[1], in[2], mean, rstd}) ctx.save(t);
-    if (a.statistics) *a.statistics = {mean, rstd};
+    if (attr.statistics) *attr.statistics = {mean, rstd};
     return y.to(in[0].format());
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const MemoryFormat format = format_of(a, ctx.saved(kX));
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const MemoryFormat format = format_of(attr, ctx.saved(kX));
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), mean = ctx.saved(kMean), rstd = ctx.saved(kRstd),
                  g = grads[0].to(format);
-    const Gradients d(ctx, x, a.parameter, kWeight, kBias);
+    const Gradients d(ctx, x, attr.parameter, kWeight, kBias);
     if (x.numel() == 0) {  // kernels loop over the elements of x
       for (const Tensor& t : {d.dweight, d.dbias})
         if (t.defined()) t.fill_(0);
       return {d.dx, d.dweight, d.dbias};
     }
     backend_for(x.device())
-        .normalize_backward(a.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx), view_of(d.dweight),
-                            view_of(d.dbias));
+        .normalize_backward(attr.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx),
+                            view_of(d.dweight), view_of(d.dbias));
     return {d.dx.defined() ? d.dx.to(ctx.saved(kX).format()) : d.dx, d.dweight, d.dbias};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
-    const NormArgs& n = a.args;
+  static Tensor composite(const Attr& attr, const Tensors& in) {
+    const NormArgs& n = attr.args;
     const DType computed = widened(in[0].dtype());
     Tensor x = in[0].to(computed).reshape({n.rows, n.groups, n.channels, n.inner});
     if (n.centered) x = x - mean(x, {2, 3}, true);
     Tensor var = mean(x * x, {2, 3}, true) + n.eps;
-    const Tensor constant = zero_of_constant(a) ? eq(var, 0.0) : Tensor();
+    const Tensor constant = zero_of_constant(attr) ? eq(var, 0.0) : Tensor();
     if (constant.defined()) var = where(constant, 1.0, var);
     Tensor y = x * rsqrt(var);
     if (constant.defined()) y = where(constant, 0.0, y);
     const Shape per_channel{1, n.groups, n.channels, 1};
     if (in[1].defined()) y = y * in[1].to(computed).reshape(per_channel);
     if (in[2].defined()) y = y + in[2].to(computed).reshape(per_channel);
-    return y.reshape(in[0].shape()).to(a.dtype.value_or(in[0].dtype()));
+    return y.reshape(in[0].shape()).to(attr.dtype.value_or(in[0].dtype()));
   }
 };
 
@@ -190,36 +190,37 @@ struct BatchNormOp {
       return out;
     }
   };
-  static const OpInfo& info_of(const Attr& a) { return *a.info; }
+  static const OpInfo& info_of(const Attr& attr) { return *attr.info; }
 
-  static void check(const Attr& a, const Tensors& in) {
-    const std::string_view op = a.info->name;
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view op = attr.info->name;
     check_floating(op, {in[0]});
     constexpr std::string_view kNames[] = {"", "running_mean", "running_var", "weight", "bias"};
-    for (size_t i = 1; i < in.size(); ++i) check_parameter(op, kNames[i], in[i], {a.args.channels}, in[0].dtype());
+    for (size_t i = 1; i < in.size(); ++i) check_parameter(op, kNames[i], in[i], {attr.args.channels}, in[0].dtype());
     halfstep::check<ValueError>(in[1].defined() == in[2].defined(), op, "running_mean and running_var come together or not at all");
-    halfstep::check<ValueError>(a.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
+    halfstep::check<ValueError>(attr.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
   }
   enum Saved : size_t { kX, kRunningMean, kRunningVar, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
-  static Attributes describe(const Attr& a) {
-    return {{"eps", a.args.eps}, {"momentum", a.args.momentum}, {"training", a.args.training}, {"relu", a.args.relu}};
+  static Attributes describe(const Attr& attr) {
+    return {{"eps", attr.args.eps}, {"momentum", attr.args.momentum}, {"training", attr.args.training}, {"relu", attr.args.relu}};
   }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
-    const bool unused = a.args.training && !moves_statistics();  // whether the running statistics stay unchanged
+    const bool unused = attr.args.training && !moves_statistics();  // whether the running statistics stay unchanged
     const Tensor x = in[0].to(format), running_mean = unused ? Tensor() : dense(in[1]),
                  running_var = unused ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
     const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
-    const Tensor mean = floats({a.args.channels}, x), rstd = floats({a.args.channels}, x);
+    const Tensor mean = floats({attr.args.channels}, x), rstd = floats({attr.args.channels}, x);
     Backend& backend = backend_for(x.device());
-    backend.batch_norm(a.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean), view_of(running_var),
-                       view_of(unused ? Tensor() : a.batches), ordered(y, format), mean.view(), rstd.view());
-    if (!a.args.training)
+    backend.batch_norm(attr.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean),
+                       view_of(running_var), view_of(unused ? Tensor() : attr.batches), ordered(y, format), mean.view(),
+                       rstd.view());
+    if (!attr.args.training)
       AveragedWeights::statistics_used();
     else if (running_mean.defined())
       AveragedWeights::statistics_moved();
-    if (a.args.training && a.batches.defined() && !unused) a.batches.bump_version();
-    if (a.args.training && running_mean.defined()) {
+    if (attr.args.training && attr.batches.defined() && !unused) attr.batches.bump_version();
+    if (attr.args.training && running_mean.defined()) {
       for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
         if (!used.same(given)) backend.copy(used.view(), given.view());
         given.bump_version();
@@ -227,34 +228,35 @@ struct BatchNormOp {
     }
     // Training normalises by the batch's statistics, so backward does not need the running ones. If saved, they would count as
     // changed after forward, because this call updates them.
-    for (size_t i = 0; i < in.size(); ++i) ctx.save(a.args.training && (i == kRunningMean || i == kRunningVar) ? Tensor() : in[i]);
+    for (size_t i = 0; i < in.size(); ++i)
+      ctx.save(attr.args.training && (i == kRunningMean || i == kRunningVar) ? Tensor() : in[i]);
     ctx.save(mean);
     ctx.save(rstd);
     return y;
   }
   // Finds where ReLU was 0 from the values that normalising needs again anyway, so the result need not be saved.
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const MemoryFormat format = ctx.saved(kX).format();
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), g = grads[0].to(format),
-                 b = a.args.relu ? dense(ctx.saved(kBias)) : Tensor();
-    const Gradients d(ctx, x, {a.args.channels}, kWeight, kBias);
+                 b = attr.args.relu ? dense(ctx.saved(kBias)) : Tensor();
+    const Gradients d(ctx, x, {attr.args.channels}, kWeight, kBias);
     backend_for(x.device())
-        .batch_norm_backward(a.args_in(format), ordered(g, format), ordered(x, format), view_of(w), view_of(b),
+        .batch_norm_backward(attr.args_in(format), ordered(g, format), ordered(x, format), view_of(w), view_of(b),
                              ctx.saved(kMean).view(), ctx.saved(kRstd).view(), in_memory_order(view_of(d.dx), format),
                              view_of(d.dweight), view_of(d.dbias));
     return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
+  static Tensor composite(const Attr& attr, const Tensors& in) {
     const DType computed = widened(in[0].dtype());
-    const Shape per_channel{1, a.args.channels, 1};
+    const Shape per_channel{1, attr.args.channels, 1};
     const auto read = [&](const Tensor& t) { return t.to(computed).reshape(per_channel); };
-    Tensor x = in[0].to(computed).reshape({a.args.batch, a.args.channels, a.args.inner});
-    x = x - (a.args.training ? mean(x, {0, 2}, true) : read(in[1]));
-    Tensor y = x * rsqrt((a.args.training ? mean(x * x, {0, 2}, true) : read(in[2])) + a.args.eps);
+    Tensor x = in[0].to(computed).reshape({attr.args.batch, attr.args.channels, attr.args.inner});
+    x = x - (attr.args.training ? mean(x, {0, 2}, true) : read(in[1]));
+    Tensor y = x * rsqrt((attr.args.training ? mean(x * x, {0, 2}, true) : read(in[2])) + attr.args.eps);
     if (in[3].defined()) y = y * read(in[3]);
     if (in[4].defined()) y = y + read(in[4]);
     y = y.reshape(in[0].shape()).to(in[0].dtype());
-    return a.args.relu ? relu(y) : y;
+    return attr.args.relu ? relu(y) : y;
   }
 };
 

@@ -72,7 +72,9 @@ struct SumAttr {
 };
 
 // Returns the gradient of a sum: repeated over the summed elements.
-Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.from, a.dims, "sum").kept).expand(a.from); }
+Tensor spread(const Tensor& g, const SumAttr& attr) {
+  return g.reshape(reduced(attr.from, attr.dims, "sum").kept).expand(attr.from);
+}
 
 struct Sum {
   using Attr = SumAttr;
@@ -81,28 +83,28 @@ struct Sum {
                                .doc = "sum over dimensions; integers in int64",
                                .dtypes = DTypeSet::any,
                                .takes_dtype = true};
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, sum_dtype(in[0], a.dtype));
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return run_reduce(Reduce::sum, in[0], reduced(attr.from, attr.dims, "sum"), attr.keepdim, sum_dtype(in[0], attr.dtype));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {spread(grads[0], a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {spread(grads[0], attr)}; }
 };
 
 struct MeanAttr : SumAttr {};
 struct Mean {
   using Attr = MeanAttr;
   static constexpr OpInfo info{.name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions", .takes_dtype = true};
-  static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
+  static void check(const Attr& attr, const Tensors& in) {
+    halfstep::check<DTypeError>(is_floating(attr.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
                                 in[0].dtype());
   }
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_reduce(Reduce::mean, in[0], reduced(a.from, a.dims, "mean"), a.keepdim, a.dtype.value_or(in[0].dtype()));
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return run_reduce(Reduce::mean, in[0], reduced(attr.from, attr.dims, "mean"), attr.keepdim, attr.dtype.value_or(in[0].dtype()));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    const double n = std::max(1.0, double(numel(a.from)) / double(std::max<int64_t>(1, grads[0].numel())));
-    return {spread(grads[0] / n, a)};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    const double n = std::max(1.0, double(numel(attr.from)) / double(std::max<int64_t>(1, grads[0].numel())));
+    return {spread(grads[0] / n, attr)};
   }
 };
 
@@ -117,23 +119,23 @@ struct Extreme {
   static constexpr OpInfo kInfo[2] = {
       {.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .dtypes = DTypeSet::any},
       {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .dtypes = DTypeSet::any}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
-  static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, info_of(a).name).dropped) == 0,
-                                info_of(a).name, "has no value over an empty dimension, got ", in[0].shape());
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.largest]; }
+  static void check(const Attr& attr, const Tensors& in) {
+    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), attr.dims, info_of(attr).name).dropped) == 0,
+                                info_of(attr).name, "has no value over an empty dimension, got ", in[0].shape());
   }
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, info_of(a).name),
-                                  a.keepdim, in[0].dtype());
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor out = run_reduce(attr.largest ? Reduce::max : Reduce::min, in[0],
+                                  reduced(in[0].shape(), attr.dims, info_of(attr).name), attr.keepdim, in[0].dtype());
     ctx.save(in[0]);
     ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX);
-    const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
-    return {share_gradient(x, ctx.saved(kExtreme).reshape(kept), grads[0].reshape(kept), a.dims)};
+    const Shape kept = reduced(x.shape(), attr.dims, "amax").kept;
+    return {share_gradient(x, ctx.saved(kExtreme).reshape(kept), grads[0].reshape(kept), attr.dims)};
   }
 };
 
@@ -146,19 +148,19 @@ struct ArgExtreme {
   static constexpr OpInfo kInfo[2] = {
       {.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .dtypes = DTypeSet::numbers},
       {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .dtypes = DTypeSet::numbers}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.largest]; }
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
-    halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[a.dim] > 0, info_of(a).name, "has no value over an empty dimension, got ",
-                                x.shape());
+    halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[attr.dim] > 0, info_of(attr).name,
+                                "has no value over an empty dimension, got ", x.shape());
     if (x.dim() == 0) return zeros({}, {.dtype = DType::i64, .device = x.device()});
     Shape kept = x.shape(), dropped = x.shape();
-    kept[a.dim] = 1;
-    dropped.erase(a.dim);
+    kept[attr.dim] = 1;
+    dropped.erase(attr.dim);
     const Tensor out = Tensor::empty(kept, {.dtype = DType::i64, .device = x.device()});
-    backend_for(x.device()).arg_reduce(a.largest, x.view(), a.dim, {}, out.view());
-    return a.keepdim ? out : out.alias(dropped, contiguous_strides(dropped));
+    backend_for(x.device()).arg_reduce(attr.largest, x.view(), attr.dim, {}, out.view());
+    return attr.keepdim ? out : out.alias(dropped, contiguous_strides(dropped));
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
@@ -172,11 +174,12 @@ struct Truth {
   static constexpr OpInfo kInfo[2] = {
       {.name = "any", .doc = "is any element nonzero?", .differentiable = false, .dtypes = DTypeSet::any},
       {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .dtypes = DTypeSet::any}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.all]; }
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const DType dtype = in[0].dtype() == DType::u8 ? DType::u8 : DType::boolean;  // as in PyTorch
-    return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim, dtype);
+    return run_reduce(attr.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), attr.dims, info_of(attr).name),
+                      attr.keepdim, dtype);
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };

@@ -35,12 +35,12 @@ struct CumSum {
                                .doc = "running sums along a dimension; integers in int64",
                                .dtypes = DTypeSet::any,
                                .takes_dtype = true};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"reverse", a.reverse}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_scan(Scan::sum, in[0], a.dim, a.reverse, sum_dtype(in[0], a.dtype));
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"reverse", attr.reverse}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return run_scan(Scan::sum, in[0], attr.dim, attr.reverse, sum_dtype(in[0], attr.dtype));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    return {call<CumSum>({grads[0]}, {a.dim, !a.reverse, {}})};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<CumSum>({grads[0]}, {attr.dim, !attr.reverse, {}})};
   }
 };
 
@@ -54,22 +54,22 @@ struct CumProd {
                                .doc = "running products along a dimension; integers in int64",
                                .dtypes = DTypeSet::any,
                                .takes_dtype = true};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     ctx.save(in[0]);
-    return run_scan(Scan::prod, in[0], a.dim, false, sum_dtype(in[0], a.dtype));
+    return run_scan(Scan::prod, in[0], attr.dim, false, sum_dtype(in[0], attr.dtype));
   }
   // Returns sum over i >= j of g[i] y[i] / x[j] before the first zero; at it the same with 1 in its place; 0 after it.
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = widened(ctx.saved()), g = widened(grads[0]), zero = eq(x, 0);
-    const Tensor first = logical_and(zero, eq(run_scan(Scan::sum, zero, a.dim, false, DType::i64), 1));
+    const Tensor first = logical_and(zero, eq(run_scan(Scan::sum, zero, attr.dim, false, DType::i64), 1));
     const auto sums_above = [&](const Tensor& t) {
-      return run_scan(Scan::sum, g * run_scan(Scan::prod, t, a.dim, false, t.dtype()), a.dim, true, t.dtype());
+      return run_scan(Scan::sum, g * run_scan(Scan::prod, t, attr.dim, false, t.dtype()), attr.dim, true, t.dtype());
     };
     return {where(first, sums_above(where(first, 1, x)), where(zero, 0, sums_above(x) / x))};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
-    return by_doubling(widened(in[0]).clone(), a.dim, [](const Tensor& u, const Tensor& v) { return u * v; });
+  static Tensor composite(const Attr& attr, const Tensors& in) {
+    return by_doubling(widened(in[0]).clone(), attr.dim, [](const Tensor& u, const Tensor& v) { return u * v; });
   }
 };
 

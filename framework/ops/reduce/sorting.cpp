@@ -29,21 +29,22 @@ struct Sort {
       {.name = "sort", .doc = "values and indices in order along a dimension; stable, NaN last", .dtypes = DTypeSet::any},
       {.name = "topk", .doc = "the k largest or smallest and their indices, best first", .dtypes = DTypeSet::any},
       {.name = "kthvalue", .doc = "the k-th smallest and its index", .dtypes = DTypeSet::any}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[int(a.kind)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[int(attr.kind)]; }
 
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"descending", a.descending}, {"k", a.k}}; }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    Shape shape = a.from;
-    shape[a.dim] = a.k;
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"descending", attr.descending}, {"k", attr.k}}; }
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    Shape shape = attr.from;
+    shape[attr.dim] = attr.k;
     const Tensor values = Tensor::empty(shape, {.dtype = in[0].dtype(), .device = in[0].device()});
     const Tensor indices = Tensor::empty(shape, {.dtype = DType::i64, .device = in[0].device()});
-    backend_for(in[0].device()).sort(in[0].view(), a.dim, a.descending, a.k, values.view(), indices.view());
+    backend_for(in[0].device()).sort(in[0].view(), attr.dim, attr.descending, attr.k, values.view(), indices.view());
     ctx.save(indices);
     return {values, indices};
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     if (!grads[0].defined()) return {};
-    return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(), grads[0])};
+    return {
+        scatter_add(zeros(attr.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), attr.dim, ctx.saved(), grads[0])};
   }
 };
 
@@ -66,13 +67,13 @@ struct Median {
   static constexpr OpInfo kInfo[2] = {
       {.name = "median", .doc = "the middle value of all, or with its index along a dimension", .dtypes = DTypeSet::numbers},
       {.name = "nanmedian", .doc = "median of the elements that are numbers", .dtypes = DTypeSet::numbers}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.skips_nan]; }
-  static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<ShapeError>(in[0].numel() > 0, info_of(a).name, "has no value for an empty tensor, got ", in[0].shape());
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.skips_nan]; }
+  static void check(const Attr& attr, const Tensors& in) {
+    halfstep::check<ShapeError>(in[0].numel() > 0, info_of(attr).name, "has no value for an empty tensor, got ", in[0].shape());
   }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor line = in[0].reshape({-1}), y = (a.skips_nan ? halfstep::nanmedian(line, 0) : halfstep::median(line, 0)).first;
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor line = in[0].reshape({-1}), y = (attr.skips_nan ? halfstep::nanmedian(line, 0) : halfstep::median(line, 0)).first;
     ctx.save(in[0]);
     ctx.save_output(y);
     return y;

@@ -52,25 +52,27 @@ struct Dropout {
   };
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
-  static Attributes describe(const Attr& a) { return {{"p", a.p}}; }
+  static Attributes describe(const Attr& attr) { return {{"p", attr.p}}; }
   // Numbers belong to elements in row-major order, whatever their order in memory.
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    if (a.factors.defined()) return mul(in[0], a.factors.to(in[0].dtype()));
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    if (attr.factors.defined()) return mul(in[0], attr.factors.to(in[0].dtype()));
     const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     Backend& backend = backend_for(out.device());
-    if (a.from.skip == 0) {
-      backend.dropout(in[0].view(), out.view(), a.p, a.from.state);
+    if (attr.from.skip == 0) {
+      backend.dropout(in[0].view(), out.view(), attr.p, attr.from.state);
       return out.to(in[0].format());
     }
-    const Tensor padded = zeros({a.from.skip + out.numel()}, {.dtype = out.dtype(), .device = out.device()});
-    const Tensor part = padded.alias(out.shape(), contiguous_strides(out.shape()), a.from.skip);
+    const Tensor padded = zeros({attr.from.skip + out.numel()}, {.dtype = out.dtype(), .device = out.device()});
+    const Tensor part = padded.alias(out.shape(), contiguous_strides(out.shape()), attr.from.skip);
     backend.copy(in[0].view(), part.view());
-    backend.dropout(padded.view(), padded.view(), a.p, a.from.state);
+    backend.dropout(padded.view(), padded.view(), attr.p, attr.from.state);
     backend.copy(part.view(), out.view());
     return out.to(in[0].format());
   }
   // Linear: the gradient uses the same map with the same numbers.
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<Dropout>({grads[0]}, attr)};
+  }
 };
 
 constexpr OpInfo creation_info(std::string_view name, std::string_view doc, DTypeSet dtypes = DTypeSet::any) {

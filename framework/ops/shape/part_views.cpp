@@ -40,34 +40,34 @@ struct Parts {
   using Attr = SplitAttr;
   static constexpr OpInfo info = unbinds ? OpInfo{.name = "unbind", .doc = "the slices along a dimension", .dtypes = DTypeSet::any}
                                          : OpInfo{.name = "split", .doc = "parts along a dimension", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"sizes", a.sizes}}; }
-  static Tensors forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"sizes", attr.sizes}}; }
+  static Tensors forward(OpContext&, const Attr& attr, const Tensors& in) {
     Tensors out;
     int64_t at = 0;
-    for (int64_t size : a.sizes) {
+    for (int64_t size : attr.sizes) {
       Shape shape = in[0].shape();
       Strides strides = in[0].strides();
-      shape[a.dim] = size;
-      if (unbinds) shape.erase(a.dim), strides.erase(a.dim);
-      out.push_back(as_view(in[0], shape, strides, numel(shape) ? at * in[0].strides()[a.dim] : 0));
+      shape[attr.dim] = size;
+      if (unbinds) shape.erase(attr.dim), strides.erase(attr.dim);
+      out.push_back(as_view(in[0], shape, strides, numel(shape) ? at * in[0].strides()[attr.dim] : 0));
       at += size;
     }
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
     const Tensor* some = nullptr;
     for (const Tensor& g : grads) some = g.defined() ? &g : some;
     Tensors parts;
     for (size_t i = 0; i < grads.size(); ++i) {
-      Shape shape = a.full;
-      shape[a.dim] = a.sizes[i];
+      Shape shape = attr.full;
+      shape[attr.dim] = attr.sizes[i];
       if (!grads[i].defined())
         parts.push_back(zeros({}, {.dtype = some->dtype(), .device = some->device()}).expand(shape));
       else
-        parts.push_back(unbinds ? grads[i].unsqueeze(a.dim) : grads[i]);
+        parts.push_back(unbinds ? grads[i].unsqueeze(attr.dim) : grads[i]);
     }
-    const Tensor joined_gradient = grad_enabled() ? Tensor() : side_by_side(parts, a.full, a.dim);
-    return {joined_gradient.defined() ? joined_gradient : cat(parts, a.dim)};
+    const Tensor joined_gradient = grad_enabled() ? Tensor() : side_by_side(parts, attr.full, attr.dim);
+    return {joined_gradient.defined() ? joined_gradient : cat(parts, attr.dim)};
   }
 };
 
@@ -96,26 +96,30 @@ struct DiagonalAttr {
 struct Diagonal {
   using Attr = DiagonalAttr;
   static constexpr OpInfo info{.name = "diagonal", .doc = "the diagonal of two dimensions", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"offset", attr.offset}, {"dim1", attr.dim1}, {"dim2", attr.dim2}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Strides& s = in[0].strides();
-    return as_view(in[0], a.shape(), a.strides(s), a.start(s));
+    return as_view(in[0], attr.shape(), attr.strides(s), attr.start(s));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 struct DiagEmbed {
   using Attr = DiagonalAttr;
   static constexpr OpInfo info{.name = "diag_embed", .doc = "zeros, with x on a diagonal", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
+  static Attributes describe(const Attr& attr) { return {{"offset", attr.offset}, {"dim1", attr.dim1}, {"dim2", attr.dim2}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = zeros(attr.full, {.dtype = in[0].dtype(), .device = in[0].device()});
     const Strides& s = out.strides();
-    backend_for(out.device()).copy(in[0].view(), out.alias(a.shape(), a.strides(s), a.start(s)).view());
+    backend_for(out.device()).copy(in[0].view(), out.alias(attr.shape(), attr.strides(s), attr.start(s)).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Diagonal>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<Diagonal>({grads[0]}, attr)};
+  }
 };
-Tensors Diagonal::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<DiagEmbed>({grads[0]}, a)}; }
+Tensors Diagonal::backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+  return {call<DiagEmbed>({grads[0]}, attr)};
+}
 
 struct UnfoldAttr {
   Shape full;
@@ -128,21 +132,22 @@ struct UnfoldDim {
   using Attr = UnfoldAttr;
   static constexpr OpInfo info{
       .name = "unfold_dimension", .doc = "windows along a dimension, Tensor.unfold of PyTorch; a view", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"size", a.size}, {"step", a.step}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"size", attr.size}, {"step", attr.step}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     Shape shape = in[0].shape();
     Strides strides = in[0].strides();
-    shape[a.dim] = a.windows();
-    shape.push_back(a.size);
-    strides.push_back(strides[a.dim]);
-    strides[a.dim] *= a.step;
+    shape[attr.dim] = attr.windows();
+    shape.push_back(attr.size);
+    strides.push_back(strides[attr.dim]);
+    strides[attr.dim] *= attr.step;
     return as_view(in[0], shape, strides);
   }
   // Adds one term for each place in a window, because windows do not overlap at one place.
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
-    Tensor sum = zeros(a.full, {.dtype = g.dtype(), .device = g.device()});
-    for (int64_t k = 0; k < a.size; ++k) sum = add(sum, slice_backward(g.select(-1, k), a.full, a.dim, k, a.windows(), a.step));
+    Tensor sum = zeros(attr.full, {.dtype = g.dtype(), .device = g.device()});
+    for (int64_t k = 0; k < attr.size; ++k)
+      sum = add(sum, slice_backward(g.select(-1, k), attr.full, attr.dim, k, attr.windows(), attr.step));
     return {sum};
   }
 };

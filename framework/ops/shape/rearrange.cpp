@@ -19,20 +19,20 @@ struct Flip {
     Dims dims;
   };
   static constexpr OpInfo info{.name = "flip", .doc = "dimensions in reverse order", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));
     if (out.numel() == 0) return out;
     Strides back = out.strides();
     int64_t last = 0;
-    for (int64_t d : a.dims) {
+    for (int64_t d : attr.dims) {
       last += (out.shape()[int(d)] - 1) * back[int(d)];
       back[int(d)] *= -1;
     }
     backend_for(out.device()).copy(in[0].view(), out.alias(out.shape(), back, last).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Flip>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {call<Flip>({grads[0]}, attr)}; }
 };
 
 // Along one dimension; 0 <= shift < its size.
@@ -42,18 +42,18 @@ struct Roll {
     int64_t shift;
   };
   static constexpr OpInfo info{.name = "roll", .doc = "out[(i + shift) mod n] = x[i]", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"shift", a.shift}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const int64_t n = in[0].shape()[a.dim], cut = n - a.shift;
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"shift", attr.shift}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const int64_t n = in[0].shape()[attr.dim], cut = n - attr.shift;
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));
     Backend& backend = backend_for(out.device());
-    backend.copy(in[0].narrow(a.dim, cut, a.shift).view(), out.narrow(a.dim, 0, a.shift).view());
-    backend.copy(in[0].narrow(a.dim, 0, cut).view(), out.narrow(a.dim, a.shift, cut).view());
+    backend.copy(in[0].narrow(attr.dim, cut, attr.shift).view(), out.narrow(attr.dim, 0, attr.shift).view());
+    backend.copy(in[0].narrow(attr.dim, 0, cut).view(), out.narrow(attr.dim, attr.shift, cut).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    const int64_t n = grads[0].shape()[a.dim];
-    return {call<Roll>({grads[0]}, {a.dim, a.shift == 0 ? 0 : n - a.shift})};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    const int64_t n = grads[0].shape()[attr.dim];
+    return {call<Roll>({grads[0]}, {attr.dim, attr.shift == 0 ? 0 : n - attr.shift})};
   }
 };
 

@@ -68,9 +68,11 @@ struct View {  // reshape without a copy
   };
   static constexpr OpInfo info{
       .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) { return as_view(in[0], a.to, *strides_for(in[0], a.to)); }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.to}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return as_view(in[0], attr.to, *strides_for(in[0], attr.to));
+  }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {grads[0].reshape(attr.from)}; }
 };
 
 struct PermuteOp {
@@ -79,19 +81,19 @@ struct PermuteOp {
   };
   static constexpr OpInfo info{
       .name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dims", a.order}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    Shape shape = a.order;
-    Strides strides = a.order;
-    for (int i = 0; i < a.order.size(); ++i) {
-      shape[i] = in[0].shape()[int(a.order[i])];
-      strides[i] = in[0].strides()[int(a.order[i])];
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.order}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    Shape shape = attr.order;
+    Strides strides = attr.order;
+    for (int i = 0; i < attr.order.size(); ++i) {
+      shape[i] = in[0].shape()[int(attr.order[i])];
+      strides[i] = in[0].strides()[int(attr.order[i])];
     }
     return as_view(in[0], shape, strides);
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    Dims inverse = a.order;
-    for (int i = 0; i < a.order.size(); ++i) inverse[int(a.order[i])] = i;
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    Dims inverse = attr.order;
+    for (int i = 0; i < attr.order.size(); ++i) inverse[int(attr.order[i])] = i;
     return {grads[0].permute(inverse)};
   }
 };
@@ -104,11 +106,11 @@ struct Expand {
                                .policy = CastPolicy::keep,
                                .doc = "dimensions of size 1 repeated, without a copy",
                                .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return as_view(in[0], a.to, broadcast_strides(in[0].shape(), in[0].strides(), a.to));
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.to}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return as_view(in[0], attr.to, broadcast_strides(in[0].shape(), in[0].strides(), attr.to));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {sum_to(grads[0], a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {sum_to(grads[0], attr.from)}; }
 };
 
 // x[..., start:start + count * step:step, ...]
@@ -121,15 +123,17 @@ struct SliceOp {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
       .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) {
+    return {{"dim", attr.dim}, {"start", attr.start}, {"count", attr.count}, {"step", attr.step}};
+  }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     Shape shape = in[0].shape();
     Strides strides = in[0].strides();
-    shape[a.dim] = a.count;
-    strides[a.dim] *= a.step;
-    return as_view(in[0], shape, strides, a.count ? a.start * in[0].strides()[a.dim] : 0);
+    shape[attr.dim] = attr.count;
+    strides[attr.dim] *= attr.step;
+    return as_view(in[0], shape, strides, attr.count ? attr.start * in[0].strides()[attr.dim] : 0);
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 
 // Returns zeros of the full shape with x in the slice; the transpose of SliceOp.
@@ -139,21 +143,25 @@ struct SliceBackward {
                                .policy = CastPolicy::keep,
                                .doc = "zeros, with x where slice took it from",
                                .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
-    Shape shape = a.full;
+  static Attributes describe(const Attr& attr) {
+    return {{"dim", attr.dim}, {"start", attr.start}, {"count", attr.count}, {"step", attr.step}};
+  }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = zeros(attr.full, {.dtype = in[0].dtype(), .device = in[0].device()});
+    Shape shape = attr.full;
     Strides strides = out.strides();
-    shape[a.dim] = a.count;
-    strides[a.dim] *= a.step;
-    const Tensor part = out.alias(shape, strides, a.count ? a.start * out.strides()[a.dim] : 0);
+    shape[attr.dim] = attr.count;
+    strides[attr.dim] *= attr.step;
+    const Tensor part = out.alias(shape, strides, attr.count ? attr.start * out.strides()[attr.dim] : 0);
     backend_for(out.device()).copy(in[0].view(), part.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<SliceOp>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<SliceOp>({grads[0]}, attr)};
+  }
 };
-Tensors SliceOp::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-  return {call<SliceBackward>({grads[0]}, a)};
+Tensors SliceOp::backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+  return {call<SliceBackward>({grads[0]}, attr)};
 }
 
 }  // namespace

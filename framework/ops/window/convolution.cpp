@@ -30,12 +30,12 @@ struct ConvAttr {
   LaidWeights* laid = nullptr;  // only in InferenceMode, where no graph keeps this
 };
 
-Attributes describe_convolution(const ConvAttr& a) {
-  Attributes out = describe(a.window);
-  out.emplace_back("groups", a.groups);
-  out.emplace_back("relu", a.relu);
-  out.push_back(describe("in", a.in, a.window.dims));
-  out.push_back(describe("out", a.out, a.window.dims));
+Attributes describe_convolution(const ConvAttr& attr) {
+  Attributes out = describe(attr.window);
+  out.emplace_back("groups", attr.groups);
+  out.emplace_back("relu", attr.relu);
+  out.push_back(describe("in", attr.in, attr.window.dims));
+  out.push_back(describe("out", attr.out, attr.window.dims));
   return out;
 }
 
@@ -52,34 +52,34 @@ MemoryFormat format_of(const Tensor& a, const Tensor& b) {
   return a.format() == MemoryFormat::channels_last ? a.format() : b.format();
 }
 
-Tensor run_forward(const ConvAttr& a, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
+Tensor run_forward(const ConvAttr& attr, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
   const MemoryFormat format = format_of(x0, weight0);
   const Tensor x = x0.to(format), weight = weight0.to(format), bias = dense(bias0);
-  return written(with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, format,
+  return written(with_spatial(x.size(0), weight.size(0), attr.out, attr.window.dims), x, dtype, format,
                  [&](Backend& b, const TensorView& out) {
-                   const ConvArgs args{x.view(), weight.view(), view_of(bias), a.window, a.groups, a.relu, out};
-                   const Tensor laid = a.laid ? a.laid->find(weight0, args) : Tensor();
+                   const ConvArgs args{x.view(), weight.view(), view_of(bias), attr.window, attr.groups, attr.relu, out};
+                   const Tensor laid = attr.laid ? attr.laid->find(weight0, args) : Tensor();
                    if (laid.defined()) return b.conv_laid(args, laid.view());
-                   b.conv(args.x, args.weight, args.bias, a.window, a.groups, a.relu, out);
+                   b.conv(args.x, args.weight, args.bias, attr.window, attr.groups, attr.relu, out);
                  });
 }
-Tensor run_data(const ConvAttr& a, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
+Tensor run_data(const ConvAttr& attr, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
   const MemoryFormat format = format_of(grad0, weight0);
   const Tensor grad = grad0.to(format), weight = weight0.to(format), bias = dense(bias0);
-  return written(with_spatial(grad.size(0), weight.size(1) * a.groups, a.in, a.window.dims), grad, dtype, format,
+  return written(with_spatial(grad.size(0), weight.size(1) * attr.groups, attr.in, attr.window.dims), grad, dtype, format,
                  [&](Backend& b, const TensorView& out) {
-                   b.conv_backward_data(grad.view(), weight.view(), view_of(bias), a.window, a.groups, out);
+                   b.conv_backward_data(grad.view(), weight.view(), view_of(bias), attr.window, attr.groups, out);
                  });
 }
 // Computes the weight's gradient, and with it the bias's if wanted.
-Tensor run_weight(const ConvAttr& a, const Tensor& x0, const Tensor& grad0, DType dtype, Tensor* bias = nullptr,
+Tensor run_weight(const ConvAttr& attr, const Tensor& x0, const Tensor& grad0, DType dtype, Tensor* bias = nullptr,
                   DType bias_dtype = DType::f32) {
   const MemoryFormat format = format_of(x0, grad0);
   const Tensor x = x0.to(format), grad = grad0.to(format);
-  return written(with_spatial(grad.size(1), x.size(1) / a.groups, a.window.size, a.window.dims), x, dtype, format,
+  return written(with_spatial(grad.size(1), x.size(1) / attr.groups, attr.window.size, attr.window.dims), x, dtype, format,
                  [&](Backend& b, const TensorView& out) {
                    const auto with_bias = [&](const TensorView& bias_out) {
-                     b.conv_backward_weight(x.view(), grad.view(), a.window, a.groups, out, bias_out);
+                     b.conv_backward_weight(x.view(), grad.view(), attr.window, attr.groups, out, bias_out);
                    };
                    if (!bias) return with_bias({});
                    *bias = written({grad.size(1)}, grad, bias_dtype, MemoryFormat::contiguous,
@@ -109,16 +109,16 @@ struct ConvOp {
               "the same pass"},
       {.name = "conv2d", .policy = CastPolicy::low, .doc = "as conv1d, over two dimensions"},
       {.name = "conv3d", .policy = CastPolicy::low, .doc = "as conv1d, over three dimensions"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.window.dims - 1]; }
 
-  static Attributes describe(const Attr& a) { return describe_convolution(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor y = run_forward(a, in[0], in[1], in[2], in[0].dtype());
+  static Attributes describe(const Attr& attr) { return describe_convolution(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor y = run_forward(attr, in[0], in[1], in[2], in[0].dtype());
     save_factors(ctx, in[0], in[1]);
-    if (a.relu) ctx.save_output(y);
+    if (attr.relu) ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
 // Computes the gradient of ConvOp's input; inputs: grad [N, O, out...], weight, bias [C].
@@ -129,14 +129,14 @@ struct ConvTransposeOp {
       {.name = "conv_transpose1d", .policy = CastPolicy::low, .doc = "the transpose of conv1d, its input's gradient; + bias"},
       {.name = "conv_transpose2d", .policy = CastPolicy::low, .doc = "the transpose of conv2d, its input's gradient; + bias"},
       {.name = "conv_transpose3d", .policy = CastPolicy::low, .doc = "the transpose of conv3d, its input's gradient; + bias"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.window.dims - 1]; }
 
-  static Attributes describe(const Attr& a) { return describe_convolution(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_convolution(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
-    return run_data(a, in[0], in[1], in[2], in[0].dtype());
+    return run_data(attr, in[0], in[1], in[2], in[0].dtype());
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
 // Computes the gradient of ConvOp's weight; inputs: x, grad.
@@ -147,18 +147,19 @@ struct ConvWeight {
                                .policy = CastPolicy::keep,
                                .doc = "the gradient of a convolution's weight, from its input and its output's gradient"};
 
-  static Attributes describe(const Attr& a) { return describe_convolution(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_convolution(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
-    return run_weight(a, in[0], in[1], in[0].dtype());
+    return run_weight(attr, in[0], in[1], in[0].dtype());
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor &h = grads[0], x = ctx.saved(kX), g = ctx.saved(kGrad);
     const bool record = grad_enabled();
     Tensors result(2);
     if (ctx.needs(0))
-      result[0] = record ? call<ConvTransposeOp>({g, h, Tensor()}, a) : run_data(a, g, h, Tensor(), ctx.grad_dtype(0));
-    if (ctx.needs(1)) result[1] = record ? call<ConvOp>({x, h, Tensor()}, a) : run_forward(a, x, h, Tensor(), ctx.grad_dtype(1));
+      result[0] = record ? call<ConvTransposeOp>({g, h, Tensor()}, attr) : run_data(attr, g, h, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(1))
+      result[1] = record ? call<ConvOp>({x, h, Tensor()}, attr) : run_forward(attr, x, h, Tensor(), ctx.grad_dtype(1));
     return result;
   }
 };
@@ -166,27 +167,27 @@ struct ConvWeight {
 Tensors ConvOp::backward(const BackwardContext& ctx, const Attr& with_relu, const Tensors& grads) {
   const Tensor g = with_relu.relu ? relu_gradient(grads[0], ctx.saved(kOutput)) : grads[0];
   const Tensor x = ctx.saved(kX), weight = ctx.saved(kWeight);
-  Attr a = with_relu;
-  a.relu = false;  // the gradients are linear
+  Attr attr = with_relu;
+  attr.relu = false;  // the gradients are linear
   Tensors result(3);
   if (grad_enabled()) {
-    if (ctx.needs(0)) result[0] = call<ConvTransposeOp>({g, weight, Tensor()}, a);
-    if (ctx.needs(1)) result[1] = call<ConvWeight>({x, g}, a);
+    if (ctx.needs(0)) result[0] = call<ConvTransposeOp>({g, weight, Tensor()}, attr);
+    if (ctx.needs(1)) result[1] = call<ConvWeight>({x, g}, attr);
   } else {
-    if (ctx.needs(0)) result[0] = run_data(a, g, weight, Tensor(), ctx.grad_dtype(0));
-    if (ctx.needs(1)) result[1] = run_weight(a, x, g, ctx.grad_dtype(1), ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2));
+    if (ctx.needs(0)) result[0] = run_data(attr, g, weight, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(1)) result[1] = run_weight(attr, x, g, ctx.grad_dtype(1), ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2));
   }
   if (ctx.needs(2) && !result[2].defined()) result[2] = channel_sum(g, ctx.grad_dtype(2));
   return result;
 }
 
-Tensors ConvTransposeOp::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors ConvTransposeOp::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
   const Tensor &h = grads[0], g = ctx.saved(kGrad), weight = ctx.saved(kWeight);
   const bool record = grad_enabled();
   Tensors result(3);
   if (ctx.needs(0))
-    result[0] = record ? call<ConvOp>({h, weight, Tensor()}, a) : run_forward(a, h, weight, Tensor(), ctx.grad_dtype(0));
-  if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({h, g}, a) : run_weight(a, h, g, ctx.grad_dtype(1));
+    result[0] = record ? call<ConvOp>({h, weight, Tensor()}, attr) : run_forward(attr, h, weight, Tensor(), ctx.grad_dtype(0));
+  if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({h, g}, attr) : run_weight(attr, h, g, ctx.grad_dtype(1));
   if (ctx.needs(2)) result[2] = channel_sum(h, ctx.grad_dtype(2));
   return result;
 }
@@ -198,11 +199,11 @@ ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, i
   const bool same = o.padding.name == "same";
   check<ValueError>(same || o.padding.name == "valid" || o.padding.name.empty(), op,
                     "padding must be sizes, \"same\" or \"valid\", got \"", o.padding.name, "\"");
-  ConvAttr a{.window = window_of(op, dims, kernel, o.stride, o.padding.sizes, o.dilation), .groups = o.groups};
-  Window& w = a.window;
-  a.in = spatial_of(x, dims);
+  ConvAttr attr{.window = window_of(op, dims, kernel, o.stride, o.padding.sizes, o.dilation), .groups = o.groups};
+  Window& w = attr.window;
+  attr.in = spatial_of(x, dims);
   for (size_t d = 0; d < size_t(dims); ++d) {
-    check<ShapeError>(a.in[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x);
+    check<ShapeError>(attr.in[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x);
     int64_t after = w.padding[d];
     if (same) {
       check<ValueError>(w.stride[d] == 1, op, "padding \"same\" needs a stride of 1, got ", o.stride);
@@ -210,12 +211,12 @@ ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, i
       w.padding[d] = total / 2;
       after = total - total / 2;
     }
-    a.out[d] = window_positions(w, d, a.in[d], after);
-    check<ShapeError>(a.out[d] >= 1, op, "the kernel must fit into the padded input: its taps span ",
+    attr.out[d] = window_positions(w, d, attr.in[d], after);
+    check<ShapeError>(attr.out[d] >= 1, op, "the kernel must fit into the padded input: its taps span ",
                       w.dilation[d] * (w.size[d] - 1) + 1, " in spatial dimension ", d, ", where input ", x, " has ",
-                      a.in[d] + w.padding[d] + after, " with its padding");
+                      attr.in[d] + w.padding[d] + after, " with its padding");
   }
-  return a;
+  return attr;
 }
 
 void check_inputs(std::string_view op, int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups) {
@@ -261,11 +262,11 @@ Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor
   const auto in = cast_inputs(op, input, weight, bias, folded);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
-    ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
-    a.relu = relu;
-    a.laid = inference_enabled() ? o.laid : nullptr;
-    check_sizes(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
-    return call<ConvOp>({x, in[1], in[2]}, a);
+    ConvAttr attr = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
+    attr.relu = relu;
+    attr.laid = inference_enabled() ? o.laid : nullptr;
+    check_sizes(op, with_spatial(x.size(0), weight.size(0), attr.out, dims));
+    return call<ConvOp>({x, in[1], in[2]}, attr);
   });
 }
 
@@ -277,24 +278,25 @@ Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const 
   check<ShapeError>(weight.size(1) >= 1 && !__builtin_mul_overflow(weight.size(1), o.groups, &channels), op,
                     "weight's second size must be at least 1, got ", weight.shape());
   check_bias(op, bias, channels, weight);
-  ConvAttr a{.window = window_of(op, dims, spatial_of(weight.shape(), dims), o.stride, o.padding, o.dilation), .groups = o.groups};
+  ConvAttr attr{.window = window_of(op, dims, spatial_of(weight.shape(), dims), o.stride, o.padding, o.dilation),
+                .groups = o.groups};
   const Spatial extra = per_dimension(op, "output_padding", o.output_padding, dims, 0, 0);
   const auto in = cast_inputs(op, input, weight, bias);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
-    const Window& w = a.window;
-    a.out = spatial_of(x.shape(), dims);
+    const Window& w = attr.window;
+    attr.out = spatial_of(x.shape(), dims);
     for (size_t d = 0; d < size_t(dims); ++d) {
-      check<ShapeError>(a.out[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x.shape());
+      check<ShapeError>(attr.out[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x.shape());
       check<ValueError>(extra[d] < w.stride[d] || extra[d] < w.dilation[d], op,
                         "output_padding must be less than stride or dilation, got ", o.output_padding, " with stride ", o.stride,
                         " and dilation ", o.dilation);
-      a.in[d] = (a.out[d] - 1) * w.stride[d] - 2 * w.padding[d] + w.dilation[d] * (w.size[d] - 1) + extra[d] + 1;
-      check<ShapeError>(a.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", a.in[d],
+      attr.in[d] = (attr.out[d] - 1) * w.stride[d] - 2 * w.padding[d] + w.dilation[d] * (w.size[d] - 1) + extra[d] + 1;
+      check<ShapeError>(attr.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", attr.in[d],
                         " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
     }
-    check_sizes(op, with_spatial(x.size(0), channels, a.in, dims));
-    return call<ConvTransposeOp>({x, in[1], in[2]}, a);
+    check_sizes(op, with_spatial(x.size(0), channels, attr.in, dims));
+    return call<ConvTransposeOp>({x, in[1], in[2]}, attr);
   });
 }
 
@@ -356,12 +358,12 @@ Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& ker
   check<ValueError>(o.groups >= 1, op, "groups must be at least 1, got ", o.groups);
   check<ShapeError>(x.size(1) % o.groups == 0 && grad.size(1) % o.groups == 0, op,
                     "channels must be multiples of groups = ", o.groups, ", got ", x.shape(), " and ", grad.shape());
-  const ConvAttr a = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, o);
-  check<ShapeError>(spatial_of(grad.shape(), dims) == a.out, op, "grad must be ",
-                    with_spatial(x.size(0), grad.size(1), a.out, dims), " to match input ", x.shape(), ", got ", grad.shape());
-  check_size(op, with_spatial(grad.size(1), x.size(1), a.window.size, dims));
+  const ConvAttr attr = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, o);
+  check<ShapeError>(spatial_of(grad.shape(), dims) == attr.out, op, "grad must be ",
+                    with_spatial(x.size(0), grad.size(1), attr.out, dims), " to match input ", x.shape(), ", got ", grad.shape());
+  check_size(op, with_spatial(grad.size(1), x.size(1), attr.window.size, dims));
   check_same_dtype(op, {x, grad});
-  return call<ConvWeight>({x, grad}, a);
+  return call<ConvWeight>({x, grad}, attr);
 }
 
 Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t pad) {

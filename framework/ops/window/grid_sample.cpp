@@ -106,30 +106,30 @@ struct GridSample {
 
   enum Saved : size_t { kX, kGrid };
   static void check(const Attr&, const Tensors& in) { check_same_dtype("grid_sample", in); }
-  static Attributes describe(const Attr& a) { return describe_sampling(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_sampling(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor x = in[0].contiguous(), grid = in[1].contiguous();
     Shape shape = grid.shape();
     shape.erase(shape.size() - 1);
     shape.insert(1, x.size(1));
     const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
-    backend_for(x.device()).grid_sample(a, x.view(), grid.view(), out.view());
+    backend_for(x.device()).grid_sample(attr, x.view(), grid.view(), out.view());
     ctx.save(in[0]);
     ctx.save(in[1]);
     return out;
   }
   // Returns no gradient for nearest, because the result does not change with the grid.
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX).contiguous(), grid = ctx.saved(kGrid).contiguous(), g = grads[0].to(x.dtype()).contiguous();
     Tensors result(2);
     if (ctx.needs(0)) result[0] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
-    if (ctx.needs(1) && a.mode != SampleMode::nearest)
+    if (ctx.needs(1) && attr.mode != SampleMode::nearest)
       result[1] = Tensor::empty(grid.shape(), {.dtype = ctx.grad_dtype(1), .device = x.device()});
     const auto view = [](const Tensor& t) { return t.defined() ? t.view() : TensorView{}; };
-    backend_for(x.device()).grid_sample_backward(a, g.view(), x.view(), grid.view(), view(result[0]), view(result[1]));
+    backend_for(x.device()).grid_sample_backward(attr, g.view(), x.view(), grid.view(), view(result[0]), view(result[1]));
     return result;
   }
-  static Tensor composite(const Attr& a, const Tensors& in) { return sample_with_ops(a, in[0], in[1]); }
+  static Tensor composite(const Attr& attr, const Tensors& in) { return sample_with_ops(attr, in[0], in[1]); }
 };
 
 constexpr OpInfo kAffineInfo{.name = "affine_grid", .doc = "the grid whose point p is theta [p, 1]; made of products and sums"};

@@ -94,11 +94,11 @@ struct ApplyRows {
     const OpInfo* info;
     std::vector<DimRows> rows;  // in the order of application
   };
-  static const OpInfo& info_of(const Attr& a) { return *a.info; }
+  static const OpInfo& info_of(const Attr& attr) { return *attr.info; }
   // Selects rows of one element each by index; multiplies by other matrices, dense.
-  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) {
     Tensor x = in[0];
-    for (const auto& [dim, spec] : a.rows) {
+    for (const auto& [dim, spec] : attr.rows) {
       const RowTable t = row_table(spec);
       const bool picks =
           t.index.size() + 1 == t.start.size() && std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
@@ -108,17 +108,17 @@ struct ApplyRows {
     return x;
   }
 
-  static Attributes describe(const Attr& a) { return describe_rows(a.rows); }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_rows(attr.rows); }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     Tensor x = in[0].to(format);
     const DType dtype = x.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-    for (size_t i = 0; i < a.rows.size(); ++i) {
-      const auto& [dim, spec] = a.rows[i];
+    for (size_t i = 0; i < attr.rows.size(); ++i) {
+      const auto& [dim, spec] = attr.rows[i];
       Shape shape = x.shape();
       shape[dim] = spec.transposed ? spec.in : spec.out;
       const Tensor out =
-          Tensor::empty(shape, {.dtype = i + 1 < a.rows.size() ? wide : dtype, .device = x.device(), .format = format});
+          Tensor::empty(shape, {.dtype = i + 1 < attr.rows.size() ? wide : dtype, .device = x.device(), .format = format});
       if (out.numel() > 0) {
         const DeviceTable table = table_for(spec, x.device(), wide);
         const int walked = format == MemoryFormat::contiguous || dim == 0 ? dim : dim == 1 ? x.dim() - 1 : dim - 1;
@@ -128,8 +128,8 @@ struct ApplyRows {
     }
     return x;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    Attr t{a.info, {a.rows.rbegin(), a.rows.rend()}};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    Attr t{attr.info, {attr.rows.rbegin(), attr.rows.rend()}};
     for (DimRows& r : t.rows) r.rows.transposed = !r.rows.transposed;
     return {call<ApplyRows>({grads[0]}, t)};
   }
