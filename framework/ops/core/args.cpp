@@ -69,7 +69,7 @@ namespace {
 // Returns the attribute, or `otherwise`; throws if neither exists.
 template <class T, class Read>
 T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read read) {
-  if (const Json* v = args.raw(name)) return read(*v);
+  if (const Json* value = args.raw(name)) return read(*value);
   if (otherwise) return *otherwise;
   const std::string near = args.misspelt(name);
   if (near.empty()) fail<ValueError>(args.op(), "argument '", name, "' is missing");
@@ -77,100 +77,101 @@ T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read
                    Help{"'" + near + "' is given: did you mean '" + std::string(name) + "'?"});
 }
 
-double to_number(std::string_view op, std::string_view name, const Json& v) {
-  if (v.is_number() || v.is_boolean()) return v.is_boolean() ? double(v.get<bool>()) : v.get<double>();
-  if (v == "inf") return std::numeric_limits<double>::infinity();
-  if (v == "-inf") return -std::numeric_limits<double>::infinity();
-  if (v == "nan") return std::nan("");
-  wrong(op, name, v.is_string() ? R"(a number, "inf", "-inf" or "nan")" : "a number", v);
+double to_number(std::string_view op, std::string_view name, const Json& value) {
+  if (value.is_number() || value.is_boolean()) return value.is_boolean() ? double(value.get<bool>()) : value.get<double>();
+  if (value == "inf") return std::numeric_limits<double>::infinity();
+  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  if (value == "nan") return std::nan("");
+  wrong(op, name, value.is_string() ? R"(a number, "inf", "-inf" or "nan")" : "a number", value);
 }
 
-int64_t to_integer(std::string_view op, std::string_view name, const Json& v) {
-  const bool fits =
-      v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
-  if (!fits) wrong(op, name, "an integer", v);
-  return v.get<int64_t>();
+int64_t to_integer(std::string_view op, std::string_view name, const Json& value) {
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
+  if (!fits) wrong(op, name, "an integer", value);
+  return value.get<int64_t>();
 }
 
-Number to_scalar(std::string_view op, std::string_view name, const Json& v) {
-  if (v.is_boolean()) return v.get<bool>();
-  if (v.is_number_unsigned()) return v.get<uint64_t>();
-  return v.is_number_integer() ? Number(v.get<int64_t>()) : Number(to_number(op, name, v));
+Number to_scalar(std::string_view op, std::string_view name, const Json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  return value.is_number_integer() ? Number(value.get<int64_t>()) : Number(to_number(op, name, value));
 }
 
 }  // namespace
 
 double Args::number(std::string_view name, std::optional<double> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) { return to_number(op_, name, v); });
+  return get(*this, name, otherwise, [&](const Json& value) { return to_number(op_, name, value); });
 }
 Number Args::scalar(std::string_view name, std::optional<Number> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) { return to_scalar(op_, name, v); });
+  return get(*this, name, otherwise, [&](const Json& value) { return to_scalar(op_, name, value); });
 }
 int64_t Args::integer(std::string_view name, std::optional<int64_t> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) { return to_integer(op_, name, v); });
+  return get(*this, name, otherwise, [&](const Json& value) { return to_integer(op_, name, value); });
 }
 bool Args::flag(std::string_view name, std::optional<bool> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
-    if (!v.is_boolean()) wrong(op_, name, "true or false", v);
-    return v.get<bool>();
+  return get(*this, name, otherwise, [&](const Json& value) {
+    if (!value.is_boolean()) wrong(op_, name, "true or false", value);
+    return value.get<bool>();
   });
 }
 std::string Args::text(std::string_view name, std::optional<std::string> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
-    if (!v.is_string()) wrong(op_, name, "a string", v);
-    return v.get<std::string>();
+  return get(*this, name, otherwise, [&](const Json& value) {
+    if (!value.is_string()) wrong(op_, name, "a string", value);
+    return value.get<std::string>();
   });
 }
 Dims Args::ints(std::string_view name, std::optional<Dims> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
-    if (!v.is_array() && !v.is_number()) wrong(op_, name, "an integer or a list of integers", v);
+  return get(*this, name, otherwise, [&](const Json& value) {
+    if (!value.is_array() && !value.is_number()) wrong(op_, name, "an integer or a list of integers", value);
     Dims d;
-    if (v.is_array()) {
-      check<ShapeError>(v.size() <= size_t(kMaxDims), op_, "'", name, "' must have at most ", kMaxDims, " entries, got ", v.size());
-      for (const Json& x : v) d.push_back(to_integer(op_, name, x));
+    if (value.is_array()) {
+      check<ShapeError>(value.size() <= size_t(kMaxDims), op_, "'", name, "' must have at most ", kMaxDims, " entries, got ",
+                        value.size());
+      for (const Json& x : value) d.push_back(to_integer(op_, name, x));
     } else {
-      d.push_back(to_integer(op_, name, v));
+      d.push_back(to_integer(op_, name, value));
     }
     return d;
   });
 }
 std::vector<double> Args::numbers(std::string_view name, std::optional<std::vector<double>> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
+  return get(*this, name, otherwise, [&](const Json& value) {
     std::vector<double> out;
-    if (!v.is_array()) return std::vector<double>{to_number(op_, name, v)};
-    for (const Json& x : v) out.push_back(to_number(op_, name, x));
+    if (!value.is_array()) return std::vector<double>{to_number(op_, name, value)};
+    for (const Json& x : value) out.push_back(to_number(op_, name, x));
     return out;
   });
 }
 
 std::optional<double> Args::number_or_none(std::string_view name) {
-  const Json* v = raw(name);
-  return v ? std::optional(to_number(op_, name, *v)) : std::nullopt;
+  const Json* value = raw(name);
+  return value ? std::optional(to_number(op_, name, *value)) : std::nullopt;
 }
 std::optional<Number> Args::scalar_or_none(std::string_view name) {
-  const Json* v = raw(name);
-  return v ? std::optional(to_scalar(op_, name, *v)) : std::nullopt;
+  const Json* value = raw(name);
+  return value ? std::optional(to_scalar(op_, name, *value)) : std::nullopt;
 }
 std::optional<int64_t> Args::integer_or_none(std::string_view name) {
-  const Json* v = raw(name);
-  return v ? std::optional(to_integer(op_, name, *v)) : std::nullopt;
+  const Json* value = raw(name);
+  return value ? std::optional(to_integer(op_, name, *value)) : std::nullopt;
 }
 std::optional<DType> Args::dtype(std::string_view name) {
-  const Json* v = raw(name);
-  if (!v) return {};
-  if (!v->is_string()) wrong(op_, name, "the name of a dtype", *v);
-  const auto dtype = parse_dtype(v->get<std::string>());
-  if (!dtype) wrong(op_, name, "the name of a dtype", *v);
+  const Json* value = raw(name);
+  if (!value) return {};
+  if (!value->is_string()) wrong(op_, name, "the name of a dtype", *value);
+  const auto dtype = parse_dtype(value->get<std::string>());
+  if (!dtype) wrong(op_, name, "the name of a dtype", *value);
   return dtype;
 }
-OptionValue Args::option(const OptionFacts& o) {
-  switch (o.kind) {
-    case OptionKind::flag: return flag(o.name);
-    case OptionKind::whole: return integer(o.name);
-    case OptionKind::number: return number(o.name);
-    case OptionKind::text: return text(o.name);
-    case OptionKind::sizes: return Sizes(ints(o.name));
-    case OptionKind::numbers: return numbers(o.name);
+OptionValue Args::option(const OptionFacts& facts) {
+  switch (facts.kind) {
+    case OptionKind::flag: return flag(facts.name);
+    case OptionKind::whole: return integer(facts.name);
+    case OptionKind::number: return number(facts.name);
+    case OptionKind::text: return text(facts.name);
+    case OptionKind::sizes: return Sizes(ints(facts.name));
+    case OptionKind::numbers: return numbers(facts.name);
     case OptionKind::tensor:
     case OptionKind::texts: break;
   }

@@ -253,26 +253,26 @@ const Tensor& unary_in_place(Unary op, const Tensor& x) {
   return x;
 }
 
-const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
+const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& other) {
   const autocast::Off off;
   const ElementwiseRow& row = kBinaryRows[size_t(op)];
-  check_same_device(row.name, {x, o});
-  check_kind(row, {x, o});
-  check_power(op, x, o);
-  const Shape shape = broadcast(x.shape(), o.shape(), row.name);
+  check_same_device(row.name, {x, other});
+  check_kind(row, {x, other});
+  check_power(op, x, other);
+  const Shape shape = broadcast(x.shape(), other.shape(), row.name);
   // An operand that overlaps x at other positions must be read before x is written.
-  const bool overlap = x.shares_memory_with(o) &&
-                       !(o.const_data_ptr() == x.const_data_ptr() && o.shape() == x.shape() && o.strides() == x.strides());
-  const DType dtype = row_result(row, result_type({x, o}));
-  const bool recorded = check_in_place(x, shape, dtype, o.requires_grad(), row.name);
+  const bool overlap = x.shares_memory_with(other) && !(other.const_data_ptr() == x.const_data_ptr() &&
+                                                        other.shape() == x.shape() && other.strides() == x.strides());
+  const DType dtype = row_result(row, result_type({x, other}));
+  const bool recorded = check_in_place(x, shape, dtype, other.requires_grad(), row.name);
   if (recorded) {
-    const bool saves_x = names_of(op, true, o.requires_grad()) & kNamesA;
+    const bool saves_x = names_of(op, true, other.requires_grad()) & kNamesA;
     const Tensor before = saves_x ? clone(x) : x;
-    return assign_in_place(x, call_binary(op, before, o.same(x) ? before : o), row.name);
+    return assign_in_place(x, call_binary(op, before, other.same(x) ? before : other), row.name);
   }
-  if (!direct(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, o), row.name);
+  if (!direct(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, other), row.name);
   const MemoryFormat format = x.format();
-  backend_for(x.device()).binary(op, ordered(x, format), broadcast_view(o, shape, format), ordered(x, format));
+  backend_for(x.device()).binary(op, ordered(x, format), broadcast_view(other, shape, format), ordered(x, format));
   x.bump_version();
   return x;
 }
@@ -283,27 +283,31 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   Tensor name(const Tensor& x) { return call_unary(Unary::name, x); }    \
   Tensor Tensor::name() const { return call_unary(Unary::name, *this); } \
   const Tensor& Tensor::name##_() const { return unary_in_place(Unary::name, *this); }
-#define HS_BINARY(name, ...)                                                                                 \
-  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                  \
-  Tensor name(const Tensor& a, Number b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }      \
-  Tensor name(Number a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }      \
-  Tensor Tensor::name(const Tensor& o) const { return call_binary(Binary::name, *this, o); }                 \
-  Tensor Tensor::name(Number o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); } \
-  const Tensor& Tensor::name##_(const Tensor& o) const { return binary_in_place(Binary::name, *this, o); }   \
-  const Tensor& Tensor::name##_(Number o) const { return binary_in_place(Binary::name, *this, wrapped_number(o, *this)); }
+#define HS_BINARY(name, ...)                                                                                         \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                          \
+  Tensor name(const Tensor& a, Number b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }              \
+  Tensor name(Number a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }              \
+  Tensor Tensor::name(const Tensor& other) const { return call_binary(Binary::name, *this, other); }                 \
+  Tensor Tensor::name(Number other) const { return call_binary(Binary::name, *this, wrapped_number(other, *this)); } \
+  const Tensor& Tensor::name##_(const Tensor& other) const { return binary_in_place(Binary::name, *this, other); }   \
+  const Tensor& Tensor::name##_(Number other) const { return binary_in_place(Binary::name, *this, wrapped_number(other, *this)); }
 #define HS_TEST(name, ...)                                                                          \
   Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }             \
   Tensor name(const Tensor& a, Number b) { return call_test(Test::name, a, wrapped_number(b, a)); } \
-  Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }            \
-  Tensor Tensor::name(Number o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
+  Tensor Tensor::name(const Tensor& other) const { return call_test(Test::name, *this, other); }    \
+  Tensor Tensor::name(Number other) const { return call_test(Test::name, *this, wrapped_number(other, *this)); }
 #include "framework/math/elementwise.def"
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::add, a, b, alpha); }
 Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::sub, a, b, alpha); }
-Tensor Tensor::add(const Tensor& o, double alpha) const { return scaled_sum(Binary::add, *this, o, alpha); }
-Tensor Tensor::sub(const Tensor& o, double alpha) const { return scaled_sum(Binary::sub, *this, o, alpha); }
-const Tensor& Tensor::add_(const Tensor& o, double alpha) const { return scaled_sum_in_place(Binary::add, *this, o, alpha); }
-const Tensor& Tensor::sub_(const Tensor& o, double alpha) const { return scaled_sum_in_place(Binary::sub, *this, o, alpha); }
+Tensor Tensor::add(const Tensor& other, double alpha) const { return scaled_sum(Binary::add, *this, other, alpha); }
+Tensor Tensor::sub(const Tensor& other, double alpha) const { return scaled_sum(Binary::sub, *this, other, alpha); }
+const Tensor& Tensor::add_(const Tensor& other, double alpha) const {
+  return scaled_sum_in_place(Binary::add, *this, other, alpha);
+}
+const Tensor& Tensor::sub_(const Tensor& other, double alpha) const {
+  return scaled_sum_in_place(Binary::sub, *this, other, alpha);
+}
 
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode) {
   return mode == RoundingMode::floor ? floor_divide(a, b) : trunc_divide(a, b);

@@ -195,7 +195,7 @@ Tensor Tensor::isnan() const { return halfstep::isnan(*this); }
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf) const {
   return halfstep::nan_to_num(*this, nan, posinf, neginf);
 }
-Tensor Tensor::where(const Tensor& cond, const Tensor& o) const { return halfstep::where(cond, *this, o); }
-Tensor Tensor::where(const Tensor& cond, Number o) const { return halfstep::where(cond, *this, o); }
+Tensor Tensor::where(const Tensor& cond, const Tensor& other) const { return halfstep::where(cond, *this, other); }
+Tensor Tensor::where(const Tensor& cond, Number other) const { return halfstep::where(cond, *this, other); }
 
 }  // namespace halfstep

@@ -237,25 +237,25 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {
 Tensor Tensor::gather(int64_t dim, const Tensor& index) const { return halfstep::gather(*this, dim, index); }
 
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  const Scattered s("scatter_add", x, dim, index, src);
-  const Tensor line = as_line(x), out = call<ScatterAdd>({line, s.index, s.src}, {s.dim, line.shape()});
+  const Scattered args("scatter_add", x, dim, index, src);
+  const Tensor line = as_line(x), out = call<ScatterAdd>({line, args.index, args.src}, {args.dim, line.shape()});
   return x.dim() ? out : out.reshape({});
 }
 Tensor Tensor::scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::scatter_add(*this, dim, index, src);
 }
 const Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const {
-  const Scattered s("scatter_add_", *this, dim, index, src);
+  const Scattered args("scatter_add_", *this, dim, index, src);
   check_same_dtype("scatter_add_", {*this, src});
   return change_in_place(
       "scatter_add_", *this, {index, src},
-      [&] { backend_for(device()).scatter_add(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
+      [&] { backend_for(device()).scatter_add(as_line(detach()).view(), args.dim, args.index.view(), args.src.view()); },
       [&] { return scatter_add(dim, index, src); });
 }
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  const Scattered s("scatter", x, dim, index, src);
-  const Tensor out = call<Scatter>({as_line(x), s.index, s.src}, {s.dim});
+  const Scattered args("scatter", x, dim, index, src);
+  const Tensor out = call<Scatter>({as_line(x), args.index, args.src}, {args.dim});
   return x.dim() ? out : out.reshape({});
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
@@ -264,11 +264,11 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) 
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce) {
   constexpr std::string_view op = Scatter::info.name;
-  const Scattered s(op, x, dim, index, src);
+  const Scattered args(op, x, dim, index, src);
   check_same_dtype(op, {x, src});
-  return composite(Scatter::info, {as_line(x), s.src}, [&](const Tensors& in) {
-    const Tensor out =
-        reduce == ScatterReduce::add ? scatter_add(in[0], s.dim, s.index, in[1]) : multiplied_at(in[0], s.dim, s.index, in[1]);
+  return composite(Scatter::info, {as_line(x), args.src}, [&](const Tensors& in) {
+    const Tensor out = reduce == ScatterReduce::add ? scatter_add(in[0], args.dim, args.index, in[1])
+                                                    : multiplied_at(in[0], args.dim, args.index, in[1]);
     return out.reshape(x.shape());
   });
 }
@@ -282,28 +282,28 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const T
   constexpr std::string_view kWays[] = {"sum", "prod", "mean", "amax", "amin"};
   check<ValueError>(std::ranges::find(kWays, reduce) != std::end(kWays), op, "reduce must be sum, prod, mean, amax or amin, got \"",
                     reduce, '"');
-  const Scattered s(op, x, dim, index, src);
+  const Scattered args(op, x, dim, index, src);
   check_same_dtype(op, {x, src});
   const Tensor line = as_line(x);
   const auto largest = [&](const Tensor& to, const Tensor& from) {
-    return call<ScatterMax>({to, s.index, from}, {s.dim, include_self});
+    return call<ScatterMax>({to, args.index, from}, {args.dim, include_self});
   };
   const auto without_self = [&](const Tensor& to, double neutral) {
-    return include_self ? to : scatter(to, s.dim, s.index, neutral);
+    return include_self ? to : scatter(to, args.dim, args.index, neutral);
   };
   const bool is_integer = !x.is_floating_point();
-  if (reduce == "amax") return largest(line, s.src).reshape(x.shape());
+  if (reduce == "amax") return largest(line, args.src).reshape(x.shape());
   if (reduce == "amin") {  // -1 - x for integers: the least one has no negative
     const auto mirrored = [&](const Tensor& t) { return is_integer ? sub(-1, t) : neg(t); };
-    return mirrored(largest(mirrored(line), mirrored(s.src))).reshape(x.shape());
+    return mirrored(largest(mirrored(line), mirrored(args.src))).reshape(x.shape());
   }
-  return composite(ScatterMax::info, {line, s.src}, [&](const Tensors& in) {
-    if (reduce == "prod") return multiplied_at(without_self(in[0], 1), s.dim, s.index, in[1]).reshape(x.shape());
-    const Tensor sums = scatter_add(without_self(in[0], 0), s.dim, s.index, in[1]);
+  return composite(ScatterMax::info, {line, args.src}, [&](const Tensors& in) {
+    if (reduce == "prod") return multiplied_at(without_self(in[0], 1), args.dim, args.index, in[1]).reshape(x.shape());
+    const Tensor sums = scatter_add(without_self(in[0], 0), args.dim, args.index, in[1]);
     if (reduce == "sum") return sums.reshape(x.shape());
     const DType counted = is_integer ? DType::i64 : in[0].dtype();
     const Tensor counts =
-        clamp_min(scatter_add(without_self(ones_like(in[0], counted), 0), s.dim, s.index, ones_like(in[1], counted)), 1);
+        clamp_min(scatter_add(without_self(ones_like(in[0], counted), 0), args.dim, args.index, ones_like(in[1], counted)), 1);
     return (is_integer ? floor_divide(sums, counts).to(x.dtype()) : div(sums, counts)).reshape(x.shape());
   });
 }
@@ -317,11 +317,11 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) cons
 }
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, Number value) const { return halfstep::scatter(*this, dim, index, value); }
 const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) const {
-  const Scattered s("scatter_", *this, dim, index, src);
+  const Scattered args("scatter_", *this, dim, index, src);
   check_same_dtype("scatter_", {*this, src});
   return change_in_place(
       "scatter_", *this, {index, src},
-      [&] { backend_for(device()).scatter(as_line(detach()).view(), s.dim, s.index.view(), s.src.view()); },
+      [&] { backend_for(device()).scatter(as_line(detach()).view(), args.dim, args.index.view(), args.src.view()); },
       [&] { return scatter(dim, index, src); });
 }
 const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Number value) const {

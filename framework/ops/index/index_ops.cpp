@@ -226,65 +226,68 @@ Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size) {
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
-  const Slices s("index_select", x, dim, index);
-  check<ShapeError>(x.dim() > 0 || s.index.numel() == 1, "index_select", "a 0-dim tensor takes one index, got ", s.index.numel());
-  check_index("index_select", s.index, x.dim() ? x.shape()[s.dim] : 1);
-  const Tensor line = as_line(x), out = call<IndexSelect>({line, s.index}, {s.dim, line.shape()});
+  const Slices slices("index_select", x, dim, index);
+  check<ShapeError>(x.dim() > 0 || slices.index.numel() == 1, "index_select", "a 0-dim tensor takes one index, got ",
+                    slices.index.numel());
+  check_index("index_select", slices.index, x.dim() ? x.shape()[slices.dim] : 1);
+  const Tensor line = as_line(x), out = call<IndexSelect>({line, slices.index}, {slices.dim, line.shape()});
   return x.dim() ? out : out.reshape({});
 }
 Tensor Tensor::index_select(int64_t dim, const Tensor& index) const { return halfstep::index_select(*this, dim, index); }
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, double alpha) {
-  const Slices s("index_add", x, dim, index, src);
-  check_index("index_add", s.index, x.dim() ? x.shape()[s.dim] : 1);
-  const Tensor line = as_line(x), out = call<IndexAdd>({line, s.index, as_line(src)}, {s.dim, line.shape(), alpha});
+  const Slices slices("index_add", x, dim, index, src);
+  check_index("index_add", slices.index, x.dim() ? x.shape()[slices.dim] : 1);
+  const Tensor line = as_line(x), out = call<IndexAdd>({line, slices.index, as_line(src)}, {slices.dim, line.shape(), alpha});
   return x.dim() ? out : out.reshape({});
 }
 Tensor Tensor::index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha) const {
   return halfstep::index_add(*this, dim, index, src, alpha);
 }
 const Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha) const {
-  const Slices s("index_add_", *this, dim, index, src);
+  const Slices slices("index_add_", *this, dim, index, src);
   check_same_dtype("index_add_", {*this, src});
-  check_index("index_add_", s.index, this->dim() ? shape()[s.dim] : 1);
+  check_index("index_add_", slices.index, this->dim() ? shape()[slices.dim] : 1);
   return change_in_place(
       "index_add_", *this, {index, src},
       [&] {
-        IndexAdd::run({s.dim, shape(), alpha}, as_line(detach()), s.index, as_line(src.detach()));
+        IndexAdd::run({slices.dim, shape(), alpha}, as_line(detach()), slices.index, as_line(src.detach()));
       },
       [&] { return index_add(dim, index, src, alpha); });
 }
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  const Slices s("index_copy", x, dim, index, src);
-  check_index("index_copy", s.index, x.dim() ? x.shape()[s.dim] : 1);
-  const Tensor out = call<IndexCopy>({as_line(x), s.index, as_line(src)}, {s.dim});
+  const Slices slices("index_copy", x, dim, index, src);
+  check_index("index_copy", slices.index, x.dim() ? x.shape()[slices.dim] : 1);
+  const Tensor out = call<IndexCopy>({as_line(x), slices.index, as_line(src)}, {slices.dim});
   return x.dim() ? out : out.reshape({});
 }
 Tensor Tensor::index_copy(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::index_copy(*this, dim, index, src);
 }
 const Tensor& Tensor::index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const {
-  const Slices s("index_copy_", *this, dim, index, src);
+  const Slices slices("index_copy_", *this, dim, index, src);
   check_same_dtype("index_copy_", {*this, src});
-  check_index("index_copy_", s.index, this->dim() ? shape()[s.dim] : 1);
+  check_index("index_copy_", slices.index, this->dim() ? shape()[slices.dim] : 1);
   return change_in_place(
       "index_copy_", *this, {index, src},
-      [&] { backend_for(device()).index_copy(as_line(detach()).view(), s.dim, s.index.view(), as_line(src.detach()).view()); },
+      [&] {
+        backend_for(device()).index_copy(as_line(detach()).view(), slices.dim, slices.index.view(), as_line(src.detach()).view());
+      },
       [&] { return index_copy(dim, index, src); });
 }
 
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
-  const Slices s("index_fill", x, dim, index);
+  const Slices slices("index_fill", x, dim, index);
   check<ShapeError>(value.defined() && value.dim() == 0, "index_fill", "value must be a 0-dim tensor");
-  const int64_t n = x.dim() ? x.shape()[s.dim] : 1;
-  const Tensor wrapped = wrap_index("index_fill", s.index, n);
+  const int64_t n = x.dim() ? x.shape()[slices.dim] : 1;
+  const Tensor wrapped = wrap_index("index_fill", slices.index, n);
   const autocast::Off off;
   // Uses a mask, so that an index that occurs twice counts once in the value's gradient.
   const TensorOptions bits{.dtype = DType::boolean, .device = x.device()};
   const Tensor hit = index_copy(zeros({n}, bits), 0, wrapped, ones({wrapped.numel()}, bits));
   Shape along = Shape::filled(x.dim(), 1);
-  if (x.dim() > 0) along[s.dim] = n;
+  if (x.dim() > 0) along[slices.dim] = n;
   return where(hit.reshape(along), value.to(x.device()).to(x.dtype()), x);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value) {

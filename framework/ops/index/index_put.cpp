@@ -43,35 +43,35 @@ struct Line {
 
 int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
 
-Line line_of(const Tensor& x, const Picks& p, const Tensors& indices) {
+Line line_of(const Tensor& x, const Picks& picks, const Tensors& indices) {
   int64_t step = 0, last = 0;
-  for (int64_t d : p.dims) {
-    if (p.shape[int(d)] > 1) step = divisor(step, x.strides()[int(d)]);
+  for (int64_t d : picks.dims) {
+    if (picks.shape[int(d)] > 1) step = divisor(step, x.strides()[int(d)]);
   }
   step = std::max<int64_t>(step, 1);
-  Line line{x.view(), zeros({}, {.dtype = DType::i64, .device = x.device()}).expand(p.picks), p.dim};
+  Line line{x.view(), zeros({}, {.dtype = DType::i64, .device = x.device()}).expand(picks.picks), picks.dim};
   for (size_t k = 0; k < indices.size(); ++k) {
-    const int d = int(p.dims[int(k)]);
-    const int64_t factor = p.shape[d] > 1 ? x.strides()[d] / step : 0;
-    last += (p.shape[d] - 1) * factor;
+    const int d = int(picks.dims[int(k)]);
+    const int64_t factor = picks.shape[d] > 1 ? x.strides()[d] / step : 0;
+    last += (picks.shape[d] - 1) * factor;
     const Tensor scaled = factor == 1 ? indices[k] : mul(indices[k], factor);
     line.index = k == 0 ? scaled : add(line.index, scaled);
   }
-  line.index = line.index.expand(p.picks).reshape({-1});
-  for (int i = p.dims.size() - 1; i >= 0; --i) {
-    line.view.shape.erase(int(p.dims[i]));
-    line.view.strides.erase(int(p.dims[i]));
+  line.index = line.index.expand(picks.picks).reshape({-1});
+  for (int i = picks.dims.size() - 1; i >= 0; --i) {
+    line.view.shape.erase(int(picks.dims[i]));
+    line.view.strides.erase(int(picks.dims[i]));
   }
-  line.view.shape.insert(p.dim, last + 1);
-  line.view.strides.insert(p.dim, step);
+  line.view.shape.insert(picks.dim, last + 1);
+  line.view.strides.insert(picks.dim, step);
   return line;
 }
 
 // Returns t with the result's index dimensions folded into one.
-TensorView flat_picks(const Tensor& t, const Picks& p) {
+TensorView flat_picks(const Tensor& t, const Picks& picks) {
   Shape shape = t.shape();
-  for (int i = 0; i < p.picks.size(); ++i) shape.erase(p.dim);
-  shape.insert(p.dim, numel(p.picks));
+  for (int i = 0; i < picks.picks.size(); ++i) shape.erase(picks.dim);
+  shape.insert(picks.dim, numel(picks.picks));
   return t.reshape(shape).view();
 }
 
@@ -202,19 +202,19 @@ Tensor spread_values(std::string_view op, const Tensor& values, const Shape& sha
   return values.expand(shape);
 }
 
-Tensor put(const Tensor& x, const Chosen& c, const Tensor& values, bool accumulate) {
-  Tensors in{x, spread_values("index_put", values, c.picks.result())};
-  in.insert(in.end(), c.indices.begin(), c.indices.end());
-  return call<IndexPut>(in, {c.picks, accumulate});
+Tensor put(const Tensor& x, const Chosen& chosen, const Tensor& values, bool accumulate) {
+  Tensors in{x, spread_values("index_put", values, chosen.picks.result())};
+  in.insert(in.end(), chosen.indices.begin(), chosen.indices.end());
+  return call<IndexPut>(in, {chosen.picks, accumulate});
 }
 
 }  // namespace
 
 Tensor index(const Tensor& x, const Tensors& indices) {
-  const Chosen c("index", x, indices);
+  const Chosen chosen("index", x, indices);
   Tensors in{x};
-  in.insert(in.end(), c.indices.begin(), c.indices.end());
-  return call<IndexOp>(in, c.picks);
+  in.insert(in.end(), chosen.indices.begin(), chosen.indices.end());
+  return call<IndexOp>(in, chosen.picks);
 }
 Tensor Tensor::index(const Tensors& indices) const { return halfstep::index(*this, indices); }
 
@@ -228,16 +228,16 @@ Tensor Tensor::index_put(const Tensors& indices, const Tensor& values, bool accu
 const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, bool accumulate) const {
   check_same_device("index_put_", {*this, values});
   check_same_dtype("index_put_", {*this, values});
-  const Chosen c("index_put_", *this, indices);
-  const Tensor spread = spread_values("index_put_", values.detach(), c.picks.result());
-  Tensors others = c.indices;
+  const Chosen chosen("index_put_", *this, indices);
+  const Tensor spread = spread_values("index_put_", values.detach(), chosen.picks.result());
+  Tensors others = chosen.indices;
   others.push_back(values);
   return change_in_place(
       "index_put_", *this, others,
       [&] {
-        IndexPut::run({c.picks, accumulate}, detach(), spread, c.indices);
+        IndexPut::run({chosen.picks, accumulate}, detach(), spread, chosen.indices);
       },
-      [&] { return put(*this, c, values, accumulate); });
+      [&] { return put(*this, chosen, values, accumulate); });
 }
 
 void add_index_put(OpList& list) {

@@ -252,8 +252,8 @@ Tensor close_elements(std::string_view op, const Tensor& a, const Tensor& b, dou
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   return close_elements("isclose", a, b, rtol, atol, equal_nan);
 }
-Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
-  return halfstep::isclose(*this, o, rtol, atol, equal_nan);
+Tensor Tensor::isclose(const Tensor& other, double rtol, double atol, bool equal_nan) const {
+  return halfstep::isclose(*this, other, rtol, atol, equal_nan);
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
@@ -318,9 +318,9 @@ void add_masks(OpList& list) {
   });
 }
 
-bool Tensor::equal(const Tensor& o) const { return halfstep::equal(*this, o); }
-bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
-  return halfstep::allclose(*this, o, rtol, atol, equal_nan);
+bool Tensor::equal(const Tensor& other) const { return halfstep::equal(*this, other); }
+bool Tensor::allclose(const Tensor& other, double rtol, double atol, bool equal_nan) const {
+  return halfstep::allclose(*this, other, rtol, atol, equal_nan);
 }
 Tensor Tensor::masked_scatter(const Tensor& mask, const Tensor& src) const { return halfstep::masked_scatter(*this, mask, src); }
 Tensor Tensor::nonzero() const { return halfstep::nonzero(*this); }

@@ -132,24 +132,24 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
   return index_add(zeros({length}, {.dtype = each.dtype(), .device = x.device()}), 0, x.to(DType::i64), each);
 }
 
-Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptions& o) {
+Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptions& options) {
   const NoGrad off;
   constexpr std::string_view op = "searchsorted";
-  check_same_device(op, {given, values, o.sorter});
+  check_same_device(op, {given, values, options.sorter});
   check<ValueError>(given.defined() && values.defined(), op, "an input is undefined");
   Tensor sorted = given;
-  if (o.sorter.defined()) {
-    check<DTypeError>(o.sorter.dtype() == DType::i64, op, "sorter must be int64, got ", o.sorter.dtype());
-    check<ShapeError>(o.sorter.shape() == given.shape(), op, "sorter must have the sequence's shape ", given.shape(), ", got ",
-                      o.sorter.shape());
+  if (options.sorter.defined()) {
+    check<DTypeError>(options.sorter.dtype() == DType::i64, op, "sorter must be int64, got ", options.sorter.dtype());
+    check<ShapeError>(options.sorter.shape() == given.shape(), op, "sorter must have the sequence's shape ", given.shape(),
+                      ", got ", options.sorter.shape());
     check<ShapeError>(given.dim() >= 1, op, "the sequence must have a dimension, got ", given.shape());
-    sorted = gather(given.detach(), -1, o.sorter);
+    sorted = gather(given.detach(), -1, options.sorter);
   }
-  const bool right = o.right;
+  const bool right = options.right;
   const auto result = [&](const Tensor& places) {
-    check<ValueError>(!o.out_int32 || sorted.size(-1) < std::numeric_limits<int32_t>::max(), op,
+    check<ValueError>(!options.out_int32 || sorted.size(-1) < std::numeric_limits<int32_t>::max(), op,
                       "a sequence of that many numbers has places beyond int32, got ", sorted.shape());
-    return places.reshape(values.shape()).to(o.out_int32 ? DType::i32 : DType::i64);
+    return places.reshape(values.shape()).to(options.out_int32 ? DType::i32 : DType::i64);
   };
   check<ShapeError>(sorted.dim() >= 1, op, "the sequence must have a dimension, got ", sorted.shape());
   const int64_t n = sorted.shape().back();

@@ -99,8 +99,8 @@ TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
 
 Tensor Tensor::index(std::initializer_list<TensorIndex> list) const { return index(std::span(list.begin(), list.size())); }
 Tensor Tensor::index(std::span<const TensorIndex> list) const {
-  const Indexed i("index", *this, list);
-  return i.any_tensor() ? i.view.index(i.indices) : i.view;
+  const Indexed indexed("index", *this, list);
+  return indexed.any_tensor() ? indexed.view.index(indexed.indices) : indexed.view;
 }
 
 IndexedPart::IndexedPart(const Tensor& from, const TensorIndex& at) : Tensor(from.index({at})), at_(at) {
@@ -117,11 +117,11 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const 
   return index_put_(std::span(list.begin(), list.size()), values);
 }
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, const Tensor& values) const {
-  const Indexed i("index_put_", *this, list);
-  if (i.any_tensor())
-    i.view.index_put_(i.indices, without_leading_ones(values, 0));
+  const Indexed indexed("index_put_", *this, list);
+  if (indexed.any_tensor())
+    indexed.view.index_put_(indexed.indices, without_leading_ones(values, 0));
   else
-    i.view.copy_(without_leading_ones(values, i.view.dim()));
+    indexed.view.copy_(without_leading_ones(values, indexed.view.dim()));
   return *this;
 }
 

@@ -111,79 +111,82 @@ class Attention {
     for (int64_t b = 0; b < batches_; ++b) {
       for (int64_t h = 0; h < heads_; h += heads) {
         for (int64_t r = 0; r < rows_; r += rows) {
-          Chunk c{b, h, std::min(heads, heads_ - h), r, std::min(rows, rows_ - r), keys_, attr_.state};
-          if (skips_keys()) c.keys = std::min(keys_, c.row + c.rows);
-          c.state.offset += uint64_t((b * heads_ + h) * blocks_of_a_head(rows_, keys_) + r * keys_ / 4);
-          f(c);
+          Chunk chunk{b, h, std::min(heads, heads_ - h), r, std::min(rows, rows_ - r), keys_, attr_.state};
+          if (skips_keys()) chunk.keys = std::min(keys_, chunk.row + chunk.rows);
+          chunk.state.offset += uint64_t((b * heads_ + h) * blocks_of_a_head(rows_, keys_) + r * keys_ / 4);
+          f(chunk);
         }
       }
     }
   }
 
   // Return the chunk's part of tensors in the layout of q, k, v.
-  Tensor queries(const Tensor& x, const Chunk& c) const {
+  Tensor queries(const Tensor& x, const Chunk& chunk) const {
     const Strides& s = x.strides();
-    return x.alias({groups(c), rows(c), x.size(3)}, {s[1], s[2], s[3]},
-                   c.batch * s[0] + group(c) * s[1] + (c.head % shared_ * rows_ + c.row) * s[2]);
+    return x.alias({groups(chunk), rows(chunk), x.size(3)}, {s[1], s[2], s[3]},
+                   chunk.batch * s[0] + group(chunk) * s[1] + (chunk.head % shared_ * rows_ + chunk.row) * s[2]);
   }
-  Tensor keys(const Tensor& x, const Chunk& c) const {
+  Tensor keys(const Tensor& x, const Chunk& chunk) const {
     const Strides& s = x.strides();
-    return x.alias({groups(c), c.keys, x.size(3)}, {s[1], s[2], s[3]}, c.batch * s[0] + group(c) * s[1]);
+    return x.alias({groups(chunk), chunk.keys, x.size(3)}, {s[1], s[2], s[3]}, chunk.batch * s[0] + group(chunk) * s[1]);
   }
-  Tensor q(const Chunk& c) const { return queries(q_, c); }
-  Tensor k(const Chunk& c) const { return keys(k_, c); }
-  Tensor v(const Chunk& c) const { return keys(v_, c); }
+  Tensor q(const Chunk& chunk) const { return queries(q_, chunk); }
+  Tensor k(const Chunk& chunk) const { return keys(k_, chunk); }
+  Tensor v(const Chunk& chunk) const { return keys(v_, chunk); }
   // Return x [B, H, L, *] or [B, G, S, *] in this call's layout of q and k.
   Tensor like_queries(const Tensor& x) const { return x.reshape({batches_, heads_ / shared_, shared_ * rows_, x.size(-1)}); }
   Tensor like_keys(const Tensor& x) const { return x.reshape({batches_, heads_ / shared_, keys_, x.size(-1)}); }
 
   // Returns the softmax of the masked scores, [groups, rows, keys], in the operands' dtype.
-  Tensor probabilities(const Chunk& c) const {
-    const Tensor scores = product(q(c), k(c).transpose(1, 2), wide_);
+  Tensor probabilities(const Chunk& chunk) const {
+    const Tensor scores = product(q(chunk), k(chunk).transpose(1, 2), wide_);
     if (!folded_) scores.mul_(attr_.scale);
-    const Tensor by_head = scores.alias({c.heads, c.rows, c.keys}, {c.rows * c.keys, c.keys, 1});
+    const Tensor by_head = scores.alias({chunk.heads, chunk.rows, chunk.keys}, {chunk.rows * chunk.keys, chunk.keys, 1});
     if (mask_.defined()) {
-      const TensorView m = mask_part(mask_, c).view();
+      const TensorView m = mask_part(mask_, chunk).view();
       if (mask_.dtype() == DType::boolean)
         backend_.where(m, by_head.view(), broadcast_view(wrapped_number(kMinusInf, scores), by_head.shape()), by_head.view());
       else
         backend_.binary(Binary::add, by_head.view(), m, by_head.view());
     }
-    if (attr_.causal) hide_later(by_head, c);
+    if (attr_.causal) hide_later(by_head, chunk);
     const Tensor p = Tensor::empty(scores.shape(), {.dtype = dtype_, .device = scores.device()});
     backend_.softmax(scores.view(), p.view(), 2, false);
     return p;
   }
-  Tensor dropped(const Tensor& x, const Chunk& c) const {
+  Tensor dropped(const Tensor& x, const Chunk& chunk) const {
     if (attr_.dropout_p == 0) return x;
     const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
     if (factors_.defined()) {
-      const auto by_head = [&](const Tensor& t) { return t.alias({c.heads, c.rows, c.keys}, {c.rows * c.keys, c.keys, 1}).view(); };
-      backend_.binary(Binary::mul, by_head(x), mask_part(factors_, c).to(x.dtype()).view(), by_head(out));
+      const auto by_head = [&](const Tensor& t) {
+        return t.alias({chunk.heads, chunk.rows, chunk.keys}, {chunk.rows * chunk.keys, chunk.keys, 1}).view();
+      };
+      backend_.binary(Binary::mul, by_head(x), mask_part(factors_, chunk).to(x.dtype()).view(), by_head(out));
       return out;
     }
     // A head's numbers begin at a new block, so that they do not depend on which heads share a chunk or a batch.
-    const int64_t each = c.rows * c.keys;
-    const bool at_once = c.heads == 1 || each % 4 == 0;
-    const int64_t calls = at_once ? 1 : c.heads, numbers = at_once ? x.numel() : each;
+    const int64_t each = chunk.rows * chunk.keys;
+    const bool at_once = chunk.heads == 1 || each % 4 == 0;
+    const int64_t calls = at_once ? 1 : chunk.heads, numbers = at_once ? x.numel() : each;
     for (int64_t i = 0; i < calls; ++i) {
-      Generator::State state = c.state;
-      state.offset += uint64_t(i * blocks_of_a_head(c.rows, c.keys));
+      Generator::State state = chunk.state;
+      state.offset += uint64_t(i * blocks_of_a_head(chunk.rows, chunk.keys));
       backend_.dropout(x.alias({numbers}, {1}, i * numbers).view(), out.alias({numbers}, {1}, i * numbers).view(), attr_.dropout_p,
                        state);
     }
     return out;
   }
   // Adds ds to mask-shaped `sums`, summed where the mask broadcasts.
-  void add_mask_gradient(const Tensor& ds, const Tensor& sums, const Chunk& c) const {
-    Tensor into = mask_part(sums, c);
+  void add_mask_gradient(const Tensor& ds, const Tensor& sums, const Chunk& chunk) const {
+    Tensor into = mask_part(sums, chunk);
     Shape shape = into.shape();
     for (int d = 0; d < 3; ++d)
       if (into.strides()[d] == 0) shape[d] = 1;
     into = into.alias(shape, into.strides());
     const Tensor part = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()}),
                  total = Tensor::empty(shape, {.dtype = wide_, .device = ds.device()});
-    backend_.reduce(Reduce::sum, ds.alias({c.heads, c.rows, c.keys}, {c.rows * c.keys, c.keys, 1}).view(), part.view());
+    backend_.reduce(Reduce::sum, ds.alias({chunk.heads, chunk.rows, chunk.keys}, {chunk.rows * chunk.keys, chunk.keys, 1}).view(),
+                    part.view());
     backend_.binary(Binary::add, part.view(), into.view(), total.view());
     backend_.copy(total.view(), into.view());
   }
@@ -205,23 +208,23 @@ class Attention {
     const int64_t step = x.size(1) == 1 ? x.strides()[0] : x.strides()[1];
     return x.alias({1, x.size(0) * x.size(1), x.size(2), x.size(3)}, {0, step, x.strides()[2], x.strides()[3]});
   }
-  int64_t group(const Chunk& c) const { return c.head / shared_; }
-  int64_t groups(const Chunk& c) const { return std::max<int64_t>(1, c.heads / shared_); }
-  int64_t rows(const Chunk& c) const { return c.heads * c.rows / groups(c); }
+  int64_t group(const Chunk& chunk) const { return chunk.head / shared_; }
+  int64_t groups(const Chunk& chunk) const { return std::max<int64_t>(1, chunk.heads / shared_); }
+  int64_t rows(const Chunk& chunk) const { return chunk.heads * chunk.rows / groups(chunk); }
 
   // Returns a chunk's part of a mask, [heads, rows, keys], with strides of 0 where it broadcasts.
-  Tensor mask_part(const Tensor& mask, const Chunk& c) const {
+  Tensor mask_part(const Tensor& mask, const Chunk& chunk) const {
     const auto step = [&](int d) { return mask.size(d) == 1 ? 0 : mask.strides()[d]; };
-    return mask.alias({c.heads, c.rows, c.keys}, {step(1), step(2), step(3)},
-                      c.batch * step(0) + c.head * step(1) + c.row * step(2));
+    return mask.alias({chunk.heads, chunk.rows, chunk.keys}, {step(1), step(2), step(3)},
+                      chunk.batch * step(0) + chunk.head * step(1) + chunk.row * step(2));
   }
   // Sets scores of keys after their query to -inf. There are such keys only from the chunk's first row on.
-  void hide_later(const Tensor& scores, const Chunk& c) const {
-    const int64_t width = c.keys - c.row;
+  void hide_later(const Tensor& scores, const Chunk& chunk) const {
+    const int64_t width = chunk.keys - chunk.row;
     if (width <= 0) return;
-    const Tensor block = scores.alias({c.heads, c.rows, width}, scores.strides(), c.row);
+    const Tensor block = scores.alias({chunk.heads, chunk.rows, width}, scores.strides(), chunk.row);
     const Tensor seen = triangle_.alias(block.shape(), {0, triangle_.strides()[0], 1});
-    const bool in_place = c.row == 0;
+    const bool in_place = chunk.row == 0;
     const Tensor out = in_place ? block : Tensor::empty(block.shape(), {.dtype = wide_, .device = scores.device()});
     backend_.where(seen.view(), block.view(), broadcast_view(wrapped_number(kMinusInf, scores), block.shape()), out.view());
     if (!in_place) backend_.copy(out.view(), block.view());
@@ -266,9 +269,9 @@ struct Sdpa {
     const Tensor out = Tensor::empty(shape, like);
     const Attention at(attr, q, k, v, mask);
     const Tensor rows = at.like_queries(out);
-    at.for_chunks([&](const Chunk& c) {
-      const Tensor p = at.dropped(at.probabilities(c), c);
-      backend_for(q.device()).gemm({.a = p.view(), .b = at.v(c).view(), .c = at.queries(rows, c).view()});
+    at.for_chunks([&](const Chunk& chunk) {
+      const Tensor p = at.dropped(at.probabilities(chunk), chunk);
+      backend_for(q.device()).gemm({.a = p.view(), .b = at.v(chunk).view(), .c = at.queries(rows, chunk).view()});
     });
     return only_live(out, mask.live);
   }
@@ -304,19 +307,22 @@ struct Sdpa {
     if (ctx.needs(kK)) dk_rows = at.like_keys(dk = key_gradient(k, kK));
     if (ctx.needs(kV)) dv_rows = at.like_keys(dv = key_gradient(v, kV));
     if (ctx.needs(kMask)) dmask = zero(ctx.saved(kMask), at.wide());
-    at.for_chunks([&](const Chunk& c) {
-      const Tensor p = at.probabilities(c), go = at.queries(g, c);
+    at.for_chunks([&](const Chunk& chunk) {
+      const Tensor p = at.probabilities(chunk), go = at.queries(g, chunk);
       if (dv.defined())
-        backend.gemm(
-            {.a = at.dropped(p, c).transpose(1, 2).view(), .b = go.view(), .c = at.keys(dv_rows, c).view(), .accumulate = adds});
+        backend.gemm({.a = at.dropped(p, chunk).transpose(1, 2).view(),
+                      .b = go.view(),
+                      .c = at.keys(dv_rows, chunk).view(),
+                      .accumulate = adds});
       if (!dq.defined() && !dk.defined() && !dmask.defined()) return;
-      const Tensor dp = at.dropped(product(go, at.v(c).transpose(1, 2), at.wide()), c);
+      const Tensor dp = at.dropped(product(go, at.v(chunk).transpose(1, 2), at.wide()), chunk);
       const Tensor ds = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
       backend.softmax_backward(dp.view(), p.view(), ds.view(), 2, false);
-      if (dmask.defined()) at.add_mask_gradient(ds, dmask, c);
-      if (dq.defined()) backend.gemm({.a = ds.view(), .b = at.k(c).view(), .c = at.queries(dq_rows, c).view()});
+      if (dmask.defined()) at.add_mask_gradient(ds, dmask, chunk);
+      if (dq.defined()) backend.gemm({.a = ds.view(), .b = at.k(chunk).view(), .c = at.queries(dq_rows, chunk).view()});
       if (dk.defined())
-        backend.gemm({.a = ds.transpose(1, 2).view(), .b = at.q(c).view(), .c = at.keys(dk_rows, c).view(), .accumulate = adds});
+        backend.gemm(
+            {.a = ds.transpose(1, 2).view(), .b = at.q(chunk).view(), .c = at.keys(dk_rows, chunk).view(), .accumulate = adds});
     });
     if (dq.defined()) result[kQ] = dq.mul_(attr.scale);
     if (dk.defined()) result[kK] = (at.folded() ? dk : dk.mul_(attr.scale)).to(direct(kK));
@@ -355,22 +361,24 @@ struct Sdpa {
     const Tensor all = ones_like(p), kept = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
     const Attention at(attr, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
     const Tensor from = at.like_queries(all), to = at.like_queries(kept);
-    at.for_chunks(
-        [&](const Chunk& c) { backend_for(p.device()).copy(at.dropped(at.queries(from, c), c).view(), at.queries(to, c).view()); });
+    at.for_chunks([&](const Chunk& chunk) {
+      backend_for(p.device()).copy(at.dropped(at.queries(from, chunk), chunk).view(), at.queries(to, chunk).view());
+    });
     return kept;
   }
 };
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& o) {
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
   constexpr std::string_view name = Sdpa::info.name;
-  check_same_device(name, {query, key, value, o.attn_mask});
-  const Heads h(query, key, value, o.enable_gqa);
-  check<ValueError>(o.dropout_p >= 0 && o.dropout_p <= 1, name, "dropout_p must lie in [0, 1], got ", o.dropout_p);
-  check<ValueError>(!o.is_causal || !o.attn_mask.defined(), name, "a mask and is_causal exclude each other");
+  check_same_device(name, {query, key, value, options.attn_mask});
+  const Heads shapes(query, key, value, options.enable_gqa);
+  check<ValueError>(options.dropout_p >= 0 && options.dropout_p <= 1, name, "dropout_p must lie in [0, 1], got ",
+                    options.dropout_p);
+  check<ValueError>(!options.is_causal || !options.attn_mask.defined(), name, "a mask and is_causal exclude each other");
 
-  std::array<Tensor, 4> in{query, key, value, o.attn_mask};
+  std::array<Tensor, 4> in{query, key, value, options.attn_mask};
   apply_policy(Sdpa::info, in);
   check_same_dtype(name, {in[0], in[1], in[2]});
   check<DTypeError>(in[0].is_floating_point(), name, "needs floating tensors, got ", in[0].dtype());
@@ -380,21 +388,22 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const autocast::Off off;
 
   // Repeats a key for the heads that share it only where values are shared by another number of heads.
-  const bool repeats = h.key_heads != h.value_heads;
-  const Tensor q = h.four(in[0], query.dim() < 3 ? 1 : query.size(-3), h.heads),
-               k = h.four(in[1], h.key_heads, repeats ? h.heads : h.key_heads),
-               v = h.four(in[2], h.value_heads, repeats ? h.heads : h.value_heads), mask = h.four_of_mask(in[3]);
-  AttentionAttr attr{o.scale.value_or(1 / std::sqrt(double(query.size(-1)))), o.dropout_p, o.is_causal, {}};
-  if (query.size(-1) == 0 && !o.scale) attr.scale = 1;
-  if (o.dropout_p > 0) {
-    Generator& generator = o.generator ? *o.generator : default_generator();
+  const bool repeats = shapes.key_heads != shapes.value_heads;
+  const Tensor q = shapes.four(in[0], query.dim() < 3 ? 1 : query.size(-3), shapes.heads),
+               k = shapes.four(in[1], shapes.key_heads, repeats ? shapes.heads : shapes.key_heads),
+               v = shapes.four(in[2], shapes.value_heads, repeats ? shapes.heads : shapes.value_heads),
+               mask = shapes.four_of_mask(in[3]);
+  AttentionAttr attr{options.scale.value_or(1 / std::sqrt(double(query.size(-1)))), options.dropout_p, options.is_causal, {}};
+  if (query.size(-1) == 0 && !options.scale) attr.scale = 1;
+  if (options.dropout_p > 0) {
+    Generator& generator = options.generator ? *options.generator : default_generator();
     attr.dropped_by_library = std::make_shared<bool>(false);
     if (generator.kind() == GeneratorKind::mt19937)
-      attr.factors = dropout_factors(q.new_empty({q.size(0), q.size(1), q.size(2), k.size(2)}), o.dropout_p, &generator);
+      attr.factors = dropout_factors(q.new_empty({q.size(0), q.size(1), q.size(2), k.size(2)}), options.dropout_p, &generator);
     else
-      attr.state = draw(generator, numel(h.batch) * h.heads * 4 * blocks_of_a_head(query.size(-2), key.size(-2))).state;
+      attr.state = draw(generator, numel(shapes.batch) * shapes.heads * 4 * blocks_of_a_head(query.size(-2), key.size(-2))).state;
   }
-  Shape out = h.scores();
+  Shape out = shapes.scores();
   out[out.size() - 1] = value.size(-1);
   return as_result(call<Sdpa>({q, k, v, mask}, attr).reshape(out));
 }

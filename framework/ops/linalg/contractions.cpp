@@ -191,7 +191,7 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
     return (from(x, 1) * from(y, 2) - from(x, 2) * from(y, 1)).transpose(0, d).contiguous();
   });
 }
-Tensor Tensor::cross(const Tensor& o, int64_t dim) const { return halfstep::cross(*this, o, dim); }
+Tensor Tensor::cross(const Tensor& other, int64_t dim) const { return halfstep::cross(*this, other, dim); }
 
 void add_contractions(OpList& list) {
   list.add(kChainInfo, [](Args& a) { return chain_matmul(a.list(0)); });

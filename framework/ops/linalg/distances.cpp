@@ -258,7 +258,7 @@ Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm) {
 }
 
 Tensor Tensor::norm(double p, const Dims& d, bool k, std::optional<DType> t) const { return halfstep::norm(*this, p, d, k, t); }
-Tensor Tensor::dist(const Tensor& o, double p) const { return halfstep::dist(*this, o, p); }
+Tensor Tensor::dist(const Tensor& other, double p) const { return halfstep::dist(*this, other, p); }
 Tensor Tensor::renorm(double p, int64_t dim, double maxnorm) const { return halfstep::renorm(*this, p, dim, maxnorm); }
 
 namespace {

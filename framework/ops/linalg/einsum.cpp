@@ -76,51 +76,51 @@ Labels label_dimensions(const Term& term, const Tensor& x, size_t operand, std::
   return labels;
 }
 
-Factor without_repeats(Factor f, size_t operand, std::string_view equation) {
-  for (size_t i = 0; i < f.labels.size(); ++i) {
-    for (size_t j = i + 1; j < f.labels.size(); ++j) {
-      if (f.labels[i] != f.labels[j]) continue;
-      const int64_t m = f.x.size(int(i)), n = f.x.size(int(j));
-      check<ShapeError>(m == n, "einsum", "subscript '", char(f.labels[i]), "' repeats in operand ", operand, " of shape ",
-                        f.x.shape(), " for '", equation, "', so its sizes must match");
-      f.x = diagonal_last(f.x, int(i), int(j));
-      f.labels.push_back(f.labels[i]);
-      f.labels.erase(f.labels.begin() + long(j));
-      f.labels.erase(f.labels.begin() + long(i));
+Factor without_repeats(Factor factor, size_t operand, std::string_view equation) {
+  for (size_t i = 0; i < factor.labels.size(); ++i) {
+    for (size_t j = i + 1; j < factor.labels.size(); ++j) {
+      if (factor.labels[i] != factor.labels[j]) continue;
+      const int64_t m = factor.x.size(int(i)), n = factor.x.size(int(j));
+      check<ShapeError>(m == n, "einsum", "subscript '", char(factor.labels[i]), "' repeats in operand ", operand, " of shape ",
+                        factor.x.shape(), " for '", equation, "', so its sizes must match");
+      factor.x = diagonal_last(factor.x, int(i), int(j));
+      factor.labels.push_back(factor.labels[i]);
+      factor.labels.erase(factor.labels.begin() + long(j));
+      factor.labels.erase(factor.labels.begin() + long(i));
       i = size_t(-1);  // restart, because positions have moved
       break;
     }
   }
-  return f;
+  return factor;
 }
 
 // Sums over the labels that are not in `keep`, in x's dtype.
-Factor sum_out(Factor f, const Labels& keep) {
+Factor sum_out(Factor factor, const Labels& keep) {
   Dims dims;
   Labels left;
-  for (size_t i = 0; i < f.labels.size(); ++i) {
-    if (contains(keep, f.labels[i]))
-      left.push_back(f.labels[i]);
+  for (size_t i = 0; i < factor.labels.size(); ++i) {
+    if (contains(keep, factor.labels[i]))
+      left.push_back(factor.labels[i]);
     else
       dims.push_back(int64_t(i));
   }
-  if (dims.empty()) return f;
-  return {f.x.sum(dims), left};
+  if (dims.empty()) return factor;
+  return {factor.x.sum(dims), left};
 }
 
 // Returns x with the labels' dimensions in the order of `order`, joined to one dimension per group.
-Tensor grouped(const Factor& f, std::initializer_list<const Labels*> groups, const std::map<int, int64_t>& sizes) {
+Tensor grouped(const Factor& factor, std::initializer_list<const Labels*> groups, const std::map<int, int64_t>& sizes) {
   Dims order;
   Shape shape;
   for (const Labels* group : groups) {
     int64_t n = 1;
     for (int label : *group) {
-      order.push_back(std::find(f.labels.begin(), f.labels.end(), label) - f.labels.begin());
+      order.push_back(std::find(factor.labels.begin(), factor.labels.end(), label) - factor.labels.begin());
       n *= sizes.at(label);
     }
     shape.push_back(n);
   }
-  return f.x.permute(order).reshape(shape);
+  return factor.x.permute(order).reshape(shape);
 }
 
 // Multiplies two factors and sums over letters that are not in `needed`.
@@ -235,14 +235,14 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   const autocast::Off off;
   std::vector<Factor> factors;
   for (size_t i = 0; i < in.size(); ++i) {
-    Factor f = without_repeats({in[i], inputs[i]}, i, equation);
+    Factor factor = without_repeats({in[i], inputs[i]}, i, equation);
     // A broadcast dimension of size 1 is dropped: the other factors have it.
-    for (int d = f.x.dim(); d-- > 0;) {
-      if (f.x.size(d) == sizes.at(f.labels[size_t(d)])) continue;
-      f.x = f.x.squeeze(d);
-      f.labels.erase(f.labels.begin() + d);
+    for (int d = factor.x.dim(); d-- > 0;) {
+      if (factor.x.size(d) == sizes.at(factor.labels[size_t(d)])) continue;
+      factor.x = factor.x.squeeze(d);
+      factor.labels.erase(factor.labels.begin() + d);
     }
-    factors.push_back(f);
+    factors.push_back(factor);
   }
   Factor result = factors[0];
   for (size_t i = 1; i < factors.size(); ++i) {

@@ -252,17 +252,17 @@ Tensor solve(const Tensor& a, const Tensor& b, bool left) {
   });
 }
 
-Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& o) {
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& options) {
   constexpr std::string_view op = SolveTriangularOp::info.name;
   check_square(op, a);
   check_floating(op, {b});
   check_matrices(op, b);
-  check<ShapeError>(b.size(o.left ? -2 : -1) == a.size(-1), op, "a and b do not fit, got ", a.shape(), " and ", b.shape());
+  check<ShapeError>(b.size(options.left ? -2 : -1) == a.size(-1), op, "a and b do not fit, got ", a.shape(), " and ", b.shape());
   return composite(SolveTriangularOp::info, {a, b}, [&](const Tensors& in) {
     check_same_dtype(op, in);
-    const auto [wide_a, wide_b] = broadcast_batches(op, o.left ? in[0] : mT(in[0]), o.left ? in[1] : mT(in[1]));
-    const Tensor x = call<SolveTriangularOp>({wide_a, wide_b}, {o.left == upper, o.unitriangular});
-    return o.left ? x : mT(x);
+    const auto [wide_a, wide_b] = broadcast_batches(op, options.left ? in[0] : mT(in[0]), options.left ? in[1] : mT(in[1]));
+    const Tensor x = call<SolveTriangularOp>({wide_a, wide_b}, {options.left == upper, options.unitriangular});
+    return options.left ? x : mT(x);
   });
 }
 

@@ -356,9 +356,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return as_result(bmm(batch(a, m, k), batch(b, k, n)).reshape(with(m, n)));
 }
 
-Tensor Tensor::matmul(const Tensor& o) const { return halfstep::matmul(*this, o); }
-Tensor Tensor::mm(const Tensor& o) const { return halfstep::mm(*this, o); }
-Tensor Tensor::bmm(const Tensor& o) const { return halfstep::bmm(*this, o); }
+Tensor Tensor::matmul(const Tensor& other) const { return halfstep::matmul(*this, other); }
+Tensor Tensor::mm(const Tensor& other) const { return halfstep::mm(*this, other); }
+Tensor Tensor::bmm(const Tensor& other) const { return halfstep::bmm(*this, other); }
 Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
   return halfstep::addmm(*this, a, b, beta, alpha);
 }

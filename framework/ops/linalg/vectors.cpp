@@ -191,7 +191,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
   }
   return mul(a.reshape(outer), b.reshape(inner)).reshape(out);
 }
-Tensor Tensor::kron(const Tensor& o) const { return halfstep::kron(*this, o); }
+Tensor Tensor::kron(const Tensor& other) const { return halfstep::kron(*this, other); }
 
 Tensor addmv(const Tensor& input, const Tensor& mat, const Tensor& vec, double beta, double alpha) {
   check_same_device("addmv", {input, mat, vec});
@@ -221,9 +221,9 @@ Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, double beta, 
 }
 
 Tensor Tensor::mv(const Tensor& vec) const { return halfstep::mv(*this, vec); }
-Tensor Tensor::dot(const Tensor& o) const { return halfstep::dot(*this, o); }
-Tensor Tensor::vdot(const Tensor& o) const { return halfstep::vdot(*this, o); }
-Tensor Tensor::outer(const Tensor& o) const { return halfstep::outer(*this, o); }
+Tensor Tensor::dot(const Tensor& other) const { return halfstep::dot(*this, other); }
+Tensor Tensor::vdot(const Tensor& other) const { return halfstep::vdot(*this, other); }
+Tensor Tensor::outer(const Tensor& other) const { return halfstep::outer(*this, other); }
 Tensor Tensor::addmv(const Tensor& mat, const Tensor& vec, double beta, double alpha) const {
   return halfstep::addmv(*this, mat, vec, beta, alpha);
 }

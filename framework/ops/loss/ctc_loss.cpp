@@ -78,15 +78,15 @@ HALFSTEP_OPTIONS(CtcOptions, option("blank", &O::blank, "class that means no lab
                  option("zero_infinity", &O::zero_infinity, "the loss of labels that do not fit into the steps is 0"))
 
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
-                const CtcOptions& o) {
+                const CtcOptions& options) {
   constexpr std::string_view op = kCtc.name;
   check_floating(op, {log_probs});
   check<ShapeError>(log_probs.dim() == 3 || log_probs.dim() == 2, op, "log_probs must be [T, N, C] or [T, C], got ",
                     log_probs.shape());
   const bool batched = log_probs.dim() == 3;
   const int64_t steps = log_probs.size(0), batch = batched ? log_probs.size(1) : 1, classes = log_probs.size(-1);
-  check_options(op, o);
-  check<ValueError>(o.blank < classes, op, "blank must be below the number of classes, ", classes, ", got ", o.blank);
+  check_options(op, options);
+  check<ValueError>(options.blank < classes, op, "blank must be below the number of classes, ", classes, ", got ", options.blank);
   check<DTypeError>(is_integral(targets.dtype()), op, "targets must be integers, got ", targets.dtype());
   check<ShapeError>(targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch), op, "targets must be [", batch,
                     ", S] or the targets joined, got ", targets.shape());
@@ -108,12 +108,12 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
       const int64_t label = labels_given[size_t(starts[size_t(i)] + k)];
       check<IndexError>(label >= 0 && label < classes, op, "target ", label, " at position ", k, " of sample ", i,
                         " is outside [0, ", classes, ")");
-      check<ValueError>(label != o.blank, op, "a target must not be the blank, which means no label, got ", label, " at position ",
-                        k, " of sample ", i,
+      check<ValueError>(label != options.blank, op, "a target must not be the blank, which means no label, got ", label,
+                        " at position ", k, " of sample ", i,
                         Help{"number the labels so that none is the blank, or choose another class as the blank"});
     }
   }
-  const Alignment table(labels_given, starts, out_lengths, o.blank);
+  const Alignment table(labels_given, starts, out_lengths, options.blank);
 
   const Device device = log_probs.device();
   const int64_t states = table.states;
@@ -125,14 +125,14 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
     const Tensor likelihood = log_likelihood(x, labels, skip, frames, last);
     const Tensor impossible = lt(likelihood, kNever / 10);
     // Gives a target that does not fit an infinite loss with NaN gradients: -ln e^likelihood, where e^likelihood is 0.
-    const Tensor never_fits = o.zero_infinity ? Tensor() : log(where(impossible, exp(likelihood), 1.0));
-    Tensor losses = neg(o.zero_infinity ? where(impossible, 0.0, likelihood) : where(impossible, never_fits, likelihood));
-    if (o.reduction == Reduction::mean) {
+    const Tensor never_fits = options.zero_infinity ? Tensor() : log(where(impossible, exp(likelihood), 1.0));
+    Tensor losses = neg(options.zero_infinity ? where(impossible, 0.0, likelihood) : where(impossible, never_fits, likelihood));
+    if (options.reduction == Reduction::mean) {
       std::vector<double> divisors;
       for (int64_t n : out_lengths) divisors.push_back(double(std::max<int64_t>(1, n)));
       losses = losses / tensor(divisors, {batch}, {.dtype = x.dtype(), .device = device});
     }
-    return reduce_loss(batched ? losses : losses.squeeze(0), o.reduction);
+    return reduce_loss(batched ? losses : losses.squeeze(0), options.reduction);
   });
 }
 

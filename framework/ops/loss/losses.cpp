@@ -128,18 +128,18 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
   const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
   check<ShapeError>(!weight.defined() || weight.shape() == Shape{classes}, op, "weight must be [", classes, "], got ",
                     weight.defined() ? weight.shape() : Shape{});
-  Rows r{x, target, target.shape()};
-  if (x.dim() == 1) r.scores = x.unsqueeze(0);
+  Rows rows{x, target, target.shape()};
+  if (x.dim() == 1) rows.scores = x.unsqueeze(0);
   if (x.dim() > 2) {
     Dims order{0};
     for (int d = 2; d < x.dim(); ++d) order.push_back(d);
     order.push_back(1);
-    r.scores = x.permute(order).reshape({-1, classes});
+    rows.scores = x.permute(order).reshape({-1, classes});
   }
-  if (target.dim() != 1) r.target = target.reshape({-1});
-  r.target = r.target.contiguous();
-  check_class_targets(op, r.target, classes, ignore_index);
-  return r;
+  if (target.dim() != 1) rows.target = target.reshape({-1});
+  rows.target = rows.target.contiguous();
+  check_class_targets(op, rows.target, classes, ignore_index);
+  return rows;
 }
 
 // ---- mean squared error
@@ -209,56 +209,57 @@ HALFSTEP_OPTIONS(CrossEntropyOptions, class_weights<O>(), ignored_class<O>(), re
                  option("label_smoothing", &O::label_smoothing, "share spread over all classes").at_least(0).at_most(1))
 HALFSTEP_OPTIONS(NllLossOptions, class_weights<O>(), ignored_class<O>(), reduction_of<O>())
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o, const Tensor& seed) {
-  check_options("cross_entropy", o);
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options, const Tensor& seed) {
+  check_options("cross_entropy", options);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
-  const Tensor weight = o.weight.defined() ? o.weight.to(widened(logits.dtype())).contiguous() : Tensor();
+  const Tensor weight = options.weight.defined() ? options.weight.to(widened(logits.dtype())).contiguous() : Tensor();
   if (target.is_floating_point()) {  // probabilities
     check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ",
                       logits.shape(), ", got ", target.shape());
-    check<ValueError>(o.ignore_index < 0, "cross_entropy", "ignore_index is for class targets, not for probabilities, got ",
-                      o.ignore_index);
+    check<ValueError>(options.ignore_index < 0, "cross_entropy", "ignore_index is for class targets, not for probabilities, got ",
+                      options.ignore_index);
     std::array<Tensor, 2> in{logits, target};
     apply_policy(made_of_ops(CrossEntropy::info), in);
     const autocast::Off off;
     const int dim = logits.dim() == 1 ? 0 : 1;
     Tensor p = in[1];
-    if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(logits.size(dim));
+    if (options.label_smoothing > 0) p = p * (1 - options.label_smoothing) + options.label_smoothing / double(logits.size(dim));
     if (weight.defined()) {
       Shape shape = Dims::filled(logits.dim(), 1);
       shape[dim] = -1;
       p = p * weight.to(p.dtype()).reshape(shape);
     }
     const Tensor losses = neg(sum(p * log_softmax(in[0], dim), {dim}));
-    if (o.reduction == Reduction::none) return losses;
-    return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
+    if (options.reduction == Reduction::none) return losses;
+    return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
   }
-  const Rows r = as_rows("cross_entropy", logits, target, o.ignore_index, weight);
-  const Tensor loss = call<CrossEntropy>({r.scores, r.target, weight}, {o.ignore_index, o.reduction, o.label_smoothing, seed});
-  return o.reduction == Reduction::none ? loss.reshape(r.target_shape) : loss;
+  const Rows rows = as_rows("cross_entropy", logits, target, options.ignore_index, weight);
+  const Tensor loss = call<CrossEntropy>({rows.scores, rows.target, weight},
+                                         {options.ignore_index, options.reduction, options.label_smoothing, seed});
+  return options.reduction == Reduction::none ? loss.reshape(rows.target_shape) : loss;
 }
 
-Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& o) {
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options) {
   check<DTypeError>(log_probs.is_floating_point(), "nll_loss", "scores must be floating, got ", log_probs.dtype());
   std::array<Tensor, 1> in{log_probs};
   const bool region = apply_policy(kNllInfo, in);
-  if (o.weight.defined()) {
-    const DType own = in[0].dtype(), wide = widened(own), given = o.weight.dtype();
+  if (options.weight.defined()) {
+    const DType own = in[0].dtype(), wide = widened(own), given = options.weight.dtype();
     check<DTypeError>(given == own || given == wide || (region && is_half(given) && wide == DType::f32), "nll_loss",
                       "weight must have the scores' dtype, or be float32 beside 16-bit scores; got ", given, " beside ", own);
   }
   const autocast::Off off;
-  const Tensor weight = o.weight.defined() ? o.weight.to(in[0].dtype()) : Tensor();
-  const Rows r = as_rows("nll_loss", in[0], target, o.ignore_index, weight);
-  const Tensor valid = ne(r.target, o.ignore_index);
-  const Tensor safe = where(valid, r.target, 0);
+  const Tensor weight = options.weight.defined() ? options.weight.to(in[0].dtype()) : Tensor();
+  const Rows rows = as_rows("nll_loss", in[0], target, options.ignore_index, weight);
+  const Tensor valid = ne(rows.target, options.ignore_index);
+  const Tensor safe = where(valid, rows.target, 0);
   Tensor w = valid.to(in[0].dtype());
   if (weight.defined()) w = w * gather(weight, 0, safe);
   // Uses where and not a product, so that an ignored row gives 0 even if its scores are not finite.
-  const Tensor picked = gather(r.scores, 1, safe.unsqueeze(1)).squeeze(1);
+  const Tensor picked = gather(rows.scores, 1, safe.unsqueeze(1)).squeeze(1);
   const Tensor losses = where(valid, neg(picked * w), 0.0);
-  if (o.reduction == Reduction::none) return losses.reshape(r.target_shape);
-  return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
+  if (options.reduction == Reduction::none) return losses.reshape(rows.target_shape);
+  return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
 }
 
 Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction, const Tensor& seed) {
@@ -277,15 +278,15 @@ Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction
 
 void add_losses(OpList& list) {
   list.add(CrossEntropy::info, [](Args& a) {
-    CrossEntropyOptions o = a.options<CrossEntropyOptions>();
-    o.weight = a.tensor_or_none(2);
-    return cross_entropy(a.tensor(0), a.tensor(1), o);
+    CrossEntropyOptions options = a.options<CrossEntropyOptions>();
+    options.weight = a.tensor_or_none(2);
+    return cross_entropy(a.tensor(0), a.tensor(1), options);
   });
   list.add(Mse::info, [](Args& a) { return mse_loss(a.tensor(0), a.tensor(1), a.reduction()); });
   list.add(kNllInfo, [](Args& a) {
-    NllLossOptions o = a.options<NllLossOptions>();
-    o.weight = a.tensor_or_none(2);
-    return nll_loss(a.tensor(0), a.tensor(1), o);
+    NllLossOptions options = a.options<NllLossOptions>();
+    options.weight = a.tensor_or_none(2);
+    return nll_loss(a.tensor(0), a.tensor(1), options);
   });
 }
 

@@ -157,12 +157,12 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
   });
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& o) {
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& options) {
   check_target(kBceLogits, x, target);
-  for (const Tensor& w : {o.weight, o.pos_weight})
+  for (const Tensor& w : {options.weight, options.pos_weight})
     if (w.defined()) broadcast(x.shape(), w.shape(), kBceLogits);
-  return loss_of(info_of(Pointwise::binary_cross_entropy_with_logits), {x, target, o.weight, o.pos_weight}, o.reduction,
-                 [](const Tensors& in, DType wide) {
+  return loss_of(info_of(Pointwise::binary_cross_entropy_with_logits), {x, target, options.weight, options.pos_weight},
+                 options.reduction, [](const Tensors& in, DType wide) {
                    const Tensor each =
                        in[3].defined() ? call_pointwise(Pointwise::weighted_bce, {in[0], in[1], in[3]}, 0, 0, wide)
                                        : call_pointwise(Pointwise::binary_cross_entropy_with_logits, {in[0], in[1]}, 0, 0, wide);
@@ -170,12 +170,13 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
                  });
 }
 
-Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& o) {
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& options) {
   check_defined("poisson_nll_loss", {x, target});
   check_one_shape("poisson_nll_loss", x.shape(), target.shape());
-  return loss_of(info_of(Pointwise::poisson_nll_loss), {x, target}, o.reduction, [&](const Tensors& in, DType wide) {
-    const Tensor each = call_pointwise(o.log_input ? Pointwise::poisson_nll_loss : Pointwise::poisson_rate, in, o.eps, 0, wide);
-    return o.full ? each + call_pointwise(Pointwise::stirling, {in[1].to(wide)}) : each;
+  return loss_of(info_of(Pointwise::poisson_nll_loss), {x, target}, options.reduction, [&](const Tensors& in, DType wide) {
+    const Tensor each =
+        call_pointwise(options.log_input ? Pointwise::poisson_nll_loss : Pointwise::poisson_rate, in, options.eps, 0, wide);
+    return options.full ? each + call_pointwise(Pointwise::stirling, {in[1].to(wide)}) : each;
   });
 }
 
@@ -191,18 +192,18 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin
   return loss_of(Pointwise::hinge_embedding_loss, x, target, reduction, margin);
 }
 
-Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& o) {
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& options) {
   check_target("gaussian_nll_loss", x, target);
   check_defined("gaussian_nll_loss", {var});
-  check_options("gaussian_nll_loss", o);
+  check_options("gaussian_nll_loss", options);
   const Tensor v = variance_like(x, var);
   if (var.device().is_cpu() && var.numel() > 0) {
     const NoGrad quiet;
     check<ValueError>(!any(lt(var, 0.0)).item<bool>(), "gaussian_nll_loss", "var must not be negative");
   }
-  return loss_of(info_of(Pointwise::gaussian_nll_loss), {x, target, v}, o.reduction, [&](const Tensors& in, DType wide) {
-    const Tensor each = call_pointwise(Pointwise::gaussian_nll_loss, in, o.eps, 0, wide);
-    return o.full ? each + 0.5 * std::log(2 * std::numbers::pi) : each;
+  return loss_of(info_of(Pointwise::gaussian_nll_loss), {x, target, v}, options.reduction, [&](const Tensors& in, DType wide) {
+    const Tensor each = call_pointwise(Pointwise::gaussian_nll_loss, in, options.eps, 0, wide);
+    return options.full ? each + 0.5 * std::log(2 * std::numbers::pi) : each;
   });
 }
 
@@ -215,8 +216,8 @@ void add_pointwise_losses(OpList& list) {
     return huber_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("delta", HuberLossOptions{}.delta));
   });
   list.add(info_of(Pointwise::kl_div), [](Args& a) {
-    const KLDivLossOptions o = a.options<KLDivLossOptions>();
-    return kl_div(a.tensor(0), a.tensor(1), o.reduction, o.log_target);
+    const KLDivLossOptions options = a.options<KLDivLossOptions>();
+    return kl_div(a.tensor(0), a.tensor(1), options.reduction, options.log_target);
   });
   list.add(bce_info(), [](Args& a) { return binary_cross_entropy(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.reduction()); });
   list.add(info_of(Pointwise::binary_cross_entropy_with_logits), [](Args& a) {

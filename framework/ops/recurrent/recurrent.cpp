@@ -27,34 +27,35 @@ struct Places {
   constexpr size_t count() const { return 5 + states; }
 };
 
-void check_cell(std::string_view op, int64_t gates, Places at, const Tensors& in) {
-  const Tensor &x = in[0], &h = in[1], &w_ih = in[at.w_ih()], &w_hh = in[at.w_hh()];
+void check_cell(std::string_view op, int64_t gates, Places places, const Tensors& in) {
+  const Tensor &x = in[0], &h = in[1], &w_ih = in[places.w_ih()], &w_hh = in[places.w_hh()];
   check<DTypeError>(x.is_floating_point(), op, "input must be floating, got ", x.dtype());
   check<ShapeError>(x.dim() == 2 && h.dim() == 2 && x.size(0) == h.size(0), op, "input and state must be [N, I] and [N, H], got ",
                     x.shape(), " and ", h.shape());
   const int64_t units = h.size(1);
-  for (size_t i = 2; i < at.w_ih(); ++i)
+  for (size_t i = 2; i < places.w_ih(); ++i)
     check<ShapeError>(in[i].shape() == h.shape(), op, "both states must have one shape, got ", h.shape(), " and ", in[i].shape());
   check<ShapeError>(w_ih.dim() == 2 && w_ih.size(1) == x.size(1) && w_ih.size(0) == w_hh.size(0), op, "w_ih must be [", gates,
                     " H, ", x.size(1), "] to match input ", x.shape(), ", got ", w_ih.shape());
   check<ShapeError>(w_hh.dim() == 2 && w_hh.size(1) == units && w_hh.size(0) / gates == units && w_hh.size(0) % gates == 0, op,
                     "w_hh must be [", gates, " H, H] to match state ", h.shape(), ", got ", w_hh.shape());
-  for (size_t i : {at.b_ih(), at.b_hh()})
+  for (size_t i : {places.b_ih(), places.b_hh()})
     check<ShapeError>(!in[i].defined() || in[i].shape() == Shape{w_hh.size(0)}, op, "biases must be [", w_hh.size(0), "], got ",
                       in[i].defined() ? in[i].shape() : Shape());
   check_same_dtype(op, in);
 }
 
-Tensor x_product(Places at, const Tensors& in) {
-  return product(in[0], in[at.w_ih()].t(), widened(in[0].dtype()), {.bias = dense(in[at.b_ih()])});
+Tensor x_product(Places places, const Tensors& in) {
+  return product(in[0], in[places.w_ih()].t(), widened(in[0].dtype()), {.bias = dense(in[places.b_ih()])});
 }
-Tensor h_product(Places at, const Tensors& in) {
-  return product(in[1], in[at.w_hh()].t(), widened(in[0].dtype()), {.bias = dense(in[at.b_hh()])});
+Tensor h_product(Places places, const Tensors& in) {
+  return product(in[1], in[places.w_hh()].t(), widened(in[0].dtype()), {.bias = dense(in[places.b_hh()])});
 }
 
 // Returns the gradients of x, h (plus `dh` if defined), weights and biases, from the gates' gradients.
-Tensors through_products(const BackwardContext& ctx, Places at, const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh) {
-  Tensors result(at.count());
+Tensors through_products(const BackwardContext& ctx, Places places, const Tensor& dx_gates, const Tensor& dh_gates,
+                         const Tensor& dh) {
+  Tensors result(places.count());
   const auto side = [&](const Tensor& gates, size_t input, size_t weight, size_t bias) {
     if (ctx.needs(input)) result[input] = product(gates, ctx.saved(weight), ctx.grad_dtype(input));
     if (ctx.needs(weight)) {
@@ -64,8 +65,8 @@ Tensors through_products(const BackwardContext& ctx, Places at, const Tensor& dx
       result[bias] = column_sums(gates, ctx.grad_dtype(bias));
     }
   };
-  side(dx_gates, 0, at.w_ih(), at.b_ih());
-  side(dh_gates, 1, at.w_hh(), at.b_hh());
+  side(dx_gates, 0, places.w_ih(), places.b_ih());
+  side(dh_gates, 1, places.w_hh(), places.b_hh());
   if (dh.defined() && ctx.needs(1)) result[1] = result[1] + dh;
   return result;
 }

@@ -154,9 +154,9 @@ struct Network {
   }
 
   static Tensors composite(const Attr& attr, const Tensors& in) {
-    const LstmSequenceResult r = layer_by_layer({in.begin(), in.end() - 1}, attr.steps);
-    Tensors out{r.output, r.h};
-    if (r.c.defined()) out.push_back(r.c);
+    const LstmSequenceResult result = layer_by_layer({in.begin(), in.end() - 1}, attr.steps);
+    Tensors out{result.output, result.h};
+    if (result.c.defined()) out.push_back(result.c);
     return out;
   }
 };
@@ -170,42 +170,42 @@ std::vector<int64_t> lengths_of(const std::vector<int64_t>& sizes) {
 }
 
 // Computes the network by the library. Empty: it declines, or there is none.
-std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const Tensor> given, NetworkSteps s) {
+std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const Tensor> given, NetworkSteps steps) {
   RecurrentLibrary* const library = library_on(in[0].device());
-  if (!library || s.sizes.empty() || s.sizes[0] == 0) return {};
-  const Tensors first = parameters_of(std::span(in).subspan(kParameters), 0, s.each);
-  const bool packed = s.layout == Layout::packed;
-  RecurrentArgs args{.cell = s.cell,
+  if (!library || steps.sizes.empty() || steps.sizes[0] == 0) return {};
+  const Tensors first = parameters_of(std::span(in).subspan(kParameters), 0, steps.each);
+  const bool packed = steps.layout == Layout::packed;
+  RecurrentArgs args{.cell = steps.cell,
                      .dtype = in[0].dtype(),
-                     .layers = s.layers,
-                     .directions = s.ways,
+                     .layers = steps.layers,
+                     .directions = steps.ways,
                      .features = in[0].size(-1),
-                     .units = first[kWhh].size(0) / gates_of(s.cell),
+                     .units = first[kWhh].size(0) / gates_of(steps.cell),
                      .width = first[kWhh].size(1),
                      .biased = first[kBih].defined(),
                      .projected = first[kWhr].defined(),
-                     .layout = s.layout,
-                     .steps = int64_t(s.sizes.size()),
-                     .batch = s.sizes[0]};  // rows beyond have no step and keep their states
+                     .layout = steps.layout,
+                     .steps = int64_t(steps.sizes.size()),
+                     .batch = steps.sizes[0]};  // rows beyond have no step and keep their states
   if (packed) {
-    args.lengths = lengths_of(s.sizes);
+    args.lengths = lengths_of(steps.sizes);
     args.steps = args.lengths[0];
   }
   const std::optional<RecurrentSpaces> spaces = library->recurrent_spaces(args);
   if (!spaces) return {};
 
-  const int64_t idle = s.batch - args.batch;
-  s.batch = args.batch;
+  const int64_t idle = steps.batch - args.batch;
+  steps.batch = args.batch;
   const auto active = [&](const Tensor& state) {
     return !state.defined() ? state : readable(idle > 0 ? state.narrow(1, 0, args.batch) : state);
   };
   const std::span<const Tensor> parameters = std::span(in).subspan(kParameters);
   Tensors inputs{readable(in[0]), active(in[1]), active(in[2])};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  inputs.push_back(weight_space(*spaces, parameters, given, std::exchange(s.packed, nullptr), s.owns));
+  inputs.push_back(weight_space(*spaces, parameters, given, std::exchange(steps.packed, nullptr), steps.owns));
   Tensors made;
   try {
-    made = call<Network>(inputs, {std::move(s), args, *spaces});
+    made = call<Network>(inputs, {std::move(steps), args, *spaces});
   } catch (const Declined&) { return {}; }
   const auto with_idle = [&](const Tensor& state, const Tensor& begin) {
     if (idle == 0) return state;

@@ -61,9 +61,11 @@ Tensor PackedWeights::find(const RecurrentSpaces& spaces, std::span<const Tensor
   const std::lock_guard lock(mutex_);
   if (!space_.defined() || space_.dtype() != dtype || offsets_ != spaces.offsets) return {};
   for (size_t i = 0; i < from.size(); ++i) {
-    const Source& s = sources_[i];
+    const Source& source = sources_[i];
     if (from[i].storage()->is_exposed()) return {};
-    if (s.storage.lock() != from[i].storage() || s.offset != from[i].impl()->offset || s.version != from[i].version()) return {};
+    if (source.storage.lock() != from[i].storage() || source.offset != from[i].impl()->offset ||
+        source.version != from[i].version())
+      return {};
   }
   return space_;
 }

@@ -126,16 +126,16 @@ struct NormOverGroup {
     return {d.dx.defined() ? d.dx.to(ctx.saved(kX).format()) : d.dx, d.dweight, d.dbias};
   }
   static Tensor composite(const Attr& attr, const Tensors& in) {
-    const NormArgs& n = attr.args;
+    const NormArgs& args = attr.args;
     const DType computed = widened(in[0].dtype());
-    Tensor x = in[0].to(computed).reshape({n.rows, n.groups, n.channels, n.inner});
-    if (n.centered) x = x - mean(x, {2, 3}, true);
-    Tensor var = mean(x * x, {2, 3}, true) + n.eps;
+    Tensor x = in[0].to(computed).reshape({args.rows, args.groups, args.channels, args.inner});
+    if (args.centered) x = x - mean(x, {2, 3}, true);
+    Tensor var = mean(x * x, {2, 3}, true) + args.eps;
     const Tensor constant = zero_of_constant(attr) ? eq(var, 0.0) : Tensor();
     if (constant.defined()) var = where(constant, 1.0, var);
     Tensor y = x * rsqrt(var);
     if (constant.defined()) y = where(constant, 0.0, y);
-    const Shape per_channel{1, n.groups, n.channels, 1};
+    const Shape per_channel{1, args.groups, args.channels, 1};
     if (in[1].defined()) y = y * in[1].to(computed).reshape(per_channel);
     if (in[2].defined()) y = y + in[2].to(computed).reshape(per_channel);
     return y.reshape(in[0].shape()).to(attr.dtype.value_or(in[0].dtype()));
@@ -149,9 +149,9 @@ NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized
   bool fits = lead >= 0;
   for (int d = 0; fits && d < normalized.size(); ++d) fits = x.shape()[lead + d] == normalized[d];
   check<ShapeError>(fits, op, "the input's last dimensions must be normalized_shape ", normalized, ", got ", x.shape());
-  NormArgs a{.rows = 1, .groups = 1, .channels = numel(normalized), .inner = 1, .eps = eps};
-  for (int d = 0; d < lead; ++d) a.rows *= x.shape()[d];
-  return a;
+  NormArgs args{.rows = 1, .groups = 1, .channels = numel(normalized), .inner = 1, .eps = eps};
+  for (int d = 0; d < lead; ++d) args.rows *= x.shape()[d];
+  return args;
 }
 
 // [N, C, positions]
@@ -261,13 +261,14 @@ struct BatchNormOp {
 };
 
 // Updates the running statistics from those of every sample and channel.
-void update_running(const Tensor& x, const Channels& n, const Tensor& running_mean, const Tensor& running_var, double momentum) {
+void update_running(const Tensor& x, const Channels& sizes, const Tensor& running_mean, const Tensor& running_var,
+                    double momentum) {
   const NoGrad quiet;
   const autocast::Off off;
-  const Tensor mean = floats({n.batch, n.channels, 1}, x), var = floats({n.batch, n.channels, 1}, x);
+  const Tensor mean = floats({sizes.batch, sizes.channels, 1}, x), var = floats({sizes.batch, sizes.channels, 1}, x);
   const bool last = x.format() == MemoryFormat::channels_last;
-  const Strides strides{n.channels * n.positions, last ? 1 : n.positions, last ? n.channels : 1};
-  backend_for(x.device()).variance(x.detach().to(x.format()).alias(n.shape(), strides).view(), 1, mean.view(), var.view());
+  const Strides strides{sizes.channels * sizes.positions, last ? 1 : sizes.positions, last ? sizes.channels : 1};
+  backend_for(x.device()).variance(x.detach().to(x.format()).alias(sizes.shape(), strides).view(), 1, mean.view(), var.view());
   const auto update = [&](const Tensor& running, const Tensor& fresh) {
     running.copy_(running.to(fresh.dtype()) * (1 - momentum) + halfstep::mean(fresh, {0, 2}) * momentum);
   };
@@ -302,14 +303,14 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 }
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
-  const Channels n("group_norm", x);
-  check<ValueError>(num_groups > 0 && n.channels > 0 && n.channels % num_groups == 0, "group_norm", "num_groups must divide the ",
-                    n.channels, " channels of the input ", x.shape(), ", got ", num_groups);
-  const int64_t channels = n.channels / num_groups;
-  check<ValueError>(n.batch * channels * n.positions != 1, "group_norm", "needs more than 1 value per group, got input ",
+  const Channels sizes("group_norm", x);
+  check<ValueError>(num_groups > 0 && sizes.channels > 0 && sizes.channels % num_groups == 0, "group_norm",
+                    "num_groups must divide the ", sizes.channels, " channels of the input ", x.shape(), ", got ", num_groups);
+  const int64_t channels = sizes.channels / num_groups;
+  check<ValueError>(sizes.batch * channels * sizes.positions != 1, "group_norm", "needs more than 1 value per group, got input ",
                     x.shape());
   return call<NormOverGroup>({x, weight, bias},
-                             {NormOverGroup::group, {n.batch, num_groups, channels, n.positions, eps}, {n.channels}});
+                             {NormOverGroup::group, {sizes.batch, num_groups, channels, sizes.positions, eps}, {sizes.channels}});
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
@@ -318,37 +319,37 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   if (x.dim() == 1 && x.size(0) == 0)
     return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps, relu, batches)
         .reshape({0});
-  const Channels n("batch_norm", x);
+  const Channels sizes("batch_norm", x);
   if (batches.defined()) {
     check_same_device("batch_norm", {x, batches});
     check<DTypeError>(batches.dtype() == DType::i64, "batch_norm", "batches must be int64, got ", batches.dtype());
     check<ShapeError>(batches.numel() == 1, "batch_norm", "batches must be one number, got shape ", batches.shape());
   }
   check<ValueError>(!training || eps > 0, "batch_norm", "eps must be greater than 0 when training, got ", eps);
-  check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
+  check<ValueError>(!training || sizes.batch * sizes.positions != 1, "batch_norm",
                     "needs more than 1 value per channel when training, got input ", x.shape(),
                     Help{"leave out a last batch of one sample (drop_last), or take another batch size"});
   return call<BatchNormOp>({x, running_mean, running_var, weight, bias},
-                         {{n.batch, n.channels, n.positions, eps, momentum, training, relu}, batches});
+                           {{sizes.batch, sizes.channels, sizes.positions, eps, momentum, training, relu}, batches});
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, bool use_input_stats, double momentum, double eps) {
-  const Channels n("instance_norm", x);
+  const Channels sizes("instance_norm", x);
   check<ValueError>(running_mean.defined() == running_var.defined(), "instance_norm",
                     "running_mean and running_var come together or not at all");
   if (!use_input_stats) {
     check<ValueError>(running_mean.defined(), "instance_norm", "needs running_mean and running_var unless use_input_stats");
     return call<BatchNormOp>(
         {x, running_mean, running_var, weight, bias},
-        {{n.batch, n.channels, n.positions, eps, momentum, false}, {}, &NormOverGroup::kInfo[NormOverGroup::instance]});
+        {{sizes.batch, sizes.channels, sizes.positions, eps, momentum, false}, {}, &NormOverGroup::kInfo[NormOverGroup::instance]});
   }
-  check<ValueError>(n.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
+  check<ValueError>(sizes.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
                     x.shape());
   check_same_device("instance_norm", {x, running_mean, running_var});
-  check_parameter("instance_norm", "running_mean", running_mean, {n.channels}, x.dtype());
-  check_parameter("instance_norm", "running_var", running_var, {n.channels}, x.dtype());
-  const NormOverGroup::Attr attr{NormOverGroup::instance, {n.batch, n.channels, 1, n.positions, eps}, {n.channels}};
+  check_parameter("instance_norm", "running_mean", running_mean, {sizes.channels}, x.dtype());
+  check_parameter("instance_norm", "running_var", running_var, {sizes.channels}, x.dtype());
+  const NormOverGroup::Attr attr{NormOverGroup::instance, {sizes.batch, sizes.channels, 1, sizes.positions, eps}, {sizes.channels}};
   Tensor y;
   if (NormOverGroup::zero_of_constant(attr)) {
     NormOverGroup::check(attr, {x, weight, bias});
@@ -358,7 +359,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   } else {
     y = call<NormOverGroup>({x, weight, bias}, attr);
   }
-  if (running_mean.defined() && x.numel() > 0 && moves_statistics()) update_running(x, n, running_mean, running_var, momentum);
+  if (running_mean.defined() && x.numel() > 0 && moves_statistics()) update_running(x, sizes, running_mean, running_var, momentum);
   return y;
 }
 

@@ -27,12 +27,12 @@ std::array<bool, kMaxDims> mask_of(const Dims& dims, int rank, std::string_view 
 
 ReducedShapes reduced(const Shape& shape, const Dims& dims, std::string_view op) {
   const auto mask = mask_of(dims, shape.size(), op);
-  ReducedShapes r;
+  ReducedShapes shapes;
   for (int i = 0; i < shape.size(); ++i) {
-    r.kept.push_back(mask[size_t(i)] ? 1 : shape[i]);
-    if (!mask[size_t(i)]) r.dropped.push_back(shape[i]);
+    shapes.kept.push_back(mask[size_t(i)] ? 1 : shape[i]);
+    if (!mask[size_t(i)]) shapes.dropped.push_back(shape[i]);
   }
-  return r;
+  return shapes;
 }
 
 Tensor shown(const Tensor& out, const ReducedShapes& shapes, bool keepdim) {

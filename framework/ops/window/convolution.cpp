@@ -195,26 +195,27 @@ Tensors ConvTransposeOp::backward(const BackwardContext& ctx, const Attr& attr, 
 // ---- arguments
 
 // Returns the window and all sizes of a convolution of an input [N, C, in...].
-ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, int dims, const ConvOptions& o) {
-  const bool same = o.padding.name == "same";
-  check<ValueError>(same || o.padding.name == "valid" || o.padding.name.empty(), op,
-                    "padding must be sizes, \"same\" or \"valid\", got \"", o.padding.name, "\"");
-  ConvAttr attr{.window = window_of(op, dims, kernel, o.stride, o.padding.sizes, o.dilation), .groups = o.groups};
-  Window& w = attr.window;
+ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, int dims, const ConvOptions& options) {
+  const bool same = options.padding.name == "same";
+  check<ValueError>(same || options.padding.name == "valid" || options.padding.name.empty(), op,
+                    "padding must be sizes, \"same\" or \"valid\", got \"", options.padding.name, "\"");
+  ConvAttr attr{.window = window_of(op, dims, kernel, options.stride, options.padding.sizes, options.dilation),
+                .groups = options.groups};
+  Window& window = attr.window;
   attr.in = spatial_of(x, dims);
   for (size_t d = 0; d < size_t(dims); ++d) {
     check<ShapeError>(attr.in[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x);
-    int64_t after = w.padding[d];
+    int64_t after = window.padding[d];
     if (same) {
-      check<ValueError>(w.stride[d] == 1, op, "padding \"same\" needs a stride of 1, got ", o.stride);
-      const int64_t total = w.dilation[d] * (w.size[d] - 1);
-      w.padding[d] = total / 2;
+      check<ValueError>(window.stride[d] == 1, op, "padding \"same\" needs a stride of 1, got ", options.stride);
+      const int64_t total = window.dilation[d] * (window.size[d] - 1);
+      window.padding[d] = total / 2;
       after = total - total / 2;
     }
-    attr.out[d] = window_positions(w, d, attr.in[d], after);
+    attr.out[d] = window_positions(window, d, attr.in[d], after);
     check<ShapeError>(attr.out[d] >= 1, op, "the kernel must fit into the padded input: its taps span ",
-                      w.dilation[d] * (w.size[d] - 1) + 1, " in spatial dimension ", d, ", where input ", x, " has ",
-                      attr.in[d] + w.padding[d] + after, " with its padding");
+                      window.dilation[d] * (window.size[d] - 1) + 1, " in spatial dimension ", d, ", where input ", x, " has ",
+                      attr.in[d] + window.padding[d] + after, " with its padding");
   }
   return attr;
 }
@@ -252,46 +253,48 @@ std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Te
   return in;
 }
 
-Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvOptions& o,
-                bool relu, bool folded = false) {
-  check_inputs(op, dims, input, weight, bias, o.groups);
+Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                const ConvOptions& options, bool relu, bool folded = false) {
+  check_inputs(op, dims, input, weight, bias, options.groups);
   int64_t channels = 0;
-  check<ShapeError>(!__builtin_mul_overflow(weight.size(1), o.groups, &channels), op, "groups = ", o.groups, " is too large");
-  check_channels(op, input, dims, weight, channels, o.groups);
+  check<ShapeError>(!__builtin_mul_overflow(weight.size(1), options.groups, &channels), op, "groups = ", options.groups,
+                    " is too large");
+  check_channels(op, input, dims, weight, channels, options.groups);
   check_bias(op, bias, weight.size(0), weight);
   const auto in = cast_inputs(op, input, weight, bias, folded);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
-    ConvAttr attr = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
+    ConvAttr attr = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, options);
     attr.relu = relu;
-    attr.laid = inference_enabled() ? o.laid : nullptr;
+    attr.laid = inference_enabled() ? options.laid : nullptr;
     check_sizes(op, with_spatial(x.size(0), weight.size(0), attr.out, dims));
     return call<ConvOp>({x, in[1], in[2]}, attr);
   });
 }
 
 Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                      const ConvTransposeOptions& o) {
-  check_inputs(op, dims, input, weight, bias, o.groups);
-  check_channels(op, input, dims, weight, weight.size(0), o.groups);
+                      const ConvTransposeOptions& options) {
+  check_inputs(op, dims, input, weight, bias, options.groups);
+  check_channels(op, input, dims, weight, weight.size(0), options.groups);
   int64_t channels = 0;
-  check<ShapeError>(weight.size(1) >= 1 && !__builtin_mul_overflow(weight.size(1), o.groups, &channels), op,
+  check<ShapeError>(weight.size(1) >= 1 && !__builtin_mul_overflow(weight.size(1), options.groups, &channels), op,
                     "weight's second size must be at least 1, got ", weight.shape());
   check_bias(op, bias, channels, weight);
-  ConvAttr attr{.window = window_of(op, dims, spatial_of(weight.shape(), dims), o.stride, o.padding, o.dilation),
-                .groups = o.groups};
-  const Spatial extra = per_dimension(op, "output_padding", o.output_padding, dims, 0, 0);
+  ConvAttr attr{.window = window_of(op, dims, spatial_of(weight.shape(), dims), options.stride, options.padding, options.dilation),
+                .groups = options.groups};
+  const Spatial extra = per_dimension(op, "output_padding", options.output_padding, dims, 0, 0);
   const auto in = cast_inputs(op, input, weight, bias);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
-    const Window& w = attr.window;
+    const Window& window = attr.window;
     attr.out = spatial_of(x.shape(), dims);
     for (size_t d = 0; d < size_t(dims); ++d) {
       check<ShapeError>(attr.out[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x.shape());
-      check<ValueError>(extra[d] < w.stride[d] || extra[d] < w.dilation[d], op,
-                        "output_padding must be less than stride or dilation, got ", o.output_padding, " with stride ", o.stride,
-                        " and dilation ", o.dilation);
-      attr.in[d] = (attr.out[d] - 1) * w.stride[d] - 2 * w.padding[d] + w.dilation[d] * (w.size[d] - 1) + extra[d] + 1;
+      check<ValueError>(extra[d] < window.stride[d] || extra[d] < window.dilation[d], op,
+                        "output_padding must be less than stride or dilation, got ", options.output_padding, " with stride ",
+                        options.stride, " and dilation ", options.dilation);
+      attr.in[d] =
+          (attr.out[d] - 1) * window.stride[d] - 2 * window.padding[d] + window.dilation[d] * (window.size[d] - 1) + extra[d] + 1;
       check<ShapeError>(attr.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", attr.in[d],
                         " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
     }
@@ -324,29 +327,29 @@ constexpr OpInfo kConvolutionInfo{
 
 }  // namespace
 
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv("conv1d", 1, x, weight, bias, o, relu);
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv("conv1d", 1, x, weight, bias, options, relu);
 }
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv("conv2d", 2, x, weight, bias, o, relu);
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv("conv2d", 2, x, weight, bias, options, relu);
 }
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv("conv3d", 3, x, weight, bias, o, relu);
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv("conv3d", 3, x, weight, bias, options, relu);
 }
-Tensor folded_conv(int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv(ConvOp::kInfo[dims - 1].name, dims, x, weight, bias, o, relu, /*folded=*/true);
+Tensor folded_conv(int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv(ConvOp::kInfo[dims - 1].name, dims, x, weight, bias, options, relu, /*folded=*/true);
 }
-Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
-  return run_transposed("conv_transpose1d", 1, x, weight, bias, o);
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& options) {
+  return run_transposed("conv_transpose1d", 1, x, weight, bias, options);
 }
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
-  return run_transposed("conv_transpose2d", 2, x, weight, bias, o);
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& options) {
+  return run_transposed("conv_transpose2d", 2, x, weight, bias, options);
 }
-Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
-  return run_transposed("conv_transpose3d", 3, x, weight, bias, o);
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& options) {
+  return run_transposed("conv_transpose3d", 3, x, weight, bias, options);
 }
 
-Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& kernel_size, const ConvOptions& o) {
+Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& kernel_size, const ConvOptions& options) {
   const std::string_view op = ConvWeight::info.name;
   const int dims = x.dim() - 2;
   check<ShapeError>(dims >= 1 && dims <= 3 && grad.dim() == x.dim() && grad.size(0) == x.size(0), op,
@@ -355,10 +358,10 @@ Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& ker
     check<DTypeError>(t.is_floating_point(), op, "inputs must be floating, got ", t.dtype());
     check_sizes(op, t.shape());
   }
-  check<ValueError>(o.groups >= 1, op, "groups must be at least 1, got ", o.groups);
-  check<ShapeError>(x.size(1) % o.groups == 0 && grad.size(1) % o.groups == 0, op,
-                    "channels must be multiples of groups = ", o.groups, ", got ", x.shape(), " and ", grad.shape());
-  const ConvAttr attr = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, o);
+  check<ValueError>(options.groups >= 1, op, "groups must be at least 1, got ", options.groups);
+  check<ShapeError>(x.size(1) % options.groups == 0 && grad.size(1) % options.groups == 0, op,
+                    "channels must be multiples of groups = ", options.groups, ", got ", x.shape(), " and ", grad.shape());
+  const ConvAttr attr = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, options);
   check<ShapeError>(spatial_of(grad.shape(), dims) == attr.out, op, "grad must be ",
                     with_spatial(x.size(0), grad.size(1), attr.out, dims), " to match input ", x.shape(), ", got ", grad.shape());
   check_size(op, with_spatial(grad.size(1), x.size(1), attr.window.size, dims));

@@ -20,10 +20,10 @@ struct Tap {
 };
 
 // Moves positions outside the image into it, by reflection or to the border; with zeros leaves them.
-Tensor padded(const SampleArgs& a, Tensor v, int64_t size) {
-  if (a.padding == SamplePadding::zeros) return v;
-  if (a.padding == SamplePadding::reflection) {
-    const double low = a.align_corners ? 0 : -0.5, span = a.align_corners ? double(size - 1) : double(size);
+Tensor padded(const SampleArgs& args, Tensor v, int64_t size) {
+  if (args.padding == SamplePadding::zeros) return v;
+  if (args.padding == SamplePadding::reflection) {
+    const double low = args.align_corners ? 0 : -0.5, span = args.align_corners ? double(size - 1) : double(size);
     if (span == 0) return v * 0.0;
     const Tensor distance = abs(v - low), flips = floor(distance.detach() / span), extra = distance - flips * span;
     v = where(eq(fmod(flips, 2.0), 0.0), extra, span - extra) + low;
@@ -39,26 +39,26 @@ Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
 }
 
 // Returns the elements that are read along a dimension of `size`, for coordinates g in [-1, 1].
-std::vector<Tap> taps_along(const SampleArgs& a, const Tensor& g, int64_t size) {
-  const Tensor at = a.align_corners ? (g + 1.0) / 2.0 * double(size - 1) : ((g + 1.0) * double(size) - 1.0) / 2.0;
-  if (a.mode == SampleMode::bicubic) {
+std::vector<Tap> taps_along(const SampleArgs& args, const Tensor& g, int64_t size) {
+  const Tensor at = args.align_corners ? (g + 1.0) / 2.0 * double(size - 1) : ((g + 1.0) * double(size) - 1.0) / 2.0;
+  if (args.mode == SampleMode::bicubic) {
     constexpr double A = -0.75;
     const Tensor base = floor(at.detach()), part = at - base;
     std::vector<Tap> taps;
     for (int k = 0; k < 4; ++k) {
       const Tensor x = k < 2 ? part + double(1 - k) : double(k - 1) - part;
       const Tensor weight = k == 1 || k == 2 ? ((A + 2) * x - (A + 3)) * x * x + 1.0 : ((A * x - 5 * A) * x + 8 * A) * x - 4 * A;
-      taps.push_back(tap_at(padded(a, base + double(k - 1), size), weight, size));
+      taps.push_back(tap_at(padded(args, base + double(k - 1), size), weight, size));
     }
     return taps;
   }
-  const Tensor v = padded(a, at, size);
-  if (a.mode == SampleMode::nearest) return {tap_at(round(v.detach()), ones_like(v), size)};
+  const Tensor v = padded(args, at, size);
+  if (args.mode == SampleMode::nearest) return {tap_at(round(v.detach()), ones_like(v), size)};
   const Tensor base = floor(v.detach()), part = v - base;
   return {tap_at(base, 1.0 - part, size), tap_at(base + 1.0, part, size)};
 }
 
-Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid0) {
+Tensor sample_with_ops(const SampleArgs& args, const Tensor& x0, const Tensor& grid0) {
   const bool half = is_half(x0.dtype());
   const Tensor x = half ? x0.to(DType::f32) : x0, grid = half ? grid0.to(DType::f32) : grid0;
   const int dims = x.dim() - 2;
@@ -74,7 +74,7 @@ Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid
   std::vector<Tap> all;
   for (int d = dims - 1; d >= 0; --d) {
     const int64_t size = x.size(-1 - d);
-    const std::vector<Tap> along = taps_along(a, grid.select(-1, d).reshape({n, points}), size);
+    const std::vector<Tap> along = taps_along(args, grid.select(-1, d).reshape({n, points}), size);
     std::vector<Tap> next;
     for (const Tap& t : along) {
       if (all.empty()) next.push_back(t);
@@ -94,10 +94,11 @@ Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid
 
 // ---- the op
 
-Attributes describe_sampling(const SampleArgs& a) {
+Attributes describe_sampling(const SampleArgs& args) {
   constexpr const char* modes[] = {"bilinear", "nearest", "bicubic"};
   constexpr const char* paddings[] = {"zeros", "border", "reflection"};
-  return {{"mode", modes[size_t(a.mode)]}, {"padding_mode", paddings[size_t(a.padding)]}, {"align_corners", a.align_corners}};
+  return {
+      {"mode", modes[size_t(args.mode)]}, {"padding_mode", paddings[size_t(args.padding)]}, {"align_corners", args.align_corners}};
 }
 
 struct GridSample {
@@ -149,7 +150,7 @@ int choice(Args& a, std::string_view name, std::string_view number, const std::a
 
 }  // namespace
 
-Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& o) {
+Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& options) {
   constexpr std::string_view op = "grid_sample";
   check<DTypeError>(x.is_floating_point() && grid.is_floating_point(), op, "input and grid must be floating, got ", x.dtype(),
                     " and ", grid.dtype());
@@ -164,13 +165,13 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& o) {
     plane *= x.size(d);
   }
   check<ShapeError>(fits && plane < (int64_t(1) << 31), op, "planes of x must have 1 to 2^31 - 1 elements, got ", x.shape());
-  if (o.mode == SampleMode::bicubic && dims == 3) {  // kernels support it for planes only
+  if (options.mode == SampleMode::bicubic && dims == 3) {  // kernels support it for planes only
     return composite(GridSample::info, {x, grid}, [&](const Tensors& in) {
       check_same_dtype(op, in);
-      return sample_with_ops(o, in[0], in[1]);
+      return sample_with_ops(options, in[0], in[1]);
     });
   }
-  return call<GridSample>({x, grid}, o);
+  return call<GridSample>({x, grid}, options);
 }
 
 Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners) {

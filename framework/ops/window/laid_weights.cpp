@@ -10,8 +10,8 @@
 
 namespace halfstep {
 
-bool LaidWeights::Source::matches(const Source& o) const {
-  return storage.lock() == o.storage.lock() && offset == o.offset && version == o.version;
+bool LaidWeights::Source::matches(const Source& other) const {
+  return storage.lock() == other.storage.lock() && offset == other.offset && version == other.version;
 }
 
 Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {

@@ -38,7 +38,7 @@ class LaidWeights {
     std::weak_ptr<Storage> storage;
     int64_t offset = 0;
     uint64_t version = 0;
-    bool matches(const Source& o) const;
+    bool matches(const Source& other) const;
   };
   struct Kept {
     LayoutKey key;

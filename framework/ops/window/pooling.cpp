@@ -141,23 +141,24 @@ void check_input(std::string_view op, const Tensor& x, int dims) {
 }
 
 // Returns the sizes of the input and the output of sliding windows.
-PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& o) {
+PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& options) {
   check_input(op, x, dims);
   PoolAttr attr;
   const Spatial size = per_dimension(op, "kernel_size", kernel_size, dims, 1);
-  attr.args.window = window_of(op, dims, size, o.stride.empty() ? kernel_size : o.stride, o.padding, o.dilation);
-  const Window& w = attr.args.window;
+  attr.args.window =
+      window_of(op, dims, size, options.stride.empty() ? kernel_size : options.stride, options.padding, options.dilation);
+  const Window& window = attr.args.window;
   for (int d = 0; d < dims; ++d) {
     const auto i = size_t(d);
-    const int64_t reach = w.dilation[i] * (w.size[i] - 1) + 1, in = x.size(d - dims);
-    check<ValueError>(w.padding[i] <= reach / 2, op, "padding must be at most half the kernel's reach of ", reach, ", got ",
-                      w.padding[i]);
-    const int64_t room = in + 2 * w.padding[i] - reach;
-    int64_t out = room < 0 ? 0 : (room + (o.ceil_mode ? w.stride[i] - 1 : 0)) / w.stride[i] + 1;
-    if (room < 0 && o.ceil_mode && room + w.stride[i] - 1 >= 0) out = 1;
-    if (o.ceil_mode && (out - 1) * w.stride[i] >= in + w.padding[i]) --out;
+    const int64_t reach = window.dilation[i] * (window.size[i] - 1) + 1, in = x.size(d - dims);
+    check<ValueError>(window.padding[i] <= reach / 2, op, "padding must be at most half the kernel's reach of ", reach, ", got ",
+                      window.padding[i]);
+    const int64_t room = in + 2 * window.padding[i] - reach;
+    int64_t out = room < 0 ? 0 : (room + (options.ceil_mode ? window.stride[i] - 1 : 0)) / window.stride[i] + 1;
+    if (room < 0 && options.ceil_mode && room + window.stride[i] - 1 >= 0) out = 1;
+    if (options.ceil_mode && (out - 1) * window.stride[i] >= in + window.padding[i]) --out;
     check<ShapeError>(out > 0, op, "a kernel that reaches over ", reach, " elements does not fit input ", x.shape(),
-                      " with padding ", w.padding[i], " in spatial dimension ", d);
+                      " with padding ", window.padding[i], " in spatial dimension ", d);
     attr.in[i] = in;
     attr.out[i] = out;
   }
@@ -197,18 +198,20 @@ Tensor run_avg(const Tensor& x, const PoolAttr& attr) {
   });
 }
 
-std::pair<Tensor, Tensor> max_pool(const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& o, bool indices) {
-  return run_max(x, sliding(MaxPool::kInfo[0][dims - 1].name, x, dims, kernel_size, o), indices);
+std::pair<Tensor, Tensor> max_pool(const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& options,
+                                   bool indices) {
+  return run_max(x, sliding(MaxPool::kInfo[0][dims - 1].name, x, dims, kernel_size, options), indices);
 }
 std::pair<Tensor, Tensor> adaptive_max_pool(const Tensor& x, int dims, const OutputSize& size, bool indices) {
   return run_max(x, covering(MaxPool::kInfo[1][dims - 1].name, x, dims, size), indices);
 }
-Tensor avg_pool(const Tensor& x, int dims, const Dims& kernel_size, const AvgPoolOptions& o) {
+Tensor avg_pool(const Tensor& x, int dims, const Dims& kernel_size, const AvgPoolOptions& options) {
   const std::string_view op = AvgPool::kInfo[0][dims - 1].name;
-  PoolAttr attr = sliding(op, x, dims, kernel_size, {.stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode});
-  check<ValueError>(o.divisor_override != 0, op, "divisor_override must not be 0");
-  attr.args.count_include_pad = o.count_include_pad;
-  attr.args.divisor = o.divisor_override.value_or(0);
+  PoolAttr attr =
+      sliding(op, x, dims, kernel_size, {.stride = options.stride, .padding = options.padding, .ceil_mode = options.ceil_mode});
+  check<ValueError>(options.divisor_override != 0, op, "divisor_override must not be 0");
+  attr.args.count_include_pad = options.count_include_pad;
+  attr.args.divisor = options.divisor_override.value_or(0);
   return run_avg(x, attr);
 }
 Tensor adaptive_avg_pool(const Tensor& x, int dims, const OutputSize& size) {
@@ -241,20 +244,20 @@ constexpr const char* kUnpoolDoc = "zeros, with x where the indices of a max_poo
 constexpr OpInfo kUnpoolInfo[3] = {{.name = "max_unpool1d", .doc = kUnpoolDoc},
                                    {.name = "max_unpool2d", .doc = kUnpoolDoc},
                                    {.name = "max_unpool3d", .doc = kUnpoolDoc}};
-Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& kernel_size, const MaxUnpoolOptions& o) {
+Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& kernel_size, const MaxUnpoolOptions& options) {
   const std::string_view op = kUnpoolInfo[dims - 1].name;
   check_input(op, x, dims);
   check<DTypeError>(indices.dtype() == DType::i64, op, "indices must be int64, got ", indices.dtype());
   check<ShapeError>(indices.shape() == x.shape(), op, "indices must have the input's shape ", x.shape(), ", got ", indices.shape());
   Spatial sizes{1, 1, 1};
-  if (o.output_size.empty()) {
-    const Window w = window_of(op, dims, per_dimension(op, "kernel_size", kernel_size, dims, 1),
-                               o.stride.empty() ? kernel_size : o.stride, o.padding, {1});
+  if (options.output_size.empty()) {
+    const Window window = window_of(op, dims, per_dimension(op, "kernel_size", kernel_size, dims, 1),
+                                    options.stride.empty() ? kernel_size : options.stride, options.padding, {1});
     for (size_t d = 0; d < size_t(dims); ++d)
-      sizes[d] = (x.size(int64_t(d) - dims) - 1) * w.stride[d] - 2 * w.padding[d] + w.size[d];
+      sizes[d] = (x.size(int64_t(d) - dims) - 1) * window.stride[d] - 2 * window.padding[d] + window.size[d];
   } else {
     // Accepts sizes of the whole output, or only the spatial ones.
-    Dims given = o.output_size;
+    Dims given = options.output_size;
     while (given.size() > dims) given.erase(0);
     sizes = per_dimension(op, "output_size", given, dims, 1);
   }
@@ -297,26 +300,28 @@ Tensors as_list(const std::pair<Tensor, Tensor>& found) {
 
 }  // namespace
 
-#define HS_POOLS(dims)                                                                                                    \
-  Tensor max_pool##dims##d(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {                                     \
-    return max_pool(x, dims, k, o, false).first;                                                                          \
-  }                                                                                                                       \
-  std::pair<Tensor, Tensor> max_pool##dims##d_with_indices(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {     \
-    return max_pool(x, dims, k, o, true);                                                                                 \
-  }                                                                                                                       \
-  Tensor avg_pool##dims##d(const Tensor& x, const Dims& k, const AvgPoolOptions& o) { return avg_pool(x, dims, k, o); }   \
-  Tensor adaptive_avg_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_avg_pool(x, dims, size); } \
-  Tensor adaptive_max_pool##dims##d(const Tensor& x, const OutputSize& size) {                                            \
-    return adaptive_max_pool(x, dims, size, false).first;                                                                 \
-  }                                                                                                                       \
-  std::pair<Tensor, Tensor> adaptive_max_pool##dims##d_with_indices(const Tensor& x, const OutputSize& size) {            \
-    return adaptive_max_pool(x, dims, size, true);                                                                        \
-  }                                                                                                                       \
-  Tensor lp_pool##dims##d(const Tensor& x, double p, const Dims& k, const Dims& stride, bool ceil) {                      \
-    return lp_pool(x, dims, p, k, stride, ceil);                                                                          \
-  }                                                                                                                       \
-  Tensor max_unpool##dims##d(const Tensor& x, const Tensor& indices, const Dims& k, const MaxUnpoolOptions& o) {          \
-    return max_unpool(x, indices, dims, k, o);                                                                            \
+#define HS_POOLS(dims)                                                                                                      \
+  Tensor max_pool##dims##d(const Tensor& x, const Dims& k, const MaxPoolOptions& options) {                                 \
+    return max_pool(x, dims, k, options, false).first;                                                                      \
+  }                                                                                                                         \
+  std::pair<Tensor, Tensor> max_pool##dims##d_with_indices(const Tensor& x, const Dims& k, const MaxPoolOptions& options) { \
+    return max_pool(x, dims, k, options, true);                                                                             \
+  }                                                                                                                         \
+  Tensor avg_pool##dims##d(const Tensor& x, const Dims& k, const AvgPoolOptions& options) {                                 \
+    return avg_pool(x, dims, k, options);                                                                                   \
+  }                                                                                                                         \
+  Tensor adaptive_avg_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_avg_pool(x, dims, size); }   \
+  Tensor adaptive_max_pool##dims##d(const Tensor& x, const OutputSize& size) {                                              \
+    return adaptive_max_pool(x, dims, size, false).first;                                                                   \
+  }                                                                                                                         \
+  std::pair<Tensor, Tensor> adaptive_max_pool##dims##d_with_indices(const Tensor& x, const OutputSize& size) {              \
+    return adaptive_max_pool(x, dims, size, true);                                                                          \
+  }                                                                                                                         \
+  Tensor lp_pool##dims##d(const Tensor& x, double p, const Dims& k, const Dims& stride, bool ceil) {                        \
+    return lp_pool(x, dims, p, k, stride, ceil);                                                                            \
+  }                                                                                                                         \
+  Tensor max_unpool##dims##d(const Tensor& x, const Tensor& indices, const Dims& k, const MaxUnpoolOptions& options) {      \
+    return max_unpool(x, indices, dims, k, options);                                                                        \
   }
 HS_POOLS(1)
 HS_POOLS(2)
@@ -354,9 +359,10 @@ void add_pooling(OpList& list) {
     });
     list.add(kUnpoolInfo[dims - 1], [dims](Args& a) {
       const Tensor x = a.tensor(0), indices = a.tensor(1);
-      const MaxUnpoolOptions o{
+      const MaxUnpoolOptions options{
           .stride = a.ints("stride", Dims()), .padding = a.ints("padding", Dims{0}), .output_size = a.ints("output_size", Dims())};
-      return max_unpool(x, indices, dims, a.ints("kernel_size", o.output_size.empty() ? std::optional<Dims>() : Dims{1}), o);
+      return max_unpool(x, indices, dims, a.ints("kernel_size", options.output_size.empty() ? std::optional<Dims>() : Dims{1}),
+                        options);
     });
   }
 }

@@ -71,24 +71,24 @@ void check_resampled(std::string_view op, const Tensor& x, int dims) {
                     " and no size of 0 but N's, got ", x.shape());
 }
 
-Tensor upsample(const Kernel& k, const Tensor& x, const UpsampleSize& size, bool align_corners) {
-  const std::string_view op = k.info.name;
-  check_resampled(op, x, k.dims);
-  const auto factors = factors_of(op, size.scale_factors, k.dims);
+Tensor upsample(const Kernel& kernel, const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  const std::string_view op = kernel.info.name;
+  check_resampled(op, x, kernel.dims);
+  const auto factors = factors_of(op, size.scale_factors, kernel.dims);
   check<ValueError>(!size.output_size.empty() || !size.scale_factors.empty(), op, "needs output_size or scale_factors");
-  const Spatial sizes = size.output_size.empty() ? scaled_sizes(op, x, factors, k.dims)
-                                                 : per_dimension(op, "output_size", size.output_size, k.dims, 1);
+  const Spatial sizes = size.output_size.empty() ? scaled_sizes(op, x, factors, kernel.dims)
+                                                 : per_dimension(op, "output_size", size.output_size, kernel.dims, 1);
   std::vector<DimRows> rows;
-  for (int d = 0; d < k.dims; ++d) {
+  for (int d = 0; d < kernel.dims; ++d) {
     rows.push_back({d + 2,
-                    {.kind = k.rows,
+                    {.kind = kernel.rows,
                      .in = x.size(2 + d),
                      .out = sizes[size_t(d)],
                      .scale = factors[size_t(d)],
-                     .align_corners = align_corners && aligns(k.rows),
+                     .align_corners = align_corners && aligns(kernel.rows),
                      .wide = x.dtype() == DType::f64}});
   }
-  return apply_rows(k.info, x, rows);
+  return apply_rows(kernel.info, x, rows);
 }
 
 constexpr OpInfo kInterpolateInfo{.name = "interpolate",
@@ -123,10 +123,11 @@ const Kernel* kernel_for(const std::string& mode, int dims, bool antialias) {
 
 // Reads PyTorch's two ways to give the factors by name.
 UpsampleSize size_of_call(Args& a, int dims) {
-  UpsampleSize s{.output_size = a.ints("output_size", Dims()), .scale_factors = a.numbers("scale_factors", std::vector<double>())};
+  UpsampleSize size{.output_size = a.ints("output_size", Dims()),
+                    .scale_factors = a.numbers("scale_factors", std::vector<double>())};
   if (dims == 1) {
-    if (const auto v = a.number_or_none("scales")) s.scale_factors = {*v};
-    return s;
+    if (const auto v = a.number_or_none("scales")) size.scale_factors = {*v};
+    return size;
   }
   std::vector<double> each;
   for (const char* name : {"scales_d", "scales_h", "scales_w"}) {
@@ -134,8 +135,8 @@ UpsampleSize size_of_call(Args& a, int dims) {
     if (const auto v = a.number_or_none(name)) each.push_back(*v);
   }
   check<ValueError>(each.empty() || each.size() == size_t(dims), a.op(), "scales must be given for all dimensions or none");
-  if (!each.empty()) s.scale_factors = each;
-  return s;
+  if (!each.empty()) size.scale_factors = each;
+  return size;
 }
 
 }  // namespace
@@ -153,21 +154,22 @@ HALFSTEP_OPTIONS(
     option("recompute_scale_factor", &O::recompute_scale_factor, "positions from the sizes, not from scale_factor").unseen(),
     option("antialias", &O::antialias, "when shrinking, use all elements").unseen())
 
-Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
+Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   constexpr std::string_view op = "interpolate";
   const int dims = x.dim() - 2;
   check<ShapeError>(dims >= 1 && dims <= 3, op, "input must be [N, C, in...] with 1 to 3 spatial dimensions, got ", x.shape());
   check<DTypeError>(x.is_floating_point(), op, "input must be floating, got ", x.dtype());
-  const Kernel* kernel = kernel_for(o.mode, dims, o.antialias);
-  check<ValueError>(!o.align_corners || (kernel && aligns(kernel->rows)), op,
-                    "align_corners is for linear, bilinear, bicubic and trilinear, not for ", o.mode);
-  check<ValueError>(!o.antialias || o.mode == "bilinear" || o.mode == "bicubic", op,
-                    "antialias is for bilinear and bicubic, not for ", o.mode);
-  check<ValueError>(o.size.empty() != o.scale_factor.empty(), op, "needs either size or scale_factor");
-  check<ValueError>(!o.recompute_scale_factor || o.size.empty(), op, "recompute_scale_factor needs scale_factor");
+  const Kernel* kernel = kernel_for(options.mode, dims, options.antialias);
+  check<ValueError>(!options.align_corners || (kernel && aligns(kernel->rows)), op,
+                    "align_corners is for linear, bilinear, bicubic and trilinear, not for ", options.mode);
+  check<ValueError>(!options.antialias || options.mode == "bilinear" || options.mode == "bicubic", op,
+                    "antialias is for bilinear and bicubic, not for ", options.mode);
+  check<ValueError>(options.size.empty() != options.scale_factor.empty(), op, "needs either size or scale_factor");
+  check<ValueError>(!options.recompute_scale_factor || options.size.empty(), op, "recompute_scale_factor needs scale_factor");
   check_resampled(op, x, dims);
-  const auto factors = factors_of(op, o.scale_factor, dims);
-  const Spatial sizes = o.size.empty() ? scaled_sizes(op, x, factors, dims) : per_dimension(op, "size", o.size, dims, 1);
+  const auto factors = factors_of(op, options.scale_factor, dims);
+  const Spatial sizes =
+      options.size.empty() ? scaled_sizes(op, x, factors, dims) : per_dimension(op, "size", options.size, dims, 1);
   Dims output_size;
   for (int d = 0; d < dims; ++d) output_size.push_back(sizes[size_t(d)]);
   if (!kernel) {
@@ -178,24 +180,24 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
            : dims == 2 ? adaptive_avg_pool2d(in[0], out)
                        : adaptive_avg_pool3d(in[0], out);
   }
-  return upsample(*kernel, x, {output_size, o.recompute_scale_factor ? ScaleFactors() : o.scale_factor},
-                  o.align_corners.value_or(false));
+  return upsample(*kernel, x, {output_size, options.recompute_scale_factor ? ScaleFactors() : options.scale_factor},
+                  options.align_corners.value_or(false));
 }
 
-Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[0], x, s, false); }
-Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[1], x, s, false); }
-Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[2], x, s, false); }
-Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[6], x, s, align); }
-Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[7], x, s, align); }
-Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[8], x, s, align); }
-Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[9], x, s, align); }
+Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size) { return upsample(kKernels[0], x, size, false); }
+Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size) { return upsample(kKernels[1], x, size, false); }
+Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& size) { return upsample(kKernels[2], x, size, false); }
+Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[6], x, size, align); }
+Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[7], x, size, align); }
+Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[8], x, size, align); }
+Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[9], x, size, align); }
 
 void add_resample(OpList& list) {
-  for (const Kernel& k : kKernels) {
-    list.add(k.info, [&k](Args& a) {
+  for (const Kernel& kernel : kKernels) {
+    list.add(kernel.info, [&kernel](Args& a) {
       const Tensor x = a.tensor(0);
-      const UpsampleSize size = size_of_call(a, k.dims);
-      return upsample(k, x, size, aligns(k.rows) && a.flag("align_corners", false));
+      const UpsampleSize size = size_of_call(a, kernel.dims);
+      return upsample(kernel, x, size, aligns(kernel.rows) && a.flag("align_corners", false));
     });
   }
   list.add(kInterpolateInfo, [](Args& a) {

@@ -60,8 +60,9 @@ Tensors UnfoldOp::backward(const BackwardContext&, const Attr& attr, const Tenso
   return {call<FoldOp>({grads[0]}, attr)};
 }
 
-WindowAttr attr_of(std::string_view op, const Spatial& pixels, const Dims& kernel_size, const WindowOptions& o) {
-  WindowAttr attr{.window = window_of(op, 2, per_dimension(op, "kernel_size", kernel_size, 2, 1), o.stride, o.padding, o.dilation),
+WindowAttr attr_of(std::string_view op, const Spatial& pixels, const Dims& kernel_size, const WindowOptions& options) {
+  WindowAttr attr{.window = window_of(op, 2, per_dimension(op, "kernel_size", kernel_size, 2, 1), options.stride, options.padding,
+                                      options.dilation),
                   .pixels = pixels};
   for (size_t d = 0; d < 2; ++d) {
     attr.positions[d] = window_positions(attr.window, d, pixels[d], attr.window.padding[d]);
@@ -78,23 +79,23 @@ WindowOptions options_of(Args& a) {
 
 }  // namespace
 
-Tensor unfold(const Tensor& input, const Dims& kernel_size, const WindowOptions& o) {
+Tensor unfold(const Tensor& input, const Dims& kernel_size, const WindowOptions& options) {
   check<ShapeError>(input.dim() == 3 || input.dim() == 4, "unfold", "input must be [N, C, H, W] or [C, H, W], got ", input.shape());
   check<DTypeError>(input.is_floating_point(), "unfold", "input must be floating, got ", input.dtype());
   return batched(input, 4, [&](const Tensor& x) {
     check<ShapeError>(x.size(1) >= 1 && x.size(2) >= 1 && x.size(3) >= 1, "unfold", "only the batch may be empty, got ",
                       input.shape());
-    const WindowAttr attr = attr_of("unfold", spatial_of(x.shape(), 2), kernel_size, o);
+    const WindowAttr attr = attr_of("unfold", spatial_of(x.shape(), 2), kernel_size, options);
     check_size("unfold", {x.size(0), x.size(1), attr.window.size[0], attr.window.size[1], attr.positions[0], attr.positions[1]});
     return call<UnfoldOp>({x}, attr);
   });
 }
 
-Tensor fold(const Tensor& input, const Dims& output_size, const Dims& kernel_size, const WindowOptions& o) {
+Tensor fold(const Tensor& input, const Dims& output_size, const Dims& kernel_size, const WindowOptions& options) {
   check<ShapeError>(input.dim() == 2 || input.dim() == 3, "fold", "input must be [N, C * taps, L] or [C * taps, L], got ",
                     input.shape());
   check<DTypeError>(input.is_floating_point(), "fold", "input must be floating, got ", input.dtype());
-  const WindowAttr attr = attr_of("fold", per_dimension("fold", "output_size", output_size, 2, 1), kernel_size, o);
+  const WindowAttr attr = attr_of("fold", per_dimension("fold", "output_size", output_size, 2, 1), kernel_size, options);
   return batched(input, 3, [&](const Tensor& x) {
     const int64_t taps = area(attr.window.size);
     check<ShapeError>(x.size(1) >= 1 && x.size(1) % taps == 0, "fold", "input must be [N, C * ", taps, ", L] for a window of ",
