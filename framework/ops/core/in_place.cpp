@@ -30,6 +30,7 @@ struct RegionAttr {
     for (int d = 0; d < base.size(); ++d) extent += std::max<int64_t>(base[d] - 1, 0) * base_strides[d];
     return Tensor::empty({extent}, {.dtype = like.dtype(), .device = like.device()}).alias(base, base_strides);
   }
+  // Returns a copy of `values` with the base's layout.
   Tensor as_base(const Tensor& values) const {
     const Tensor out = new_base(values);
     backend_for(out.device()).copy(values.view(), out.view());
@@ -108,7 +109,7 @@ Tensor base_of(const Tensor& x) { return x.impl()->is_view ? Tensor(x.impl()->ba
 // Returns whether two elements may share memory, as in an expanded tensor or overlapping windows. May be true for dense tensors
 // with unusual strides.
 bool overlaps_itself(const Tensor& x) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] > 1) dims.emplace_back(x.strides()[d], x.shape()[d]);
   std::sort(dims.begin(), dims.end());
@@ -145,8 +146,8 @@ bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool recor
   const Tensor base = base_of(x);
   const Tensor& owner = base.defined() ? base : x;
   if (!records && !x.requires_grad() && !owner.requires_grad()) return false;
-  const auto is_wanted = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
-  check<AutogradError>(!is_wanted(x) && !is_wanted(owner), op, "a leaf that requires grad cannot be changed in place",
+  const auto is_trained = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
+  check<AutogradError>(!is_trained(x) && !is_trained(owner), op, "a leaf that requires grad cannot be changed in place",
                        base.defined() ? ", nor can a view of it" : "", Help{"update parameters inside NoGrad"});
   if (base.defined()) {
     check_view(*x.impl());
@@ -159,19 +160,19 @@ bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool recor
 const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op) {
   const bool recorded = check_in_place(x, result.shape(), result.dtype(), result.requires_grad(), op);
   const Tensor base = recorded ? base_of(x) : Tensor();
-  const Tensor r = recorded ? result.to(x.dtype()) : result;
+  const Tensor value = recorded ? result.to(x.dtype()) : result;
   if (base.defined()) {
-    take_history(base, call<WriteRegion>({base, r}, {base.shape(), base.strides(), x.shape(), x.strides(),
-                                                     x.impl()->offset - base.impl()->offset}));
+    take_history(base, call<WriteRegion>({base, value}, {base.shape(), base.strides(), x.shape(), x.strides(),
+                                                         x.impl()->offset - base.impl()->offset}));
   } else {
-    backend_for(x.device()).copy(r.view(), x.view());
+    backend_for(x.device()).copy(value.view(), x.view());
   }
   x.bump_version();
   if (Observing::any()) [[unlikely]]
     Observing::report([&](OpObserver& o) { o.written(result, x); });
   if (recorded) {
     x.impl()->recorded_writes_seen = ++x.storage()->recorded_writes;
-    take_history(x, r);
+    take_history(x, value);
   }
   return x;
 }

@@ -30,7 +30,7 @@ class OpList {
   void alias(std::string_view name, std::string_view of, std::function<Tensors(Args&)> run = {}) {
     aliases_.push_back({name, of, run});
   }
-  // Adds the aliases and sorts.
+  // Adds the aliases, sorts by name, and returns the list, which it moves away.
   std::vector<Op> finish();
 
  private:

@@ -17,23 +17,24 @@ namespace halfstep {
 namespace {
 
 template <size_t N>
-constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool differentiable) {
+constexpr std::array<OpInfo, N> infos_of(const ElementwiseRow (&rows)[N], bool differentiable) {
   std::array<OpInfo, N> out{};
   for (size_t i = 0; i < N; ++i)
     out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable,
               rows[i].kind == OpKind::number ? DTypeSet::numbers : DTypeSet::any};
   return out;
 }
-constexpr auto kUnaryInfo = infos(kUnaryRows, true);
-constexpr auto kBinaryInfo = infos(kBinaryRows, true);
+constexpr auto kUnaryInfo = infos_of(kUnaryRows, true);
+constexpr auto kBinaryInfo = infos_of(kBinaryRows, true);
 constexpr OpInfo kFloatPowerInfo{.name = "float_power", .doc = "a^b in float64, whatever the dtypes", .dtypes = DTypeSet::any};
-constexpr auto kTestInfo = infos(kTestRows, false);
+constexpr auto kTestInfo = infos_of(kTestRows, false);
 
 Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat format) {
   return Tensor::empty(shape, {.dtype = dtype, .device = device, .format = format});
 }
 
-DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
+// Returns the dtype of a row's result: rows of kind real give float32 for integers and bool.
+DType result_dtype(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
 
 // Throws DTypeError for bool in rows of kind number. sub accepts no bool at all, because its result dtype would depend on which
 // operand it is.
@@ -60,7 +61,7 @@ struct UnaryOp {
     const Tensor& x = in[0];
     const ElementwiseRow& row = kUnaryRows[size_t(attr.op)];
     const MemoryFormat format = x.format();
-    const Tensor out = empty_for(x.shape(), row_result(row, x.dtype()), x.device(), format);
+    const Tensor out = empty_for(x.shape(), result_dtype(row, x.dtype()), x.device(), format);
     out.impl()->wrapped_number = x.impl()->wrapped_number;
     backend_for(x.device()).unary(attr.op, ordered(x, format), ordered(out, format));
     if (row.saves == OpSaves::x) ctx.save(x);
@@ -82,10 +83,10 @@ struct UnaryOp {
 
 // Facts about one of a row's two gradients.
 struct BinaryGradient {
-  unsigned names;  // bits of g, a, b that it reads (framework/math/gradient_names.h)
-  bool is_g;       // it is g itself
+  unsigned reads;  // bits of the tensors that it reads: g, a, b (framework/math/gradient_names.h)
+  bool is_g;       // whether it is g itself
 };
-constexpr unsigned kNamesA = 2, kNamesB = 4;
+constexpr unsigned kReadsA = 2, kReadsB = 4;
 constexpr BinaryGradient kBinaryGradients[][2] = {
 #define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                               \
   {{functor::name##_backward_a{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#da) == "g"}, \
@@ -93,10 +94,10 @@ constexpr BinaryGradient kBinaryGradients[][2] = {
 #include "framework/math/elementwise.def"
 };
 
-// Returns what the requested gradients read of a and b.
-unsigned names_of(Binary op, bool for_a, bool for_b) {
+// Returns the bits of the tensors that the requested gradients read.
+unsigned read_by_gradients(Binary op, bool for_a, bool for_b) {
   const auto& gradients = kBinaryGradients[size_t(op)];
-  return (for_a ? gradients[0].names : 0) | (for_b ? gradients[1].names : 0);
+  return (for_a ? gradients[0].reads : 0) | (for_b ? gradients[1].reads : 0);
 }
 
 struct BinaryOp {
@@ -117,14 +118,14 @@ struct BinaryOp {
     const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
     const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
     const MemoryFormat format = format_of(shape, in);
-    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(attr.op)], type), device_of(in), format);
+    const Tensor out = empty_for(shape, result_dtype(kBinaryRows[size_t(attr.op)], type), device_of(in), format);
     out.impl()->wrapped_number = numbers;
     backend_for(out.device())
         .binary(attr.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
-    const unsigned names = names_of(attr.op, a.requires_grad(), b.requires_grad());
-    if (names & (kNamesA | kNamesB)) {
-      ctx.save(names & kNamesA ? a : Tensor());
-      ctx.save(names & kNamesB ? b : Tensor());
+    const unsigned reads = read_by_gradients(attr.op, a.requires_grad(), b.requires_grad());
+    if (reads & (kReadsA | kReadsB)) {
+      ctx.save(reads & kReadsA ? a : Tensor());
+      ctx.save(reads & kReadsB ? b : Tensor());
     }
     return out;
   }
@@ -135,13 +136,13 @@ struct BinaryOp {
     for (int i = 0; i < 2; ++i) {
       if (!ctx.needs(size_t(i))) continue;
       const Shape& shape = i == 0 ? attr.a_shape : attr.b_shape;
-      result[size_t(i)] = sum_to(one_side(ctx, attr, g, i, shape), shape);
+      result[size_t(i)] = sum_to(gradient_of(ctx, attr, g, i, shape), shape);
     }
     return result;
   }
 
  private:
-  static Tensor one_side(const BackwardContext& ctx, const Attr& attr, const Tensor& g, int input, const Shape& shape) {
+  static Tensor gradient_of(const BackwardContext& ctx, const Attr& attr, const Tensor& g, int input, const Shape& shape) {
     if (kBinaryGradients[size_t(attr.op)][input].is_g) return g;
     Tensor a, b;
     if (ctx.has_saved(kA)) a = ctx.saved(kA), b = ctx.saved(kB);
@@ -161,8 +162,8 @@ struct BinaryOp {
 
 // ---- tests
 
-// Converts a number beside a floating tensor to its dtype: float32's 0.1 equals 0.1.
-Tensor as_compared(const Tensor& t, const Tensor& other) {
+// Rounds a number beside a floating tensor to its dtype, so that float32's 0.1 equals the number 0.1.
+Tensor rounded_like(const Tensor& t, const Tensor& other) {
   if (!t.impl()->wrapped_number || other.impl()->wrapped_number || !is_floating(other.dtype()) || t.dtype() != DType::f64) return t;
   return wrapped_number(dispatch(other.dtype(),
                                  [&](auto tag) {
@@ -186,7 +187,7 @@ struct TestOp {
     const MemoryFormat format = format_of(shape, in);
     const Tensor out = empty_for(shape, DType::boolean, device_of(in), format);
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
-    const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
+    const Tensor a = rounded_like(in[0], in[1]), b = rounded_like(in[1], in[0]);
     backend_for(out.device())
         .test(attr.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
     return out;
@@ -194,10 +195,10 @@ struct TestOp {
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-// Makes the square of bool a number, as in PyTorch, which calls pow(x, 2) for it.
+// Calls the op. The square of bool is int64, as in PyTorch, which calls pow(x, 2) for it.
 Tensor call_unary(Unary op, const Tensor& x) {
-  const bool counts = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
-  return call<UnaryOp>({counts ? x.to(DType::i64) : x}, {op});
+  const bool is_bool_square = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
+  return call<UnaryOp>({is_bool_square ? x.to(DType::i64) : x}, {op});
 }
 // Refuses x^-1 of integers, as PyTorch does. Of two tensors it is 0, also there.
 void check_power(Binary op, const Tensor& a, const Tensor& b) {
@@ -220,8 +221,8 @@ Tensor scaled_sum(Binary op, const Tensor& x, const Tensor& y, double alpha) {
   const bool widens = is_half(dtype);
   check<ValueError>(is_floating(dtype) || alpha == std::nearbyint(alpha), kBinaryRows[size_t(op)].name,
                     "alpha must be whole for integer tensors, got ", alpha);
-  const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
-  const Tensor sum = call_binary(op, read(x), mul(read(y), number_beside(alpha, y)));
+  const auto widened_operand = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
+  const Tensor sum = call_binary(op, widened_operand(x), mul(widened_operand(y), number_beside(alpha, y)));
   return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
 }
 const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, double alpha) {
@@ -233,9 +234,8 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
 }
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
-// Without a graph the kernel writes straight into x where its result is exactly x's.
-// Returns whether the kernel may write x itself: not while an observer follows values.
-bool direct(const Tensor& x, DType dtype) {
+// Returns whether a kernel whose result has this dtype may write into x's memory: not while an observer follows values.
+bool may_write_directly(const Tensor& x, DType dtype) {
   return x.is_contiguous(x.format()) && dtype == x.dtype() && !Observing::follow_values();
 }
 
@@ -243,11 +243,11 @@ const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;
   const ElementwiseRow& row = kUnaryRows[size_t(op)];
   check_kind(row, {x});
-  const DType dtype = op == Unary::square && x.dtype() == DType::boolean ? DType::i64 : row_result(row, x.dtype());
+  const DType dtype = op == Unary::square && x.dtype() == DType::boolean ? DType::i64 : result_dtype(row, x.dtype());
   const bool recorded = check_in_place(x, x.shape(), dtype, false, row.name);
   // Must not overwrite what backward will read.
   if (recorded) return assign_in_place(x, call_unary(op, row.saves == OpSaves::x ? clone(x) : x), row.name);
-  if (!direct(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
+  if (!may_write_directly(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
   backend_for(x.device()).unary(op, ordered(x, x.format()), ordered(x, x.format()));
   x.bump_version();
   return x;
@@ -263,14 +263,14 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& other) {
   // An operand that overlaps x at other positions must be read before x is written.
   const bool overlap = x.shares_memory_with(other) && !(other.const_data_ptr() == x.const_data_ptr() &&
                                                         other.shape() == x.shape() && other.strides() == x.strides());
-  const DType dtype = row_result(row, result_type({x, other}));
+  const DType dtype = result_dtype(row, result_type({x, other}));
   const bool recorded = check_in_place(x, shape, dtype, other.requires_grad(), row.name);
   if (recorded) {
-    const bool saves_x = names_of(op, true, other.requires_grad()) & kNamesA;
+    const bool saves_x = read_by_gradients(op, true, other.requires_grad()) & kReadsA;
     const Tensor before = saves_x ? clone(x) : x;
     return assign_in_place(x, call_binary(op, before, other.same(x) ? before : other), row.name);
   }
-  if (!direct(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, other), row.name);
+  if (!may_write_directly(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, other), row.name);
   const MemoryFormat format = x.format();
   backend_for(x.device()).binary(op, ordered(x, format), broadcast_view(other, shape, format), ordered(x, format));
   x.bump_version();
@@ -328,7 +328,7 @@ Tensor round(const Tensor& x, int64_t decimals) {
                    [&](const Tensors& in) { return decimals > 0 ? round(in[0] * power) / power : round(in[0] / power) * power; });
 }
 
-// A region does not change float64, because the caller asks for it.
+// Computes outside the region, because the caller chose float64.
 Tensor float_power(const Tensor& a, const Tensor& b) {
   check<ValueError>(a.defined() && b.defined(), kFloatPowerInfo.name, "an input is undefined");
   const autocast::Off off;

@@ -66,7 +66,8 @@ DType bounded_dtype(const Tensor& x, std::optional<Number> lo, std::optional<Num
   return x.is_floating_point() ? x.dtype() : is_integer(lo) && is_integer(hi) ? DType::i64 : DType::f32;
 }
 
-// Returns the row's p and q: NaN for no bound, so that comparisons are false. An upper bound below the lower one wins everywhere.
+// Returns the row's p and q, the lower and upper bound: NaN for no bound, so that comparisons are false. If the upper bound is
+// below the lower one, both are the upper one.
 std::pair<double, double> interval(std::optional<Number> lo, std::optional<Number> hi) {
   const double p = lo.value_or(kNan).floating(), q = hi.value_or(kNan).floating();
   return {q < p ? q : p, q};

@@ -20,37 +20,39 @@
 namespace halfstep {
 namespace {
 
-Tensor finish(const Tensor& t, const TensorOptions& options) {
+// Sets requires_grad if the options have it, and returns t.
+Tensor with_grad(const Tensor& t, const TensorOptions& options) {
   if (options.requires_grad) t.set_requires_grad();
   return t;
 }
-Tensor raw(const Shape& shape, const TensorOptions& options) {
+Tensor uninitialised(const Shape& shape, const TensorOptions& options) {
   return Tensor::empty(shape, {.dtype = options.dtype, .device = options.device, .format = options.format});
 }
-void check_sampled(std::string_view op, DType dtype) {
+void check_floating_dtype(std::string_view op, DType dtype) {
   check<DTypeError>(is_floating(dtype), op, "needs a floating dtype, got ", dtype);
 }
-Generator& pick(Generator* generator) { return generator ? *generator : default_generator(); }
+Generator& generator_or_default(Generator* generator) { return generator ? *generator : default_generator(); }
 // Returns the generator of a draw if it draws PyTorch's numbers, else null.
 Generator* twister_of(Generator* generator) {
-  return pick(generator).kind() == GeneratorKind::mt19937 ? &pick(generator) : nullptr;
+  return generator_or_default(generator).kind() == GeneratorKind::mt19937 ? &generator_or_default(generator) : nullptr;
 }
 
-// Calls fill(view, state) with the numbers from `from` on. The first ones of a block may belong to earlier rows; then those are
-// generated as well.
+// Fills t with the numbers of a draw; fill(view, state) writes those from the block at `state` on. If the draw begins inside its
+// block, because earlier rows have the first numbers, those are generated as well, and left out.
 template <class F>
 void fill_drawn(const Tensor& t, const Draw& from, const F& fill) {
   if (from.skip == 0) return fill(t.view(), from.state);
-  const Tensor all = raw({from.skip + t.numel()}, {.dtype = t.dtype(), .device = t.device()});
+  const Tensor all = uninitialised({from.skip + t.numel()}, {.dtype = t.dtype(), .device = t.device()});
   fill(all.view(), from.state);
   backend_for(t.device()).copy(all.alias(t.shape(), contiguous_strides(t.shape()), from.skip).view(), t.view());
 }
 
+// y = x f, where f is 0 with probability p, else 1 / (1 - p): dx = g f.
 struct Dropout {
   struct Attr {
     double p;
     Draw from;
-    Tensor factors;  // drawn already, by a generator of kind mt19937
+    Tensor factors;  // f, if a generator of kind mt19937 drew it; else undefined, and kernels compute it from `from`
   };
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
@@ -58,7 +60,7 @@ struct Dropout {
   // Numbers belong to elements in row-major order, whatever their order in memory.
   static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     if (attr.factors.defined()) return mul(in[0], attr.factors.to(in[0].dtype()));
-    const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
+    const Tensor out = uninitialised(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     Backend& backend = backend_for(out.device());
     if (attr.from.skip == 0) {
       backend.dropout(in[0].view(), out.view(), attr.p, attr.from.state);
@@ -105,13 +107,13 @@ Shape sizes(Args& a) {
   return shape;
 }
 
-// Makes a tensor from a number, or from a 0-dim tensor at a position (a host read).
 Tensor filled(const Shape& shape, Number value, const TensorOptions& options) {
-  const Tensor t = raw(shape, options);
+  const Tensor t = uninitialised(shape, options);
   fill(t, value);
-  return finish(t, options);
+  return with_grad(t, options);
 }
 
+// Reads a number by its name, or from the 0-dim tensor at `position`, whose value the host reads.
 double number_at(Args& a, size_t position, std::string_view name) {
   if (!a.has_tensor(position)) return a.number(name);
   const Tensor t = a.tensor(position);
@@ -169,29 +171,32 @@ Tensor arange(Number first, Number last, Number by, const NumberOptions& options
   if (integers && to_integers &&
       std::max({std::fabs(start), std::fabs(end), std::fabs(step)}) > 0x1p53) {  // double would round these
     using Wide = __int128;
-    const Wide room = Wide(last.whole()) - first.whole(), stride = by.whole(), away = stride > 0 ? stride - 1 : stride + 1;
+    const Wide span = Wide(last.whole()) - first.whole(), stride = by.whole(), round_up = stride > 0 ? stride - 1 : stride + 1;
     const NumberOptions exact{.dtype = DType::i64, .device = options.device};
-    return (arange(0, int64_t((room + away) / stride), 1, exact) * by + first).to(chosen.dtype);
+    return (arange(0, int64_t((span + round_up) / stride), 1, exact) * by + first).to(chosen.dtype);
   }
-  const Tensor t = raw({int64_t(count)}, chosen);
+  const Tensor t = uninitialised({int64_t(count)}, chosen);
   backend_for(options.device).arange(t.view(), to_integers ? std::trunc(start) : start, to_integers ? std::trunc(step) : step);
-  return finish(t, chosen);
+  return with_grad(t, chosen);
 }
 
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options) {
   check_size("linspace", {steps});
   if (!is_floating(options.dtype))
     start = std::trunc(start), end = std::trunc(end);  // as in PyTorch; each element is truncated, too
-  const Tensor i = arange(double(steps), {.dtype = DType::f64, .device = options.device});
+  const Tensor index = arange(double(steps), {.dtype = DType::f64, .device = options.device});
   const double step = steps > 1 ? (end - start) / double(steps - 1) : 0;
   // Computes from both ends, so that both are exact.
-  const Tensor t = where(lt(i, double(steps / 2)), add(mul(i, step), start), sub(end, mul(sub(double(steps - 1), i), step)));
-  return finish(steps == 1 ? full({1}, start, {.dtype = options.dtype, .device = options.device}) : t.to(options.dtype), options);
+  const Tensor t =
+      where(lt(index, double(steps / 2)), add(mul(index, step), start), sub(end, mul(sub(double(steps - 1), index), step)));
+  return with_grad(steps == 1 ? full({1}, start, {.dtype = options.dtype, .device = options.device}) : t.to(options.dtype),
+                   options);
 }
 Tensor logspace(double start, double end, int64_t steps, double base, const TensorOptions& options) {
   check_size("logspace", {steps});
   const autocast::Off off;
-  return finish(pow(base, linspace(start, end, steps, {.dtype = DType::f64, .device = options.device})).to(options.dtype), options);
+  return with_grad(pow(base, linspace(start, end, steps, {.dtype = DType::f64, .device = options.device})).to(options.dtype),
+                   options);
 }
 
 Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
@@ -199,26 +204,26 @@ Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
   const Tensor t = zeros({n, m}, {.dtype = options.dtype, .device = options.device});
   const int64_t ones = std::min(n, m);
   backend_for(options.device).fill(t.alias({ones}, {m + 1}).view(), 1);
-  return finish(t, options);
+  return with_grad(t, options);
 }
 Tensor eye(int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options) {
-  return finish(from_vector(values, shape, options.device).to(options.dtype), options);
+  return with_grad(from_vector(values, shape, options.device).to(options.dtype), options);
 }
 
 void uniform_(const Tensor& x, double lo, double hi, Generator* generator) {
-  if (Generator* t = twister_of(generator)) return twister::uniform(*t, x, lo, hi);
-  const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(generator), x.numel()),
+  if (Generator* mt19937 = twister_of(generator)) return twister::uniform(*mt19937, x, lo, hi);
+  const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  fill_drawn(t, draw(generator_or_default(generator), x.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_uniform(v, s, lo, hi); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* generator) {
-  if (Generator* t = twister_of(generator)) return twister::normal(*t, x, mean, stddev);
-  const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(generator), x.numel()),
+  if (Generator* mt19937 = twister_of(generator)) return twister::normal(*mt19937, x, mean, stddev);
+  const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  fill_drawn(t, draw(generator_or_default(generator), x.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_normal(v, s, mean, stddev); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
@@ -233,9 +238,9 @@ const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) 
 }
 
 void exponential_(const Tensor& x, double rate, Generator* generator) {
-  check_sampled("exponential_", x.dtype());
+  check_floating_dtype("exponential_", x.dtype());
   check<ValueError>(rate > 0 && std::isfinite(rate), "exponential_", "the rate must be above 0, got ", rate);
-  if (Generator* t = twister_of(generator)) return twister::exponential(*t, x, rate);
+  if (Generator* mt19937 = twister_of(generator)) return twister::exponential(*mt19937, x, rate);
   const NoGrad quiet;
   const autocast::Off off;
   x.detach().copy_(
@@ -243,71 +248,71 @@ void exponential_(const Tensor& x, double rate, Generator* generator) {
       (-1 / rate));
 }
 void random_(const Tensor& x, Generator* generator) {
-  if (Generator* t = twister_of(generator)) return twister::any_integers(*t, x);
-  const auto top = int64_t(std::min(twister::count_of_integers(x.dtype()), (uint64_t(1) << 63) - 1));
-  x.detach().copy_(randint(0, top, x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator));
+  if (Generator* mt19937 = twister_of(generator)) return twister::any_integers(*mt19937, x);
+  const auto count = int64_t(std::min(twister::count_of_integers(x.dtype()), (uint64_t(1) << 63) - 1));
+  x.detach().copy_(randint(0, count, x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator));
 }
 
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
-  check_sampled("rand", options.dtype);
-  const Tensor t = raw(shape, options);
+  check_floating_dtype("rand", options.dtype);
+  const Tensor t = uninitialised(shape, options);
   uniform_(t, 0, 1, generator);
-  return finish(t, options);
+  return with_grad(t, options);
 }
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
-  check_sampled("randn", options.dtype);
-  const Tensor t = raw(shape, options);
+  check_floating_dtype("randn", options.dtype);
+  const Tensor t = uninitialised(shape, options);
   normal_(t, 0, 1, generator);
-  return finish(t, options);
+  return with_grad(t, options);
 }
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options, Generator* generator) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
-  const Tensor t = raw(shape, options);
-  if (Generator* own = twister_of(generator)) {
-    twister::integers(*own, t, lo, hi);
-    return finish(t, options);
+  const Tensor t = uninitialised(shape, options);
+  if (Generator* mt19937 = twister_of(generator)) {
+    twister::integers(*mt19937, t, lo, hi);
+    return with_grad(t, options);
   }
-  fill_drawn(t, draw(pick(generator), t.numel()),
+  fill_drawn(t, draw(generator_or_default(generator), t.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(options.device).random_integers(v, s, lo, hi); });
-  return finish(t, options);
+  return with_grad(t, options);
 }
 Tensor randint(int64_t hi, const Shape& shape, const TensorOptions& options, Generator* generator) {
   return randint(0, hi, shape, options, generator);
 }
 
 Tensor rand_like(const Tensor& x, std::optional<DType> dtype, Generator* generator) {
-  check_sampled("rand_like", dtype.value_or(x.dtype()));
+  check_floating_dtype("rand_like", dtype.value_or(x.dtype()));
   return rand(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, generator);
 }
 Tensor randn_like(const Tensor& x, std::optional<DType> dtype, Generator* generator) {
-  check_sampled("randn_like", dtype.value_or(x.dtype()));
+  check_floating_dtype("randn_like", dtype.value_or(x.dtype()));
   return randn(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, generator);
 }
 
 Tensor normal(double mean, double stddev, const Shape& shape, const TensorOptions& options, Generator* generator) {
   check<ValueError>(stddev >= 0, "normal", "the standard deviation must not be negative, got ", stddev);
-  check_sampled("normal", options.dtype);
-  const Tensor t = raw(shape, options);
+  check_floating_dtype("normal", options.dtype);
+  const Tensor t = uninitialised(shape, options);
   normal_(t, mean, stddev, generator);
-  return finish(t, options);
+  return with_grad(t, options);
 }
 
 Tensor bernoulli(const Tensor& p, Generator* generator) {
-  check_sampled("bernoulli", p.dtype());
+  check_floating_dtype("bernoulli", p.dtype());
   const NoGrad quiet;
   // Also rejects NaN. On a GPU the check would wait for the device.
   check<ValueError>(!p.device().is_cpu() || all(logical_and(ge(p, 0), le(p, 1))).item<bool>(), "bernoulli",
                     "probabilities must lie in [0, 1]");
-  if (Generator* t = twister_of(generator)) return twister::bernoulli(*t, p);
+  if (Generator* mt19937 = twister_of(generator)) return twister::bernoulli(*mt19937, p);
   const Tensor u = rand(p.shape(), {.device = p.device()}, generator);
   return lt(u, p.detach()).to(p.dtype());
 }
 Tensor bernoulli(const Tensor& x, double p, Generator* generator) {
   check<ValueError>(p >= 0 && p <= 1, "bernoulli", "p must lie in [0, 1], got ", p);
   const NoGrad quiet;
-  if (Generator* t = twister_of(generator)) {
-    const Tensor out = raw(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = x.format()});
-    twister::bernoulli(*t, out, p);
+  if (Generator* mt19937 = twister_of(generator)) {
+    const Tensor out = uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = x.format()});
+    twister::bernoulli(*mt19937, out, p);
     return out;
   }
   return lt(rand(x.shape(), {.device = x.device()}, generator), p).to(x.dtype());
@@ -320,7 +325,7 @@ const Tensor& Tensor::bernoulli_(double p, Generator* generator) const {
 
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator* generator) {
   constexpr std::string_view op = "multinomial";
-  check_sampled(op, weights.dtype());
+  check_floating_dtype(op, weights.dtype());
   check<ShapeError>((weights.dim() == 1 || weights.dim() == 2) && weights.shape().back() > 0, op,
                     "weights must be [C] or [N, C], got ", weights.shape());
   const int64_t classes = weights.shape().back();
@@ -335,39 +340,40 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
     check<ValueError>(all(ge(possible, double(replacement ? 1 : samples))).item<bool>(), op,
                       "too few weights are positive to draw ", samples);
   }
-  if (Generator* t = twister_of(generator)) {
+  if (Generator* mt19937 = twister_of(generator)) {
     if (replacement && samples > 1) {
-      const Tensor out = twister::multinomial(*t, w.dim() == 1 ? w.unsqueeze(0) : w, samples);
+      const Tensor out = twister::multinomial(*mt19937, w.dim() == 1 ? w.unsqueeze(0) : w, samples);
       return w.dim() == 1 ? out.squeeze(0) : out;
     }
-    const Tensor waits = empty_like(w);
-    twister::exponential(*t, waits, 1);
-    return samples == 1 ? div(w, waits).argmax(-1, true) : div(w, waits).topk(samples).second;
+    const Tensor times = empty_like(w);
+    twister::exponential(*mt19937, times, 1);
+    return samples == 1 ? div(w, times).argmax(-1, true) : div(w, times).topk(samples).second;
   }
-  // Chooses the class whose exponential clock of rate w rings first: classes ring in an order with the required probabilities.
+  // Draws an exponential time of rate w for each class: the classes in the order of their times have the required probabilities.
   Shape shape = w.shape();
   if (replacement) shape.insert(shape.size() - 1, samples);
   check_size(op, shape);
-  const Tensor clocks = sub(1e-30, log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, generator))));
-  const Tensor rates = div(replacement ? w.unsqueeze(-2) : w, clocks);
-  return replacement ? rates.argmax(-1) : rates.topk(samples).second;
+  constexpr double kLeastTime = 1e-30;  // avoids divisions by 0
+  const Tensor times = sub(kLeastTime, log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, generator))));
+  const Tensor earliness = div(replacement ? w.unsqueeze(-2) : w, times);  // times of rate 1, so times of rate w are 1 / this
+  return replacement ? earliness.argmax(-1) : earliness.topk(samples).second;
 }
 
 Tensor randperm(int64_t n, Generator* generator) {
   check<ValueError>(n >= 0 && n <= (int64_t(1) << 31), "randperm", "n must lie in [0, 2^31], got ", n);
-  if (Generator* t = twister_of(generator)) {
+  if (Generator* mt19937 = twister_of(generator)) {
     std::vector<int64_t> order;
-    t->with_twister([&](Twister& numbers) { order = numbers.permutation(n); });
+    mt19937->with_twister([&](Twister& numbers) { order = numbers.permutation(n); });
     return from_vector(order, {n}, Device::cpu);
   }
   // Fisher-Yates on the host, from the same stream as everything else.
-  const Generator::State state = pick(generator).reserve(n);
+  const Generator::State state = generator_or_default(generator).reserve(n);
   const Tensor out = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
-  int64_t* p = out.data_ptr<int64_t>();
-  std::iota(p, p + n, 0);
+  int64_t* order = out.data_ptr<int64_t>();
+  std::iota(order, order + n, 0);
   for (int64_t i = n - 1; i > 0; --i) {
     const uint64_t bits = math::random_bits(state.seed, state.offset, uint64_t(i));
-    std::swap(p[i], p[bits * uint64_t(i + 1) >> 32]);
+    std::swap(order[i], order[bits * uint64_t(i + 1) >> 32]);  // 32 random bits, scaled to [0, i]
   }
   return out;
 }
@@ -377,11 +383,11 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   check<DTypeError>(x.is_floating_point(), "dropout", "needs a floating input, got ", x.dtype());
   if (!training || p == 0) return x;
   if (const Tensor factors = dropout_factors(x, p, generator); factors.defined()) return call<Dropout>({x}, {p, {}, factors});
-  return call<Dropout>({x}, {p, draw(pick(generator), x.numel()), {}});
+  return call<Dropout>({x}, {p, draw(generator_or_default(generator), x.numel()), {}});
 }
 Tensor dropout_factors(const Tensor& x, double p, Generator* generator) {
-  Generator* t = twister_of(generator);
-  return t ? twister::dropout_factors(*t, x, p) : Tensor();
+  Generator* mt19937 = twister_of(generator);
+  return mt19937 ? twister::dropout_factors(*mt19937, x, p) : Tensor();
 }
 
 void add_create(OpList& list) {

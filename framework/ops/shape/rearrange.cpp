@@ -23,13 +23,14 @@ struct Flip {
   static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));
     if (out.numel() == 0) return out;
-    Strides back = out.strides();
-    int64_t last = 0;
+    // Writes from the last element of each dimension on, with negative strides.
+    Strides backwards = out.strides();
+    int64_t start = 0;
     for (int64_t d : attr.dims) {
-      last += (out.shape()[int(d)] - 1) * back[int(d)];
-      back[int(d)] *= -1;
+      start += (out.shape()[int(d)] - 1) * backwards[int(d)];
+      backwards[int(d)] *= -1;
     }
-    backend_for(out.device()).copy(in[0].view(), out.alias(out.shape(), back, last).view());
+    backend_for(out.device()).copy(in[0].view(), out.alias(out.shape(), backwards, start).view());
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {call<Flip>({grads[0]}, attr)}; }
@@ -57,23 +58,25 @@ struct Roll {
   }
 };
 
-constexpr OpInfo named(std::string_view name, std::string_view doc) { return {.name = name, .doc = doc, .dtypes = DTypeSet::any}; }
-constexpr OpInfo kReshape = named("reshape", "the same elements in another shape; a view where the strides allow");
-constexpr OpInfo kFlatten = named("flatten", "a run of dimensions made one");
-constexpr OpInfo kUnflatten = named("unflatten", "a dimension cut into several");
-constexpr OpInfo kTranspose = named("transpose", "two dimensions exchanged");
-constexpr OpInfo kT = named("t", "a matrix transposed");
-constexpr OpInfo kSqueeze = named("squeeze", "without dimensions of size 1");
-constexpr OpInfo kUnsqueeze = named("unsqueeze", "with a new dimension of size 1");
-constexpr OpInfo kNarrow = named("narrow", "a range along a dimension");
-constexpr OpInfo kSelect = named("select", "one slice, without its dimension");
-constexpr OpInfo kMovedim = named("movedim", "dimensions moved, the others in order");
-constexpr OpInfo kExpandAs = named("expand_as", "expand to the shape of another tensor");
-constexpr OpInfo kRepeat = named("repeat", "x repeated as a whole along each dimension");
-constexpr OpInfo kTile = named("tile", "repeat, where missing leading repeats are 1");
-constexpr OpInfo kInterleave = named("repeat_interleave", "each slice along a dimension repeated");
-constexpr OpInfo kRot90 = named("rot90", "a plane turned by quarters");
-constexpr OpInfo kMeshgrid = named("meshgrid", "vectors expanded to the grid that they span");
+constexpr OpInfo rearranging(std::string_view name, std::string_view doc) {
+  return {.name = name, .doc = doc, .dtypes = DTypeSet::any};
+}
+constexpr OpInfo kReshape = rearranging("reshape", "the same elements in another shape; a view where the strides allow");
+constexpr OpInfo kFlatten = rearranging("flatten", "a run of dimensions made one");
+constexpr OpInfo kUnflatten = rearranging("unflatten", "a dimension cut into several");
+constexpr OpInfo kTranspose = rearranging("transpose", "two dimensions exchanged");
+constexpr OpInfo kT = rearranging("t", "a matrix transposed");
+constexpr OpInfo kSqueeze = rearranging("squeeze", "without dimensions of size 1");
+constexpr OpInfo kUnsqueeze = rearranging("unsqueeze", "with a new dimension of size 1");
+constexpr OpInfo kNarrow = rearranging("narrow", "a range along a dimension");
+constexpr OpInfo kSelect = rearranging("select", "one slice, without its dimension");
+constexpr OpInfo kMovedim = rearranging("movedim", "dimensions moved, the others in order");
+constexpr OpInfo kExpandAs = rearranging("expand_as", "expand to the shape of another tensor");
+constexpr OpInfo kRepeat = rearranging("repeat", "x repeated as a whole along each dimension");
+constexpr OpInfo kTile = rearranging("tile", "repeat, where missing leading repeats are 1");
+constexpr OpInfo kInterleave = rearranging("repeat_interleave", "each slice along a dimension repeated");
+constexpr OpInfo kRot90 = rearranging("rot90", "a plane turned by quarters");
+constexpr OpInfo kMeshgrid = rearranging("meshgrid", "vectors expanded to the grid that they span");
 
 int64_t product(const Shape& shape, int begin, int end) {
   int64_t n = 1;
@@ -81,26 +84,28 @@ int64_t product(const Shape& shape, int begin, int end) {
   return n;
 }
 
-// Returns `shape` with size d multiplied by r.
-Shape multiplied(std::string_view op, Shape shape, int d, int64_t r) {
-  check<ShapeError>(!__builtin_mul_overflow(shape[d], r, &shape[d]), op, "the result is too large: ", r, " times dimension ", d,
-                    " of ", shape);
+// Returns `shape` with size d multiplied by `factor`.
+Shape multiplied(std::string_view op, Shape shape, int d, int64_t factor) {
+  check<ShapeError>(!__builtin_mul_overflow(shape[d], factor, &shape[d]), op, "the result is too large: ", factor,
+                    " times dimension ", d, " of ", shape);
   check_size(op, shape);
   return shape;
 }
 
-// Repeats each slice along d r times.
-Tensor interleave(const Tensor& x, int d, int64_t r) {
-  const Shape out = multiplied("repeat_interleave", x.shape(), d, r);
+// Repeats each slice along d `repeats` times.
+Tensor interleave(const Tensor& x, int d, int64_t repeats) {
+  constexpr int64_t kShortSlice = 16, kFewRepeats = 8;
+  const Shape out = multiplied("repeat_interleave", x.shape(), d, repeats);
   const int64_t inner = product(x.shape(), d + 1, x.dim()), rows = product(x.shape(), 0, d + 1);
   const Tensor flat = x.reshape({rows, 1, inner});
-  if (inner < 16 && r > 1 && r <= 8) {  // a few long copies
+  if (inner < kShortSlice && repeats > 1 && repeats <= kFewRepeats) {  // a few long copies instead of many short ones
     const autocast::Off off;
-    return cat(Tensors(size_t(r), flat), 1).reshape(out);
+    return cat(Tensors(size_t(repeats), flat), 1).reshape(out);
   }
-  return flat.expand({rows, r, inner}).reshape(out);
+  return flat.expand({rows, repeats, inner}).reshape(out);
 }
 
+// Repeats x as a whole along each dimension; repeats may have more leading dimensions than x.
 Tensor repeated(std::string_view op, const Tensor& x, const Shape& repeats) {
   check<ShapeError>(repeats.size() >= x.dim(), op, "needs a number for each dimension of ", x.shape(), ", got ", repeats);
   Shape shape = Shape::filled(repeats.size(), 1);

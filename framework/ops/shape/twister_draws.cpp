@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas are those of PyTorch 2.15 on a CPU with AVX2 and FMA; each step rounds as there. tests/layers/torch_draws_test.cpp
-// compares them with recorded numbers.
+// The formulas and their order are those of PyTorch 2.15 on a CPU with AVX2 and FMA; each step rounds as there.
+// tests/layers/torch_draws_test.cpp compares them with recorded numbers.
 #include "framework/ops/shape/twister_draws.h"
 
 #include <algorithm>
@@ -19,6 +19,7 @@ namespace {
 
 // ---- normal numbers of float32, sixteen at a time, by the polynomials of Cephes (logf, sinf, cosf)
 
+// Returns ln x for normal x > 0: x = 2^e (1 + f) with f in [sqrt(1/2) - 1, sqrt(2) - 1), and a polynomial of f.
 float log_of(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -30,9 +31,9 @@ float log_of(float x) {
   if (small) e -= 1.0f;
   const float z = x * x;
   float y = 7.0376836292e-2f;
-  for (const float p : {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
-                        2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f})
-    y = std::fma(y, x, p);
+  for (const float coefficient : {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
+                                  2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f})
+    y = std::fma(y, x, coefficient);
   y = std::fma(y * x, z, e * -2.12194440e-4f);
   y = std::fma(z, -0.5f, y);
   return std::fma(e, 0.693359375f, x + y);
@@ -41,6 +42,7 @@ float log_of(float x) {
 struct SinCos {
   float sin, cos;
 };
+// Returns sine and cosine of x >= 0, by polynomials around the next_uniform multiple of pi / 4, which is subtracted in three parts.
 SinCos sin_cos_of(float x) {
   const int octant = (int(x * 1.27323954473516f) + 1) & ~1;
   const auto y = float(octant);
@@ -58,24 +60,28 @@ SinCos sin_cos_of(float x) {
   return out;
 }
 
-void to_normal(float* at, float mean, float stddev) {
-  for (int j = 0; j < 8; ++j) {
-    const float radius = std::sqrt(-2.0f * log_of(1.0f - at[j]));
-    const SinCos direction = sin_cos_of(float(2 * std::numbers::pi) * at[j + 8]);
-    at[j] = std::fma(radius * direction.cos, stddev, mean);
-    at[j + 8] = std::fma(radius * direction.sin, stddev, mean);
+constexpr int kHalf = 8, kBlock = 2 * kHalf;
+
+// Turn 16 uniform numbers into normal ones, in place, by Box and Muller: number j gives the radius sqrt(-2 ln(1 - u)), and number
+// j + 8 the angle 2 pi u.
+void to_normal(float* block, float mean, float stddev) {
+  for (int j = 0; j < kHalf; ++j) {
+    const float radius = std::sqrt(-2.0f * log_of(1.0f - block[j]));
+    const SinCos direction = sin_cos_of(float(2 * std::numbers::pi) * block[j + kHalf]);
+    block[j] = std::fma(radius * direction.cos, stddev, mean);
+    block[j + kHalf] = std::fma(radius * direction.sin, stddev, mean);
   }
 }
-void to_normal(double* at, double mean, double stddev) {
-  for (int j = 0; j < 8; ++j) {
-    const double radius = std::sqrt(-2 * std::log(1 - at[j])), angle = 2 * std::numbers::pi * at[j + 8];
-    at[j] = std::fma(radius * std::cos(angle), stddev, mean);
-    at[j + 8] = std::fma(radius * std::sin(angle), stddev, mean);
+void to_normal(double* block, double mean, double stddev) {
+  for (int j = 0; j < kHalf; ++j) {
+    const double radius = std::sqrt(-2 * std::log(1 - block[j])), angle = 2 * std::numbers::pi * block[j + kHalf];
+    block[j] = std::fma(radius * std::cos(angle), stddev, mean);
+    block[j + kHalf] = std::fma(radius * std::sin(angle), stddev, mean);
   }
 }
 
-float next(Twister& twister, float) { return twister.uniform(); }
-double next(Twister& twister, double) { return twister.uniform64(); }
+float next_uniform(Twister& twister, float) { return twister.uniform(); }
+double next_uniform(Twister& twister, double) { return twister.uniform64(); }
 
 // ---- order and place
 
@@ -104,6 +110,7 @@ Tensor dense_like(const Tensor& x, DType dtype) {
 // A draw of `whole` numbers, of which x takes those from `first` on.
 struct Part {
   int64_t whole, first;
+  // Returns the part that `count` numbers are of the whole batch's, if this thread computes a part of a batch.
   static Part of(const Generator& generator, int64_t count) {
     const std::optional<BatchRows>& rows = DrawsOf::current();
     if (!rows || rows->rows <= 0 || count % rows->rows != 0 || &generator != &default_generator()) return {count, 0};
@@ -145,27 +152,28 @@ void write_each(Generator& generator, const Tensor& x, int words, const F& f) {
 template <class T>
 void write_normals(Generator& generator, const Tensor& x, double mean, double stddev, bool by_blocks) {
   const auto draw = [](Twister& twister, std::vector<T>& out, size_t from, size_t count) {
-    for (size_t i = from; i < from + count; ++i) out[i] = next(twister, T());
+    for (size_t i = from; i < from + count; ++i) out[i] = next_uniform(twister, T());
   };
   write<T>(
       generator, x,
       [&](Twister& twister, std::vector<T>& out) {
         const size_t n = out.size();
         if (!by_blocks) draw(twister, out, 0, n);
-        for (size_t i = 0; i + 16 <= n; i += 16) {
-          if (by_blocks) draw(twister, out, i, 16);
+        for (size_t i = 0; i + kBlock <= n; i += kBlock) {
+          if (by_blocks) draw(twister, out, i, kBlock);
           to_normal(out.data() + i, T(mean), T(stddev));
         }
-        if (n % 16 == 0) return;
-        draw(twister, out, n - 16, 16);
-        to_normal(out.data() + n - 16, T(mean), T(stddev));
+        if (n % kBlock == 0) return;
+        draw(twister, out, n - kBlock, kBlock);
+        to_normal(out.data() + n - kBlock, T(mean), T(stddev));
       },
       [&](Twister& twister, int64_t n) {
-        const int64_t numbers = (by_blocks ? n / 16 * 16 : n) + (n % 16 == 0 ? 0 : 16);
+        const int64_t numbers = (by_blocks ? n / kBlock * kBlock : n) + (n % kBlock == 0 ? 0 : kBlock);
         twister.discard(uint64_t(numbers) * sizeof(T) / sizeof(uint32_t));
       });
 }
 
+// Draws classes with the probabilities weight / sum: the first whose running sum of probabilities reaches a uniform number.
 template <class T>
 void draw_classes(Twister& twister, const T* weights, int64_t classes, int64_t* out, int64_t samples) {
   std::vector<T> sums(static_cast<size_t>(classes));
@@ -198,7 +206,7 @@ void uniform(Generator& generator, const Tensor& x, double lo, double hi) {
 }
 
 void normal(Generator& generator, const Tensor& x, double mean, double stddev) {
-  if (x.is_contiguous() && Part::of(generator, x.numel()).whole >= 16) {
+  if (x.is_contiguous() && Part::of(generator, x.numel()).whole >= kBlock) {
     return x.dtype() == DType::f64 ? write_normals<double>(generator, x, mean, stddev, false)
                                    : write_normals<float>(generator, x, mean, stddev, is_half(x.dtype()));
   }
@@ -212,9 +220,11 @@ void normal(Generator& generator, const Tensor& x, double mean, double stddev) {
       });
 }
 
+// Draw integers as 64 bits, or 32 for a smaller range or dtype, modulo their count.
 void integers(Generator& generator, const Tensor& x, int64_t lo, int64_t hi) {
   const uint64_t range = uint64_t(hi) - uint64_t(lo);
-  const bool wide = range >= uint64_t(1) << 28;
+  constexpr uint64_t kWideRange = uint64_t(1) << 28;
+  const bool wide = range >= kWideRange;
   write_each<int64_t>(generator, x, wide ? 2 : 1, [=](Twister& twister) {
     return int64_t((wide ? twister.random64() : twister.random()) % range + uint64_t(lo));
   });
