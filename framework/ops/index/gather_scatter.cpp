@@ -12,14 +12,14 @@
 namespace halfstep {
 namespace {
 
-// Checks that index is at most as large as x in every dimension but `dim`, where it may have any size.
+// Throws ShapeError unless index is at most as large as x in every dimension but `dim`, where it may have any size.
 void check_shapes(std::string_view op, const Shape& x, const Shape& index, int dim) {
-  bool ok = x.size() == index.size();
-  for (int i = 0; ok && i < x.size(); ++i) ok = i == dim || index[i] <= x[i];
-  check<ShapeError>(ok, op, "index must have the rank of ", x, " and be no larger outside dimension ", dim, ", got ", index);
+  bool fits = x.size() == index.size();
+  for (int i = 0; fits && i < x.size(); ++i) fits = i == dim || index[i] <= x[i];
+  check<ShapeError>(fits, op, "index must have the rank of ", x, " and be no larger outside dimension ", dim, ", got ", index);
 }
 
-// Accepts any dtype for an empty index, as PyTorch does.
+// Returns the checked index, with at least one dimension. An empty one may have any dtype, as in PyTorch.
 Tensor line_of_indices(std::string_view op, const Tensor& index) {
   const bool empty = index.defined() && index.numel() == 0;
   return as_line(empty ? index.to(DType::i64) : index_tensor(op, index));
@@ -117,11 +117,12 @@ struct Scatter {
     const Tensor& g = grads[0];
     const Tensor index = ctx.saved();
     Tensors result(3);
-    if (ctx.needs(0)) result[0] = call<Scatter>({g, index, number_at(index, g, 0)}, attr);
+    if (ctx.needs(0)) result[0] = call<Scatter>({g, index, filled_like(index, g, 0)}, attr);
     if (ctx.needs(2)) result[2] = call<Gather>({g, index}, {attr.dim, g.shape()});
     return result;
   }
-  static Tensor number_at(const Tensor& index, const Tensor& x, Number value) {
+  // Returns `value` in index's shape and x's dtype.
+  static Tensor filled_like(const Tensor& index, const Tensor& x, Number value) {
     return scalar(value, {.dtype = x.dtype(), .device = x.device()}).expand(index.shape());
   }
 };
@@ -179,14 +180,14 @@ Tensor multiplied_at(const Tensor& x, int dim, const Tensor& index, const Tensor
   return out;
 }
 
-// Takes the largest of src for each place; NaN counts as largest. weights: the shares of the result's gradient for x and src,
-// which equal extremes divide.
+// Takes the largest of src for each place of x, and of x itself if include_self; NaN counts as largest. The n elements that equal
+// the result share its gradient: dx = g [x is one] / n, dsrc = g [src is one] / n at the place that src goes to.
 struct ScatterMax {
   struct Attr {
     int dim;
     bool include_self;
   };
-  enum Saved : size_t { kIndex, kOwnShare, kTheirShare };
+  enum Saved : size_t { kIndex, kXShare, kSrcShare };  // shares: 1 / n where the element is one of the n, else 0
   static constexpr OpInfo info{.name = "scatter_reduce",
                                .doc = "sum, prod, mean, amax or amin of all src[i][j] for x[index[i][j]][j], for dim 0",
                                .dtypes = DTypeSet::any};
@@ -201,21 +202,21 @@ struct ScatterMax {
     const Tensor out = attr.include_self ? maximum(x, best) : best;
     if (!x.is_floating_point()) return out;
     const auto hit = [](const Tensor& t, const Tensor& top) { return (eq(t, top) | (isnan(t) & isnan(top))); };
-    const Tensor own = attr.include_self ? hit(x, out) : ~reached, theirs = hit(src, gather(out, attr.dim, index)).to(x.dtype());
-    const Tensor share = reciprocal(scatter_add(own.to(x.dtype()), attr.dim, index, theirs));
+    const Tensor x_hit = attr.include_self ? hit(x, out) : ~reached, src_hit = hit(src, gather(out, attr.dim, index)).to(x.dtype());
+    const Tensor share = reciprocal(scatter_add(x_hit.to(x.dtype()), attr.dim, index, src_hit));
     ctx.save(index);
-    ctx.save(own.to(x.dtype()) * share);
-    ctx.save(theirs * gather(share, attr.dim, index));
+    ctx.save(x_hit.to(x.dtype()) * share);
+    ctx.save(src_hit * gather(share, attr.dim, index));
     return out;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
-    return {g * ctx.saved(kOwnShare), Tensor(), gather(g, attr.dim, ctx.saved(kIndex)) * ctx.saved(kTheirShare)};
+    return {g * ctx.saved(kXShare), Tensor(), gather(g, attr.dim, ctx.saved(kIndex)) * ctx.saved(kSrcShare)};
   }
 };
 
 // Returns whether t is PyTorch's legacy tensor [0], which cat accepts with any shape. It counts only for promotion.
-bool joins_anything(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
+bool is_legacy_empty(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0; }
 
 constexpr OpInfo kStackInfo{.name = "stack",
                             .policy = CastPolicy::promote,
@@ -260,7 +261,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
-  return scatter(x, dim, index, Scatter::number_at(index, x, value));
+  return scatter(x, dim, index, Scatter::filled_like(index, x, value));
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, ScatterReduce reduce) {
   constexpr std::string_view op = Scatter::info.name;
@@ -274,7 +275,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, Number value, ScatterReduce reduce) {
   check<ValueError>(index.defined() && x.defined(), "scatter", "an input is undefined");
-  return scatter(x, dim, index, Scatter::number_at(index, x, value), reduce);
+  return scatter(x, dim, index, Scatter::filled_like(index, x, value), reduce);
 }
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce,
                       bool include_self) {
@@ -326,7 +327,7 @@ const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& s
 }
 const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Number value) const {
   check<ValueError>(index.defined(), "scatter_", "index is undefined");
-  return scatter_(dim, index, Scatter::number_at(index, *this, value));
+  return scatter_(dim, index, Scatter::filled_like(index, *this, value));
 }
 
 Tensor cat(const Tensors& xs, int64_t dim) {
@@ -335,15 +336,14 @@ Tensor cat(const Tensors& xs, int64_t dim) {
     check<ValueError>(t.defined(), "cat", "a tensor is undefined");
     check<ShapeError>(t.dim() > 0, "cat", "0-dim tensors cannot be joined", Help{"use stack"});
   }
-  const auto counts = [](const Tensor& t) { return !joins_anything(t); };
-  const auto found = std::find_if(xs.begin(), xs.end(), counts);
+  const auto found = std::find_if_not(xs.begin(), xs.end(), is_legacy_empty);
   const Tensor& like = found == xs.end() ? xs[0] : *found;
   const int d = found == xs.end() ? 0 : wrap_dim(dim, like.dim(), "cat");
   Tensors parts;
   std::vector<int64_t> sizes;
   for (const Tensor& t : xs) {
     Shape shape = like.shape(), other = t.shape();
-    if (joins_anything(t)) {
+    if (is_legacy_empty(t)) {
       shape[d] = 0;
       parts.push_back(t.reshape(shape));
       sizes.push_back(0);

@@ -50,14 +50,14 @@ struct IndexAdd {
                                .doc = "x with alpha src added to the slices along dim that index names",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
-  static void run(const Attr& attr, const Tensor& out, const Tensor& index, Tensor src) {
+  static void add_into(const Attr& attr, const Tensor& out, const Tensor& index, Tensor src) {
     if (attr.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(attr.alpha, src));
     backend_for(out.device()).index_add(out.view(), attr.dim, index.view(), src.view());
   }
   static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"alpha", attr.alpha}}; }
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(attr.shape, like(in[2]));
-    run(attr, out, in[1], in[2]);
+    add_into(attr, out, in[1], in[2]);
     ctx.save(in[1]);
     return out;
   }
@@ -123,16 +123,17 @@ struct Slices {
 };
 
 struct EmbeddingAttr {
-  int64_t rows, padding = -1;  // -1: none
-  bool by_frequency = false;
+  int64_t rows;               // of weight
+  int64_t padding = -1;       // row without gradient; -1: none
+  bool by_frequency = false;  // whether the gradient of a row is divided by its number of occurrences
 };
 
 // Returns rows[i] divided by the number of occurrences of index[i]; 16-bit rows become float32.
-Tensor by_frequency(const Tensor& rows, const Tensor& index, int64_t count) {
+Tensor divided_by_counts(const Tensor& rows, const Tensor& index, int64_t row_count) {
   const DType dtype = rows.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const TensorOptions options{.dtype = dtype, .device = rows.device()};
-  const Tensor times = index_add(zeros({count}, options), 0, index, ones({index.numel()}, options));
-  return div(rows.to(dtype), index_select(times, 0, index).unsqueeze(1));
+  const Tensor counts = index_add(zeros({row_count}, options), 0, index, ones({index.numel()}, options));
+  return div(rows.to(dtype), index_select(counts, 0, index).unsqueeze(1));
 }
 
 struct EmbeddingBackward {
@@ -145,7 +146,7 @@ struct EmbeddingBackward {
     const int64_t width = in[0].shape().back();
     const Tensor index = in[1].reshape({-1}), out = zeros({attr.rows, width}, like(in[0]));
     Tensor rows = in[0].reshape({index.numel(), width});
-    if (attr.by_frequency) rows = by_frequency(rows, index, attr.rows);
+    if (attr.by_frequency) rows = divided_by_counts(rows, index, attr.rows);
     backend_for(out.device()).index_add(out.view(), 0, index.view(), rows.view());
     if (attr.padding >= 0) backend_for(out.device()).fill(out.select(0, attr.padding).view(), 0);
     ctx.save(in[1]);
@@ -156,7 +157,7 @@ struct EmbeddingBackward {
     Tensor g = grads[0];
     if (attr.padding >= 0) g = index_fill(g, 0, scalar(double(attr.padding), {.dtype = DType::i64, .device = g.device()}), 0);
     g = index_select(g, 0, flat);
-    if (attr.by_frequency) g = by_frequency(g, flat, attr.rows).to(g.dtype());
+    if (attr.by_frequency) g = divided_by_counts(g, flat, attr.rows).to(g.dtype());
     Shape shape = index.shape();
     shape.push_back(grads[0].shape()[1]);
     return {g.reshape(shape), Tensor()};
@@ -193,6 +194,8 @@ EmbeddingAttr embedding_attr(std::string_view op, int64_t rows, std::optional<in
 constexpr OpInfo kIndexFillInfo{.name = "index_fill",
                                 .doc = "x with one value in the slices along dim that index names; made of where",
                                 .dtypes = DTypeSet::any};
+constexpr OpInfo kOneHotInfo{
+    .name = "one_hot", .doc = "1 at the class, 0 elsewhere", .differentiable = false, .dtypes = DTypeSet::numbers};
 constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .dtypes = DTypeSet::any};
 constexpr OpInfo kTakeInfo{
     .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .dtypes = DTypeSet::any};
@@ -251,7 +254,7 @@ const Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor&
   return change_in_place(
       "index_add_", *this, {index, src},
       [&] {
-        IndexAdd::run({slices.dim, shape(), alpha}, as_line(detach()), slices.index, as_line(src.detach()));
+        IndexAdd::add_into({slices.dim, shape(), alpha}, as_line(detach()), slices.index, as_line(src.detach()));
       },
       [&] { return index_add(dim, index, src, alpha); });
 }
@@ -363,6 +366,25 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t
   return call<EmbeddingBackward>({grad, i}, {rows, padding_idx < rows ? padding_idx : -1, scale_grad_by_freq});
 }
 
+Tensor one_hot(const Tensor& index, int64_t num_classes) {
+  const Tensor i = index_tensor("one_hot", index);
+  check<ValueError>(num_classes > 0 || num_classes == -1, "one_hot",
+                    "num_classes must be positive, or -1 for one more than the largest, got ", num_classes);
+  if (num_classes == -1) {
+    check_has_values("one_hot", {i});
+    check<ValueError>(i.numel() > 0, "one_hot", "num_classes cannot be derived from an empty tensor");
+    num_classes = max(i).item<int64_t>() + 1;
+  }
+  check_index("one_hot", i, num_classes);
+  check<ShapeError>(i.dim() < kMaxDims, "one_hot", "index has too many dimensions: ", i.shape());
+  Shape shape = i.shape();
+  shape.push_back(num_classes);
+  check_size("one_hot", shape);
+  const Tensor out = zeros(shape, {.dtype = i.dtype(), .device = i.device()});
+  out.scatter_(-1, i.unsqueeze(-1), 1);
+  return out;
+}
+
 void add_index_ops(OpList& list) {
   list.add(IndexSelect::info, [](Args& a) { return index_select(a.tensor(0), a.integer("dim"), a.tensor(1)); });
   list.add(IndexAdd::info,
@@ -380,6 +402,7 @@ void add_index_ops(OpList& list) {
     return embedding(a.tensor(0), a.tensor(1), a.integer_or_none("padding_idx"), a.flag("scale_grad_by_freq", false),
                      a.number_or_none("max_norm"), a.number("norm_type", 2));
   });
+  list.add(kOneHotInfo, [](Args& a) { return one_hot(a.tensor(0), a.integer("num_classes", -1)); });
   list.add(EmbeddingBackward::info, [](Args& a) {
     return embedding_dense_backward(a.tensor(0), a.tensor(1), a.integer("num_weights"), a.integer("padding_idx", -1),
                                     a.flag("scale_grad_by_freq", false));

@@ -8,31 +8,33 @@
 
 namespace halfstep {
 
-// The view that the indices make of x, and the index tensors, each at its dimension of the view.
+// The view of x that numbers, slices, Ellipsis and None make, and the tensors among the indices, each at its dimension of the view.
 class Indexed {
  public:
   Indexed(std::string_view op, const Tensor& x, std::span<const TensorIndex> indices) : view(x) {
-    int taken = 0, dots = 0;
+    int taken = 0, ellipses = 0;
     for (const TensorIndex& i : indices) {
       taken += dimensions(i);
-      dots += std::holds_alternative<indexing::EllipsisType>(i.value_);
+      ellipses += std::holds_alternative<indexing::EllipsisType>(i.value_);
     }
     check<IndexError>(taken <= x.dim(), op, "too many indices for shape ", x.shape(), ": they are for ", taken, " dimensions");
-    check<IndexError>(dots <= 1, op, "there may be one Ellipsis, got ", dots);
+    check<IndexError>(ellipses <= 1, op, "there may be one Ellipsis, got ", ellipses);
     const int missing = x.dim() - taken;
     for (const TensorIndex& i : indices) std::visit([&](const auto& value) { add(value, missing); }, i.value_);
   }
-  bool any_tensor() const { return any_; }
+  bool any_tensor() const { return any_tensor_; }
 
   Tensor view;
   Tensors indices;  // undefined: the whole dimension
 
  private:
+  // Returns the number of x's dimensions that an index covers; 0 for Ellipsis.
   static int dimensions(const TensorIndex& i) {
     if (const auto* t = std::get_if<Tensor>(&i.value_)) return t->defined() && t->dtype() == DType::boolean ? t->dim() : 1;
     if (const auto* n = std::get_if<TensorIndex::Number>(&i.value_)) return n->is_bool ? 0 : 1;
     return std::holds_alternative<indexing::Slice>(i.value_) || std::holds_alternative<TensorIndex::List>(i.value_) ? 1 : 0;
   }
+  // Leaves the next `count` dimensions of the view whole.
   void whole(int count = 1) {
     at_ += count;
     indices.insert(indices.end(), size_t(count), Tensor());
@@ -70,17 +72,17 @@ class Indexed {
   // Returns whether t is a 0-dim integer, which counts as a number: but not if an observer follows values, since it may vary, nor
   // if it must be fetched from a device.
   static bool is_number(const Tensor& t) {
-    const bool one = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
-    return one && t.device().is_cpu() && !Observing::follow_values();
+    const bool is_integer = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
+    return is_integer && t.device().is_cpu() && !Observing::follow_values();
   }
   void put(const Tensor& t) {
-    any_ = true;
+    any_tensor_ = true;
     indices.push_back(t);
     at_ += t.dtype() == DType::boolean ? t.dim() : 1;
   }
 
-  int at_ = 0;
-  bool any_ = false;
+  int at_ = 0;  // dimension of the view for the next index
+  bool any_tensor_ = false;
 };
 
 namespace {

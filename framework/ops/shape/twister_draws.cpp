@@ -42,7 +42,7 @@ float log_of(float x) {
 struct SinCos {
   float sin, cos;
 };
-// Returns sine and cosine of x >= 0, by polynomials around the next_uniform multiple of pi / 4, which is subtracted in three parts.
+// Returns sine and cosine of x >= 0, by polynomials around the nearest multiple of pi / 2, which is subtracted in three parts.
 SinCos sin_cos_of(float x) {
   const int octant = (int(x * 1.27323954473516f) + 1) & ~1;
   const auto y = float(octant);
