@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scaled dot-product attention, chunk by chunk. A chunk is several whole heads, or some rows of one head. Its scores and
-// probabilities fit into the cache (CPU) or bounded memory (CUDA), and are freed before the next chunk. If the device has a
-// library for attention (AttentionLibrary), that is tried first.
+// Scaled dot-product attention, for each head:
+//
+//   P = softmax(scale q k^T + mask)     y = (P * f) v     f: the factors of dropout, 0 or 1 / (1 - dropout_p)
+//
+//   dv = (P * f)^T g     dP = (g v^T) * f     dS = P * (dP - row sums of dP * P)
+//   dq = scale dS k      dk = scale dS^T q    dmask = dS, summed where the mask broadcasts
+//
+// Computed chunk by chunk. A chunk is several whole heads, or some rows of one head. Its scores and probabilities fit into the
+// cache (CPU) or bounded memory (CUDA), and are freed before the next chunk; backward computes P again. If the device has a library
+// for attention (AttentionLibrary), that is tried first.
 #include "framework/ops/linalg/attention.h"
 
 #include <algorithm>
@@ -25,6 +32,7 @@ namespace {
 
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 constexpr int64_t kCausalRows = 256;  // CPU: rows of a causal chunk, few, so that it skips many keys
+constexpr int64_t kScoresOnCpu = int64_t(1) << 18, kScoresOnGpu = int64_t(1) << 26;  // most scores of a chunk
 
 struct AttentionAttr {
   double scale = 1, dropout_p = 0;
@@ -42,7 +50,7 @@ struct Chunk {
 
 // Fully masked rows of queries are computed as if unmasked; then their results and gradients are set to 0.
 struct Mask {
-  Tensor mask, live;  // live: [.., L, 1] bool; undefined without a mask
+  Tensor mask, live;  // live: [.., L, 1] bool, whether the query sees a key; undefined without a mask
 
   static Mask of(const Tensor& mask) {
     if (!mask.defined()) return {};
@@ -60,8 +68,10 @@ Tensor triangle(int64_t rows, int64_t columns, Device device) {
   return le(arange(double(columns), {.device = device}), arange(double(rows), {.device = device}).unsqueeze(1));
 }
 
-// Returns how many blocks of four random numbers one head's dropout uses.
-int64_t blocks_of_a_head(int64_t rows, int64_t keys) { return (rows * keys + 3) / 4; }
+constexpr int64_t kBlockOfNumbers = 4;  // random numbers that a generator makes at a time
+
+// Returns how many such blocks one head's dropout uses.
+int64_t blocks_of_a_head(int64_t rows, int64_t keys) { return (rows * keys + kBlockOfNumbers - 1) / kBlockOfNumbers; }
 
 // The geometry of one call, and the state that its chunks share.
 class Attention {
@@ -107,13 +117,13 @@ class Attention {
     const int64_t rows = chunk_rows();
     const int64_t each = shared_ * rows_ * keys_;
     const int64_t heads =
-        whole_heads() ? std::min(heads_, std::max<int64_t>(1, budget() / std::max<int64_t>(1, each)) * shared_) : 1;
+        whole_heads() ? std::min(heads_, std::max<int64_t>(1, most_scores() / std::max<int64_t>(1, each)) * shared_) : 1;
     for (int64_t b = 0; b < batches_; ++b) {
       for (int64_t h = 0; h < heads_; h += heads) {
         for (int64_t r = 0; r < rows_; r += rows) {
           Chunk chunk{b, h, std::min(heads, heads_ - h), r, std::min(rows, rows_ - r), keys_, attr_.state};
           if (skips_keys()) chunk.keys = std::min(keys_, chunk.row + chunk.rows);
-          chunk.state.offset += uint64_t((b * heads_ + h) * blocks_of_a_head(rows_, keys_) + r * keys_ / 4);
+          chunk.state.offset += uint64_t((b * heads_ + h) * blocks_of_a_head(rows_, keys_) + r * keys_ / kBlockOfNumbers);
           f(chunk);
         }
       }
@@ -154,6 +164,7 @@ class Attention {
     backend_.softmax(scores.view(), p.view(), 2, false);
     return p;
   }
+  // Returns x times the factors of dropout; the same ones for all tensors of a chunk.
   Tensor dropped(const Tensor& x, const Chunk& chunk) const {
     if (attr_.dropout_p == 0) return x;
     const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
@@ -166,7 +177,7 @@ class Attention {
     }
     // A head's numbers begin at a new block, so that they do not depend on which heads share a chunk or a batch.
     const int64_t each = chunk.rows * chunk.keys;
-    const bool at_once = chunk.heads == 1 || each % 4 == 0;
+    const bool at_once = chunk.heads == 1 || each % kBlockOfNumbers == 0;
     const int64_t calls = at_once ? 1 : chunk.heads, numbers = at_once ? x.numel() : each;
     for (int64_t i = 0; i < calls; ++i) {
       Generator::State state = chunk.state;
@@ -192,12 +203,13 @@ class Attention {
   }
 
  private:
-  int64_t budget() const { return on_cpu_ ? int64_t(1) << 18 : int64_t(1) << 26; }  // scores per chunk
+  int64_t most_scores() const { return on_cpu_ ? kScoresOnCpu : kScoresOnGpu; }
   int64_t chunk_rows() const {
     const bool narrow = attr_.causal && attr_.dropout_p == 0 && on_cpu_ && rows_ >= 2 * kCausalRows;
-    if (!narrow && shared_ * rows_ * keys_ <= budget()) return rows_;
-    int64_t fit = std::max<int64_t>(1, budget() / std::max<int64_t>(1, keys_));
-    if (attr_.dropout_p > 0) fit = std::max<int64_t>(4, fit / 4 * 4);  // each chunk begins a new block of random numbers
+    if (!narrow && shared_ * rows_ * keys_ <= most_scores()) return rows_;
+    int64_t fit = std::max<int64_t>(1, most_scores() / std::max<int64_t>(1, keys_));
+    if (attr_.dropout_p > 0)
+      fit = std::max(kBlockOfNumbers, fit / kBlockOfNumbers * kBlockOfNumbers);  // each chunk begins a new block of random numbers
     return std::min(rows_, narrow ? std::min(fit, kCausalRows) : fit);
   }
   // Returns whether a chunk may skip keys that none of its rows sees. Dropout draws for all keys.
@@ -259,7 +271,7 @@ struct Sdpa {
     const Shape shape{q.size(0), q.size(1), q.size(2), v.size(3)};
     if (k.size(2) == 0 || numel(shape) == 0) return zeros(shape, like);
     const bool by_ops = mask.mask.defined() || attr.factors.defined();
-    if (const LibraryOutput done = by_ops ? LibraryOutput() : library_attention(of(attr, in), attr.state, ctx.recording());
+    if (const LibraryOutput done = by_ops ? LibraryOutput() : library_attention(for_library(attr, in), attr.state, ctx.recording());
         done.out.defined()) {
       if (attr.dropped_by_library) *attr.dropped_by_library = true;
       ctx.save_output(done.out);
@@ -267,11 +279,11 @@ struct Sdpa {
       return done.out;
     }
     const Tensor out = Tensor::empty(shape, like);
-    const Attention at(attr, q, k, v, mask);
-    const Tensor rows = at.like_queries(out);
-    at.for_chunks([&](const Chunk& chunk) {
-      const Tensor p = at.dropped(at.probabilities(chunk), chunk);
-      backend_for(q.device()).gemm({.a = p.view(), .b = at.v(chunk).view(), .c = at.queries(rows, chunk).view()});
+    const Attention attention(attr, q, k, v, mask);
+    const Tensor rows = attention.like_queries(out);
+    attention.for_chunks([&](const Chunk& chunk) {
+      const Tensor p = attention.dropped(attention.probabilities(chunk), chunk);
+      backend_for(q.device()).gemm({.a = p.view(), .b = attention.v(chunk).view(), .c = attention.queries(rows, chunk).view()});
     });
     return only_live(out, mask.live);
   }
@@ -286,46 +298,49 @@ struct Sdpa {
       return result;
     }
     if (ctx.has_saved(kStats)) {
-      const std::array<DType, 3> wanted{ctx.grad_dtype(kQ), ctx.grad_dtype(kK), ctx.grad_dtype(kV)};
-      const Tensors all =
-          library_attention_backward(of(attr, {q, k, v}), attr.state, ctx.saved(kOutput), ctx.saved(kStats), grads[0], wanted);
-      for (size_t i = 0; i < all.size(); ++i)
-        if (ctx.needs(i)) result[i] = all[i];
-      if (!all.empty()) return result;
+      const Tensors by_library = library_gradients(ctx, attr, {q, k, v}, grads[0]);
+      for (size_t i = 0; i < by_library.size(); ++i)
+        if (ctx.needs(i)) result[i] = by_library[i];
+      if (!by_library.empty()) return result;
     }
     Backend& backend = backend_for(q.device());
-    const Attention at(attr, q, k, v, {ctx.saved(kUsedMask), live});
-    const Tensor g = gemm_ready(at.like_queries(only_live(grads[0], live)));
+    const Attention attention(attr, q, k, v, {ctx.saved(kUsedMask), live});
+    const Tensor g = gemm_ready(attention.like_queries(only_live(grads[0], live)));
     // Kernels write the operands' dtype or float32. Sums over chunks of rows need the latter.
-    const auto direct = [&](size_t i) { return ctx.grad_dtype(i) == q.dtype() || at.wide() == DType::f64 ? q.dtype() : at.wide(); };
-    const bool adds = !at.whole_heads();
+    const auto direct = [&](size_t i) {
+      return ctx.grad_dtype(i) == q.dtype() || attention.wide() == DType::f64 ? q.dtype() : attention.wide();
+    };
+    const bool adds = !attention.whole_heads();
     const auto key_gradient = [&](const Tensor& t, size_t i) {
-      return adds ? zero(t, at.wide()) : Tensor::empty(t.shape(), {.dtype = direct(i), .device = t.device()});
+      return adds ? zero(t, attention.wide()) : Tensor::empty(t.shape(), {.dtype = direct(i), .device = t.device()});
     };
     Tensor dq, dk, dv, dmask, dq_rows, dk_rows, dv_rows;
-    if (ctx.needs(kQ)) dq_rows = at.like_queries(dq = Tensor::empty(q.shape(), {.dtype = direct(kQ), .device = q.device()}));
-    if (ctx.needs(kK)) dk_rows = at.like_keys(dk = key_gradient(k, kK));
-    if (ctx.needs(kV)) dv_rows = at.like_keys(dv = key_gradient(v, kV));
-    if (ctx.needs(kMask)) dmask = zero(ctx.saved(kMask), at.wide());
-    at.for_chunks([&](const Chunk& chunk) {
-      const Tensor p = at.probabilities(chunk), go = at.queries(g, chunk);
+    if (ctx.needs(kQ)) dq_rows = attention.like_queries(dq = Tensor::empty(q.shape(), {.dtype = direct(kQ), .device = q.device()}));
+    if (ctx.needs(kK)) dk_rows = attention.like_keys(dk = key_gradient(k, kK));
+    if (ctx.needs(kV)) dv_rows = attention.like_keys(dv = key_gradient(v, kV));
+    if (ctx.needs(kMask)) dmask = zero(ctx.saved(kMask), attention.wide());
+    attention.for_chunks([&](const Chunk& chunk) {
+      const Tensor p = attention.probabilities(chunk), g_rows = attention.queries(g, chunk);
       if (dv.defined())
-        backend.gemm({.a = at.dropped(p, chunk).transpose(1, 2).view(),
-                      .b = go.view(),
-                      .c = at.keys(dv_rows, chunk).view(),
+        backend.gemm({.a = attention.dropped(p, chunk).transpose(1, 2).view(),
+                      .b = g_rows.view(),
+                      .c = attention.keys(dv_rows, chunk).view(),
                       .accumulate = adds});
       if (!dq.defined() && !dk.defined() && !dmask.defined()) return;
-      const Tensor dp = at.dropped(product(go, at.v(chunk).transpose(1, 2), at.wide()), chunk);
+      const Tensor dp = attention.dropped(product(g_rows, attention.v(chunk).transpose(1, 2), attention.wide()), chunk);
       const Tensor ds = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
       backend.softmax_backward(dp.view(), p.view(), ds.view(), 2, false);
-      if (dmask.defined()) at.add_mask_gradient(ds, dmask, chunk);
-      if (dq.defined()) backend.gemm({.a = ds.view(), .b = at.k(chunk).view(), .c = at.queries(dq_rows, chunk).view()});
+      if (dmask.defined()) attention.add_mask_gradient(ds, dmask, chunk);
+      if (dq.defined())
+        backend.gemm({.a = ds.view(), .b = attention.k(chunk).view(), .c = attention.queries(dq_rows, chunk).view()});
       if (dk.defined())
-        backend.gemm(
-            {.a = ds.transpose(1, 2).view(), .b = at.q(chunk).view(), .c = at.keys(dk_rows, chunk).view(), .accumulate = adds});
+        backend.gemm({.a = ds.transpose(1, 2).view(),
+                      .b = attention.q(chunk).view(),
+                      .c = attention.keys(dk_rows, chunk).view(),
+                      .accumulate = adds});
     });
     if (dq.defined()) result[kQ] = dq.mul_(attr.scale);
-    if (dk.defined()) result[kK] = (at.folded() ? dk : dk.mul_(attr.scale)).to(direct(kK));
+    if (dk.defined()) result[kK] = (attention.folded() ? dk : dk.mul_(attr.scale)).to(direct(kK));
     if (dv.defined()) result[kV] = dv.to(direct(kV));
     result[kMask] = dmask;
     return result;
@@ -352,17 +367,23 @@ struct Sdpa {
   }
 
  private:
-  static LibraryAttention of(const Attr& attr, const Tensors& in) {
+  // Returns the gradients of q, k and v from the library; empty if it declines.
+  static Tensors library_gradients(const BackwardContext& ctx, const Attr& attr, const Tensors& in, const Tensor& g) {
+    const std::array<DType, 3> wanted{ctx.grad_dtype(kQ), ctx.grad_dtype(kK), ctx.grad_dtype(kV)};
+    return library_attention_backward(for_library(attr, in), attr.state, ctx.saved(kOutput), ctx.saved(kStats), g, wanted);
+  }
+  static LibraryAttention for_library(const Attr& attr, const Tensors& in) {
     return {.q = in[0], .k = in[1], .v = in[2], .scale = attr.scale, .causal = attr.causal, .dropout_p = attr.dropout_p};
   }
   // Returns the factor by which dropout multiplied each probability.
   static Tensor kept(const Attr& attr, const Tensors& in, const Mask& mask, const Tensor& p) {
     const NoGrad quiet;
     const Tensor all = ones_like(p), kept = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
-    const Attention at(attr, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
-    const Tensor from = at.like_queries(all), to = at.like_queries(kept);
-    at.for_chunks([&](const Chunk& chunk) {
-      backend_for(p.device()).copy(at.dropped(at.queries(from, chunk), chunk).view(), at.queries(to, chunk).view());
+    const Attention attention(attr, in[0], in[1], in[2], {mask.mask.defined() ? mask.mask.detach() : Tensor(), mask.live});
+    const Tensor from = attention.like_queries(all), to = attention.like_queries(kept);
+    attention.for_chunks([&](const Chunk& chunk) {
+      backend_for(p.device())
+          .copy(attention.dropped(attention.queries(from, chunk), chunk).view(), attention.queries(to, chunk).view());
     });
     return kept;
   }
@@ -389,10 +410,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 
   // Repeats a key for the heads that share it only where values are shared by another number of heads.
   const bool repeats = shapes.key_heads != shapes.value_heads;
-  const Tensor q = shapes.four(in[0], query.dim() < 3 ? 1 : query.size(-3), shapes.heads),
-               k = shapes.four(in[1], shapes.key_heads, repeats ? shapes.heads : shapes.key_heads),
-               v = shapes.four(in[2], shapes.value_heads, repeats ? shapes.heads : shapes.value_heads),
-               mask = shapes.four_of_mask(in[3]);
+  const Tensor q = shapes.four_dims(in[0], query.dim() < 3 ? 1 : query.size(-3), shapes.heads),
+               k = shapes.four_dims(in[1], shapes.key_heads, repeats ? shapes.heads : shapes.key_heads),
+               v = shapes.four_dims(in[2], shapes.value_heads, repeats ? shapes.heads : shapes.value_heads),
+               mask = shapes.mask_of_four_dims(in[3]);
   AttentionAttr attr{options.scale.value_or(1 / std::sqrt(double(query.size(-1)))), options.dropout_p, options.is_causal, {}};
   if (query.size(-1) == 0 && !options.scale) attr.scale = 1;
   if (options.dropout_p > 0) {
@@ -401,7 +422,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     if (generator.kind() == GeneratorKind::mt19937)
       attr.factors = dropout_factors(q.new_empty({q.size(0), q.size(1), q.size(2), k.size(2)}), options.dropout_p, &generator);
     else
-      attr.state = draw(generator, numel(shapes.batch) * shapes.heads * 4 * blocks_of_a_head(query.size(-2), key.size(-2))).state;
+      attr.state =
+          draw(generator, numel(shapes.batch) * shapes.heads * kBlockOfNumbers * blocks_of_a_head(query.size(-2), key.size(-2)))
+              .state;
   }
   Shape out = shapes.scores();
   out[out.size() - 1] = value.size(-1);

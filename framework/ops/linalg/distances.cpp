@@ -61,7 +61,8 @@ struct Norm {
   static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) {
     return norm_formula(in[0], attr.p, attr.dims, attr.keepdim).to(attr.dtype.value_or(in[0].dtype()));
   }
-  // Computes x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., and 0 where y is 0; each case avoids divisions by 0.
+  // Returns sign(x) (|x| / y)^(p - 1) g, 0 where x or y is 0. For p of inf and -inf the n elements with |x| = y share the gradient:
+  // sign(x) g / n.
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const bool recorded = grad_enabled();
     const Tensor saved = ctx.saved(kX), y0 = ctx.saved(kNorm);
@@ -74,11 +75,11 @@ struct Norm {
       const Tensor hit = eq(abs(x.detach()), y.detach()).to(x.dtype());
       return {sign(x) * hit * (g / sum(hit, attr.dims, true))};
     }
-    const Tensor none = eq(y.detach(), 0.0);
-    const Tensor inverse = where(none, 0.0, div(1.0, where(none, 1.0, y)));
+    const Tensor is_zero = eq(y.detach(), 0.0);
+    const Tensor inverse = where(is_zero, 0.0, div(1.0, where(is_zero, 1.0, y)));
     if (attr.p == 2) return {x * (g * inverse)};
-    const Tensor at = eq(x.detach(), 0.0), size = where(at, 1.0, abs(x));
-    return {where(at, 0.0, sign(x) * pow(size * inverse, attr.p - 1) * g)};
+    const Tensor x_is_zero = eq(x.detach(), 0.0), size = where(x_is_zero, 1.0, abs(x));
+    return {where(x_is_zero, 0.0, sign(x) * pow(size * inverse, attr.p - 1) * g)};
   }
 
  private:
@@ -100,7 +101,7 @@ struct Cdist {
   };
   static constexpr OpInfo info{
       .name = "cdist", .policy = CastPolicy::f32, .doc = "distances between all rows of a [P, M] and b [R, M]"};
-  static constexpr int64_t kProductRows = 25;
+  static constexpr int64_t kProductRows = 25;                // more rows use a matrix product, as in PyTorch
   static constexpr int64_t kDifferences = int64_t(1) << 22;  // elements of differences at a time
 
   enum Saved : size_t { kA, kB, kDistances };
@@ -131,7 +132,7 @@ struct Cdist {
     const Tensor a = ctx.saved(kA), b = ctx.saved(kB), y = ctx.saved(kDistances);
     Tensors result(2);
     if (attr.p == 2) {  // da = sum_j g_ij (a_i - b_j) / y_ij
-      const Tensor none = eq(y, 0.0), w = where(none, 0.0, grads[0] / where(none, 1.0, y));
+      const Tensor is_zero = eq(y, 0.0), w = where(is_zero, 0.0, grads[0] / where(is_zero, 1.0, y));
       if (ctx.needs(0)) result[0] = a * sum(w, {2}).unsqueeze(2) - bmm(w, b);
       if (ctx.needs(1)) result[1] = b * sum(w, {1}).unsqueeze(2) - bmm(w.transpose(1, 2), a);
       return result;
@@ -214,7 +215,8 @@ Tensor pdist(const Tensor& x, double p) {
   check_p("pdist", p);
   check<ShapeError>(x.dim() == 2, "pdist", "input must be [N, M], got ", x.shape());
   const int64_t n = x.size(0);
-  check<ShapeError>(n <= 65536, "pdist", "takes at most 65536 rows, got ", x.shape());
+  constexpr int64_t kMostRows = 65536;  // 2^31 pairs
+  check<ShapeError>(n <= kMostRows, "pdist", "takes at most ", kMostRows, " rows, got ", x.shape());
   const int64_t pairs = n * (n - 1) / 2;
   std::vector<int64_t> first, second;
   for (int64_t i = 0; i < n; ++i)
@@ -252,12 +254,15 @@ Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm) {
   for (int i = 0; i < x.dim(); ++i)
     if (i != kept) dims.push_back(i);
   return composite(kRenorm, {x}, [&](const Tensors& in) {
+    constexpr double kEps = 1e-7;  // as in PyTorch
     const Tensor size = norm(in[0], p, dims, true), large = gt(size, maxnorm);
-    return in[0] * where(large, div(maxnorm, where(large, size, 1.0) + 1e-7), 1.0);
+    return in[0] * where(large, div(maxnorm, where(large, size, 1.0) + kEps), 1.0);
   });
 }
 
-Tensor Tensor::norm(double p, const Dims& d, bool k, std::optional<DType> t) const { return halfstep::norm(*this, p, d, k, t); }
+Tensor Tensor::norm(double p, const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return halfstep::norm(*this, p, dims, keepdim, dtype);
+}
 Tensor Tensor::dist(const Tensor& other, double p) const { return halfstep::dist(*this, other, p); }
 Tensor Tensor::renorm(double p, int64_t dim, double maxnorm) const { return halfstep::renorm(*this, p, dim, maxnorm); }
 

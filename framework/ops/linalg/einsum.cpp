@@ -20,6 +20,7 @@ constexpr int kEllipsis = 256;
 
 bool contains(const Labels& labels, int label) { return std::find(labels.begin(), labels.end(), label) != labels.end(); }
 
+// The part of the equation for one tensor.
 struct Term {
   Labels letters;
   int ellipsis = -1;  // number of letters before "...", or -1
@@ -48,6 +49,7 @@ std::vector<Term> read_terms(std::string_view text, std::string_view equation) {
   return terms;
 }
 
+// An operand, or the product of several.
 struct Factor {
   Tensor x;
   Labels labels;  // one per dimension, each once
@@ -76,6 +78,7 @@ Labels label_dimensions(const Term& term, const Tensor& x, size_t operand, std::
   return labels;
 }
 
+// Takes the diagonal of dimensions with one label.
 Factor without_repeats(Factor factor, size_t operand, std::string_view equation) {
   for (size_t i = 0; i < factor.labels.size(); ++i) {
     for (size_t j = i + 1; j < factor.labels.size(); ++j) {
@@ -167,6 +170,8 @@ Factor join(Factor a, Factor b, const Labels& needed, const std::map<int, int64_
   return {y.reshape(shape), labels};
 }
 
+// Returns the labels of the result: those of `text`, the part behind "->", or by default those that occur once, in order. ellipsis:
+// the number of dimensions that "..." has.
 Labels output_labels(const std::optional<std::string_view>& text, const std::vector<Labels>& inputs, int ellipsis,
                      std::string_view equation) {
   Labels out;
@@ -198,6 +203,31 @@ Labels output_labels(const std::optional<std::string_view>& text, const std::vec
   return out;
 }
 
+// The labels of each operand's dimensions, and the sizes of the labels.
+struct Labelling {
+  std::vector<Labels> inputs;
+  std::map<int, int64_t> sizes;  // the larger one where a size of 1 broadcasts
+  int ellipsis = 0;              // number of dimensions that "..." has
+
+  // Throws ShapeError unless the operands fit the terms and each other.
+  Labelling(const std::vector<Term>& terms, const Tensors& operands, std::string_view equation) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Tensor& x = operands[i];
+      inputs.push_back(label_dimensions(terms[i], x, i, equation));
+      if (terms[i].ellipsis >= 0) ellipsis = std::max(ellipsis, x.dim() - int(terms[i].letters.size()));
+      for (int d = 0; d < x.dim(); ++d) {
+        const int label = inputs[i][size_t(d)];
+        int64_t& size = sizes.try_emplace(label, x.size(d)).first->second;
+        check<ShapeError>(size == x.size(d) || size == 1 || x.size(d) == 1, "einsum", "sizes of ",
+                          label < kEllipsis ? std::string("subscript '") + char(label) + "'" : std::string("'...'"),
+                          " must match in '", equation, "', got ", size, " and ", x.size(d), " of operand ", i, " of shape ",
+                          x.shape());
+        if (size == 1) size = x.size(d);
+      }
+    }
+  }
+};
+
 }  // namespace
 
 Tensor einsum(std::string_view equation, const Tensors& operands) {
@@ -208,26 +238,11 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   check<ValueError>(terms.size() == operands.size(), "einsum", "'", equation, "' has ", terms.size(), " operands, got ",
                     operands.size());
 
-  std::vector<Labels> inputs;
-  std::map<int, int64_t> sizes;
-  int ellipsis = 0;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const Tensor& x = operands[i];
-    inputs.push_back(label_dimensions(terms[i], x, i, equation));
-    if (terms[i].ellipsis >= 0) ellipsis = std::max(ellipsis, x.dim() - int(terms[i].letters.size()));
-    for (int d = 0; d < x.dim(); ++d) {
-      const int label = inputs[i][size_t(d)];
-      int64_t& size = sizes.try_emplace(label, x.size(d)).first->second;
-      check<ShapeError>(size == x.size(d) || size == 1 || x.size(d) == 1, "einsum", "sizes of ",
-                        label < kEllipsis ? std::string("subscript '") + char(label) + "'" : std::string("'...'"),
-                        " must match in '", equation, "', got ", size, " and ", x.size(d), " of operand ", i, " of shape ",
-                        x.shape());
-      if (size == 1) size = x.size(d);
-    }
-  }
+  const Labelling labelling(terms, operands, equation);
+  const std::map<int, int64_t>& sizes = labelling.sizes;
   std::optional<std::string_view> output;
   if (arrow != std::string_view::npos) output = equation.substr(arrow + 2);
-  const Labels out = output_labels(output, inputs, ellipsis, equation);
+  const Labels out = output_labels(output, labelling.inputs, labelling.ellipsis, equation);
 
   Tensors in = operands;
   apply_policy(kEinsumInfo, in);
@@ -235,7 +250,7 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   const autocast::Off off;
   std::vector<Factor> factors;
   for (size_t i = 0; i < in.size(); ++i) {
-    Factor factor = without_repeats({in[i], inputs[i]}, i, equation);
+    Factor factor = without_repeats({in[i], labelling.inputs[i]}, i, equation);
     // A broadcast dimension of size 1 is dropped: the other factors have it.
     for (int d = factor.x.dim(); d-- > 0;) {
       if (factor.x.size(d) == sizes.at(factor.labels[size_t(d)])) continue;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients: the formulas of M. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
 // differentiation" (2008). The exponential: N. Higham, "The scaling and squaring method for the matrix exponential revisited"
-// (2005).
+// (2005). With g the gradient of the result:
+//
+//   x = a^-1 b        gb = a^-T g, ga = -gb x^T; of a triangular a only that triangle
+//   y = x^-1          gx = -y^T g y^T
+//   det, slogdet      gx = g det(x) x^-T, and g x^-T for ln |det x|
+//   matrix_exp        gx = the upper right block of the exponential of [[x^T, g], [0, x^T]]
 #include "framework/ops/linalg/inverse.h"
 
 #include <algorithm>
@@ -64,8 +69,8 @@ struct Inverse {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor t = mT(ctx.saved());
-    return {neg(matmul(t, matmul(grads[0], t)))};
+    const Tensor yt = mT(ctx.saved());
+    return {neg(matmul(yt, matmul(grads[0], yt)))};
   }
 };
 
@@ -87,7 +92,7 @@ struct Det {
     ctx.save(in[0]);
     return lapack::determinant(in[0])[0];
   }
-  // The derivative of the cofactors; this formula needs invertible matrices.
+  // Needs invertible matrices if recorded, because cofactors() has no derivative.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved();
     if (x.numel() == 0) return {zeros_like(x)};
@@ -126,7 +131,6 @@ struct MatrixExp {
     for (int i = 0; i < squarings; ++i) y = matmul(y, y);
     return y;
   }
-  // Returns the upper right block of the exponential of [[x^T, g], [0, x^T]].
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor xt = mT(ctx.saved());
     const int64_t n = xt.size(-1);
@@ -137,6 +141,7 @@ struct MatrixExp {
 
  private:
   static constexpr double kRadius = 5.371920351148152;  // up to this 1-norm the approximant reaches double precision
+  // Returns r(a) = (v - u)^-1 (v + u), where u has the odd powers of a polynomial with coefficients b, and v the even ones.
   static Tensor pade(const Tensor& a) {
     constexpr double b[] = {64764752532480000,
                             32382376266240000,

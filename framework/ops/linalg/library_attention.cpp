@@ -43,24 +43,29 @@ LibraryOutput library_attention(const LibraryAttention& attention, Generator::St
 Tensors library_attention_backward(const LibraryAttention& attention, Generator::State state, const Tensor& out,
                                    const Tensor& stats, const Tensor& grad, const std::array<DType, 3>& wanted) {
   const AttentionLayout layout = layout_of(args_of(attention));
-  const std::array<const Tensor*, 3> of{&attention.q, &attention.k, &attention.v};
+  const std::array<const Tensor*, 3> operands{&attention.q, &attention.k, &attention.v};
   const std::array<const Strides*, 3> strides{&layout.dq, &layout.dk, &layout.dv};
   const bool wide = std::count(wanted.begin(), wanted.end(), DType::f32) > 0, joined = layout.packed && !wide;
   Tensor packed_memory;
   if (joined)
     packed_memory = Tensor::empty({attention.q.numel() + 2 * attention.k.numel()},
                                   {.dtype = attention.q.dtype(), .device = attention.q.device()});
-  Tensors d;
+  Tensors gradients;
   for (size_t i = 0, at = 0; i < 3; ++i) {
-    const Shape& shape = of[i]->shape();
-    const DType dtype = wanted[i] == DType::f32 ? wanted[i] : of[i]->dtype();
-    d.push_back(joined ? packed_memory.alias(shape, *strides[i], int64_t(at))
-                       : tensor_with(shape, layout.packed ? contiguous_strides(shape) : *strides[i], dtype, attention.q.device()));
+    const Shape& shape = operands[i]->shape();
+    const DType dtype = wanted[i] == DType::f32 ? wanted[i] : operands[i]->dtype();
+    gradients.push_back(
+        joined ? packed_memory.alias(shape, *strides[i], int64_t(at))
+               : tensor_with(shape, layout.packed ? contiguous_strides(shape) : *strides[i], dtype, attention.q.device()));
     at += size_t(shape[1] * shape[3]);
   }
-  const AttentionGradients gradients{
-      .out = out.view(), .stats = stats.view(), .grad = grad.view(), .dq = d[0].view(), .dk = d[1].view(), .dv = d[2].view()};
-  if (library_of(attention.q)->attention_backward(args_of(attention), state, gradients)) return d;
+  const AttentionGradients views{.out = out.view(),
+                                 .stats = stats.view(),
+                                 .grad = grad.view(),
+                                 .dq = gradients[0].view(),
+                                 .dk = gradients[1].view(),
+                                 .dv = gradients[2].view()};
+  if (library_of(attention.q)->attention_backward(args_of(attention), state, views)) return gradients;
   check<DeviceError>(attention.dropout_p == 0, "scaled_dot_product_attention",
                      "the device's library has dropped probabilities and now declines the gradient",
                      Help{"HALFSTEP_CUDA_DNN=plain in the environment leaves the library out"});

@@ -21,6 +21,7 @@ struct LibraryAttention {
 struct LibraryOutput {
   Tensor out, stats;
 };
+// Calls the library. differentiable: whether library_attention_backward may follow.
 LibraryOutput library_attention(const LibraryAttention& attention, Generator::State state, bool differentiable);
 // Returns the gradients of q, k and v, in `wanted` if the library can write that. Returns empty if it declines; throws DeviceError
 // if it declines a call whose dropout it has drawn.

@@ -4,7 +4,9 @@
 //   forward   z_l = x_(l-1) W_l^T + b_l,  x_l = act_l(z_l);  x_l: [rows, n_l], W_l: [n_l, n_(l-1)], b_l: [n_l]
 //   backward  dz_l = dx_l act_l'(z_l),  dW_l = dz_l^T x_(l-1),  db_l = column sums of dz_l,  dx_(l-1) = dz_l W_l
 //
-// The products of backward multiply by act' and sum columns within their passes; act_L' takes a pass of its own.
+// aux_l: what a kernel needs to compute act_l'(z_l), in its own layout; for GELU z_l, for ReLU x_l or its bits (activation_aux of
+// framework/backend/backend.h). The products of backward multiply by act' and sum columns within their passes; act_L' takes a pass
+// of its own.
 #include <utility>
 
 #include "framework/ops/core/call.h"
@@ -117,6 +119,7 @@ struct Mlp {
   }
 
  private:
+  // Returns dz of the last layer for the gradient g of its output.
   static Tensor through_last_activation(const BackwardContext& ctx, const Attr& attr, const Tensor& g) {
     const size_t l = attr.layers() - 1;
     const Activation act = attr.activations[l];

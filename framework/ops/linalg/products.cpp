@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, accumulated in float32 (float64 for f64) and rounded once. A backward GEMM writes its result in the gradient's
-// final dtype: for a float32 parameter that autocast lowered, directly in float32.
+// Matrix products, accumulated in float32 (float64 for f64) and rounded once: c = a b, with da = g b^T and db = a^T g. A backward
+// product writes its result in the gradient's final dtype: for a float32 parameter that autocast lowered, directly in float32.
 #include "framework/ops/linalg/products.h"
 
 #include <cmath>
@@ -25,16 +25,17 @@ Tensor gemm_ready(const Tensor& x) {
   return dense(n - 1, n - 2) || dense(n - 2, n - 1) ? x : x.contiguous();
 }
 
-Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const ProductExtras& extras) {
-  const Tensor a = gemm_ready(a0), b = gemm_ready(b0);
+Tensor product(const Tensor& given_a, const Tensor& given_b, DType out_dtype, const ProductExtras& extras) {
+  const Tensor a = gemm_ready(given_a), b = gemm_ready(given_b);
   Shape shape = a.shape();
   shape[a.dim() - 1] = b.shape()[b.dim() - 1];
   // Kernels write the operands' dtype or f32; anything else is one more conversion.
-  const DType direct = out_dtype == a.dtype() || (out_dtype == DType::f32 && is_half(a.dtype())) ? out_dtype : a.dtype();
-  const Tensor c = Tensor::empty(shape, {.dtype = direct, .device = a.device()});
+  const DType written = out_dtype == a.dtype() || (out_dtype == DType::f32 && is_half(a.dtype())) ? out_dtype : a.dtype();
+  const Tensor c = Tensor::empty(shape, {.dtype = written, .device = a.device()});
   const auto view = [](const Tensor& t) { return t.defined() ? t.view() : TensorView{}; };
-  const auto make = [&](const ProductSum& sum, int64_t n) {
-    if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : direct, .device = a.device()});
+  // Makes the tensor for a sum of n elements, if requested, and returns its view.
+  const auto view_of_sum = [&](const ProductSum& sum, int64_t n) {
+    if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : written, .device = a.device()});
     return sum.out ? sum.out->view() : TensorView{};
   };
   const Tensor packed = extras.b_is_weight ? packed_weight(b, a.size(0)) : Tensor();
@@ -46,12 +47,12 @@ Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const Produc
              .activation = extras.activation,
              .aux = view(extras.aux),
              .derivative = extras.derivative,
-             .column_sum = make(extras.column_sum, shape.back()),
-             .a_row_sum = make(extras.a_row_sum, shape[0]),
-             .b_column_sum = make(extras.b_column_sum, shape.back()),
+             .column_sum = view_of_sum(extras.column_sum, shape.back()),
+             .a_row_sum = view_of_sum(extras.a_row_sum, shape[0]),
+             .b_column_sum = view_of_sum(extras.b_column_sum, shape.back()),
              .packed = view(packed),
              .shared = packed.defined()});
-  return direct == out_dtype ? c : c.to(out_dtype);
+  return written == out_dtype ? c : c.to(out_dtype);
 }
 
 void check_product_dtypes(std::string_view op, const Tensors& in) {
@@ -129,6 +130,7 @@ struct Bmm {
   }
 };
 
+// y = x W^T + b, or its ReLU. With g masked by y > 0 for ReLU: dx = g W, dW = g^T x, db = column sums of g.
 struct LinearOp {
   struct Attr {
     bool relu = false;
@@ -184,7 +186,8 @@ struct LinearOp {
   }
 };
 
-// For matrices and batches.
+// y = beta input + alpha a b, for matrices and batches: dinput = beta g, summed where it broadcasts; da = alpha g b^T, db = alpha
+// a^T g.
 struct Addmm {
   struct Attr {
     double beta, alpha;
@@ -291,7 +294,7 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta
   check_same_device("addbmm", {input, a, b});
   check<ShapeError>(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1), "addbmm",
                     "needs batches [B, N, M] and [B, M, P], got ", a.shape(), " and ", b.shape());
-  const int64_t inner = a.size(0) * a.size(2), n = a.size(1), p = b.size(2);
+  const int64_t inner = a.size(0) * a.size(2), n = a.size(1), p = b.size(2);  // [B, n, m] [B, m, p]
   check<ShapeError>(input.dim() <= 2 && broadcast(input.shape(), {n, p}, "addbmm") == Shape{n, p}, "addbmm", "input ",
                     input.shape(), " must broadcast to ", Shape{n, p});
   std::array<Tensor, 3> in{input, a, b};

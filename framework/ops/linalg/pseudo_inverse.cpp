@@ -69,13 +69,16 @@ struct Pinverse {
     if (x.numel() == 0) {
       y.fill_(0);
     } else {
-      const Tensors f = lapack::svd(info.name, x, false);
-      const Tensor kept = f[1] > bound_of(f[1], x, attr.rtol, attr.atol), scale = where(kept, 1 / where(kept, f[1], 1.0), 0.0);
-      y = matmul(mT(f[2]) * row(scale), mT(f[0]));
+      const Tensors factors = lapack::svd(info.name, x, false);
+      const Tensor &u = factors[0], &s = factors[1], &vh = factors[2];
+      const Tensor kept = s > bound_of(s, x, attr.rtol, attr.atol), inverse_s = where(kept, 1 / where(kept, s, 1.0), 0.0);
+      y = matmul(mT(vh) * row(inverse_s), mT(u));
     }
     ctx.save_output(y);
     return y;
   }
+  // Returns g^T y y^T - (y g^T y)^T - x y g^T y y^T + y^T y (g^T - g^T y x), or for more rows than columns the same from the other
+  // side: y^T y g^T - (y g^T y)^T + (g^T - x y g^T) y y^T - y^T y g^T y x.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved(kX), y = ctx.saved(kY), yt = mT(y), gt = mT(grads[0]);
     if (x.size(-2) <= x.size(-1)) {

@@ -92,13 +92,14 @@ struct Dot {
 
  private:
   // Splits long vectors into parts: many short sums keep every thread busy, and are more accurate than a long one.
-  static Tensor of_vectors(const Tensor& a0, const Tensor& b0) {
-    constexpr int64_t kPart = 8192;
-    const DType dtype = a0.dtype();
-    const int64_t n = a0.size(0), parts = n / kPart, rest = n - parts * kPart;
-    if (parts < 2 || !is_floating(dtype)) return product(as_row(a0), as_column(b0), dtype);
+  static Tensor of_vectors(const Tensor& given_a, const Tensor& given_b) {
+    constexpr int64_t kPart = 8192;  // elements
+    const DType dtype = given_a.dtype();
+    const int64_t n = given_a.size(0), parts = n / kPart, rest = n - parts * kPart;
+    if (parts < 2 || !is_floating(dtype)) return product(as_row(given_a), as_column(given_b), dtype);
     // Kernels do not accept strides of 0.
-    const Tensor a = a0.strides()[0] == 0 ? a0.contiguous() : a0, b = b0.strides()[0] == 0 ? b0.contiguous() : b0;
+    const Tensor a = given_a.strides()[0] == 0 ? given_a.contiguous() : given_a,
+                 b = given_b.strides()[0] == 0 ? given_b.contiguous() : given_b;
     const DType wide = widened(dtype);
     const int64_t a_step = a.strides()[0], b_step = b.strides()[0];
     const Tensor sums = Tensor::empty({parts + 1}, {.dtype = wide, .device = a.device()});
