@@ -80,8 +80,8 @@ struct Mlp {
       ++lowest;
     if (lowest == attr.layers()) return result;
 
-    Tensor dz = through_last_activation(ctx, attr, std::exchange(grads[0], {})),
-           db;  // of layer l; db: set if dz's product summed it
+    // dz of layer l, and its db if the product that computed dz has summed it.
+    Tensor dz = through_last_activation(ctx, attr, std::exchange(grads[0], {})), db;
     for (size_t l = attr.layers(); l-- > lowest;) {
       const size_t w = attr.weight(l), b = attr.bias(l);
       const ProductSum missing{ctx.needs(b) && !db.defined() ? &db : nullptr, ctx.grad_dtype(b)};

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses. Kernels read 16-bit inputs and compute in float32, so a region casts nothing for them.
+// Losses. Kernels read 16-bit inputs and compute in float32, so a region casts nothing for them. With g the gradient of the loss:
+//
+//   cross_entropy   loss_i = -w[t_i] ln softmax(x_i)[t_i] without label smoothing; the mean is divided by the sum of all w[t_i]
+//                   dx_i = g w[t_i] (softmax(x_i) - (1 at t_i)), divided like the loss
+//   mse_loss        dx = 2 g (x - target), divided by the number of elements for the mean; dtarget = -dx
 #include <memory>
 #include <utility>
 
@@ -15,32 +19,35 @@ namespace {
 // Kernels return float32 (float64 for f64). Outside a region a 16-bit input gives a 16-bit loss, as in every op.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
 
-// A gradient computed in the forward pass, and its loss's.
-struct Foreseen {
+// A gradient that the forward computed beside the loss, for a backward that begins with `seed` as it was then.
+struct EarlyGradient {
   Tensor grad, seed;
-  uint64_t version = 0;
+  uint64_t version = 0;  // of the seed
 };
 
-// Returns a request for the gradient of x beside a loss, if the tensor is known with which backward will begin.
-LossGradient foresee(OpContext& ctx, const Tensor& x, const Tensor& loss, const Tensor& seed) {
+// Returns the views with which a kernel computes the gradient of x beside the loss; empty unless the seed is given and fits.
+LossGradient request_early_gradient(OpContext& ctx, const Tensor& x, const Tensor& loss, const Tensor& seed) {
   if (!ctx.recording() || !x.requires_grad() || !seed.defined() || seed.device() != loss.device() || seed.dtype() != loss.dtype())
     return {};
   const Tensor grad = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  ctx.state = std::make_shared<Foreseen>(Foreseen{grad, seed, seed.version()});
+  ctx.state = std::make_shared<EarlyGradient>(EarlyGradient{grad, seed, seed.version()});
   return {seed.view(), grad.view()};
 }
-// Takes that gradient, if backward did begin so; else returns an undefined tensor.
-Tensor foreseen(const BackwardContext& ctx, const Tensor& begun) {
-  const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state);
+// Takes that gradient, so that a second backward computes it; undefined unless backward began with the seed.
+Tensor take_early_gradient(const BackwardContext& ctx, const Tensor& begun) {
+  const auto* held = std::any_cast<std::shared_ptr<EarlyGradient>>(&ctx.state);
   if (!held) return {};
-  const Foreseen f = std::exchange(**held, {});
-  const bool same = ctx.needs(0) && f.grad.defined() && f.grad.dtype() == ctx.grad_dtype(0) && f.seed.storage() == begun.storage();
-  return same && f.version == begun.version() ? f.grad : Tensor();
+  const EarlyGradient early = std::exchange(**held, {});
+  const bool fits =
+      ctx.needs(0) && early.grad.defined() && early.grad.dtype() == ctx.grad_dtype(0) && early.seed.storage() == begun.storage();
+  return fits && early.version == begun.version() ? early.grad : Tensor();
 }
 
 // ---- cross entropy
 
-const char* name(Reduction how) { return how == Reduction::none ? "none" : how == Reduction::mean ? "mean" : "sum"; }
+const char* name(Reduction reduction) {
+  return reduction == Reduction::none ? "none" : reduction == Reduction::mean ? "mean" : "sum";
+}
 
 struct CrossEntropy {
   struct Attr {
@@ -56,7 +63,7 @@ struct CrossEntropy {
                                .reads_half = true,
                                .takes_dtype = true};
 
-  enum Saved : size_t { kLogits, kTarget, kWeight, kLse, kTotal };
+  enum Saved : size_t { kLogits, kTarget, kWeight, kLse, kTotal };  // lse: [N], ln sum e^logits; total: [], the divisor of the mean
   static CrossEntropyArgs args(const Attr& attr, const Tensor& logits, const Tensor& target, const Tensor& weight) {
     return {.logits = logits.view(),
             .target = target.view(),
@@ -74,7 +81,8 @@ struct CrossEntropy {
     const TensorOptions wide{.dtype = widened(x.dtype()), .device = x.device()};
     const Tensor loss = Tensor::empty(attr.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
     const Tensor lse = Tensor::empty({x.size(0)}, wide), total = Tensor::empty({}, wide);
-    const LossGradient gradient = attr.reduction == Reduction::none ? LossGradient() : foresee(ctx, x, loss, attr.seed);
+    const LossGradient gradient =
+        attr.reduction == Reduction::none ? LossGradient() : request_early_gradient(ctx, x, loss, attr.seed);
     backend_for(x.device()).cross_entropy(args(attr, x, in[1], in[2]), loss.view(), lse.view(), total.view(), gradient);
     for (const Tensor& t : {in[0], in[1], in[2], lse, total}) ctx.save(t);
     return loss.to(loss_dtype(x.dtype(), attr.dtype));
@@ -82,7 +90,7 @@ struct CrossEntropy {
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kLogits), target = ctx.saved(kTarget), weight = ctx.saved(kWeight), lse = ctx.saved(kLse),
                  total = ctx.saved(kTotal);
-    if (Tensor dx = foreseen(ctx, grads[0]); dx.defined()) return {dx, Tensor(), Tensor()};
+    if (Tensor dx = take_early_gradient(ctx, grads[0]); dx.defined()) return {dx, Tensor(), Tensor()};
     const Tensor g = grads[0].to(lse.dtype());
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
     backend_for(x.device()).cross_entropy_backward(args(attr, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
@@ -106,6 +114,7 @@ struct CrossEntropy {
   }
 };
 
+// Throws IndexError for a target outside [0, classes) other than ignore_index.
 void check_class_targets(std::string_view op, const Tensor& target, int64_t classes, int64_t ignore_index) {
   const int64_t bad = backend_for(target.device()).check_targets(target.view(), classes, ignore_index);
   if (bad < 0) return;
@@ -163,13 +172,14 @@ struct Mse {
     ctx.save(in[0]);
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
-    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), attr.reduction, loss.view(), foresee(ctx, in[0], loss, attr.seed));
+    backend_for(in[0].device())
+        .mse(in[0].view(), in[1].view(), attr.reduction, loss.view(), request_early_gradient(ctx, in[0], loss, attr.seed));
     return loss.to(loss_dtype(input, attr.dtype));
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX), t = ctx.saved(kTarget);
     const Tensor g = grads[0].to(widened(promote(x.dtype(), t.dtype())));
-    Tensors result{foreseen(ctx, grads[0]), Tensor()};
+    Tensors result{take_early_gradient(ctx, grads[0]), Tensor()};
     for (size_t i = 0; i < 2; ++i) {
       if (!ctx.needs(i) || result[i].defined()) continue;
       result[i] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(i), .device = x.device()});
@@ -178,8 +188,8 @@ struct Mse {
     return result;
   }
   static Tensor composite(const Attr& attr, const Tensors& in) {
-    const Tensor e = square(in[0] - in[1]);
-    return attr.reduction == Reduction::mean ? mean(e) : sum(e);
+    const Tensor squares = square(in[0] - in[1]);
+    return attr.reduction == Reduction::mean ? mean(squares) : sum(squares);
   }
 };
 
@@ -189,12 +199,32 @@ constexpr OpInfo made_of_ops(OpInfo info) {
   return info;
 }
 
+// Computes the loss against probabilities of logits' shape: -sum of w p log_softmax(logits) over the classes.
+Tensor probability_cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
+                                 const CrossEntropyOptions& options) {
+  check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ",
+                    logits.shape(), ", got ", target.shape());
+  check<ValueError>(options.ignore_index < 0, "cross_entropy", "ignore_index is for class targets, not for probabilities, got ",
+                    options.ignore_index);
+  std::array<Tensor, 2> in{logits, target};
+  apply_policy(made_of_ops(CrossEntropy::info), in);
+  const autocast::Off off;
+  const int dim = logits.dim() == 1 ? 0 : 1;
+  Tensor p = in[1];
+  if (options.label_smoothing > 0) p = p * (1 - options.label_smoothing) + options.label_smoothing / double(logits.size(dim));
+  if (weight.defined()) {
+    Shape shape = Dims::filled(logits.dim(), 1);
+    shape[dim] = -1;
+    p = p * weight.to(p.dtype()).reshape(shape);
+  }
+  const Tensor losses = neg(sum(p * log_softmax(in[0], dim), {dim}));
+  if (options.reduction == Reduction::none) return losses;
+  return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
+}
+
 constexpr OpInfo kNllInfo{
     .name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
 
-}  // namespace
-
-namespace {
 template <class O>
 Option<O> class_weights() {
   return weight_of<O>("one for each class; left out: all the same");
@@ -213,26 +243,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   check_options("cross_entropy", options);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
   const Tensor weight = options.weight.defined() ? options.weight.to(widened(logits.dtype())).contiguous() : Tensor();
-  if (target.is_floating_point()) {  // probabilities
-    check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ",
-                      logits.shape(), ", got ", target.shape());
-    check<ValueError>(options.ignore_index < 0, "cross_entropy", "ignore_index is for class targets, not for probabilities, got ",
-                      options.ignore_index);
-    std::array<Tensor, 2> in{logits, target};
-    apply_policy(made_of_ops(CrossEntropy::info), in);
-    const autocast::Off off;
-    const int dim = logits.dim() == 1 ? 0 : 1;
-    Tensor p = in[1];
-    if (options.label_smoothing > 0) p = p * (1 - options.label_smoothing) + options.label_smoothing / double(logits.size(dim));
-    if (weight.defined()) {
-      Shape shape = Dims::filled(logits.dim(), 1);
-      shape[dim] = -1;
-      p = p * weight.to(p.dtype()).reshape(shape);
-    }
-    const Tensor losses = neg(sum(p * log_softmax(in[0], dim), {dim}));
-    if (options.reduction == Reduction::none) return losses;
-    return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
-  }
+  if (target.is_floating_point()) return probability_cross_entropy(logits, target, weight, options);
   const Rows rows = as_rows("cross_entropy", logits, target, options.ignore_index, weight);
   const Tensor loss = call<CrossEntropy>({rows.scores, rows.target, weight},
                                          {options.ignore_index, options.reduction, options.label_smoothing, seed});
@@ -262,11 +273,13 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOpti
   return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
 }
 
-Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction, const Tensor& seed) {
-  check_one_shape("mse_loss", x0.shape(), target0.shape());
-  const bool alike = x0.shape() == target0.shape();  // otherwise one is a number
-  const Tensor x = alike || x0.dim() > 0 ? x0 : x0.expand(target0.shape()).contiguous();
-  const Tensor target = alike || target0.dim() > 0 ? target0 : target0.expand(x0.shape()).contiguous();
+Tensor mse_loss(const Tensor& given_x, const Tensor& given_target, LossReduction reduction, const Tensor& seed) {
+  check_one_shape("mse_loss", given_x.shape(), given_target.shape());
+  // A number is compared with every element.
+  const bool x_is_number = given_x.shape() != given_target.shape() && given_x.dim() == 0;
+  const bool target_is_number = given_x.shape() != given_target.shape() && given_target.dim() == 0;
+  const Tensor x = x_is_number ? given_x.expand(given_target.shape()).contiguous() : given_x;
+  const Tensor target = target_is_number ? given_target.expand(given_x.shape()).contiguous() : given_target;
   check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",
                     x.dtype(), " and ", target.dtype());
   if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, seed});

@@ -81,10 +81,10 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   check_options("triplet_margin_loss", options);
   broadcast(broadcast(anchor.shape(), positive.shape(), "triplet_margin_loss"), negative.shape(), "triplet_margin_loss");
   return composite(kTripletMargin, {in_floats(anchor), in_floats(positive), in_floats(negative)}, [&](const Tensors& in) {
-    const Tensor near = pairwise_distance(in[0], in[1], options.p, options.eps);
-    Tensor far = pairwise_distance(in[0], in[2], options.p, options.eps);
-    if (options.swap) far = minimum(far, pairwise_distance(in[1], in[2], options.p, options.eps));
-    return reduce_loss(relu(near - far + options.margin), options.reduction);
+    const Tensor to_positive = pairwise_distance(in[0], in[1], options.p, options.eps);
+    Tensor to_negative = pairwise_distance(in[0], in[2], options.p, options.eps);
+    if (options.swap) to_negative = minimum(to_negative, pairwise_distance(in[1], in[2], options.p, options.eps));
+    return reduce_loss(relu(to_positive - to_negative + options.margin), options.reduction);
   });
 }
 
@@ -99,11 +99,11 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
                     "weight must be [", classes, "], got ", options.weight.defined() ? options.weight.shape() : Shape{});
   check_classes(op, target, classes);
   return composite(kMultiMargin, {rows, target.reshape({-1}), options.weight}, [&](const Tensors& in) {
-    const Tensor at = in[1].unsqueeze(1);
-    Tensor each = relu(options.margin - in[0].gather(1, at) + in[0]);
+    const Tensor y = in[1].unsqueeze(1);
+    Tensor each = relu(options.margin - in[0].gather(1, y) + in[0]);
     if (options.p == 2) each = square(each);
     if (in[2].defined()) each = each * in[2].to(each.dtype()).gather(0, in[1]).unsqueeze(1);
-    const Tensor own = eq(arange(double(classes), {.dtype = DType::i64, .device = at.device()}), at);
+    const Tensor own = eq(arange(double(classes), {.dtype = DType::i64, .device = y.device()}), y);
     const Tensor losses = sum(where(own, 0.0, each), {1}) / double(classes);
     return reduce_loss(options.reduction == Reduction::none ? losses.reshape(target.shape()) : losses, options.reduction);
   });
@@ -120,10 +120,10 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReducti
     const Tensor order = arange(double(classes), {.dtype = DType::i64, .device = x.device()});
     const Tensor ends = where(lt(in[1], 0), order, classes);
     const Tensor counted = lt(order, amin(ends, {1}, true));
-    const Tensor at = where(counted, in[1], 0);
-    const Tensor hit = logical_and(eq(at.unsqueeze(2), order), counted.unsqueeze(2));  // class c is target t
+    const Tensor classes_of = where(counted, in[1], 0);                                        // of the targets
+    const Tensor hit = logical_and(eq(classes_of.unsqueeze(2), order), counted.unsqueeze(2));  // class c is target t
     const Tensor other = logical_and(counted.unsqueeze(2), eq(any(hit, {1}, true), 0.0));
-    const Tensor each = relu(1.0 - in[0].gather(1, at).unsqueeze(2) + in[0].unsqueeze(1));
+    const Tensor each = relu(1.0 - in[0].gather(1, classes_of).unsqueeze(2) + in[0].unsqueeze(1));
     const Tensor losses = sum(where(other, each, 0.0), {1, 2}) / double(classes);
     return reduce_loss(x.dim() == 1 ? losses.reshape({}) : losses, reduction);
   });

@@ -26,15 +26,15 @@ void check_target(std::string_view op, const Tensor& x, const Tensor& target) {
   check<DTypeError>(target.is_floating_point(), op, "the target must be floating, got ", target.dtype());
 }
 
-// Applies the op's policy, and reduces the losses that each(inputs, dtype) computes in float32 or float64.
-template <class Each>
-Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Each each) {
+// Applies the op's policy, and reduces the losses of the elements, which elementwise(inputs, dtype) computes in float32 or float64.
+template <class Elementwise>
+Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Elementwise elementwise) {
   check_same_device(info.name, in);
   info.reads_half = true;
   const bool region = apply_policy(info, in);
   const autocast::Off off;
   const DType own = result_type(in), wide = own == DType::f64 ? own : DType::f32;
-  return reduce_loss(each(in, wide), reduction).to(region ? wide : own);
+  return reduce_loss(elementwise(in, wide), reduction).to(region ? wide : own);
 }
 Tensor loss_of(Pointwise row, const Tensor& x, const Tensor& target, Reduction reduction, double p = 0) {
   return loss_of(info_of(row), {x, target}, reduction,
@@ -42,7 +42,7 @@ Tensor loss_of(Pointwise row, const Tensor& x, const Tensor& target, Reduction r
 }
 Tensor weighted(const Tensor& loss, const Tensor& weight) { return weight.defined() ? loss * weight : loss; }
 
-// Checks values on the CPU only, where that needs no wait.
+// Throws ValueError for values outside [0, 1], on the CPU only: on a GPU the host would wait for them.
 void check_probabilities(std::string_view what, const Tensor& t) {
   if (!t.device().is_cpu() || t.numel() == 0) return;
   const NoGrad quiet;
@@ -50,6 +50,7 @@ void check_probabilities(std::string_view what, const Tensor& t) {
   check<ValueError>(lo >= 0 && hi <= 1, kBce, "all ", what, " must lie in [0, 1], got ", lo, " to ", hi);
 }
 
+// Returns the row's info with the advice for a region, in which the op is banned.
 OpInfo bce_info() {
   OpInfo info = info_of(Pointwise::binary_cross_entropy);
   info.advice =
@@ -109,11 +110,6 @@ bool OptionMember<KlLossReduction>::put(KlLossReduction& member, const OptionVal
   const auto* const text = std::get_if<std::string>(&value);
   if (text) member = *text;
   return text;
-}
-bool OptionMember<Tensor>::put(Tensor& member, const OptionValue& value) {
-  const auto* const numbers = std::get_if<std::vector<double>>(&value);
-  member = numbers ? tensor(*numbers, {int64_t(numbers->size())}) : Tensor();
-  return numbers || std::holds_alternative<std::monostate>(value);
 }
 
 HALFSTEP_OPTIONS(LossOptions, reduction_of<O>())
@@ -196,15 +192,16 @@ Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& va
   check_target("gaussian_nll_loss", x, target);
   check_defined("gaussian_nll_loss", {var});
   check_options("gaussian_nll_loss", options);
-  const Tensor v = variance_like(x, var);
+  const Tensor variance = variance_like(x, var);
   if (var.device().is_cpu() && var.numel() > 0) {
     const NoGrad quiet;
     check<ValueError>(!any(lt(var, 0.0)).item<bool>(), "gaussian_nll_loss", "var must not be negative");
   }
-  return loss_of(info_of(Pointwise::gaussian_nll_loss), {x, target, v}, options.reduction, [&](const Tensors& in, DType wide) {
-    const Tensor each = call_pointwise(Pointwise::gaussian_nll_loss, in, options.eps, 0, wide);
-    return options.full ? each + 0.5 * std::log(2 * std::numbers::pi) : each;
-  });
+  return loss_of(info_of(Pointwise::gaussian_nll_loss), {x, target, variance}, options.reduction,
+                 [&](const Tensors& in, DType wide) {
+                   const Tensor each = call_pointwise(Pointwise::gaussian_nll_loss, in, options.eps, 0, wide);
+                   return options.full ? each + 0.5 * std::log(2 * std::numbers::pi) : each;
+                 });
 }
 
 void add_pointwise_losses(OpList& list) {
