@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each cell is one op: two products in float32, then one pass over the gates. Its backward is one pass for the gates' gradient,
-// and one product for each input and weight.
+// and one product for each input and weight. With the gates a = x W_ih^T + b_ih + h W_hh^T + b_hh before their activation, i to z
+// after it, di to dz the gradients of their a, and h_n = h W_hh^T + b_hh in gate n:
+//
+//   LSTM  do = dh' tanh(c') o (1 - o), dc' += dh' o (1 - tanh(c')^2), dc = dc' f
+//         di = dc' g i (1 - i), df = dc' c f (1 - f), dg = dc' i (1 - g^2)
+//   GRU   dn = dh' (1 - z) (1 - n^2), dz = dh' (h - n) z (1 - z), dr = dn h_n r (1 - r), dh_n = dn r, dh = dh' z
+//   RNN   da = dh' (1 - h'^2), or dh' where h' > 0
+//
+//   dx = da W_ih, dh += da W_hh, dW_ih = da^T x, dW_hh = da^T h, biases: column sums of da
 #include "framework/ops/recurrent/recurrent.h"
 
 #include "framework/ops/core/call.h"
@@ -13,13 +21,14 @@
 namespace halfstep {
 namespace {
 
+// Makes [N, columns] for `like` [N, ...].
 Tensor make(const Tensor& like, int64_t columns, DType dtype) {
   return Tensor::empty({like.size(0), columns}, {.dtype = dtype, .device = like.device()});
 }
 
-// The indices of x, h and the parameters among a cell's inputs, after the states.
+// The indices of the parameters among a cell's inputs: x, the states, the parameters.
 struct Places {
-  size_t states;
+  size_t states;  // their number: h, or h and c
   constexpr size_t w_ih() const { return 1 + states; }
   constexpr size_t w_hh() const { return 2 + states; }
   constexpr size_t b_ih() const { return 3 + states; }
@@ -27,6 +36,7 @@ struct Places {
   constexpr size_t count() const { return 5 + states; }
 };
 
+// Throws unless the inputs fit a cell with this number of gates.
 void check_cell(std::string_view op, int64_t gates, Places places, const Tensors& in) {
   const Tensor &x = in[0], &h = in[1], &w_ih = in[places.w_ih()], &w_hh = in[places.w_hh()];
   check<DTypeError>(x.is_floating_point(), op, "input must be floating, got ", x.dtype());
@@ -45,6 +55,7 @@ void check_cell(std::string_view op, int64_t gates, Places places, const Tensors
   check_same_dtype(op, in);
 }
 
+// Return the gates' parts of x and of h, in float32 (float64): [N, G H].
 Tensor x_product(Places places, const Tensors& in) {
   return product(in[0], in[places.w_ih()].t(), widened(in[0].dtype()), {.bias = dense(in[places.b_ih()])});
 }
@@ -73,11 +84,13 @@ Tensors through_products(const BackwardContext& ctx, Places places, const Tensor
 
 // ---- in differentiable ops, for second derivatives
 
+// Converts 16-bit tensors to float32.
 Tensors widened(const Tensors& in) {
   Tensors out;
   for (const Tensor& t : in) out.push_back(t.defined() ? t.to(widened(t.dtype())) : t);
   return out;
 }
+// Returns gate k: [N, H] of [N, G H].
 Tensor gate(const Tensor& gates, int64_t k, int64_t units) { return gates.narrow(1, k * units, units); }
 
 struct Lstm {
@@ -145,10 +158,10 @@ struct Gru {
   }
   static Tensor composite(const Attr&, const Tensors& given) {
     const Tensors in = widened(given);
-    const Tensor a = linear(in[0], in[2], in[4]), b = linear(in[1], in[3], in[5]);
+    const Tensor x_gates = linear(in[0], in[2], in[4]), h_gates = linear(in[1], in[3], in[5]);
     const int64_t units = in[1].size(1);
-    const auto sum = [&](int64_t k) { return gate(a, k, units) + gate(b, k, units); };
-    const Tensor r = sigmoid(sum(0)), z = sigmoid(sum(1)), n = tanh(gate(a, 2, units) + r * gate(b, 2, units));
+    const auto sum = [&](int64_t k) { return gate(x_gates, k, units) + gate(h_gates, k, units); };
+    const Tensor r = sigmoid(sum(0)), z = sigmoid(sum(1)), n = tanh(gate(x_gates, 2, units) + r * gate(h_gates, 2, units));
     return ((1 - z) * n + z * in[1]).to(given[0].dtype());
   }
 };
@@ -208,6 +221,7 @@ Tensors batched(Tensors in, size_t states, std::string_view op) {
   }
   return in;
 }
+// Returns `out` [N, H] without N if x has none.
 Tensor as_input(const Tensor& out, const Tensor& x) { return x.dim() == 1 ? as_result(out.squeeze(0)) : out; }
 
 Tensor rnn_cell(Unary activation, const Tensors& in) {

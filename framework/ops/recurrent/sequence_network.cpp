@@ -17,32 +17,30 @@ namespace {
 
 using Layout = RecurrentArgs::Layout;
 
-constexpr size_t kParameters = 3;  // after x, h and c
-
-LstmSequenceResult layer_by_layer(const Tensors& in, const NetworkSteps& s) {
-  const bool packed = s.layout == Layout::packed, turned = s.layout == Layout::batch_first;
+LstmSequenceResult layer_by_layer(const Tensors& in, const NetworkSteps& network) {
+  const bool packed = network.layout == Layout::packed, turned = network.layout == Layout::batch_first;
   Tensor y = turned ? in[0].transpose(0, 1) : in[0];
-  const int64_t steps = int64_t(s.sizes.size());
-  if (!packed) y = y.reshape({steps * s.batch, y.size(-1)});
+  const int64_t steps = int64_t(network.sizes.size());
+  if (!packed) y = y.reshape({steps * network.batch, y.size(-1)});
   Tensors last_h, last_c;
-  for (int64_t layer = 0; layer < s.layers; ++layer) {
+  for (int64_t layer = 0; layer < network.layers; ++layer) {
     Tensors outputs;
-    for (int64_t way = 0; way < s.ways; ++way) {
-      const int64_t place = layer * s.ways + way;
-      Tensors inputs = parameters_of(std::span(in).subspan(kParameters), size_t(place), s.each);
+    for (int64_t way = 0; way < network.directions; ++way) {
+      const int64_t place = layer * network.directions + way;
+      Tensors inputs = parameters_of(std::span(in).subspan(kFirstParameter), size_t(place), network.each);
       inputs[kX] = y;
       if (in[1].defined()) inputs[kH] = in[1].select(0, place);
       if (in[2].defined()) inputs[kC] = in[2].select(0, place);
-      const Tensors made = sequence_layer(inputs, {s.cell, way == 1, s.batch, s.sizes});
+      const Tensors made = sequence_layer(inputs, {network.cell, way == 1, network.batch, network.sizes});
       outputs.push_back(made[0]);
       last_h.push_back(made[1]);
-      if (s.cell == Cell::lstm) last_c.push_back(made[2]);
+      if (network.cell == Cell::lstm) last_c.push_back(made[2]);
     }
-    y = s.ways == 1 ? outputs[0] : cat(outputs, 1);
+    y = network.directions == 1 ? outputs[0] : cat(outputs, 1);
   }
-  if (!packed) y = y.reshape({steps, s.batch, y.size(1)});
+  if (!packed) y = y.reshape({steps, network.batch, y.size(1)});
   if (turned) y = y.transpose(0, 1);
-  return {y, stack(last_h), s.cell == Cell::lstm ? stack(last_c) : Tensor()};
+  return {y, stack(last_h), network.cell == Cell::lstm ? stack(last_c) : Tensor()};
 }
 
 RecurrentLibrary* library_on(Device device) { return dynamic_cast<RecurrentLibrary*>(&backend_for(device)); }
@@ -56,7 +54,7 @@ Tensor readable(const Tensor& t) {
 // Thrown if the library declines to compute after it had accepted.
 struct Declined {};
 
-// Its backward overwrites the state that the forward saved for it; a second backward recomputes that state.
+// Whether a backward has used up what the library's forward saved for it; the next one runs the forward again.
 struct Reserve {
   std::mutex mutex;
   bool spent = false;
@@ -138,7 +136,7 @@ struct Network {
     for (size_t i : {size_t(1), size_t(2)})
       if (in[i].defined() && ctx.needs(i)) result[i] = make(x, in[i].shape());
     bool wants_weights = false;
-    for (size_t i = kParameters; i + 1 < inputs; ++i) wants_weights = wants_weights || ctx.needs(i);
+    for (size_t i = kFirstParameter; i + 1 < inputs; ++i) wants_weights = wants_weights || ctx.needs(i);
     const Tensor dweights = wants_weights ? zeros(weights.shape(), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
     const RecurrentGradients all{.y = dy.view(),
                                  .h = view_of(dh),
@@ -148,8 +146,8 @@ struct Network {
                                  .dc = view_of(result[2]),
                                  .dweights = view_of(dweights)};
     if (!library.recurrent_backward(attr.args, forward, all)) refused();
-    for (size_t i = kParameters; i + 1 < inputs; ++i)
-      if (ctx.needs(i)) result[i] = part_of(dweights, attr.spaces, i - kParameters, in[i].shape()).to(ctx.grad_dtype(i));
+    for (size_t i = kFirstParameter; i + 1 < inputs; ++i)
+      if (ctx.needs(i)) result[i] = part_of(dweights, attr.spaces, i - kFirstParameter, in[i].shape()).to(ctx.grad_dtype(i));
     return result;
   }
 
@@ -169,16 +167,17 @@ std::vector<int64_t> lengths_of(const std::vector<int64_t>& sizes) {
   return out;
 }
 
-// Computes the network by the library. Empty: it declines, or there is none.
+// Computes the network by the device's library; empty if there is none, or if it declines. Rows of the batch without a step keep
+// their states.
 std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const Tensor> given, NetworkSteps steps) {
   RecurrentLibrary* const library = library_on(in[0].device());
   if (!library || steps.sizes.empty() || steps.sizes[0] == 0) return {};
-  const Tensors first = parameters_of(std::span(in).subspan(kParameters), 0, steps.each);
+  const Tensors first = parameters_of(std::span(in).subspan(kFirstParameter), 0, steps.each);
   const bool packed = steps.layout == Layout::packed;
   RecurrentArgs args{.cell = steps.cell,
                      .dtype = in[0].dtype(),
                      .layers = steps.layers,
-                     .directions = steps.ways,
+                     .directions = steps.directions,
                      .features = in[0].size(-1),
                      .units = first[kWhh].size(0) / gates_of(steps.cell),
                      .width = first[kWhh].size(1),
@@ -199,7 +198,7 @@ std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const 
   const auto active = [&](const Tensor& state) {
     return !state.defined() ? state : readable(idle > 0 ? state.narrow(1, 0, args.batch) : state);
   };
-  const std::span<const Tensor> parameters = std::span(in).subspan(kParameters);
+  const std::span<const Tensor> parameters = std::span(in).subspan(kFirstParameter);
   Tensors inputs{readable(in[0]), active(in[1]), active(in[2])};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   inputs.push_back(weight_space(*spaces, parameters, given, std::exchange(steps.packed, nullptr), steps.owns));
