@@ -31,8 +31,8 @@ struct Prod {
     ctx.save(in[0]);
     return run_reduce(Reduce::prod, in[0], reduced(in[0].shape(), attr.dims(), "prod"), attr.keepdim, sum_dtype(in[0], attr.dtype));
   }
-  // Returns the product of the others: without zeros y / x; a single zero gets the product of the rest, and everything else gets
-  // 0.
+  // Returns g times the product of the other elements: without zeros y / x; a single zero gets the product of the rest, and all
+  // others get 0.
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = widened(ctx.saved()), zero = eq(x, 0);
     const ReducedShapes shapes = reduced(x.shape(), attr.dims(), "prod");
@@ -59,7 +59,7 @@ struct Prod {
 
 struct Variance {
   struct Attr {
-    bool root, with_mean;
+    bool root, with_mean;  // root: std instead of var
     Dims dims;
     double correction;
     bool keepdim;
@@ -87,12 +87,12 @@ struct Variance {
     ctx.save(x);
     if (ctx.recording()) ctx.save(mean.detach());
     if (attr.root) ctx.save(var.detach());
-    Tensors out{shown(var.to(x.dtype()), shapes, attr.keepdim)};
-    if (attr.with_mean) out.push_back(shown(mean.to(x.dtype()), shapes, attr.keepdim));
+    Tensors out{with_keepdim(var.to(x.dtype()), shapes, attr.keepdim)};
+    if (attr.with_mean) out.push_back(with_keepdim(mean.to(x.dtype()), shapes, attr.keepdim));
     return out;
   }
 
-  // Computes 2 (x - mean) / (n - correction); for the root, divided by 2 std.
+  // Returns g 2 (x - mean) / (n - correction), for std divided by 2 std, plus g_mean / n.
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const bool recorded = grad_enabled();
     const Tensor given = ctx.saved(kX), x = recorded ? widened(given) : given;
@@ -137,8 +137,9 @@ struct LogSumExp {
     const Tensor y = sum((x - shift).exp_(), attr.dims, true).log_() + shift;
     ctx.save(in[0]);
     ctx.save(y.detach());
-    return shown(y.to(in[0].dtype()), shapes, attr.keepdim);
+    return with_keepdim(y.to(in[0].dtype()), shapes, attr.keepdim);
   }
+  // Returns g e^(x - y).
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX);
     if (!grad_enabled()) {
@@ -157,7 +158,7 @@ constexpr OpInfo kNanmeanInfo{.name = "nanmean", .doc = "mean of the elements th
 
 Tensor without_nan(const Tensor& x) { return x.is_floating_point() ? where(ne(x, x), 0, x) : x; }
 
-std::pair<Tensor, Tensor> both(const Tensors& t) { return {t[0], t[1]}; }
+std::pair<Tensor, Tensor> pair_of(const Tensors& t) { return {t[0], t[1]}; }
 
 }  // namespace
 
@@ -172,10 +173,10 @@ Tensor std(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
   return call<Variance>({x}, {true, false, dims, correction, keepdim})[0];
 }
 std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
-  return both(call<Variance>({x}, {false, true, dims, correction, keepdim}));
+  return pair_of(call<Variance>({x}, {false, true, dims, correction, keepdim}));
 }
 std::pair<Tensor, Tensor> std_mean(const Tensor& x, const Dims& dims, double correction, bool keepdim) {
-  return both(call<Variance>({x}, {true, true, dims, correction, keepdim}));
+  return pair_of(call<Variance>({x}, {true, true, dims, correction, keepdim}));
 }
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   return call<LogSumExp>({x.is_floating_point() ? x : x.to(DType::f32)}, {dims, keepdim});
@@ -193,10 +194,16 @@ Tensor nanmean(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DT
       .to(dtype.value_or(x.dtype()));
 }
 
-Tensor Tensor::prod(std::optional<int64_t> d, bool k, std::optional<DType> t) const { return halfstep::prod(*this, d, k, t); }
-Tensor Tensor::var(const Dims& d, double c, bool k) const { return halfstep::var(*this, d, c, k); }
-Tensor Tensor::std(const Dims& d, double c, bool k) const { return halfstep::std(*this, d, c, k); }
-Tensor Tensor::logsumexp(const Dims& d, bool k) const { return halfstep::logsumexp(*this, d, k); }
+Tensor Tensor::prod(std::optional<int64_t> dim, bool keepdim, std::optional<DType> dtype) const {
+  return halfstep::prod(*this, dim, keepdim, dtype);
+}
+Tensor Tensor::var(const Dims& dims, double correction, bool keepdim) const {
+  return halfstep::var(*this, dims, correction, keepdim);
+}
+Tensor Tensor::std(const Dims& dims, double correction, bool keepdim) const {
+  return halfstep::std(*this, dims, correction, keepdim);
+}
+Tensor Tensor::logsumexp(const Dims& dims, bool keepdim) const { return halfstep::logsumexp(*this, dims, keepdim); }
 
 void add_moments(OpList& list) {
   list.add(Prod::info, [](Args& a) { return prod(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false), a.dtype()); });

@@ -19,17 +19,18 @@
 namespace halfstep {
 namespace {
 
+// Makes a tensor for statistics of `like`: float32, or float64.
 Tensor floats(const Shape& shape, const Tensor& like) {
   return Tensor::empty(shape, {.dtype = widened(like.dtype()), .device = like.device()});
 }
 
-// Checks a weight or bias. `anything`: an autocast region reads all as float32.
+// Checks a weight, a bias or statistics. any_dtype: an autocast region reads all as float32.
 void check_parameter(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape, DType x,
-                     bool anything = false) {
+                     bool any_dtype = false) {
   if (!t.defined()) return;
   check<ShapeError>(t.shape() == shape, op, name, " must be ", shape, ", got ", t.shape());
   check<DTypeError>(t.is_floating_point(), op, name, " must be floating, got ", t.dtype());
-  check<DTypeError>(anything || t.dtype() == x || (is_half(x) && t.dtype() == DType::f32), op, name,
+  check<DTypeError>(any_dtype || t.dtype() == x || (is_half(x) && t.dtype() == DType::f32), op, name,
                     " must have the input's dtype, or be float32 beside a 16-bit input; got ", t.dtype(), " beside ", x);
 }
 
@@ -47,7 +48,7 @@ struct Gradients {
   }
 };
 
-// ---- statistics of one sample
+// ---- statistics of a group of elements of one sample
 
 struct NormOverGroup {
   enum Kind { layer, rms, group, instance, native };
@@ -154,7 +155,7 @@ NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized
   return args;
 }
 
-// [N, C, positions]
+// The sizes of x [N, C, ...] as [N, C, positions].
 struct Channels {
   int64_t batch, channels, positions = 1;
 
@@ -206,20 +207,20 @@ struct BatchNormOp {
   }
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
-    const bool unused = attr.args.training && !moves_statistics();  // whether the running statistics stay unchanged
-    const Tensor x = in[0].to(format), running_mean = unused ? Tensor() : dense(in[1]),
-                 running_var = unused ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
+    const bool ignores_running = attr.args.training && !moves_statistics();  // training neither reads nor updates them
+    const Tensor x = in[0].to(format), running_mean = ignores_running ? Tensor() : dense(in[1]),
+                 running_var = ignores_running ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
     const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
     const Tensor mean = floats({attr.args.channels}, x), rstd = floats({attr.args.channels}, x);
     Backend& backend = backend_for(x.device());
     backend.batch_norm(attr.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean),
-                       view_of(running_var), view_of(unused ? Tensor() : attr.batches), ordered(y, format), mean.view(),
+                       view_of(running_var), view_of(ignores_running ? Tensor() : attr.batches), ordered(y, format), mean.view(),
                        rstd.view());
     if (!attr.args.training)
       AveragedWeights::statistics_used();
     else if (running_mean.defined())
       AveragedWeights::statistics_moved();
-    if (attr.args.training && attr.batches.defined() && !unused) attr.batches.bump_version();
+    if (attr.args.training && attr.batches.defined() && !ignores_running) attr.batches.bump_version();
     if (attr.args.training && running_mean.defined()) {
       for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
         if (!used.same(given)) backend.copy(used.view(), given.view());
@@ -260,7 +261,7 @@ struct BatchNormOp {
   }
 };
 
-// Updates the running statistics from those of every sample and channel.
+// Updates the running statistics of instance_norm: averages those of the samples over the batch.
 void update_running(const Tensor& x, const Channels& sizes, const Tensor& running_mean, const Tensor& running_var,
                     double momentum) {
   const NoGrad quiet;

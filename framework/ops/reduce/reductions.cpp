@@ -11,16 +11,16 @@
 namespace halfstep {
 namespace {
 
-// Returns the wrapped dimensions to reduce; all for {}.
+// Returns which dimensions are reduced; all for {}.
 std::array<bool, kMaxDims> mask_of(const Dims& dims, int rank, std::string_view op) {
-  std::array<bool, kMaxDims> m{};
-  if (dims.empty()) m.fill(true);
+  std::array<bool, kMaxDims> mask{};
+  if (dims.empty()) mask.fill(true);
   for (int64_t d : dims) {
-    const int w = wrap_dim(d, rank, op);
-    check<ValueError>(!m[size_t(w)], op, "dimension ", d, " appears twice in ", dims);
-    m[size_t(w)] = true;
+    const int wrapped = wrap_dim(d, rank, op);
+    check<ValueError>(!mask[size_t(wrapped)], op, "dimension ", d, " appears twice in ", dims);
+    mask[size_t(wrapped)] = true;
   }
-  return m;
+  return mask;
 }
 
 }  // namespace
@@ -35,22 +35,22 @@ ReducedShapes reduced(const Shape& shape, const Dims& dims, std::string_view op)
   return shapes;
 }
 
-Tensor shown(const Tensor& out, const ReducedShapes& shapes, bool keepdim) {
+Tensor with_keepdim(const Tensor& out, const ReducedShapes& shapes, bool keepdim) {
   return keepdim ? out : out.alias(shapes.dropped, contiguous_strides(shapes.dropped));
 }
 
 Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool keepdim, DType dtype) {
   const Tensor out = Tensor::empty(shapes.kept, {.dtype = dtype, .device = x.device()});
   backend_for(x.device()).reduce(op, x.view(), out.view());
-  return shown(out, shapes, keepdim);
+  return with_keepdim(out, shapes, keepdim);
 }
 
 DType sum_dtype(const Tensor& x, const std::optional<DType>& dtype) {
   return dtype.value_or(x.is_floating_point() ? x.dtype() : DType::i64);
 }
 
-// Converts x before a sum. Kernels accumulate in the precision of their input, so a float64 result needs a float64 input. For an
-// integer result, fractions are dropped first.
+// Kernels accumulate in the precision of their input, so a float64 result needs a float64 input. For an integer result, fractions
+// are dropped first.
 Tensor before_sum(const Tensor& x, std::optional<DType> dtype) {
   return dtype && (dtype == DType::f64 || (x.is_floating_point() && !is_floating(*dtype))) ? x.to(*dtype) : x;
 }
@@ -165,7 +165,7 @@ struct ArgExtreme {
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-struct Truth {
+struct AnyAll {
   struct Attr {
     bool all;
     Dims dims;
@@ -224,8 +224,8 @@ ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim) { return extreme_a
 ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(false, x, dim, keepdim); }
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(true, x, dim, keepdim); }
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(false, x, dim, keepdim); }
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {false, dims, keepdim}); }
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {true, dims, keepdim}); }
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call<AnyAll>({x}, {false, dims, keepdim}); }
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call<AnyAll>({x}, {true, dims, keepdim}); }
 
 MinMax aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   const Dims dims = dim ? Dims{*dim} : Dims();
@@ -242,18 +242,22 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return (dims.empty() ? x : sum(x, dims, true)).reshape(shape);
 }
 
-Tensor Tensor::sum(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::sum(*this, d, k, t); }
-Tensor Tensor::mean(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::mean(*this, d, k, t); }
+Tensor Tensor::sum(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return halfstep::sum(*this, dims, keepdim, dtype);
+}
+Tensor Tensor::mean(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return halfstep::mean(*this, dims, keepdim, dtype);
+}
 Tensor Tensor::max() const { return halfstep::max(*this); }
-ValuesIndices Tensor::max(int64_t d, bool k) const { return halfstep::max(*this, d, k); }
+ValuesIndices Tensor::max(int64_t dim, bool keepdim) const { return halfstep::max(*this, dim, keepdim); }
 Tensor Tensor::min() const { return halfstep::min(*this); }
-ValuesIndices Tensor::min(int64_t d, bool k) const { return halfstep::min(*this, d, k); }
-Tensor Tensor::amax(const Dims& d, bool k) const { return halfstep::amax(*this, d, k); }
-Tensor Tensor::amin(const Dims& d, bool k) const { return halfstep::amin(*this, d, k); }
-Tensor Tensor::argmin(std::optional<int64_t> d, bool k) const { return halfstep::argmin(*this, d, k); }
-Tensor Tensor::any(const Dims& d, bool k) const { return halfstep::any(*this, d, k); }
-Tensor Tensor::all(const Dims& d, bool k) const { return halfstep::all(*this, d, k); }
-Tensor Tensor::argmax(std::optional<int64_t> d, bool k) const { return halfstep::argmax(*this, d, k); }
+ValuesIndices Tensor::min(int64_t dim, bool keepdim) const { return halfstep::min(*this, dim, keepdim); }
+Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return halfstep::amax(*this, dims, keepdim); }
+Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return halfstep::amin(*this, dims, keepdim); }
+Tensor Tensor::argmin(std::optional<int64_t> dim, bool keepdim) const { return halfstep::argmin(*this, dim, keepdim); }
+Tensor Tensor::any(const Dims& dims, bool keepdim) const { return halfstep::any(*this, dims, keepdim); }
+Tensor Tensor::all(const Dims& dims, bool keepdim) const { return halfstep::all(*this, dims, keepdim); }
+Tensor Tensor::argmax(std::optional<int64_t> dim, bool keepdim) const { return halfstep::argmax(*this, dim, keepdim); }
 
 namespace {
 
@@ -277,8 +281,8 @@ void add_reductions(OpList& list) {
   list.add(Extreme::kInfo[1], [](Args& a) { return amax(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
   list.add(ArgExtreme::kInfo[0], [](Args& a) { return argmin(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false)); });
   list.add(ArgExtreme::kInfo[1], [](Args& a) { return argmax(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false)); });
-  list.add(Truth::kInfo[0], [](Args& a) { return any(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
-  list.add(Truth::kInfo[1], [](Args& a) { return all(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(AnyAll::kInfo[0], [](Args& a) { return any(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(AnyAll::kInfo[1], [](Args& a) { return all(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
   list.add(kExtremeInfo[0], extreme_by_name<false>);
   list.add(kExtremeInfo[1], extreme_by_name<true>);
   list.add(kAminmaxInfo, [](Args& a) -> Tensors {

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ops that are each other's derivatives, because a convolution is linear in its input and in its weight: the convolution,
-// its transpose, and the gradient of its weight.
+// Three ops that are each other's derivatives, because a convolution is linear in its input and in its weight. With output channel
+// o, input channel c of o's group, output position p, tap k, and s, d the stride and the dilation, in each spatial dimension:
+//
+//   convolution      y[n, o, p] = bias[o] + sum over c, k of weight[o, c, k] x[n, c, p s - padding + k d]
+//   its transpose    dx[n, c, i] = sum over o and p, k with p s - padding + k d = i of weight[o, c, k] g[n, o, p]
+//   weight gradient  dweight[o, c, k] = sum over n, p of g[n, o, p] x[n, c, p s - padding + k d]
+//
+// A bias's gradient is the sum of g over all dimensions but the channels.
 #include "framework/ops/window/convolution.h"
 
 #include <array>
@@ -42,44 +48,47 @@ Attributes describe_convolution(const ConvAttr& attr) {
 // Runs a kernel into a new tensor. Kernels write the operands' dtype or f32; anything else is one more conversion.
 template <class F>
 Tensor written(const Shape& shape, const Tensor& like, DType wanted, MemoryFormat format, const F& kernel) {
-  const DType direct = wanted == like.dtype() || (wanted == DType::f32 && is_half(like.dtype())) ? wanted : like.dtype();
-  const Tensor out = Tensor::empty(shape, {.dtype = direct, .device = like.device(), .format = format});
+  const DType kernel_dtype = wanted == like.dtype() || (wanted == DType::f32 && is_half(like.dtype())) ? wanted : like.dtype();
+  const Tensor out = Tensor::empty(shape, {.dtype = kernel_dtype, .device = like.device(), .format = format});
   kernel(backend_for(like.device()), out.view());
-  return direct == wanted ? out : out.to(wanted);
+  return kernel_dtype == wanted ? out : out.to(wanted);
 }
 // Returns one format for all tensors of a call: channels_last if one of the operands is, as in PyTorch.
 MemoryFormat format_of(const Tensor& a, const Tensor& b) {
   return a.format() == MemoryFormat::channels_last ? a.format() : b.format();
 }
 
-Tensor run_forward(const ConvAttr& attr, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
-  const MemoryFormat format = format_of(x0, weight0);
-  const Tensor x = x0.to(format), weight = weight0.to(format), bias = dense(bias0);
+// Computes the convolution in `dtype`.
+Tensor run_forward(const ConvAttr& attr, const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias, DType dtype) {
+  const MemoryFormat format = format_of(given_x, given_weight);
+  const Tensor x = given_x.to(format), weight = given_weight.to(format), bias = dense(given_bias);
   return written(with_spatial(x.size(0), weight.size(0), attr.out, attr.window.dims), x, dtype, format,
-                 [&](Backend& b, const TensorView& out) {
+                 [&](Backend& backend, const TensorView& out) {
                    const ConvArgs args{x.view(), weight.view(), view_of(bias), attr.window, attr.groups, attr.relu, out};
-                   const Tensor laid = attr.laid ? attr.laid->find(weight0, args) : Tensor();
-                   if (laid.defined()) return b.conv_laid(args, laid.view());
-                   b.conv(args.x, args.weight, args.bias, attr.window, attr.groups, attr.relu, out);
+                   const Tensor laid = attr.laid ? attr.laid->find(given_weight, args) : Tensor();
+                   if (laid.defined()) return backend.conv_laid(args, laid.view());
+                   backend.conv(args.x, args.weight, args.bias, attr.window, attr.groups, attr.relu, out);
                  });
 }
-Tensor run_data(const ConvAttr& attr, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
-  const MemoryFormat format = format_of(grad0, weight0);
-  const Tensor grad = grad0.to(format), weight = weight0.to(format), bias = dense(bias0);
+// Computes the transpose, which is the input's gradient without a bias.
+Tensor run_transpose(const ConvAttr& attr, const Tensor& given_grad, const Tensor& given_weight, const Tensor& given_bias,
+                     DType dtype) {
+  const MemoryFormat format = format_of(given_grad, given_weight);
+  const Tensor grad = given_grad.to(format), weight = given_weight.to(format), bias = dense(given_bias);
   return written(with_spatial(grad.size(0), weight.size(1) * attr.groups, attr.in, attr.window.dims), grad, dtype, format,
-                 [&](Backend& b, const TensorView& out) {
-                   b.conv_backward_data(grad.view(), weight.view(), view_of(bias), attr.window, attr.groups, out);
+                 [&](Backend& backend, const TensorView& out) {
+                   backend.conv_backward_data(grad.view(), weight.view(), view_of(bias), attr.window, attr.groups, out);
                  });
 }
 // Computes the weight's gradient, and with it the bias's if wanted.
-Tensor run_weight(const ConvAttr& attr, const Tensor& x0, const Tensor& grad0, DType dtype, Tensor* bias = nullptr,
+Tensor run_weight(const ConvAttr& attr, const Tensor& given_x, const Tensor& given_grad, DType dtype, Tensor* bias = nullptr,
                   DType bias_dtype = DType::f32) {
-  const MemoryFormat format = format_of(x0, grad0);
-  const Tensor x = x0.to(format), grad = grad0.to(format);
+  const MemoryFormat format = format_of(given_x, given_grad);
+  const Tensor x = given_x.to(format), grad = given_grad.to(format);
   return written(with_spatial(grad.size(1), x.size(1) / attr.groups, attr.window.size, attr.window.dims), x, dtype, format,
-                 [&](Backend& b, const TensorView& out) {
+                 [&](Backend& backend, const TensorView& out) {
                    const auto with_bias = [&](const TensorView& bias_out) {
-                     b.conv_backward_weight(x.view(), grad.view(), attr.window, attr.groups, out, bias_out);
+                     backend.conv_backward_weight(x.view(), grad.view(), attr.window, attr.groups, out, bias_out);
                    };
                    if (!bias) return with_bias({});
                    *bias = written({grad.size(1)}, grad, bias_dtype, MemoryFormat::contiguous,
@@ -121,7 +130,8 @@ struct ConvOp {
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
-// Computes the gradient of ConvOp's input; inputs: grad [N, O, out...], weight, bias [C].
+// Computes the gradient of ConvOp's input, and adds a bias; inputs: grad [N, O, out...], weight, bias [C]. Its own gradient with
+// respect to grad is a convolution.
 struct ConvTransposeOp {
   using Attr = ConvAttr;
   enum Saved : size_t { kGrad, kWeight };
@@ -134,7 +144,7 @@ struct ConvTransposeOp {
   static Attributes describe(const Attr& attr) { return describe_convolution(attr); }
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
-    return run_data(attr, in[0], in[1], in[2], in[0].dtype());
+    return run_transpose(attr, in[0], in[1], in[2], in[0].dtype());
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
@@ -153,13 +163,15 @@ struct ConvWeight {
     return run_weight(attr, in[0], in[1], in[0].dtype());
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
-    const Tensor &h = grads[0], x = ctx.saved(kX), g = ctx.saved(kGrad);
+    const Tensor &dweight_grad = grads[0], x = ctx.saved(kX), g = ctx.saved(kGrad);
     const bool record = grad_enabled();
     Tensors result(2);
     if (ctx.needs(0))
-      result[0] = record ? call<ConvTransposeOp>({g, h, Tensor()}, attr) : run_data(attr, g, h, Tensor(), ctx.grad_dtype(0));
+      result[0] = record ? call<ConvTransposeOp>({g, dweight_grad, Tensor()}, attr)
+                         : run_transpose(attr, g, dweight_grad, Tensor(), ctx.grad_dtype(0));
     if (ctx.needs(1))
-      result[1] = record ? call<ConvOp>({x, h, Tensor()}, attr) : run_forward(attr, x, h, Tensor(), ctx.grad_dtype(1));
+      result[1] = record ? call<ConvOp>({x, dweight_grad, Tensor()}, attr)
+                         : run_forward(attr, x, dweight_grad, Tensor(), ctx.grad_dtype(1));
     return result;
   }
 };
@@ -174,7 +186,7 @@ Tensors ConvOp::backward(const BackwardContext& ctx, const Attr& with_relu, cons
     if (ctx.needs(0)) result[0] = call<ConvTransposeOp>({g, weight, Tensor()}, attr);
     if (ctx.needs(1)) result[1] = call<ConvWeight>({x, g}, attr);
   } else {
-    if (ctx.needs(0)) result[0] = run_data(attr, g, weight, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(0)) result[0] = run_transpose(attr, g, weight, Tensor(), ctx.grad_dtype(0));
     if (ctx.needs(1)) result[1] = run_weight(attr, x, g, ctx.grad_dtype(1), ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2));
   }
   if (ctx.needs(2) && !result[2].defined()) result[2] = channel_sum(g, ctx.grad_dtype(2));
@@ -182,13 +194,14 @@ Tensors ConvOp::backward(const BackwardContext& ctx, const Attr& with_relu, cons
 }
 
 Tensors ConvTransposeOp::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
-  const Tensor &h = grads[0], g = ctx.saved(kGrad), weight = ctx.saved(kWeight);
+  const Tensor &dx_grad = grads[0], g = ctx.saved(kGrad), weight = ctx.saved(kWeight);
   const bool record = grad_enabled();
   Tensors result(3);
   if (ctx.needs(0))
-    result[0] = record ? call<ConvOp>({h, weight, Tensor()}, attr) : run_forward(attr, h, weight, Tensor(), ctx.grad_dtype(0));
-  if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({h, g}, attr) : run_weight(attr, h, g, ctx.grad_dtype(1));
-  if (ctx.needs(2)) result[2] = channel_sum(h, ctx.grad_dtype(2));
+    result[0] =
+        record ? call<ConvOp>({dx_grad, weight, Tensor()}, attr) : run_forward(attr, dx_grad, weight, Tensor(), ctx.grad_dtype(0));
+  if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({dx_grad, g}, attr) : run_weight(attr, dx_grad, g, ctx.grad_dtype(1));
+  if (ctx.needs(2)) result[2] = channel_sum(dx_grad, ctx.grad_dtype(2));
   return result;
 }
 

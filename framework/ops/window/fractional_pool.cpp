@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// x: [N, C, in...]; windows of `kernel`; out: [N, C, out...]. For each plane and dimension a sample u in [0, 1) gives the starts
+// x: [N, C, in...]; windows of `kernel`; out: [N, C, out...]. For each plane and dimension a sample u in [0, 1) gives the starts of
+// the windows:
 //
-//   start(i) = floor((i + u) step) - floor(u step) for i < out - 1,   start(out - 1) = in - kernel,   step = (in - kernel) / (out -
-//   1)
+//   start(i) = floor((i + u) step) - floor(u step) for i < out - 1,   start(out - 1) = in - kernel
+//   step = (in - kernel) / (out - 1)
 //
 // and out[o] is the largest element of the window that begins at start(o). One gather reads all windows, and one max reduces them.
 #include "framework/ops/window/fractional_pool.h"
@@ -107,14 +108,14 @@ std::pair<Tensor, Tensor> pool(int dims, const Tensor& x, const Dims& kernel_siz
   } else {
     samples = rand(wanted, {.dtype = dtype, .device = x.device()}, options.generator);
   }
-  int64_t size = 1, window = 1;
+  int64_t plane_size = 1, window_size = 1;
   Shape out = batched ? Shape{n, channels} : Shape{channels};
-  for (int d = 0; d < dims; ++d) size *= plan.in[d], window *= plan.kernel[d], out.push_back(plan.out[d]);
+  for (int d = 0; d < dims; ++d) plane_size *= plan.in[d], window_size *= plan.kernel[d], out.push_back(plan.out[d]);
   Tensor indices;
   const Tensor values = composite(kFractionalInfo[dims - 2], {x}, [&](const Tensors& in) {
     const Tensor at =
-        window_indices(plan, samples.reshape({planes, dims})).reshape({planes, planes == 0 ? 0 : numel(out) / planes, window});
-    const Tensor elements = gather(in[0].reshape({planes, size}), 1, at.flatten(1));
+        window_indices(plan, samples.reshape({planes, dims})).reshape({planes, planes == 0 ? 0 : numel(out) / planes, window_size});
+    const Tensor elements = gather(in[0].reshape({planes, plane_size}), 1, at.flatten(1));
     const auto [largest, which] = max(elements.reshape(at.shape()), 2);
     indices = gather(at, 2, which.unsqueeze(2)).reshape(out);
     return largest.reshape(out);

@@ -14,24 +14,24 @@ namespace {
 
 // ---- in differentiable ops, for second derivatives: the formulas of framework/backend/grid_taps.h
 
-// Elements along one dimension, for each point: index (i64) and weight, 0 outside.
+// One element that is read along a dimension for each point, [N, points]: its index (i64) and weight; both are 0 outside.
 struct Tap {
   Tensor index, weight;
 };
 
 // Moves positions outside the image into it, by reflection or to the border; with zeros leaves them.
-Tensor padded(const SampleArgs& args, Tensor v, int64_t size) {
-  if (args.padding == SamplePadding::zeros) return v;
+Tensor padded(const SampleArgs& args, Tensor position, int64_t size) {
+  if (args.padding == SamplePadding::zeros) return position;
   if (args.padding == SamplePadding::reflection) {
     const double low = args.align_corners ? 0 : -0.5, span = args.align_corners ? double(size - 1) : double(size);
-    if (span == 0) return v * 0.0;
-    const Tensor distance = abs(v - low), flips = floor(distance.detach() / span), extra = distance - flips * span;
-    v = where(eq(fmod(flips, 2.0), 0.0), extra, span - extra) + low;
+    if (span == 0) return position * 0.0;
+    const Tensor distance = abs(position - low), flips = floor(distance.detach() / span), extra = distance - flips * span;
+    position = where(eq(fmod(flips, 2.0), 0.0), extra, span - extra) + low;
   }
-  return clamp(v, 0.0, double(size - 1));
+  return clamp(position, 0.0, double(size - 1));
 }
 
-// Makes the element at integer positions, with weight 0 for those outside.
+// Returns the element at integer positions, with weight 0 for those outside.
 Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
   const Tensor integer_place = place.detach();
   const Tensor inside = logical_and(ge(integer_place, 0.0), le(integer_place, double(size - 1)));
@@ -42,7 +42,7 @@ Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
 std::vector<Tap> taps_along(const SampleArgs& args, const Tensor& g, int64_t size) {
   const Tensor at = args.align_corners ? (g + 1.0) / 2.0 * double(size - 1) : ((g + 1.0) * double(size) - 1.0) / 2.0;
   if (args.mode == SampleMode::bicubic) {
-    constexpr double A = -0.75;
+    constexpr double A = -0.75;  // parameter of cubic convolution
     const Tensor base = floor(at.detach()), part = at - base;
     std::vector<Tap> taps;
     for (int k = 0; k < 4; ++k) {
@@ -52,15 +52,16 @@ std::vector<Tap> taps_along(const SampleArgs& args, const Tensor& g, int64_t siz
     }
     return taps;
   }
-  const Tensor v = padded(args, at, size);
-  if (args.mode == SampleMode::nearest) return {tap_at(round(v.detach()), ones_like(v), size)};
-  const Tensor base = floor(v.detach()), part = v - base;
+  const Tensor position = padded(args, at, size);
+  if (args.mode == SampleMode::nearest) return {tap_at(round(position.detach()), ones_like(position), size)};
+  const Tensor base = floor(position.detach()), part = position - base;
   return {tap_at(base, 1.0 - part, size), tap_at(base + 1.0, part, size)};
 }
 
-Tensor sample_with_ops(const SampleArgs& args, const Tensor& x0, const Tensor& grid0) {
-  const bool half = is_half(x0.dtype());
-  const Tensor x = half ? x0.to(DType::f32) : x0, grid = half ? grid0.to(DType::f32) : grid0;
+// Computes the op: the sum of weight x[index] over the products of the dimensions' elements.
+Tensor sample_with_ops(const SampleArgs& args, const Tensor& given_x, const Tensor& given_grid) {
+  const bool half = is_half(given_x.dtype());
+  const Tensor x = half ? given_x.to(DType::f32) : given_x, grid = half ? given_grid.to(DType::f32) : given_grid;
   const int dims = x.dim() - 2;
   const int64_t n = x.size(0), c = x.size(1);
   Shape out{n, c};
@@ -71,25 +72,25 @@ Tensor sample_with_ops(const SampleArgs& args, const Tensor& x0, const Tensor& g
     plane *= x.size(2 + d);
   }
   // Products of the taps of all dimensions, z first, so that an index grows by whole rows.
-  std::vector<Tap> all;
+  std::vector<Tap> taps;
   for (int d = dims - 1; d >= 0; --d) {
     const int64_t size = x.size(-1 - d);
     const std::vector<Tap> along = taps_along(args, grid.select(-1, d).reshape({n, points}), size);
     std::vector<Tap> next;
     for (const Tap& t : along) {
-      if (all.empty()) next.push_back(t);
-      for (const Tap& u : all) next.push_back({u.index * size + t.index, u.weight * t.weight});
+      if (taps.empty()) next.push_back(t);
+      for (const Tap& outer : taps) next.push_back({outer.index * size + t.index, outer.weight * t.weight});
     }
-    all = next;
+    taps = next;
   }
   const Tensor planes = x.reshape({n, c, plane});
   Tensor sum;
-  for (const Tap& t : all) {
-    const Tensor v = gather(planes, 2, t.index.unsqueeze(1).expand({n, c, points})) * t.weight.unsqueeze(1);
-    sum = sum.defined() ? sum + v : v;
+  for (const Tap& t : taps) {
+    const Tensor term = gather(planes, 2, t.index.unsqueeze(1).expand({n, c, points})) * t.weight.unsqueeze(1);
+    sum = sum.defined() ? sum + term : term;
   }
   sum = sum.reshape(out);
-  return half ? sum.to(x0.dtype()) : sum;
+  return half ? sum.to(given_x.dtype()) : sum;
 }
 
 // ---- the op

@@ -15,7 +15,7 @@
 namespace halfstep {
 namespace {
 
-// Pads and the resulting size, for each dimension.
+// The elements before and after x in each dimension; negative numbers cut off.
 struct PadAttr {
   Dims before, after;
   Number value = 0.0;
@@ -68,9 +68,8 @@ struct PadOp {
 Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
   Tensor y = x;
   for (const auto& [dim, spec] : rows) {
-    const bool planned = x.device().is_meta();  // without values
-    const Tensor index = planned ? empty({spec.out}, {.dtype = DType::i64, .device = x.device()})
-                                 : from_vector(row_table(spec).index, {spec.out}, x.device());
+    const Tensor index = x.device().is_meta() ? empty({spec.out}, {.dtype = DType::i64, .device = x.device()})
+                                              : from_vector(row_table(spec).index, {spec.out}, x.device());
     Shape along = Dims::filled(y.dim(), 1), to = y.shape();
     along[dim] = to[dim] = spec.out;
     y = gather(y, dim, index.reshape(along).expand(to));
@@ -78,6 +77,7 @@ Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
   return y;
 }
 
+// Pads by elements of x itself, as `kind` says; padding as in pad().
 Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, const Dims& padding) {
   const std::string_view op = info.name;
   const int dims = padding.size() / 2;
@@ -104,13 +104,13 @@ Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, con
   return apply_rows(info, x, rows);
 }
 
-// PyTorch's names for single modes.
-struct Named {
+// One of PyTorch's ops for single modes.
+struct PadByName {
   OpInfo info;
   RowKind kind;
   int dims;
 };
-constexpr std::array<Named, 6> kNamed{{
+constexpr std::array<PadByName, 6> kPadsByName{{
     {{.name = "reflection_pad1d", .doc = "pad, mode reflect"}, RowKind::reflect, 1},
     {{.name = "reflection_pad2d", .doc = "pad, mode reflect, two dimensions"}, RowKind::reflect, 2},
     {{.name = "reflection_pad3d", .doc = "pad, mode reflect, three dimensions"}, RowKind::reflect, 3},
@@ -155,13 +155,14 @@ void add_padding(OpList& list) {
     const Dims padding = a.ints("pad");
     return pad(x, padding, a.text("mode", "constant"), a.scalar("value", 0.0));
   });
-  for (const Named& n : kNamed) {
-    list.add(n.info, [&n](Args& a) {
+  for (const PadByName& pad : kPadsByName) {
+    list.add(pad.info, [&pad](Args& a) {
       const Tensor x = a.tensor(0);
       const Dims padding = a.ints("padding");
-      check_padding(n.info.name, padding);
-      check<ShapeError>(padding.size() == 2 * n.dims, n.info.name, "padding must have ", 2 * n.dims, " entries, got ", padding);
-      return pad_from_elsewhere(n.info, x, n.kind, padding);
+      check_padding(pad.info.name, padding);
+      check<ShapeError>(padding.size() == 2 * pad.dims, pad.info.name, "padding must have ", 2 * pad.dims, " entries, got ",
+                        padding);
+      return pad_from_elsewhere(pad.info, x, pad.kind, padding);
     });
   }
 }

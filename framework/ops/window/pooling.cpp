@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mean is linear: its gradient is an op whose gradient is the mean. A maximum passes its gradient to where it came from.
+// A mean is linear: its gradient is an op, which adds each g / divisor to all elements of its window, and whose gradient is the
+// mean. A maximum adds its g to the element that was largest.
 #include "framework/ops/window/pooling.h"
 
 #include <array>
@@ -39,7 +40,7 @@ constexpr const char* kAvgDoc = "the mean of each window";
 
 struct MaxPool {
   struct Attr : PoolAttr {
-    bool indices;
+    bool indices;  // whether the caller gets the indices
   };
   static constexpr OpInfo kInfo[2][3] = {
       {{.name = "max_pool1d", .doc = kMaxDoc}, {.name = "max_pool2d", .doc = kMaxDoc}, {.name = "max_pool3d", .doc = kMaxDoc}},
@@ -77,10 +78,11 @@ struct MaxPool {
     const Tensor g = grads[0].to(format);
     const Shape shape = planes_of(g, attr.in, attr.args.window.dims);
     if (grad_enabled()) {
-      const int64_t planes = g.size(0) * g.size(1), n = attr.in[0] * attr.in[1] * attr.in[2],
-                    taken = attr.out[0] * attr.out[1] * attr.out[2];
-      const Tensor none = zeros({planes, n}, {.dtype = g.dtype(), .device = g.device()});
-      return {scatter_add(none, 1, indices.to(DType::i64).reshape({planes, taken}), g.reshape({planes, taken})).reshape(shape)};
+      const int64_t planes = g.size(0) * g.size(1), plane_size = attr.in[0] * attr.in[1] * attr.in[2],
+                    positions = attr.out[0] * attr.out[1] * attr.out[2];
+      const Tensor no_gradient = zeros({planes, plane_size}, {.dtype = g.dtype(), .device = g.device()});
+      return {scatter_add(no_gradient, 1, indices.to(DType::i64).reshape({planes, positions}), g.reshape({planes, positions}))
+                  .reshape(shape)};
     }
     const Tensor dx = Tensor::empty(shape, {.dtype = g.dtype(), .device = g.device(), .format = format});
     backend_for(g.device()).max_pool_backward(g.view(), indices.view(), attr.args, dx.view());
@@ -165,6 +167,7 @@ PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& ker
   return attr;
 }
 
+// Returns the sizes of the input and the output of adaptive pooling.
 PoolAttr covering(std::string_view op, const Tensor& x, int dims, const OutputSize& output_size) {
   check_input(op, x, dims);
   check<ShapeError>(output_size.size() == 1 || output_size.size() == size_t(dims), op, "output_size must have 1 or ", dims,
@@ -184,11 +187,11 @@ PoolAttr covering(std::string_view op, const Tensor& x, int dims, const OutputSi
 
 std::pair<Tensor, Tensor> run_max(const Tensor& x, const PoolAttr& attr, bool indices) {
   const int dims = attr.args.window.dims;
-  const bool alone = x.dim() == dims + 1;
-  const Tensor batch = alone ? x.unsqueeze(0) : x;
+  const bool unbatched = x.dim() == dims + 1;
+  const Tensor batch = unbatched ? x.unsqueeze(0) : x;
   check_size(MaxPool::info_of({attr, indices}).name, planes_of(batch, attr.out, dims));
   const Tensors found = call<MaxPool>({batch}, {attr, indices});
-  const auto shaped = [&](const Tensor& t) { return alone ? t.squeeze(0) : t; };
+  const auto shaped = [&](const Tensor& t) { return unbatched ? t.squeeze(0) : t; };
   return {shaped(found[0]), indices ? shaped(found[1]) : Tensor()};
 }
 Tensor run_avg(const Tensor& x, const PoolAttr& attr) {
@@ -261,18 +264,18 @@ Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& 
     while (given.size() > dims) given.erase(0);
     sizes = per_dimension(op, "output_size", given, dims, 1);
   }
-  int64_t n = 1;
+  int64_t plane_size = 1;
   Shape out = x.shape();
   for (int d = 0; d < dims; ++d) out[out.size() - dims + d] = sizes[size_t(d)];
   for (int d = 0; d < dims; ++d) check<ShapeError>(sizes[size_t(d)] > 0, op, "the output would be ", out);
   check_size(op, out);
-  for (int64_t s : sizes) n *= s;
-  const int64_t planes = x.dim() == dims + 1 ? x.size(0) : x.size(0) * x.size(1), taken = planes ? x.numel() / planes : 0;
-  const Tensor none = zeros({planes, n}, {.dtype = x.dtype(), .device = x.device()});
+  for (int64_t size : sizes) plane_size *= size;
+  const int64_t planes = x.dim() == dims + 1 ? x.size(0) : x.size(0) * x.size(1), positions = planes ? x.numel() / planes : 0;
+  const Tensor none = zeros({planes, plane_size}, {.dtype = x.dtype(), .device = x.device()});
   if (planes == 0) return none.reshape(out);
-  check_index(op, indices, n);
+  check_index(op, indices, plane_size);
   const autocast::Off off;
-  return scatter(none, 1, indices.reshape({planes, taken}), x.reshape({planes, taken})).reshape(out);
+  return scatter(none, 1, indices.reshape({planes, positions}), x.reshape({planes, positions})).reshape(out);
 }
 
 // ---- by name

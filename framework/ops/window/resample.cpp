@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
@@ -14,7 +16,7 @@
 namespace halfstep {
 namespace {
 
-// One of the named ops.
+// An op that interpolates `dims` dimensions by matrices of one kind.
 struct Kernel {
   OpInfo info;
   RowKind rows;
@@ -39,20 +41,22 @@ constexpr std::array<Kernel, 12> kKernels{{
 }};
 #undef HS_KERNEL
 
+// Returns whether align_corners has a meaning for this kind.
 constexpr bool aligns(RowKind kind) { return kind != RowKind::nearest && kind != RowKind::nearest_exact; }
 
 // Returns the factor for each spatial dimension; 0 if there is none.
 std::array<double, 3> factors_of(std::string_view op, const std::vector<double>& given, int dims) {
-  std::array<double, 3> f{};
-  if (given.empty()) return f;
+  std::array<double, 3> factors{};
+  if (given.empty()) return factors;
   check<ShapeError>(given.size() == 1 || given.size() == size_t(dims), op, "scale factors must be one number or ", dims, ", got ",
                     given.size());
   for (size_t d = 0; d < size_t(dims); ++d) {
-    f[d] = given[given.size() == 1 ? 0 : d];
-    check<ValueError>(f[d] > 0 && std::isfinite(f[d]), op, "scale factors must be positive, got ", f[d]);
+    factors[d] = given[given.size() == 1 ? 0 : d];
+    check<ValueError>(factors[d] > 0 && std::isfinite(factors[d]), op, "scale factors must be positive, got ", factors[d]);
   }
-  return f;
+  return factors;
 }
+// Returns floor(in * factor) for each spatial dimension.
 Spatial scaled_sizes(std::string_view op, const Tensor& x, const std::array<double, 3>& factors, int dims) {
   Spatial sizes{1, 1, 1};
   for (int d = 0; d < dims; ++d) {
@@ -64,6 +68,7 @@ Spatial scaled_sizes(std::string_view op, const Tensor& x, const std::array<doub
   return sizes;
 }
 
+// Throws ShapeError unless x is [N, C, in...] with `dims` spatial dimensions.
 void check_resampled(std::string_view op, const Tensor& x, int dims) {
   bool fits = x.dim() == dims + 2;
   for (int d = 1; fits && d < x.dim(); ++d) fits = x.size(d) > 0;
@@ -101,10 +106,15 @@ Option<InterpolateOptions> mode_option() {
       .in_quotes();
 }
 
+// Returns the op for matrices of this kind; null if there is none.
 const Kernel* kernel_for(RowKind rows, int dims) {
-  for (const Kernel& k : kKernels)
-    if (k.rows == rows && k.dims == dims) return &k;
+  for (const Kernel& kernel : kKernels)
+    if (kernel.rows == rows && kernel.dims == dims) return &kernel;
   return nullptr;
+}
+
+Tensor upsample(RowKind rows, int dims, const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(*kernel_for(rows, dims), x, size, align_corners);
 }
 
 // Returns the kernel for a mode on `dims` spatial dimensions; null for area. Throws for others.
@@ -121,18 +131,19 @@ const Kernel* kernel_for(const std::string& mode, int dims, bool antialias) {
   return kernel_for(antialias ? RowKind::linear_antialias : RowKind::linear, dims);
 }
 
-// Reads PyTorch's two ways to give the factors by name.
+// Reads the sizes or factors: "output_size", "scale_factors", or one number by name for each dimension, as PyTorch's older forms
+// have.
 UpsampleSize size_of_call(Args& a, int dims) {
   UpsampleSize size{.output_size = a.ints("output_size", Dims()),
                     .scale_factors = a.numbers("scale_factors", std::vector<double>())};
   if (dims == 1) {
-    if (const auto v = a.number_or_none("scales")) size.scale_factors = {*v};
+    if (const auto factor = a.number_or_none("scales")) size.scale_factors = {*factor};
     return size;
   }
   std::vector<double> each;
-  for (const char* name : {"scales_d", "scales_h", "scales_w"}) {
-    if (dims == 2 && name[7] == 'd') continue;
-    if (const auto v = a.number_or_none(name)) each.push_back(*v);
+  constexpr std::string_view kNames[] = {"scales_d", "scales_h", "scales_w"};
+  for (std::string_view name : std::span(kNames).last(size_t(dims))) {
+    if (const auto factor = a.number_or_none(name)) each.push_back(*factor);
   }
   check<ValueError>(each.empty() || each.size() == size_t(dims), a.op(), "scales must be given for all dimensions or none");
   if (!each.empty()) size.scale_factors = each;
@@ -184,13 +195,21 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
                   options.align_corners.value_or(false));
 }
 
-Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size) { return upsample(kKernels[0], x, size, false); }
-Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size) { return upsample(kKernels[1], x, size, false); }
-Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& size) { return upsample(kKernels[2], x, size, false); }
-Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[6], x, size, align); }
-Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[7], x, size, align); }
-Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[8], x, size, align); }
-Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& size, bool align) { return upsample(kKernels[9], x, size, align); }
+Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size) { return upsample(RowKind::nearest, 1, x, size, false); }
+Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size) { return upsample(RowKind::nearest, 2, x, size, false); }
+Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& size) { return upsample(RowKind::nearest, 3, x, size, false); }
+Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::linear, 1, x, size, align_corners);
+}
+Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::linear, 2, x, size, align_corners);
+}
+Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::linear, 3, x, size, align_corners);
+}
+Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::cubic, 2, x, size, align_corners);
+}
 
 void add_resample(OpList& list) {
   for (const Kernel& kernel : kKernels) {

@@ -14,6 +14,8 @@ double step_of(const RowSpec& spec) {
   return spec.scale > 0 ? 1 / spec.scale : double(spec.in) / double(spec.out);
 }
 
+// The kernel of cubic convolution at distance x >= 0, with its parameter a.
+constexpr double kCubic = -0.75, kCubicAntialias = -0.5;
 double cubic_near(double x, double a) { return ((a + 2) * x - (a + 3)) * x * x + 1; }       // |x| <= 1
 double cubic_far(double x, double a) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }  // 1 < |x| < 2
 double cubic(double x, double a) { return x < 1 ? cubic_near(x, a) : x < 2 ? cubic_far(x, a) : 0; }
@@ -21,6 +23,7 @@ double cubic(double x, double a) { return x < 1 ? cubic_near(x, a) : x < 2 ? cub
 // Returns the element that contains a position, in > 0; also for NaN and positions beyond int64, which absurd scales make.
 int64_t element_at(double position, int64_t in) { return position > 0 ? int64_t(std::min(position, double(in - 1))) : 0; }
 
+// Appends entries and rows to a table.
 class Builder {
  public:
   explicit Builder(RowTable& table) : table_(table) {}
@@ -36,11 +39,11 @@ class Builder {
 };
 
 // Rounds positions where PyTorch does, because the nearest element may depend on the last bit.
-template <class C>
+template <class Real>
 double nearest_position(const RowSpec& spec, int64_t o) {
-  const C step = spec.scale > 0 ? C(1 / spec.scale) : C(spec.in) / C(spec.out);
-  if (spec.kind == RowKind::nearest) return double(std::floor(float(C(o) * step)));
-  const C at = std::max(C(double(step) * (double(o) + 0.5) - 0.5), C(0));
+  const Real step = spec.scale > 0 ? Real(1 / spec.scale) : Real(spec.in) / Real(spec.out);
+  if (spec.kind == RowKind::nearest) return double(std::floor(float(Real(o) * step)));
+  const Real at = std::max(Real(double(step) * (double(o) + 0.5) - 0.5), Real(0));
   return double(std::floor(float(double(at) + 0.5)));
 }
 void nearest_row(const RowSpec& spec, int64_t o, Builder& builder) {
@@ -64,7 +67,7 @@ void cubic_row(const RowSpec& spec, double step, int64_t o, Builder& builder) {
   double weight[4];
   int64_t index[4];
   for (int k = 0; k < 4; ++k) {
-    weight[k] = cubic(std::abs(part + 1 - k), -0.75);
+    weight[k] = cubic(std::abs(part + 1 - k), kCubic);
     index[k] = std::clamp<int64_t>(base + k - 1, 0, spec.in - 1);
   }
   for (int k = 0; k < 4; ++k) {  // at the border several coincide
@@ -78,11 +81,11 @@ void cubic_row(const RowSpec& spec, double step, int64_t o, Builder& builder) {
 void antialias_row(const RowSpec& spec, double step, int64_t o, Builder& builder) {
   if (spec.in == spec.out) return builder.entry(o, 1);
   const bool linear = spec.kind == RowKind::linear_antialias;
-  const double wide = std::max(step, 1.0), reach = (linear ? 1 : 2) * wide, center = step * (double(o) + 0.5);
+  const double widening = std::max(step, 1.0), reach = (linear ? 1 : 2) * widening, center = step * (double(o) + 0.5);
   const int64_t first = element_at(center - reach + 0.5, spec.in + 1), last = element_at(center + reach + 0.5, spec.in + 1);
   const auto filter = [&](int64_t i) {
-    const double x = std::abs((double(i) - center + 0.5) / wide);
-    return linear ? std::max(0.0, 1 - x) : cubic(x, -0.5);
+    const double x = std::abs((double(i) - center + 0.5) / widening);
+    return linear ? std::max(0.0, 1 - x) : cubic(x, kCubicAntialias);
   };
   double total = 0;
   for (int64_t i = first; i < last; ++i) total += filter(i);

@@ -7,13 +7,14 @@ namespace halfstep {
 
 Spatial per_dimension(std::string_view op, std::string_view name, const Dims& given, int dims, int64_t least, int64_t filler) {
   check<ShapeError>(given.size() == 1 || given.size() == dims, op, name, " must be one number or ", dims, ", got ", given);
-  Spatial s{filler, filler, filler};
+  Spatial numbers{filler, filler, filler};
   for (int d = 0; d < dims; ++d) {
-    const int64_t v = given.size() == 1 ? given[0] : given[d];
-    check<ValueError>(v >= least && v <= kMostWindow, op, name, " must be between ", least, " and ", kMostWindow, ", got ", given);
-    s[size_t(d)] = v;
+    const int64_t number = given.size() == 1 ? given[0] : given[d];
+    check<ValueError>(number >= least && number <= kMostWindow, op, name, " must be between ", least, " and ", kMostWindow,
+                      ", got ", given);
+    numbers[size_t(d)] = number;
   }
-  return s;
+  return numbers;
 }
 
 Window window_of(std::string_view op, int dims, const Spatial& size, const Dims& stride, const Dims& padding,

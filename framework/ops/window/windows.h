@@ -16,6 +16,7 @@ inline constexpr int64_t kMostWindow = int64_t(1) << 30;
 // Returns one number per dimension; entries beyond `dims` are `filler`. Throws ShapeError for a wrong number of entries,
 // ValueError for one outside [least, kMostWindow].
 Spatial per_dimension(std::string_view op, std::string_view name, const Dims& given, int dims, int64_t least, int64_t filler = 1);
+// Returns the checked window of a call, whose lists have one number or one for each dimension.
 Window window_of(std::string_view op, int dims, const Spatial& size, const Dims& stride, const Dims& padding, const Dims& dilation);
 // Returns the positions of the window in a dimension of size `in` with `after` zeros behind it; 0 if it does not fit.
 int64_t window_positions(const Window& window, size_t dim, int64_t in, int64_t after);
