@@ -65,7 +65,7 @@ Tensor run_forward(const ConvAttr& attr, const Tensor& given_x, const Tensor& gi
   return written(with_spatial(x.size(0), weight.size(0), attr.out, attr.window.dims), x, dtype, format,
                  [&](Backend& backend, const TensorView& out) {
                    const ConvArgs args{x.view(), weight.view(), view_of(bias), attr.window, attr.groups, attr.relu, out};
-                   const Tensor laid = attr.laid ? attr.laid->find(given_weight, args) : Tensor();
+                   const Tensor laid = attr.laid ? attr.laid->find_or_lay(given_weight, args) : Tensor();
                    if (laid.defined()) return backend.conv_laid(args, laid.view());
                    backend.conv(args.x, args.weight, args.bias, attr.window, attr.groups, attr.relu, out);
                  });

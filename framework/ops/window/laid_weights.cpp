@@ -14,7 +14,7 @@ bool LaidWeights::Source::matches(const Source& other) const {
   return storage.lock() == other.storage.lock() && offset == other.offset && version == other.version;
 }
 
-Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
+Tensor LaidWeights::find_or_lay(const Tensor& weight, const ConvArgs& args) {
   if (weight.storage()->is_exposed()) return {};
   const Source source{weight.storage(), weight.impl()->offset, weight.version()};
   LaidWeight call{.key = {.x = args.x.shape,

@@ -23,7 +23,7 @@ class LaidWeights {
 
   // Returns the weight for Backend::conv_laid with these arguments, and lays it out if that is not kept; undefined if it does not
   // pay.
-  Tensor find(const Tensor& weight, const ConvArgs& args);
+  Tensor find_or_lay(const Tensor& weight, const ConvArgs& args);
 
  private:
   static constexpr size_t kMostLayouts = 2, kMostSizes = 64;
