@@ -303,45 +303,27 @@ struct Sdpa {
         if (ctx.needs(i)) result[i] = by_library[i];
       if (!by_library.empty()) return result;
     }
-    Backend& backend = backend_for(q.device());
     const Attention attention(attr, q, k, v, {ctx.saved(kUsedMask), live});
     const Tensor g = gemm_ready(attention.like_queries(only_live(grads[0], live)));
     // Kernels write the operands' dtype or float32. Sums over chunks of rows need the latter.
-    const auto direct = [&](size_t i) {
+    const auto written_dtype = [&](size_t i) {
       return ctx.grad_dtype(i) == q.dtype() || attention.wide() == DType::f64 ? q.dtype() : attention.wide();
     };
     const bool adds = !attention.whole_heads();
     const auto key_gradient = [&](const Tensor& t, size_t i) {
-      return adds ? zero(t, attention.wide()) : Tensor::empty(t.shape(), {.dtype = direct(i), .device = t.device()});
+      return adds ? zero(t, attention.wide()) : Tensor::empty(t.shape(), {.dtype = written_dtype(i), .device = t.device()});
     };
     Tensor dq, dk, dv, dmask, dq_rows, dk_rows, dv_rows;
-    if (ctx.needs(kQ)) dq_rows = attention.like_queries(dq = Tensor::empty(q.shape(), {.dtype = direct(kQ), .device = q.device()}));
+    if (ctx.needs(kQ))
+      dq_rows = attention.like_queries(dq = Tensor::empty(q.shape(), {.dtype = written_dtype(kQ), .device = q.device()}));
     if (ctx.needs(kK)) dk_rows = attention.like_keys(dk = key_gradient(k, kK));
     if (ctx.needs(kV)) dv_rows = attention.like_keys(dv = key_gradient(v, kV));
     if (ctx.needs(kMask)) dmask = zero(ctx.saved(kMask), attention.wide());
-    attention.for_chunks([&](const Chunk& chunk) {
-      const Tensor p = attention.probabilities(chunk), g_rows = attention.queries(g, chunk);
-      if (dv.defined())
-        backend.gemm({.a = attention.dropped(p, chunk).transpose(1, 2).view(),
-                      .b = g_rows.view(),
-                      .c = attention.keys(dv_rows, chunk).view(),
-                      .accumulate = adds});
-      if (!dq.defined() && !dk.defined() && !dmask.defined()) return;
-      const Tensor dp = attention.dropped(product(g_rows, attention.v(chunk).transpose(1, 2), attention.wide()), chunk);
-      const Tensor ds = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
-      backend.softmax_backward(dp.view(), p.view(), ds.view(), 2, false);
-      if (dmask.defined()) attention.add_mask_gradient(ds, dmask, chunk);
-      if (dq.defined())
-        backend.gemm({.a = ds.view(), .b = attention.k(chunk).view(), .c = attention.queries(dq_rows, chunk).view()});
-      if (dk.defined())
-        backend.gemm({.a = ds.transpose(1, 2).view(),
-                      .b = attention.q(chunk).view(),
-                      .c = attention.keys(dk_rows, chunk).view(),
-                      .accumulate = adds});
-    });
+    const ChunkSums sums{dq_rows, dk_rows, dv_rows, dmask, adds};
+    attention.for_chunks([&](const Chunk& chunk) { add_chunk(attention, chunk, attention.queries(g, chunk), sums); });
     if (dq.defined()) result[kQ] = dq.mul_(attr.scale);
-    if (dk.defined()) result[kK] = (attention.folded() ? dk : dk.mul_(attr.scale)).to(direct(kK));
-    if (dv.defined()) result[kV] = dv.to(direct(kV));
+    if (dk.defined()) result[kK] = (attention.folded() ? dk : dk.mul_(attr.scale)).to(written_dtype(kK));
+    if (dv.defined()) result[kV] = dv.to(written_dtype(kV));
     result[kMask] = dmask;
     return result;
   }
@@ -367,6 +349,33 @@ struct Sdpa {
   }
 
  private:
+  // Tensors for the gradients, dq, dk and dv in the layout of Attention, without the scale; undefined ones are not needed.
+  struct ChunkSums {
+    Tensor dq, dk, dv, dmask;
+    bool adds;  // whether several chunks add to the same rows of dk and dv
+  };
+  // Computes the gradients of one chunk for its rows of the result's gradient.
+  static void add_chunk(const Attention& attention, const Chunk& chunk, const Tensor& g, const ChunkSums& sums) {
+    Backend& backend = backend_for(g.device());
+    const Tensor p = attention.probabilities(chunk);
+    if (sums.dv.defined())
+      backend.gemm({.a = attention.dropped(p, chunk).transpose(1, 2).view(),
+                    .b = g.view(),
+                    .c = attention.keys(sums.dv, chunk).view(),
+                    .accumulate = sums.adds});
+    if (!sums.dq.defined() && !sums.dk.defined() && !sums.dmask.defined()) return;
+    const Tensor dp = attention.dropped(product(g, attention.v(chunk).transpose(1, 2), attention.wide()), chunk);
+    const Tensor ds = Tensor::empty(p.shape(), {.dtype = p.dtype(), .device = p.device()});
+    backend.softmax_backward(dp.view(), p.view(), ds.view(), 2, false);
+    if (sums.dmask.defined()) attention.add_mask_gradient(ds, sums.dmask, chunk);
+    if (sums.dq.defined())
+      backend.gemm({.a = ds.view(), .b = attention.k(chunk).view(), .c = attention.queries(sums.dq, chunk).view()});
+    if (sums.dk.defined())
+      backend.gemm({.a = ds.transpose(1, 2).view(),
+                    .b = attention.q(chunk).view(),
+                    .c = attention.keys(sums.dk, chunk).view(),
+                    .accumulate = sums.adds});
+  }
   // Returns the gradients of q, k and v from the library; empty if it declines.
   static Tensors library_gradients(const BackwardContext& ctx, const Attr& attr, const Tensors& in, const Tensor& g) {
     const std::array<DType, 3> wanted{ctx.grad_dtype(kQ), ctx.grad_dtype(kK), ctx.grad_dtype(kV)};

@@ -390,8 +390,39 @@ Tensor dropout_factors(const Tensor& x, double p, Generator* generator) {
   return mt19937 ? twister::dropout_factors(*mt19937, x, p) : Tensor();
 }
 
-void add_create(OpList& list) {
+namespace {
+
+// Adds the ops that draw random numbers.
+void add_draws(OpList& list) {
   list.add(Dropout::info, [](Args& a) { return dropout(a.tensor(0), a.number("p", 0.5), a.flag("training", true)); });
+  list.add(kRand, [](Args& a) { return rand(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kRandn, [](Args& a) { return randn(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kRandLike, [](Args& a) { return rand_like(a.tensor(0), a.dtype()); });
+  list.add(kRandnLike, [](Args& a) { return randn_like(a.tensor(0), a.dtype()); });
+  list.add(kRandint, [](Args& a) {
+    const int64_t low = a.integer("low", 0), high = a.integer("high");
+    return randint(low, high, sizes(a), {.dtype = a.dtype().value_or(DType::i64)});
+  });
+  list.add(kRandperm, [](Args& a) { return randperm(a.integer("n")); });
+  list.add(kNormal, [](Args& a) {
+    const double mean = a.number("mean", 0), stddev = a.number("std", 1);
+    return normal(mean, stddev, sizes(a), {.dtype = a.dtype().value_or(DType::f32)});
+  });
+  list.add(kBernoulli, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const auto p = a.number_or_none("p");
+    return p ? bernoulli(x, *p) : bernoulli(x);
+  });
+  list.add(kMultinomial, [](Args& a) {
+    const Tensor weights = a.tensor(0);
+    const int64_t samples = a.integer("num_samples");
+    return multinomial(weights, samples, a.flag("replacement", false));
+  });
+}
+
+}  // namespace
+
+void add_create(OpList& list) {
   list.add(kZeros, [](Args& a) { return zeros(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
   list.add(kOnes, [](Args& a) { return ones(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
   list.add(kFull, [](Args& a) { return full(sizes(a), a.scalar("fill_value"), {.dtype = a.dtype()}); });
@@ -418,29 +449,7 @@ void add_create(OpList& list) {
     const int64_t steps = a.integer("steps");
     return logspace(start, end, steps, a.number("base", 10), {.dtype = a.dtype().value_or(DType::f32)});
   });
-  list.add(kRand, [](Args& a) { return rand(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
-  list.add(kRandn, [](Args& a) { return randn(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
-  list.add(kRandLike, [](Args& a) { return rand_like(a.tensor(0), a.dtype()); });
-  list.add(kRandnLike, [](Args& a) { return randn_like(a.tensor(0), a.dtype()); });
-  list.add(kRandint, [](Args& a) {
-    const int64_t low = a.integer("low", 0), high = a.integer("high");
-    return randint(low, high, sizes(a), {.dtype = a.dtype().value_or(DType::i64)});
-  });
-  list.add(kRandperm, [](Args& a) { return randperm(a.integer("n")); });
-  list.add(kNormal, [](Args& a) {
-    const double mean = a.number("mean", 0), stddev = a.number("std", 1);
-    return normal(mean, stddev, sizes(a), {.dtype = a.dtype().value_or(DType::f32)});
-  });
-  list.add(kBernoulli, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    const auto p = a.number_or_none("p");
-    return p ? bernoulli(x, *p) : bernoulli(x);
-  });
-  list.add(kMultinomial, [](Args& a) {
-    const Tensor weights = a.tensor(0);
-    const int64_t samples = a.integer("num_samples");
-    return multinomial(weights, samples, a.flag("replacement", false));
-  });
+  add_draws(list);
 }
 
 Tensor Tensor::bernoulli(Generator* generator) const { return halfstep::bernoulli(*this, generator); }

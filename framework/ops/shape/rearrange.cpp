@@ -308,36 +308,54 @@ Tensors meshgrid(const Tensors& xs, bool xy) {
   return out;
 }
 
+namespace {
+
+// Removes the dimensions `dim`, a number or a list, that have size 1; without it all of size 1.
+Tensor squeeze_by_name(Args& a) {
+  const Tensor x = a.tensor(0);
+  if (!a.raw("dim")) return squeeze(x);
+  std::vector<int64_t> dims;
+  for (int64_t d : a.ints("dim")) dims.push_back(wrap_dim(d, x.dim(), "squeeze"));
+  std::sort(dims.begin(), dims.end());
+  Tensor y = x;
+  for (size_t i = dims.size(); i-- > 0;) {
+    check<ValueError>(i == 0 || dims[i] != dims[i - 1], "squeeze", "dimension ", dims[i], " appears twice");
+    y = squeeze(y, dims[i]);
+  }
+  return y;
+}
+// Reads start as a number or as a 0-dim tensor, whose value the host reads.
+Tensor narrow_by_name(Args& a) {
+  const Tensor x = a.tensor(0);
+  const int64_t dim = a.integer("dim"), length = a.integer("length");
+  if (!a.has_tensor(1)) return narrow(x, dim, a.integer("start"), length);
+  const Tensor start = a.tensor(1);
+  check<DTypeError>(is_integral(start.dtype()) && start.dim() == 0, "narrow",
+                    "start must be an integer or a 0-dim tensor of integers");
+  check_has_values("narrow", {start});
+  return narrow(x, dim, start.item<int64_t>(), length);
+}
+// Reads repeats as a number or as a tensor. If only repeats are given, as x, returns each index as often as they say.
+Tensor interleave_by_name(Args& a) {
+  const Tensor x = a.tensor(0);
+  const auto dim = a.integer_or_none("dim");
+  const auto size = a.integer_or_none("output_size");
+  if (!a.has_tensor(1) && !a.has("repeats"))
+    return repeat_interleave(arange(0, double(x.numel()), 1, {.dtype = DType::i64, .device = x.device()}), x, 0, size);
+  return a.has_tensor(1) ? repeat_interleave(x, a.tensor(1), dim, size) : repeat_interleave(x, a.integer("repeats"), dim, size);
+}
+
+}  // namespace
+
 void add_rearrange(OpList& list) {
   list.add(kReshape, [](Args& a) { return reshape(a.tensor(0), a.ints("shape")); });
   list.add(kFlatten, [](Args& a) { return flatten(a.tensor(0), a.integer("start_dim", 0), a.integer("end_dim", -1)); });
   list.add(kUnflatten, [](Args& a) { return unflatten(a.tensor(0), a.integer("dim"), a.ints("sizes")); });
   list.add(kTranspose, [](Args& a) { return transpose(a.tensor(0), a.integer("dim0"), a.integer("dim1")); });
   list.add(kT, [](Args& a) { return a.tensor(0).t(); });
-  list.add(kSqueeze, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    if (!a.raw("dim")) return squeeze(x);
-    std::vector<int64_t> dims;
-    for (int64_t d : a.ints("dim")) dims.push_back(wrap_dim(d, x.dim(), "squeeze"));
-    std::sort(dims.begin(), dims.end());
-    Tensor y = x;
-    for (size_t i = dims.size(); i-- > 0;) {
-      check<ValueError>(i == 0 || dims[i] != dims[i - 1], "squeeze", "dimension ", dims[i], " appears twice");
-      y = squeeze(y, dims[i]);
-    }
-    return y;
-  });
+  list.add(kSqueeze, squeeze_by_name);
   list.add(kUnsqueeze, [](Args& a) { return unsqueeze(a.tensor(0), a.integer("dim")); });
-  list.add(kNarrow, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    const int64_t dim = a.integer("dim"), length = a.integer("length");
-    if (!a.has_tensor(1)) return narrow(x, dim, a.integer("start"), length);
-    const Tensor start = a.tensor(1);  // 0-dim, read by the host
-    check<DTypeError>(is_integral(start.dtype()) && start.dim() == 0, "narrow",
-                      "start must be an integer or a 0-dim tensor of integers");
-    check_has_values("narrow", {start});
-    return narrow(x, dim, start.item<int64_t>(), length);
-  });
+  list.add(kNarrow, narrow_by_name);
   list.add(kSelect, [](Args& a) { return select(a.tensor(0), a.integer("dim"), a.integer("index")); });
   list.add(kMovedim, [](Args& a) { return movedim(a.tensor(0), a.ints("source"), a.ints("destination")); });
   list.add(kExpandAs, [](Args& a) { return expand_as(a.tensor(0), a.tensor(1)); });
@@ -346,15 +364,7 @@ void add_rearrange(OpList& list) {
   list.add(kRot90, [](Args& a) { return rot90(a.tensor(0), a.integer("k", 1), a.ints("dims", Dims{0, 1})); });
   list.add(kRepeat, [](Args& a) { return repeat(a.tensor(0), a.ints("repeats")); });
   list.add(kTile, [](Args& a) { return tile(a.tensor(0), a.ints("dims")); });
-  list.add(kInterleave, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    const auto dim = a.integer_or_none("dim");
-    const auto size = a.integer_or_none("output_size");
-    // Repeats alone mean how often each index occurs.
-    if (!a.has_tensor(1) && !a.has("repeats"))
-      return repeat_interleave(arange(0, double(x.numel()), 1, {.dtype = DType::i64, .device = x.device()}), x, 0, size);
-    return a.has_tensor(1) ? repeat_interleave(x, a.tensor(1), dim, size) : repeat_interleave(x, a.integer("repeats"), dim, size);
-  });
+  list.add(kInterleave, interleave_by_name);
   list.add(kMeshgrid, [](Args& a) {
     const std::string indexing = a.text("indexing", "ij");
     check<ValueError>(indexing == "ij" || indexing == "xy", "meshgrid", "indexing must be ij or xy, got '", indexing, "'");
