@@ -149,7 +149,7 @@ namespace linalg {
 
 using halfstep::cross, halfstep::multi_dot;
 inline Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim = -1) { return linalg_vecdot(x, y, dim); }
-// Norm of all elements as one vector, and over dimensions.
+// Return the norm of all elements as one vector, and over dimensions.
 inline Tensor norm(const Tensor& x) { return halfstep::norm(x); }
 inline Tensor vector_norm(const Tensor& x, double ord = 2, const Dims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {}) {

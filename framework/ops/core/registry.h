@@ -18,7 +18,7 @@ struct Op : OpInfo {
 
 class OpList {
  public:
-  // run: Tensor(Args&) or Tensors(Args&)
+  // Adds an op. run: Tensor(Args&) or Tensors(Args&)
   template <class Run>
   void add(const OpInfo& info, Run run) {
     if constexpr (std::is_same_v<std::invoke_result_t<Run, Args&>, Tensor>)

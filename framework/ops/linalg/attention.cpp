@@ -76,26 +76,27 @@ int64_t blocks_of_a_head(int64_t rows, int64_t keys) { return (rows * keys + kBl
 // The geometry of one call, and the state that its chunks share.
 class Attention {
  public:
-  // q [B, H, L, E], k [B, G, S, E], v [B, G, S, Ev], mask.mask undefined or 4-D and broadcasting to [B, H, L, S]
-  Attention(const AttentionAttr& attr, const Tensor& q0, const Tensor& k0, const Tensor& v0, const Mask& mask)
+  // Prepares q [B, H, L, E], k [B, G, S, E] and v [B, G, S, Ev] for products of chunks. mask.mask: undefined, or 4-D and
+  // broadcasting to [B, H, L, S].
+  Attention(const AttentionAttr& attr, const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, const Mask& mask)
       : attr_(attr),
-        backend_(backend_for(q0.device())),
-        on_cpu_(!q0.device().is_cuda()),
-        batches_(q0.size(0)),
-        heads_(q0.size(1)),
-        rows_(q0.size(2)),
-        keys_(k0.size(2)),
-        shared_(heads_ / std::max<int64_t>(1, k0.size(1))),
-        dtype_(q0.dtype()),
+        backend_(backend_for(given_q.device())),
+        on_cpu_(!given_q.device().is_cuda()),
+        batches_(given_q.size(0)),
+        heads_(given_q.size(1)),
+        rows_(given_q.size(2)),
+        keys_(given_k.size(2)),
+        shared_(heads_ / std::max<int64_t>(1, given_k.size(1))),
+        dtype_(given_q.dtype()),
         wide_(widened(dtype_)),
         mask_(mask.mask) {
     // Makes the heads that share a key rows of one product.
-    q_ = gemm_ready(q0.reshape({batches_, k0.size(1), shared_ * rows_, q0.size(3)}));
-    k_ = gemm_ready(k0);
-    v_ = gemm_ready(v0);
+    q_ = gemm_ready(given_q.reshape({batches_, given_k.size(1), shared_ * rows_, given_q.size(3)}));
+    k_ = gemm_ready(given_k);
+    v_ = gemm_ready(given_v);
     int exponent;
-    folded_ =
-        !is_half(dtype_) || std::fabs(std::frexp(attr.scale, &exponent)) == 0.5;  // otherwise the product would be rounded again
+    const bool is_power_of_two = std::fabs(std::frexp(attr.scale, &exponent)) == 0.5;
+    folded_ = !is_half(dtype_) || is_power_of_two;  // another scale would round a 16-bit q again
     if (folded_ && attr.scale != 1) q_ = gemm_ready(q_.mul(attr.scale));
     const bool one_mask = !mask_.defined() || (mask_.size(0) == 1 && mask_.size(1) == 1);
     if (one_mask && joins(q_) && joins(k_) && joins(v_)) {
@@ -104,7 +105,7 @@ class Attention {
       batches_ = 1;
     }
     if (attr.factors.defined()) factors_ = attr.factors.reshape({batches_, heads_, rows_, keys_});
-    if (attr.causal) triangle_ = triangle(chunk_rows(), skips_keys() ? chunk_rows() : keys_, q0.device());
+    if (attr.causal) triangle_ = triangle(chunk_rows(), skips_keys() ? chunk_rows() : keys_, given_q.device());
   }
 
   DType wide() const { return wide_; }

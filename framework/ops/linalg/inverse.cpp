@@ -92,7 +92,7 @@ struct Det {
     ctx.save(in[0]);
     return lapack::determinant(in[0])[0];
   }
-  // Needs invertible matrices if recorded, because cofactors() has no derivative.
+  // Computes by the inverse if recorded, which needs invertible matrices, because cofactors() has no derivative.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved();
     if (x.numel() == 0) return {zeros_like(x)};

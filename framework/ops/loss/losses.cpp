@@ -16,7 +16,8 @@
 namespace halfstep {
 namespace {
 
-// Kernels return float32 (float64 for f64). Outside a region a 16-bit input gives a 16-bit loss, as in every op.
+// Returns the dtype of the loss, which kernels compute in float32 (float64 for f64): that of the input outside a region, as in
+// every op, and float32 (`forced`) inside.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
 
 // A gradient that the forward computed beside the loss, for a backward that begins with `seed` as it was then.

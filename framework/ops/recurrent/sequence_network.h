@@ -29,9 +29,9 @@ struct NetworkSteps {
 // Returns the parameters of one layer and direction in the order of sequence_layer.h, from a flat list with `each` of them.
 Tensors parameters_of(std::span<const Tensor> flat, size_t place, size_t each);
 
-// in: x in the given layout, h [parts, batch, P] and c [parts, batch, H] or undefined, and the parameters, flat. `given`: the
-// parameters before a region cast them; their 16-bit copies may move into the library's layout. y is like x; c is undefined except
-// for an LSTM.
+// Computes the network. in: x in the layout of `steps`, h [parts, batch, P] and c [parts, batch, H] or undefined, and the
+// parameters, flat. given: the parameters before a region cast them; their 16-bit copies may move into the library's layout. The
+// result's y is like x, and its c undefined except for an LSTM.
 LstmSequenceResult sequence_network(const Tensors& in, std::span<const Tensor> given, const NetworkSteps& steps);
 
 }  // namespace halfstep

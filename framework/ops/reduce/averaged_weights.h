@@ -17,9 +17,9 @@ class AveragedWeights {
   AveragedWeights(const AveragedWeights&) = delete;
   // Marks the weights of this thread's models as averages from now on, without an end.
   static void put_for_good() { current_ = true; }
-  // batch_norm calls the first when it updates running statistics of the current weights, and the second, which may warn, when it
-  // uses them.
+  // Notes that batch_norm has updated running statistics of the current weights.
   static void statistics_moved() { current_ = false; }
+  // Warns if batch_norm uses running statistics that were not updated since.
   static void statistics_used();
   static uint64_t warnings() { return warnings_; }  // so far; the log has each text once
 

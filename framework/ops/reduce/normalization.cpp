@@ -184,7 +184,7 @@ struct BatchNormOp {
     Tensor batches = {};          // not an input, because no result depends on it
     const OpInfo* info = &kInfo;  // also used by instance_norm with running statistics
 
-    // In channels_last, pixels with their channels side by side are samples of one pixel each.
+    // Returns the arguments for a format: in channels_last, pixels, whose channels lie side by side, are samples of one pixel each.
     BatchNormArgs args_in(MemoryFormat format) const {
       BatchNormArgs out = args;
       if (format == MemoryFormat::channels_last) out.batch *= std::exchange(out.inner, 1);

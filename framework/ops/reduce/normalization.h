@@ -16,8 +16,8 @@ Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const 
 // Returns x / sqrt(mean(x^2) + eps) * weight. eps by default: the epsilon of float32 (float64 for f64). Autocast: f32.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), std::optional<double> eps = {});
 
-// Below, x: [N, C, ...]; weight and bias: [C]. Normalises over the channels of each of num_groups groups and all positions.
-// Autocast: f32.
+// Normalises over the channels of each of num_groups groups and all positions. Here and in the next two, x: [N, C, ...]; weight and
+// bias: [C]. Autocast: f32.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = Tensor(), const Tensor& bias = Tensor(),
                   double eps = 1e-5);
 // Normalises each channel over the batch and all positions. Training uses the batch's statistics and updates the running ones, if

@@ -57,7 +57,7 @@ struct Dropout {
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
   static Attributes describe(const Attr& attr) { return {{"p", attr.p}}; }
-  // Numbers belong to elements in row-major order, whatever their order in memory.
+  // Gives elements their numbers in row-major order, whatever their order in memory.
   static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     if (attr.factors.defined()) return mul(in[0], attr.factors.to(in[0].dtype()));
     const Tensor out = uninitialised(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
@@ -73,7 +73,7 @@ struct Dropout {
     backend.copy(part.view(), out.view());
     return out.to(in[0].format());
   }
-  // Linear: the gradient uses the same map with the same numbers.
+  // Multiplies by the same factors, from the same numbers.
   static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
     return {call<Dropout>({grads[0]}, attr)};
   }
