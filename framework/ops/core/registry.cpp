@@ -10,12 +10,12 @@ namespace halfstep {
 
 std::vector<Op> OpList::finish() {
   const size_t own_count = ops_.size();
-  for (const auto& [name, of, run] : aliases_)
+  for (const auto& [name, original, run] : aliases_)
     for (size_t i = 0; i < own_count; ++i)
-      if (ops_[i].name == of) {
+      if (ops_[i].name == original) {
         Op op = ops_[i];
         op.name = name;
-        op.alias_of = of;
+        op.alias_of = original;
         if (run) op.run = run;
         ops_.push_back(op);
       }

@@ -27,8 +27,8 @@ class OpList {
       ops_.push_back({info, run});
   }
   // Adds another name of an op, with its own call if its arguments have other names.
-  void alias(std::string_view name, std::string_view of, std::function<Tensors(Args&)> run = {}) {
-    aliases_.push_back({name, of, run});
+  void alias(std::string_view name, std::string_view op, std::function<Tensors(Args&)> run = {}) {
+    aliases_.push_back({name, op, run});
   }
   // Adds the aliases, sorts by name, and returns the list, which it moves away.
   std::vector<Op> finish();
@@ -36,7 +36,7 @@ class OpList {
  private:
   std::vector<Op> ops_;
   struct Alias {
-    std::string_view name, of;
+    std::string_view name, op;
     std::function<Tensors(Args&)> run;
   };
   std::vector<Alias> aliases_;

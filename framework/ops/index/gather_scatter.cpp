@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selects single elements along a dimension; also cat and stack.
+// Selects single elements along a dimension; also cat and stack. The gradient of gather is g added to zeros at the places that it
+// reads. That of scatter_add is g, and gather(g) for src; that of scatter is g with zeros at its places, and gather(g) for src.
 #include <algorithm>
 
 #include "framework/ops/core/composite.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes x[i0, :, i2, ...] with several indices at once.
+// Reads and writes x[i0, :, i2, ...] with several indices at once. The gradient of x[i0, ...] is g added to zeros at its places.
+// That of index_put is g, with zeros at the places unless values are accumulated, and for the values g[i0, ...].
 #include <algorithm>
 
 #include "framework/ops/core/call.h"
@@ -12,12 +13,14 @@
 namespace halfstep {
 namespace {
 
-// The dimensions `dims` of a tensor of this shape that indices replace by index_shape, from dimension `dim` of the result on.
+// The dimensions along which indices select, and the geometry of the result, which has index_shape in their place.
 struct IndexedDims {
-  Shape shape, index_shape;
-  Dims dims;
-  int dim = 0;
+  Shape shape;        // of x
+  Shape index_shape;  // to which the indices broadcast
+  Dims dims;          // of x, one for each index
+  int dim = 0;        // of the result, at which index_shape begins
 
+  // Returns the shape of the result.
   Shape result() const {
     Shape out;
     for (int d = 0, k = 0; d <= shape.size(); ++d) {
@@ -43,6 +46,7 @@ struct FoldedView {
 
 int64_t greatest_divisor(int64_t a, int64_t b) { return b == 0 ? a : greatest_divisor(b, a % b); }
 
+// Folds the indexed dimensions of x, and combines the indices to one.
 FoldedView folded(const Tensor& x, const IndexedDims& indexed, const Tensors& indices) {
   int64_t step = 0, last = 0;
   for (int64_t d : indexed.dims) {
@@ -88,7 +92,8 @@ struct IndexPut {
                                .dtypes = DTypeSet::any};
   // in: x (undefined: zeros), values of the result's shape, indices
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_put", {in[0], in[1]}); }
-  static void run(const Attr& attr, const Tensor& out, const Tensor& values, const Tensors& indices) {
+  // Writes or adds the values to `out`.
+  static void write(const Attr& attr, const Tensor& out, const Tensor& values, const Tensors& indices) {
     if (values.numel() == 0) return;
     const FoldedView to = folded(out, attr.indexed, indices);
     const Tensor from = values.contiguous();
@@ -100,7 +105,7 @@ struct IndexPut {
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
                                        : zeros(attr.indexed.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
-    run(attr, out, in[1], tensors_from(in, 2));
+    write(attr, out, in[1], tensors_from(in, 2));
     for (const Tensor& i : tensors_from(in, 2)) ctx.save(i);
     return out;
   }
@@ -235,7 +240,7 @@ const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, b
   return change_in_place(
       "index_put_", *this, others,
       [&] {
-        IndexPut::run({chosen.indexed, accumulate}, detach(), spread, chosen.indices);
+        IndexPut::write({chosen.indexed, accumulate}, detach(), spread, chosen.indices);
       },
       [&] { return put(*this, chosen, values, accumulate); });
 }

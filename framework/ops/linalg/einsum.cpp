@@ -30,20 +30,20 @@ struct Term {
 std::vector<Term> read_terms(std::string_view text, std::string_view equation) {
   std::vector<Term> terms(1);
   for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
+    const char letter = text[i];
     Term& term = terms.back();
-    if (c == ' ') continue;
-    if (c == ',') {
+    if (letter == ' ') continue;
+    if (letter == ',') {
       terms.emplace_back();
-    } else if (c == '.') {
+    } else if (letter == '.') {
       check<ValueError>(text.substr(i, 3) == "...", "einsum", "a dot must be part of '...', got '", equation, "'");
       check<ValueError>(term.ellipsis < 0, "einsum", "a term has at most one '...', got '", equation, "'");
       term.ellipsis = int(term.letters.size());
       i += 2;
     } else {
-      check<ValueError>((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "einsum", "subscripts must be letters, got '", c,
-                        "' in '", equation, "'");
-      term.letters.push_back(c);
+      check<ValueError>((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'), "einsum",
+                        "subscripts must be letters, got '", letter, "' in '", equation, "'");
+      term.letters.push_back(letter);
     }
   }
   return terms;
@@ -97,7 +97,7 @@ Factor without_repeats(Factor factor, size_t operand, std::string_view equation)
   return factor;
 }
 
-// Sums over the labels that are not in `keep`, in x's dtype.
+// Sums over the labels that are not in `keep`; sums of integers are int64.
 Factor sum_out(Factor factor, const Labels& keep) {
   Dims dims;
   Labels left;
@@ -111,7 +111,7 @@ Factor sum_out(Factor factor, const Labels& keep) {
   return {factor.x.sum(dims), left};
 }
 
-// Returns x with the labels' dimensions in the order of `order`, joined to one dimension per group.
+// Returns x with the labels' dimensions in the order of `groups`, joined to one dimension per group.
 Tensor grouped(const Factor& factor, std::initializer_list<const Labels*> groups, const std::map<int, int64_t>& sizes) {
   Dims order;
   Shape shape;
@@ -126,7 +126,8 @@ Tensor grouped(const Factor& factor, std::initializer_list<const Labels*> groups
   return factor.x.permute(order).reshape(shape);
 }
 
-// Multiplies two factors and sums over letters that are not in `needed`.
+// Multiplies two factors and sums over labels that are not in `needed`: as a batch of matrix products, [batch, left, inner] [batch,
+// inner, right].
 Factor join(Factor a, Factor b, const Labels& needed, const std::map<int, int64_t>& sizes) {
   const auto kept_by = [&](const Labels& other) {
     Labels keep = needed;

@@ -19,6 +19,7 @@ constexpr OpInfo kInfo[4] = {
     {.name = "gru", .policy = CastPolicy::low, .doc = "x h, parameters -> y h': GRU layers over a sequence"},
     {.name = "rnn_tanh", .policy = CastPolicy::low, .doc = "x h, parameters -> y h': layers of rnn_tanh_cell over a sequence"},
     {.name = "rnn_relu", .policy = CastPolicy::low, .doc = "x h, parameters -> y h': layers of rnn_relu_cell over a sequence"}};
+
 // Returns n rows of t, from row `from` on.
 TensorView rows(const Tensor& t, int64_t from, int64_t n) {
   TensorView view = t.view();
@@ -26,9 +27,11 @@ TensorView rows(const Tensor& t, int64_t from, int64_t n) {
   view.shape[0] = n;
   return view;
 }
+// Returns no rows of an undefined tensor.
 TensorView rows_or_none(const Tensor& t, int64_t from, int64_t n) { return t.defined() ? rows(t, from, n) : TensorView{}; }
 
-// The steps of a layer in processing order. Step t has sizes[t] rows, from offsets[t] on.
+// The steps of a layer in processing order. The step at time t has sizes[t] rows, from offsets[t] on; `reverse`: the last comes
+// first.
 struct StepOrder {
   bool reverse;
   int64_t batch;  // number of rows of the states
@@ -48,7 +51,7 @@ struct StepOrder {
   int64_t size(int64_t k) const { return sizes[at(k)]; }
   int64_t offset(int64_t k) const { return offsets[at(k)]; }
   // Returns whether all steps have all rows.
-  bool uniform() const { return steps() == 0 || sizes.back() == batch; }
+  bool is_uniform() const { return steps() == 0 || sizes.back() == batch; }
 };
 
 // Rows [from, to) of the batch.
@@ -65,8 +68,8 @@ struct PackedFactor {
 
   PackedFactor(const Tensor& b, const StepOrder& order) {
     Backend& backend = backend_for(b.device());
-    const bool often = order.steps() > 2;
-    const AuxLayout layout = often ? backend.packed_layout(b.size(0), b.size(1), b.dtype()) : AuxLayout{};
+    const bool has_many_uses = order.steps() > 2;
+    const AuxLayout layout = has_many_uses ? backend.packed_layout(b.size(0), b.size(1), b.dtype()) : AuxLayout{};
     const int64_t sides = layout.shape.empty() ? 0 : backend.sides(order.batch, order.steps() * b.size(0) * b.size(1), b.dtype());
     if (sides > 0) {
       parts = sides;
@@ -74,7 +77,7 @@ struct PackedFactor {
       backend.pack(b.view(), packed.view());
       matrix = b;
     } else {  // otherwise every step would transpose it again; a product of a single row needs no transposition
-      matrix = often && order.batch > 1 && b.strides()[1] != 1 ? b.contiguous() : gemm_ready(b);
+      matrix = has_many_uses && order.batch > 1 && b.strides()[1] != 1 ? b.contiguous() : gemm_ready(b);
     }
   }
   void multiply(Backend& backend, GemmArgs args) const {
@@ -82,7 +85,8 @@ struct PackedFactor {
     if (packed.defined()) args.packed = packed.view();
     backend.gemm(args);
   }
-  // Calls f(k, r) for the steps k of the walk, first to last or last to first, with the rows r of each part in that step.
+  // Calls f(k, r) for the steps k of the order, first to last or last to first, with the rows r of each part in that step. Parts
+  // run in parallel.
   template <class F>
   void each_step(Backend& backend, const StepOrder& order, bool backwards, const F& f) const {
     backend.side_by_side(parts, [&](int64_t part) {
@@ -111,20 +115,21 @@ class States {
   }
 
   const Tensor& all() const { return all_; }
+  // Returns the states after each step, in the order of time: [total, width].
   Tensor outputs() const { return part(order_.reverse ? 0 : order_.batch, order_.total); }
   TensorView after(int64_t k, RowRange r) const { return rows(all_, row(k) + r.from, r.size()); }
   // Returns the states that rows r of step k read. `joined`: memory for rows of which some began earlier and some begin here.
   TensorView before(int64_t k, RowRange r, Tensor& joined) const {
-    const int64_t had = k == 0 ? 0 : order_.size(k - 1);
-    if (r.from >= had) return rows(all_, first_row() + r.from, r.size());
-    if (r.to <= had) return rows(all_, row(k - 1) + r.from, r.size());
+    const int64_t begun = k == 0 ? 0 : order_.size(k - 1);  // rows from here on begin in this step
+    if (r.from >= begun) return rows(all_, first_row() + r.from, r.size());
+    if (r.to <= begun) return rows(all_, row(k - 1) + r.from, r.size());
     joined = Tensor::empty({r.size(), all_.size(1)}, {.dtype = all_.dtype(), .device = all_.device()});
     copy_before(k, r, joined, 0);
     return joined.view();
   }
   // Returns the states that all steps read, in the order of their rows.
   Tensor all_before() const {
-    if (order_.uniform()) return part(order_.reverse ? order_.batch : 0, order_.total);
+    if (order_.is_uniform()) return part(order_.reverse ? order_.batch : 0, order_.total);
     const Tensor out = Tensor::empty({order_.total, all_.size(1)}, {.dtype = all_.dtype(), .device = all_.device()});
     for (int64_t k = 0; k < order_.steps(); ++k) copy_before(k, {0, order_.size(k)}, out, order_.offset(k));
     return out;
@@ -148,9 +153,11 @@ class States {
   }
 
  private:
+  // Return the first row of the initial states, and of those after step k.
   int64_t first_row() const { return order_.reverse ? order_.total : 0; }
   int64_t row(int64_t k) const { return order_.offset(k) + (order_.reverse ? 0 : order_.batch); }
   Tensor part(int64_t from, int64_t n) const { return all_.alias({n, all_.size(1)}, all_.strides(), from * all_.size(1)); }
+  // Copies the states that rows r of step k read to `to`, from row `at` on.
   void copy_before(int64_t k, RowRange r, const Tensor& to, int64_t at) const {
     const int64_t old = std::clamp<int64_t>(k == 0 ? 0 : order_.size(k - 1), r.from, r.to);
     if (old > r.from) device_.copy(rows(all_, row(k - 1) + r.from, old - r.from), rows(to, at, old - r.from));

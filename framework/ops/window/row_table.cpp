@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the tables of sparse_rows.h. Formulas are PyTorch's (aten/src/ATen/native/UpSample.h), in double.
+// Builds the tables of sparse_rows.h, row by row: row o has the elements of the input that element o of the output reads. Formulas
+// are PyTorch's (aten/src/ATen/native/UpSample.h), in double.
 #include <algorithm>
 #include <cmath>
 
@@ -24,10 +25,10 @@ double cubic(double x, double a) { return x < 1 ? cubic_near(x, a) : x < 2 ? cub
 int64_t element_at(double position, int64_t in) { return position > 0 ? int64_t(std::min(position, double(in - 1))) : 0; }
 
 // Appends entries and rows to a table.
-class Builder {
+class RowBuilder {
  public:
-  explicit Builder(RowTable& table) : table_(table) {}
-  void entry(int64_t index, double weight) {
+  explicit RowBuilder(RowTable& table) : table_(table) {}
+  void add_entry(int64_t index, double weight) {
     if (weight == 0) return;
     table_.index.push_back(index);
     table_.weight.push_back(weight);
@@ -38,7 +39,7 @@ class Builder {
   RowTable& table_;
 };
 
-// Rounds positions where PyTorch does, because the nearest element may depend on the last bit.
+// Returns the position, rounded where PyTorch rounds it, because the nearest element may depend on the last bit.
 template <class Real>
 double nearest_position(const RowSpec& spec, int64_t o) {
   const Real step = spec.scale > 0 ? Real(1 / spec.scale) : Real(spec.in) / Real(spec.out);
@@ -46,40 +47,40 @@ double nearest_position(const RowSpec& spec, int64_t o) {
   const Real at = std::max(Real(double(step) * (double(o) + 0.5) - 0.5), Real(0));
   return double(std::floor(float(double(at) + 0.5)));
 }
-void nearest_row(const RowSpec& spec, int64_t o, Builder& builder) {
-  builder.entry(element_at(spec.wide ? nearest_position<double>(spec, o) : nearest_position<float>(spec, o), spec.in), 1);
+void add_nearest_row(const RowSpec& spec, int64_t o, RowBuilder& builder) {
+  builder.add_entry(element_at(spec.wide ? nearest_position<double>(spec, o) : nearest_position<float>(spec, o), spec.in), 1);
 }
 
-void linear_row(const RowSpec& spec, double step, int64_t o, Builder& builder) {
-  if (spec.in == spec.out) return builder.entry(o, 1);
+void add_linear_row(const RowSpec& spec, double step, int64_t o, RowBuilder& builder) {
+  if (spec.in == spec.out) return builder.add_entry(o, 1);
   const double at = spec.align_corners ? step * double(o) : std::max(0.0, step * (double(o) + 0.5) - 0.5);
   const int64_t first = element_at(at, spec.in), second = std::min(first + 1, spec.in - 1);
-  const double part = std::clamp(at - double(first), 0.0, 1.0);
-  if (first == second) return builder.entry(first, 1);
-  builder.entry(first, 1 - part);
-  builder.entry(second, part);
+  const double fraction = std::clamp(at - double(first), 0.0, 1.0);
+  if (first == second) return builder.add_entry(first, 1);
+  builder.add_entry(first, 1 - fraction);
+  builder.add_entry(second, fraction);
 }
 
-void cubic_row(const RowSpec& spec, double step, int64_t o, Builder& builder) {
+void add_cubic_row(const RowSpec& spec, double step, int64_t o, RowBuilder& builder) {
   const double at = spec.align_corners ? step * double(o) : step * (double(o) + 0.5) - 0.5;
   const int64_t base = element_at(std::floor(at) + 1, spec.in + 1) - 1;
-  const double part = std::clamp(at - double(base), 0.0, 1.0);
+  const double fraction = std::clamp(at - double(base), 0.0, 1.0);
   double weight[4];
   int64_t index[4];
   for (int k = 0; k < 4; ++k) {
-    weight[k] = cubic(std::abs(part + 1 - k), kCubic);
+    weight[k] = cubic(std::abs(fraction + 1 - k), kCubic);
     index[k] = std::clamp<int64_t>(base + k - 1, 0, spec.in - 1);
   }
   for (int k = 0; k < 4; ++k) {  // at the border several coincide
     double sum = weight[k];
     while (k < 3 && index[k + 1] == index[k]) sum += weight[++k];
-    builder.entry(index[k], sum);
+    builder.add_entry(index[k], sum);
   }
 }
 
-// Uses a filter as wide as the step, so that no element of the input is skipped.
-void antialias_row(const RowSpec& spec, double step, int64_t o, Builder& builder) {
-  if (spec.in == spec.out) return builder.entry(o, 1);
+// Adds a row of a filter as wide as the step, so that no element of the input is skipped.
+void add_antialias_row(const RowSpec& spec, double step, int64_t o, RowBuilder& builder) {
+  if (spec.in == spec.out) return builder.add_entry(o, 1);
   const bool linear = spec.kind == RowKind::linear_antialias;
   const double widening = std::max(step, 1.0), reach = (linear ? 1 : 2) * widening, center = step * (double(o) + 0.5);
   const int64_t first = element_at(center - reach + 0.5, spec.in + 1), last = element_at(center + reach + 0.5, spec.in + 1);
@@ -89,7 +90,7 @@ void antialias_row(const RowSpec& spec, double step, int64_t o, Builder& builder
   };
   double total = 0;
   for (int64_t i = first; i < last; ++i) total += filter(i);
-  for (int64_t i = first; i < last; ++i) builder.entry(i, total != 0 ? filter(i) / total : filter(i));
+  for (int64_t i = first; i < last; ++i) builder.add_entry(i, total != 0 ? filter(i) / total : filter(i));
 }
 
 // Wraps an index. Negative sizes cut first, and the rest wraps; other modes still read what is cut off.
@@ -99,7 +100,7 @@ int64_t circular_index(const RowSpec& spec, int64_t o) {
   return cut + (i < 0 ? i + kept : i);
 }
 
-void padding_row(const RowSpec& spec, int64_t o, Builder& builder) {
+void add_padding_row(const RowSpec& spec, int64_t o, RowBuilder& builder) {
   int64_t i = o - spec.before;
   if (spec.kind == RowKind::replicate)
     i = std::clamp<int64_t>(i, 0, spec.in - 1);
@@ -107,7 +108,7 @@ void padding_row(const RowSpec& spec, int64_t o, Builder& builder) {
     i = circular_index(spec, o);
   else
     i = i < 0 ? -i : i >= spec.in ? 2 * (spec.in - 1) - i : i;
-  builder.entry(i, 1);
+  builder.add_entry(i, 1);
 }
 
 RowTable transpose(const RowTable& table, int64_t rows, int64_t columns) {
@@ -132,17 +133,17 @@ RowTable transpose(const RowTable& table, int64_t rows, int64_t columns) {
 
 RowTable row_table(const RowSpec& spec) {
   RowTable table;
-  Builder builder(table);
+  RowBuilder builder(table);
   const double step = step_of(spec);
   for (int64_t o = 0; o < spec.out; ++o) {
     switch (spec.kind) {
       case RowKind::nearest:
-      case RowKind::nearest_exact: nearest_row(spec, o, builder); break;
-      case RowKind::linear: linear_row(spec, step, o, builder); break;
-      case RowKind::cubic: cubic_row(spec, step, o, builder); break;
+      case RowKind::nearest_exact: add_nearest_row(spec, o, builder); break;
+      case RowKind::linear: add_linear_row(spec, step, o, builder); break;
+      case RowKind::cubic: add_cubic_row(spec, step, o, builder); break;
       case RowKind::linear_antialias:
-      case RowKind::cubic_antialias: antialias_row(spec, step, o, builder); break;
-      default: padding_row(spec, o, builder);
+      case RowKind::cubic_antialias: add_antialias_row(spec, step, o, builder); break;
+      default: add_padding_row(spec, o, builder);
     }
     builder.end_row();
   }
