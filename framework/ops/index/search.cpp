@@ -54,15 +54,16 @@ Unique unique_neighbours(std::string_view op, const Tensor& line) {
   return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
 }
 
-// Returns the different rows [n, m] in lexicographic order, or one of each run of equal neighbours. Computes on the host, in T.
+// Returns the different rows [n, m] in lexicographic order, or, if consecutive, one of each run of equal neighbours. Computes on
+// the host, in T.
 template <class T>
-Unique unique_rows(const Tensor& rows, bool neighbours) {
+Unique unique_rows(const Tensor& rows, bool consecutive) {
   const int64_t n = rows.size(0), m = rows.size(1);
   const std::vector<T> values = rows.to_vector<T>();
   const auto row = [&](int64_t i) { return std::span<const T>(values).subspan(size_t(i * m), size_t(m)); };
   std::vector<int64_t> order(static_cast<size_t>(n)), inverse(order.size()), kept, counts;
   std::iota(order.begin(), order.end(), 0);
-  if (!neighbours)
+  if (!consecutive)
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t a, int64_t b) { return std::ranges::lexicographical_compare(row(a), row(b)); });
   for (int64_t i : order) {
@@ -76,13 +77,13 @@ Unique unique_rows(const Tensor& rows, bool neighbours) {
   return {index_select(rows, 0, tensor_of(kept)), tensor_of(inverse), tensor_of(counts)};
 }
 
-// Returns the different slices of x along dim, or one of each run of equal neighbours.
-Unique unique_along(const Tensor& x, int64_t dim, std::string_view op, bool neighbours) {
+// Returns the different slices of x along dim, or, if consecutive, one of each run of equal neighbours.
+Unique unique_along(const Tensor& x, int64_t dim, std::string_view op, bool consecutive) {
   check_has_values(op, {x});
   const int d = wrap_dim(dim, x.dim(), op);
   check<ShapeError>(x.dim() > 0, op, "a 0-dim tensor has no slices");
   const Tensor front = x.movedim(d, 0), rows = front.reshape({x.size(d), x.size(d) ? x.numel() / x.size(d) : 0});
-  Unique out = x.is_floating_point() ? unique_rows<double>(rows, neighbours) : unique_rows<int64_t>(rows, neighbours);
+  Unique out = x.is_floating_point() ? unique_rows<double>(rows, consecutive) : unique_rows<int64_t>(rows, consecutive);
   Shape shape = front.shape();
   shape[0] = out.values.size(0);
   out.values = contiguous(out.values.reshape(shape).movedim(0, d));
@@ -94,7 +95,7 @@ Unique unique_along(const Tensor& x, int64_t dim, std::string_view op, bool neig
 Unique unique(const Tensor& x, std::optional<int64_t> dim) {
   const NoGrad off;
   check_has_values("unique", {x});
-  if (dim) return unique_along(x, *dim, "unique", false);
+  if (dim) return unique_along(x, *dim, "unique", /*consecutive=*/false);
   const auto [sorted, order] = sort(x.reshape({-1}), 0);
   Unique out = unique_neighbours("unique", sorted);
   out.inverse = zeros({x.numel()}, int64_options(x)).scatter(0, order, out.inverse).reshape(x.shape());
@@ -103,7 +104,7 @@ Unique unique(const Tensor& x, std::optional<int64_t> dim) {
 
 Unique unique_consecutive(const Tensor& x, std::optional<int64_t> dim) {
   const NoGrad off;
-  if (dim) return unique_along(x, *dim, "unique_consecutive", true);
+  if (dim) return unique_along(x, *dim, "unique_consecutive", /*consecutive=*/true);
   Unique out = unique_neighbours("unique_consecutive", x.reshape({-1}));
   out.inverse = out.inverse.reshape(x.shape());
   return out;

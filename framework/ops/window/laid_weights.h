@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a convolution's weight in its kernel's layout until the weight changes.
+// Keeps a convolution's weight in the layouts of its kernels until the weight changes.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class LaidWeights {
     DType dtype;
     bool channels_last, with_bias;
     int threads;
-    bool operator==(const LayoutKey& o) const = default;
+    bool operator==(const LayoutKey& other) const = default;
   };
   struct Source {  // the weight that is kept in other layouts
     std::weak_ptr<Storage> storage;
@@ -44,7 +44,7 @@ class LaidWeights {
   struct LaidWeight {
     LayoutKey key;
     ConvWeightLayout layout;
-    Tensor laid{};  // undefined if laying it out does not pay
+    Tensor laid{};  // undefined: not laid out
   };
   Tensor laid_as(const ConvWeightLayout& layout) const;  // undefined: not kept
   size_t layout_count() const;                           // of kept weights
