@@ -114,7 +114,7 @@ LARGE_CLASSES = {
 }
 
 # The one road into autocast: only this file may call what casts an op's inputs, everything else goes through its apply_policy().
-ROAD = "framework/ops/core/promotion.cpp"
+ROAD = "framework/ops/core/call.cpp"
 OFF_ROAD = re.compile(r"\bautocast::apply\(")
 
 # What a thread-local variable changes, no signature says. So docs/tour.md has a table of them: | `variable`, `file` | ...
@@ -474,7 +474,7 @@ PLANTED = [  # path, text, part of the rule expected; None: legal
     ("framework/autograd/up.cpp", '#include "amp/step/grad_scaler.h"\n', "is of level 7, above this file's level 4"),
     ("framework/ops/relative.cpp", '#include "registry.h"\n', "not a path from the repository root"),
     ("framework/ops/side_road.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", "call apply_policy()"),
-    ("framework/ops/core/promotion.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
+    ("framework/ops/core/call.cpp", "bool b = autocast::apply(name, policy, in, advice);\n", None),
     ("framework/ops/saved.cpp", "Tensor x = ctx.saved(), y = ctx.saved(kY);\n", None),
     ("framework/backend/cpu/wide.cpp", "typedef float V __attribute__((vector_size(64)));\n", "no vectors so wide"),
     ("framework/base/listed.cpp", "thread_local constinit T* listed{};  // thread_local too\n", None),

@@ -216,8 +216,8 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta 
 // M], b [B, M, P]; input broadcasts to [N, P] and [B, N, P], and beta 0 ignores it, including NaN.
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
 Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1);
-// x: [..., in], weight: [out, in], bias: [out] or undefined -> [..., out]. relu: applies ReLU in the same pass.
-// With a weight [in] and a bias [] the result has no last dimension.
+// Returns x weight^T + bias. x: [..., in], weight: [out, in], bias: [out] or undefined -> [..., out]. relu: applies ReLU in the
+// same pass. With a weight [in] and a bias [] the result has no last dimension.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), bool relu = false);
 struct MlpLayer {
   Tensor weight;     // [out, in]
@@ -237,14 +237,14 @@ Tensor amax(const Tensor& x, const Dims& dims = {}, bool keepdim = false);  // e
 Tensor amin(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim = false);  // values, indices (of the first maximum)
 ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
-// (amin, amax)
+// Returns (amin, amax).
 MinMax aminmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);  // i64
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 // Return as bool whether any element is nonzero, and whether all are.
 Tensor any(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
 Tensor all(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
-Tensor sum_to(const Tensor& x, const Shape& shape);  // undoes a broadcast
+Tensor sum_to(const Tensor& x, const Shape& shape);  // sums over the dimensions that a broadcast of `shape` to x's repeats
 
 // ---- softmax and losses (autocast: f32 out, f32)
 Tensor softmax(const Tensor& x, int64_t dim, std::optional<DType> dtype = {});  // e^x / sum of e^x along dim, and its logarithm
@@ -269,8 +269,8 @@ struct NllLossOptions {
 // Returns -log_probs[target], with shapes and means like cross_entropy. Throws DTypeError for a weight of another dtype, unless it
 // is float32 beside 16 bits.
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options = {});
-// (x - target)^2. `seed`: the 0-dim tensor that backward will begin with, where that is known before; x's gradient is then computed
-// in the same pass as the loss. A backward that begins with another tensor, or with a seed that has changed, computes it anew.
+// Returns (x - target)^2, reduced. seed: the 0-dim tensor that backward will begin with, if that is decided before; x's gradient is
+// then computed in the same pass as the loss. A backward that begins with another tensor, or with a changed seed, computes it anew.
 Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean, const Tensor& seed = {});
 
 // ---- indexing. Indices are int64 or int32. index of gather and scatter_add has x's rank. Along dim 1 of three: out[i][j][k] =

@@ -62,9 +62,9 @@ struct LikeOptions {
     return {dtype.value_or(x.dtype()), device.value_or(x.device()), requires_grad, x.format()};
   }
 };
-inline Tensor empty_like(const Tensor& x, const LikeOptions& o) { return empty(x.shape(), o.beside(x)); }
-inline Tensor zeros_like(const Tensor& x, const LikeOptions& o) { return zeros(x.shape(), o.beside(x)); }
-inline Tensor ones_like(const Tensor& x, const LikeOptions& o) { return ones(x.shape(), o.beside(x)); }
+inline Tensor empty_like(const Tensor& x, const LikeOptions& options) { return empty(x.shape(), options.beside(x)); }
+inline Tensor zeros_like(const Tensor& x, const LikeOptions& options) { return zeros(x.shape(), options.beside(x)); }
+inline Tensor ones_like(const Tensor& x, const LikeOptions& options) { return ones(x.shape(), options.beside(x)); }
 
 // ---- arithmetic
 #define HS_NUMBER_FIRST(op, turned)             \
@@ -149,7 +149,7 @@ namespace linalg {
 
 using halfstep::cross, halfstep::multi_dot;
 inline Tensor vecdot(const Tensor& x, const Tensor& y, int64_t dim = -1) { return linalg_vecdot(x, y, dim); }
-// Norm of all elements as one vector, and over dimensions.
+// Return the norm of all elements as one vector, and over dimensions.
 inline Tensor norm(const Tensor& x) { return halfstep::norm(x); }
 inline Tensor vector_norm(const Tensor& x, double ord = 2, const Dims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {}) {
@@ -172,12 +172,14 @@ struct NormalizeArguments {
   Dims dim{1};
   double eps = 1e-12;
 };
-inline Tensor normalize(const Tensor& x, const NormalizeArguments& o) { return normalize(x, o.p, o.dim, o.eps); }
+inline Tensor normalize(const Tensor& x, const NormalizeArguments& options) {
+  return normalize(x, options.p, options.dim, options.eps);
+}
 struct DropoutArguments {
   double p = 0.5;
   bool training = true;
 };
-inline Tensor dropout(const Tensor& x, const DropoutArguments& o) { return dropout(x, o.p, o.training); }
+inline Tensor dropout(const Tensor& x, const DropoutArguments& options) { return dropout(x, options.p, options.training); }
 // Takes class weights as in Python: cross_entropy(x, target, weight).
 template <std::derived_from<Tensor> Weight>
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const Weight& weight) {

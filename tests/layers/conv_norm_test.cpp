@@ -340,7 +340,7 @@ TEST_CASE("images of many sizes do not have a weight laid out again and again") 
   LaidWeights laid;
   const auto find = [&](int64_t size) {
     const Tensor x = zeros({1, 64, size, size}), y = zeros({1, 64, size, size});
-    return laid.find(weight, ConvArgs{x.view(), weight.view(), {}, window, 1, false, y.view()});
+    return laid.find_or_lay(weight, ConvArgs{x.view(), weight.view(), {}, window, 1, false, y.view()});
   };
   const std::vector<int64_t> sizes{6, 10, 14, 20, 28};
   std::vector<Tensor> first;

@@ -43,16 +43,16 @@ Tensors Args::list(size_t i) {
 }
 
 const Json* Args::raw(std::string_view name) {
-  asked_.emplace_back(name);
+  requested_.emplace_back(name);
   return has(name) ? &attributes_.at(std::string(name)) : nullptr;
 }
 
 std::string Args::misspelt(std::string_view name) const {
-  std::vector<std::string> unknown;
   if (!attributes_.is_object()) return {};
+  std::vector<std::string> unused;
   for (const auto& [given, value] : attributes_.items())
-    if (std::find(asked_.begin(), asked_.end(), given) == asked_.end()) unknown.push_back(given);
-  return nearest_name(name, unknown);
+    if (std::find(requested_.begin(), requested_.end(), given) == requested_.end()) unused.push_back(given);
+  return nearest_name(name, unused);
 }
 
 bool Args::has(std::string_view name) const {
@@ -62,14 +62,14 @@ bool Args::has(std::string_view name) const {
 
 namespace {
 
-[[noreturn]] void wrong(std::string_view op, std::string_view name, const char* wanted, const Json& got) {
+[[noreturn]] void refuse(std::string_view op, std::string_view name, const char* wanted, const Json& got) {
   fail<ValueError>(op, "'", name, "' must be ", wanted, ", got ", got.dump());
 }
 
 // Returns the attribute, or `otherwise`; throws if neither exists.
 template <class T, class Read>
 T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read read) {
-  if (const Json* v = args.raw(name)) return read(*v);
+  if (const Json* value = args.raw(name)) return read(*value);
   if (otherwise) return *otherwise;
   const std::string near = args.misspelt(name);
   if (near.empty()) fail<ValueError>(args.op(), "argument '", name, "' is missing");
@@ -77,139 +77,119 @@ T get(Args& args, std::string_view name, const std::optional<T>& otherwise, Read
                    Help{"'" + near + "' is given: did you mean '" + std::string(name) + "'?"});
 }
 
-double to_number(std::string_view op, std::string_view name, const Json& v) {
-  if (v.is_number() || v.is_boolean()) return v.is_boolean() ? double(v.get<bool>()) : v.get<double>();
-  if (v == "inf") return std::numeric_limits<double>::infinity();
-  if (v == "-inf") return -std::numeric_limits<double>::infinity();
-  if (v == "nan") return std::nan("");
-  wrong(op, name, v.is_string() ? R"(a number, "inf", "-inf" or "nan")" : "a number", v);
+double to_number(std::string_view op, std::string_view name, const Json& value) {
+  if (value.is_number() || value.is_boolean()) return value.is_boolean() ? double(value.get<bool>()) : value.get<double>();
+  if (value == "inf") return std::numeric_limits<double>::infinity();
+  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  if (value == "nan") return std::nan("");
+  refuse(op, name, value.is_string() ? R"(a number, "inf", "-inf" or "nan")" : "a number", value);
 }
 
-int64_t to_integer(std::string_view op, std::string_view name, const Json& v) {
-  const bool fits =
-      v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
-  if (!fits) wrong(op, name, "an integer", v);
-  return v.get<int64_t>();
+int64_t to_integer(std::string_view op, std::string_view name, const Json& value) {
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(std::numeric_limits<int64_t>::max()));
+  if (!fits) refuse(op, name, "an integer", value);
+  return value.get<int64_t>();
 }
 
-Number to_scalar(std::string_view op, std::string_view name, const Json& v) {
-  if (v.is_boolean()) return v.get<bool>();
-  if (v.is_number_unsigned()) return v.get<uint64_t>();
-  return v.is_number_integer() ? Number(v.get<int64_t>()) : Number(to_number(op, name, v));
+Number to_scalar(std::string_view op, std::string_view name, const Json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  return value.is_number_integer() ? Number(value.get<int64_t>()) : Number(to_number(op, name, value));
 }
 
 }  // namespace
 
 double Args::number(std::string_view name, std::optional<double> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) { return to_number(op_, name, v); });
+  return get(*this, name, otherwise, [&](const Json& value) { return to_number(op_, name, value); });
 }
 Number Args::scalar(std::string_view name, std::optional<Number> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) { return to_scalar(op_, name, v); });
+  return get(*this, name, otherwise, [&](const Json& value) { return to_scalar(op_, name, value); });
 }
 int64_t Args::integer(std::string_view name, std::optional<int64_t> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) { return to_integer(op_, name, v); });
+  return get(*this, name, otherwise, [&](const Json& value) { return to_integer(op_, name, value); });
 }
 bool Args::flag(std::string_view name, std::optional<bool> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
-    if (!v.is_boolean()) wrong(op_, name, "true or false", v);
-    return v.get<bool>();
+  return get(*this, name, otherwise, [&](const Json& value) {
+    if (!value.is_boolean()) refuse(op_, name, "true or false", value);
+    return value.get<bool>();
   });
 }
 std::string Args::text(std::string_view name, std::optional<std::string> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
-    if (!v.is_string()) wrong(op_, name, "a string", v);
-    return v.get<std::string>();
+  return get(*this, name, otherwise, [&](const Json& value) {
+    if (!value.is_string()) refuse(op_, name, "a string", value);
+    return value.get<std::string>();
   });
 }
 Dims Args::ints(std::string_view name, std::optional<Dims> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
-    if (!v.is_array() && !v.is_number()) wrong(op_, name, "an integer or a list of integers", v);
+  return get(*this, name, otherwise, [&](const Json& value) {
+    if (!value.is_array() && !value.is_number()) refuse(op_, name, "an integer or a list of integers", value);
     Dims d;
-    if (v.is_array()) {
-      check<ShapeError>(v.size() <= size_t(kMaxDims), op_, "'", name, "' must have at most ", kMaxDims, " entries, got ", v.size());
-      for (const Json& x : v) d.push_back(to_integer(op_, name, x));
+    if (value.is_array()) {
+      check<ShapeError>(value.size() <= size_t(kMaxDims), op_, "'", name, "' must have at most ", kMaxDims, " entries, got ",
+                        value.size());
+      for (const Json& x : value) d.push_back(to_integer(op_, name, x));
     } else {
-      d.push_back(to_integer(op_, name, v));
+      d.push_back(to_integer(op_, name, value));
     }
     return d;
   });
 }
 std::vector<double> Args::numbers(std::string_view name, std::optional<std::vector<double>> otherwise) {
-  return get(*this, name, otherwise, [&](const Json& v) {
+  return get(*this, name, otherwise, [&](const Json& value) {
     std::vector<double> out;
-    if (!v.is_array()) return std::vector<double>{to_number(op_, name, v)};
-    for (const Json& x : v) out.push_back(to_number(op_, name, x));
+    if (!value.is_array()) return std::vector<double>{to_number(op_, name, value)};
+    for (const Json& x : value) out.push_back(to_number(op_, name, x));
     return out;
   });
 }
 
 std::optional<double> Args::number_or_none(std::string_view name) {
-  const Json* v = raw(name);
-  return v ? std::optional(to_number(op_, name, *v)) : std::nullopt;
+  const Json* value = raw(name);
+  return value ? std::optional(to_number(op_, name, *value)) : std::nullopt;
 }
 std::optional<Number> Args::scalar_or_none(std::string_view name) {
-  const Json* v = raw(name);
-  return v ? std::optional(to_scalar(op_, name, *v)) : std::nullopt;
+  const Json* value = raw(name);
+  return value ? std::optional(to_scalar(op_, name, *value)) : std::nullopt;
 }
 std::optional<int64_t> Args::integer_or_none(std::string_view name) {
-  const Json* v = raw(name);
-  return v ? std::optional(to_integer(op_, name, *v)) : std::nullopt;
+  const Json* value = raw(name);
+  return value ? std::optional(to_integer(op_, name, *value)) : std::nullopt;
 }
 std::optional<DType> Args::dtype(std::string_view name) {
-  const Json* v = raw(name);
-  if (!v) return {};
-  if (!v->is_string()) wrong(op_, name, "the name of a dtype", *v);
-  const auto dtype = parse_dtype(v->get<std::string>());
-  if (!dtype) wrong(op_, name, "the name of a dtype", *v);
+  const Json* value = raw(name);
+  if (!value) return {};
+  if (!value->is_string()) refuse(op_, name, "the name of a dtype", *value);
+  const auto dtype = parse_dtype(value->get<std::string>());
+  if (!dtype) refuse(op_, name, "the name of a dtype", *value);
   return dtype;
 }
-OptionValue Args::option(const OptionFacts& o) {
-  switch (o.kind) {
-    case OptionKind::flag: return flag(o.name);
-    case OptionKind::whole: return integer(o.name);
-    case OptionKind::number: return number(o.name);
-    case OptionKind::text: return text(o.name);
-    case OptionKind::sizes: return Sizes(ints(o.name));
-    case OptionKind::numbers: return numbers(o.name);
+OptionValue Args::option(const OptionFacts& facts) {
+  switch (facts.kind) {
+    case OptionKind::flag: return flag(facts.name);
+    case OptionKind::whole: return integer(facts.name);
+    case OptionKind::number: return number(facts.name);
+    case OptionKind::text: return text(facts.name);
+    case OptionKind::sizes: return Sizes(ints(facts.name));
+    case OptionKind::numbers: return numbers(facts.name);
     case OptionKind::tensor:
     case OptionKind::texts: break;
   }
   return {};
 }
-OptionValue OptionMember<LossReduction>::get(const LossReduction& member) {
-  const Reduction value = member;
-  return std::string(value == Reduction::mean ? "mean" : value == Reduction::sum ? "sum" : "none");
-}
-bool OptionMember<LossReduction>::put(LossReduction& member, const OptionValue& value) {
-  const auto* const text = std::get_if<std::string>(&value);
-  if (text) member = parse_reduction(*text);
-  return text;
-}
 
 Reduction Args::reduction() { return parse_reduction(text("reduction", "mean"), op_); }
-
-void check_one_shape(std::string_view op, const Shape& input, const Shape& target) {
-  check<ShapeError>(input == target || input.empty() || target.empty(), op, "input and target must have one shape, got ", input,
-                    " and ", target, Help{"reshape one of them, such as output.squeeze(1) or target.unsqueeze(1)"});
-}
-
-Reduction parse_reduction(std::string_view text, std::string_view where) {
-  if (text == "none") return Reduction::none;
-  if (text == "sum") return Reduction::sum;
-  check<ValueError>(text == "mean", where, "'reduction' must be mean, sum or none, got '", text, "'");
-  return Reduction::mean;
-}
 
 void Args::check_all_used() const {
   for (size_t i = 0; i < tensors_.size(); ++i)
     check<ValueError>(tensor_used_[i] || !has_tensor(i), op_, "tensor ", i, " is one more than the op takes");
   if (!attributes_.is_object()) return;
   for (const auto& [name, value] : attributes_.items()) {
-    if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
-    const std::string near = nearest_name(name, asked_);
-    const std::set<std::string> all(asked_.begin(), asked_.end());
+    if (std::find(requested_.begin(), requested_.end(), name) != requested_.end()) continue;
+    const std::string near = nearest_name(name, requested_);
+    const std::set<std::string> sorted(requested_.begin(), requested_.end());
     std::string takes;
-    for (const std::string& one : all) takes += (takes.empty() ? "" : ", ") + one;
+    for (const std::string& requested : sorted) takes += (takes.empty() ? "" : ", ") + requested;
     const std::string help = "besides tensors, which are given by place, it takes " + (takes.empty() ? "nothing" : takes);
     fail<ValueError>(op_, "has no argument '", name, "'", Help{near.empty() ? help : "did you mean '" + near + "'?"});
   }

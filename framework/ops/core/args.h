@@ -20,7 +20,7 @@
 
 namespace halfstep {
 
-// One tensor argument: a tensor, a list of tensors, or (both empty) omitted.
+// One tensor argument: a tensor, a list of tensors if `is_list`, or (undefined) omitted.
 struct TensorArgument {
   Tensor one = {};
   Tensors many = {};
@@ -60,10 +60,12 @@ class Args {
     return out;
   }
 
-  OptionValue option(const OptionFacts& option);
+  // Returns the value of an option by the getter for its kind; empty for tensors and lists of texts.
+  OptionValue option(const OptionFacts& facts);
 
   std::string_view op() const { return op_; }
-  const nlohmann::json* raw(std::string_view name);  // null if omitted; for values without a getter
+  // Returns the value as JSON, for values without a getter; null if omitted. The argument counts as requested.
+  const nlohmann::json* raw(std::string_view name);
   // Returns the unused given name nearest to the missing `name`; empty if none is near.
   std::string misspelt(std::string_view name) const;
   // Throws ValueError if some argument was not requested by a getter.
@@ -74,7 +76,7 @@ class Args {
   std::vector<TensorArgument> tensors_;
   std::vector<bool> tensor_used_;
   const nlohmann::json& attributes_;
-  std::vector<std::string> asked_;
+  std::vector<std::string> requested_;  // names that getters have read
 };
 
 }  // namespace halfstep

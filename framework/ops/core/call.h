@@ -52,10 +52,12 @@ auto call(Tensors in, typename Op::Attr attr = {});
 // What an op saves in forward for backward.
 class OpContext {
  public:
-  bool recording() const { return recording_; }
+  bool recording() const { return recording_; }  // whether a backward may follow; otherwise nothing is saved
+  // Saves a tensor for backward, undefined ones too, so that indices stay the same.
   void save(const Tensor& t) {
     if (recording_) pending_.push_back({t, -1});
   }
+  // Saves result `index` of the op; the node does not own it, because the result owns the node.
   void save_output(const Tensor& t, int index = 0) {
     if (recording_) pending_.push_back({t, index});
   }
@@ -67,7 +69,7 @@ class OpContext {
   template <class Op>
   friend auto run(const OpInfo& info, const Tensors& in, typename Op::Attr&& attr);
   bool recording_ = false;
-  std::vector<std::pair<Tensor, int>> pending_;
+  std::vector<std::pair<Tensor, int>> pending_;  // saved tensors, with the index of the result, or -1
 };
 
 // The saved state of the forward, and the requests of this backward run.
@@ -133,16 +135,17 @@ class OpNode final : public Node {
   }
 
   Tensors backward(Tensors grads, const BackwardCall& call) override {
-    bool any = false;
-    for (const Tensor& g : grads) any = any || g.defined();
-    if (!any) return {};
-    if constexpr (requires(const Attr& a, const Tensors& in) { Op::composite(a, in); }) {
+    bool any_defined = false;
+    for (const Tensor& g : grads) any_defined = any_defined || g.defined();
+    if (!any_defined) return {};
+    if constexpr (requires(const Attr& attr, const Tensors& in) { Op::composite(attr, in); }) {
       if (grad_enabled()) return through_composite(grads, call);
     }
     return Op::backward(BackwardContext(*this, call, saved_, state_), attr_, std::move(grads));
   }
 
  private:
+  // Computes the composite again, recorded, and differentiates it.
   Tensors through_composite(const Tensors& grads, const BackwardCall& call) {
     Tensors in, wanted, result(edges.size());
     for (size_t i = 0; i < edges.size(); ++i) {
@@ -157,9 +160,9 @@ class OpNode final : public Node {
       outputs.push_back(out[i]);
       given.push_back(grads[i].to(out[i].dtype()));
     }
-    const Tensors got = grad(outputs, wanted, given, {.create_graph = true, .allow_unused = true});
+    const Tensors gradients = grad(outputs, wanted, given, {.create_graph = true, .allow_unused = true});
     for (size_t i = 0, k = 0; i < edges.size(); ++i)
-      if (in[i].defined() && k < wanted.size() && in[i].same(wanted[k])) result[i] = got[k++];
+      if (in[i].defined() && k < wanted.size() && in[i].same(wanted[k])) result[i] = gradients[k++];
     return result;
   }
 
@@ -168,6 +171,7 @@ class OpNode final : public Node {
   Attr attr_;
 };
 
+// Returns the attributes for plans and exports, as Op::describe does; none if Attr is empty.
 template <class Op>
 Attributes describe(const typename Op::Attr& attr) {
   if constexpr (requires { Op::describe(attr); }) return Op::describe(attr);

@@ -43,8 +43,8 @@ Tensor composite(const OpInfo& info, Tensors in, Body&& body) {
 }
 
 // Reduces the losses of the elements: averages, sums or keeps them.
-inline Tensor reduce_loss(const Tensor& each, Reduction how) {
-  return how == Reduction::none ? each : how == Reduction::sum ? sum(each) : mean(each);
+inline Tensor reduce_loss(const Tensor& losses, Reduction reduction) {
+  return reduction == Reduction::none ? losses : reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
 
 // Throws DTypeError unless all defined tensors are floating.

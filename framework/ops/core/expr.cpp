@@ -23,14 +23,18 @@ HS_EXPR_UNARY(HS_FUNCTION)
 HS_EXPR_BINARY(HS_FUNCTION)
 #undef HS_FUNCTION
 
-Expr normal_cdf(const Expr& x) { return erfc(x * Expr(-0.70710678118654752)) * Expr(0.5); }
-Expr normal_pdf(const Expr& x) { return exp(x * x * Expr(-0.5)) * Expr(0.39894228040143268); }
+// The formulas of framework/math/scalar.h, in ops.
+constexpr double kSqrtHalf = 0.70710678118654752, kDensityAtZero = 0.39894228040143268;  // sqrt(1/2), 1 / sqrt(2 pi)
+
+Expr normal_cdf(const Expr& x) { return erfc(x * Expr(-kSqrtHalf)) * Expr(0.5); }
+Expr normal_pdf(const Expr& x) { return exp(x * x * Expr(-0.5)) * Expr(kDensityAtZero); }
 Expr softplus(const Expr& x) { return Expr(halfstep::neg(halfstep::logsigmoid(halfstep::neg(x.tensor())))); }
 Expr mish_factor(const Expr& x) { return tanh(softplus(x)); }
 Expr mish_slope(const Expr& x) {
   const Expr factor = mish_factor(x);
   return factor + x * sigmoid(x) * (Expr(1) - factor * factor);
 }
+// Returns max(x, least), with gradient 1 everywhere.
 Expr raised(const Expr& x, const Expr& least) {
   const Tensor& t = x.tensor();
   return Expr(where(lt(t, least.number()), t - t.detach() + least.number(), t));

@@ -30,6 +30,7 @@ struct RegionAttr {
     for (int d = 0; d < base.size(); ++d) extent += std::max<int64_t>(base[d] - 1, 0) * base_strides[d];
     return Tensor::empty({extent}, {.dtype = like.dtype(), .device = like.device()}).alias(base, base_strides);
   }
+  // Returns a copy of `values` with the base's layout.
   Tensor as_base(const Tensor& values) const {
     const Tensor out = new_base(values);
     backend_for(out.device()).copy(values.view(), out.view());
@@ -41,44 +42,46 @@ struct RegionAttr {
 struct TakeRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "take_region", .doc = "the elements of a view, out of a tensor like its base"};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor part = a.in(a.as_base(in[0])), out = part.new_empty(a.shape);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor part = attr.in(attr.as_base(in[0])), out = part.new_empty(attr.shape);
     backend_for(out.device()).copy(part.view(), out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 
 // Places x at the view's place in zeros; the transpose of TakeRegion.
 struct PlaceRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "place_region", .doc = "zeros like a view's base, with x where the view is"};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = a.new_base(in[0]);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = attr.new_base(in[0]);
     backend_for(out.device()).fill(out.view(), 0);
-    backend_for(out.device()).copy(in[0].view(), a.in(out).view());
+    backend_for(out.device()).copy(in[0].view(), attr.in(out).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<TakeRegion>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<TakeRegion>({grads[0]}, attr)};
+  }
 };
-Tensors TakeRegion::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-  return {call<PlaceRegion>({grads[0]}, a)};
+Tensors TakeRegion::backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+  return {call<PlaceRegion>({grads[0]}, attr)};
 }
 
 // Sets the view's elements of the base's gradient to zero, for the old values that the view does not replace. Its own transpose.
 struct EraseRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{.name = "erase_region", .doc = "x like a view's base, with zeros where the view is"};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = a.as_base(in[0]);
-    backend_for(out.device()).fill(a.in(out).view(), 0);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = attr.as_base(in[0]);
+    backend_for(out.device()).fill(attr.in(out).view(), 0);
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    return {call<EraseRegion>({grads[0]}, a)};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<EraseRegion>({grads[0]}, attr)};
   }
 };
 
@@ -87,15 +90,15 @@ struct WriteRegion {
   using Attr = RegionAttr;
   static constexpr OpInfo info{
       .name = "write_region", .doc = "x with the elements of a view replaced, in x's memory", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"shape", a.shape}, {"offset", a.offset}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    backend_for(in[0].device()).copy(in[1].view(), a.in(in[0]).view());
-    return in[0].alias(a.base, a.base_strides);
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.shape}, {"offset", attr.offset}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    backend_for(in[0].device()).copy(in[1].view(), attr.in(in[0]).view());
+    return in[0].alias(attr.base, attr.base_strides);
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensors out(2);
-    if (ctx.needs(0)) out[0] = call<EraseRegion>({grads[0]}, a);
-    if (ctx.needs(1)) out[1] = call<TakeRegion>({grads[0]}, a);
+    if (ctx.needs(0)) out[0] = call<EraseRegion>({grads[0]}, attr);
+    if (ctx.needs(1)) out[1] = call<TakeRegion>({grads[0]}, attr);
     return out;
   }
 };
@@ -106,7 +109,7 @@ Tensor base_of(const Tensor& x) { return x.impl()->is_view ? Tensor(x.impl()->ba
 // Returns whether two elements may share memory, as in an expanded tensor or overlapping windows. May be true for dense tensors
 // with unusual strides.
 bool overlaps_itself(const Tensor& x) {
-  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] > 1) dims.emplace_back(x.strides()[d], x.shape()[d]);
   std::sort(dims.begin(), dims.end());
@@ -143,8 +146,8 @@ bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool recor
   const Tensor base = base_of(x);
   const Tensor& owner = base.defined() ? base : x;
   if (!records && !x.requires_grad() && !owner.requires_grad()) return false;
-  const auto is_wanted = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
-  check<AutogradError>(!is_wanted(x) && !is_wanted(owner), op, "a leaf that requires grad cannot be changed in place",
+  const auto is_trained = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
+  check<AutogradError>(!is_trained(x) && !is_trained(owner), op, "a leaf that requires grad cannot be changed in place",
                        base.defined() ? ", nor can a view of it" : "", Help{"update parameters inside NoGrad"});
   if (base.defined()) {
     check_view(*x.impl());
@@ -157,19 +160,19 @@ bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool recor
 const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op) {
   const bool recorded = check_in_place(x, result.shape(), result.dtype(), result.requires_grad(), op);
   const Tensor base = recorded ? base_of(x) : Tensor();
-  const Tensor r = recorded ? result.to(x.dtype()) : result;
+  const Tensor value = recorded ? result.to(x.dtype()) : result;
   if (base.defined()) {
-    take_history(base, call<WriteRegion>({base, r}, {base.shape(), base.strides(), x.shape(), x.strides(),
-                                                     x.impl()->offset - base.impl()->offset}));
+    take_history(base, call<WriteRegion>({base, value}, {base.shape(), base.strides(), x.shape(), x.strides(),
+                                                         x.impl()->offset - base.impl()->offset}));
   } else {
-    backend_for(x.device()).copy(r.view(), x.view());
+    backend_for(x.device()).copy(value.view(), x.view());
   }
   x.bump_version();
   if (Observing::any()) [[unlikely]]
     Observing::report([&](OpObserver& o) { o.written(result, x); });
   if (recorded) {
     x.impl()->recorded_writes_seen = ++x.storage()->recorded_writes;
-    take_history(x, r);
+    take_history(x, value);
   }
   return x;
 }

@@ -11,9 +11,9 @@ namespace halfstep {
 // Gives `x` the value of `result` and, when recording, its history. If x is a view, its base gets the history too: its gradient
 // flows to `result` at the view's places, and to the old values elsewhere. Throws if x is a leaf that requires grad or a view of
 // one, if the view is stale, or if the shape or category of the result does not fit.
-// category does not fit.
 const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string_view op);
-// Only checks, without a result. Returns whether the operation must be recorded.
+// Throws what assign_in_place would throw for a result of this shape and dtype. records: whether an operand other than x requires
+// grad. Returns whether the write must be recorded.
 bool check_in_place(const Tensor& x, const Shape& result_shape, DType result_dtype, bool records, std::string_view op);
 
 }  // namespace halfstep

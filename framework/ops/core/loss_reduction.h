@@ -15,8 +15,8 @@ namespace halfstep {
 // Parses "none", "mean" or "sum". Throws ValueError for anything else.
 Reduction parse_reduction(std::string_view text, std::string_view where = "loss");
 
-// Requires, for losses of elements against targets, that both have one shape or one is a 0-dim number. Broadcasting [N, 1] against
-// [N] would compare every element with every target. Throws ShapeError.
+// Throws ShapeError unless input and target have one shape, or one is a 0-dim number. Broadcasting [N, 1] against [N] would compare
+// every element with every target.
 void check_one_shape(std::string_view op, const Shape& input, const Shape& target);
 
 class LossReduction {
@@ -36,7 +36,7 @@ struct OptionMember<LossReduction> {
   static OptionValue get(const LossReduction& member);
   static bool put(LossReduction& member, const OptionValue& value);
 };
-// Returns the option that most losses have.
+// Returns the option `reduction`, which most losses have.
 template <class O>
 Option<O> reduction_of() {
   return option("reduction", &O::reduction, "over the batch; training takes the mean").one_of({"mean", "sum", "none"}).unseen();

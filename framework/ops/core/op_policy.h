@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The registry with the names of the autocast lists, for `halfstep ops`, docs/ops.md and the tests.
+// Facts about the ops of the registry: their autocast lists and dtypes. For `halfstep ops`, docs/ops.md, the tests, and policies
+// that a region sets by name.
 #pragma once
 
 #include <string_view>
@@ -15,7 +16,7 @@ std::string_view list_policy(const Op& op);
 
 // Returns whether an op only calls others, so that its own policy is never used.
 bool calls_others(std::string_view op);
-// Throws ValueError for a name that is not an op, and for a policy that the op cannot have.
+// Throws ValueError for a name that is not an op, and for a policy that the op cannot have. Checks each set of policies once.
 void check_names(const OpPolicies& policies);
 
 // Returns the dtypes with which an op computes.

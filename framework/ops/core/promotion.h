@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Result dtypes, and gradients of broadcasts, for the elementwise families.
+// Dtypes and memory formats of results, C++ numbers as operands, and views for kernels.
 #pragma once
 
 #include "framework/tensor/tensor.h"
@@ -14,7 +14,7 @@ DType result_type(const Tensors& in);
 // Makes an operand for `like` from a C++ number: only its category counts in result_type. It is in host memory and works with
 // tensors of any device, whose kernels get it as an argument.
 Tensor wrapped_number(Number value, const Tensor& like);
-// Converts a number from an interface that takes doubles: beside integers, an integer value becomes an integer.
+// Converts a number from an interface that takes doubles: beside integers, a whole value becomes an integer.
 Number number_beside(double value, const Tensor& like);
 // Writes a number into all elements.
 void fill(const Tensor& to, Number value);
@@ -33,8 +33,10 @@ inline MemoryFormat format_of(const Shape& shape, std::initializer_list<Tensor> 
 inline TensorView broadcast_view(const Tensor& t, const Shape& shape, MemoryFormat format) {
   return in_memory_order(broadcast_view(t, shape), format);
 }
+// Returns all of `t` with its dimensions in the order of memory of `format`.
 inline TensorView ordered(const Tensor& t, MemoryFormat format) { return in_memory_order(t.view(), format); }
 
+// Returns a view without data for an undefined tensor.
 inline TensorView view_of(const Tensor& t) { return t.defined() ? t.view() : TensorView{}; }
 // Makes t contiguous, as most layer kernels need; undefined stays undefined.
 inline Tensor dense(const Tensor& t) { return t.defined() ? t.contiguous() : t; }

@@ -9,13 +9,13 @@
 namespace halfstep {
 
 std::vector<Op> OpList::finish() {
-  const size_t own = ops_.size();
-  for (const auto& [name, of, run] : aliases_)
-    for (size_t i = 0; i < own; ++i)
-      if (ops_[i].name == of) {
+  const size_t own_count = ops_.size();
+  for (const auto& [name, original, run] : aliases_)
+    for (size_t i = 0; i < own_count; ++i)
+      if (ops_[i].name == original) {
         Op op = ops_[i];
         op.name = name;
-        op.alias_of = of;
+        op.alias_of = original;
         if (run) op.run = run;
         ops_.push_back(op);
       }
@@ -24,8 +24,8 @@ std::vector<Op> OpList::finish() {
 }
 
 const std::vector<Op>& all_ops() {
-  static const auto& list = *new std::vector<Op>([] {
-    OpList l;
+  static const auto& ops = *new std::vector<Op>([] {
+    OpList list;
     for (auto add :
          {add_elementwise,   add_pointwise,      add_activations,     add_bitwise,      add_where,         add_copies,
           add_create,        add_views,          add_rearrange,       add_part_views,   add_stacks,        add_products,
@@ -35,10 +35,10 @@ const std::vector<Op>& all_ops() {
           add_search,        add_inverse,        add_pseudo_inverse,  add_convolution,  add_unfold,        add_pooling,
           add_resample,      add_decompositions, add_fractional_pool, add_grid_sample,  add_pixel_shuffle, add_padding,
           add_normalization, add_recurrent,      add_sequences,       add_embedding_bag})
-      add(l);
-    return l.finish();
+      add(list);
+    return list.finish();
   }());
-  return list;
+  return ops;
 }
 
 const Op* find_op(std::string_view name) {
@@ -49,13 +49,15 @@ const Op* find_op(std::string_view name) {
 
 namespace {
 
-// Returns ", such as 'conv1d', ...": a few names that contain this one.
-std::string some_with(std::string_view part, const std::vector<std::string>& known) {
+// Returns ", such as 'conv1d', ...": the first names that contain `part`.
+std::string names_with(std::string_view part, const std::vector<std::string>& known) {
   std::string out;
-  int n = 0;
+  constexpr int kMost = 5;
+  int found = 0;
   for (const std::string& name : known)
-    if (!part.empty() && name.find(part) != std::string::npos && ++n <= 5) out += (n == 1 ? ", such as '" : "', '") + name;
-  return n == 0 ? "" : out + "'";
+    if (!part.empty() && name.find(part) != std::string::npos && ++found <= kMost)
+      out += (found == 1 ? ", such as '" : "', '") + name;
+  return found == 0 ? "" : out + "'";
 }
 
 }  // namespace
@@ -67,7 +69,7 @@ Tensors invoke(std::string_view name, std::vector<TensorArgument> tensors, const
     for (const Op& o : all_ops()) known.emplace_back(o.name);
     const std::string near = nearest_name(name, known);
     fail<ValueError>("op", "there is no op '", name, "'",
-                     Help{!near.empty() ? "did you mean '" + near + "'?" : "`halfstep ops` lists them" + some_with(name, known)});
+                     Help{!near.empty() ? "did you mean '" + near + "'?" : "`halfstep ops` lists them" + names_with(name, known)});
   }
   Args args(op->name, std::move(tensors), attributes);
   Tensors out = under_name(op->name, [&] { return op->run(args); });

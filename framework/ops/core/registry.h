@@ -18,7 +18,7 @@ struct Op : OpInfo {
 
 class OpList {
  public:
-  // run: Tensor(Args&) or Tensors(Args&)
+  // Adds an op. run: Tensor(Args&) or Tensors(Args&)
   template <class Run>
   void add(const OpInfo& info, Run run) {
     if constexpr (std::is_same_v<std::invoke_result_t<Run, Args&>, Tensor>)
@@ -27,16 +27,16 @@ class OpList {
       ops_.push_back({info, run});
   }
   // Adds another name of an op, with its own call if its arguments have other names.
-  void alias(std::string_view name, std::string_view of, std::function<Tensors(Args&)> run = {}) {
-    aliases_.push_back({name, of, run});
+  void alias(std::string_view name, std::string_view op, std::function<Tensors(Args&)> run = {}) {
+    aliases_.push_back({name, op, run});
   }
-  // Adds the aliases and sorts.
+  // Adds the aliases, sorts by name, and returns the list, which it moves away.
   std::vector<Op> finish();
 
  private:
   std::vector<Op> ops_;
   struct Alias {
-    std::string_view name, of;
+    std::string_view name, op;
     std::function<Tensors(Args&)> run;
   };
   std::vector<Alias> aliases_;

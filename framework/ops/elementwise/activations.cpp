@@ -17,30 +17,31 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+// y = a s, with s = sigmoid(b) and x = [a, b]: dx = [g s, g a s (1 - s)].
 struct Glu {
   struct Attr {
     int dim;
   };
   static const OpInfo& info_of(const Attr&) { return halfstep::info_of(Pointwise::glu); }
 
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     ctx.save(in[0]);
-    return call_pointwise(Pointwise::glu, halves(in[0], at.dim));
+    return call_pointwise(Pointwise::glu, halves(in[0], attr.dim));
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(), &g = grads[0];
-    const Tensors h = halves(x, at.dim);
+    const Tensors inputs = halves(x, attr.dim);
     if (grad_enabled()) {
       const DType wide = widened(x.dtype());
-      const Tensor s = sigmoid(h[1].to(wide)), gs = g.to(wide) * s;
-      return {cat({gs, gs * h[0].to(wide) * (1.0 - s)}, at.dim)};
+      const Tensor s = sigmoid(inputs[1].to(wide)), gs = g.to(wide) * s;
+      return {cat({gs, gs * inputs[0].to(wide) * (1.0 - s)}, attr.dim)};
     }
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = g.device()});
-    const Tensors parts = halves(dx, at.dim);
-    const TensorView views[] = {h[0].view(), h[1].view()};
+    const Tensors gradients = halves(dx, attr.dim);
+    const TensorView views[] = {inputs[0].view(), inputs[1].view()};
     for (int i = 0; i < 2; ++i)
-      backend_for(g.device()).pointwise_backward(Pointwise::glu, i, g.view(), views, 0, 0, parts[size_t(i)].view());
+      backend_for(g.device()).pointwise_backward(Pointwise::glu, i, g.view(), views, 0, 0, gradients[size_t(i)].view());
     return {dx};
   }
 
@@ -51,7 +52,7 @@ struct Glu {
   }
 };
 
-// For floating tensors. Both inputs have the same gradient, which depends only on the result.
+// For floating tensors. Both inputs have the gradient g where y > 0, else 0, summed where they broadcast.
 struct AddRelu {
   struct Attr {
     Shape a_shape, b_shape;
@@ -68,9 +69,9 @@ struct AddRelu {
     ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor g = relu_gradient(grads[0], ctx.saved());
-    return {ctx.needs(0) ? sum_to(g, a.a_shape) : Tensor(), ctx.needs(1) ? sum_to(g, a.b_shape) : Tensor()};
+    return {ctx.needs(0) ? sum_to(g, attr.a_shape) : Tensor(), ctx.needs(1) ? sum_to(g, attr.b_shape) : Tensor()};
   }
   static Tensor in_simpler_ops(const Attr&, const Tensors& in) { return relu(in[0] + in[1]); }
 };
@@ -92,13 +93,14 @@ Shape along_channels(const Tensor& x, const Tensor& weight) {
   return shape;
 }
 
-// Converts integers to float32.
-Tensor real(const Tensor& x, std::string_view op) {
+// Converts integers to float32; throws for an undefined tensor.
+Tensor checked_floats(const Tensor& x, std::string_view op) {
   check<ValueError>(x.defined(), op, "the input is undefined");
   return x.is_floating_point() ? x : x.to(DType::f32);
 }
 
-OpInfo of_numbers(OpInfo info) {
+// Returns `info` for an op that also takes integers.
+OpInfo with_integers(OpInfo info) {
   info.dtypes = DTypeSet::numbers;
   return info;
 }
@@ -134,7 +136,8 @@ Tensor add_relu(const Tensor& a, const Tensor& b) {
 #include "framework/math/pointwise.def"
 
 Tensor polygamma(int64_t n, const Tensor& x) {
-  check<ValueError>(n >= 0 && n <= 100, "polygamma", "n must lie in [0, 100], got ", n);
+  constexpr int64_t kMostOrder = 100;  // n! overflows double from 171 on
+  check<ValueError>(n >= 0 && n <= kMostOrder, "polygamma", "n must lie in [0, ", kMostOrder, "], got ", n);
   return n == 0 ? digamma(x) : call_pointwise(Pointwise::polygamma, {x}, double(n));
 }
 
@@ -143,9 +146,10 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   check_floating(kGumbelSoftmax.name, {logits});
   const int d = wrap_dim(dim, logits.dim(), kGumbelSoftmax.name);
   return composite(kGumbelSoftmax, {logits}, [&](const Tensors& in) {
-    const Tensor waits = empty_like(in[0]);
-    exponential_(waits, 1, generator);
-    const Tensor noise = neg(log(clamp_min(waits, 1e-38)));
+    const Tensor exponentials = empty_like(in[0]);
+    exponential_(exponentials, 1, generator);
+    constexpr double kLeast = 1e-38;  // about the least normal float32, so that the logarithm is finite
+    const Tensor noise = neg(log(clamp_min(exponentials, kLeast)));
     const Tensor soft = softmax((in[0] + noise) / tau, d);
     if (!hard) return soft;
     const Tensor chosen = scatter(zeros_like(soft.detach()), d, argmax(soft.detach(), d, true), 1.0);
@@ -167,7 +171,7 @@ Tensor threshold(const Tensor& x, Number threshold, Number value) {
   if (x.is_floating_point()) return call_pointwise(Pointwise::threshold, {x}, threshold.floating(), value.floating());
   return where(le(x, threshold), value.is_floating() ? number_beside(value.floating(), x) : value, x);
 }
-Tensor tanhshrink(const Tensor& x) { return call_pointwise(Pointwise::tanhshrink, {real(x, "tanhshrink")}); }
+Tensor tanhshrink(const Tensor& x) { return call_pointwise(Pointwise::tanhshrink, {checked_floats(x, "tanhshrink")}); }
 
 Tensor prelu(const Tensor& x, const Tensor& weight) {
   const Shape shape = along_channels(x, weight);
@@ -202,7 +206,7 @@ Tensor glu(const Tensor& x, int64_t dim) {
 }
 
 Tensor logit(const Tensor& x, std::optional<double> eps) {
-  return call_pointwise(Pointwise::logit, {real(x, "logit")}, eps ? *eps : -kInf, eps ? 1 - *eps : kInf);
+  return call_pointwise(Pointwise::logit, {checked_floats(x, "logit")}, eps ? *eps : -kInf, eps ? 1 - *eps : kInf);
 }
 
 Tensor softmin(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
@@ -220,17 +224,17 @@ void add_activations(OpList& list) {
   list.add(info_of(Pointwise::row),                                      \
            [](Args& a) { return row(a.tensor(0), a.number(#p, layer##Options{}.p), a.number(#q, layer##Options{}.q)); });
 #include "framework/math/pointwise.def"
-  list.add(of_numbers(info_of(Pointwise::hardtanh)),
+  list.add(with_integers(info_of(Pointwise::hardtanh)),
            [](Args& a) { return hardtanh(a.tensor(0), a.number("min_val", -1), a.number("max_val", 1)); });
-  list.add(of_numbers(info_of(Pointwise::threshold)),
+  list.add(with_integers(info_of(Pointwise::threshold)),
            [](Args& a) { return threshold(a.tensor(0), a.scalar("threshold"), a.scalar("value")); });
-  list.add(of_numbers(info_of(Pointwise::tanhshrink)), [](Args& a) { return tanhshrink(a.tensor(0)); });
+  list.add(with_integers(info_of(Pointwise::tanhshrink)), [](Args& a) { return tanhshrink(a.tensor(0)); });
   list.add(info_of(Pointwise::prelu), [](Args& a) { return prelu(a.tensor(0), a.tensor(1)); });
   list.add(kRreluInfo, [](Args& a) {
     return rrelu(a.tensor(0), a.number("lower", 1.0 / 8), a.number("upper", 1.0 / 3), a.flag("training", false));
   });
   list.add(info_of(Pointwise::glu), [](Args& a) { return glu(a.tensor(0), a.integer("dim", -1)); });
-  list.add(of_numbers(info_of(Pointwise::logit)), [](Args& a) { return logit(a.tensor(0), a.number_or_none("eps")); });
+  list.add(with_integers(info_of(Pointwise::logit)), [](Args& a) { return logit(a.tensor(0), a.number_or_none("eps")); });
   list.add(info_of(Pointwise::polygamma), [](Args& a) { return polygamma(a.integer("n"), a.tensor(0)); });
   list.add(kGumbelSoftmax,
            [](Args& a) { return gumbel_softmax(a.tensor(0), a.number("tau", 1), a.flag("hard", false), a.integer("dim", -1)); });

@@ -12,18 +12,18 @@
 namespace halfstep {
 namespace {
 
-constexpr OpInfo bits_row(std::string_view name, std::string_view doc) {
+constexpr OpInfo bitwise_info(std::string_view name, std::string_view doc) {
   return {.name = name, .doc = doc, .differentiable = false, .dtypes = DTypeSet::bits};
 }
-constexpr OpInfo kBitsInfo[] = {
-    bits_row("bitwise_and", "a & b, bit by bit"), bits_row("bitwise_or", "a | b, bit by bit"),
-    bits_row("bitwise_xor", "a ^ b, bit by bit"), bits_row("bitwise_left_shift", "a 2^b, without the bits that do not fit"),
-    bits_row("bitwise_right_shift", "floor(a / 2^b)")};
-constexpr OpInfo kBitwiseNot = bits_row("bitwise_not", "~x, bit by bit; of bool: is it false");
+constexpr OpInfo kBitsInfo[] = {bitwise_info("bitwise_and", "a & b, bit by bit"), bitwise_info("bitwise_or", "a | b, bit by bit"),
+                                bitwise_info("bitwise_xor", "a ^ b, bit by bit"),
+                                bitwise_info("bitwise_left_shift", "a 2^b, without the bits that do not fit"),
+                                bitwise_info("bitwise_right_shift", "floor(a / 2^b)")};
+constexpr OpInfo kBitwiseNot = bitwise_info("bitwise_not", "~x, bit by bit; of bool: is it false");
 
-bool shifts(Bitwise op) { return op == Bitwise::left_shift || op == Bitwise::right_shift; }
+bool is_shift(Bitwise op) { return op == Bitwise::left_shift || op == Bitwise::right_shift; }
 
-// Returns the dtype of the result.
+// Returns the dtype of the result; throws DTypeError for floating tensors, and for shifts of bool.
 DType check_bits(const OpInfo& info, const Tensors& in, bool shift) {
   const DType type = result_type(in);
   const Help help{"compare first for a mask (x > 0), or convert with to(DType::i64)"};
@@ -37,27 +37,27 @@ struct BitwiseOp {
   struct Attr {
     Bitwise op;
   };
-  static const OpInfo& info_of(const Attr& a) { return kBitsInfo[size_t(a.op)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kBitsInfo[size_t(attr.op)]; }
 
-  static void check(const Attr& a, const Tensors& in) { check_bits(info_of(a), in, shifts(a.op)); }
+  static void check(const Attr& attr, const Tensors& in) { check_bits(info_of(attr), in, is_shift(attr.op)); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
-    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(attr).name);
     const MemoryFormat format = format_of(shape, in);
-    const Tensor out =
-        Tensor::empty(shape, {.dtype = check_bits(info_of(at), in, shifts(at.op)), .device = device_of(in), .format = format});
+    const Tensor out = Tensor::empty(
+        shape, {.dtype = check_bits(info_of(attr), in, is_shift(attr.op)), .device = device_of(in), .format = format});
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
     backend_for(out.device())
-        .bitwise(at.op, broadcast_view(in[0], shape, format), broadcast_view(in[1], shape, format), ordered(out, format));
+        .bitwise(attr.op, broadcast_view(in[0], shape, format), broadcast_view(in[1], shape, format), ordered(out, format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-// Uses separate kernels for masks, which read bytes.
+// Calls the op; of two masks the logical op, whose kernels read bytes.
 Tensor call_bits(Bitwise op, const Tensor& a, const Tensor& b) {
   const auto is_mask = [](const Tensor& t) { return t.defined() && t.dtype() == DType::boolean; };
-  if (is_mask(a) && is_mask(b) && !shifts(op)) {
+  if (is_mask(a) && is_mask(b) && !is_shift(op)) {
     switch (op) {
       case Bitwise::bit_and: return logical_and(a, b);
       case Bitwise::bit_or: return logical_or(a, b);
@@ -71,19 +71,20 @@ const Tensor& bits_in_place(Bitwise op, const Tensor& x, const Tensor& y) {
   const OpInfo& info = kBitsInfo[size_t(op)];
   check<ValueError>(x.defined() && y.defined(), info.name, "an input is undefined");
   const Tensors in{x, y};
-  check_in_place(x, broadcast(x.shape(), y.shape(), info.name), check_bits(info, in, shifts(op)), false, info.name);
+  check_in_place(x, broadcast(x.shape(), y.shape(), info.name), check_bits(info, in, is_shift(op)), false, info.name);
   return assign_in_place(x, call_bits(op, x, y), info.name);
 }
 
-Tensor as_number(const Tensor& number) {
+// Marks a 0-dim tensor as a C++ number, and returns it.
+Tensor as_wrapped(const Tensor& number) {
   number.impl()->wrapped_number = true;
   return number;
 }
 
 }  // namespace
 
-Tensor bit_number(int64_t value) { return as_number(full({}, value, {.device = Device::cpu})); }
-Tensor bit_number(bool value) { return as_number(full({}, value, {.device = Device::cpu})); }
+Tensor bit_number(int64_t value) { return as_wrapped(full({}, value, {.device = Device::cpu})); }
+Tensor bit_number(bool value) { return as_wrapped(full({}, value, {.device = Device::cpu})); }
 
 #define HS_BITS(name, kind)                                                                                            \
   Tensor name(const Tensor& a, const Tensor& b) { return call_bits(Bitwise::kind, a, b); }                             \

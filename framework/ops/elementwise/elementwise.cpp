@@ -17,23 +17,24 @@ namespace halfstep {
 namespace {
 
 template <size_t N>
-constexpr std::array<OpInfo, N> infos(const ElementwiseRow (&rows)[N], bool differentiable) {
+constexpr std::array<OpInfo, N> infos_of(const ElementwiseRow (&rows)[N], bool differentiable) {
   std::array<OpInfo, N> out{};
   for (size_t i = 0; i < N; ++i)
     out[i] = {rows[i].name, rows[i].policy, rows[i].doc, differentiable,
               rows[i].kind == OpKind::number ? DTypeSet::numbers : DTypeSet::any};
   return out;
 }
-constexpr auto kUnaryInfo = infos(kUnaryRows, true);
-constexpr auto kBinaryInfo = infos(kBinaryRows, true);
+constexpr auto kUnaryInfo = infos_of(kUnaryRows, true);
+constexpr auto kBinaryInfo = infos_of(kBinaryRows, true);
 constexpr OpInfo kFloatPowerInfo{.name = "float_power", .doc = "a^b in float64, whatever the dtypes", .dtypes = DTypeSet::any};
-constexpr auto kTestInfo = infos(kTestRows, false);
+constexpr auto kTestInfo = infos_of(kTestRows, false);
 
 Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat format) {
   return Tensor::empty(shape, {.dtype = dtype, .device = device, .format = format});
 }
 
-DType row_result(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
+// Returns the dtype of a row's result: rows of kind real give float32 for integers and bool.
+DType result_dtype(const ElementwiseRow& row, DType t) { return row.kind == OpKind::real && !is_floating(t) ? DType::f32 : t; }
 
 // Throws DTypeError for bool in rows of kind number. sub accepts no bool at all, because its result dtype would depend on which
 // operand it is.
@@ -51,29 +52,29 @@ struct UnaryOp {
   struct Attr {
     Unary op;
   };
-  static const OpInfo& info_of(const Attr& a) { return kUnaryInfo[size_t(a.op)]; }
-  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) { return unary_formula(a.op, in[0]); }
+  static const OpInfo& info_of(const Attr& attr) { return kUnaryInfo[size_t(attr.op)]; }
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) { return unary_formula(attr.op, in[0]); }
 
-  static void check(const Attr& a, const Tensors& in) { check_kind(kUnaryRows[size_t(a.op)], in); }
+  static void check(const Attr& attr, const Tensors& in) { check_kind(kUnaryRows[size_t(attr.op)], in); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
-    const ElementwiseRow& row = kUnaryRows[size_t(a.op)];
+    const ElementwiseRow& row = kUnaryRows[size_t(attr.op)];
     const MemoryFormat format = x.format();
-    const Tensor out = empty_for(x.shape(), row_result(row, x.dtype()), x.device(), format);
+    const Tensor out = empty_for(x.shape(), result_dtype(row, x.dtype()), x.device(), format);
     out.impl()->wrapped_number = x.impl()->wrapped_number;
-    backend_for(x.device()).unary(a.op, ordered(x, format), ordered(out, format));
+    backend_for(x.device()).unary(attr.op, ordered(x, format), ordered(out, format));
     if (row.saves == OpSaves::x) ctx.save(x);
     if (row.saves == OpSaves::y) ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor saved = ctx.saved_count() ? ctx.saved() : g;
-    if (grad_enabled()) return {unary_gradient(a.op, g, saved)};
+    if (grad_enabled()) return {unary_gradient(attr.op, g, saved)};
     const MemoryFormat format = format_of(g.shape(), {g, saved});
     const Tensor out = empty_for(g.shape(), g.dtype(), g.device(), format);
-    backend_for(g.device()).unary_backward(a.op, ordered(g, format), ordered(saved, format), ordered(out, format));
+    backend_for(g.device()).unary_backward(attr.op, ordered(g, format), ordered(saved, format), ordered(out, format));
     return {out};
   }
 };
@@ -82,10 +83,10 @@ struct UnaryOp {
 
 // Facts about one of a row's two gradients.
 struct BinaryGradient {
-  unsigned names;  // bits of g, a, b that it reads (framework/math/gradient_names.h)
-  bool is_g;       // it is g itself
+  unsigned reads;  // bits of the tensors that it reads: g, a, b (framework/math/gradient_names.h)
+  bool is_g;       // whether it is g itself
 };
-constexpr unsigned kNamesA = 2, kNamesB = 4;
+constexpr unsigned kReadsA = 2, kReadsB = 4;
 constexpr BinaryGradient kBinaryGradients[][2] = {
 #define HS_BINARY(name, policy, kind, forward, da, db, lo, hi, doc)                                                               \
   {{functor::name##_backward_a{}(math::Names::of(0), math::Names::of(1), math::Names::of(2)).bits, std::string_view(#da) == "g"}, \
@@ -93,10 +94,10 @@ constexpr BinaryGradient kBinaryGradients[][2] = {
 #include "framework/math/elementwise.def"
 };
 
-// Returns what the requested gradients read of a and b.
-unsigned names_of(Binary op, bool for_a, bool for_b) {
+// Returns the bits of the tensors that the requested gradients read.
+unsigned read_by_gradients(Binary op, bool for_a, bool for_b) {
   const auto& gradients = kBinaryGradients[size_t(op)];
-  return (for_a ? gradients[0].names : 0) | (for_b ? gradients[1].names : 0);
+  return (for_a ? gradients[0].reads : 0) | (for_b ? gradients[1].reads : 0);
 }
 
 struct BinaryOp {
@@ -105,55 +106,55 @@ struct BinaryOp {
     Shape a_shape, b_shape;
   };
   enum Saved : size_t { kA, kB };  // both or neither
-  static const OpInfo& info_of(const Attr& at) { return kBinaryInfo[size_t(at.op)]; }
-  static Tensor in_simpler_ops(const Attr& at, const Tensors& in) { return binary_formula(at.op, in[0], in[1]); }
+  static const OpInfo& info_of(const Attr& attr) { return kBinaryInfo[size_t(attr.op)]; }
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) { return binary_formula(attr.op, in[0], in[1]); }
 
-  static void check(const Attr& at, const Tensors& in) { check_kind(kBinaryRows[size_t(at.op)], in); }
+  static void check(const Attr& attr, const Tensors& in) { check_kind(kBinaryRows[size_t(attr.op)], in); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
-    const Shape shape = broadcast(a.shape(), b.shape(), info_of(at).name);
+    const Shape shape = broadcast(a.shape(), b.shape(), info_of(attr).name);
     // Two C++ numbers give another one, in double.
     const bool numbers = a.impl()->wrapped_number && b.impl()->wrapped_number;
     const DType type = numbers ? promote(a.dtype(), b.dtype()) : result_type(in);
     const MemoryFormat format = format_of(shape, in);
-    const Tensor out = empty_for(shape, row_result(kBinaryRows[size_t(at.op)], type), device_of(in), format);
+    const Tensor out = empty_for(shape, result_dtype(kBinaryRows[size_t(attr.op)], type), device_of(in), format);
     out.impl()->wrapped_number = numbers;
     backend_for(out.device())
-        .binary(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
-    const unsigned names = names_of(at.op, a.requires_grad(), b.requires_grad());
-    if (names & (kNamesA | kNamesB)) {
-      ctx.save(names & kNamesA ? a : Tensor());
-      ctx.save(names & kNamesB ? b : Tensor());
+        .binary(attr.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
+    const unsigned reads = read_by_gradients(attr.op, a.requires_grad(), b.requires_grad());
+    if (reads & (kReadsA | kReadsB)) {
+      ctx.save(reads & kReadsA ? a : Tensor());
+      ctx.save(reads & kReadsB ? b : Tensor());
     }
     return out;
   }
 
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(2);
     for (int i = 0; i < 2; ++i) {
       if (!ctx.needs(size_t(i))) continue;
-      const Shape& shape = i == 0 ? at.a_shape : at.b_shape;
-      result[size_t(i)] = sum_to(one_side(ctx, at, g, i, shape), shape);
+      const Shape& shape = i == 0 ? attr.a_shape : attr.b_shape;
+      result[size_t(i)] = sum_to(gradient_of(ctx, attr, g, i, shape), shape);
     }
     return result;
   }
 
  private:
-  static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Shape& shape) {
-    if (kBinaryGradients[size_t(at.op)][input].is_g) return g;
+  static Tensor gradient_of(const BackwardContext& ctx, const Attr& attr, const Tensor& g, int input, const Shape& shape) {
+    if (kBinaryGradients[size_t(attr.op)][input].is_g) return g;
     Tensor a, b;
     if (ctx.has_saved(kA)) a = ctx.saved(kA), b = ctx.saved(kB);
     if (!a.defined()) a = g;  // unused by this side's derivative
     if (!b.defined()) b = g;
-    if (grad_enabled()) return binary_gradient(at.op, input, g, a, b);
+    if (grad_enabled()) return binary_gradient(attr.op, input, g, a, b);
     // Without a broadcast to undo, the kernel rounds directly to the gradient's final dtype.
     const DType dtype = shape == g.shape() ? ctx.grad_dtype(size_t(input)) : g.dtype();
     const MemoryFormat format = format_of(g.shape(), {g, a, b});
     const Tensor out = empty_for(g.shape(), dtype, g.device(), format);
     backend_for(g.device())
-        .binary_backward(at.op, input, ordered(g, format), broadcast_view(a, g.shape(), format),
+        .binary_backward(attr.op, input, ordered(g, format), broadcast_view(a, g.shape(), format),
                          broadcast_view(b, g.shape(), format), ordered(out, format));
     return out;
   }
@@ -161,8 +162,8 @@ struct BinaryOp {
 
 // ---- tests
 
-// Converts a number beside a floating tensor to its dtype: float32's 0.1 equals 0.1.
-Tensor as_compared(const Tensor& t, const Tensor& other) {
+// Rounds a number beside a floating tensor to its dtype, so that float32's 0.1 equals the number 0.1.
+Tensor rounded_like(const Tensor& t, const Tensor& other) {
   if (!t.impl()->wrapped_number || other.impl()->wrapped_number || !is_floating(other.dtype()) || t.dtype() != DType::f64) return t;
   return wrapped_number(dispatch(other.dtype(),
                                  [&](auto tag) {
@@ -179,24 +180,25 @@ struct TestOp {
   struct Attr {
     Test op;
   };
-  static const OpInfo& info_of(const Attr& a) { return kTestInfo[size_t(a.op)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kTestInfo[size_t(attr.op)]; }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext&, const Attr& at, const Tensors& in) {
-    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(at).name);
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(attr).name);
     const MemoryFormat format = format_of(shape, in);
     const Tensor out = empty_for(shape, DType::boolean, device_of(in), format);
     out.impl()->wrapped_number = in[0].impl()->wrapped_number && in[1].impl()->wrapped_number;
-    const Tensor a = as_compared(in[0], in[1]), b = as_compared(in[1], in[0]);
-    backend_for(out.device()).test(at.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
+    const Tensor a = rounded_like(in[0], in[1]), b = rounded_like(in[1], in[0]);
+    backend_for(out.device())
+        .test(attr.op, broadcast_view(a, shape, format), broadcast_view(b, shape, format), ordered(out, format));
     return out;
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-// Makes the square of bool a number, as in PyTorch, which calls pow(x, 2) for it.
+// Calls the op. The square of bool is int64, as in PyTorch, which calls pow(x, 2) for it.
 Tensor call_unary(Unary op, const Tensor& x) {
-  const bool counts = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
-  return call<UnaryOp>({counts ? x.to(DType::i64) : x}, {op});
+  const bool is_bool_square = op == Unary::square && x.defined() && x.dtype() == DType::boolean;
+  return call<UnaryOp>({is_bool_square ? x.to(DType::i64) : x}, {op});
 }
 // Refuses x^-1 of integers, as PyTorch does. Of two tensors it is 0, also there.
 void check_power(Binary op, const Tensor& a, const Tensor& b) {
@@ -219,8 +221,8 @@ Tensor scaled_sum(Binary op, const Tensor& x, const Tensor& y, double alpha) {
   const bool widens = is_half(dtype);
   check<ValueError>(is_floating(dtype) || alpha == std::nearbyint(alpha), kBinaryRows[size_t(op)].name,
                     "alpha must be whole for integer tensors, got ", alpha);
-  const auto read = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
-  const Tensor sum = call_binary(op, read(x), mul(read(y), number_beside(alpha, y)));
+  const auto widened_operand = [&](const Tensor& t) { return widens && !t.impl()->wrapped_number ? t.to(DType::f32) : t; };
+  const Tensor sum = call_binary(op, widened_operand(x), mul(widened_operand(y), number_beside(alpha, y)));
   return widens || dtype == DType::boolean ? sum.to(dtype) : sum;
 }
 const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, double alpha) {
@@ -232,9 +234,8 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
 }
 Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
 
-// Without a graph the kernel writes straight into x where its result is exactly x's.
-// Returns whether the kernel may write x itself: not while an observer follows values.
-bool direct(const Tensor& x, DType dtype) {
+// Returns whether a kernel whose result has this dtype may write into x's memory: not while an observer follows values.
+bool may_write_directly(const Tensor& x, DType dtype) {
   return x.is_contiguous(x.format()) && dtype == x.dtype() && !Observing::follow_values();
 }
 
@@ -242,36 +243,36 @@ const Tensor& unary_in_place(Unary op, const Tensor& x) {
   const autocast::Off off;
   const ElementwiseRow& row = kUnaryRows[size_t(op)];
   check_kind(row, {x});
-  const DType dtype = op == Unary::square && x.dtype() == DType::boolean ? DType::i64 : row_result(row, x.dtype());
+  const DType dtype = op == Unary::square && x.dtype() == DType::boolean ? DType::i64 : result_dtype(row, x.dtype());
   const bool recorded = check_in_place(x, x.shape(), dtype, false, row.name);
   // Must not overwrite what backward will read.
   if (recorded) return assign_in_place(x, call_unary(op, row.saves == OpSaves::x ? clone(x) : x), row.name);
-  if (!direct(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
+  if (!may_write_directly(x, dtype)) return assign_in_place(x, call_unary(op, x), row.name);
   backend_for(x.device()).unary(op, ordered(x, x.format()), ordered(x, x.format()));
   x.bump_version();
   return x;
 }
 
-const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
+const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& other) {
   const autocast::Off off;
   const ElementwiseRow& row = kBinaryRows[size_t(op)];
-  check_same_device(row.name, {x, o});
-  check_kind(row, {x, o});
-  check_power(op, x, o);
-  const Shape shape = broadcast(x.shape(), o.shape(), row.name);
+  check_same_device(row.name, {x, other});
+  check_kind(row, {x, other});
+  check_power(op, x, other);
+  const Shape shape = broadcast(x.shape(), other.shape(), row.name);
   // An operand that overlaps x at other positions must be read before x is written.
-  const bool overlap = x.shares_memory_with(o) &&
-                       !(o.const_data_ptr() == x.const_data_ptr() && o.shape() == x.shape() && o.strides() == x.strides());
-  const DType dtype = row_result(row, result_type({x, o}));
-  const bool recorded = check_in_place(x, shape, dtype, o.requires_grad(), row.name);
+  const bool overlap = x.shares_memory_with(other) && !(other.const_data_ptr() == x.const_data_ptr() &&
+                                                        other.shape() == x.shape() && other.strides() == x.strides());
+  const DType dtype = result_dtype(row, result_type({x, other}));
+  const bool recorded = check_in_place(x, shape, dtype, other.requires_grad(), row.name);
   if (recorded) {
-    const bool saves_x = names_of(op, true, o.requires_grad()) & kNamesA;
+    const bool saves_x = read_by_gradients(op, true, other.requires_grad()) & kReadsA;
     const Tensor before = saves_x ? clone(x) : x;
-    return assign_in_place(x, call_binary(op, before, o.same(x) ? before : o), row.name);
+    return assign_in_place(x, call_binary(op, before, other.same(x) ? before : other), row.name);
   }
-  if (!direct(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, o), row.name);
+  if (!may_write_directly(x, dtype) || overlap) return assign_in_place(x, call_binary(op, x, other), row.name);
   const MemoryFormat format = x.format();
-  backend_for(x.device()).binary(op, ordered(x, format), broadcast_view(o, shape, format), ordered(x, format));
+  backend_for(x.device()).binary(op, ordered(x, format), broadcast_view(other, shape, format), ordered(x, format));
   x.bump_version();
   return x;
 }
@@ -282,27 +283,31 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& o) {
   Tensor name(const Tensor& x) { return call_unary(Unary::name, x); }    \
   Tensor Tensor::name() const { return call_unary(Unary::name, *this); } \
   const Tensor& Tensor::name##_() const { return unary_in_place(Unary::name, *this); }
-#define HS_BINARY(name, ...)                                                                                 \
-  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                  \
-  Tensor name(const Tensor& a, Number b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }      \
-  Tensor name(Number a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }      \
-  Tensor Tensor::name(const Tensor& o) const { return call_binary(Binary::name, *this, o); }                 \
-  Tensor Tensor::name(Number o) const { return call_binary(Binary::name, *this, wrapped_number(o, *this)); } \
-  const Tensor& Tensor::name##_(const Tensor& o) const { return binary_in_place(Binary::name, *this, o); }   \
-  const Tensor& Tensor::name##_(Number o) const { return binary_in_place(Binary::name, *this, wrapped_number(o, *this)); }
+#define HS_BINARY(name, ...)                                                                                         \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                          \
+  Tensor name(const Tensor& a, Number b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }              \
+  Tensor name(Number a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }              \
+  Tensor Tensor::name(const Tensor& other) const { return call_binary(Binary::name, *this, other); }                 \
+  Tensor Tensor::name(Number other) const { return call_binary(Binary::name, *this, wrapped_number(other, *this)); } \
+  const Tensor& Tensor::name##_(const Tensor& other) const { return binary_in_place(Binary::name, *this, other); }   \
+  const Tensor& Tensor::name##_(Number other) const { return binary_in_place(Binary::name, *this, wrapped_number(other, *this)); }
 #define HS_TEST(name, ...)                                                                          \
   Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }             \
   Tensor name(const Tensor& a, Number b) { return call_test(Test::name, a, wrapped_number(b, a)); } \
-  Tensor Tensor::name(const Tensor& o) const { return call_test(Test::name, *this, o); }            \
-  Tensor Tensor::name(Number o) const { return call_test(Test::name, *this, wrapped_number(o, *this)); }
+  Tensor Tensor::name(const Tensor& other) const { return call_test(Test::name, *this, other); }    \
+  Tensor Tensor::name(Number other) const { return call_test(Test::name, *this, wrapped_number(other, *this)); }
 #include "framework/math/elementwise.def"
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::add, a, b, alpha); }
 Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::sub, a, b, alpha); }
-Tensor Tensor::add(const Tensor& o, double alpha) const { return scaled_sum(Binary::add, *this, o, alpha); }
-Tensor Tensor::sub(const Tensor& o, double alpha) const { return scaled_sum(Binary::sub, *this, o, alpha); }
-const Tensor& Tensor::add_(const Tensor& o, double alpha) const { return scaled_sum_in_place(Binary::add, *this, o, alpha); }
-const Tensor& Tensor::sub_(const Tensor& o, double alpha) const { return scaled_sum_in_place(Binary::sub, *this, o, alpha); }
+Tensor Tensor::add(const Tensor& other, double alpha) const { return scaled_sum(Binary::add, *this, other, alpha); }
+Tensor Tensor::sub(const Tensor& other, double alpha) const { return scaled_sum(Binary::sub, *this, other, alpha); }
+const Tensor& Tensor::add_(const Tensor& other, double alpha) const {
+  return scaled_sum_in_place(Binary::add, *this, other, alpha);
+}
+const Tensor& Tensor::sub_(const Tensor& other, double alpha) const {
+  return scaled_sum_in_place(Binary::sub, *this, other, alpha);
+}
 
 Tensor div(const Tensor& a, const Tensor& b, RoundingMode mode) {
   return mode == RoundingMode::floor ? floor_divide(a, b) : trunc_divide(a, b);
@@ -323,7 +328,7 @@ Tensor round(const Tensor& x, int64_t decimals) {
                    [&](const Tensors& in) { return decimals > 0 ? round(in[0] * power) / power : round(in[0] / power) * power; });
 }
 
-// A region does not change float64, because the caller asks for it.
+// Computes outside the region, because the caller chose float64.
 Tensor float_power(const Tensor& a, const Tensor& b) {
   check<ValueError>(a.defined() && b.defined(), kFloatPowerInfo.name, "an input is undefined");
   const autocast::Off off;

@@ -71,11 +71,11 @@ Tensor pointwise_formula(Pointwise row, const Tensors& in, double p, double q) {
 Tensor pointwise_gradient(Pointwise row, int input, const Tensor& g, const Tensors& in, double p, double q) {
   const auto operand = [](const Tensor& t) { return t.defined() && is_half(t.dtype()) ? Expr(t.to(DType::f32)) : Expr(t); };
   const auto read = [&]<class Row>(Row) {
-    const Expr e = operand(g), a = operand(in[0]), b = operand(in.size() > 1 ? in[1] : Tensor()),
+    const Expr grad = operand(g), a = operand(in[0]), b = operand(in.size() > 1 ? in[1] : Tensor()),
                c = operand(in.size() > 2 ? in[2] : Tensor());
-    if (input == 0) return Row::template gradient<0>(e, a, b, c, Expr(p), Expr(q));
-    if (input == 1) return Row::template gradient<1>(e, a, b, c, Expr(p), Expr(q));
-    return Row::template gradient<2>(e, a, b, c, Expr(p), Expr(q));
+    if (input == 0) return Row::template gradient<0>(grad, a, b, c, Expr(p), Expr(q));
+    if (input == 1) return Row::template gradient<1>(grad, a, b, c, Expr(p), Expr(q));
+    return Row::template gradient<2>(grad, a, b, c, Expr(p), Expr(q));
   };
   switch (row) {
 #define HS_POINTWISE(row, ...) \

@@ -8,13 +8,16 @@
 
 namespace halfstep {
 
+// Return the row of x, and x's gradient; saved: x or y, as the row says.
 Tensor unary_formula(Unary op, const Tensor& x);
 Tensor unary_gradient(Unary op, const Tensor& g, const Tensor& saved);
 // Returns the gradient of relu's input from its result y, by one kernel unless recorded. For ops that end with a ReLU.
 Tensor relu_gradient(const Tensor& g, const Tensor& y);
+// Return the row of a and b, and the gradient of a (input 0) or b (input 1).
 Tensor binary_formula(Binary op, const Tensor& a, const Tensor& b);
 Tensor binary_gradient(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b);
-// in: a, b and c, as many as the row has. 16-bit operands of gradients are read as float32.
+// Return the row of `in`, its one to three tensors, with the numbers p and q, and the gradient of in[input], for which 16-bit
+// operands are read as float32.
 Tensor pointwise_formula(Pointwise row, const Tensors& in, double p, double q);
 Tensor pointwise_gradient(Pointwise row, int input, const Tensor& g, const Tensors& in, double p, double q);
 

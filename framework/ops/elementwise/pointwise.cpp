@@ -36,65 +36,67 @@ DType dtype_of_result(const Tensors& in) {
   return is_floating(type) ? type : DType::f32;
 }
 
-// Computes the gradient of in[input] in differentiable ops. 16-bit operands are widened, and the result is rounded at the end.
+// One row; inputs: its one to three tensors, which broadcast.
 struct PointwiseOp {
   struct Attr {
     Pointwise row;
-    double p, q;
+    double p, q;  // the row's numbers
     std::optional<DType> dtype;
-    std::vector<Shape> shapes;
+    std::vector<Shape> shapes;  // of the inputs
   };
-  static const OpInfo& info_of(const Attr& at) { return kInfo[size_t(at.row)]; }
-  static Tensor in_simpler_ops(const Attr& at, const Tensors& in) { return pointwise_formula(at.row, in, at.p, at.q); }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[size_t(attr.row)]; }
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) { return pointwise_formula(attr.row, in, attr.p, attr.q); }
 
-  static void check(const Attr& at, const Tensors& in) {
-    halfstep::check<DTypeError>(is_floating(result_type(in)), facts(at.row).op, "needs floating tensors, got ", in[0].dtype());
+  static void check(const Attr& attr, const Tensors& in) {
+    halfstep::check<DTypeError>(is_floating(result_type(in)), facts(attr.row).op, "needs floating tensors, got ", in[0].dtype());
   }
-  static Attributes describe(const Attr& a) { return {{"p", a.p}, {"q", a.q}}; }
-  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
-    const Shape shape = shape_of(at.row, in);
+  static Attributes describe(const Attr& attr) { return {{"p", attr.p}, {"q", attr.q}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Shape shape = shape_of(attr.row, in);
     const MemoryFormat format = format_of(shape, in);
     const Tensor out =
-        Tensor::empty(shape, {.dtype = at.dtype.value_or(dtype_of_result(in)), .device = in[0].device(), .format = format});
+        Tensor::empty(shape, {.dtype = attr.dtype.value_or(dtype_of_result(in)), .device = in[0].device(), .format = format});
     std::array<TensorView, 3> views;
     for (size_t i = 0; i < in.size(); ++i) views[i] = broadcast_view(in[i], shape, format);
-    backend_for(out.device()).pointwise(at.row, std::span(views).first(in.size()), at.p, at.q, ordered(out, format));
-    unsigned names = 0;
+    backend_for(out.device()).pointwise(attr.row, std::span(views).first(in.size()), attr.p, attr.q, ordered(out, format));
+    unsigned reads = 0;  // bits of the tensors that the gradients read: g, then the inputs
     for (size_t i = 0; i < in.size(); ++i)
-      if (in[i].requires_grad()) names |= facts(at.row).names[i];
-    for (size_t i = 0; i < in.size(); ++i) ctx.save(names >> (i + 1) & 1 ? in[i] : Tensor());
+      if (in[i].requires_grad()) reads |= facts(attr.row).names[i];
+    for (size_t i = 0; i < in.size(); ++i) ctx.save(reads >> (i + 1) & 1 ? in[i] : Tensor());
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
-    Tensors in, result(at.shapes.size());
-    for (size_t i = 0; i < at.shapes.size(); ++i) in.push_back(ctx.saved(i));
+    Tensors in, result(attr.shapes.size());
+    for (size_t i = 0; i < attr.shapes.size(); ++i) in.push_back(ctx.saved(i));
     for (size_t i = 0; i < in.size(); ++i) {
-      if (!ctx.needs(i) || facts(at.row).names[i] == 0) continue;
-      result[i] = sum_to(one_side(ctx, at, g, int(i), in), at.shapes[i]);
+      if (!ctx.needs(i) || facts(attr.row).names[i] == 0) continue;
+      result[i] = sum_to(gradient_of(ctx, attr, g, int(i), in), attr.shapes[i]);
     }
     return result;
   }
 
  private:
-  static Tensor one_side(const BackwardContext& ctx, const Attr& at, const Tensor& g, int input, const Tensors& in) {
-    if (grad_enabled()) return pointwise_gradient(at.row, input, g, in, at.p, at.q);
-    const bool broadcasts = at.shapes[size_t(input)] != g.shape();
-    // Does not round terms before they are summed.
+  static Tensor gradient_of(const BackwardContext& ctx, const Attr& attr, const Tensor& g, int input, const Tensors& in) {
+    if (grad_enabled()) return pointwise_gradient(attr.row, input, g, in, attr.p, attr.q);
+    const bool broadcasts = attr.shapes[size_t(input)] != g.shape();
+    // Rounds no terms that are summed afterwards, because the input broadcasts.
     const DType dtype = !broadcasts ? ctx.grad_dtype(size_t(input)) : widened(g.dtype());
-    Tensors all = in;
-    all.insert(all.begin(), g);
-    const MemoryFormat format = format_of(g.shape(), all);
+    Tensors operands = in;
+    operands.insert(operands.begin(), g);
+    const MemoryFormat format = format_of(g.shape(), operands);
     const Tensor out = Tensor::empty(g.shape(), {.dtype = dtype, .device = g.device(), .format = format});
     std::array<TensorView, 3> views{};
     for (size_t i = 0; i < in.size(); ++i)
       if (in[i].defined()) views[i] = broadcast_view(in[i], g.shape(), format);
     backend_for(g.device())
-        .pointwise_backward(at.row, input, ordered(g, format), std::span(views).first(in.size()), at.p, at.q, ordered(out, format));
+        .pointwise_backward(attr.row, input, ordered(g, format), std::span(views).first(in.size()), attr.p, attr.q,
+                            ordered(out, format));
     return out;
   }
 };
 
+// Checks the arguments of addcmul for integers.
 void check_integers(std::string_view op, const Tensors& in, double value) {
   check_same_device(op, in);
   broadcast(in[0].shape(), broadcast(in[1].shape(), in[2].shape(), op), op);
@@ -140,9 +142,9 @@ void pointwise_in_place(Pointwise row, const Tensors& in, double p, double q) {
   if (check_in_place(x, shape, dtype, others_recorded, op)) {
     // Must not overwrite what backward will read.
     const Tensor before = clone(x);
-    Tensors now;
-    for (const Tensor& t : in) now.push_back(t.same(x) ? before : t);
-    assign_in_place(x, call_pointwise(row, now, p, q), op);
+    Tensors operands;
+    for (const Tensor& t : in) operands.push_back(t.same(x) ? before : t);
+    assign_in_place(x, call_pointwise(row, operands, p, q), op);
     return;
   }
   const MemoryFormat format = x.format();

@@ -14,7 +14,7 @@ const OpInfo& info_of(Pointwise row);
 // Computes a row. in: as many tensors as the row has. The result has the promoted dtype of the inputs (integers: float32) unless
 // `dtype` is given; in both cases it is computed in float32 (float64) and rounded once.
 Tensor call_pointwise(Pointwise row, Tensors in, double p = 0, double q = 0, std::optional<DType> dtype = {});
-// Writes the result into in[0].
+// Writes the result into in[0], as assign_in_place does; the shape and the category of the dtype must fit.
 void pointwise_in_place(Pointwise row, const Tensors& in, double p = 0, double q = 0);
 
 }  // namespace halfstep

@@ -35,11 +35,11 @@ struct Where {
     ctx.save(cond);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor cond = ctx.saved();
     Tensors result(3);
-    if (ctx.needs(1)) result[1] = sum_to(where(cond, grads[0], 0.0), at.a_shape);
-    if (ctx.needs(2)) result[2] = sum_to(where(cond, 0.0, grads[0]), at.b_shape);
+    if (ctx.needs(1)) result[1] = sum_to(where(cond, grads[0], 0.0), attr.a_shape);
+    if (ctx.needs(2)) result[2] = sum_to(where(cond, 0.0, grads[0]), attr.b_shape);
     return result;
   }
 };
@@ -66,7 +66,8 @@ DType bounded_dtype(const Tensor& x, std::optional<Number> lo, std::optional<Num
   return x.is_floating_point() ? x.dtype() : is_integer(lo) && is_integer(hi) ? DType::i64 : DType::f32;
 }
 
-// Returns the row's p and q: NaN for no bound, so that comparisons are false. An upper bound below the lower one wins everywhere.
+// Returns the row's p and q, the lower and upper bound: NaN for no bound, so that comparisons are false. If the upper bound is
+// below the lower one, both are the upper one.
 std::pair<double, double> interval(std::optional<Number> lo, std::optional<Number> hi) {
   const double p = lo.value_or(kNan).floating(), q = hi.value_or(kNan).floating();
   return {q < p ? q : p, q};
@@ -195,7 +196,7 @@ Tensor Tensor::isnan() const { return halfstep::isnan(*this); }
 Tensor Tensor::nan_to_num(double nan, std::optional<double> posinf, std::optional<double> neginf) const {
   return halfstep::nan_to_num(*this, nan, posinf, neginf);
 }
-Tensor Tensor::where(const Tensor& cond, const Tensor& o) const { return halfstep::where(cond, *this, o); }
-Tensor Tensor::where(const Tensor& cond, Number o) const { return halfstep::where(cond, *this, o); }
+Tensor Tensor::where(const Tensor& cond, const Tensor& other) const { return halfstep::where(cond, *this, other); }
+Tensor Tensor::where(const Tensor& cond, Number other) const { return halfstep::where(cond, *this, other); }
 
 }  // namespace halfstep

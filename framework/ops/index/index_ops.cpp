@@ -26,16 +26,16 @@ struct IndexSelect {
                                .policy = CastPolicy::keep,
                                .doc = "the slices of x along dim that index names",
                                .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     Shape shape = in[0].shape();
-    shape[a.dim] = in[1].numel();
+    shape[attr.dim] = in[1].numel();
     const Tensor out = Tensor::empty(shape, like(in[0]));
-    backend_for(out.device()).index_select(in[0].view(), a.dim, in[1].view(), out.view());
+    backend_for(out.device()).index_select(in[0].view(), attr.dim, in[1].view(), out.view());
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
 // x may be undefined: zeros of the given shape.
@@ -50,28 +50,28 @@ struct IndexAdd {
                                .doc = "x with alpha src added to the slices along dim that index names",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_add", {in[0], in[2]}); }
-  static void run(const Attr& a, const Tensor& out, const Tensor& index, Tensor src) {
-    if (a.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(a.alpha, src));
-    backend_for(out.device()).index_add(out.view(), a.dim, index.view(), src.view());
+  static void add_into(const Attr& attr, const Tensor& out, const Tensor& index, Tensor src) {
+    if (attr.alpha != 1) src = mul(is_half(src.dtype()) ? src.to(DType::f32) : src, number_beside(attr.alpha, src));
+    backend_for(out.device()).index_add(out.view(), attr.dim, index.view(), src.view());
   }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"alpha", a.alpha}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(a.shape, like(in[2]));
-    run(a, out, in[1], in[2]);
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"alpha", attr.alpha}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous) : zeros(attr.shape, like(in[2]));
+    add_into(attr, out, in[1], in[2]);
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensors result{grads[0], Tensor(), Tensor()};
     if (ctx.needs(2)) {
-      result[2] = call<IndexSelect>({grads[0], ctx.saved()}, {a.dim, a.shape});
-      if (a.alpha != 1) result[2] = mul(result[2], a.alpha);
+      result[2] = call<IndexSelect>({grads[0], ctx.saved()}, {attr.dim, attr.shape});
+      if (attr.alpha != 1) result[2] = mul(result[2], attr.alpha);
     }
     return result;
   }
 };
-Tensors IndexSelect::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-  return {call<IndexAdd>({Tensor(), ctx.saved(), grads[0]}, {a.dim, a.from}), Tensor()};
+Tensors IndexSelect::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+  return {call<IndexAdd>({Tensor(), ctx.saved(), grads[0]}, {attr.dim, attr.from}), Tensor()};
 }
 
 struct IndexCopy {
@@ -83,21 +83,21 @@ struct IndexCopy {
                                .doc = "x with src in the slices along dim that index names",
                                .dtypes = DTypeSet::any};
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_copy", {in[0], in[2]}); }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].clone(MemoryFormat::contiguous);
-    backend_for(out.device()).index_copy(out.view(), a.dim, in[1].view(), in[2].view());
+    backend_for(out.device()).index_copy(out.view(), attr.dim, in[1].view(), in[2].view());
     ctx.save(in[1]);
     ctx.state = in[2].shape();
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     const Tensor index = ctx.saved();
     const Tensor none = zeros({}, like(g)).expand(std::any_cast<const Shape&>(ctx.state));
     Tensors result(3);
-    if (ctx.needs(0)) result[0] = call<IndexCopy>({g, index, none}, {a.dim});
-    if (ctx.needs(2)) result[2] = call<IndexSelect>({g, index}, {a.dim, g.shape()});
+    if (ctx.needs(0)) result[0] = call<IndexCopy>({g, index, none}, {attr.dim});
+    if (ctx.needs(2)) result[2] = call<IndexSelect>({g, index}, {attr.dim, g.shape()});
     return result;
   }
 };
@@ -123,16 +123,17 @@ struct Slices {
 };
 
 struct EmbeddingAttr {
-  int64_t rows, padding = -1;  // -1: none
-  bool by_frequency = false;
+  int64_t rows;               // of weight
+  int64_t padding = -1;       // row without gradient; -1: none
+  bool by_frequency = false;  // whether the gradient of a row is divided by its number of occurrences
 };
 
 // Returns rows[i] divided by the number of occurrences of index[i]; 16-bit rows become float32.
-Tensor by_frequency(const Tensor& rows, const Tensor& index, int64_t count) {
+Tensor divided_by_counts(const Tensor& rows, const Tensor& index, int64_t row_count) {
   const DType dtype = rows.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const TensorOptions options{.dtype = dtype, .device = rows.device()};
-  const Tensor times = index_add(zeros({count}, options), 0, index, ones({index.numel()}, options));
-  return div(rows.to(dtype), index_select(times, 0, index).unsqueeze(1));
+  const Tensor counts = index_add(zeros({row_count}, options), 0, index, ones({index.numel()}, options));
+  return div(rows.to(dtype), index_select(counts, 0, index).unsqueeze(1));
 }
 
 struct EmbeddingBackward {
@@ -140,23 +141,23 @@ struct EmbeddingBackward {
   static constexpr OpInfo info{.name = "embedding_dense_backward",
                                .policy = CastPolicy::keep,
                                .doc = "the gradient of an embedding's weight: rows summed by index"};
-  static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"padding_idx", attr.padding}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const int64_t width = in[0].shape().back();
-    const Tensor index = in[1].reshape({-1}), out = zeros({a.rows, width}, like(in[0]));
+    const Tensor index = in[1].reshape({-1}), out = zeros({attr.rows, width}, like(in[0]));
     Tensor rows = in[0].reshape({index.numel(), width});
-    if (a.by_frequency) rows = by_frequency(rows, index, a.rows);
+    if (attr.by_frequency) rows = divided_by_counts(rows, index, attr.rows);
     backend_for(out.device()).index_add(out.view(), 0, index.view(), rows.view());
-    if (a.padding >= 0) backend_for(out.device()).fill(out.select(0, a.padding).view(), 0);
+    if (attr.padding >= 0) backend_for(out.device()).fill(out.select(0, attr.padding).view(), 0);
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor index = ctx.saved(), flat = index.reshape({-1});
     Tensor g = grads[0];
-    if (a.padding >= 0) g = index_fill(g, 0, scalar(double(a.padding), {.dtype = DType::i64, .device = g.device()}), 0);
+    if (attr.padding >= 0) g = index_fill(g, 0, scalar(double(attr.padding), {.dtype = DType::i64, .device = g.device()}), 0);
     g = index_select(g, 0, flat);
-    if (a.by_frequency) g = by_frequency(g, flat, a.rows).to(g.dtype());
+    if (attr.by_frequency) g = divided_by_counts(g, flat, attr.rows).to(g.dtype());
     Shape shape = index.shape();
     shape.push_back(grads[0].shape()[1]);
     return {g.reshape(shape), Tensor()};
@@ -166,7 +167,7 @@ struct EmbeddingBackward {
 struct EmbeddingOp {
   using Attr = EmbeddingAttr;
   static constexpr OpInfo info{.name = "embedding", .policy = CastPolicy::keep, .doc = "the rows of weight that index names"};
-  static Attributes describe(const Attr& a) { return {{"padding_idx", a.padding}}; }
+  static Attributes describe(const Attr& attr) { return {{"padding_idx", attr.padding}}; }
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
     Shape shape = in[1].shape();
     shape.push_back(in[0].shape()[1]);
@@ -176,23 +177,25 @@ struct EmbeddingOp {
     ctx.save(in[1]);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    return {call<EmbeddingBackward>({grads[0], ctx.saved()}, a), Tensor()};
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    return {call<EmbeddingBackward>({grads[0], ctx.saved()}, attr), Tensor()};
   }
 };
 
 EmbeddingAttr embedding_attr(std::string_view op, int64_t rows, std::optional<int64_t> padding_idx, bool by_frequency) {
-  EmbeddingAttr a{rows, -1, by_frequency};
-  if (!padding_idx) return a;
+  EmbeddingAttr attr{rows, -1, by_frequency};
+  if (!padding_idx) return attr;
   check<ValueError>(*padding_idx >= -rows && *padding_idx < rows, op, "padding_idx must lie in [", -rows, ", ", rows, "), got ",
                     *padding_idx);
-  a.padding = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
-  return a;
+  attr.padding = *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+  return attr;
 }
 
 constexpr OpInfo kIndexFillInfo{.name = "index_fill",
                                 .doc = "x with one value in the slices along dim that index names; made of where",
                                 .dtypes = DTypeSet::any};
+constexpr OpInfo kOneHotInfo{
+    .name = "one_hot", .doc = "1 at the class, 0 elsewhere", .differentiable = false, .dtypes = DTypeSet::numbers};
 constexpr OpInfo kTakeAlongDimInfo{.name = "take_along_dim", .doc = "gather, where x and index broadcast", .dtypes = DTypeSet::any};
 constexpr OpInfo kTakeInfo{
     .name = "take", .doc = "the elements at index of x seen as one line; made of index_select", .dtypes = DTypeSet::any};
@@ -226,65 +229,68 @@ Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size) {
 }
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
-  const Slices s("index_select", x, dim, index);
-  check<ShapeError>(x.dim() > 0 || s.index.numel() == 1, "index_select", "a 0-dim tensor takes one index, got ", s.index.numel());
-  check_index("index_select", s.index, x.dim() ? x.shape()[s.dim] : 1);
-  const Tensor line = as_line(x), out = call<IndexSelect>({line, s.index}, {s.dim, line.shape()});
+  const Slices slices("index_select", x, dim, index);
+  check<ShapeError>(x.dim() > 0 || slices.index.numel() == 1, "index_select", "a 0-dim tensor takes one index, got ",
+                    slices.index.numel());
+  check_index("index_select", slices.index, x.dim() ? x.shape()[slices.dim] : 1);
+  const Tensor line = as_line(x), out = call<IndexSelect>({line, slices.index}, {slices.dim, line.shape()});
   return x.dim() ? out : out.reshape({});
 }
 Tensor Tensor::index_select(int64_t dim, const Tensor& index) const { return halfstep::index_select(*this, dim, index); }
 
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, double alpha) {
-  const Slices s("index_add", x, dim, index, src);
-  check_index("index_add", s.index, x.dim() ? x.shape()[s.dim] : 1);
-  const Tensor line = as_line(x), out = call<IndexAdd>({line, s.index, as_line(src)}, {s.dim, line.shape(), alpha});
+  const Slices slices("index_add", x, dim, index, src);
+  check_index("index_add", slices.index, x.dim() ? x.shape()[slices.dim] : 1);
+  const Tensor line = as_line(x), out = call<IndexAdd>({line, slices.index, as_line(src)}, {slices.dim, line.shape(), alpha});
   return x.dim() ? out : out.reshape({});
 }
 Tensor Tensor::index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha) const {
   return halfstep::index_add(*this, dim, index, src, alpha);
 }
 const Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha) const {
-  const Slices s("index_add_", *this, dim, index, src);
+  const Slices slices("index_add_", *this, dim, index, src);
   check_same_dtype("index_add_", {*this, src});
-  check_index("index_add_", s.index, this->dim() ? shape()[s.dim] : 1);
+  check_index("index_add_", slices.index, this->dim() ? shape()[slices.dim] : 1);
   return change_in_place(
       "index_add_", *this, {index, src},
       [&] {
-        IndexAdd::run({s.dim, shape(), alpha}, as_line(detach()), s.index, as_line(src.detach()));
+        IndexAdd::add_into({slices.dim, shape(), alpha}, as_line(detach()), slices.index, as_line(src.detach()));
       },
       [&] { return index_add(dim, index, src, alpha); });
 }
 
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src) {
-  const Slices s("index_copy", x, dim, index, src);
-  check_index("index_copy", s.index, x.dim() ? x.shape()[s.dim] : 1);
-  const Tensor out = call<IndexCopy>({as_line(x), s.index, as_line(src)}, {s.dim});
+  const Slices slices("index_copy", x, dim, index, src);
+  check_index("index_copy", slices.index, x.dim() ? x.shape()[slices.dim] : 1);
+  const Tensor out = call<IndexCopy>({as_line(x), slices.index, as_line(src)}, {slices.dim});
   return x.dim() ? out : out.reshape({});
 }
 Tensor Tensor::index_copy(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::index_copy(*this, dim, index, src);
 }
 const Tensor& Tensor::index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const {
-  const Slices s("index_copy_", *this, dim, index, src);
+  const Slices slices("index_copy_", *this, dim, index, src);
   check_same_dtype("index_copy_", {*this, src});
-  check_index("index_copy_", s.index, this->dim() ? shape()[s.dim] : 1);
+  check_index("index_copy_", slices.index, this->dim() ? shape()[slices.dim] : 1);
   return change_in_place(
       "index_copy_", *this, {index, src},
-      [&] { backend_for(device()).index_copy(as_line(detach()).view(), s.dim, s.index.view(), as_line(src.detach()).view()); },
+      [&] {
+        backend_for(device()).index_copy(as_line(detach()).view(), slices.dim, slices.index.view(), as_line(src.detach()).view());
+      },
       [&] { return index_copy(dim, index, src); });
 }
 
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value) {
-  const Slices s("index_fill", x, dim, index);
+  const Slices slices("index_fill", x, dim, index);
   check<ShapeError>(value.defined() && value.dim() == 0, "index_fill", "value must be a 0-dim tensor");
-  const int64_t n = x.dim() ? x.shape()[s.dim] : 1;
-  const Tensor wrapped = wrap_index("index_fill", s.index, n);
+  const int64_t n = x.dim() ? x.shape()[slices.dim] : 1;
+  const Tensor wrapped = wrap_index("index_fill", slices.index, n);
   const autocast::Off off;
   // Uses a mask, so that an index that occurs twice counts once in the value's gradient.
   const TensorOptions bits{.dtype = DType::boolean, .device = x.device()};
   const Tensor hit = index_copy(zeros({n}, bits), 0, wrapped, ones({wrapped.numel()}, bits));
   Shape along = Shape::filled(x.dim(), 1);
-  if (x.dim() > 0) along[s.dim] = n;
+  if (x.dim() > 0) along[slices.dim] = n;
   return where(hit.reshape(along), value.to(x.device()).to(x.dtype()), x);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
@@ -360,6 +366,25 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t
   return call<EmbeddingBackward>({grad, i}, {rows, padding_idx < rows ? padding_idx : -1, scale_grad_by_freq});
 }
 
+Tensor one_hot(const Tensor& index, int64_t num_classes) {
+  const Tensor i = index_tensor("one_hot", index);
+  check<ValueError>(num_classes > 0 || num_classes == -1, "one_hot",
+                    "num_classes must be positive, or -1 for one more than the largest, got ", num_classes);
+  if (num_classes == -1) {
+    check_has_values("one_hot", {i});
+    check<ValueError>(i.numel() > 0, "one_hot", "num_classes cannot be derived from an empty tensor");
+    num_classes = max(i).item<int64_t>() + 1;
+  }
+  check_index("one_hot", i, num_classes);
+  check<ShapeError>(i.dim() < kMaxDims, "one_hot", "index has too many dimensions: ", i.shape());
+  Shape shape = i.shape();
+  shape.push_back(num_classes);
+  check_size("one_hot", shape);
+  const Tensor out = zeros(shape, {.dtype = i.dtype(), .device = i.device()});
+  out.scatter_(-1, i.unsqueeze(-1), 1);
+  return out;
+}
+
 void add_index_ops(OpList& list) {
   list.add(IndexSelect::info, [](Args& a) { return index_select(a.tensor(0), a.integer("dim"), a.tensor(1)); });
   list.add(IndexAdd::info,
@@ -377,6 +402,7 @@ void add_index_ops(OpList& list) {
     return embedding(a.tensor(0), a.tensor(1), a.integer_or_none("padding_idx"), a.flag("scale_grad_by_freq", false),
                      a.number_or_none("max_norm"), a.number("norm_type", 2));
   });
+  list.add(kOneHotInfo, [](Args& a) { return one_hot(a.tensor(0), a.integer("num_classes", -1)); });
   list.add(EmbeddingBackward::info, [](Args& a) {
     return embedding_dense_backward(a.tensor(0), a.tensor(1), a.integer("num_weights"), a.integer("padding_idx", -1),
                                     a.flag("scale_grad_by_freq", false));

@@ -7,8 +7,8 @@
 
 namespace halfstep {
 
-// Below, index: [n] or []; x and src agree outside dim, where src has size n. Returns x with alpha src[.., i, ..] added at [..,
-// index[i], ..]; equal indices add up, in order.
+// Returns x with alpha src[.., i, ..] added at [.., index[i], ..]; equal indices add up, in order. Here and in the next two, index:
+// [n] or []; x and src agree outside dim, where src has size n.
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1);
 // Returns x with src[.., i, ..] at [.., index[i], ..]; of equal indices the last one wins. autocast: promote
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& src);
@@ -37,7 +37,7 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& index, int64_t
 // Returns int64 [..., num_classes] with 1 at the class and 0 elsewhere; num_classes -1: one more than the largest (a host read).
 Tensor one_hot(const Tensor& index, int64_t num_classes = -1);
 
-// Like gather, but x and index broadcast outside of dim; without dim both are read as one line.
+// Returns gather of x and index, which broadcast outside of dim; without dim both are read as one line.
 Tensor take_along_dim(const Tensor& x, const Tensor& index, std::optional<int64_t> dim = {});
 
 // Returns x with src, or a number, at the places that gather(x, dim, index) reads; if several go to one place, the last wins.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads and writes x[i0, :, i2, ...] with several indices at once.
+// Reads and writes x[i0, :, i2, ...] with several indices at once. The gradient of x[i0, ...] is g added to zeros at its places.
+// That of index_put is g, with zeros at the places unless values are accumulated, and for the values g[i0, ...].
 #include <algorithm>
 
 #include "framework/ops/core/call.h"
@@ -12,22 +13,24 @@
 namespace halfstep {
 namespace {
 
-// The indexed dimensions of `shape`, and the place of the indices' shape, `picks`, in the result.
-struct Picks {
-  Shape shape, picks;
-  Dims dims;
-  int dim = 0;
+// The dimensions along which indices select, and the geometry of the result, which has index_shape in their place.
+struct IndexedDims {
+  Shape shape;        // of x
+  Shape index_shape;  // to which the indices broadcast
+  Dims dims;          // of x, one for each index
+  int dim = 0;        // of the result, at which index_shape begins
 
+  // Returns the shape of the result.
   Shape result() const {
     Shape out;
     for (int d = 0, k = 0; d <= shape.size(); ++d) {
       if (out.size() == dim && k == dim) {
-        for (int64_t n : picks) out.push_back(n);
+        for (int64_t n : index_shape) out.push_back(n);
       }
       if (d == shape.size()) break;
-      bool indexed = false;
-      for (int64_t i : dims) indexed = indexed || i == d;
-      if (!indexed) out.push_back(shape[d]), ++k;
+      bool is_indexed = false;
+      for (int64_t i : dims) is_indexed = is_indexed || i == d;
+      if (!is_indexed) out.push_back(shape[d]), ++k;
     }
     return out;
   }
@@ -35,51 +38,52 @@ struct Picks {
 
 // x with its indexed dimensions folded into one, along which one index selects the same elements. The stride of that dimension is
 // the greatest common divisor of theirs, so every combination of them is a whole number of steps.
-struct Line {
+struct FoldedView {
   TensorView view;
   Tensor index;  // [n]
   int dim;
 };
 
-int64_t divisor(int64_t a, int64_t b) { return b == 0 ? a : divisor(b, a % b); }
+int64_t greatest_divisor(int64_t a, int64_t b) { return b == 0 ? a : greatest_divisor(b, a % b); }
 
-Line line_of(const Tensor& x, const Picks& p, const Tensors& indices) {
+// Folds the indexed dimensions of x, and combines the indices to one.
+FoldedView folded(const Tensor& x, const IndexedDims& indexed, const Tensors& indices) {
   int64_t step = 0, last = 0;
-  for (int64_t d : p.dims) {
-    if (p.shape[int(d)] > 1) step = divisor(step, x.strides()[int(d)]);
+  for (int64_t d : indexed.dims) {
+    if (indexed.shape[int(d)] > 1) step = greatest_divisor(step, x.strides()[int(d)]);
   }
   step = std::max<int64_t>(step, 1);
-  Line line{x.view(), zeros({}, {.dtype = DType::i64, .device = x.device()}).expand(p.picks), p.dim};
+  FoldedView line{x.view(), zeros({}, {.dtype = DType::i64, .device = x.device()}).expand(indexed.index_shape), indexed.dim};
   for (size_t k = 0; k < indices.size(); ++k) {
-    const int d = int(p.dims[int(k)]);
-    const int64_t factor = p.shape[d] > 1 ? x.strides()[d] / step : 0;
-    last += (p.shape[d] - 1) * factor;
+    const int d = int(indexed.dims[int(k)]);
+    const int64_t factor = indexed.shape[d] > 1 ? x.strides()[d] / step : 0;
+    last += (indexed.shape[d] - 1) * factor;
     const Tensor scaled = factor == 1 ? indices[k] : mul(indices[k], factor);
     line.index = k == 0 ? scaled : add(line.index, scaled);
   }
-  line.index = line.index.expand(p.picks).reshape({-1});
-  for (int i = p.dims.size() - 1; i >= 0; --i) {
-    line.view.shape.erase(int(p.dims[i]));
-    line.view.strides.erase(int(p.dims[i]));
+  line.index = line.index.expand(indexed.index_shape).reshape({-1});
+  for (int i = indexed.dims.size() - 1; i >= 0; --i) {
+    line.view.shape.erase(int(indexed.dims[i]));
+    line.view.strides.erase(int(indexed.dims[i]));
   }
-  line.view.shape.insert(p.dim, last + 1);
-  line.view.strides.insert(p.dim, step);
+  line.view.shape.insert(indexed.dim, last + 1);
+  line.view.strides.insert(indexed.dim, step);
   return line;
 }
 
 // Returns t with the result's index dimensions folded into one.
-TensorView flat_picks(const Tensor& t, const Picks& p) {
+TensorView with_flat_index(const Tensor& t, const IndexedDims& indexed) {
   Shape shape = t.shape();
-  for (int i = 0; i < p.picks.size(); ++i) shape.erase(p.dim);
-  shape.insert(p.dim, numel(p.picks));
+  for (int i = 0; i < indexed.index_shape.size(); ++i) shape.erase(indexed.dim);
+  shape.insert(indexed.dim, numel(indexed.index_shape));
   return t.reshape(shape).view();
 }
 
-Tensors after(const Tensors& in, size_t first) { return {in.begin() + int64_t(first), in.end()}; }
+Tensors tensors_from(const Tensors& in, size_t first) { return {in.begin() + int64_t(first), in.end()}; }
 
 struct IndexPut {
   struct Attr {
-    Picks picks;
+    IndexedDims indexed;
     bool accumulate;
   };
   static constexpr OpInfo info{.name = "index_put",
@@ -88,77 +92,78 @@ struct IndexPut {
                                .dtypes = DTypeSet::any};
   // in: x (undefined: zeros), values of the result's shape, indices
   static void check(const Attr&, const Tensors& in) { check_same_dtype("index_put", {in[0], in[1]}); }
-  static void run(const Attr& a, const Tensor& out, const Tensor& values, const Tensors& indices) {
+  // Writes or adds the values to `out`.
+  static void write(const Attr& attr, const Tensor& out, const Tensor& values, const Tensors& indices) {
     if (values.numel() == 0) return;
-    const Line to = line_of(out, a.picks, indices);
+    const FoldedView to = folded(out, attr.indexed, indices);
     const Tensor from = values.contiguous();
     Backend& backend = backend_for(out.device());
-    a.accumulate ? backend.index_add(to.view, to.dim, to.index.view(), flat_picks(from, a.picks))
-                 : backend.index_copy(to.view, to.dim, to.index.view(), flat_picks(from, a.picks));
+    attr.accumulate ? backend.index_add(to.view, to.dim, to.index.view(), with_flat_index(from, attr.indexed))
+                    : backend.index_copy(to.view, to.dim, to.index.view(), with_flat_index(from, attr.indexed));
   }
-  static Attributes describe(const Attr& a) { return {{"dims", a.picks.dims}, {"accumulate", a.accumulate}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.indexed.dims}, {"accumulate", attr.accumulate}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor out = in[0].defined() ? in[0].clone(MemoryFormat::contiguous)
-                                       : zeros(a.picks.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
-    run(a, out, in[1], after(in, 2));
-    for (const Tensor& i : after(in, 2)) ctx.save(i);
+                                       : zeros(attr.indexed.shape, {.dtype = in[1].dtype(), .device = in[1].device()});
+    write(attr, out, in[1], tensors_from(in, 2));
+    for (const Tensor& i : tensors_from(in, 2)) ctx.save(i);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
 struct IndexOp {
-  using Attr = Picks;
+  using Attr = IndexedDims;
   static constexpr OpInfo info{
       .name = "index", .policy = CastPolicy::keep, .doc = "the elements that indices name together", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = Tensor::empty(a.result(), {.dtype = in[0].dtype(), .device = in[0].device()});
-    const Tensors indices = after(in, 1);
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor out = Tensor::empty(attr.result(), {.dtype = in[0].dtype(), .device = in[0].device()});
+    const Tensors indices = tensors_from(in, 1);
     if (out.numel() > 0) {
-      const Line from = line_of(in[0], a, indices);
-      backend_for(out.device()).index_select(from.view, from.dim, from.index.view(), flat_picks(out, a));
+      const FoldedView from = folded(in[0], attr, indices);
+      backend_for(out.device()).index_select(from.view, from.dim, from.index.view(), with_flat_index(out, attr));
     }
     for (const Tensor& i : indices) ctx.save(i);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensors in{Tensor(), grads[0]};
     for (size_t i = 0; i < ctx.saved_count(); ++i) in.push_back(ctx.saved(i));
-    return {call<IndexPut>(in, {a, true})};
+    return {call<IndexPut>(in, {attr, true})};
   }
 };
 
-Tensors IndexPut::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+Tensors IndexPut::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
   const Tensor& g = grads[0];
   Tensors result(2), indices;
   for (size_t i = 0; i < ctx.saved_count(); ++i) indices.push_back(ctx.saved(i));
   if (ctx.needs(0)) {
     result[0] = g;
-    if (!a.accumulate) {
-      Tensors in{g, zeros({}, {.dtype = g.dtype(), .device = g.device()}).expand(a.picks.result())};
+    if (!attr.accumulate) {
+      Tensors in{g, zeros({}, {.dtype = g.dtype(), .device = g.device()}).expand(attr.indexed.result())};
       in.insert(in.end(), indices.begin(), indices.end());
-      result[0] = call<IndexPut>(in, {a.picks, false});
+      result[0] = call<IndexPut>(in, {attr.indexed, false});
     }
   }
   if (ctx.needs(1)) {
     Tensors in{g};
     in.insert(in.end(), indices.begin(), indices.end());
-    result[1] = call<IndexOp>(in, a.picks);
+    result[1] = call<IndexOp>(in, attr.indexed);
   }
   return result;
 }
 
 // The checked indices, with bool ones replaced by the places where they are true.
 struct Chosen {
-  Picks picks;
+  IndexedDims indexed;
   Tensors indices;
 
   Chosen(std::string_view op, const Tensor& x, const Tensors& given) {
     Tensors all = given;
     all.push_back(x);
     check_same_device(op, all);
-    picks.shape = x.shape();
+    indexed.shape = x.shape();
     int d = 0;
     for (const Tensor& t : given) {
       const int takes = !t.defined() ? 1 : t.dtype() == DType::boolean ? t.dim() : 1;
@@ -170,27 +175,27 @@ struct Chosen {
       d += takes;
     }
     check<ValueError>(!indices.empty(), op, "needs at least one index");
-    for (const Tensor& i : indices) picks.picks = broadcast(picks.picks, i.shape(), op);
-    const int first = int(picks.dims[0]), count = picks.dims.size();
-    picks.dim = picks.dims[count - 1] - first == count - 1 ? first : 0;
-    check<ShapeError>(x.dim() - count + picks.picks.size() <= kMaxDims, op, "the result would have more than ", kMaxDims,
+    for (const Tensor& i : indices) indexed.index_shape = broadcast(indexed.index_shape, i.shape(), op);
+    const int first = int(indexed.dims[0]), count = indexed.dims.size();
+    indexed.dim = indexed.dims[count - 1] - first == count - 1 ? first : 0;
+    check<ShapeError>(x.dim() - count + indexed.index_shape.size() <= kMaxDims, op, "the result would have more than ", kMaxDims,
                       " dimensions");
   }
 
  private:
   void add_index(std::string_view op, const Tensor& t, int d) {
-    indices.push_back(wrap_index(op, index_tensor(op, t), picks.shape[d]));
-    picks.dims.push_back(d);
+    indices.push_back(wrap_index(op, index_tensor(op, t), indexed.shape[d]));
+    indexed.dims.push_back(d);
   }
   void add_mask(std::string_view op, const Tensor& t, int d) {
     check<ShapeError>(t.dim() > 0, op, "a bool index must have a dimension", Help{"use where or masked_select"});
     for (int k = 0; k < t.dim(); ++k)
-      check<IndexError>(t.shape()[k] == picks.shape[d + k], op, "a mask of shape ", t.shape(), " does not fit the dimensions from ",
-                        d, " of ", picks.shape);
+      check<IndexError>(t.shape()[k] == indexed.shape[d + k], op, "a mask of shape ", t.shape(),
+                        " does not fit the dimensions from ", d, " of ", indexed.shape);
     const Tensor where_true = nonzero(t);
     for (int k = 0; k < t.dim(); ++k) {
       indices.push_back(where_true.select(1, k));
-      picks.dims.push_back(d + k);
+      indexed.dims.push_back(d + k);
     }
   }
 };
@@ -202,19 +207,19 @@ Tensor spread_values(std::string_view op, const Tensor& values, const Shape& sha
   return values.expand(shape);
 }
 
-Tensor put(const Tensor& x, const Chosen& c, const Tensor& values, bool accumulate) {
-  Tensors in{x, spread_values("index_put", values, c.picks.result())};
-  in.insert(in.end(), c.indices.begin(), c.indices.end());
-  return call<IndexPut>(in, {c.picks, accumulate});
+Tensor put(const Tensor& x, const Chosen& chosen, const Tensor& values, bool accumulate) {
+  Tensors in{x, spread_values("index_put", values, chosen.indexed.result())};
+  in.insert(in.end(), chosen.indices.begin(), chosen.indices.end());
+  return call<IndexPut>(in, {chosen.indexed, accumulate});
 }
 
 }  // namespace
 
 Tensor index(const Tensor& x, const Tensors& indices) {
-  const Chosen c("index", x, indices);
+  const Chosen chosen("index", x, indices);
   Tensors in{x};
-  in.insert(in.end(), c.indices.begin(), c.indices.end());
-  return call<IndexOp>(in, c.picks);
+  in.insert(in.end(), chosen.indices.begin(), chosen.indices.end());
+  return call<IndexOp>(in, chosen.indexed);
 }
 Tensor Tensor::index(const Tensors& indices) const { return halfstep::index(*this, indices); }
 
@@ -228,16 +233,16 @@ Tensor Tensor::index_put(const Tensors& indices, const Tensor& values, bool accu
 const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, bool accumulate) const {
   check_same_device("index_put_", {*this, values});
   check_same_dtype("index_put_", {*this, values});
-  const Chosen c("index_put_", *this, indices);
-  const Tensor spread = spread_values("index_put_", values.detach(), c.picks.result());
-  Tensors others = c.indices;
+  const Chosen chosen("index_put_", *this, indices);
+  const Tensor spread = spread_values("index_put_", values.detach(), chosen.indexed.result());
+  Tensors others = chosen.indices;
   others.push_back(values);
   return change_in_place(
       "index_put_", *this, others,
       [&] {
-        IndexPut::run({c.picks, accumulate}, detach(), spread, c.indices);
+        IndexPut::write({chosen.indexed, accumulate}, detach(), spread, chosen.indices);
       },
-      [&] { return put(*this, c, values, accumulate); });
+      [&] { return put(*this, chosen, values, accumulate); });
 }
 
 void add_index_put(OpList& list) {

@@ -12,14 +12,14 @@ namespace halfstep {
 Tensor index_tensor(std::string_view op, const Tensor& index);
 // Throws IndexError unless all are in [0, size). (CUDA: with the next value that the host reads.)
 void check_index(std::string_view op, const Tensor& index, int64_t size);
-// Returns the same for [-size, size), where negative ones count from the end. Returns them in [0, size).
+// Throws IndexError unless all are in [-size, size), where negative ones count from the end. Returns them in [0, size).
 Tensor wrap_index(std::string_view op, const Tensor& index, int64_t size);
 
 // Returns a 0-dim tensor as a line of one element.
 inline Tensor as_line(const Tensor& x) { return x.dim() == 0 ? x.reshape({1}) : x; }
 
-// Implements an in-place form: `run` writes directly to x if nothing is recorded and no other input shares its memory; otherwise x
-// gets the value of `form()`.
+// Implements an in-place op: `run` writes directly to x, a contiguous tensor, if nothing is recorded and none of `others` shares
+// its memory; otherwise x gets the value of form(), the op that returns a new tensor.
 template <class Run, class Form>
 const Tensor& change_in_place(std::string_view op, const Tensor& x, const Tensors& others, const Run& run, const Form& form) {
   const autocast::Off off;

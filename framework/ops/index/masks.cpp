@@ -39,9 +39,6 @@ constexpr OpInfo kIscloseInfo{
 constexpr OpInfo kAllcloseInfo{
     .name = "allclose", .doc = "|a - b| <= atol + rtol |b| everywhere", .differentiable = false, .dtypes = DTypeSet::any};
 
-constexpr OpInfo kOneHotInfo{
-    .name = "one_hot", .doc = "1 at the class, 0 elsewhere", .differentiable = false, .dtypes = DTypeSet::numbers};
-
 void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
   check_same_device(op, {x, mask});
   check<DTypeError>(mask.defined() && mask.dtype() == DType::boolean, op, "mask must be bool");
@@ -56,9 +53,9 @@ Tensor as_value(std::string_view op, const Tensor& x, const Tensor& value) {
 // Makes a number in x's dtype, as an operand of where. Integers are truncated as in a cast.
 Tensor number_operand(const Tensor& x, Number value) {
   if (x.is_floating_point()) return wrapped_number(value, x);
-  const Tensor cut = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
-  cut.impl()->wrapped_number = true;
-  return cut;
+  const Tensor truncated = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
+  truncated.impl()->wrapped_number = true;
+  return truncated;
 }
 
 // Writes `value` into x where the mask is true.
@@ -77,7 +74,8 @@ const Tensor& fill_in_place(const Tensor& x, const Tensor& mask, const Tensor& v
 Tensor lower_mask(std::string_view op, const Shape& shape, int64_t diagonal, Device device) {
   check<ShapeError>(shape.size() >= 2, op, "needs at least 2 dimensions, got ", shape);
   const int64_t rows = shape[shape.size() - 2], columns = shape.back();
-  const TensorOptions exact{.dtype = rows + columns < (1 << 23) ? DType::f32 : DType::i64, .device = device};
+  constexpr int64_t kExactInFloat = 1 << 23;
+  const TensorOptions exact{.dtype = rows + columns < kExactInFloat ? DType::f32 : DType::i64, .device = device};
   const double shift = double(std::clamp(diagonal, -rows - 1, columns + 1));
   return le(arange(double(columns), exact), arange(shift, shift + double(rows), 1, exact).unsqueeze(1));
 }
@@ -252,8 +250,8 @@ Tensor close_elements(std::string_view op, const Tensor& a, const Tensor& b, dou
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
   return close_elements("isclose", a, b, rtol, atol, equal_nan);
 }
-Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
-  return halfstep::isclose(*this, o, rtol, atol, equal_nan);
+Tensor Tensor::isclose(const Tensor& other, double rtol, double atol, bool equal_nan) const {
+  return halfstep::isclose(*this, other, rtol, atol, equal_nan);
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
@@ -262,27 +260,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool e
   return all(close).item<bool>();
 }
 
-Tensor one_hot(const Tensor& index, int64_t num_classes) {
-  const Tensor i = index_tensor("one_hot", index);
-  check<ValueError>(num_classes > 0 || num_classes == -1, "one_hot",
-                    "num_classes must be positive, or -1 for one more than the largest, got ", num_classes);
-  if (num_classes == -1) {
-    check_has_values("one_hot", {i});
-    check<ValueError>(i.numel() > 0, "one_hot", "num_classes cannot be derived from an empty tensor");
-    num_classes = max(i).item<int64_t>() + 1;
-  }
-  check_index("one_hot", i, num_classes);
-  check<ShapeError>(i.dim() < kMaxDims, "one_hot", "index has too many dimensions: ", i.shape());
-  Shape shape = i.shape();
-  shape.push_back(num_classes);
-  check_size("one_hot", shape);
-  const Tensor out = zeros(shape, {.dtype = i.dtype(), .device = i.device()});
-  out.scatter_(-1, i.unsqueeze(-1), 1);
-  return out;
-}
-
 void add_masks(OpList& list) {
-  list.add(kOneHotInfo, [](Args& a) { return one_hot(a.tensor(0), a.integer("num_classes", -1)); });
   list.add(kMaskedFillInfo, [](Args& a) {
     const Tensor x = a.tensor(0), mask = a.tensor(1);
     return a.has_tensor(2) ? masked_fill(x, mask, a.tensor(2)) : masked_fill(x, mask, a.scalar("value"));
@@ -318,9 +296,9 @@ void add_masks(OpList& list) {
   });
 }
 
-bool Tensor::equal(const Tensor& o) const { return halfstep::equal(*this, o); }
-bool Tensor::allclose(const Tensor& o, double rtol, double atol, bool equal_nan) const {
-  return halfstep::allclose(*this, o, rtol, atol, equal_nan);
+bool Tensor::equal(const Tensor& other) const { return halfstep::equal(*this, other); }
+bool Tensor::allclose(const Tensor& other, double rtol, double atol, bool equal_nan) const {
+  return halfstep::allclose(*this, other, rtol, atol, equal_nan);
 }
 Tensor Tensor::masked_scatter(const Tensor& mask, const Tensor& src) const { return halfstep::masked_scatter(*this, mask, src); }
 Tensor Tensor::nonzero() const { return halfstep::nonzero(*this); }

@@ -43,7 +43,7 @@ constexpr OpInfo kUnravelIndex{.name = "unravel_index",
 TensorOptions int64_options(const Tensor& like) { return {.dtype = DType::i64, .device = like.device()}; }
 
 // Returns one of each run of equal neighbours of a line. inverse: in the line's own order.
-Unique runs(std::string_view op, const Tensor& line) {
+Unique unique_neighbours(std::string_view op, const Tensor& line) {
   check_has_values(op, {line});
   const int64_t n = line.size(0);
   if (n == 0) return {line.clone(), zeros({0}, int64_options(line)), zeros({0}, int64_options(line))};
@@ -54,15 +54,16 @@ Unique runs(std::string_view op, const Tensor& line) {
   return {index_select(line, 0, at), sub(cumsum(first, 0), 1), sub(end, at)};
 }
 
-// Finds the different slices along dim, or neighbours that differ, on the host in the tensor's own kind of number.
+// Returns the different rows [n, m] in lexicographic order, or, if consecutive, one of each run of equal neighbours. Computes on
+// the host, in T.
 template <class T>
-Unique unique_slices(const Tensor& rows, bool neighbours) {  // [n, m]
+Unique unique_rows(const Tensor& rows, bool consecutive) {
   const int64_t n = rows.size(0), m = rows.size(1);
-  const std::vector<T> v = rows.to_vector<T>();
-  const auto row = [&](int64_t i) { return std::span<const T>(v).subspan(size_t(i * m), size_t(m)); };
+  const std::vector<T> values = rows.to_vector<T>();
+  const auto row = [&](int64_t i) { return std::span<const T>(values).subspan(size_t(i * m), size_t(m)); };
   std::vector<int64_t> order(static_cast<size_t>(n)), inverse(order.size()), kept, counts;
   std::iota(order.begin(), order.end(), 0);
-  if (!neighbours)
+  if (!consecutive)
     std::stable_sort(order.begin(), order.end(),
                      [&](int64_t a, int64_t b) { return std::ranges::lexicographical_compare(row(a), row(b)); });
   for (int64_t i : order) {
@@ -70,18 +71,19 @@ Unique unique_slices(const Tensor& rows, bool neighbours) {  // [n, m]
     ++counts.back();
     inverse[size_t(i)] = int64_t(kept.size()) - 1;
   }
-  const auto made = [&](const std::vector<int64_t>& list) {
+  const auto tensor_of = [&](const std::vector<int64_t>& list) {
     return from_vector(list, {int64_t(list.size())}, Device::cpu).to(rows.device());
   };
-  return {index_select(rows, 0, made(kept)), made(inverse), made(counts)};
+  return {index_select(rows, 0, tensor_of(kept)), tensor_of(inverse), tensor_of(counts)};
 }
 
-Unique along(const Tensor& x, int64_t dim, std::string_view op, bool neighbours) {
+// Returns the different slices of x along dim, or, if consecutive, one of each run of equal neighbours.
+Unique unique_along(const Tensor& x, int64_t dim, std::string_view op, bool consecutive) {
   check_has_values(op, {x});
   const int d = wrap_dim(dim, x.dim(), op);
   check<ShapeError>(x.dim() > 0, op, "a 0-dim tensor has no slices");
   const Tensor front = x.movedim(d, 0), rows = front.reshape({x.size(d), x.size(d) ? x.numel() / x.size(d) : 0});
-  Unique out = x.is_floating_point() ? unique_slices<double>(rows, neighbours) : unique_slices<int64_t>(rows, neighbours);
+  Unique out = x.is_floating_point() ? unique_rows<double>(rows, consecutive) : unique_rows<int64_t>(rows, consecutive);
   Shape shape = front.shape();
   shape[0] = out.values.size(0);
   out.values = contiguous(out.values.reshape(shape).movedim(0, d));
@@ -93,17 +95,17 @@ Unique along(const Tensor& x, int64_t dim, std::string_view op, bool neighbours)
 Unique unique(const Tensor& x, std::optional<int64_t> dim) {
   const NoGrad off;
   check_has_values("unique", {x});
-  if (dim) return along(x, *dim, "unique", false);
+  if (dim) return unique_along(x, *dim, "unique", /*consecutive=*/false);
   const auto [sorted, order] = sort(x.reshape({-1}), 0);
-  Unique out = runs("unique", sorted);
+  Unique out = unique_neighbours("unique", sorted);
   out.inverse = zeros({x.numel()}, int64_options(x)).scatter(0, order, out.inverse).reshape(x.shape());
   return out;
 }
 
 Unique unique_consecutive(const Tensor& x, std::optional<int64_t> dim) {
   const NoGrad off;
-  if (dim) return along(x, *dim, "unique_consecutive", true);
-  Unique out = runs("unique_consecutive", x.reshape({-1}));
+  if (dim) return unique_along(x, *dim, "unique_consecutive", /*consecutive=*/true);
+  Unique out = unique_neighbours("unique_consecutive", x.reshape({-1}));
   out.inverse = out.inverse.reshape(x.shape());
   return out;
 }
@@ -119,7 +121,8 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
     const auto [least, largest] = aminmax(x);
     check<ValueError>(least.item<int64_t>() >= 0, "bincount", "needs numbers that are not negative, got ", least.item<int64_t>());
     const int64_t last = largest.item<int64_t>();
-    check<ValueError>(last < (int64_t(1) << 40), "bincount", "would have ", last, " + 1 counts, more than 2^40");
+    constexpr int64_t kMostCounts = int64_t(1) << 40;
+    check<ValueError>(last < kMostCounts, "bincount", "would have ", last, " + 1 counts, more than 2^40");
     length = std::max(length, last + 1);
   }
   Tensor each = ones({x.numel()}, int64_options(x));
@@ -132,24 +135,41 @@ Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {
   return index_add(zeros({length}, {.dtype = each.dtype(), .device = x.device()}), 0, x.to(DType::i64), each);
 }
 
-Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptions& o) {
+namespace {
+
+// Returns the place of each element of x in `sorted`, whose last dimension is not empty: before equal elements, or behind them.
+Tensor bisect(const Tensor& sorted, const Tensor& x, bool right) {
+  const int64_t n = sorted.size(-1);
+  Tensor low = zeros(x.shape(), int64_options(x)), high = full(x.shape(), n, int64_options(x));
+  // Halves the interval [low, high] in each step; a place that is found stays.
+  for (int64_t span = n; span > 0; span /= 2) {
+    const Tensor middle = floor_divide(add(low, high), 2), at = gather(sorted, -1, clamp_max(middle, n - 1));
+    const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));
+    low = where(open & behind, add(middle, 1), low);
+    high = where(open & ~behind, middle, high);
+  }
+  return low;
+}
+
+}  // namespace
+
+Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptions& options) {
   const NoGrad off;
   constexpr std::string_view op = "searchsorted";
-  check_same_device(op, {given, values, o.sorter});
+  check_same_device(op, {given, values, options.sorter});
   check<ValueError>(given.defined() && values.defined(), op, "an input is undefined");
   Tensor sorted = given;
-  if (o.sorter.defined()) {
-    check<DTypeError>(o.sorter.dtype() == DType::i64, op, "sorter must be int64, got ", o.sorter.dtype());
-    check<ShapeError>(o.sorter.shape() == given.shape(), op, "sorter must have the sequence's shape ", given.shape(), ", got ",
-                      o.sorter.shape());
+  if (options.sorter.defined()) {
+    check<DTypeError>(options.sorter.dtype() == DType::i64, op, "sorter must be int64, got ", options.sorter.dtype());
+    check<ShapeError>(options.sorter.shape() == given.shape(), op, "sorter must have the sequence's shape ", given.shape(),
+                      ", got ", options.sorter.shape());
     check<ShapeError>(given.dim() >= 1, op, "the sequence must have a dimension, got ", given.shape());
-    sorted = gather(given.detach(), -1, o.sorter);
+    sorted = gather(given.detach(), -1, options.sorter);
   }
-  const bool right = o.right;
   const auto result = [&](const Tensor& places) {
-    check<ValueError>(!o.out_int32 || sorted.size(-1) < std::numeric_limits<int32_t>::max(), op,
+    check<ValueError>(!options.out_int32 || sorted.size(-1) < std::numeric_limits<int32_t>::max(), op,
                       "a sequence of that many numbers has places beyond int32, got ", sorted.shape());
-    return places.reshape(values.shape()).to(o.out_int32 ? DType::i32 : DType::i64);
+    return places.reshape(values.shape()).to(options.out_int32 ? DType::i32 : DType::i64);
   };
   check<ShapeError>(sorted.dim() >= 1, op, "the sequence must have a dimension, got ", sorted.shape());
   const int64_t n = sorted.shape().back();
@@ -161,18 +181,8 @@ Tensor searchsorted(const Tensor& given, const Tensor& values, const SearchOptio
     check<ShapeError>(outer == of_values, op, "values and sequences must agree but for the last dimension, got ", of_values,
                       " and ", sorted.shape());
   }
-  const Tensor x = line ? values.reshape({-1}) : values, ordered = sorted.detach();
-  Tensor low = zeros(x.shape(), int64_options(x));
-  if (n == 0) return result(low);
-  Tensor high = full(x.shape(), n, int64_options(x));
-  // Halves the interval in each step; a place that is found stays.
-  for (int64_t span = n; span > 0; span /= 2) {
-    const Tensor middle = floor_divide(add(low, high), 2), at = gather(ordered, -1, clamp_max(middle, n - 1));
-    const Tensor open = lt(low, high), behind = logical_not(right ? gt(at, x) : ge(at, x));
-    low = where(open & behind, add(middle, 1), low);
-    high = where(open & ~behind, middle, high);
-  }
-  return result(low);
+  const Tensor x = line ? values.reshape({-1}) : values;
+  return result(n == 0 ? zeros(x.shape(), int64_options(x)) : bisect(sorted.detach(), x, options.right));
 }
 
 Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right, bool out_int32) {

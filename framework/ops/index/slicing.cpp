@@ -8,31 +8,33 @@
 
 namespace halfstep {
 
-// The view that the indices make of x, and the index tensors, each at its dimension of the view.
+// The view of x that numbers, slices, Ellipsis and None make, and the tensors among the indices, each at its dimension of the view.
 class Indexed {
  public:
   Indexed(std::string_view op, const Tensor& x, std::span<const TensorIndex> indices) : view(x) {
-    int taken = 0, dots = 0;
+    int taken = 0, ellipses = 0;
     for (const TensorIndex& i : indices) {
       taken += dimensions(i);
-      dots += std::holds_alternative<indexing::EllipsisType>(i.value_);
+      ellipses += std::holds_alternative<indexing::EllipsisType>(i.value_);
     }
     check<IndexError>(taken <= x.dim(), op, "too many indices for shape ", x.shape(), ": they are for ", taken, " dimensions");
-    check<IndexError>(dots <= 1, op, "there may be one Ellipsis, got ", dots);
+    check<IndexError>(ellipses <= 1, op, "there may be one Ellipsis, got ", ellipses);
     const int missing = x.dim() - taken;
     for (const TensorIndex& i : indices) std::visit([&](const auto& value) { add(value, missing); }, i.value_);
   }
-  bool any_tensor() const { return any_; }
+  bool any_tensor() const { return any_tensor_; }
 
   Tensor view;
   Tensors indices;  // undefined: the whole dimension
 
  private:
+  // Returns the number of x's dimensions that an index covers; 0 for Ellipsis.
   static int dimensions(const TensorIndex& i) {
     if (const auto* t = std::get_if<Tensor>(&i.value_)) return t->defined() && t->dtype() == DType::boolean ? t->dim() : 1;
     if (const auto* n = std::get_if<TensorIndex::Number>(&i.value_)) return n->is_bool ? 0 : 1;
     return std::holds_alternative<indexing::Slice>(i.value_) || std::holds_alternative<TensorIndex::List>(i.value_) ? 1 : 0;
   }
+  // Leaves the next `count` dimensions of the view whole.
   void whole(int count = 1) {
     at_ += count;
     indices.insert(indices.end(), size_t(count), Tensor());
@@ -70,17 +72,17 @@ class Indexed {
   // Returns whether t is a 0-dim integer, which counts as a number: but not if an observer follows values, since it may vary, nor
   // if it must be fetched from a device.
   static bool is_number(const Tensor& t) {
-    const bool one = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
-    return one && t.device().is_cpu() && !Observing::follow_values();
+    const bool is_integer = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
+    return is_integer && t.device().is_cpu() && !Observing::follow_values();
   }
   void put(const Tensor& t) {
-    any_ = true;
+    any_tensor_ = true;
     indices.push_back(t);
     at_ += t.dtype() == DType::boolean ? t.dim() : 1;
   }
 
-  int at_ = 0;
-  bool any_ = false;
+  int at_ = 0;  // dimension of the view for the next index
+  bool any_tensor_ = false;
 };
 
 namespace {
@@ -99,8 +101,8 @@ TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
 
 Tensor Tensor::index(std::initializer_list<TensorIndex> list) const { return index(std::span(list.begin(), list.size())); }
 Tensor Tensor::index(std::span<const TensorIndex> list) const {
-  const Indexed i("index", *this, list);
-  return i.any_tensor() ? i.view.index(i.indices) : i.view;
+  const Indexed indexed("index", *this, list);
+  return indexed.any_tensor() ? indexed.view.index(indexed.indices) : indexed.view;
 }
 
 IndexedPart::IndexedPart(const Tensor& from, const TensorIndex& at) : Tensor(from.index({at})), at_(at) {
@@ -117,11 +119,11 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const 
   return index_put_(std::span(list.begin(), list.size()), values);
 }
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, const Tensor& values) const {
-  const Indexed i("index_put_", *this, list);
-  if (i.any_tensor())
-    i.view.index_put_(i.indices, without_leading_ones(values, 0));
+  const Indexed indexed("index_put_", *this, list);
+  if (indexed.any_tensor())
+    indexed.view.index_put_(indexed.indices, without_leading_ones(values, 0));
   else
-    i.view.copy_(without_leading_ones(values, i.view.dim()));
+    indexed.view.copy_(without_leading_ones(values, indexed.view.dim()));
   return *this;
 }
 

@@ -45,13 +45,13 @@ class TensorIndex {
   TensorIndex(std::initializer_list<int64_t> indices) : value_(List{indices, false}) {}
   template <std::same_as<bool> T>
   TensorIndex(std::initializer_list<T> mask) : value_(List{{mask.begin(), mask.end()}, true}) {}
-  template <std::integral T>
   // Selects one element; a bool selects all, or nothing, in a new dimension.
+  template <std::integral T>
   TensorIndex(T i) : value_(Number{int64_t(i), std::is_same_v<T, bool>}) {}
 
  private:
   friend class Indexed;
-  struct New {};
+  struct New {};  // None: a new dimension
   struct Number {
     int64_t value;
     bool is_bool;

@@ -37,10 +37,13 @@ constexpr OpInfo kCrossInfo{.name = "cross",
 // split[i][j]: where the cheapest order splits the product of matrices i to j.
 using Splits = std::vector<std::vector<size_t>>;
 
-Splits cheapest_order(const Tensors& m) {
-  const size_t n = m.size();
-  std::vector<double> size{double(m[0].size(0))};
-  for (const Tensor& t : m) size.push_back(double(t.size(1)));
+// Finds the order with the fewest multiplications. Matrix i is [size[i], size[i + 1]]; the product of matrices i to j costs
+//
+//   cost[i][j] = min over k of cost[i][k] + cost[k + 1][j] + size[i] size[k + 1] size[j + 1]
+Splits cheapest_order(const Tensors& matrices) {
+  const size_t n = matrices.size();
+  std::vector<double> size{double(matrices[0].size(0))};
+  for (const Tensor& t : matrices) size.push_back(double(t.size(1)));
   std::vector<std::vector<double>> cost(n, std::vector<double>(n));
   Splits split(n, std::vector<size_t>(n));
   for (size_t length = 1; length < n; ++length) {
@@ -56,35 +59,37 @@ Splits cheapest_order(const Tensors& m) {
   return split;
 }
 
-Tensor multiply_chain(const Tensors& m, const Splits& split, size_t i, size_t j) {
-  if (i == j) return m[i];
+// Returns the product of matrices i to j.
+Tensor multiply_chain(const Tensors& matrices, const Splits& split, size_t i, size_t j) {
+  if (i == j) return matrices[i];
   const size_t k = split[i][j];
-  return mm(multiply_chain(m, split, i, k), multiply_chain(m, split, k + 1, j));
+  return mm(multiply_chain(matrices, split, i, k), multiply_chain(matrices, split, k + 1, j));
 }
 
-Tensor chain(const OpInfo& info, Tensors m, bool vectors) {
+// Checks and multiplies; vectors: whether the first and the last may be vectors.
+Tensor chain(const OpInfo& info, Tensors matrices, bool vectors) {
   const std::string_view name = info.name;
-  check_same_device(name, m);
-  for (size_t i = 0; i < m.size(); ++i) {
-    const bool end = vectors && (i == 0 || i + 1 == m.size());
-    check<ShapeError>(m[i].dim() == 2 || (end && m[i].dim() == 1), name, "tensor ", i, " must have ",
-                      end ? "1 or 2 dimensions" : "2 dimensions", ", got ", m[i].shape());
-    check<ShapeError>(i == 0 || m[i - 1].size(-1) == m[i].size(0), name, "inner sizes must match, got ", m[i - (i > 0)].shape(),
-                      " and ", m[i].shape(), " for tensors ", i - (i > 0), " and ", i);
+  check_same_device(name, matrices);
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const bool end = vectors && (i == 0 || i + 1 == matrices.size());
+    check<ShapeError>(matrices[i].dim() == 2 || (end && matrices[i].dim() == 1), name, "tensor ", i, " must have ",
+                      end ? "1 or 2 dimensions" : "2 dimensions", ", got ", matrices[i].shape());
+    check<ShapeError>(i == 0 || matrices[i - 1].size(-1) == matrices[i].size(0), name, "inner sizes must match, got ",
+                      matrices[i - (i > 0)].shape(), " and ", matrices[i].shape(), " for tensors ", i - (i > 0), " and ", i);
   }
-  apply_policy(info, m);
-  check_product_dtypes(name, m);
+  apply_policy(info, matrices);
+  check_product_dtypes(name, matrices);
   const autocast::Off off;
-  const bool row = m.front().dim() == 1, column = m.back().dim() == 1;
-  if (row) m.front() = m.front().unsqueeze(0);
-  if (column) m.back() = m.back().unsqueeze(1);
-  Tensor y = multiply_chain(m, cheapest_order(m), 0, m.size() - 1);
+  const bool row = matrices.front().dim() == 1, column = matrices.back().dim() == 1;
+  if (row) matrices.front() = matrices.front().unsqueeze(0);
+  if (column) matrices.back() = matrices.back().unsqueeze(1);
+  Tensor y = multiply_chain(matrices, cheapest_order(matrices), 0, matrices.size() - 1);
   if (column) y = y.squeeze(1);
   return row ? y.squeeze(0) : y;
 }
 
 // Returns a mask of the dimensions in dims.
-std::array<bool, kMaxDims> named(const std::vector<int64_t>& dims, const Tensor& t) {
+std::array<bool, kMaxDims> marked(const std::vector<int64_t>& dims, const Tensor& t) {
   std::array<bool, kMaxDims> mask{};
   for (int64_t d : dims) {
     check<IndexError>(t.dim() > 0, "tensordot", "dimension ", d, " is outside a tensor of shape ", t.shape());
@@ -110,7 +115,7 @@ Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int64_t>& a
   check_same_device("tensordot", {a, b});
   check<ValueError>(a_dims.size() == b_dims.size(), "tensordot", "needs as many dimensions of one tensor as of the other, got ",
                     a_dims.size(), " and ", b_dims.size());
-  const auto of_a = named(a_dims, a), of_b = named(b_dims, b);
+  const auto of_a = marked(a_dims, a), of_b = marked(b_dims, b);
   std::array<Tensor, 2> in{a, b};
   apply_policy(kTensordotInfo, in);
   check_product_dtypes("tensordot", {in[0], in[1]});
@@ -166,11 +171,12 @@ Tensor bilinear(const Tensor& x1, const Tensor& x2, const Tensor& weight, const 
   const Tensors in{x1, x2, weight, bias};
   if (!autocast::is_enabled(x1.device().type)) check_product_dtypes("bilinear", in);
   return composite(kBilinearInfo, in, [&](const Tensors& t) {
-    const int64_t rows = numel(batch1), o = weight.size(0), i = weight.size(1), j = weight.size(2);
-    const Tensor half = mm(t[0].reshape({rows, i}), t[2].permute({1, 0, 2}).reshape({i, o * j})).reshape({rows, o, j});
-    const Tensor y = bmm(half, t[1].reshape({rows, j, 1})).reshape({rows, o});
+    const int64_t rows = numel(batch1), outputs = weight.size(0), in1 = weight.size(1), in2 = weight.size(2);
+    const Tensor x1_weight =
+        mm(t[0].reshape({rows, in1}), t[2].permute({1, 0, 2}).reshape({in1, outputs * in2})).reshape({rows, outputs, in2});
+    const Tensor y = bmm(x1_weight, t[1].reshape({rows, in2, 1})).reshape({rows, outputs});
     Shape out = batch1;
-    out.push_back(o);
+    out.push_back(outputs);
     return (t[3].defined() ? y + t[3] : y).reshape(out);
   });
 }
@@ -191,7 +197,7 @@ Tensor cross(const Tensor& a, const Tensor& b, int64_t dim) {
     return (from(x, 1) * from(y, 2) - from(x, 2) * from(y, 1)).transpose(0, d).contiguous();
   });
 }
-Tensor Tensor::cross(const Tensor& o, int64_t dim) const { return halfstep::cross(*this, o, dim); }
+Tensor Tensor::cross(const Tensor& other, int64_t dim) const { return halfstep::cross(*this, other, dim); }
 
 void add_contractions(OpList& list) {
   list.add(kChainInfo, [](Args& a) { return chain_matmul(a.list(0)); });

@@ -12,8 +12,8 @@ namespace halfstep {
 
 // Multiplies a chain of matrices in the cheapest order. Each product is rounded, as in a chain of mm. Autocast: low.
 Tensor chain_matmul(const Tensors& matrices);
-// Like chain_matmul for at least two tensors; the first may be a row and the last a column, given as vectors. Also
-// linalg_multi_dot.
+// Multiplies like chain_matmul, at least two tensors; the first may be a row and the last a column, given as vectors. Also
+// registered as linalg_multi_dot.
 Tensor multi_dot(const Tensors& tensors);
 
 // Sums over pairs of dimensions: a's a_dims[i] with b's b_dims[i]. The result has the rest of a's, then of b's dimensions.

@@ -20,8 +20,8 @@ struct QR : std::pair<Tensor, Tensor> {
   QR(const Tensor& q, const Tensor& r) : Parts(q, r), q(q), r(r), Q(q), R(r) {}
   Tensor q, r, Q, R;
 };
-// x = q r: q^T q = 1, r upper triangular. mode "reduced": q [..., M, k], r [..., k, N], k = min(M, N); "complete": k = M, without
-// gradient for M > N; "r": q is undefined.
+// Factorises x = q r: q^T q = 1, r upper triangular. mode "reduced": q [..., M, k], r [..., k, N], k = min(M, N); "complete": k =
+// M, without gradient for M > N; "r": q is undefined.
 QR qr(const Tensor& x, std::string_view mode = "reduced");
 
 namespace linalg {
@@ -33,10 +33,10 @@ struct SVD : std::tuple<Tensor, Tensor, Tensor> {
   SVD(const Tensor& u, const Tensor& s, const Tensor& vh) : Parts(u, s, vh), u(u), s(s), vh(vh), U(u), S(s), Vh(vh) {}
   Tensor u, s, vh, U, S, Vh;
 };
-// x = u diag(s) vh, s falling. With k = min(M, N): u [..., M, k], s [..., k], vh [..., k, N]; with full_matrices u [..., M, M] and
-// vh [..., N, N].
+// Factorises x = u diag(s) vh, s falling. With k = min(M, N): u [..., M, k], s [..., k], vh [..., k, N]; with full_matrices u [...,
+// M, M] and vh [..., N, N].
 SVD svd(const Tensor& x, bool full_matrices = true);
-Tensor svdvals(const Tensor& x);
+Tensor svdvals(const Tensor& x);  // s of svd
 struct Eigh : std::pair<Tensor, Tensor> {
   using Parts = std::pair<Tensor, Tensor>;
   Eigh(const Tensor& values, const Tensor& vectors) : Parts(values, vectors), eigenvalues(values), eigenvectors(vectors) {}
@@ -44,6 +44,7 @@ struct Eigh : std::pair<Tensor, Tensor> {
 };
 // Decomposes a symmetric matrix, reading the triangle uplo, "L" or "U". The gradient is that of the symmetric matrix.
 Eigh eigh(const Tensor& x, std::string_view uplo = "L");
+// Returns the eigenvalues of eigh.
 Tensor eigvalsh(const Tensor& x, std::string_view uplo = "L");
 
 }  // namespace linalg

@@ -36,56 +36,57 @@ struct Norm {
   static constexpr OpInfo info{
       .name = "norm", .policy = CastPolicy::f32_output, .doc = "(sum |x|^p)^(1/p) over dimensions", .takes_dtype = true};
 
-  static void check(const Attr& a, const Tensors& in) {
+  static void check(const Attr& attr, const Tensors& in) {
     check_floating("norm", in);
-    halfstep::check<ValueError>(a.p == a.p, "norm", "p must be a number, got nan");
-    halfstep::check<DTypeError>(!a.dtype || is_floating(*a.dtype), "norm", "dtype must be floating, got ",
-                                a.dtype.value_or(DType::f32));
+    halfstep::check<ValueError>(attr.p == attr.p, "norm", "p must be a number, got nan");
+    halfstep::check<DTypeError>(!attr.dtype || is_floating(*attr.dtype), "norm", "dtype must be floating, got ",
+                                attr.dtype.value_or(DType::f32));
   }
-  static Attributes describe(const Attr& a) { return {{"p", a.p}, {"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const DType dtype = a.dtype.value_or(in[0].dtype());
+  static Attributes describe(const Attr& attr) { return {{"p", attr.p}, {"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const DType dtype = attr.dtype.value_or(in[0].dtype());
     const DType wide = promote(in[0].dtype(), dtype == DType::f64 ? DType::f64 : DType::f32);
     Tensor y;
-    if (a.p == 1 || a.p == 2) {  // in one pass over x
+    if (attr.p == 1 || attr.p == 2) {  // in one pass over x
       const Tensor x = wide == DType::f64 ? in[0].to(wide) : in[0];
-      y = run_reduce(a.p == 1 ? Reduce::sum_abs : Reduce::sum_squares, x, reduced(x.shape(), a.dims, "norm"), true, wide);
-      if (a.p == 2) y.sqrt_();
+      y = run_reduce(attr.p == 1 ? Reduce::sum_abs : Reduce::sum_squares, x, reduced(x.shape(), attr.dims, "norm"), true, wide);
+      if (attr.p == 2) y.sqrt_();
     } else {
-      y = norm_formula(in[0].to(wide), a.p, a.dims, true);
+      y = norm_formula(in[0].to(wide), attr.p, attr.dims, true);
     }
     ctx.save(in[0]);
     ctx.save(y.detach());  // y may be the output itself, which its own node must not hold
-    return (a.keepdim ? y : y.reshape(reduced(in[0].shape(), a.dims, "norm").dropped)).to(dtype);
+    return (attr.keepdim ? y : y.reshape(reduced(in[0].shape(), attr.dims, "norm").dropped)).to(dtype);
   }
-  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
-    return norm_formula(in[0], a.p, a.dims, a.keepdim).to(a.dtype.value_or(in[0].dtype()));
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) {
+    return norm_formula(in[0], attr.p, attr.dims, attr.keepdim).to(attr.dtype.value_or(in[0].dtype()));
   }
-  // Computes x / |x|^(2 - p) (|x| / y)^(p - 1) g / |x|..., and 0 where y is 0; each case avoids divisions by 0.
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  // Returns sign(x) (|x| / y)^(p - 1) g, 0 where x or y is 0. For p of inf and -inf the n elements with |x| = y share the gradient:
+  // sign(x) g / n.
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const bool recorded = grad_enabled();
     const Tensor saved = ctx.saved(kX), y0 = ctx.saved(kNorm);
     const Tensor x = saved.to(y0.dtype());
     const Tensor g = grads[0].to(y0.dtype()).reshape(y0.shape());
-    if (a.p == 0) return {zeros_like(saved)};
-    const Tensor y = recorded ? safe_norm(x, a) : y0;
-    if (a.p == 1) return {sign(x) * g};
-    if (std::isinf(a.p)) {
+    if (attr.p == 0) return {zeros_like(saved)};
+    const Tensor y = recorded ? safe_norm(x, attr) : y0;
+    if (attr.p == 1) return {sign(x) * g};
+    if (std::isinf(attr.p)) {
       const Tensor hit = eq(abs(x.detach()), y.detach()).to(x.dtype());
-      return {sign(x) * hit * (g / sum(hit, a.dims, true))};
+      return {sign(x) * hit * (g / sum(hit, attr.dims, true))};
     }
-    const Tensor none = eq(y.detach(), 0.0);
-    const Tensor inverse = where(none, 0.0, div(1.0, where(none, 1.0, y)));
-    if (a.p == 2) return {x * (g * inverse)};
-    const Tensor at = eq(x.detach(), 0.0), size = where(at, 1.0, abs(x));
-    return {where(at, 0.0, sign(x) * pow(size * inverse, a.p - 1) * g)};
+    const Tensor is_zero = eq(y.detach(), 0.0);
+    const Tensor inverse = where(is_zero, 0.0, div(1.0, where(is_zero, 1.0, y)));
+    if (attr.p == 2) return {x * (g * inverse)};
+    const Tensor x_is_zero = eq(x.detach(), 0.0), size = where(x_is_zero, 1.0, abs(x));
+    return {where(x_is_zero, 0.0, sign(x) * pow(size * inverse, attr.p - 1) * g)};
   }
 
  private:
   // Computes the norm as a function of x that stays differentiable where it is 0.
-  static Tensor safe_norm(const Tensor& x, const Attr& a) {
-    if (a.p == 1 || std::isinf(a.p)) return norm_formula(x, a.p, a.dims, true);
-    return norm(x, a.p, a.dims, true);
+  static Tensor safe_norm(const Tensor& x, const Attr& attr) {
+    if (attr.p == 1 || std::isinf(attr.p)) return norm_formula(x, attr.p, attr.dims, true);
+    return norm(x, attr.p, attr.dims, true);
   }
 };
 
@@ -100,18 +101,18 @@ struct Cdist {
   };
   static constexpr OpInfo info{
       .name = "cdist", .policy = CastPolicy::f32, .doc = "distances between all rows of a [P, M] and b [R, M]"};
-  static constexpr int64_t kProductRows = 25;
+  static constexpr int64_t kProductRows = 25;                // more rows use a matrix product, as in PyTorch
   static constexpr int64_t kDifferences = int64_t(1) << 22;  // elements of differences at a time
 
   enum Saved : size_t { kA, kB, kDistances };
-  static Attributes describe(const Attr& a) { return {{"p", a.p}}; }
-  static Tensor forward(OpContext& ctx, const Attr& at, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"p", attr.p}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor &a = in[0], &b = in[1];
     const int64_t batch = a.size(0), rows = a.size(1), columns = b.size(1), width = a.size(2);
     Tensor out;
     const bool product =
-        at.mode == CdistMode::mm || (at.mode == CdistMode::mm_if_necessary && std::max(rows, columns) > kProductRows);
-    if (at.p == 2 && product) {
+        attr.mode == CdistMode::mm || (attr.mode == CdistMode::mm_if_necessary && std::max(rows, columns) > kProductRows);
+    if (attr.p == 2 && product) {
       const Tensor squares = sum(square(a), {2}, true) + sum(square(b), {2}, true).transpose(1, 2);
       out = sqrt(relu(squares - bmm(a, b.transpose(1, 2)) * 2.0));
     } else {
@@ -119,7 +120,7 @@ struct Cdist {
       const int64_t step = std::max<int64_t>(1, kDifferences / std::max<int64_t>(1, batch * columns * width));
       for (int64_t r = 0; r < rows; r += step) {
         const int64_t n = std::min(step, rows - r);
-        out.narrow(1, r, n).copy_(all_distances(a.narrow(1, r, n), b, at.p));
+        out.narrow(1, r, n).copy_(all_distances(a.narrow(1, r, n), b, attr.p));
       }
     }
     ctx.save(a);
@@ -127,16 +128,16 @@ struct Cdist {
     ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& at, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor a = ctx.saved(kA), b = ctx.saved(kB), y = ctx.saved(kDistances);
     Tensors result(2);
-    if (at.p == 2) {  // da = sum_j g_ij (a_i - b_j) / y_ij
-      const Tensor none = eq(y, 0.0), w = where(none, 0.0, grads[0] / where(none, 1.0, y));
+    if (attr.p == 2) {  // da = sum_j g_ij (a_i - b_j) / y_ij
+      const Tensor is_zero = eq(y, 0.0), w = where(is_zero, 0.0, grads[0] / where(is_zero, 1.0, y));
       if (ctx.needs(0)) result[0] = a * sum(w, {2}).unsqueeze(2) - bmm(w, b);
       if (ctx.needs(1)) result[1] = b * sum(w, {1}).unsqueeze(2) - bmm(w.transpose(1, 2), a);
       return result;
     }
-    if (std::isinf(at.p)) {  // each of several largest differences gets the whole gradient, as in PyTorch
+    if (std::isinf(attr.p)) {  // each of several largest differences gets the whole gradient, as in PyTorch
       const Tensor d = a.unsqueeze(2) - b.unsqueeze(1), w = where(eq(abs(d), y.unsqueeze(3)), sign(d), 0.0) * grads[0].unsqueeze(3);
       return {sum(w, {2}), neg(sum(w, {1}))};
     }
@@ -144,11 +145,11 @@ struct Cdist {
     const Tensor x = a.detach(), z = b.detach();
     x.set_requires_grad();
     z.set_requires_grad();
-    const Tensors got = grad({all_distances(x, z, at.p)}, {x, z}, {grads[0]});
+    const Tensors got = grad({all_distances(x, z, attr.p)}, {x, z}, {grads[0]});
     for (size_t i = 0; i < 2; ++i) result[i] = got[i];
     return result;
   }
-  static Tensor composite(const Attr& at, const Tensors& in) { return all_distances(in[0], in[1], at.p); }
+  static Tensor composite(const Attr& attr, const Tensors& in) { return all_distances(in[0], in[1], attr.p); }
 };
 
 constexpr OpInfo kNormalize{.name = "normalize", .policy = CastPolicy::f32, .doc = "x / max(|x|_p, eps) along a dimension"};
@@ -214,7 +215,8 @@ Tensor pdist(const Tensor& x, double p) {
   check_p("pdist", p);
   check<ShapeError>(x.dim() == 2, "pdist", "input must be [N, M], got ", x.shape());
   const int64_t n = x.size(0);
-  check<ShapeError>(n <= 65536, "pdist", "takes at most 65536 rows, got ", x.shape());
+  constexpr int64_t kMostRows = 65536;  // 2^31 pairs
+  check<ShapeError>(n <= kMostRows, "pdist", "takes at most ", kMostRows, " rows, got ", x.shape());
   const int64_t pairs = n * (n - 1) / 2;
   std::vector<int64_t> first, second;
   for (int64_t i = 0; i < n; ++i)
@@ -252,13 +254,16 @@ Tensor renorm(const Tensor& x, double p, int64_t dim, double maxnorm) {
   for (int i = 0; i < x.dim(); ++i)
     if (i != kept) dims.push_back(i);
   return composite(kRenorm, {x}, [&](const Tensors& in) {
+    constexpr double kEps = 1e-7;  // as in PyTorch
     const Tensor size = norm(in[0], p, dims, true), large = gt(size, maxnorm);
-    return in[0] * where(large, div(maxnorm, where(large, size, 1.0) + 1e-7), 1.0);
+    return in[0] * where(large, div(maxnorm, where(large, size, 1.0) + kEps), 1.0);
   });
 }
 
-Tensor Tensor::norm(double p, const Dims& d, bool k, std::optional<DType> t) const { return halfstep::norm(*this, p, d, k, t); }
-Tensor Tensor::dist(const Tensor& o, double p) const { return halfstep::dist(*this, o, p); }
+Tensor Tensor::norm(double p, const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return halfstep::norm(*this, p, dims, keepdim, dtype);
+}
+Tensor Tensor::dist(const Tensor& other, double p) const { return halfstep::dist(*this, other, p); }
 Tensor Tensor::renorm(double p, int64_t dim, double maxnorm) const { return halfstep::renorm(*this, p, dim, maxnorm); }
 
 namespace {

@@ -20,8 +20,8 @@ struct PairwiseDistanceArguments {  // by name: pairwise_distance(a, b, {.keepdi
   double eps = 1e-6;
   bool keepdim = false;
 };
-inline Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceArguments& o) {
-  return pairwise_distance(a, b, o.p, o.eps, o.keepdim);
+inline Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceArguments& options) {
+  return pairwise_distance(a, b, options.p, options.eps, options.keepdim);
 }
 // Returns distances between all rows: a [..., P, M], b [..., R, M] -> [..., P, R]; batches broadcast. p >= 0. Above 25 rows, p = 2
 // uses a matrix product (as in PyTorch), which loses digits for points much closer to each other than to the origin; `mode` can

@@ -20,6 +20,7 @@ constexpr int kEllipsis = 256;
 
 bool contains(const Labels& labels, int label) { return std::find(labels.begin(), labels.end(), label) != labels.end(); }
 
+// The part of the equation for one tensor.
 struct Term {
   Labels letters;
   int ellipsis = -1;  // number of letters before "...", or -1
@@ -29,25 +30,26 @@ struct Term {
 std::vector<Term> read_terms(std::string_view text, std::string_view equation) {
   std::vector<Term> terms(1);
   for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
+    const char letter = text[i];
     Term& term = terms.back();
-    if (c == ' ') continue;
-    if (c == ',') {
+    if (letter == ' ') continue;
+    if (letter == ',') {
       terms.emplace_back();
-    } else if (c == '.') {
+    } else if (letter == '.') {
       check<ValueError>(text.substr(i, 3) == "...", "einsum", "a dot must be part of '...', got '", equation, "'");
       check<ValueError>(term.ellipsis < 0, "einsum", "a term has at most one '...', got '", equation, "'");
       term.ellipsis = int(term.letters.size());
       i += 2;
     } else {
-      check<ValueError>((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "einsum", "subscripts must be letters, got '", c,
-                        "' in '", equation, "'");
-      term.letters.push_back(c);
+      check<ValueError>((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z'), "einsum",
+                        "subscripts must be letters, got '", letter, "' in '", equation, "'");
+      term.letters.push_back(letter);
     }
   }
   return terms;
 }
 
+// An operand, or the product of several.
 struct Factor {
   Tensor x;
   Labels labels;  // one per dimension, each once
@@ -76,54 +78,56 @@ Labels label_dimensions(const Term& term, const Tensor& x, size_t operand, std::
   return labels;
 }
 
-Factor without_repeats(Factor f, size_t operand, std::string_view equation) {
-  for (size_t i = 0; i < f.labels.size(); ++i) {
-    for (size_t j = i + 1; j < f.labels.size(); ++j) {
-      if (f.labels[i] != f.labels[j]) continue;
-      const int64_t m = f.x.size(int(i)), n = f.x.size(int(j));
-      check<ShapeError>(m == n, "einsum", "subscript '", char(f.labels[i]), "' repeats in operand ", operand, " of shape ",
-                        f.x.shape(), " for '", equation, "', so its sizes must match");
-      f.x = diagonal_last(f.x, int(i), int(j));
-      f.labels.push_back(f.labels[i]);
-      f.labels.erase(f.labels.begin() + long(j));
-      f.labels.erase(f.labels.begin() + long(i));
+// Takes the diagonal of dimensions with one label.
+Factor without_repeats(Factor factor, size_t operand, std::string_view equation) {
+  for (size_t i = 0; i < factor.labels.size(); ++i) {
+    for (size_t j = i + 1; j < factor.labels.size(); ++j) {
+      if (factor.labels[i] != factor.labels[j]) continue;
+      const int64_t m = factor.x.size(int(i)), n = factor.x.size(int(j));
+      check<ShapeError>(m == n, "einsum", "subscript '", char(factor.labels[i]), "' repeats in operand ", operand, " of shape ",
+                        factor.x.shape(), " for '", equation, "', so its sizes must match");
+      factor.x = diagonal_last(factor.x, int(i), int(j));
+      factor.labels.push_back(factor.labels[i]);
+      factor.labels.erase(factor.labels.begin() + long(j));
+      factor.labels.erase(factor.labels.begin() + long(i));
       i = size_t(-1);  // restart, because positions have moved
       break;
     }
   }
-  return f;
+  return factor;
 }
 
-// Sums over the labels that are not in `keep`, in x's dtype.
-Factor sum_out(Factor f, const Labels& keep) {
+// Sums over the labels that are not in `keep`; sums of integers are int64.
+Factor sum_out(Factor factor, const Labels& keep) {
   Dims dims;
   Labels left;
-  for (size_t i = 0; i < f.labels.size(); ++i) {
-    if (contains(keep, f.labels[i]))
-      left.push_back(f.labels[i]);
+  for (size_t i = 0; i < factor.labels.size(); ++i) {
+    if (contains(keep, factor.labels[i]))
+      left.push_back(factor.labels[i]);
     else
       dims.push_back(int64_t(i));
   }
-  if (dims.empty()) return f;
-  return {f.x.sum(dims), left};
+  if (dims.empty()) return factor;
+  return {factor.x.sum(dims), left};
 }
 
-// Returns x with the labels' dimensions in the order of `order`, joined to one dimension per group.
-Tensor grouped(const Factor& f, std::initializer_list<const Labels*> groups, const std::map<int, int64_t>& sizes) {
+// Returns x with the labels' dimensions in the order of `groups`, joined to one dimension per group.
+Tensor grouped(const Factor& factor, std::initializer_list<const Labels*> groups, const std::map<int, int64_t>& sizes) {
   Dims order;
   Shape shape;
   for (const Labels* group : groups) {
     int64_t n = 1;
     for (int label : *group) {
-      order.push_back(std::find(f.labels.begin(), f.labels.end(), label) - f.labels.begin());
+      order.push_back(std::find(factor.labels.begin(), factor.labels.end(), label) - factor.labels.begin());
       n *= sizes.at(label);
     }
     shape.push_back(n);
   }
-  return f.x.permute(order).reshape(shape);
+  return factor.x.permute(order).reshape(shape);
 }
 
-// Multiplies two factors and sums over letters that are not in `needed`.
+// Multiplies two factors and sums over labels that are not in `needed`: as a batch of matrix products, [batch, left, inner] [batch,
+// inner, right].
 Factor join(Factor a, Factor b, const Labels& needed, const std::map<int, int64_t>& sizes) {
   const auto kept_by = [&](const Labels& other) {
     Labels keep = needed;
@@ -167,6 +171,8 @@ Factor join(Factor a, Factor b, const Labels& needed, const std::map<int, int64_
   return {y.reshape(shape), labels};
 }
 
+// Returns the labels of the result: those of `text`, the part behind "->", or by default those that occur once, in order. ellipsis:
+// the number of dimensions that "..." has.
 Labels output_labels(const std::optional<std::string_view>& text, const std::vector<Labels>& inputs, int ellipsis,
                      std::string_view equation) {
   Labels out;
@@ -198,6 +204,31 @@ Labels output_labels(const std::optional<std::string_view>& text, const std::vec
   return out;
 }
 
+// The labels of each operand's dimensions, and the sizes of the labels.
+struct Labelling {
+  std::vector<Labels> inputs;
+  std::map<int, int64_t> sizes;  // the larger one where a size of 1 broadcasts
+  int ellipsis = 0;              // number of dimensions that "..." has
+
+  // Throws ShapeError unless the operands fit the terms and each other.
+  Labelling(const std::vector<Term>& terms, const Tensors& operands, std::string_view equation) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Tensor& x = operands[i];
+      inputs.push_back(label_dimensions(terms[i], x, i, equation));
+      if (terms[i].ellipsis >= 0) ellipsis = std::max(ellipsis, x.dim() - int(terms[i].letters.size()));
+      for (int d = 0; d < x.dim(); ++d) {
+        const int label = inputs[i][size_t(d)];
+        int64_t& size = sizes.try_emplace(label, x.size(d)).first->second;
+        check<ShapeError>(size == x.size(d) || size == 1 || x.size(d) == 1, "einsum", "sizes of ",
+                          label < kEllipsis ? std::string("subscript '") + char(label) + "'" : std::string("'...'"),
+                          " must match in '", equation, "', got ", size, " and ", x.size(d), " of operand ", i, " of shape ",
+                          x.shape());
+        if (size == 1) size = x.size(d);
+      }
+    }
+  }
+};
+
 }  // namespace
 
 Tensor einsum(std::string_view equation, const Tensors& operands) {
@@ -208,26 +239,11 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   check<ValueError>(terms.size() == operands.size(), "einsum", "'", equation, "' has ", terms.size(), " operands, got ",
                     operands.size());
 
-  std::vector<Labels> inputs;
-  std::map<int, int64_t> sizes;
-  int ellipsis = 0;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const Tensor& x = operands[i];
-    inputs.push_back(label_dimensions(terms[i], x, i, equation));
-    if (terms[i].ellipsis >= 0) ellipsis = std::max(ellipsis, x.dim() - int(terms[i].letters.size()));
-    for (int d = 0; d < x.dim(); ++d) {
-      const int label = inputs[i][size_t(d)];
-      int64_t& size = sizes.try_emplace(label, x.size(d)).first->second;
-      check<ShapeError>(size == x.size(d) || size == 1 || x.size(d) == 1, "einsum", "sizes of ",
-                        label < kEllipsis ? std::string("subscript '") + char(label) + "'" : std::string("'...'"),
-                        " must match in '", equation, "', got ", size, " and ", x.size(d), " of operand ", i, " of shape ",
-                        x.shape());
-      if (size == 1) size = x.size(d);
-    }
-  }
+  const Labelling labelling(terms, operands, equation);
+  const std::map<int, int64_t>& sizes = labelling.sizes;
   std::optional<std::string_view> output;
   if (arrow != std::string_view::npos) output = equation.substr(arrow + 2);
-  const Labels out = output_labels(output, inputs, ellipsis, equation);
+  const Labels out = output_labels(output, labelling.inputs, labelling.ellipsis, equation);
 
   Tensors in = operands;
   apply_policy(kEinsumInfo, in);
@@ -235,14 +251,14 @@ Tensor einsum(std::string_view equation, const Tensors& operands) {
   const autocast::Off off;
   std::vector<Factor> factors;
   for (size_t i = 0; i < in.size(); ++i) {
-    Factor f = without_repeats({in[i], inputs[i]}, i, equation);
+    Factor factor = without_repeats({in[i], labelling.inputs[i]}, i, equation);
     // A broadcast dimension of size 1 is dropped: the other factors have it.
-    for (int d = f.x.dim(); d-- > 0;) {
-      if (f.x.size(d) == sizes.at(f.labels[size_t(d)])) continue;
-      f.x = f.x.squeeze(d);
-      f.labels.erase(f.labels.begin() + d);
+    for (int d = factor.x.dim(); d-- > 0;) {
+      if (factor.x.size(d) == sizes.at(factor.labels[size_t(d)])) continue;
+      factor.x = factor.x.squeeze(d);
+      factor.labels.erase(factor.labels.begin() + d);
     }
-    factors.push_back(f);
+    factors.push_back(factor);
   }
   Factor result = factors[0];
   for (size_t i = 1; i < factors.size(); ++i) {

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients: the formulas of M. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
 // differentiation" (2008). The exponential: N. Higham, "The scaling and squaring method for the matrix exponential revisited"
-// (2005).
+// (2005). With g the gradient of the result:
+//
+//   x = a^-1 b        gb = a^-T g, ga = -gb x^T; of a triangular a only that triangle
+//   y = x^-1          gx = -y^T g y^T
+//   det, slogdet      gx = g det(x) x^-T, and g x^-T for ln |det x|
+//   matrix_exp        gx = the upper right block of the exponential of [[x^T, g], [0, x^T]]
 #include "framework/ops/linalg/inverse.h"
 
 #include <algorithm>
@@ -40,18 +45,18 @@ struct SolveTriangularOp {
   };
   static constexpr OpInfo info{.name = "linalg_solve_triangular", .policy = CastPolicy::f32, .doc = "x with a x = b, a triangular"};
   enum Saved : size_t { kA, kX };
-  static Attributes describe(const Attr& a) { return {{"upper", a.upper}, {"unitriangular", a.unit}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor x = lapack::solve_triangular(in[0], in[1], a.upper, a.unit);
+  static Attributes describe(const Attr& attr) { return {{"upper", attr.upper}, {"unitriangular", attr.unit}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor x = lapack::solve_triangular(in[0], in[1], attr.upper, attr.unit);
     ctx.save(in[0]);
     ctx.save_output(x);
     return x;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor gb = call<SolveTriangularOp>({mT(ctx.saved(kA)), grads[0]}, {!a.upper, a.unit});
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const Tensor gb = call<SolveTriangularOp>({mT(ctx.saved(kA)), grads[0]}, {!attr.upper, attr.unit});
     if (!ctx.needs(0)) return {Tensor(), gb};
     const Tensor ga = neg(matmul(gb, mT(ctx.saved(kX))));
-    return {a.upper ? triu(ga, a.unit ? 1 : 0) : tril(ga, a.unit ? -1 : 0), gb};
+    return {attr.upper ? triu(ga, attr.unit ? 1 : 0) : tril(ga, attr.unit ? -1 : 0), gb};
   }
 };
 
@@ -64,8 +69,8 @@ struct Inverse {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
-    const Tensor t = mT(ctx.saved());
-    return {neg(matmul(t, matmul(grads[0], t)))};
+    const Tensor yt = mT(ctx.saved());
+    return {neg(matmul(yt, matmul(grads[0], yt)))};
   }
 };
 
@@ -87,7 +92,7 @@ struct Det {
     ctx.save(in[0]);
     return lapack::determinant(in[0])[0];
   }
-  // The derivative of the cofactors; this formula needs invertible matrices.
+  // Computes by the inverse if recorded, which needs invertible matrices, because cofactors() has no derivative.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved();
     if (x.numel() == 0) return {zeros_like(x)};
@@ -126,7 +131,6 @@ struct MatrixExp {
     for (int i = 0; i < squarings; ++i) y = matmul(y, y);
     return y;
   }
-  // Returns the upper right block of the exponential of [[x^T, g], [0, x^T]].
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor xt = mT(ctx.saved());
     const int64_t n = xt.size(-1);
@@ -137,6 +141,7 @@ struct MatrixExp {
 
  private:
   static constexpr double kRadius = 5.371920351148152;  // up to this 1-norm the approximant reaches double precision
+  // Returns r(a) = (v - u)^-1 (v + u), where u has the odd powers of a polynomial with coefficients b, and v the even ones.
   static Tensor pade(const Tensor& a) {
     constexpr double b[] = {64764752532480000,
                             32382376266240000,
@@ -252,17 +257,17 @@ Tensor solve(const Tensor& a, const Tensor& b, bool left) {
   });
 }
 
-Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& o) {
+Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, const TriangularOptions& options) {
   constexpr std::string_view op = SolveTriangularOp::info.name;
   check_square(op, a);
   check_floating(op, {b});
   check_matrices(op, b);
-  check<ShapeError>(b.size(o.left ? -2 : -1) == a.size(-1), op, "a and b do not fit, got ", a.shape(), " and ", b.shape());
+  check<ShapeError>(b.size(options.left ? -2 : -1) == a.size(-1), op, "a and b do not fit, got ", a.shape(), " and ", b.shape());
   return composite(SolveTriangularOp::info, {a, b}, [&](const Tensors& in) {
     check_same_dtype(op, in);
-    const auto [wide_a, wide_b] = broadcast_batches(op, o.left ? in[0] : mT(in[0]), o.left ? in[1] : mT(in[1]));
-    const Tensor x = call<SolveTriangularOp>({wide_a, wide_b}, {o.left == upper, o.unitriangular});
-    return o.left ? x : mT(x);
+    const auto [wide_a, wide_b] = broadcast_batches(op, options.left ? in[0] : mT(in[0]), options.left ? in[1] : mT(in[1]));
+    const Tensor x = call<SolveTriangularOp>({wide_a, wide_b}, {options.left == upper, options.unitriangular});
+    return options.left ? x : mT(x);
   });
 }
 

@@ -13,7 +13,7 @@
 namespace halfstep {
 
 Tensor trace(const Tensor& x);    // the sum of the diagonal, of a matrix [N, M]
-Tensor det(const Tensor& x);      // [...]
+Tensor det(const Tensor& x);      // [..., N, N] -> [...]
 Tensor inverse(const Tensor& x);  // throws ValueError for a singular matrix
 struct SignLogDet {
   Tensor sign, logabsdet;  // [...]: det = sign e^logabsdet; 0 and -inf for a singular matrix

@@ -70,9 +70,10 @@ Tensor on_host(const Tensor& x) {
   return x.detach().to(Device::cpu).contiguous();
 }
 // Return a copy, column by column or row by row, which LAPACK may overwrite.
-Tensor columns_of(const Tensor& x) { return on_host(x.detach().transpose(-1, -2)).clone(MemoryFormat::contiguous); }
-Tensor rows_copy(const Tensor& x) { return on_host(x).clone(MemoryFormat::contiguous); }
-Tensor back(const Tensor& columns, const Tensor& like) {
+Tensor copy_of_columns(const Tensor& x) { return on_host(x.detach().transpose(-1, -2)).clone(MemoryFormat::contiguous); }
+Tensor copy_of_rows(const Tensor& x) { return on_host(x).clone(MemoryFormat::contiguous); }
+// Returns a matrix that is stored column by column row by row, on the device of `like`.
+Tensor to_rows(const Tensor& columns, const Tensor& like) {
   const Tensor rows = columns.transpose(-1, -2), out = Tensor::empty(rows.shape(), {.dtype = rows.dtype(), .device = Device::cpu});
   out.copy_(rows);
   return out.to(like.device());
@@ -87,9 +88,11 @@ Shape with_matrix(const Tensor& x, const std::vector<int64_t>& sizes) {
   return shape;
 }
 int64_t batch_of(const Tensor& x) { return numel(with_matrix(x, {})); }
+// Return an uninitialised tensor of x's dtype, on the host or on x's device.
 Tensor host_like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, {.dtype = x.dtype(), .device = Device::cpu}); }
 Tensor like(const Tensor& x, const Shape& shape) { return Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()}); }
 
+// Returns n as LAPACK's integer.
 int size_of_matrix(int64_t n) {
   check<ShapeError>(n <= INT_MAX, "linalg", "LAPACK takes matrices of at most ", INT_MAX, " rows, got ", n);
   return int(n);
@@ -124,6 +127,7 @@ std::optional<std::pair<int64_t, int64_t>> not_finite(const Tensor& x, int64_t i
   });
   return found;
 }
+// Throws ValueError for the first value of a batch that is not finite.
 void check_finite(std::string_view op, const Tensor& x, Triangle part = Triangle::all) {
   for (int64_t i = 0; i < batch_of(x); ++i) {
     const auto at = not_finite(x, i, part);
@@ -140,7 +144,7 @@ void fill_nan(const Tensor& x, int64_t i, int64_t size) {
 // geqrf's results on the host: R and, below it, the reflectors' vectors.
 struct Reflectors {
   explicit Reflectors(const Tensor& x)
-      : columns(columns_of(x)), tau(host_like(x, with_matrix(x, {std::min(x.size(-2), x.size(-1))}))) {
+      : columns(copy_of_columns(x)), tau(host_like(x, with_matrix(x, {std::min(x.size(-2), x.size(-1))}))) {
     const int m = size_of_matrix(x.size(-2)), n = size_of_matrix(x.size(-1));
     if (tau.numel() == 0) return;
     with_type(x, [&]<class T>(T) {
@@ -166,7 +170,7 @@ Tensors svd(std::string_view op, const Tensor& x, bool full) {
   const Shape u_shape = with_matrix(x, {m, full ? m : k}), s_shape = with_matrix(x, {k}),
               vh_shape = with_matrix(x, {full ? n : k, n});
   if (x.device().is_meta()) return {like(x, u_shape), like(x, s_shape), like(x, vh_shape)};
-  const Tensor a = rows_copy(x), u = host_like(x, u_shape), s = host_like(x, s_shape), vh = host_like(x, vh_shape);
+  const Tensor a = copy_of_rows(x), u = host_like(x, u_shape), s = host_like(x, s_shape), vh = host_like(x, vh_shape);
   if (k == 0) {  // nothing to decompose: the full factors are identities
     for (const Tensor& t : {u, vh}) {
       if (t.size(-1) == t.size(-2)) t.copy_(eye(t.size(-1), {.dtype = x.dtype()}).expand(t.shape()));
@@ -177,7 +181,7 @@ Tensors svd(std::string_view op, const Tensor& x, bool full) {
   with_type(x, [&]<class T>(T) {
     const int u_columns = full ? m : k, vh_rows = full ? n : k;
     const char job = full ? 'A' : 'S';
-    std::vector<int> integers(size_t(8) * k);
+    std::vector<int> integers(size_t(8) * k);  // workspace of gesdd
     const auto call = [&](int64_t i, T* work, int size) {
       // The transposed matrix n x m, whose left factor's columns are Vh's rows.
       int info = 0;
@@ -196,12 +200,12 @@ Tensors svd(std::string_view op, const Tensor& x, bool full) {
 Tensors eigh(std::string_view op, const Tensor& x, bool lower) {
   const int n = size_of_matrix(x.size(-1));
   if (x.device().is_meta()) return {like(x, with_matrix(x, {n})), like(x, x.shape())};
-  const Tensor a = rows_copy(x), w = host_like(x, with_matrix(x, {n}));
+  const Tensor a = copy_of_rows(x), w = host_like(x, with_matrix(x, {n}));
   if (n == 0) return {w.to(x.device()), a.to(x.device())};
   check_finite(op, a, lower ? Triangle::lower : Triangle::upper);
   with_type(x, [&]<class T>(T) {
     const char job = 'V', part = lower ? 'U' : 'L';  // of the transposed matrix
-    std::vector<int> integers(size_t(3) + 5 * size_t(n));
+    std::vector<int> integers(size_t(3) + 5 * size_t(n));  // workspace of syevd
     const int integer_count = int(integers.size());
     with_workspace<T>([&](T* work, int size) {
       for (int64_t i = 0; i < (size < 0 ? std::min<int64_t>(1, batch_of(x)) : batch_of(x)); ++i) {
@@ -213,14 +217,14 @@ Tensors eigh(std::string_view op, const Tensor& x, bool lower) {
       }
     });
   });
-  return {w.to(x.device()), back(a, x)};
+  return {w.to(x.device()), to_rows(a, x)};
 }
 
 Tensors geqrf(const Tensor& x) {
   const int m = size_of_matrix(x.size(-2)), n = size_of_matrix(x.size(-1)), k = std::min(m, n);
   if (x.device().is_meta()) return {like(x, x.shape()), like(x, with_matrix(x, {k}))};
   const Reflectors made(x);
-  return {back(made.columns, x), made.tau.to(x.device())};
+  return {to_rows(made.columns, x), made.tau.to(x.device())};
 }
 
 Tensors qr(const Tensor& x, bool complete) {
@@ -247,13 +251,13 @@ Tensors qr(const Tensor& x, bool complete) {
         with_workspace<T>([&](T* work, int size) { Routines<T>::orgqr(&m, &k, &reflectors, to, &m, tau, work, &size, &info); });
     }
   });
-  return {back(q, x), r.to(x.device())};
+  return {to_rows(q, x), r.to(x.device())};
 }
 
 Tensor cholesky(std::string_view op, const Tensor& x, bool upper) {
   const int n = size_of_matrix(x.size(-1));
   if (x.device().is_meta() || x.numel() == 0) return like(x, x.shape());
-  const Tensor a = rows_copy(x);
+  const Tensor a = copy_of_rows(x);
   check_finite(op, a, upper ? Triangle::upper : Triangle::lower);
   with_type(x, [&]<class T>(T) {
     const char part = upper ? 'L' : 'U';  // of the transposed matrix
@@ -270,7 +274,7 @@ Tensor cholesky(std::string_view op, const Tensor& x, bool upper) {
 Tensor solve(std::string_view op, const Tensor& a, const Tensor& b) {
   const int n = size_of_matrix(a.size(-1)), count = size_of_matrix(b.size(-1));
   if (b.device().is_meta() || b.numel() == 0) return like(b, b.shape());
-  const Tensor factors = columns_of(a), x = columns_of(b);
+  const Tensor factors = copy_of_columns(a), x = copy_of_columns(b);
   with_type(a, [&]<class T>(T) {
     std::vector<int> pivots(size_t(n), 0);
     for (int64_t i = 0; i < batch_of(a); ++i) {
@@ -284,13 +288,13 @@ Tensor solve(std::string_view op, const Tensor& a, const Tensor& b) {
       check<ValueError>(info == 0, op, "matrix ", i, " of the batch is singular");
     }
   });
-  return back(x, b);
+  return to_rows(x, b);
 }
 
 Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit) {
   const int n = size_of_matrix(a.size(-1)), count = size_of_matrix(b.size(-1));
   if (b.device().is_meta() || b.numel() == 0) return like(b, b.shape());
-  const Tensor factors = on_host(a), x = columns_of(b);  // factors are seen transposed
+  const Tensor factors = on_host(a), x = copy_of_columns(b);  // factors are seen transposed
   with_type(a, [&]<class T>(T) {
     const char part = upper ? 'L' : 'U', transposed = 'T', diagonal = unit ? 'U' : 'N';
     for (int64_t i = 0; i < batch_of(a); ++i) {
@@ -300,13 +304,13 @@ Tensor solve_triangular(const Tensor& a, const Tensor& b, bool upper, bool unit)
       if (info > 0) std::fill_n(out, int64_t(n) * count, std::numeric_limits<T>::infinity());
     }
   });
-  return back(x, b);
+  return to_rows(x, b);
 }
 
 Tensor inverse(std::string_view op, const Tensor& x) {
   const int n = size_of_matrix(x.size(-1));
   if (x.device().is_meta() || x.numel() == 0) return like(x, x.shape());
-  const Tensor a = rows_copy(x);
+  const Tensor a = copy_of_rows(x);
   with_type(x, [&]<class T>(T) {
     std::vector<int> pivots(size_t(n), 0);
     with_workspace<T>([&](T* work, int size) {
@@ -330,7 +334,7 @@ Tensors determinant(const Tensor& x) {
   const int n = size_of_matrix(x.size(-1));
   const Shape shape = with_matrix(x, {});
   if (x.device().is_meta()) return {like(x, shape), like(x, shape), like(x, shape)};
-  const Tensor a = rows_copy(x), det = host_like(x, shape), sign = host_like(x, shape), log_abs = host_like(x, shape);
+  const Tensor a = copy_of_rows(x), det = host_like(x, shape), sign = host_like(x, shape), log_abs = host_like(x, shape);
   with_type(x, [&]<class T>(T) {
     std::vector<int> pivots(size_t(n), 0);
     for (int64_t i = 0; i < batch_of(x); ++i) {

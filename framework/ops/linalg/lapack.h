@@ -18,8 +18,8 @@ Tensors svd(std::string_view op, const Tensor& x, bool full);
 Tensors eigh(std::string_view op, const Tensor& x, bool lower);
 // Returns Q [..., M, k] and R [..., k, N] of x = Q R, with k = min(M, N), or k = M if `complete`.
 Tensors qr(const Tensor& x, bool complete);
-// Does the same with Q as a product of reflections 1 - tau_i v_i v_i^T: returns R, and below its diagonal the rest of v_i, whose
-// first element is 1, [..., M, N]; and tau [..., min(M, N)].
+// Factorises like qr, with Q as a product of reflections 1 - tau_i v_i v_i^T: returns R, and below its diagonal the rest of v_i,
+// whose first element is 1, [..., M, N]; and tau [..., min(M, N)].
 Tensors geqrf(const Tensor& x);
 // Returns L of x = L L^T, or U of U^T U if `upper`; reads only that triangle of x. Throws ValueError unless x is positive
 // definite.

@@ -21,10 +21,11 @@ struct LibraryAttention {
 struct LibraryOutput {
   Tensor out, stats;
 };
-LibraryOutput library_attention(const LibraryAttention& a, Generator::State state, bool differentiable);
+// Calls the library. differentiable: whether library_attention_backward may follow.
+LibraryOutput library_attention(const LibraryAttention& attention, Generator::State state, bool differentiable);
 // Returns the gradients of q, k and v, in `wanted` if the library can write that. Returns empty if it declines; throws DeviceError
 // if it declines a call whose dropout it has drawn.
-Tensors library_attention_backward(const LibraryAttention& a, Generator::State state, const Tensor& out, const Tensor& stats,
-                                   const Tensor& grad, const std::array<DType, 3>& wanted);
+Tensors library_attention_backward(const LibraryAttention& attention, Generator::State state, const Tensor& out,
+                                   const Tensor& stats, const Tensor& grad, const std::array<DType, 3>& wanted);
 
 }  // namespace halfstep

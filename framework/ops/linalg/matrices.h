@@ -11,8 +11,9 @@ namespace halfstep::matrices {
 
 inline Tensor mT(const Tensor& x) { return x.transpose(-1, -2); }
 inline Tensor symmetric(const Tensor& x) { return (x + mT(x)) * 0.5; }
-inline Tensor row(const Tensor& x) { return x.unsqueeze(-2); }
-inline Tensor column(const Tensor& x) { return x.unsqueeze(-1); }
+inline Tensor row(const Tensor& x) { return x.unsqueeze(-2); }     // [..., N] -> [..., 1, N]
+inline Tensor column(const Tensor& x) { return x.unsqueeze(-1); }  // [..., N] -> [..., N, 1]
+// Returns [N, N] for x [..., N].
 inline Tensor identity_like(const Tensor& x) { return eye(x.size(-1), {.dtype = x.dtype(), .device = x.device()}); }
 
 inline void check_matrices(std::string_view op, const Tensor& x) {

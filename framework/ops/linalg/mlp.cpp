@@ -4,7 +4,9 @@
 //   forward   z_l = x_(l-1) W_l^T + b_l,  x_l = act_l(z_l);  x_l: [rows, n_l], W_l: [n_l, n_(l-1)], b_l: [n_l]
 //   backward  dz_l = dx_l act_l'(z_l),  dW_l = dz_l^T x_(l-1),  db_l = column sums of dz_l,  dx_(l-1) = dz_l W_l
 //
-// The products of backward multiply by act' and sum columns within their passes; act_L' takes a pass of its own.
+// aux_l: what a kernel needs to compute act_l'(z_l), in its own layout; for GELU z_l, for ReLU x_l or its bits (activation_aux of
+// framework/backend/backend.h). The products of backward multiply by act' and sum columns within their passes; act_L' takes a pass
+// of its own.
 #include <utility>
 
 #include "framework/ops/core/call.h"
@@ -29,11 +31,11 @@ struct Mlp {
   static constexpr OpInfo info{
       .name = "mlp", .policy = CastPolicy::low, .doc = "act(x W^T + b), layer after layer; act: none, ReLU or GELU (tanh)"};
 
-  static void check(const Attr& a, const Tensors& in) {
+  static void check(const Attr& attr, const Tensors& in) {
     halfstep::check<DTypeError>(in[0].is_floating_point(), "mlp", "input must be floating, got ", in[0].dtype());
     int64_t width = in[0].size(-1);
-    for (size_t l = 0; l < a.layers(); ++l) {
-      const Tensor &w = in[a.weight(l)], &b = in[a.bias(l)];
+    for (size_t l = 0; l < attr.layers(); ++l) {
+      const Tensor &w = in[attr.weight(l)], &b = in[attr.bias(l)];
       halfstep::check<ShapeError>(w.dim() == 2 && w.size(1) == width, "mlp", "weight ", l, " must be [out, ", width,
                                   "] to match the input, got ", w.shape());
       width = w.size(0);
@@ -43,14 +45,14 @@ struct Mlp {
     check_same_dtype("mlp", in);
   }
 
-  static Attributes describe(const Attr& a) { return {{"layers", a.layers()}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"layers", attr.layers()}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     for (const Tensor& t : in) ctx.save(t);
     Tensor x = in[0];
-    for (size_t l = 0; l < a.layers(); ++l) {
-      const Tensor &w = in[a.weight(l)], &b = in[a.bias(l)];
-      const Activation act = a.activations[l];
-      const bool last = l + 1 == a.layers();
+    for (size_t l = 0; l < attr.layers(); ++l) {
+      const Tensor &w = in[attr.weight(l)], &b = in[attr.bias(l)];
+      const Activation act = attr.activations[l];
+      const bool last = l + 1 == attr.layers();
       Tensor aux;
       // The last activation's derivative is not part of a product; for ReLU the output itself suffices.
       if (ctx.recording() && act != Activation::none && !(last && act == Activation::relu)) {
@@ -70,34 +72,36 @@ struct Mlp {
     return x;
   }
 
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, Tensors grads) {
-    Tensors result(a.weight(a.layers()));
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, Tensors grads) {
+    Tensors result(attr.weight(attr.layers()));
     size_t lowest = 0;  // layer at which backward ends
-    while (lowest < a.layers() && !(lowest == 0 && ctx.needs(0)) && !ctx.needs(a.weight(lowest)) && !ctx.needs(a.bias(lowest)))
+    while (lowest < attr.layers() && !(lowest == 0 && ctx.needs(0)) && !ctx.needs(attr.weight(lowest)) &&
+           !ctx.needs(attr.bias(lowest)))
       ++lowest;
-    if (lowest == a.layers()) return result;
+    if (lowest == attr.layers()) return result;
 
-    Tensor dz = through_last_activation(ctx, a, std::exchange(grads[0], {})), db;  // of layer l; db: set if dz's product summed it
-    for (size_t l = a.layers(); l-- > lowest;) {
-      const size_t w = a.weight(l), b = a.bias(l);
+    // dz of layer l, and its db if the product that computed dz has summed it.
+    Tensor dz = through_last_activation(ctx, attr, std::exchange(grads[0], {})), db;
+    for (size_t l = attr.layers(); l-- > lowest;) {
+      const size_t w = attr.weight(l), b = attr.bias(l);
       const ProductSum missing{ctx.needs(b) && !db.defined() ? &db : nullptr, ctx.grad_dtype(b)};
       if (ctx.needs(w))
-        result[w] = product(dz.t(), ctx.saved(a.input(l)), ctx.grad_dtype(w), {.a_row_sum = missing});
+        result[w] = product(dz.t(), ctx.saved(attr.input(l)), ctx.grad_dtype(w), {.a_row_sum = missing});
       else if (missing.out)
         db = column_sums(dz, missing.dtype);
       result[b] = std::move(db);
       db = Tensor();
       if (l > lowest) {
-        const size_t below = a.bias(l - 1);
-        const Activation act = a.activations[l - 1];
-        const Tensor aux = ctx.saved(a.aux(l - 1));
+        const size_t below = attr.bias(l - 1);
+        const Activation act = attr.activations[l - 1];
+        const Tensor aux = ctx.saved(attr.aux(l - 1));
         dz = product(dz, ctx.saved(w), dz.dtype(),
                      {.activation = act,
-                      .aux = act == Activation::none || aux.defined() ? aux : ctx.saved(a.output(l - 1)),
+                      .aux = act == Activation::none || aux.defined() ? aux : ctx.saved(attr.output(l - 1)),
                       .derivative = act != Activation::none,
                       .column_sum = {ctx.needs(below) ? &db : nullptr, ctx.grad_dtype(below)}});
-        ctx.release(a.output(l - 1));
-        ctx.release(a.aux(l - 1));
+        ctx.release(attr.output(l - 1));
+        ctx.release(attr.aux(l - 1));
       } else if (ctx.needs(0)) {
         result[0] = product(dz, ctx.saved(w), ctx.grad_dtype(0));
       }
@@ -105,28 +109,29 @@ struct Mlp {
     return result;
   }
 
-  static Tensor composite(const Attr& a, const Tensors& in) {
+  static Tensor composite(const Attr& attr, const Tensors& in) {
     Tensor x = in[0];
-    for (size_t l = 0; l < a.layers(); ++l) {
-      x = linear(x, in[a.weight(l)], in[a.bias(l)], a.activations[l] == Activation::relu);
-      if (a.activations[l] == Activation::gelu) x = gelu_tanh(x);
+    for (size_t l = 0; l < attr.layers(); ++l) {
+      x = linear(x, in[attr.weight(l)], in[attr.bias(l)], attr.activations[l] == Activation::relu);
+      if (attr.activations[l] == Activation::gelu) x = gelu_tanh(x);
     }
     return x;
   }
 
  private:
-  static Tensor through_last_activation(const BackwardContext& ctx, const Attr& a, const Tensor& g) {
-    const size_t l = a.layers() - 1;
-    const Activation act = a.activations[l];
+  // Returns dz of the last layer for the gradient g of its output.
+  static Tensor through_last_activation(const BackwardContext& ctx, const Attr& attr, const Tensor& g) {
+    const size_t l = attr.layers() - 1;
+    const Activation act = attr.activations[l];
     if (act == Activation::none) return gemm_ready(g);
     const Tensor dz = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
     const auto backward = [&](Unary op, const Tensor& saved) {
       backend_for(g.device()).unary_backward(op, g.view(), saved.view(), dz.view());
     };
     if (act == Activation::relu) {
-      backward(Unary::relu, ctx.saved(a.output(l)));
+      backward(Unary::relu, ctx.saved(attr.output(l)));
     } else {
-      const Tensor z = ctx.saved(a.aux(l));  // its rows may be longer than needed
+      const Tensor z = ctx.saved(attr.aux(l));  // its rows may be longer than needed
       backward(Unary::gelu_tanh, z.alias(g.shape(), z.strides()));
     }
     return dz;

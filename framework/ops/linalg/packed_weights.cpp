@@ -14,17 +14,18 @@
 namespace halfstep {
 namespace {
 
-// The packed form of one view of a weight.
+// The packed form of one view of a weight; `packed` is undefined until a call packs it.
 struct Form {
   int64_t offset;
   Shape shape, strides;
   Tensor packed{};
   bool is_of(const Tensor& b) const { return offset == b.impl()->offset && shape == b.shape() && strides == b.strides(); }
 };
+// The forms of all views of one storage, which owns them.
 struct Forms {
   std::vector<Form> list;
 };
-constexpr size_t kMostForms = 8;  // a storage with more holds many weights
+constexpr size_t kMostForms = 8;  // of one storage; one with more views holds many weights
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products, accumulated in float32 (float64 for f64) and rounded once. A backward GEMM writes its result in the gradient's
-// final dtype: for a float32 parameter that autocast lowered, directly in float32.
+// Matrix products, accumulated in float32 (float64 for f64) and rounded once: c = a b, with da = g b^T and db = a^T g. A backward
+// product writes its result in the gradient's final dtype: for a float32 parameter that autocast lowered, directly in float32.
 #include "framework/ops/linalg/products.h"
 
 #include <cmath>
@@ -25,16 +25,17 @@ Tensor gemm_ready(const Tensor& x) {
   return dense(n - 1, n - 2) || dense(n - 2, n - 1) ? x : x.contiguous();
 }
 
-Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const ProductExtras& extras) {
-  const Tensor a = gemm_ready(a0), b = gemm_ready(b0);
+Tensor product(const Tensor& given_a, const Tensor& given_b, DType out_dtype, const ProductExtras& extras) {
+  const Tensor a = gemm_ready(given_a), b = gemm_ready(given_b);
   Shape shape = a.shape();
   shape[a.dim() - 1] = b.shape()[b.dim() - 1];
   // Kernels write the operands' dtype or f32; anything else is one more conversion.
-  const DType direct = out_dtype == a.dtype() || (out_dtype == DType::f32 && is_half(a.dtype())) ? out_dtype : a.dtype();
-  const Tensor c = Tensor::empty(shape, {.dtype = direct, .device = a.device()});
+  const DType written = out_dtype == a.dtype() || (out_dtype == DType::f32 && is_half(a.dtype())) ? out_dtype : a.dtype();
+  const Tensor c = Tensor::empty(shape, {.dtype = written, .device = a.device()});
   const auto view = [](const Tensor& t) { return t.defined() ? t.view() : TensorView{}; };
-  const auto make = [&](const ProductSum& sum, int64_t n) {
-    if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : direct, .device = a.device()});
+  // Makes the tensor for a sum of n elements, if requested, and returns its view.
+  const auto view_of_sum = [&](const ProductSum& sum, int64_t n) {
+    if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : written, .device = a.device()});
     return sum.out ? sum.out->view() : TensorView{};
   };
   const Tensor packed = extras.b_is_weight ? packed_weight(b, a.size(0)) : Tensor();
@@ -46,12 +47,12 @@ Tensor product(const Tensor& a0, const Tensor& b0, DType out_dtype, const Produc
              .activation = extras.activation,
              .aux = view(extras.aux),
              .derivative = extras.derivative,
-             .column_sum = make(extras.column_sum, shape.back()),
-             .a_row_sum = make(extras.a_row_sum, shape[0]),
-             .b_column_sum = make(extras.b_column_sum, shape.back()),
+             .column_sum = view_of_sum(extras.column_sum, shape.back()),
+             .a_row_sum = view_of_sum(extras.a_row_sum, shape[0]),
+             .b_column_sum = view_of_sum(extras.b_column_sum, shape.back()),
              .packed = view(packed),
              .shared = packed.defined()});
-  return direct == out_dtype ? c : c.to(out_dtype);
+  return written == out_dtype ? c : c.to(out_dtype);
 }
 
 void check_product_dtypes(std::string_view op, const Tensors& in) {
@@ -129,6 +130,7 @@ struct Bmm {
   }
 };
 
+// y = x W^T + b, or its ReLU. With g masked by y > 0 for ReLU: dx = g W, dW = g^T x, db = column sums of g.
 struct LinearOp {
   struct Attr {
     bool relu = false;
@@ -147,27 +149,27 @@ struct LinearOp {
                                 "] to match weight ", w.shape(), ", got ", b.defined() ? b.shape() : Shape{});
     check_product_dtypes("linear", in);
   }
-  static Attributes describe(const Attr& a) { return {{"relu", a.relu}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"relu", attr.relu}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor y = product(in[0], in[1].t(), in[0].dtype(),
                              {.bias = in[2].defined() ? in[2].contiguous() : Tensor(),
-                              .activation = a.relu ? Activation::relu : Activation::none,
+                              .activation = attr.relu ? Activation::relu : Activation::none,
                               .b_is_weight = true});
     save_factors(ctx, in[0], in[1]);
-    if (a.relu) ctx.save_output(y);
+    if (attr.relu) ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     Tensor g = grads[0];
     Tensors result(3);
     if (grad_enabled()) {
-      if (a.relu) g = where(ctx.saved(kOutput) <= 0, 0.0, g);
+      if (attr.relu) g = where(ctx.saved(kOutput) <= 0, 0.0, g);
       if (ctx.needs(0)) result[0] = mm(g, ctx.saved(kSecondFactor));
       if (ctx.needs(1)) result[1] = mm(g.t(), ctx.saved(kFirstFactor));
       if (ctx.needs(2)) result[2] = sum(g, {0});
       return result;
     }
-    if (a.relu) {
+    if (attr.relu) {
       const Tensor masked = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
       backend_for(g.device()).unary_backward(Unary::relu, g.view(), ctx.saved(kOutput).view(), masked.view());
       g = masked;
@@ -184,7 +186,8 @@ struct LinearOp {
   }
 };
 
-// For matrices and batches.
+// y = beta input + alpha a b, for matrices and batches: dinput = beta g, summed where it broadcasts; da = alpha g b^T, db = alpha
+// a^T g.
 struct Addmm {
   struct Attr {
     double beta, alpha;
@@ -199,55 +202,55 @@ struct Addmm {
                                        .policy = CastPolicy::low,
                                        .doc = "beta input + alpha a b of batches; beta 0 ignores input, NaN and all",
                                        .dtypes = DTypeSet::numbers}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.batched]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.batched]; }
 
-  static void check(const Attr& a, const Tensors& in) {
-    const std::string_view name = info_of(a).name;
-    check_inner(name, in[1], in[2], a.batched ? 3 : 2);
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view name = info_of(attr).name;
+    check_inner(name, in[1], in[2], attr.batched ? 3 : 2);
     const Shape out = shape_of(in);
     halfstep::check<ShapeError>(in[0].dim() <= out.size() && broadcast(in[0].shape(), out, name) == out, name, "input ",
                                 in[0].shape(), " must broadcast to ", out);
     check_same_dtype(name, in);
-    check_factors(name, in[0].dtype(), a.beta, a.alpha);
+    check_factors(name, in[0].dtype(), attr.beta, attr.alpha);
   }
-  static Attributes describe(const Attr& a) { return {{"beta", a.beta}, {"alpha", a.alpha}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"beta", attr.beta}, {"alpha", attr.alpha}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     save_factors(ctx, in[1], in[2]);
     const DType dtype = in[1].dtype();
     const Shape shape = shape_of(in);
-    if (a.beta == 1 && a.alpha == 1 && !a.batched && in[0].shape() == Shape{shape.back()} && is_floating(dtype))
+    if (attr.beta == 1 && attr.alpha == 1 && !attr.batched && in[0].shape() == Shape{shape.back()} && is_floating(dtype))
       return product(in[1], in[2], dtype, {.bias = in[0].contiguous()});
     Backend& backend = backend_for(in[1].device());
     const Tensor out = Tensor::empty(shape, {.dtype = dtype, .device = in[1].device()});
-    if (a.beta != 0 && a.alpha == 1 && (dtype == DType::f32 || dtype == DType::f64)) {
+    if (attr.beta != 0 && attr.alpha == 1 && (dtype == DType::f32 || dtype == DType::f64)) {
       const TensorView input = broadcast_view(in[0], shape);
-      if (a.beta == 1)
+      if (attr.beta == 1)
         backend.copy(input, out.view());
       else
-        backend.binary(Binary::mul, input, broadcast_view(wrapped_number(a.beta, in[0]), shape), out.view());
+        backend.binary(Binary::mul, input, broadcast_view(wrapped_number(attr.beta, in[0]), shape), out.view());
       backend.gemm({.a = gemm_ready(in[1]).view(), .b = gemm_ready(in[2]).view(), .c = out.view(), .accumulate = true});
       return out;
     }
     const Tensor y = product(in[1], in[2], widened(dtype));
-    if (a.alpha != 1) y.mul_(number_beside(a.alpha, y));
-    if (a.beta == 0) return y.to(dtype);
-    const Tensor scaled = a.beta == 1 ? in[0] : in[0].to(y.dtype()).mul(number_beside(a.beta, y));
+    if (attr.alpha != 1) y.mul_(number_beside(attr.alpha, y));
+    if (attr.beta == 0) return y.to(dtype);
+    const Tensor scaled = attr.beta == 1 ? in[0] : in[0].to(y.dtype()).mul(number_beside(attr.beta, y));
     backend.binary(Binary::add, y.view(), broadcast_view(scaled, shape), out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(3);
     // The product that reads the gradient also sums it for a vector that was added to each row.
-    const bool fused = !grad_enabled() && !a.batched && ctx.needs(0) && ctx.needs(2) && a.beta == 1 && a.alpha == 1 &&
-                       a.input_shape == Shape{g.size(-1)} && is_floating(g.dtype());
+    const bool fused = !grad_enabled() && !attr.batched && ctx.needs(0) && ctx.needs(2) && attr.beta == 1 && attr.alpha == 1 &&
+                       attr.input_shape == Shape{g.size(-1)} && is_floating(g.dtype());
     if (ctx.needs(0) && !fused) {
-      const Tensor sum = sum_to(g, a.input_shape);
-      result[0] = a.beta == 1 ? sum : a.beta == 0 ? zeros_like(sum) : sum * a.beta;
+      const Tensor sum = sum_to(g, attr.input_shape);
+      result[0] = attr.beta == 1 ? sum : attr.beta == 0 ? zeros_like(sum) : sum * attr.beta;
     }
-    const Tensor ga = a.alpha == 1 ? g : g * a.alpha;
+    const Tensor ga = attr.alpha == 1 ? g : g * attr.alpha;
     const auto times = [&](const Tensor& x, const Tensor& y, size_t input) {
-      return !grad_enabled() ? product(x, y, ctx.grad_dtype(input)) : a.batched ? bmm(x, y) : mm(x, y);
+      return !grad_enabled() ? product(x, y, ctx.grad_dtype(input)) : attr.batched ? bmm(x, y) : mm(x, y);
     };
     if (ctx.needs(1)) result[1] = times(ga, swap_last(ctx.saved(kSecondFactor)), 1);
     if (fused) {
@@ -291,7 +294,7 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, double beta
   check_same_device("addbmm", {input, a, b});
   check<ShapeError>(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1), "addbmm",
                     "needs batches [B, N, M] and [B, M, P], got ", a.shape(), " and ", b.shape());
-  const int64_t inner = a.size(0) * a.size(2), n = a.size(1), p = b.size(2);
+  const int64_t inner = a.size(0) * a.size(2), n = a.size(1), p = b.size(2);  // [B, n, m] [B, m, p]
   check<ShapeError>(input.dim() <= 2 && broadcast(input.shape(), {n, p}, "addbmm") == Shape{n, p}, "addbmm", "input ",
                     input.shape(), " must broadcast to ", Shape{n, p});
   std::array<Tensor, 3> in{input, a, b};
@@ -356,9 +359,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return as_result(bmm(batch(a, m, k), batch(b, k, n)).reshape(with(m, n)));
 }
 
-Tensor Tensor::matmul(const Tensor& o) const { return halfstep::matmul(*this, o); }
-Tensor Tensor::mm(const Tensor& o) const { return halfstep::mm(*this, o); }
-Tensor Tensor::bmm(const Tensor& o) const { return halfstep::bmm(*this, o); }
+Tensor Tensor::matmul(const Tensor& other) const { return halfstep::matmul(*this, other); }
+Tensor Tensor::mm(const Tensor& other) const { return halfstep::mm(*this, other); }
+Tensor Tensor::bmm(const Tensor& other) const { return halfstep::bmm(*this, other); }
 Tensor Tensor::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
   return halfstep::addmm(*this, a, b, beta, alpha);
 }

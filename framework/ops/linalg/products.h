@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unrecorded products for the ops that use them.
+// Products of matrices for other ops: unrecorded with product(), recorded with dot_rows().
 #pragma once
 
 #include "framework/backend/backend.h"
@@ -12,10 +12,10 @@ class OpContext;  // framework/ops/core/call.h
 // Returns the row-wise dot products of [B, N] -> [B], or that of two vectors [N] -> []; recorded, autocast low.
 Tensor dot_rows(const Tensor& a, const Tensor& b);
 
-// Requires one dtype for all, and not bool.
+// Throws DTypeError unless all have one dtype other than bool.
 void check_product_dtypes(std::string_view op, const Tensors& in);
 
-// Requires integer factors for integer tensors.
+// Throws ValueError unless beta and alpha are whole for a dtype of integers.
 void check_factors(std::string_view op, DType dtype, double beta, double alpha);
 
 // A sum that is computed along with a product, in `dtype`, or in the product's own if a kernel cannot write that.
@@ -24,7 +24,7 @@ struct ProductSum {
   DType dtype = DType::f32;
 };
 
-// The extras of GemmArgs.
+// The further arguments of a product; GemmArgs (framework/backend/backend.h) describes them.
 struct ProductExtras {
   Tensor bias = {};
   Activation activation = Activation::none;
@@ -40,8 +40,8 @@ Tensor product(const Tensor& a, const Tensor& b, DType out_dtype, const ProductE
 // Returns x, or a contiguous copy if products cannot take its strides.
 Tensor gemm_ready(const Tensor& x);
 
-// Saves the factors of a product for backward: each wanted gradient reads the other factor.
 enum : size_t { kFirstFactor, kSecondFactor, kFactors };  // indices of the saved factors
+// Saves the factors of a product for backward: each wanted gradient reads the other factor.
 void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b);
 
 // Returns the sums of the columns of x [M, N], [N], in `dtype`.

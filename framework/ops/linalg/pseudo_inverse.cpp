@@ -56,26 +56,29 @@ struct Pinverse {
   };
   static constexpr OpInfo info{.name = "pinverse", .policy = CastPolicy::f32, .doc = "Moore-Penrose inverse"};
   enum Saved : size_t { kX, kY };
-  static Attributes describe(const Attr& a) {
+  static Attributes describe(const Attr& attr) {
     Attributes out;
-    if (a.rtol.number) out.emplace_back("rcond", *a.rtol.number);
-    if (a.atol.number) out.emplace_back("atol", *a.atol.number);
+    if (attr.rtol.number) out.emplace_back("rcond", *attr.rtol.number);
+    if (attr.atol.number) out.emplace_back("atol", *attr.atol.number);
     return out;
   }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
     ctx.save(x);
     Tensor y = Tensor::empty(mT(x).shape(), {.dtype = x.dtype(), .device = x.device()});
     if (x.numel() == 0) {
       y.fill_(0);
     } else {
-      const Tensors f = lapack::svd(info.name, x, false);
-      const Tensor kept = f[1] > bound_of(f[1], x, a.rtol, a.atol), scale = where(kept, 1 / where(kept, f[1], 1.0), 0.0);
-      y = matmul(mT(f[2]) * row(scale), mT(f[0]));
+      const Tensors factors = lapack::svd(info.name, x, false);
+      const Tensor &u = factors[0], &s = factors[1], &vh = factors[2];
+      const Tensor kept = s > bound_of(s, x, attr.rtol, attr.atol), inverse_s = where(kept, 1 / where(kept, s, 1.0), 0.0);
+      y = matmul(mT(vh) * row(inverse_s), mT(u));
     }
     ctx.save_output(y);
     return y;
   }
+  // Returns g^T y y^T - (y g^T y)^T - x y g^T y y^T + y^T y (g^T - g^T y x), or for more rows than columns the same from the other
+  // side: y^T y g^T - (y g^T y)^T + (g^T - x y g^T) y y^T - y^T y g^T y x.
   static Tensors backward(const BackwardContext& ctx, const Attr&, const Tensors& grads) {
     const Tensor x = ctx.saved(kX), y = ctx.saved(kY), yt = mT(y), gt = mT(grads[0]);
     if (x.size(-2) <= x.size(-1)) {

@@ -57,11 +57,11 @@ struct Dot {
       {.name = "dot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .dtypes = DTypeSet::numbers},
       {.name = "vdot", .policy = CastPolicy::promote, .doc = "sum a b of two vectors", .dtypes = DTypeSet::numbers},
       {.name = "linalg_vecdot", .policy = CastPolicy::low, .doc = "sum a b along a dimension"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[size_t(a.form)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[size_t(attr.form)]; }
 
-  static void check(const Attr& a, const Tensors& in) {
-    const std::string_view name = info_of(a).name;
-    halfstep::check<ShapeError>(a.form == Form::rows || (in[0].dim() == 1 && in[1].dim() == 1 && in[0].size(0) == in[1].size(0)),
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view name = info_of(attr).name;
+    halfstep::check<ShapeError>(attr.form == Form::rows || (in[0].dim() == 1 && in[1].dim() == 1 && in[0].size(0) == in[1].size(0)),
                                 name, "needs two vectors of one length, got ", in[0].shape(), " and ", in[1].shape());
     check_product_dtypes(name, in);
   }
@@ -92,13 +92,14 @@ struct Dot {
 
  private:
   // Splits long vectors into parts: many short sums keep every thread busy, and are more accurate than a long one.
-  static Tensor of_vectors(const Tensor& a0, const Tensor& b0) {
-    constexpr int64_t kPart = 8192;
-    const DType dtype = a0.dtype();
-    const int64_t n = a0.size(0), parts = n / kPart, rest = n - parts * kPart;
-    if (parts < 2 || !is_floating(dtype)) return product(as_row(a0), as_column(b0), dtype);
+  static Tensor of_vectors(const Tensor& given_a, const Tensor& given_b) {
+    constexpr int64_t kPart = 8192;  // elements
+    const DType dtype = given_a.dtype();
+    const int64_t n = given_a.size(0), parts = n / kPart, rest = n - parts * kPart;
+    if (parts < 2 || !is_floating(dtype)) return product(as_row(given_a), as_column(given_b), dtype);
     // Kernels do not accept strides of 0.
-    const Tensor a = a0.strides()[0] == 0 ? a0.contiguous() : a0, b = b0.strides()[0] == 0 ? b0.contiguous() : b0;
+    const Tensor a = given_a.strides()[0] == 0 ? given_a.contiguous() : given_a,
+                 b = given_b.strides()[0] == 0 ? given_b.contiguous() : given_b;
     const DType wide = widened(dtype);
     const int64_t a_step = a.strides()[0], b_step = b.strides()[0];
     const Tensor sums = Tensor::empty({parts + 1}, {.dtype = wide, .device = a.device()});
@@ -191,7 +192,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
   }
   return mul(a.reshape(outer), b.reshape(inner)).reshape(out);
 }
-Tensor Tensor::kron(const Tensor& o) const { return halfstep::kron(*this, o); }
+Tensor Tensor::kron(const Tensor& other) const { return halfstep::kron(*this, other); }
 
 Tensor addmv(const Tensor& input, const Tensor& mat, const Tensor& vec, double beta, double alpha) {
   check_same_device("addmv", {input, mat, vec});
@@ -221,9 +222,9 @@ Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, double beta, 
 }
 
 Tensor Tensor::mv(const Tensor& vec) const { return halfstep::mv(*this, vec); }
-Tensor Tensor::dot(const Tensor& o) const { return halfstep::dot(*this, o); }
-Tensor Tensor::vdot(const Tensor& o) const { return halfstep::vdot(*this, o); }
-Tensor Tensor::outer(const Tensor& o) const { return halfstep::outer(*this, o); }
+Tensor Tensor::dot(const Tensor& other) const { return halfstep::dot(*this, other); }
+Tensor Tensor::vdot(const Tensor& other) const { return halfstep::vdot(*this, other); }
+Tensor Tensor::outer(const Tensor& other) const { return halfstep::outer(*this, other); }
 Tensor Tensor::addmv(const Tensor& mat, const Tensor& vec, double beta, double alpha) const {
   return halfstep::addmv(*this, mat, vec, beta, alpha);
 }

@@ -22,9 +22,9 @@ constexpr double kNever = -1e30;  // logarithm of an impossible event: finite, s
 
 // Tables of the targets with blanks around every label, for all examples: [N, 2 S + 1].
 struct Alignment {
-  int64_t states = 1;
-  std::vector<int64_t> label, last;  // last: [N], index of the final state
-  std::vector<bool> skip;            // whether a label may directly follow the one before it, because they differ
+  int64_t states = 1;                // 2 S + 1 of the longest target
+  std::vector<int64_t> label, last;  // label: [N, states]; last: [N], index of the final state
+  std::vector<bool> skip;            // [N, states], skip(s)
 
   Alignment(const std::vector<int64_t>& targets, const std::vector<int64_t>& starts, const std::vector<int64_t>& lengths,
             int64_t blank) {
@@ -43,12 +43,27 @@ struct Alignment {
 };
 
 // Checks a tensor of lengths and returns its values.
-std::vector<int64_t> lengths_of(const Tensor& t, const char* what, int64_t batch, int64_t most) {
-  check<DTypeError>(is_integral(t.dtype()), "ctc_loss", what, " must be integers, got ", t.dtype());
-  check<ShapeError>(t.dim() <= 1 && t.numel() == batch, "ctc_loss", what, " must be [", batch, "], got ", t.shape());
-  const auto v = t.to_vector<int64_t>();
-  for (int64_t n : v) check<ValueError>(n >= 0 && n <= most, "ctc_loss", what, " must be between 0 and ", most, ", got ", n);
-  return v;
+std::vector<int64_t> lengths_of(const Tensor& t, const char* name, int64_t batch, int64_t most) {
+  check<DTypeError>(is_integral(t.dtype()), "ctc_loss", name, " must be integers, got ", t.dtype());
+  check<ShapeError>(t.dim() <= 1 && t.numel() == batch, "ctc_loss", name, " must be [", batch, "], got ", t.shape());
+  const auto lengths = t.to_vector<int64_t>();
+  for (int64_t n : lengths) check<ValueError>(n >= 0 && n <= most, "ctc_loss", name, " must be between 0 and ", most, ", got ", n);
+  return lengths;
+}
+
+// Throws unless every label of the targets is a class other than the blank.
+void check_labels(const std::vector<int64_t>& targets, const std::vector<int64_t>& starts, const std::vector<int64_t>& lengths,
+                  int64_t classes, int64_t blank) {
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    for (int64_t k = 0; k < lengths[i]; ++k) {
+      const int64_t label = targets[size_t(starts[i] + k)];
+      check<IndexError>(label >= 0 && label < classes, "ctc_loss", "target ", label, " at position ", k, " of sample ", i,
+                        " is outside [0, ", classes, ")");
+      check<ValueError>(label != blank, "ctc_loss", "a target must not be the blank, which means no label, got ", label,
+                        " at position ", k, " of sample ", i,
+                        Help{"number the labels so that none is the blank, or choose another class as the blank"});
+    }
+  }
 }
 
 // Computes alpha for all examples. Returns the logarithms of the probabilities of the targets: [N]. x: [T, N, C]; labels:
@@ -63,8 +78,8 @@ Tensor log_likelihood(const Tensor& x, const Tensor& labels, const Tensor& skip,
   Tensor alpha = where(eq(order, 0.0), 0.0, full({batch, states}, kNever, like));
   const auto shifted = [&](const Tensor& a) { return states == 1 ? never : cat({never, a.narrow(1, 0, states - 1)}, 1); };
   for (int64_t t = 0; t < steps; ++t) {
-    const Tensor one = shifted(alpha), two = where(skip, shifted(one), kNever);
-    const Tensor next = logaddexp(logaddexp(alpha, one), two) + emitted[size_t(t)];
+    const Tensor previous = shifted(alpha), skipping = where(skip, shifted(previous), kNever);
+    const Tensor next = logaddexp(logaddexp(alpha, previous), skipping) + emitted[size_t(t)];
     alpha = where(gt(frames, double(t)), next, alpha);
   }
   // The target may end in the last label or in the blank behind it.
@@ -78,15 +93,15 @@ HALFSTEP_OPTIONS(CtcOptions, option("blank", &O::blank, "class that means no lab
                  option("zero_infinity", &O::zero_infinity, "the loss of labels that do not fit into the steps is 0"))
 
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths, const Tensor& target_lengths,
-                const CtcOptions& o) {
+                const CtcOptions& options) {
   constexpr std::string_view op = kCtc.name;
   check_floating(op, {log_probs});
   check<ShapeError>(log_probs.dim() == 3 || log_probs.dim() == 2, op, "log_probs must be [T, N, C] or [T, C], got ",
                     log_probs.shape());
   const bool batched = log_probs.dim() == 3;
   const int64_t steps = log_probs.size(0), batch = batched ? log_probs.size(1) : 1, classes = log_probs.size(-1);
-  check_options(op, o);
-  check<ValueError>(o.blank < classes, op, "blank must be below the number of classes, ", classes, ", got ", o.blank);
+  check_options(op, options);
+  check<ValueError>(options.blank < classes, op, "blank must be below the number of classes, ", classes, ", got ", options.blank);
   check<DTypeError>(is_integral(targets.dtype()), op, "targets must be integers, got ", targets.dtype());
   check<ShapeError>(targets.dim() == 1 || (targets.dim() == 2 && targets.size(0) == batch), op, "targets must be [", batch,
                     ", S] or the targets joined, got ", targets.shape());
@@ -103,17 +118,8 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   check<ShapeError>(!joined || total == targets.numel(), op, "joined targets must have the sum of target_lengths, ", total,
                     ", got ", targets.numel());
   const auto labels_given = targets.to_vector<int64_t>();
-  for (int64_t i = 0; i < batch; ++i) {
-    for (int64_t k = 0; k < out_lengths[size_t(i)]; ++k) {
-      const int64_t label = labels_given[size_t(starts[size_t(i)] + k)];
-      check<IndexError>(label >= 0 && label < classes, op, "target ", label, " at position ", k, " of sample ", i,
-                        " is outside [0, ", classes, ")");
-      check<ValueError>(label != o.blank, op, "a target must not be the blank, which means no label, got ", label, " at position ",
-                        k, " of sample ", i,
-                        Help{"number the labels so that none is the blank, or choose another class as the blank"});
-    }
-  }
-  const Alignment table(labels_given, starts, out_lengths, o.blank);
+  check_labels(labels_given, starts, out_lengths, classes, options.blank);
+  const Alignment table(labels_given, starts, out_lengths, options.blank);
 
   const Device device = log_probs.device();
   const int64_t states = table.states;
@@ -123,16 +129,16 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
   return composite(kCtc, {log_probs}, [&](const Tensors& in) {
     const Tensor x = batched ? in[0] : in[0].unsqueeze(1);
     const Tensor likelihood = log_likelihood(x, labels, skip, frames, last);
-    const Tensor impossible = lt(likelihood, kNever / 10);
+    const Tensor impossible = lt(likelihood, kNever / 10);  // a path has a step of kNever, and other terms are far smaller
     // Gives a target that does not fit an infinite loss with NaN gradients: -ln e^likelihood, where e^likelihood is 0.
-    const Tensor never_fits = o.zero_infinity ? Tensor() : log(where(impossible, exp(likelihood), 1.0));
-    Tensor losses = neg(o.zero_infinity ? where(impossible, 0.0, likelihood) : where(impossible, never_fits, likelihood));
-    if (o.reduction == Reduction::mean) {
+    const Tensor never_fits = options.zero_infinity ? Tensor() : log(where(impossible, exp(likelihood), 1.0));
+    Tensor losses = neg(options.zero_infinity ? where(impossible, 0.0, likelihood) : where(impossible, never_fits, likelihood));
+    if (options.reduction == Reduction::mean) {
       std::vector<double> divisors;
       for (int64_t n : out_lengths) divisors.push_back(double(std::max<int64_t>(1, n)));
       losses = losses / tensor(divisors, {batch}, {.dtype = x.dtype(), .device = device});
     }
-    return reduce_loss(batched ? losses : losses.squeeze(0), o.reduction);
+    return reduce_loss(batched ? losses : losses.squeeze(0), options.reduction);
   });
 }
 

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses. Kernels read 16-bit inputs and compute in float32, so a region casts nothing for them.
+// Losses. Kernels read 16-bit inputs and compute in float32, so a region casts nothing for them. With g the gradient of the loss:
+//
+//   cross_entropy   loss_i = -w[t_i] ln softmax(x_i)[t_i] without label smoothing; the mean is divided by the sum of all w[t_i]
+//                   dx_i = g w[t_i] (softmax(x_i) - (1 at t_i)), divided like the loss
+//   mse_loss        dx = 2 g (x - target), divided by the number of elements for the mean; dtarget = -dx
 #include <memory>
 #include <utility>
 
@@ -12,35 +16,39 @@
 namespace halfstep {
 namespace {
 
-// Kernels return float32 (float64 for f64). Outside a region a 16-bit input gives a 16-bit loss, as in every op.
+// Returns the dtype of the loss, which kernels compute in float32 (float64 for f64): that of the input outside a region, as in
+// every op, and float32 (`forced`) inside.
 DType loss_dtype(DType input, std::optional<DType> forced) { return input == DType::f64 ? input : forced.value_or(input); }
 
-// A gradient computed in the forward pass, and its loss's.
-struct Foreseen {
+// A gradient that the forward computed beside the loss, for a backward that begins with `seed` as it was then.
+struct EarlyGradient {
   Tensor grad, seed;
-  uint64_t version = 0;
+  uint64_t version = 0;  // of the seed
 };
 
-// Returns a request for the gradient of x beside a loss, if the tensor is known with which backward will begin.
-LossGradient foresee(OpContext& ctx, const Tensor& x, const Tensor& loss, const Tensor& seed) {
+// Returns the views with which a kernel computes the gradient of x beside the loss; empty unless the seed is given and fits.
+LossGradient request_early_gradient(OpContext& ctx, const Tensor& x, const Tensor& loss, const Tensor& seed) {
   if (!ctx.recording() || !x.requires_grad() || !seed.defined() || seed.device() != loss.device() || seed.dtype() != loss.dtype())
     return {};
   const Tensor grad = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  ctx.state = std::make_shared<Foreseen>(Foreseen{grad, seed, seed.version()});
+  ctx.state = std::make_shared<EarlyGradient>(EarlyGradient{grad, seed, seed.version()});
   return {seed.view(), grad.view()};
 }
-// Takes that gradient, if backward did begin so; else returns an undefined tensor.
-Tensor foreseen(const BackwardContext& ctx, const Tensor& begun) {
-  const auto* held = std::any_cast<std::shared_ptr<Foreseen>>(&ctx.state);
+// Takes that gradient, so that a second backward computes it; undefined unless backward began with the seed.
+Tensor take_early_gradient(const BackwardContext& ctx, const Tensor& begun) {
+  const auto* held = std::any_cast<std::shared_ptr<EarlyGradient>>(&ctx.state);
   if (!held) return {};
-  const Foreseen f = std::exchange(**held, {});
-  const bool same = ctx.needs(0) && f.grad.defined() && f.grad.dtype() == ctx.grad_dtype(0) && f.seed.storage() == begun.storage();
-  return same && f.version == begun.version() ? f.grad : Tensor();
+  const EarlyGradient early = std::exchange(**held, {});
+  const bool fits =
+      ctx.needs(0) && early.grad.defined() && early.grad.dtype() == ctx.grad_dtype(0) && early.seed.storage() == begun.storage();
+  return fits && early.version == begun.version() ? early.grad : Tensor();
 }
 
 // ---- cross entropy
 
-const char* name(Reduction how) { return how == Reduction::none ? "none" : how == Reduction::mean ? "mean" : "sum"; }
+const char* name(Reduction reduction) {
+  return reduction == Reduction::none ? "none" : reduction == Reduction::mean ? "mean" : "sum";
+}
 
 struct CrossEntropy {
   struct Attr {
@@ -56,56 +64,58 @@ struct CrossEntropy {
                                .reads_half = true,
                                .takes_dtype = true};
 
-  enum Saved : size_t { kLogits, kTarget, kWeight, kLse, kTotal };
-  static CrossEntropyArgs args(const Attr& a, const Tensor& logits, const Tensor& target, const Tensor& weight) {
+  enum Saved : size_t { kLogits, kTarget, kWeight, kLse, kTotal };  // lse: [N], ln sum e^logits; total: [], the divisor of the mean
+  static CrossEntropyArgs args(const Attr& attr, const Tensor& logits, const Tensor& target, const Tensor& weight) {
     return {.logits = logits.view(),
             .target = target.view(),
             .weight = weight.defined() ? weight.view() : TensorView{},
-            .ignore_index = a.ignore_index,
-            .label_smoothing = a.label_smoothing,
-            .reduction = a.reduction};
+            .ignore_index = attr.ignore_index,
+            .label_smoothing = attr.label_smoothing,
+            .reduction = attr.reduction};
   }
-  static Attributes describe(const Attr& a) {
-    return {{"ignore_index", a.ignore_index}, {"reduction", name(a.reduction)}, {"label_smoothing", a.label_smoothing}};
+  static Attributes describe(const Attr& attr) {
+    return {{"ignore_index", attr.ignore_index}, {"reduction", name(attr.reduction)}, {"label_smoothing", attr.label_smoothing}};
   }
   // in: logits [N, C], target [N], weight [C] or undefined
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
     const TensorOptions wide{.dtype = widened(x.dtype()), .device = x.device()};
-    const Tensor loss = Tensor::empty(a.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
+    const Tensor loss = Tensor::empty(attr.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
     const Tensor lse = Tensor::empty({x.size(0)}, wide), total = Tensor::empty({}, wide);
-    const LossGradient gradient = a.reduction == Reduction::none ? LossGradient() : foresee(ctx, x, loss, a.seed);
-    backend_for(x.device()).cross_entropy(args(a, x, in[1], in[2]), loss.view(), lse.view(), total.view(), gradient);
+    const LossGradient gradient =
+        attr.reduction == Reduction::none ? LossGradient() : request_early_gradient(ctx, x, loss, attr.seed);
+    backend_for(x.device()).cross_entropy(args(attr, x, in[1], in[2]), loss.view(), lse.view(), total.view(), gradient);
     for (const Tensor& t : {in[0], in[1], in[2], lse, total}) ctx.save(t);
-    return loss.to(loss_dtype(x.dtype(), a.dtype));
+    return loss.to(loss_dtype(x.dtype(), attr.dtype));
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kLogits), target = ctx.saved(kTarget), weight = ctx.saved(kWeight), lse = ctx.saved(kLse),
                  total = ctx.saved(kTotal);
-    if (Tensor dx = foreseen(ctx, grads[0]); dx.defined()) return {dx, Tensor(), Tensor()};
+    if (Tensor dx = take_early_gradient(ctx, grads[0]); dx.defined()) return {dx, Tensor(), Tensor()};
     const Tensor g = grads[0].to(lse.dtype());
     const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
-    backend_for(x.device()).cross_entropy_backward(args(a, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
+    backend_for(x.device()).cross_entropy_backward(args(attr, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
     return {dx, Tensor(), Tensor()};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
+  static Tensor composite(const Attr& attr, const Tensors& in) {
     const Tensor logp = log_softmax(in[0], 1, widened(in[0].dtype()));
-    const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = a.ignore_index, .reduction = a.reduction});
-    if (a.label_smoothing == 0) return nll;
+    const Tensor nll = nll_loss(logp, in[1], {.weight = in[2], .ignore_index = attr.ignore_index, .reduction = attr.reduction});
+    if (attr.label_smoothing == 0) return nll;
     // The smoothed part: the mean over classes of -logp, with class weights, divided like the other part.
-    const Tensor valid = ne(in[1], double(a.ignore_index));
+    const Tensor valid = ne(in[1], double(attr.ignore_index));
     Tensor smooth = neg(sum(in[2].defined() ? logp * in[2] : logp, {1})) / double(in[0].size(1));
     smooth = where(valid, smooth, 0.0);
-    if (a.reduction != Reduction::none) {
+    if (attr.reduction != Reduction::none) {
       Tensor divisor = sum(valid.to(logp.dtype()));
       if (in[2].defined()) divisor = sum(where(valid, gather(in[2], 0, where(valid, in[1], 0)), 0.0));
       smooth = sum(smooth);
-      if (a.reduction == Reduction::mean) smooth = smooth / divisor;
+      if (attr.reduction == Reduction::mean) smooth = smooth / divisor;
     }
-    return nll * (1 - a.label_smoothing) + smooth * a.label_smoothing;
+    return nll * (1 - attr.label_smoothing) + smooth * attr.label_smoothing;
   }
 };
 
+// Throws IndexError for a target outside [0, classes) other than ignore_index.
 void check_class_targets(std::string_view op, const Tensor& target, int64_t classes, int64_t ignore_index) {
   const int64_t bad = backend_for(target.device()).check_targets(target.view(), classes, ignore_index);
   if (bad < 0) return;
@@ -128,18 +138,18 @@ Rows as_rows(std::string_view op, const Tensor& x, const Tensor& target, int64_t
   const int64_t classes = x.size(x.dim() == 1 ? 0 : 1);
   check<ShapeError>(!weight.defined() || weight.shape() == Shape{classes}, op, "weight must be [", classes, "], got ",
                     weight.defined() ? weight.shape() : Shape{});
-  Rows r{x, target, target.shape()};
-  if (x.dim() == 1) r.scores = x.unsqueeze(0);
+  Rows rows{x, target, target.shape()};
+  if (x.dim() == 1) rows.scores = x.unsqueeze(0);
   if (x.dim() > 2) {
     Dims order{0};
     for (int d = 2; d < x.dim(); ++d) order.push_back(d);
     order.push_back(1);
-    r.scores = x.permute(order).reshape({-1, classes});
+    rows.scores = x.permute(order).reshape({-1, classes});
   }
-  if (target.dim() != 1) r.target = target.reshape({-1});
-  r.target = r.target.contiguous();
-  check_class_targets(op, r.target, classes, ignore_index);
-  return r;
+  if (target.dim() != 1) rows.target = target.reshape({-1});
+  rows.target = rows.target.contiguous();
+  check_class_targets(op, rows.target, classes, ignore_index);
+  return rows;
 }
 
 // ---- mean squared error
@@ -157,29 +167,30 @@ struct Mse {
                                .takes_dtype = true};
 
   enum Saved : size_t { kX, kTarget };
-  static Attributes describe(const Attr& a) { return {{"reduction", name(a.reduction)}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"reduction", name(attr.reduction)}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const DType input = promote(in[0].dtype(), in[1].dtype());
     ctx.save(in[0]);
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
-    backend_for(in[0].device()).mse(in[0].view(), in[1].view(), a.reduction, loss.view(), foresee(ctx, in[0], loss, a.seed));
-    return loss.to(loss_dtype(input, a.dtype));
+    backend_for(in[0].device())
+        .mse(in[0].view(), in[1].view(), attr.reduction, loss.view(), request_early_gradient(ctx, in[0], loss, attr.seed));
+    return loss.to(loss_dtype(input, attr.dtype));
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX), t = ctx.saved(kTarget);
     const Tensor g = grads[0].to(widened(promote(x.dtype(), t.dtype())));
-    Tensors result{foreseen(ctx, grads[0]), Tensor()};
+    Tensors result{take_early_gradient(ctx, grads[0]), Tensor()};
     for (size_t i = 0; i < 2; ++i) {
       if (!ctx.needs(i) || result[i].defined()) continue;
       result[i] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(i), .device = x.device()});
-      backend_for(x.device()).mse_backward(x.view(), t.view(), g.view(), a.reduction, i == 0 ? 1.0 : -1.0, result[i].view());
+      backend_for(x.device()).mse_backward(x.view(), t.view(), g.view(), attr.reduction, i == 0 ? 1.0 : -1.0, result[i].view());
     }
     return result;
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
-    const Tensor e = square(in[0] - in[1]);
-    return a.reduction == Reduction::mean ? mean(e) : sum(e);
+  static Tensor composite(const Attr& attr, const Tensors& in) {
+    const Tensor squares = square(in[0] - in[1]);
+    return attr.reduction == Reduction::mean ? mean(squares) : sum(squares);
   }
 };
 
@@ -189,12 +200,32 @@ constexpr OpInfo made_of_ops(OpInfo info) {
   return info;
 }
 
+// Computes the loss against probabilities of logits' shape: -sum of w p log_softmax(logits) over the classes.
+Tensor probability_cross_entropy(const Tensor& logits, const Tensor& target, const Tensor& weight,
+                                 const CrossEntropyOptions& options) {
+  check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ",
+                    logits.shape(), ", got ", target.shape());
+  check<ValueError>(options.ignore_index < 0, "cross_entropy", "ignore_index is for class targets, not for probabilities, got ",
+                    options.ignore_index);
+  std::array<Tensor, 2> in{logits, target};
+  apply_policy(made_of_ops(CrossEntropy::info), in);
+  const autocast::Off off;
+  const int dim = logits.dim() == 1 ? 0 : 1;
+  Tensor p = in[1];
+  if (options.label_smoothing > 0) p = p * (1 - options.label_smoothing) + options.label_smoothing / double(logits.size(dim));
+  if (weight.defined()) {
+    Shape shape = Dims::filled(logits.dim(), 1);
+    shape[dim] = -1;
+    p = p * weight.to(p.dtype()).reshape(shape);
+  }
+  const Tensor losses = neg(sum(p * log_softmax(in[0], dim), {dim}));
+  if (options.reduction == Reduction::none) return losses;
+  return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
+}
+
 constexpr OpInfo kNllInfo{
     .name = "nll_loss", .policy = CastPolicy::f32, .doc = "-log_probs[target], weighted and averaged; made of gather and sum"};
 
-}  // namespace
-
-namespace {
 template <class O>
 Option<O> class_weights() {
   return weight_of<O>("one for each class; left out: all the same");
@@ -209,63 +240,47 @@ HALFSTEP_OPTIONS(CrossEntropyOptions, class_weights<O>(), ignored_class<O>(), re
                  option("label_smoothing", &O::label_smoothing, "share spread over all classes").at_least(0).at_most(1))
 HALFSTEP_OPTIONS(NllLossOptions, class_weights<O>(), ignored_class<O>(), reduction_of<O>())
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& o, const Tensor& seed) {
-  check_options("cross_entropy", o);
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options, const Tensor& seed) {
+  check_options("cross_entropy", options);
   check<DTypeError>(logits.is_floating_point(), "cross_entropy", "logits must be floating, got ", logits.dtype());
-  const Tensor weight = o.weight.defined() ? o.weight.to(widened(logits.dtype())).contiguous() : Tensor();
-  if (target.is_floating_point()) {  // probabilities
-    check<ShapeError>(target.shape() == logits.shape(), "cross_entropy", "probability targets must have the logits' shape ",
-                      logits.shape(), ", got ", target.shape());
-    check<ValueError>(o.ignore_index < 0, "cross_entropy", "ignore_index is for class targets, not for probabilities, got ",
-                      o.ignore_index);
-    std::array<Tensor, 2> in{logits, target};
-    apply_policy(made_of_ops(CrossEntropy::info), in);
-    const autocast::Off off;
-    const int dim = logits.dim() == 1 ? 0 : 1;
-    Tensor p = in[1];
-    if (o.label_smoothing > 0) p = p * (1 - o.label_smoothing) + o.label_smoothing / double(logits.size(dim));
-    if (weight.defined()) {
-      Shape shape = Dims::filled(logits.dim(), 1);
-      shape[dim] = -1;
-      p = p * weight.to(p.dtype()).reshape(shape);
-    }
-    const Tensor losses = neg(sum(p * log_softmax(in[0], dim), {dim}));
-    if (o.reduction == Reduction::none) return losses;
-    return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / double(losses.numel());
-  }
-  const Rows r = as_rows("cross_entropy", logits, target, o.ignore_index, weight);
-  const Tensor loss = call<CrossEntropy>({r.scores, r.target, weight}, {o.ignore_index, o.reduction, o.label_smoothing, seed});
-  return o.reduction == Reduction::none ? loss.reshape(r.target_shape) : loss;
+  const Tensor weight = options.weight.defined() ? options.weight.to(widened(logits.dtype())).contiguous() : Tensor();
+  if (target.is_floating_point()) return probability_cross_entropy(logits, target, weight, options);
+  const Rows rows = as_rows("cross_entropy", logits, target, options.ignore_index, weight);
+  const Tensor loss = call<CrossEntropy>({rows.scores, rows.target, weight},
+                                         {options.ignore_index, options.reduction, options.label_smoothing, seed});
+  return options.reduction == Reduction::none ? loss.reshape(rows.target_shape) : loss;
 }
 
-Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& o) {
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options) {
   check<DTypeError>(log_probs.is_floating_point(), "nll_loss", "scores must be floating, got ", log_probs.dtype());
   std::array<Tensor, 1> in{log_probs};
   const bool region = apply_policy(kNllInfo, in);
-  if (o.weight.defined()) {
-    const DType own = in[0].dtype(), wide = widened(own), given = o.weight.dtype();
+  if (options.weight.defined()) {
+    const DType own = in[0].dtype(), wide = widened(own), given = options.weight.dtype();
     check<DTypeError>(given == own || given == wide || (region && is_half(given) && wide == DType::f32), "nll_loss",
                       "weight must have the scores' dtype, or be float32 beside 16-bit scores; got ", given, " beside ", own);
   }
   const autocast::Off off;
-  const Tensor weight = o.weight.defined() ? o.weight.to(in[0].dtype()) : Tensor();
-  const Rows r = as_rows("nll_loss", in[0], target, o.ignore_index, weight);
-  const Tensor valid = ne(r.target, o.ignore_index);
-  const Tensor safe = where(valid, r.target, 0);
+  const Tensor weight = options.weight.defined() ? options.weight.to(in[0].dtype()) : Tensor();
+  const Rows rows = as_rows("nll_loss", in[0], target, options.ignore_index, weight);
+  const Tensor valid = ne(rows.target, options.ignore_index);
+  const Tensor safe = where(valid, rows.target, 0);
   Tensor w = valid.to(in[0].dtype());
   if (weight.defined()) w = w * gather(weight, 0, safe);
   // Uses where and not a product, so that an ignored row gives 0 even if its scores are not finite.
-  const Tensor picked = gather(r.scores, 1, safe.unsqueeze(1)).squeeze(1);
+  const Tensor picked = gather(rows.scores, 1, safe.unsqueeze(1)).squeeze(1);
   const Tensor losses = where(valid, neg(picked * w), 0.0);
-  if (o.reduction == Reduction::none) return losses.reshape(r.target_shape);
-  return o.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
+  if (options.reduction == Reduction::none) return losses.reshape(rows.target_shape);
+  return options.reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(w);
 }
 
-Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction, const Tensor& seed) {
-  check_one_shape("mse_loss", x0.shape(), target0.shape());
-  const bool alike = x0.shape() == target0.shape();  // otherwise one is a number
-  const Tensor x = alike || x0.dim() > 0 ? x0 : x0.expand(target0.shape()).contiguous();
-  const Tensor target = alike || target0.dim() > 0 ? target0 : target0.expand(x0.shape()).contiguous();
+Tensor mse_loss(const Tensor& given_x, const Tensor& given_target, LossReduction reduction, const Tensor& seed) {
+  check_one_shape("mse_loss", given_x.shape(), given_target.shape());
+  // A number is compared with every element.
+  const bool x_is_number = given_x.shape() != given_target.shape() && given_x.dim() == 0;
+  const bool target_is_number = given_x.shape() != given_target.shape() && given_target.dim() == 0;
+  const Tensor x = x_is_number ? given_x.expand(given_target.shape()).contiguous() : given_x;
+  const Tensor target = target_is_number ? given_target.expand(given_x.shape()).contiguous() : given_target;
   check<DTypeError>(x.is_floating_point() && target.is_floating_point(), "mse_loss", "input and target must be floating, got ",
                     x.dtype(), " and ", target.dtype());
   if (reduction != Reduction::none) return call<Mse>({x, target}, {reduction, seed});
@@ -277,15 +292,15 @@ Tensor mse_loss(const Tensor& x0, const Tensor& target0, LossReduction reduction
 
 void add_losses(OpList& list) {
   list.add(CrossEntropy::info, [](Args& a) {
-    CrossEntropyOptions o = a.options<CrossEntropyOptions>();
-    o.weight = a.tensor_or_none(2);
-    return cross_entropy(a.tensor(0), a.tensor(1), o);
+    CrossEntropyOptions options = a.options<CrossEntropyOptions>();
+    options.weight = a.tensor_or_none(2);
+    return cross_entropy(a.tensor(0), a.tensor(1), options);
   });
   list.add(Mse::info, [](Args& a) { return mse_loss(a.tensor(0), a.tensor(1), a.reduction()); });
   list.add(kNllInfo, [](Args& a) {
-    NllLossOptions o = a.options<NllLossOptions>();
-    o.weight = a.tensor_or_none(2);
-    return nll_loss(a.tensor(0), a.tensor(1), o);
+    NllLossOptions options = a.options<NllLossOptions>();
+    options.weight = a.tensor_or_none(2);
+    return nll_loss(a.tensor(0), a.tensor(1), options);
   });
 }
 

@@ -73,38 +73,39 @@ HALFSTEP_OPTIONS(MultiMarginOptions, option("p", &O::p, "exponent").at_least(1).
                  reduction_of<O>())
 HALFSTEP_OPTIONS(MultiLabelSoftMarginLossOptions, weight_of<O>("one for each class; left out: all the same"), reduction_of<O>())
 
-Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative, const TripletMarginOptions& o) {
+Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
+                           const TripletMarginOptions& options) {
   check<ShapeError>(anchor.dim() > 0 && anchor.dim() == positive.dim() && anchor.dim() == negative.dim(), "triplet_margin_loss",
                     "anchor, positive and negative must have one rank of at least 1, got ", anchor.shape(), ", ", positive.shape(),
                     " and ", negative.shape());
-  check_options("triplet_margin_loss", o);
+  check_options("triplet_margin_loss", options);
   broadcast(broadcast(anchor.shape(), positive.shape(), "triplet_margin_loss"), negative.shape(), "triplet_margin_loss");
   return composite(kTripletMargin, {in_floats(anchor), in_floats(positive), in_floats(negative)}, [&](const Tensors& in) {
-    const Tensor near = pairwise_distance(in[0], in[1], o.p, o.eps);
-    Tensor far = pairwise_distance(in[0], in[2], o.p, o.eps);
-    if (o.swap) far = minimum(far, pairwise_distance(in[1], in[2], o.p, o.eps));
-    return reduce_loss(relu(near - far + o.margin), o.reduction);
+    const Tensor to_positive = pairwise_distance(in[0], in[1], options.p, options.eps);
+    Tensor to_negative = pairwise_distance(in[0], in[2], options.p, options.eps);
+    if (options.swap) to_negative = minimum(to_negative, pairwise_distance(in[1], in[2], options.p, options.eps));
+    return reduce_loss(relu(to_positive - to_negative + options.margin), options.reduction);
   });
 }
 
-Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginOptions& o) {
+Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginOptions& options) {
   constexpr std::string_view op = kMultiMargin.name;
   const Tensor rows = as_rows(op, x);
   const int64_t classes = rows.size(1);
-  check_options(op, o);
+  check_options(op, options);
   check<ShapeError>(target.dim() <= 1 && target.numel() == rows.size(0), op, "target must be [N] for input [N, C], got ",
                     target.shape(), " and ", x.shape());
-  check<ShapeError>(!o.weight.defined() || (o.weight.dim() == 1 && o.weight.size(0) == classes), op, "weight must be [", classes,
-                    "], got ", o.weight.defined() ? o.weight.shape() : Shape{});
+  check<ShapeError>(!options.weight.defined() || (options.weight.dim() == 1 && options.weight.size(0) == classes), op,
+                    "weight must be [", classes, "], got ", options.weight.defined() ? options.weight.shape() : Shape{});
   check_classes(op, target, classes);
-  return composite(kMultiMargin, {rows, target.reshape({-1}), o.weight}, [&](const Tensors& in) {
-    const Tensor at = in[1].unsqueeze(1);
-    Tensor each = relu(o.margin - in[0].gather(1, at) + in[0]);
-    if (o.p == 2) each = square(each);
+  return composite(kMultiMargin, {rows, target.reshape({-1}), options.weight}, [&](const Tensors& in) {
+    const Tensor y = in[1].unsqueeze(1);
+    Tensor each = relu(options.margin - in[0].gather(1, y) + in[0]);
+    if (options.p == 2) each = square(each);
     if (in[2].defined()) each = each * in[2].to(each.dtype()).gather(0, in[1]).unsqueeze(1);
-    const Tensor own = eq(arange(double(classes), {.dtype = DType::i64, .device = at.device()}), at);
+    const Tensor own = eq(arange(double(classes), {.dtype = DType::i64, .device = y.device()}), y);
     const Tensor losses = sum(where(own, 0.0, each), {1}) / double(classes);
-    return reduce_loss(o.reduction == Reduction::none ? losses.reshape(target.shape()) : losses, o.reduction);
+    return reduce_loss(options.reduction == Reduction::none ? losses.reshape(target.shape()) : losses, options.reduction);
   });
 }
 
@@ -119,10 +120,10 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReducti
     const Tensor order = arange(double(classes), {.dtype = DType::i64, .device = x.device()});
     const Tensor ends = where(lt(in[1], 0), order, classes);
     const Tensor counted = lt(order, amin(ends, {1}, true));
-    const Tensor at = where(counted, in[1], 0);
-    const Tensor hit = logical_and(eq(at.unsqueeze(2), order), counted.unsqueeze(2));  // class c is target t
+    const Tensor classes_of = where(counted, in[1], 0);                                        // of the targets
+    const Tensor hit = logical_and(eq(classes_of.unsqueeze(2), order), counted.unsqueeze(2));  // class c is target t
     const Tensor other = logical_and(counted.unsqueeze(2), eq(any(hit, {1}, true), 0.0));
-    const Tensor each = relu(1.0 - in[0].gather(1, at).unsqueeze(2) + in[0].unsqueeze(1));
+    const Tensor each = relu(1.0 - in[0].gather(1, classes_of).unsqueeze(2) + in[0].unsqueeze(1));
     const Tensor losses = sum(where(other, each, 0.0), {1, 2}) / double(classes);
     return reduce_loss(x.dim() == 1 ? losses.reshape({}) : losses, reduction);
   });
@@ -153,9 +154,9 @@ void add_margin_losses(OpList& list) {
   list.add(kTripletMargin,
            [](Args& a) { return triplet_margin_loss(a.tensor(0), a.tensor(1), a.tensor(2), a.options<TripletMarginOptions>()); });
   list.add(kMultiMargin, [](Args& a) {
-    MultiMarginOptions o = a.options<MultiMarginOptions>();
-    o.weight = a.tensor_or_none(2);
-    return multi_margin_loss(a.tensor(0), a.tensor(1), o);
+    MultiMarginOptions options = a.options<MultiMarginOptions>();
+    options.weight = a.tensor_or_none(2);
+    return multi_margin_loss(a.tensor(0), a.tensor(1), options);
   });
   list.add(kMultilabelMargin, [](Args& a) { return multilabel_margin_loss(a.tensor(0), a.tensor(1), a.reduction()); });
   list.add(kMultilabelSoftMargin,

@@ -10,10 +10,10 @@
 
 namespace halfstep {
 
-// max(0, -y (x1 - x2) + margin); all of one shape, or 0-dim numbers
+// Returns max(0, -y (x1 - x2) + margin); all of one shape, or 0-dim numbers
 Tensor margin_ranking_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0,
                            LossReduction reduction = Reduction::mean);
-// 1 - cos(x1, x2) where y = 1, max(0, cos(x1, x2) - margin) where y = -1; x1, x2: [N, D] and y: [N], or [D] and [].
+// Returns 1 - cos(x1, x2) where y = 1, max(0, cos(x1, x2) - margin) where y = -1; x1, x2: [N, D] and y: [N], or [D] and [].
 Tensor cosine_embedding_loss(const Tensor& x1, const Tensor& x2, const Tensor& y, double margin = 0,
                              LossReduction reduction = Reduction::mean);
 struct TripletMarginOptions {
@@ -22,7 +22,7 @@ struct TripletMarginOptions {
   LossReduction reduction = Reduction::mean;
   static const OptionList<TripletMarginOptions>& list();
 };
-// max(0, |anchor - positive + eps|_p - |anchor - negative + eps|_p + margin); all [N, D] or [D], broadcast
+// Returns max(0, |anchor - positive + eps|_p - |anchor - negative + eps|_p + margin); all [N, D] or [D], broadcast
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
                            const TripletMarginOptions& options = {});
 struct MultiMarginOptions {
@@ -32,17 +32,17 @@ struct MultiMarginOptions {
   LossReduction reduction = Reduction::mean;
   static const OptionList<MultiMarginOptions>& list();
 };
-// sum over j != y of max(0, margin - x[y] + x[j])^p weight[y] / C; x: [N, C] or [C], target: i64 [N] or [].
+// Returns the sum over j != y of max(0, margin - x[y] + x[j])^p weight[y] / C; x: [N, C] or [C], target: i64 [N] or [].
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginOptions& options = {});
-// sum over targets t and classes j that are not targets of max(0, 1 - x[t] + x[j]) / C. target: i64 of x's shape; the targets are
-// those before the first -1.
+// Returns the sum over targets t and classes j that are not targets of max(0, 1 - x[t] + x[j]) / C. target: i64 of x's shape; the
+// targets are those before the first -1.
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);
 struct MultiLabelSoftMarginLossOptions {
   Tensor weight = {};  // [C]
   LossReduction reduction = Reduction::mean;
   static const OptionList<MultiLabelSoftMarginLossOptions>& list();
 };
-// -mean over classes of weight (y ln sigmoid(x) + (1 - y) ln sigmoid(-x)); weight: [C] or undefined
+// Returns -mean over classes of weight (y ln sigmoid(x) + (1 - y) ln sigmoid(-x)); weight: [C] or undefined
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target, const Tensor& weight = Tensor(),
                                    LossReduction reduction = Reduction::mean);
 

@@ -26,15 +26,15 @@ void check_target(std::string_view op, const Tensor& x, const Tensor& target) {
   check<DTypeError>(target.is_floating_point(), op, "the target must be floating, got ", target.dtype());
 }
 
-// Applies the op's policy, and reduces the losses that each(inputs, dtype) computes in float32 or float64.
-template <class Each>
-Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Each each) {
+// Applies the op's policy, and reduces the losses of the elements, which elementwise(inputs, dtype) computes in float32 or float64.
+template <class Elementwise>
+Tensor loss_of(OpInfo info, Tensors in, Reduction reduction, Elementwise elementwise) {
   check_same_device(info.name, in);
   info.reads_half = true;
   const bool region = apply_policy(info, in);
   const autocast::Off off;
   const DType own = result_type(in), wide = own == DType::f64 ? own : DType::f32;
-  return reduce_loss(each(in, wide), reduction).to(region ? wide : own);
+  return reduce_loss(elementwise(in, wide), reduction).to(region ? wide : own);
 }
 Tensor loss_of(Pointwise row, const Tensor& x, const Tensor& target, Reduction reduction, double p = 0) {
   return loss_of(info_of(row), {x, target}, reduction,
@@ -42,7 +42,7 @@ Tensor loss_of(Pointwise row, const Tensor& x, const Tensor& target, Reduction r
 }
 Tensor weighted(const Tensor& loss, const Tensor& weight) { return weight.defined() ? loss * weight : loss; }
 
-// Checks values on the CPU only, where that needs no wait.
+// Throws ValueError for values outside [0, 1], on the CPU only: on a GPU the host would wait for them.
 void check_probabilities(std::string_view what, const Tensor& t) {
   if (!t.device().is_cpu() || t.numel() == 0) return;
   const NoGrad quiet;
@@ -50,6 +50,7 @@ void check_probabilities(std::string_view what, const Tensor& t) {
   check<ValueError>(lo >= 0 && hi <= 1, kBce, "all ", what, " must lie in [0, 1], got ", lo, " to ", hi);
 }
 
+// Returns the row's info with the advice for a region, in which the op is banned.
 OpInfo bce_info() {
   OpInfo info = info_of(Pointwise::binary_cross_entropy);
   info.advice =
@@ -110,11 +111,6 @@ bool OptionMember<KlLossReduction>::put(KlLossReduction& member, const OptionVal
   if (text) member = *text;
   return text;
 }
-bool OptionMember<Tensor>::put(Tensor& member, const OptionValue& value) {
-  const auto* const numbers = std::get_if<std::vector<double>>(&value);
-  member = numbers ? tensor(*numbers, {int64_t(numbers->size())}) : Tensor();
-  return numbers || std::holds_alternative<std::monostate>(value);
-}
 
 HALFSTEP_OPTIONS(LossOptions, reduction_of<O>())
 HALFSTEP_OPTIONS(SmoothL1LossOptions, reduction_of<O>(), option("beta", &O::beta, "where it becomes linear").at_least(0))
@@ -157,12 +153,12 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
   });
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& o) {
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& options) {
   check_target(kBceLogits, x, target);
-  for (const Tensor& w : {o.weight, o.pos_weight})
+  for (const Tensor& w : {options.weight, options.pos_weight})
     if (w.defined()) broadcast(x.shape(), w.shape(), kBceLogits);
-  return loss_of(info_of(Pointwise::binary_cross_entropy_with_logits), {x, target, o.weight, o.pos_weight}, o.reduction,
-                 [](const Tensors& in, DType wide) {
+  return loss_of(info_of(Pointwise::binary_cross_entropy_with_logits), {x, target, options.weight, options.pos_weight},
+                 options.reduction, [](const Tensors& in, DType wide) {
                    const Tensor each =
                        in[3].defined() ? call_pointwise(Pointwise::weighted_bce, {in[0], in[1], in[3]}, 0, 0, wide)
                                        : call_pointwise(Pointwise::binary_cross_entropy_with_logits, {in[0], in[1]}, 0, 0, wide);
@@ -170,12 +166,13 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
                  });
 }
 
-Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& o) {
+Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& options) {
   check_defined("poisson_nll_loss", {x, target});
   check_one_shape("poisson_nll_loss", x.shape(), target.shape());
-  return loss_of(info_of(Pointwise::poisson_nll_loss), {x, target}, o.reduction, [&](const Tensors& in, DType wide) {
-    const Tensor each = call_pointwise(o.log_input ? Pointwise::poisson_nll_loss : Pointwise::poisson_rate, in, o.eps, 0, wide);
-    return o.full ? each + call_pointwise(Pointwise::stirling, {in[1].to(wide)}) : each;
+  return loss_of(info_of(Pointwise::poisson_nll_loss), {x, target}, options.reduction, [&](const Tensors& in, DType wide) {
+    const Tensor each =
+        call_pointwise(options.log_input ? Pointwise::poisson_nll_loss : Pointwise::poisson_rate, in, options.eps, 0, wide);
+    return options.full ? each + call_pointwise(Pointwise::stirling, {in[1].to(wide)}) : each;
   });
 }
 
@@ -191,19 +188,20 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin
   return loss_of(Pointwise::hinge_embedding_loss, x, target, reduction, margin);
 }
 
-Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& o) {
+Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& options) {
   check_target("gaussian_nll_loss", x, target);
   check_defined("gaussian_nll_loss", {var});
-  check_options("gaussian_nll_loss", o);
-  const Tensor v = variance_like(x, var);
+  check_options("gaussian_nll_loss", options);
+  const Tensor variance = variance_like(x, var);
   if (var.device().is_cpu() && var.numel() > 0) {
     const NoGrad quiet;
     check<ValueError>(!any(lt(var, 0.0)).item<bool>(), "gaussian_nll_loss", "var must not be negative");
   }
-  return loss_of(info_of(Pointwise::gaussian_nll_loss), {x, target, v}, o.reduction, [&](const Tensors& in, DType wide) {
-    const Tensor each = call_pointwise(Pointwise::gaussian_nll_loss, in, o.eps, 0, wide);
-    return o.full ? each + 0.5 * std::log(2 * std::numbers::pi) : each;
-  });
+  return loss_of(info_of(Pointwise::gaussian_nll_loss), {x, target, variance}, options.reduction,
+                 [&](const Tensors& in, DType wide) {
+                   const Tensor each = call_pointwise(Pointwise::gaussian_nll_loss, in, options.eps, 0, wide);
+                   return options.full ? each + 0.5 * std::log(2 * std::numbers::pi) : each;
+                 });
 }
 
 void add_pointwise_losses(OpList& list) {
@@ -215,8 +213,8 @@ void add_pointwise_losses(OpList& list) {
     return huber_loss(a.tensor(0), a.tensor(1), a.reduction(), a.number("delta", HuberLossOptions{}.delta));
   });
   list.add(info_of(Pointwise::kl_div), [](Args& a) {
-    const KLDivLossOptions o = a.options<KLDivLossOptions>();
-    return kl_div(a.tensor(0), a.tensor(1), o.reduction, o.log_target);
+    const KLDivLossOptions options = a.options<KLDivLossOptions>();
+    return kl_div(a.tensor(0), a.tensor(1), options.reduction, options.log_target);
   });
   list.add(bce_info(), [](Args& a) { return binary_cross_entropy(a.tensor(0), a.tensor(1), a.tensor_or_none(2), a.reduction()); });
   list.add(info_of(Pointwise::binary_cross_entropy_with_logits), [](Args& a) {

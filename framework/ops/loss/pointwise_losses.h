@@ -25,7 +25,7 @@ struct SmoothL1LossOptions {
   double beta = 1;
   static const OptionList<SmoothL1LossOptions>& list();
 };
-// (x - target)^2 / (2 beta) below beta, |x - target| - beta/2 above; beta 0: l1_loss
+// Returns (x - target)^2 / (2 beta) below beta, |x - target| - beta/2 above; beta 0: l1_loss
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean,
                       double beta = SmoothL1LossOptions{}.beta);
 struct HuberLossOptions {
@@ -33,7 +33,7 @@ struct HuberLossOptions {
   double delta = 1;
   static const OptionList<HuberLossOptions>& list();
 };
-// (x - target)^2 / 2 up to delta, delta (|x - target| - delta/2) beyond
+// Returns (x - target)^2 / 2 up to delta, delta (|x - target| - delta/2) beyond
 Tensor huber_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean,
                   double delta = HuberLossOptions{}.delta);
 
@@ -62,12 +62,12 @@ struct KLDivLossOptions {
   bool log_target = false;
   static const OptionList<KLDivLossOptions>& list();
 };
-// target (ln target - x), x in log space; log_target: the target is in log space, too.
+// Returns target (ln target - x), x in log space; log_target: the target is in log space, too.
 Tensor kl_div(const Tensor& x, const Tensor& target, KlLossReduction reduction = KlReduction::mean,
               bool log_target = KLDivLossOptions{}.log_target);
 
-// -(target ln x + (1 - target) ln(1 - x)) weight; logarithms below -100 count as -100. x: probabilities; x and target must have
-// one shape and be in [0, 1], which is checked on the CPU only; weight broadcasts to them. Not allowed in an autocast region.
+// Returns -(target ln x + (1 - target) ln(1 - x)) weight; logarithms below -100 count as -100. x: probabilities; x and target must
+// have one shape and be in [0, 1], which is checked on the CPU only; weight broadcasts to them. Not allowed in an autocast region.
 Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor& weight = Tensor(),
                             LossReduction reduction = Reduction::mean);
 struct BCEOptions {
@@ -75,13 +75,14 @@ struct BCEOptions {
   LossReduction reduction = Reduction::mean;
   static const OptionList<BCEOptions>& list();
 };
-// The same for sigmoid(x), in a form that neither overflows nor cancels. pos_weight multiplies the part of positive targets.
 struct BceWithLogitsOptions {
   Tensor weight = {};      // broadcast, or undefined
   Tensor pos_weight = {};  // broadcast, or undefined
   LossReduction reduction = Reduction::mean;
   static const OptionList<BceWithLogitsOptions>& list();
 };
+// Computes binary_cross_entropy of sigmoid(x), in a form that neither overflows nor cancels. pos_weight multiplies the part of
+// positive targets.
 Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceWithLogitsOptions& options = {});
 
 struct PoissonNllOptions {
@@ -91,15 +92,16 @@ struct PoissonNllOptions {
   LossReduction reduction = Reduction::mean;
   static const OptionList<PoissonNllOptions>& list();
 };
+// Returns -ln of the Poisson probability of target for the rate e^x, or x without log_input; the options have the formulas.
 Tensor poisson_nll_loss(const Tensor& x, const Tensor& target, const PoissonNllOptions& options = {});
-Tensor soft_margin_loss(const Tensor& x, const Tensor& target,
-                        LossReduction reduction = Reduction::mean);  // ln(1 + e^(-target x)); target 1 or -1
+// Returns ln(1 + e^(-target x)); target 1 or -1
+Tensor soft_margin_loss(const Tensor& x, const Tensor& target, LossReduction reduction = Reduction::mean);
 struct HingeEmbeddingLossOptions {
   double margin = 1;
   LossReduction reduction = Reduction::mean;
   static const OptionList<HingeEmbeddingLossOptions>& list();
 };
-// x for target 1, max(0, margin - x) for target -1
+// Returns x for target 1, max(0, margin - x) for target -1
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, double margin = HingeEmbeddingLossOptions{}.margin,
                             LossReduction reduction = Reduction::mean);
 struct GaussianNllOptions {
@@ -108,8 +110,8 @@ struct GaussianNllOptions {
   LossReduction reduction = Reduction::mean;
   static const OptionList<GaussianNllOptions>& list();
 };
-// (ln v + (x - target)^2 / v) / 2, v = max(var, eps), where the clamp does not block var's gradient. var: x's shape, or the same
-// with a last size of 1 or without it. Negative ones are an error on the CPU.
+// Returns (ln v + (x - target)^2 / v) / 2, v = max(var, eps), where the clamp does not block var's gradient. var: x's shape, or the
+// same with a last size of 1 or without it. Negative ones are an error on the CPU.
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& var, const GaussianNllOptions& options = {});
 
 }  // namespace halfstep

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each cell is one op: two products in float32, then one pass over the gates. Its backward is one pass for the gates' gradient,
-// and one product for each input and weight.
+// and one product for each input and weight. With the gates a = x W_ih^T + b_ih + h W_hh^T + b_hh before their activation, i to z
+// after it, di to dz the gradients of their a, and h_n = h W_hh^T + b_hh in gate n:
+//
+//   LSTM  do = dh' tanh(c') o (1 - o), dc' += dh' o (1 - tanh(c')^2), dc = dc' f
+//         di = dc' g i (1 - i), df = dc' c f (1 - f), dg = dc' i (1 - g^2)
+//   GRU   dn = dh' (1 - z) (1 - n^2), dz = dh' (h - n) z (1 - z), dr = dn h_n r (1 - r), dh_n = dn r, dh = dh' z
+//   RNN   da = dh' (1 - h'^2), or dh' where h' > 0
+//
+//   dx = da W_ih, dh += da W_hh, dW_ih = da^T x, dW_hh = da^T h, biases: column sums of da
 #include "framework/ops/recurrent/recurrent.h"
 
 #include "framework/ops/core/call.h"
@@ -13,13 +21,14 @@
 namespace halfstep {
 namespace {
 
+// Makes [N, columns] for `like` [N, ...].
 Tensor make(const Tensor& like, int64_t columns, DType dtype) {
   return Tensor::empty({like.size(0), columns}, {.dtype = dtype, .device = like.device()});
 }
 
-// The indices of x, h and the parameters among a cell's inputs, after the states.
+// The indices of the parameters among a cell's inputs: x, the states, the parameters.
 struct Places {
-  size_t states;
+  size_t states;  // their number: h, or h and c
   constexpr size_t w_ih() const { return 1 + states; }
   constexpr size_t w_hh() const { return 2 + states; }
   constexpr size_t b_ih() const { return 3 + states; }
@@ -27,34 +36,37 @@ struct Places {
   constexpr size_t count() const { return 5 + states; }
 };
 
-void check_cell(std::string_view op, int64_t gates, Places at, const Tensors& in) {
-  const Tensor &x = in[0], &h = in[1], &w_ih = in[at.w_ih()], &w_hh = in[at.w_hh()];
+// Throws unless the inputs fit a cell with this number of gates.
+void check_cell(std::string_view op, int64_t gates, Places places, const Tensors& in) {
+  const Tensor &x = in[0], &h = in[1], &w_ih = in[places.w_ih()], &w_hh = in[places.w_hh()];
   check<DTypeError>(x.is_floating_point(), op, "input must be floating, got ", x.dtype());
   check<ShapeError>(x.dim() == 2 && h.dim() == 2 && x.size(0) == h.size(0), op, "input and state must be [N, I] and [N, H], got ",
                     x.shape(), " and ", h.shape());
   const int64_t units = h.size(1);
-  for (size_t i = 2; i < at.w_ih(); ++i)
+  for (size_t i = 2; i < places.w_ih(); ++i)
     check<ShapeError>(in[i].shape() == h.shape(), op, "both states must have one shape, got ", h.shape(), " and ", in[i].shape());
   check<ShapeError>(w_ih.dim() == 2 && w_ih.size(1) == x.size(1) && w_ih.size(0) == w_hh.size(0), op, "w_ih must be [", gates,
                     " H, ", x.size(1), "] to match input ", x.shape(), ", got ", w_ih.shape());
   check<ShapeError>(w_hh.dim() == 2 && w_hh.size(1) == units && w_hh.size(0) / gates == units && w_hh.size(0) % gates == 0, op,
                     "w_hh must be [", gates, " H, H] to match state ", h.shape(), ", got ", w_hh.shape());
-  for (size_t i : {at.b_ih(), at.b_hh()})
+  for (size_t i : {places.b_ih(), places.b_hh()})
     check<ShapeError>(!in[i].defined() || in[i].shape() == Shape{w_hh.size(0)}, op, "biases must be [", w_hh.size(0), "], got ",
                       in[i].defined() ? in[i].shape() : Shape());
   check_same_dtype(op, in);
 }
 
-Tensor x_product(Places at, const Tensors& in) {
-  return product(in[0], in[at.w_ih()].t(), widened(in[0].dtype()), {.bias = dense(in[at.b_ih()])});
+// Return the gates' parts of x and of h, in float32 (float64): [N, G H].
+Tensor x_product(Places places, const Tensors& in) {
+  return product(in[0], in[places.w_ih()].t(), widened(in[0].dtype()), {.bias = dense(in[places.b_ih()])});
 }
-Tensor h_product(Places at, const Tensors& in) {
-  return product(in[1], in[at.w_hh()].t(), widened(in[0].dtype()), {.bias = dense(in[at.b_hh()])});
+Tensor h_product(Places places, const Tensors& in) {
+  return product(in[1], in[places.w_hh()].t(), widened(in[0].dtype()), {.bias = dense(in[places.b_hh()])});
 }
 
 // Returns the gradients of x, h (plus `dh` if defined), weights and biases, from the gates' gradients.
-Tensors through_products(const BackwardContext& ctx, Places at, const Tensor& dx_gates, const Tensor& dh_gates, const Tensor& dh) {
-  Tensors result(at.count());
+Tensors through_products(const BackwardContext& ctx, Places places, const Tensor& dx_gates, const Tensor& dh_gates,
+                         const Tensor& dh) {
+  Tensors result(places.count());
   const auto side = [&](const Tensor& gates, size_t input, size_t weight, size_t bias) {
     if (ctx.needs(input)) result[input] = product(gates, ctx.saved(weight), ctx.grad_dtype(input));
     if (ctx.needs(weight)) {
@@ -64,19 +76,21 @@ Tensors through_products(const BackwardContext& ctx, Places at, const Tensor& dx
       result[bias] = column_sums(gates, ctx.grad_dtype(bias));
     }
   };
-  side(dx_gates, 0, at.w_ih(), at.b_ih());
-  side(dh_gates, 1, at.w_hh(), at.b_hh());
+  side(dx_gates, 0, places.w_ih(), places.b_ih());
+  side(dh_gates, 1, places.w_hh(), places.b_hh());
   if (dh.defined() && ctx.needs(1)) result[1] = result[1] + dh;
   return result;
 }
 
 // ---- in differentiable ops, for second derivatives
 
+// Converts 16-bit tensors to float32.
 Tensors widened(const Tensors& in) {
   Tensors out;
   for (const Tensor& t : in) out.push_back(t.defined() ? t.to(widened(t.dtype())) : t);
   return out;
 }
+// Returns gate k: [N, H] of [N, G H].
 Tensor gate(const Tensor& gates, int64_t k, int64_t units) { return gates.narrow(1, k * units, units); }
 
 struct Lstm {
@@ -144,10 +158,10 @@ struct Gru {
   }
   static Tensor composite(const Attr&, const Tensors& given) {
     const Tensors in = widened(given);
-    const Tensor a = linear(in[0], in[2], in[4]), b = linear(in[1], in[3], in[5]);
+    const Tensor x_gates = linear(in[0], in[2], in[4]), h_gates = linear(in[1], in[3], in[5]);
     const int64_t units = in[1].size(1);
-    const auto sum = [&](int64_t k) { return gate(a, k, units) + gate(b, k, units); };
-    const Tensor r = sigmoid(sum(0)), z = sigmoid(sum(1)), n = tanh(gate(a, 2, units) + r * gate(b, 2, units));
+    const auto sum = [&](int64_t k) { return gate(x_gates, k, units) + gate(h_gates, k, units); };
+    const Tensor r = sigmoid(sum(0)), z = sigmoid(sum(1)), n = tanh(gate(x_gates, 2, units) + r * gate(h_gates, 2, units));
     return ((1 - z) * n + z * in[1]).to(given[0].dtype());
   }
 };
@@ -164,29 +178,29 @@ struct Rnn {
                                       {.name = "rnn_relu_cell",
                                        .policy = CastPolicy::low,
                                        .doc = "x h w_ih w_hh b_ih b_hh -> relu(x W_ih^T + b_ih + h W_hh^T + b_hh)"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.activation == Unary::relu]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.activation == Unary::relu]; }
 
-  static void check(const Attr& a, const Tensors& in) { check_cell(info_of(a).name, 1, kAt, in); }
+  static void check(const Attr& attr, const Tensors& in) { check_cell(info_of(attr).name, 1, kAt, in); }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor sum = x_product(kAt, in), h = gemm_ready(in[1]), w = gemm_ready(in[kAt.w_hh()].t()), b = dense(in[kAt.b_hh()]);
     Backend& backend = backend_for(sum.device());
     backend.gemm({.a = h.view(), .b = w.view(), .c = sum.view(), .bias = view_of(b), .accumulate = true});
     const Tensor h_out = make(sum, sum.size(1), in[0].dtype());
-    backend.unary(a.activation, sum.view(), h_out.view());
+    backend.unary(attr.activation, sum.view(), h_out.view());
     for (const Tensor& t : in) ctx.save(t);
     ctx.save_output(h_out);
     return h_out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor h_out = ctx.saved(kOutput), dsum = make(h_out, h_out.size(1), h_out.dtype());
-    backend_for(h_out.device()).unary_backward(a.activation, grads[0].view(), h_out.view(), dsum.view());
+    backend_for(h_out.device()).unary_backward(attr.activation, grads[0].view(), h_out.view(), dsum.view());
     return through_products(ctx, kAt, dsum, dsum, Tensor());
   }
-  static Tensor composite(const Attr& a, const Tensors& given) {
+  static Tensor composite(const Attr& attr, const Tensors& given) {
     const Tensors in = widened(given);
     const Tensor sum = linear(in[0], in[2], in[4]) + linear(in[1], in[3], in[5]);
-    return (a.activation == Unary::relu ? relu(sum) : tanh(sum)).to(given[0].dtype());
+    return (attr.activation == Unary::relu ? relu(sum) : tanh(sum)).to(given[0].dtype());
   }
 };
 
@@ -207,6 +221,7 @@ Tensors batched(Tensors in, size_t states, std::string_view op) {
   }
   return in;
 }
+// Returns `out` [N, H] without N if x has none.
 Tensor as_input(const Tensor& out, const Tensor& x) { return x.dim() == 1 ? as_result(out.squeeze(0)) : out; }
 
 Tensor rnn_cell(Unary activation, const Tensors& in) {

@@ -16,13 +16,13 @@ class PackedWeights;
 // ---- One step. x: [N, I], h and c: [N, H]. Without N: x [I], h and c [H]. An undefined h or c is zero. By name: tensors in this
 // order, like torch._VF.lstm_cell(x, (h, c), w_ih, ...) flattened.
 
-// Gates i f g o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'). Returns (h', c').
+// Computes an LSTM's step. Gates i f g o: c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'). Returns (h', c').
 std::pair<Tensor, Tensor> lstm_cell(const Tensor& x, const Tensor& h, const Tensor& c, const Tensor& w_ih, const Tensor& w_hh,
                                     const Tensor& b_ih = Tensor(), const Tensor& b_hh = Tensor());
-// Gates r z n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
+// Computes a GRU's step. Gates r z n: n = tanh(x_n + sigmoid(r) h_n), h' = (1 - sigmoid(z)) n + sigmoid(z) h.
 Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih = Tensor(),
                 const Tensor& b_hh = Tensor());
-// h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or its ReLU.
+// Return h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh), or its ReLU.
 Tensor rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih = Tensor(),
                      const Tensor& b_hh = Tensor());
 Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih = Tensor(),

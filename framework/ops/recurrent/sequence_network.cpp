@@ -17,32 +17,30 @@ namespace {
 
 using Layout = RecurrentArgs::Layout;
 
-constexpr size_t kParameters = 3;  // after x, h and c
-
-LstmSequenceResult layer_by_layer(const Tensors& in, const NetworkSteps& s) {
-  const bool packed = s.layout == Layout::packed, turned = s.layout == Layout::batch_first;
+LstmSequenceResult layer_by_layer(const Tensors& in, const NetworkSteps& network) {
+  const bool packed = network.layout == Layout::packed, turned = network.layout == Layout::batch_first;
   Tensor y = turned ? in[0].transpose(0, 1) : in[0];
-  const int64_t steps = int64_t(s.sizes.size());
-  if (!packed) y = y.reshape({steps * s.batch, y.size(-1)});
+  const int64_t steps = int64_t(network.sizes.size());
+  if (!packed) y = y.reshape({steps * network.batch, y.size(-1)});
   Tensors last_h, last_c;
-  for (int64_t layer = 0; layer < s.layers; ++layer) {
+  for (int64_t layer = 0; layer < network.layers; ++layer) {
     Tensors outputs;
-    for (int64_t way = 0; way < s.ways; ++way) {
-      const int64_t place = layer * s.ways + way;
-      Tensors inputs = parameters_of(std::span(in).subspan(kParameters), size_t(place), s.each);
+    for (int64_t way = 0; way < network.directions; ++way) {
+      const int64_t place = layer * network.directions + way;
+      Tensors inputs = parameters_of(std::span(in).subspan(kFirstParameter), size_t(place), network.each);
       inputs[kX] = y;
       if (in[1].defined()) inputs[kH] = in[1].select(0, place);
       if (in[2].defined()) inputs[kC] = in[2].select(0, place);
-      const Tensors made = sequence_layer(inputs, {s.cell, way == 1, s.batch, s.sizes});
+      const Tensors made = sequence_layer(inputs, {network.cell, way == 1, network.batch, network.sizes});
       outputs.push_back(made[0]);
       last_h.push_back(made[1]);
-      if (s.cell == Cell::lstm) last_c.push_back(made[2]);
+      if (network.cell == Cell::lstm) last_c.push_back(made[2]);
     }
-    y = s.ways == 1 ? outputs[0] : cat(outputs, 1);
+    y = network.directions == 1 ? outputs[0] : cat(outputs, 1);
   }
-  if (!packed) y = y.reshape({steps, s.batch, y.size(1)});
+  if (!packed) y = y.reshape({steps, network.batch, y.size(1)});
   if (turned) y = y.transpose(0, 1);
-  return {y, stack(last_h), s.cell == Cell::lstm ? stack(last_c) : Tensor()};
+  return {y, stack(last_h), network.cell == Cell::lstm ? stack(last_c) : Tensor()};
 }
 
 RecurrentLibrary* library_on(Device device) { return dynamic_cast<RecurrentLibrary*>(&backend_for(device)); }
@@ -56,7 +54,7 @@ Tensor readable(const Tensor& t) {
 // Thrown if the library declines to compute after it had accepted.
 struct Declined {};
 
-// Its backward overwrites the state that the forward saved for it; a second backward recomputes that state.
+// Whether a backward has used up what the library's forward saved for it; the next one runs the forward again.
 struct Reserve {
   std::mutex mutex;
   bool spent = false;
@@ -70,17 +68,17 @@ struct Network {
     RecurrentArgs args;
     RecurrentSpaces spaces;
   };
-  static const OpInfo& info_of(const Attr& a) { return halfstep::info_of(a.args.cell); }
+  static const OpInfo& info_of(const Attr& attr) { return halfstep::info_of(attr.args.cell); }
 
   static Tensor make(const Tensor& like, const Shape& shape) {
     return Tensor::empty(shape, {.dtype = like.dtype(), .device = like.device()});
   }
-  static Tensors results(const Attr& a, const Tensor& x) {
+  static Tensors results(const Attr& attr, const Tensor& x) {
     Shape y = x.shape();
-    y[y.size() - 1] = a.args.directions * a.args.width;
-    const int64_t parts = a.args.layers * a.args.directions;
-    Tensors out{make(x, y), make(x, {parts, a.args.batch, a.args.width})};
-    if (a.args.cell == Cell::lstm) out.push_back(make(x, {parts, a.args.batch, a.args.units}));
+    y[y.size() - 1] = attr.args.directions * attr.args.width;
+    const int64_t parts = attr.args.layers * attr.args.directions;
+    Tensors out{make(x, y), make(x, {parts, attr.args.batch, attr.args.width})};
+    if (attr.args.cell == Cell::lstm) out.push_back(make(x, {parts, attr.args.batch, attr.args.units}));
     return out;
   }
   static RecurrentTensors tensors(const Tensors& in, const Tensors& out, const Tensor& reserve) {
@@ -94,16 +92,16 @@ struct Network {
             .reserve = view_of(reserve)};
   }
 
-  static Attributes describe(const Attr& a) {
-    return {{"num_layers", a.args.layers}, {"directions", a.args.directions}, {"hidden_size", a.args.width}};
+  static Attributes describe(const Attr& attr) {
+    return {{"num_layers", attr.args.layers}, {"directions", attr.args.directions}, {"hidden_size", attr.args.width}};
   }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Device device = in[0].device();
-    const Tensors out = results(a, in[0]);
+    const Tensors out = results(attr, in[0]);
     const Tensor reserve = ctx.recording()
-                               ? Tensor::empty({std::max<int64_t>(a.spaces.reserve, 1)}, {.dtype = DType::u8, .device = device})
+                               ? Tensor::empty({std::max<int64_t>(attr.spaces.reserve, 1)}, {.dtype = DType::u8, .device = device})
                                : Tensor();
-    if (!library_on(device)->recurrent(a.args, tensors(in, out, reserve))) throw Declined();
+    if (!library_on(device)->recurrent(attr.args, tensors(in, out, reserve))) throw Declined();
     for (const Tensor& t : in) ctx.save(t);
     ctx.save_output(out[0]);
     ctx.save(reserve);
@@ -111,7 +109,7 @@ struct Network {
     return out;
   }
 
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const size_t output = ctx.saved_count() - 2, space = output + 1, inputs = output;  // saved after the inputs
     Tensors in;
     for (size_t i = 0; i < inputs; ++i) in.push_back(ctx.saved(i));
@@ -125,7 +123,7 @@ struct Network {
 
     Reserve& state = *std::any_cast<const std::shared_ptr<Reserve>&>(ctx.state);
     const std::lock_guard lock(state.mutex);
-    if (state.spent && !library.recurrent(a.args, tensors(in, results(a, x), reserve))) refused();
+    if (state.spent && !library.recurrent(attr.args, tensors(in, results(attr, x), reserve))) refused();
     state.spent = true;
 
     const auto given = [&](size_t i) {
@@ -138,7 +136,7 @@ struct Network {
     for (size_t i : {size_t(1), size_t(2)})
       if (in[i].defined() && ctx.needs(i)) result[i] = make(x, in[i].shape());
     bool wants_weights = false;
-    for (size_t i = kParameters; i + 1 < inputs; ++i) wants_weights = wants_weights || ctx.needs(i);
+    for (size_t i = kFirstParameter; i + 1 < inputs; ++i) wants_weights = wants_weights || ctx.needs(i);
     const Tensor dweights = wants_weights ? zeros(weights.shape(), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
     const RecurrentGradients all{.y = dy.view(),
                                  .h = view_of(dh),
@@ -147,16 +145,16 @@ struct Network {
                                  .dh = view_of(result[1]),
                                  .dc = view_of(result[2]),
                                  .dweights = view_of(dweights)};
-    if (!library.recurrent_backward(a.args, forward, all)) refused();
-    for (size_t i = kParameters; i + 1 < inputs; ++i)
-      if (ctx.needs(i)) result[i] = part_of(dweights, a.spaces, i - kParameters, in[i].shape()).to(ctx.grad_dtype(i));
+    if (!library.recurrent_backward(attr.args, forward, all)) refused();
+    for (size_t i = kFirstParameter; i + 1 < inputs; ++i)
+      if (ctx.needs(i)) result[i] = part_of(dweights, attr.spaces, i - kFirstParameter, in[i].shape()).to(ctx.grad_dtype(i));
     return result;
   }
 
-  static Tensors composite(const Attr& a, const Tensors& in) {
-    const LstmSequenceResult r = layer_by_layer({in.begin(), in.end() - 1}, a.steps);
-    Tensors out{r.output, r.h};
-    if (r.c.defined()) out.push_back(r.c);
+  static Tensors composite(const Attr& attr, const Tensors& in) {
+    const LstmSequenceResult result = layer_by_layer({in.begin(), in.end() - 1}, attr.steps);
+    Tensors out{result.output, result.h};
+    if (result.c.defined()) out.push_back(result.c);
     return out;
   }
 };
@@ -169,43 +167,44 @@ std::vector<int64_t> lengths_of(const std::vector<int64_t>& sizes) {
   return out;
 }
 
-// Computes the network by the library. Empty: it declines, or there is none.
-std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const Tensor> given, NetworkSteps s) {
+// Computes the network by the device's library; empty if there is none, or if it declines. Rows of the batch without a step keep
+// their states.
+std::optional<LstmSequenceResult> by_library(const Tensors& in, std::span<const Tensor> given, NetworkSteps steps) {
   RecurrentLibrary* const library = library_on(in[0].device());
-  if (!library || s.sizes.empty() || s.sizes[0] == 0) return {};
-  const Tensors first = parameters_of(std::span(in).subspan(kParameters), 0, s.each);
-  const bool packed = s.layout == Layout::packed;
-  RecurrentArgs args{.cell = s.cell,
+  if (!library || steps.sizes.empty() || steps.sizes[0] == 0) return {};
+  const Tensors first = parameters_of(std::span(in).subspan(kFirstParameter), 0, steps.each);
+  const bool packed = steps.layout == Layout::packed;
+  RecurrentArgs args{.cell = steps.cell,
                      .dtype = in[0].dtype(),
-                     .layers = s.layers,
-                     .directions = s.ways,
+                     .layers = steps.layers,
+                     .directions = steps.directions,
                      .features = in[0].size(-1),
-                     .units = first[kWhh].size(0) / gates_of(s.cell),
+                     .units = first[kWhh].size(0) / gates_of(steps.cell),
                      .width = first[kWhh].size(1),
                      .biased = first[kBih].defined(),
                      .projected = first[kWhr].defined(),
-                     .layout = s.layout,
-                     .steps = int64_t(s.sizes.size()),
-                     .batch = s.sizes[0]};  // rows beyond have no step and keep their states
+                     .layout = steps.layout,
+                     .steps = int64_t(steps.sizes.size()),
+                     .batch = steps.sizes[0]};  // rows beyond have no step and keep their states
   if (packed) {
-    args.lengths = lengths_of(s.sizes);
+    args.lengths = lengths_of(steps.sizes);
     args.steps = args.lengths[0];
   }
   const std::optional<RecurrentSpaces> spaces = library->recurrent_spaces(args);
   if (!spaces) return {};
 
-  const int64_t idle = s.batch - args.batch;
-  s.batch = args.batch;
+  const int64_t idle = steps.batch - args.batch;
+  steps.batch = args.batch;
   const auto active = [&](const Tensor& state) {
     return !state.defined() ? state : readable(idle > 0 ? state.narrow(1, 0, args.batch) : state);
   };
-  const std::span<const Tensor> parameters = std::span(in).subspan(kParameters);
+  const std::span<const Tensor> parameters = std::span(in).subspan(kFirstParameter);
   Tensors inputs{readable(in[0]), active(in[1]), active(in[2])};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  inputs.push_back(weight_space(*spaces, parameters, given, std::exchange(s.packed, nullptr), s.owns));
+  inputs.push_back(weight_space(*spaces, parameters, given, std::exchange(steps.packed, nullptr), steps.owns));
   Tensors made;
   try {
-    made = call<Network>(inputs, {std::move(s), args, *spaces});
+    made = call<Network>(inputs, {std::move(steps), args, *spaces});
   } catch (const Declined&) { return {}; }
   const auto with_idle = [&](const Tensor& state, const Tensor& begin) {
     if (idle == 0) return state;

@@ -11,9 +11,10 @@
 namespace halfstep {
 namespace {
 
-// Returns the element of its storage at which the whole begins, if t is its part i.
+// Returns the element of its storage at which the tensor of all parameters begins if t is parameter i of it.
 int64_t beginning(const Tensor& t, const RecurrentSpaces& spaces, size_t i) { return t.impl()->offset - spaces.offsets[i]; }
 
+// Returns whether the parameters lie in one tensor of this layout, aligned to 16 bytes.
 bool are_in_place(const RecurrentSpaces& spaces, std::span<const Tensor> parameters) {
   const Tensor& first = parameters[0];
   const int64_t begin = beginning(first, spaces, 0), size = int64_t(size_of(first.dtype()));
@@ -26,8 +27,9 @@ bool are_in_place(const RecurrentSpaces& spaces, std::span<const Tensor> paramet
   return true;
 }
 
-// Returns the kept copies that `parameters` are; none unless all may move. They may unless they are laid out for another network,
-// from which they would be torn.
+// Returns the 16-bit copies (Shadow) of the leaves `given`, if all `parameters` are such copies and may move into a new tensor;
+// else none. Copies that are parts of a larger tensor may move only if all are parts of one in this layout: otherwise they are laid
+// out for another network.
 std::vector<Shadow*> movable_shadows(const RecurrentSpaces& spaces, std::span<const Tensor> parameters,
                                      std::span<const Tensor> given) {
   std::vector<Shadow*> out;
@@ -61,9 +63,11 @@ Tensor PackedWeights::find(const RecurrentSpaces& spaces, std::span<const Tensor
   const std::lock_guard lock(mutex_);
   if (!space_.defined() || space_.dtype() != dtype || offsets_ != spaces.offsets) return {};
   for (size_t i = 0; i < from.size(); ++i) {
-    const Source& s = sources_[i];
+    const Source& source = sources_[i];
     if (from[i].storage()->is_exposed()) return {};
-    if (s.storage.lock() != from[i].storage() || s.offset != from[i].impl()->offset || s.version != from[i].version()) return {};
+    if (source.storage.lock() != from[i].storage() || source.offset != from[i].impl()->offset ||
+        source.version != from[i].version())
+      return {};
   }
   return space_;
 }

@@ -15,10 +15,10 @@ namespace halfstep {
 // Returns parameter i of `space`, a tensor [spaces.weights].
 Tensor part_of(const Tensor& space, const RecurrentSpaces& spaces, size_t i, const Shape& shape);
 
-// The last copy, for calls in which no parameter has changed since. For one network; thread-safe.
+// Keeps the last copy of one network's parameters in the library's layout, until a parameter changes. Thread-safe.
 class PackedWeights {
  public:
-  // Returns undefined if something has changed.
+  // Returns the copy that was made of `from`; undefined if a parameter or the layout has changed.
   Tensor find(const RecurrentSpaces& spaces, std::span<const Tensor> from, DType dtype);
   void keep(const RecurrentSpaces& spaces, std::span<const Tensor> from, const Tensor& space);
 

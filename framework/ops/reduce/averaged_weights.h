@@ -15,14 +15,16 @@ class AveragedWeights {
   [[nodiscard]] explicit AveragedWeights(bool on) : saved_(current_) { current_ = current_ || on; }
   ~AveragedWeights() { current_ = saved_; }
   AveragedWeights(const AveragedWeights&) = delete;
+  // Marks the weights of this thread's models as averages from now on, without an end.
   static void put_for_good() { current_ = true; }
-  // Called by batch_norm when it updates running statistics of the current weights, or uses them.
+  // Notes that batch_norm has updated running statistics of the current weights.
   static void statistics_moved() { current_ = false; }
+  // Warns if batch_norm uses running statistics that were not updated since.
   static void statistics_used();
   static uint64_t warnings() { return warnings_; }  // so far; the log has each text once
 
  private:
-  static inline thread_local constinit bool current_ = false;
+  static inline thread_local constinit bool current_ = false;  // whether the weights are averages without statistics of their own
   static inline std::atomic<uint64_t> warnings_ = 0;
   bool saved_;
 };

@@ -18,14 +18,15 @@ constexpr OpInfo kInfo{.name = "embedding_bag",
                        .doc = "sums, means or largest elements of the rows of weight that bags of indices name"};
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 
-// Call only for offsets on the host. `ends`: the last offset must equal the number of indices.
-void check_offsets(const Tensor& offsets, int64_t count, bool ends) {
+// Throws IndexError unless offsets, which are on the host, begin with 0, do not fall, and are at most the number of indices; with
+// `has_end` the last one must be that number.
+void check_offsets(const Tensor& offsets, int64_t count, bool has_end) {
   const std::vector<int64_t> at = offsets.detach().to_vector<int64_t>();
   if (at.empty()) return;
   check<IndexError>(at.front() == 0, kInfo.name, "offsets must begin with 0, got ", at.front());
   check<IndexError>(std::is_sorted(at.begin(), at.end()), kInfo.name, "offsets must not fall");
   check<IndexError>(at.back() <= count, kInfo.name, "offsets must not exceed the number of indices, ", count, ", got ", at.back());
-  check<IndexError>(!ends || at.back() == count, kInfo.name, "the last offset must be the number of indices, ", count, ", got ",
+  check<IndexError>(!has_end || at.back() == count, kInfo.name, "the last offset must be the number of indices, ", count, ", got ",
                     at.back());
 }
 
@@ -48,27 +49,28 @@ Tensor padded(const Tensor& rows, const Tensor& offsets, const Tensor& bag) {
   return index_copy(empty, 0, bag * longest + within, rows).reshape({bags, longest, rows.size(1)});
 }
 
-Tensor bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Tensor& factors, const EmbeddingBagOptions& o,
-            std::optional<int64_t> padding) {
+// Computes the bags for checked arguments. factors: per_sample_weights; padding: padding_idx, counted from the start.
+Tensor reduce_bags(const Tensor& weight, const Tensor& index, Tensor offsets, const Tensor& factors,
+                   const EmbeddingBagOptions& options, std::optional<int64_t> padding) {
   const int64_t count = index.numel(), width = weight.size(1);
   const bool even = index.dim() == 2;  // bags of equal size
-  const int64_t number = even ? index.size(0) : offsets.numel(), each = even ? index.size(1) : 0;
+  const int64_t bag_count = even ? index.size(0) : offsets.numel(), bag_size = even ? index.size(1) : 0;
   const Tensor flat_index = index.reshape({-1});
-  Tensor rows = embedding(weight, flat_index, padding, o.scale_grad_by_freq, o.max_norm, o.norm_type);
+  Tensor rows = embedding(weight, flat_index, padding, options.scale_grad_by_freq, options.max_norm, options.norm_type);
   if (factors.defined()) rows = rows * factors.reshape({-1, 1});
   const Tensor is_kept = padding ? ne(flat_index, *padding).unsqueeze(1) : Tensor();  // [n, 1]
   const Tensor bag = even ? Tensor() : bag_of(offsets, count);
   const auto summed = [&](const Tensor& x) {  // [n, k] -> [B, k]
-    if (even) return sum(x.reshape({number, each, x.size(1)}), {1});
-    return index_add(zeros({number, x.size(1)}, {.dtype = x.dtype(), .device = x.device()}), 0, bag, x);
+    if (even) return sum(x.reshape({bag_count, bag_size, x.size(1)}), {1});
+    return index_add(zeros({bag_count, x.size(1)}, {.dtype = x.dtype(), .device = x.device()}), 0, bag, x);
   };
-  const auto kept = [&](double otherwise) { return is_kept.defined() ? where(is_kept, rows, otherwise) : rows; };
-  if (o.mode == BagMode::sum) return summed(kept(0));
+  const auto with_padding_as = [&](double value) { return is_kept.defined() ? where(is_kept, rows, value) : rows; };
+  if (options.mode == BagMode::sum) return summed(with_padding_as(0));
   const Tensor counts =
       summed(is_kept.defined() ? is_kept.to(rows.dtype()) : ones({count, 1}, {.dtype = rows.dtype(), .device = rows.device()}));
-  if (o.mode == BagMode::mean || count == 0) return summed(kept(0)) / clamp(counts, 1.0, {});
-  rows = kept(kMinusInf);
-  return where(counts > 0.0, max(even ? rows.reshape({number, each, width}) : padded(rows, offsets, bag), 1).first, 0.0);
+  if (options.mode == BagMode::mean || count == 0) return summed(with_padding_as(0)) / clamp(counts, 1.0, {});
+  rows = with_padding_as(kMinusInf);
+  return where(counts > 0.0, max(even ? rows.reshape({bag_count, bag_size, width}) : padded(rows, offsets, bag), 1).first, 0.0);
 }
 
 }  // namespace
@@ -79,24 +81,24 @@ BagMode bag_mode(std::string_view where, std::string_view name) {
   return name == "sum" ? BagMode::sum : name == "mean" ? BagMode::mean : BagMode::max;
 }
 
-Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& given_offsets, const EmbeddingBagOptions& o) {
+Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& given_offsets, const EmbeddingBagOptions& options) {
   constexpr std::string_view op = kInfo.name;
-  check_same_device(op, {weight, index, given_offsets, o.per_sample_weights});
+  check_same_device(op, {weight, index, given_offsets, options.per_sample_weights});
   check<ShapeError>(weight.dim() == 2, op, "weight must be [rows, width], got ", weight.shape());
   check<DTypeError>(weight.is_floating_point(), op, "weight must be floating, got ", weight.dtype());
   const Tensor i = index_tensor(op, index);
   check<ShapeError>(i.dim() == 1 || i.dim() == 2, op, "index must be [n] with offsets, or [bags, n], got ", i.shape());
   check<ValueError>(given_offsets.defined() == (i.dim() == 1), op,
                     i.dim() == 1 ? "index [n] needs offsets" : "index [bags, n] takes no offsets");
-  check<ValueError>(!o.scale_grad_by_freq || o.mode != BagMode::max, op, "mode max has no scale_grad_by_freq");
-  std::optional<int64_t> padding = o.padding_idx;
+  check<ValueError>(!options.scale_grad_by_freq || options.mode != BagMode::max, op, "mode max has no scale_grad_by_freq");
+  std::optional<int64_t> padding = options.padding_idx;
   if (padding) {
     check<ValueError>(*padding >= -weight.size(0) && *padding < weight.size(0), op, "padding_idx must lie in [", -weight.size(0),
                       ", ", weight.size(0), "), got ", *padding);
     if (*padding < 0) *padding += weight.size(0);
   }
-  if (const Tensor& w = o.per_sample_weights; w.defined()) {
-    check<ValueError>(o.mode == BagMode::sum, op, "per_sample_weights need mode sum");
+  if (const Tensor& w = options.per_sample_weights; w.defined()) {
+    check<ValueError>(options.mode == BagMode::sum, op, "per_sample_weights need mode sum");
     check<ShapeError>(w.shape() == i.shape(), op, "per_sample_weights must have the shape of index, ", i.shape(), ", got ",
                       w.shape());
     check<DTypeError>(w.dtype() == weight.dtype(), op, "per_sample_weights must have the dtype of weight, ", weight.dtype(),
@@ -106,19 +108,19 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& gi
   if (given_offsets.defined()) {
     offsets = index_tensor(op, given_offsets);
     check<ShapeError>(offsets.dim() == 1, op, "offsets must be [bags], got ", offsets.shape());
-    const int64_t bags = offsets.numel() - (o.include_last_offset ? 1 : 0);
+    const int64_t bags = offsets.numel() - (options.include_last_offset ? 1 : 0);
     check<ShapeError>(bags >= 0 && (bags > 0 || i.numel() == 0), op, "indices need a bag, got ", i.shape(), " indices and ",
                       offsets.shape(), " offsets");
-    if (offsets.device().is_cpu()) check_offsets(offsets, i.numel(), o.include_last_offset);
-    if (o.include_last_offset) offsets = offsets.narrow(0, 0, offsets.numel() - 1);
+    if (offsets.device().is_cpu()) check_offsets(offsets, i.numel(), options.include_last_offset);
+    if (options.include_last_offset) offsets = offsets.narrow(0, 0, offsets.numel() - 1);
   }
   check_index(op, i, weight.size(0));
-  if (o.max_norm && i.numel() > 0)  // before weight is copied to another dtype
-    embedding(weight.detach(), i.reshape({-1}), {}, false, o.max_norm, o.norm_type);
-  return composite(kInfo, {weight, o.per_sample_weights}, [&](const Tensors& in) {
-    EmbeddingBagOptions inside = o;
-    inside.max_norm = std::nullopt;
-    return bags(in[0], i, offsets, in[1], inside, padding);
+  if (options.max_norm && i.numel() > 0)  // scales rows of weight itself, before it is copied to another dtype
+    embedding(weight.detach(), i.reshape({-1}), {}, false, options.max_norm, options.norm_type);
+  return composite(kInfo, {weight, options.per_sample_weights}, [&](const Tensors& in) {
+    EmbeddingBagOptions without_norm = options;
+    without_norm.max_norm = std::nullopt;
+    return reduce_bags(in[0], i, offsets, in[1], without_norm, padding);
   });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, means and maxima of rows of a matrix.
+// Sums, means and maxima of bags of embeddings: of the rows of a matrix that indices name.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace halfstep {
 
 enum class BagMode : uint8_t { sum, mean, max };
-BagMode bag_mode(std::string_view where, std::string_view name);  // by PyTorch's name, else ValueError of `where`
+BagMode bag_mode(std::string_view where, std::string_view name);  // by PyTorch's name; else ValueError, in which `where` is named
 
 struct EmbeddingBagOptions {
   std::optional<double> max_norm = {};  // first scales used rows down to this norm, in place, outside the graph

@@ -19,17 +19,18 @@
 namespace halfstep {
 namespace {
 
+// Makes a tensor for statistics of `like`: float32, or float64.
 Tensor floats(const Shape& shape, const Tensor& like) {
   return Tensor::empty(shape, {.dtype = widened(like.dtype()), .device = like.device()});
 }
 
-// Checks a weight or bias. `anything`: an autocast region reads all as float32.
+// Checks a weight, a bias or statistics. any_dtype: an autocast region reads all as float32.
 void check_parameter(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape, DType x,
-                     bool anything = false) {
+                     bool any_dtype = false) {
   if (!t.defined()) return;
   check<ShapeError>(t.shape() == shape, op, name, " must be ", shape, ", got ", t.shape());
   check<DTypeError>(t.is_floating_point(), op, name, " must be floating, got ", t.dtype());
-  check<DTypeError>(anything || t.dtype() == x || (is_half(x) && t.dtype() == DType::f32), op, name,
+  check<DTypeError>(any_dtype || t.dtype() == x || (is_half(x) && t.dtype() == DType::f32), op, name,
                     " must have the input's dtype, or be float32 beside a 16-bit input; got ", t.dtype(), " beside ", x);
 }
 
@@ -47,7 +48,7 @@ struct Gradients {
   }
 };
 
-// ---- statistics of one sample
+// ---- statistics of a group of elements of one sample
 
 struct NormOverGroup {
   enum Kind { layer, rms, group, instance, native };
@@ -80,65 +81,65 @@ struct NormOverGroup {
        .doc = "layer_norm with its mean and 1/sqrt(var + eps)",
        .reads_half = true,
        .takes_dtype = true}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.kind]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.kind]; }
 
-  static void check(const Attr& a, const Tensors& in) {
-    const std::string_view op = info_of(a).name;
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view op = info_of(attr).name;
     check_floating(op, {in[0]});
-    check_parameter(op, "weight", in[1], a.parameter, in[0].dtype(), a.dtype.has_value());
-    check_parameter(op, "bias", in[2], a.parameter, in[0].dtype(), a.dtype.has_value());
+    check_parameter(op, "weight", in[1], attr.parameter, in[0].dtype(), attr.dtype.has_value());
+    check_parameter(op, "bias", in[2], attr.parameter, in[0].dtype(), attr.dtype.has_value());
   }
   enum Saved : size_t { kX, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
   // Returns the format for the kernels, which accept groups of channels in either format. For normalisation over the last
   // dimensions, x is copied to rows, and the result returned in the input's format.
-  static MemoryFormat format_of(const Attr& a, const Tensor& x) {
-    return a.kind == group || a.kind == instance ? x.format() : MemoryFormat::contiguous;
+  static MemoryFormat format_of(const Attr& attr, const Tensor& x) {
+    return attr.kind == group || attr.kind == instance ? x.format() : MemoryFormat::contiguous;
   }
   // Returns whether a constant channel gives 0: PyTorch's instance_norm reads 1 / sqrt(0) as 0; its other normalisations give NaN.
-  static bool zero_of_constant(const Attr& a) { return a.kind == instance && a.args.eps == 0; }
-  static Attributes describe(const Attr& a) {
-    return {{"normalized_shape", a.parameter}, {"groups", a.args.groups}, {"eps", a.args.eps}};
+  static bool zero_of_constant(const Attr& attr) { return attr.kind == instance && attr.args.eps == 0; }
+  static Attributes describe(const Attr& attr) {
+    return {{"normalized_shape", attr.parameter}, {"groups", attr.args.groups}, {"eps", attr.args.eps}};
   }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const MemoryFormat format = format_of(a, in[0]);
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const MemoryFormat format = format_of(attr, in[0]);
     const Tensor x = in[0].to(format), w = dense(in[1]), b = dense(in[2]);
-    const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device(), .format = format});
-    const Shape slices{a.args.rows * a.args.groups};
-    const Tensor mean = a.args.centered ? floats(slices, x) : Tensor(), rstd = floats(slices, x);
-    backend_for(x.device()).normalize(a.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = attr.dtype.value_or(x.dtype()), .device = x.device(), .format = format});
+    const Shape slices{attr.args.rows * attr.args.groups};
+    const Tensor mean = attr.args.centered ? floats(slices, x) : Tensor(), rstd = floats(slices, x);
+    backend_for(x.device()).normalize(attr.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
     for (const Tensor& t : {in[0], in[1], in[2], mean, rstd}) ctx.save(t);
-    if (a.statistics) *a.statistics = {mean, rstd};
+    if (attr.statistics) *attr.statistics = {mean, rstd};
     return y.to(in[0].format());
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const MemoryFormat format = format_of(a, ctx.saved(kX));
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const MemoryFormat format = format_of(attr, ctx.saved(kX));
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), mean = ctx.saved(kMean), rstd = ctx.saved(kRstd),
                  g = grads[0].to(format);
-    const Gradients d(ctx, x, a.parameter, kWeight, kBias);
+    const Gradients d(ctx, x, attr.parameter, kWeight, kBias);
     if (x.numel() == 0) {  // kernels loop over the elements of x
       for (const Tensor& t : {d.dweight, d.dbias})
         if (t.defined()) t.fill_(0);
       return {d.dx, d.dweight, d.dbias};
     }
     backend_for(x.device())
-        .normalize_backward(a.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx), view_of(d.dweight),
-                            view_of(d.dbias));
+        .normalize_backward(attr.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), view_of(d.dx),
+                            view_of(d.dweight), view_of(d.dbias));
     return {d.dx.defined() ? d.dx.to(ctx.saved(kX).format()) : d.dx, d.dweight, d.dbias};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
-    const NormArgs& n = a.args;
+  static Tensor composite(const Attr& attr, const Tensors& in) {
+    const NormArgs& args = attr.args;
     const DType computed = widened(in[0].dtype());
-    Tensor x = in[0].to(computed).reshape({n.rows, n.groups, n.channels, n.inner});
-    if (n.centered) x = x - mean(x, {2, 3}, true);
-    Tensor var = mean(x * x, {2, 3}, true) + n.eps;
-    const Tensor constant = zero_of_constant(a) ? eq(var, 0.0) : Tensor();
+    Tensor x = in[0].to(computed).reshape({args.rows, args.groups, args.channels, args.inner});
+    if (args.centered) x = x - mean(x, {2, 3}, true);
+    Tensor var = mean(x * x, {2, 3}, true) + args.eps;
+    const Tensor constant = zero_of_constant(attr) ? eq(var, 0.0) : Tensor();
     if (constant.defined()) var = where(constant, 1.0, var);
     Tensor y = x * rsqrt(var);
     if (constant.defined()) y = where(constant, 0.0, y);
-    const Shape per_channel{1, n.groups, n.channels, 1};
+    const Shape per_channel{1, args.groups, args.channels, 1};
     if (in[1].defined()) y = y * in[1].to(computed).reshape(per_channel);
     if (in[2].defined()) y = y + in[2].to(computed).reshape(per_channel);
-    return y.reshape(in[0].shape()).to(a.dtype.value_or(in[0].dtype()));
+    return y.reshape(in[0].shape()).to(attr.dtype.value_or(in[0].dtype()));
   }
 };
 
@@ -149,12 +150,12 @@ NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized
   bool fits = lead >= 0;
   for (int d = 0; fits && d < normalized.size(); ++d) fits = x.shape()[lead + d] == normalized[d];
   check<ShapeError>(fits, op, "the input's last dimensions must be normalized_shape ", normalized, ", got ", x.shape());
-  NormArgs a{.rows = 1, .groups = 1, .channels = numel(normalized), .inner = 1, .eps = eps};
-  for (int d = 0; d < lead; ++d) a.rows *= x.shape()[d];
-  return a;
+  NormArgs args{.rows = 1, .groups = 1, .channels = numel(normalized), .inner = 1, .eps = eps};
+  for (int d = 0; d < lead; ++d) args.rows *= x.shape()[d];
+  return args;
 }
 
-// [N, C, positions]
+// The sizes of x [N, C, ...] as [N, C, positions].
 struct Channels {
   int64_t batch, channels, positions = 1;
 
@@ -183,43 +184,44 @@ struct BatchNormOp {
     Tensor batches = {};          // not an input, because no result depends on it
     const OpInfo* info = &kInfo;  // also used by instance_norm with running statistics
 
-    // In channels_last, pixels with their channels side by side are samples of one pixel each.
+    // Returns the arguments for a format: in channels_last, pixels, whose channels lie side by side, are samples of one pixel each.
     BatchNormArgs args_in(MemoryFormat format) const {
       BatchNormArgs out = args;
       if (format == MemoryFormat::channels_last) out.batch *= std::exchange(out.inner, 1);
       return out;
     }
   };
-  static const OpInfo& info_of(const Attr& a) { return *a.info; }
+  static const OpInfo& info_of(const Attr& attr) { return *attr.info; }
 
-  static void check(const Attr& a, const Tensors& in) {
-    const std::string_view op = a.info->name;
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view op = attr.info->name;
     check_floating(op, {in[0]});
     constexpr std::string_view kNames[] = {"", "running_mean", "running_var", "weight", "bias"};
-    for (size_t i = 1; i < in.size(); ++i) check_parameter(op, kNames[i], in[i], {a.args.channels}, in[0].dtype());
+    for (size_t i = 1; i < in.size(); ++i) check_parameter(op, kNames[i], in[i], {attr.args.channels}, in[0].dtype());
     halfstep::check<ValueError>(in[1].defined() == in[2].defined(), op, "running_mean and running_var come together or not at all");
-    halfstep::check<ValueError>(a.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
+    halfstep::check<ValueError>(attr.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
   }
   enum Saved : size_t { kX, kRunningMean, kRunningVar, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
-  static Attributes describe(const Attr& a) {
-    return {{"eps", a.args.eps}, {"momentum", a.args.momentum}, {"training", a.args.training}, {"relu", a.args.relu}};
+  static Attributes describe(const Attr& attr) {
+    return {{"eps", attr.args.eps}, {"momentum", attr.args.momentum}, {"training", attr.args.training}, {"relu", attr.args.relu}};
   }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
-    const bool unused = a.args.training && !moves_statistics();  // whether the running statistics stay unchanged
-    const Tensor x = in[0].to(format), running_mean = unused ? Tensor() : dense(in[1]),
-                 running_var = unused ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
+    const bool ignores_running = attr.args.training && !moves_statistics();  // training neither reads nor updates them
+    const Tensor x = in[0].to(format), running_mean = ignores_running ? Tensor() : dense(in[1]),
+                 running_var = ignores_running ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
     const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
-    const Tensor mean = floats({a.args.channels}, x), rstd = floats({a.args.channels}, x);
+    const Tensor mean = floats({attr.args.channels}, x), rstd = floats({attr.args.channels}, x);
     Backend& backend = backend_for(x.device());
-    backend.batch_norm(a.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean), view_of(running_var),
-                       view_of(unused ? Tensor() : a.batches), ordered(y, format), mean.view(), rstd.view());
-    if (!a.args.training)
+    backend.batch_norm(attr.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean),
+                       view_of(running_var), view_of(ignores_running ? Tensor() : attr.batches), ordered(y, format), mean.view(),
+                       rstd.view());
+    if (!attr.args.training)
       AveragedWeights::statistics_used();
     else if (running_mean.defined())
       AveragedWeights::statistics_moved();
-    if (a.args.training && a.batches.defined() && !unused) a.batches.bump_version();
-    if (a.args.training && running_mean.defined()) {
+    if (attr.args.training && attr.batches.defined() && !ignores_running) attr.batches.bump_version();
+    if (attr.args.training && running_mean.defined()) {
       for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
         if (!used.same(given)) backend.copy(used.view(), given.view());
         given.bump_version();
@@ -227,45 +229,47 @@ struct BatchNormOp {
     }
     // Training normalises by the batch's statistics, so backward does not need the running ones. If saved, they would count as
     // changed after forward, because this call updates them.
-    for (size_t i = 0; i < in.size(); ++i) ctx.save(a.args.training && (i == kRunningMean || i == kRunningVar) ? Tensor() : in[i]);
+    for (size_t i = 0; i < in.size(); ++i)
+      ctx.save(attr.args.training && (i == kRunningMean || i == kRunningVar) ? Tensor() : in[i]);
     ctx.save(mean);
     ctx.save(rstd);
     return y;
   }
   // Finds where ReLU was 0 from the values that normalising needs again anyway, so the result need not be saved.
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const MemoryFormat format = ctx.saved(kX).format();
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), g = grads[0].to(format),
-                 b = a.args.relu ? dense(ctx.saved(kBias)) : Tensor();
-    const Gradients d(ctx, x, {a.args.channels}, kWeight, kBias);
+                 b = attr.args.relu ? dense(ctx.saved(kBias)) : Tensor();
+    const Gradients d(ctx, x, {attr.args.channels}, kWeight, kBias);
     backend_for(x.device())
-        .batch_norm_backward(a.args_in(format), ordered(g, format), ordered(x, format), view_of(w), view_of(b),
+        .batch_norm_backward(attr.args_in(format), ordered(g, format), ordered(x, format), view_of(w), view_of(b),
                              ctx.saved(kMean).view(), ctx.saved(kRstd).view(), in_memory_order(view_of(d.dx), format),
                              view_of(d.dweight), view_of(d.dbias));
     return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
+  static Tensor composite(const Attr& attr, const Tensors& in) {
     const DType computed = widened(in[0].dtype());
-    const Shape per_channel{1, a.args.channels, 1};
+    const Shape per_channel{1, attr.args.channels, 1};
     const auto read = [&](const Tensor& t) { return t.to(computed).reshape(per_channel); };
-    Tensor x = in[0].to(computed).reshape({a.args.batch, a.args.channels, a.args.inner});
-    x = x - (a.args.training ? mean(x, {0, 2}, true) : read(in[1]));
-    Tensor y = x * rsqrt((a.args.training ? mean(x * x, {0, 2}, true) : read(in[2])) + a.args.eps);
+    Tensor x = in[0].to(computed).reshape({attr.args.batch, attr.args.channels, attr.args.inner});
+    x = x - (attr.args.training ? mean(x, {0, 2}, true) : read(in[1]));
+    Tensor y = x * rsqrt((attr.args.training ? mean(x * x, {0, 2}, true) : read(in[2])) + attr.args.eps);
     if (in[3].defined()) y = y * read(in[3]);
     if (in[4].defined()) y = y + read(in[4]);
     y = y.reshape(in[0].shape()).to(in[0].dtype());
-    return a.args.relu ? relu(y) : y;
+    return attr.args.relu ? relu(y) : y;
   }
 };
 
-// Updates the running statistics from those of every sample and channel.
-void update_running(const Tensor& x, const Channels& n, const Tensor& running_mean, const Tensor& running_var, double momentum) {
+// Updates the running statistics of instance_norm: averages those of the samples over the batch.
+void update_running(const Tensor& x, const Channels& sizes, const Tensor& running_mean, const Tensor& running_var,
+                    double momentum) {
   const NoGrad quiet;
   const autocast::Off off;
-  const Tensor mean = floats({n.batch, n.channels, 1}, x), var = floats({n.batch, n.channels, 1}, x);
+  const Tensor mean = floats({sizes.batch, sizes.channels, 1}, x), var = floats({sizes.batch, sizes.channels, 1}, x);
   const bool last = x.format() == MemoryFormat::channels_last;
-  const Strides strides{n.channels * n.positions, last ? 1 : n.positions, last ? n.channels : 1};
-  backend_for(x.device()).variance(x.detach().to(x.format()).alias(n.shape(), strides).view(), 1, mean.view(), var.view());
+  const Strides strides{sizes.channels * sizes.positions, last ? 1 : sizes.positions, last ? sizes.channels : 1};
+  backend_for(x.device()).variance(x.detach().to(x.format()).alias(sizes.shape(), strides).view(), 1, mean.view(), var.view());
   const auto update = [&](const Tensor& running, const Tensor& fresh) {
     running.copy_(running.to(fresh.dtype()) * (1 - momentum) + halfstep::mean(fresh, {0, 2}) * momentum);
   };
@@ -300,14 +304,14 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
 }
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
-  const Channels n("group_norm", x);
-  check<ValueError>(num_groups > 0 && n.channels > 0 && n.channels % num_groups == 0, "group_norm", "num_groups must divide the ",
-                    n.channels, " channels of the input ", x.shape(), ", got ", num_groups);
-  const int64_t channels = n.channels / num_groups;
-  check<ValueError>(n.batch * channels * n.positions != 1, "group_norm", "needs more than 1 value per group, got input ",
+  const Channels sizes("group_norm", x);
+  check<ValueError>(num_groups > 0 && sizes.channels > 0 && sizes.channels % num_groups == 0, "group_norm",
+                    "num_groups must divide the ", sizes.channels, " channels of the input ", x.shape(), ", got ", num_groups);
+  const int64_t channels = sizes.channels / num_groups;
+  check<ValueError>(sizes.batch * channels * sizes.positions != 1, "group_norm", "needs more than 1 value per group, got input ",
                     x.shape());
   return call<NormOverGroup>({x, weight, bias},
-                             {NormOverGroup::group, {n.batch, num_groups, channels, n.positions, eps}, {n.channels}});
+                             {NormOverGroup::group, {sizes.batch, num_groups, channels, sizes.positions, eps}, {sizes.channels}});
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
@@ -316,37 +320,37 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   if (x.dim() == 1 && x.size(0) == 0)
     return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps, relu, batches)
         .reshape({0});
-  const Channels n("batch_norm", x);
+  const Channels sizes("batch_norm", x);
   if (batches.defined()) {
     check_same_device("batch_norm", {x, batches});
     check<DTypeError>(batches.dtype() == DType::i64, "batch_norm", "batches must be int64, got ", batches.dtype());
     check<ShapeError>(batches.numel() == 1, "batch_norm", "batches must be one number, got shape ", batches.shape());
   }
   check<ValueError>(!training || eps > 0, "batch_norm", "eps must be greater than 0 when training, got ", eps);
-  check<ValueError>(!training || n.batch * n.positions != 1, "batch_norm",
+  check<ValueError>(!training || sizes.batch * sizes.positions != 1, "batch_norm",
                     "needs more than 1 value per channel when training, got input ", x.shape(),
                     Help{"leave out a last batch of one sample (drop_last), or take another batch size"});
   return call<BatchNormOp>({x, running_mean, running_var, weight, bias},
-                         {{n.batch, n.channels, n.positions, eps, momentum, training, relu}, batches});
+                           {{sizes.batch, sizes.channels, sizes.positions, eps, momentum, training, relu}, batches});
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, bool use_input_stats, double momentum, double eps) {
-  const Channels n("instance_norm", x);
+  const Channels sizes("instance_norm", x);
   check<ValueError>(running_mean.defined() == running_var.defined(), "instance_norm",
                     "running_mean and running_var come together or not at all");
   if (!use_input_stats) {
     check<ValueError>(running_mean.defined(), "instance_norm", "needs running_mean and running_var unless use_input_stats");
     return call<BatchNormOp>(
         {x, running_mean, running_var, weight, bias},
-        {{n.batch, n.channels, n.positions, eps, momentum, false}, {}, &NormOverGroup::kInfo[NormOverGroup::instance]});
+        {{sizes.batch, sizes.channels, sizes.positions, eps, momentum, false}, {}, &NormOverGroup::kInfo[NormOverGroup::instance]});
   }
-  check<ValueError>(n.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
+  check<ValueError>(sizes.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
                     x.shape());
   check_same_device("instance_norm", {x, running_mean, running_var});
-  check_parameter("instance_norm", "running_mean", running_mean, {n.channels}, x.dtype());
-  check_parameter("instance_norm", "running_var", running_var, {n.channels}, x.dtype());
-  const NormOverGroup::Attr attr{NormOverGroup::instance, {n.batch, n.channels, 1, n.positions, eps}, {n.channels}};
+  check_parameter("instance_norm", "running_mean", running_mean, {sizes.channels}, x.dtype());
+  check_parameter("instance_norm", "running_var", running_var, {sizes.channels}, x.dtype());
+  const NormOverGroup::Attr attr{NormOverGroup::instance, {sizes.batch, sizes.channels, 1, sizes.positions, eps}, {sizes.channels}};
   Tensor y;
   if (NormOverGroup::zero_of_constant(attr)) {
     NormOverGroup::check(attr, {x, weight, bias});
@@ -356,7 +360,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   } else {
     y = call<NormOverGroup>({x, weight, bias}, attr);
   }
-  if (running_mean.defined() && x.numel() > 0 && moves_statistics()) update_running(x, n, running_mean, running_var, momentum);
+  if (running_mean.defined() && x.numel() > 0 && moves_statistics()) update_running(x, sizes, running_mean, running_var, momentum);
   return y;
 }
 

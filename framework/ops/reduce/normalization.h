@@ -10,14 +10,14 @@ namespace halfstep {
 // Normalises over the last dimensions, whose sizes are normalized_shape; weight and bias have that shape. Autocast: f32.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), const Tensor& bias = Tensor(),
                   double eps = 1e-5);
-// The same, and the mean and 1 / sqrt(var + eps) of each row (no gradients; size 1 in the normalised dimensions), in y's dtype or
-// weight's, whichever is wider.
+// Returns {layer_norm, and the mean and 1 / sqrt(var + eps) of each row}; these have no gradients, size 1 in the normalised
+// dimensions, and y's dtype or weight's, whichever is wider.
 Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps);
 // Returns x / sqrt(mean(x^2) + eps) * weight. eps by default: the epsilon of float32 (float64 for f64). Autocast: f32.
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), std::optional<double> eps = {});
 
-// Below, x: [N, C, ...]; weight and bias: [C]. Normalises over the channels of each of num_groups groups and all positions.
-// Autocast: f32.
+// Normalises over the channels of each of num_groups groups and all positions. Here and in the next two, x: [N, C, ...]; weight and
+// bias: [C]. Autocast: f32.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = Tensor(), const Tensor& bias = Tensor(),
                   double eps = 1e-5);
 // Normalises each channel over the batch and all positions. Training uses the batch's statistics and updates the running ones, if

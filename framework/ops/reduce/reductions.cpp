@@ -11,46 +11,46 @@
 namespace halfstep {
 namespace {
 
-// Returns the wrapped dimensions to reduce; all for {}.
+// Returns which dimensions are reduced; all for {}.
 std::array<bool, kMaxDims> mask_of(const Dims& dims, int rank, std::string_view op) {
-  std::array<bool, kMaxDims> m{};
-  if (dims.empty()) m.fill(true);
+  std::array<bool, kMaxDims> mask{};
+  if (dims.empty()) mask.fill(true);
   for (int64_t d : dims) {
-    const int w = wrap_dim(d, rank, op);
-    check<ValueError>(!m[size_t(w)], op, "dimension ", d, " appears twice in ", dims);
-    m[size_t(w)] = true;
+    const int wrapped = wrap_dim(d, rank, op);
+    check<ValueError>(!mask[size_t(wrapped)], op, "dimension ", d, " appears twice in ", dims);
+    mask[size_t(wrapped)] = true;
   }
-  return m;
+  return mask;
 }
 
 }  // namespace
 
 ReducedShapes reduced(const Shape& shape, const Dims& dims, std::string_view op) {
   const auto mask = mask_of(dims, shape.size(), op);
-  ReducedShapes r;
+  ReducedShapes shapes;
   for (int i = 0; i < shape.size(); ++i) {
-    r.kept.push_back(mask[size_t(i)] ? 1 : shape[i]);
-    if (!mask[size_t(i)]) r.dropped.push_back(shape[i]);
+    shapes.kept.push_back(mask[size_t(i)] ? 1 : shape[i]);
+    if (!mask[size_t(i)]) shapes.dropped.push_back(shape[i]);
   }
-  return r;
+  return shapes;
 }
 
-Tensor shown(const Tensor& out, const ReducedShapes& shapes, bool keepdim) {
+Tensor with_keepdim(const Tensor& out, const ReducedShapes& shapes, bool keepdim) {
   return keepdim ? out : out.alias(shapes.dropped, contiguous_strides(shapes.dropped));
 }
 
 Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool keepdim, DType dtype) {
   const Tensor out = Tensor::empty(shapes.kept, {.dtype = dtype, .device = x.device()});
   backend_for(x.device()).reduce(op, x.view(), out.view());
-  return shown(out, shapes, keepdim);
+  return with_keepdim(out, shapes, keepdim);
 }
 
 DType sum_dtype(const Tensor& x, const std::optional<DType>& dtype) {
   return dtype.value_or(x.is_floating_point() ? x.dtype() : DType::i64);
 }
 
-// Converts x before a sum. Kernels accumulate in the precision of their input, so a float64 result needs a float64 input. For an
-// integer result, fractions are dropped first.
+// Kernels accumulate in the precision of their input, so a float64 result needs a float64 input. For an integer result, fractions
+// are dropped first.
 Tensor before_sum(const Tensor& x, std::optional<DType> dtype) {
   return dtype && (dtype == DType::f64 || (x.is_floating_point() && !is_floating(*dtype))) ? x.to(*dtype) : x;
 }
@@ -72,7 +72,9 @@ struct SumAttr {
 };
 
 // Returns the gradient of a sum: repeated over the summed elements.
-Tensor spread(const Tensor& g, const SumAttr& a) { return g.reshape(reduced(a.from, a.dims, "sum").kept).expand(a.from); }
+Tensor spread(const Tensor& g, const SumAttr& attr) {
+  return g.reshape(reduced(attr.from, attr.dims, "sum").kept).expand(attr.from);
+}
 
 struct Sum {
   using Attr = SumAttr;
@@ -81,28 +83,28 @@ struct Sum {
                                .doc = "sum over dimensions; integers in int64",
                                .dtypes = DTypeSet::any,
                                .takes_dtype = true};
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_reduce(Reduce::sum, in[0], reduced(a.from, a.dims, "sum"), a.keepdim, sum_dtype(in[0], a.dtype));
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return run_reduce(Reduce::sum, in[0], reduced(attr.from, attr.dims, "sum"), attr.keepdim, sum_dtype(in[0], attr.dtype));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {spread(grads[0], a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {spread(grads[0], attr)}; }
 };
 
 struct MeanAttr : SumAttr {};
 struct Mean {
   using Attr = MeanAttr;
   static constexpr OpInfo info{.name = "mean", .policy = CastPolicy::keep, .doc = "mean over dimensions", .takes_dtype = true};
-  static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<DTypeError>(is_floating(a.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
+  static void check(const Attr& attr, const Tensors& in) {
+    halfstep::check<DTypeError>(is_floating(attr.dtype.value_or(in[0].dtype())), "mean", "needs a floating input or dtype, got ",
                                 in[0].dtype());
   }
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_reduce(Reduce::mean, in[0], reduced(a.from, a.dims, "mean"), a.keepdim, a.dtype.value_or(in[0].dtype()));
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return run_reduce(Reduce::mean, in[0], reduced(attr.from, attr.dims, "mean"), attr.keepdim, attr.dtype.value_or(in[0].dtype()));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    const double n = std::max(1.0, double(numel(a.from)) / double(std::max<int64_t>(1, grads[0].numel())));
-    return {spread(grads[0] / n, a)};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    const double n = std::max(1.0, double(numel(attr.from)) / double(std::max<int64_t>(1, grads[0].numel())));
+    return {spread(grads[0] / n, attr)};
   }
 };
 
@@ -117,23 +119,23 @@ struct Extreme {
   static constexpr OpInfo kInfo[2] = {
       {.name = "amin", .doc = "smallest over dimensions; ties share the gradient", .dtypes = DTypeSet::any},
       {.name = "amax", .doc = "largest over dimensions; ties share the gradient", .dtypes = DTypeSet::any}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
-  static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), a.dims, info_of(a).name).dropped) == 0,
-                                info_of(a).name, "has no value over an empty dimension, got ", in[0].shape());
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.largest]; }
+  static void check(const Attr& attr, const Tensors& in) {
+    halfstep::check<ShapeError>(in[0].numel() > 0 || numel(reduced(in[0].shape(), attr.dims, info_of(attr).name).dropped) == 0,
+                                info_of(attr).name, "has no value over an empty dimension, got ", in[0].shape());
   }
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor out = run_reduce(a.largest ? Reduce::max : Reduce::min, in[0], reduced(in[0].shape(), a.dims, info_of(a).name),
-                                  a.keepdim, in[0].dtype());
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor out = run_reduce(attr.largest ? Reduce::max : Reduce::min, in[0],
+                                  reduced(in[0].shape(), attr.dims, info_of(attr).name), attr.keepdim, in[0].dtype());
     ctx.save(in[0]);
     ctx.save_output(out);
     return out;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX);
-    const Shape kept = reduced(x.shape(), a.dims, "amax").kept;
-    return {share_gradient(x, ctx.saved(kExtreme).reshape(kept), grads[0].reshape(kept), a.dims)};
+    const Shape kept = reduced(x.shape(), attr.dims, "amax").kept;
+    return {share_gradient(x, ctx.saved(kExtreme).reshape(kept), grads[0].reshape(kept), attr.dims)};
   }
 };
 
@@ -146,24 +148,24 @@ struct ArgExtreme {
   static constexpr OpInfo kInfo[2] = {
       {.name = "argmin", .doc = "index of the first smallest", .differentiable = false, .dtypes = DTypeSet::numbers},
       {.name = "argmax", .doc = "index of the first largest", .differentiable = false, .dtypes = DTypeSet::numbers}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.largest]; }
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.largest]; }
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
-    halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[a.dim] > 0, info_of(a).name, "has no value over an empty dimension, got ",
-                                x.shape());
+    halfstep::check<ShapeError>(x.dim() == 0 || x.shape()[attr.dim] > 0, info_of(attr).name,
+                                "has no value over an empty dimension, got ", x.shape());
     if (x.dim() == 0) return zeros({}, {.dtype = DType::i64, .device = x.device()});
     Shape kept = x.shape(), dropped = x.shape();
-    kept[a.dim] = 1;
-    dropped.erase(a.dim);
+    kept[attr.dim] = 1;
+    dropped.erase(attr.dim);
     const Tensor out = Tensor::empty(kept, {.dtype = DType::i64, .device = x.device()});
-    backend_for(x.device()).arg_reduce(a.largest, x.view(), a.dim, {}, out.view());
-    return a.keepdim ? out : out.alias(dropped, contiguous_strides(dropped));
+    backend_for(x.device()).arg_reduce(attr.largest, x.view(), attr.dim, {}, out.view());
+    return attr.keepdim ? out : out.alias(dropped, contiguous_strides(dropped));
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
 
-struct Truth {
+struct AnyAll {
   struct Attr {
     bool all;
     Dims dims;
@@ -172,11 +174,12 @@ struct Truth {
   static constexpr OpInfo kInfo[2] = {
       {.name = "any", .doc = "is any element nonzero?", .differentiable = false, .dtypes = DTypeSet::any},
       {.name = "all", .doc = "are all elements nonzero?", .differentiable = false, .dtypes = DTypeSet::any}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.all]; }
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}, {"keepdim", a.keepdim}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.all]; }
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}, {"keepdim", attr.keepdim}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const DType dtype = in[0].dtype() == DType::u8 ? DType::u8 : DType::boolean;  // as in PyTorch
-    return run_reduce(a.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), a.dims, info_of(a).name), a.keepdim, dtype);
+    return run_reduce(attr.all ? Reduce::all : Reduce::any, in[0], reduced(in[0].shape(), attr.dims, info_of(attr).name),
+                      attr.keepdim, dtype);
   }
   static Tensors backward(const BackwardContext&, const Attr&, const Tensors&) { return {}; }
 };
@@ -221,8 +224,8 @@ ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim) { return extreme_a
 ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim) { return extreme_along(false, x, dim, keepdim); }
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(true, x, dim, keepdim); }
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(false, x, dim, keepdim); }
-Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {false, dims, keepdim}); }
-Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call<Truth>({x}, {true, dims, keepdim}); }
+Tensor any(const Tensor& x, const Dims& dims, bool keepdim) { return call<AnyAll>({x}, {false, dims, keepdim}); }
+Tensor all(const Tensor& x, const Dims& dims, bool keepdim) { return call<AnyAll>({x}, {true, dims, keepdim}); }
 
 MinMax aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
   const Dims dims = dim ? Dims{*dim} : Dims();
@@ -239,18 +242,22 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return (dims.empty() ? x : sum(x, dims, true)).reshape(shape);
 }
 
-Tensor Tensor::sum(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::sum(*this, d, k, t); }
-Tensor Tensor::mean(const Dims& d, bool k, std::optional<DType> t) const { return halfstep::mean(*this, d, k, t); }
+Tensor Tensor::sum(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return halfstep::sum(*this, dims, keepdim, dtype);
+}
+Tensor Tensor::mean(const Dims& dims, bool keepdim, std::optional<DType> dtype) const {
+  return halfstep::mean(*this, dims, keepdim, dtype);
+}
 Tensor Tensor::max() const { return halfstep::max(*this); }
-ValuesIndices Tensor::max(int64_t d, bool k) const { return halfstep::max(*this, d, k); }
+ValuesIndices Tensor::max(int64_t dim, bool keepdim) const { return halfstep::max(*this, dim, keepdim); }
 Tensor Tensor::min() const { return halfstep::min(*this); }
-ValuesIndices Tensor::min(int64_t d, bool k) const { return halfstep::min(*this, d, k); }
-Tensor Tensor::amax(const Dims& d, bool k) const { return halfstep::amax(*this, d, k); }
-Tensor Tensor::amin(const Dims& d, bool k) const { return halfstep::amin(*this, d, k); }
-Tensor Tensor::argmin(std::optional<int64_t> d, bool k) const { return halfstep::argmin(*this, d, k); }
-Tensor Tensor::any(const Dims& d, bool k) const { return halfstep::any(*this, d, k); }
-Tensor Tensor::all(const Dims& d, bool k) const { return halfstep::all(*this, d, k); }
-Tensor Tensor::argmax(std::optional<int64_t> d, bool k) const { return halfstep::argmax(*this, d, k); }
+ValuesIndices Tensor::min(int64_t dim, bool keepdim) const { return halfstep::min(*this, dim, keepdim); }
+Tensor Tensor::amax(const Dims& dims, bool keepdim) const { return halfstep::amax(*this, dims, keepdim); }
+Tensor Tensor::amin(const Dims& dims, bool keepdim) const { return halfstep::amin(*this, dims, keepdim); }
+Tensor Tensor::argmin(std::optional<int64_t> dim, bool keepdim) const { return halfstep::argmin(*this, dim, keepdim); }
+Tensor Tensor::any(const Dims& dims, bool keepdim) const { return halfstep::any(*this, dims, keepdim); }
+Tensor Tensor::all(const Dims& dims, bool keepdim) const { return halfstep::all(*this, dims, keepdim); }
+Tensor Tensor::argmax(std::optional<int64_t> dim, bool keepdim) const { return halfstep::argmax(*this, dim, keepdim); }
 
 namespace {
 
@@ -274,8 +281,8 @@ void add_reductions(OpList& list) {
   list.add(Extreme::kInfo[1], [](Args& a) { return amax(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
   list.add(ArgExtreme::kInfo[0], [](Args& a) { return argmin(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false)); });
   list.add(ArgExtreme::kInfo[1], [](Args& a) { return argmax(a.tensor(0), a.integer_or_none("dim"), a.flag("keepdim", false)); });
-  list.add(Truth::kInfo[0], [](Args& a) { return any(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
-  list.add(Truth::kInfo[1], [](Args& a) { return all(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(AnyAll::kInfo[0], [](Args& a) { return any(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
+  list.add(AnyAll::kInfo[1], [](Args& a) { return all(a.tensor(0), a.ints("dim", Dims()), a.flag("keepdim", false)); });
   list.add(kExtremeInfo[0], extreme_by_name<false>);
   list.add(kExtremeInfo[1], extreme_by_name<true>);
   list.add(kAminmaxInfo, [](Args& a) -> Tensors {

@@ -13,9 +13,9 @@ struct ReducedShapes {
 };
 // Returns the shapes of a reduction. dims {}: all. Throws for a dimension out of range or given twice.
 ReducedShapes reduced(const Shape& shape, const Dims& dims, std::string_view op);
-// Returns `out`, which has the kept shape, in the caller's shape.
-Tensor shown(const Tensor& out, const ReducedShapes& shapes, bool keepdim);
-// Runs Backend::reduce into a new tensor.
+// Returns `out`, which has the kept shape, in the shape that keepdim means.
+Tensor with_keepdim(const Tensor& out, const ReducedShapes& shapes, bool keepdim);
+// Returns Backend::reduce of x in a new tensor of this dtype.
 Tensor run_reduce(Reduce op, const Tensor& x, const ReducedShapes& shapes, bool keepdim, DType dtype);
 
 // Returns the dtype of a sum or product of `x`: integers and bool become int64.

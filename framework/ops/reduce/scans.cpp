@@ -24,6 +24,7 @@ Tensor by_doubling(Tensor x, int64_t dim, const Join& join) {
   return x;
 }
 
+// reverse: sums from the end. The gradient of sums is sums in the other direction.
 struct CumSum {
   struct Attr {
     int dim;
@@ -35,12 +36,12 @@ struct CumSum {
                                .doc = "running sums along a dimension; integers in int64",
                                .dtypes = DTypeSet::any,
                                .takes_dtype = true};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"reverse", a.reverse}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return run_scan(Scan::sum, in[0], a.dim, a.reverse, sum_dtype(in[0], a.dtype));
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"reverse", attr.reverse}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return run_scan(Scan::sum, in[0], attr.dim, attr.reverse, sum_dtype(in[0], attr.dtype));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    return {call<CumSum>({grads[0]}, {a.dim, !a.reverse, {}})};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<CumSum>({grads[0]}, {attr.dim, !attr.reverse, {}})};
   }
 };
 
@@ -54,22 +55,22 @@ struct CumProd {
                                .doc = "running products along a dimension; integers in int64",
                                .dtypes = DTypeSet::any,
                                .takes_dtype = true};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     ctx.save(in[0]);
-    return run_scan(Scan::prod, in[0], a.dim, false, sum_dtype(in[0], a.dtype));
+    return run_scan(Scan::prod, in[0], attr.dim, false, sum_dtype(in[0], attr.dtype));
   }
   // Returns sum over i >= j of g[i] y[i] / x[j] before the first zero; at it the same with 1 in its place; 0 after it.
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = widened(ctx.saved()), g = widened(grads[0]), zero = eq(x, 0);
-    const Tensor first = logical_and(zero, eq(run_scan(Scan::sum, zero, a.dim, false, DType::i64), 1));
+    const Tensor first = logical_and(zero, eq(run_scan(Scan::sum, zero, attr.dim, false, DType::i64), 1));
     const auto sums_above = [&](const Tensor& t) {
-      return run_scan(Scan::sum, g * run_scan(Scan::prod, t, a.dim, false, t.dtype()), a.dim, true, t.dtype());
+      return run_scan(Scan::sum, g * run_scan(Scan::prod, t, attr.dim, false, t.dtype()), attr.dim, true, t.dtype());
     };
     return {where(first, sums_above(where(first, 1, x)), where(zero, 0, sums_above(x) / x))};
   }
-  static Tensor composite(const Attr& a, const Tensors& in) {
-    return by_doubling(widened(in[0]).clone(), a.dim, [](const Tensor& u, const Tensor& v) { return u * v; });
+  static Tensor composite(const Attr& attr, const Tensors& in) {
+    return by_doubling(widened(in[0]).clone(), attr.dim, [](const Tensor& u, const Tensor& v) { return u * v; });
   }
 };
 
@@ -85,12 +86,13 @@ Tensor index_so_far(bool largest, const Tensor& x, int dim) {
   Shape along = Dims::filled(x.dim(), 1);
   along[dim] = x.shape()[dim];
   const Tensor own = arange(double(along[dim]), {.dtype = DType::i64, .device = x.device()}).reshape(along).expand(x.shape());
-  return by_doubling(own.clone(), dim, [&](const Tensor& before, const Tensor& now) {
-    const Tensor a = gather(x, dim, before), b = gather(x, dim, now);
-    return where(logical_or(ne(b, b), largest ? ge(b, a) : le(b, a)), now, before);
+  return by_doubling(own.clone(), dim, [&](const Tensor& earlier, const Tensor& later) {
+    const Tensor a = gather(x, dim, earlier), b = gather(x, dim, later);
+    return where(logical_or(ne(b, b), largest ? ge(b, a) : le(b, a)), later, earlier);  // NaN, or an equal, too
   });
 }
-ValuesIndices extreme(bool largest, const Tensor& x, int64_t dim) {
+// Returns the extremes so far along dim, and their indices.
+ValuesIndices extremes_so_far(bool largest, const Tensor& x, int64_t dim) {
   const int d = wrap_dim(dim, x.dim(), kCumulativeInfo[largest].name);
   if (x.dim() == 0) return {x.clone(), zeros({}, {.dtype = DType::i64, .device = x.device()})};
   const Tensor index = index_so_far(largest, x, d);
@@ -112,8 +114,8 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
     return by_doubling(in[0].clone(), d, [](const Tensor& u, const Tensor& v) { return logaddexp(u, v); });
   });
 }
-ValuesIndices cummax(const Tensor& x, int64_t dim) { return extreme(true, x, dim); }
-ValuesIndices cummin(const Tensor& x, int64_t dim) { return extreme(false, x, dim); }
+ValuesIndices cummax(const Tensor& x, int64_t dim) { return extremes_so_far(true, x, dim); }
+ValuesIndices cummin(const Tensor& x, int64_t dim) { return extremes_so_far(false, x, dim); }
 
 Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
   check<ShapeError>(x.dim() > 0, "diff", "needs a tensor of at least one dimension, got ", x.shape());
@@ -143,7 +145,7 @@ void add_scans(OpList& list) {
   list.add(kLogInfo, [](Args& a) { return logcumsumexp(a.tensor(0), a.integer("dim")); });
   for (bool largest : {false, true}) {
     list.add(kCumulativeInfo[largest], [largest](Args& a) -> Tensors {
-      const auto [values, indices] = extreme(largest, a.tensor(0), a.integer("dim"));
+      const auto [values, indices] = extremes_so_far(largest, a.tensor(0), a.integer("dim"));
       return {values, indices};
     });
   }

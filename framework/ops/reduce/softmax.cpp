@@ -19,24 +19,24 @@ struct Softmax {
   static constexpr OpInfo kInfo[2] = {
       {.name = "softmax", .policy = CastPolicy::f32_output, .doc = "e^x / sum e^x along a dimension", .takes_dtype = true},
       {.name = "log_softmax", .policy = CastPolicy::f32_output, .doc = "x - ln sum e^x along a dimension", .takes_dtype = true}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.log]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.log]; }
 
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}}; }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}}; }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
-    const Tensor y = Tensor::empty(x.shape(), {.dtype = a.dtype.value_or(x.dtype()), .device = x.device()});
-    backend_for(x.device()).softmax(rows(x), rows(y), a.dim, a.log);
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = attr.dtype.value_or(x.dtype()), .device = x.device()});
+    backend_for(x.device()).softmax(rows(x), rows(y), attr.dim, attr.log);
     ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor &g = grads[0], y = ctx.saved();
     if (grad_enabled()) {
-      if (a.log) return {g - exp(y) * sum(g, {a.dim}, true)};
-      return {y * (g - sum(g * y, {a.dim}, true))};
+      if (attr.log) return {g - exp(y) * sum(g, {attr.dim}, true)};
+      return {y * (g - sum(g * y, {attr.dim}, true))};
     }
     const Tensor dx = Tensor::empty(g.shape(), {.dtype = ctx.grad_dtype(0), .device = g.device()});
-    backend_for(g.device()).softmax_backward(rows(g), rows(y), rows(dx), a.dim, a.log);
+    backend_for(g.device()).softmax_backward(rows(g), rows(y), rows(dx), attr.dim, attr.log);
     return {dx};
   }
 

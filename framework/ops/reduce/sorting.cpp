@@ -22,40 +22,43 @@ struct Sort {
     Order kind;
     int dim;
     bool descending;
-    int64_t k;
-    Shape from;
+    int64_t k;   // number of elements in the result, along dim
+    Shape from;  // of x
   };
   static constexpr OpInfo kInfo[3] = {
       {.name = "sort", .doc = "values and indices in order along a dimension; stable, NaN last", .dtypes = DTypeSet::any},
       {.name = "topk", .doc = "the k largest or smallest and their indices, best first", .dtypes = DTypeSet::any},
       {.name = "kthvalue", .doc = "the k-th smallest and its index", .dtypes = DTypeSet::any}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[int(a.kind)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[int(attr.kind)]; }
 
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"descending", a.descending}, {"k", a.k}}; }
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    Shape shape = a.from;
-    shape[a.dim] = a.k;
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"descending", attr.descending}, {"k", attr.k}}; }
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    Shape shape = attr.from;
+    shape[attr.dim] = attr.k;
     const Tensor values = Tensor::empty(shape, {.dtype = in[0].dtype(), .device = in[0].device()});
     const Tensor indices = Tensor::empty(shape, {.dtype = DType::i64, .device = in[0].device()});
-    backend_for(in[0].device()).sort(in[0].view(), a.dim, a.descending, a.k, values.view(), indices.view());
+    backend_for(in[0].device()).sort(in[0].view(), attr.dim, attr.descending, attr.k, values.view(), indices.view());
     ctx.save(indices);
     return {values, indices};
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     if (!grads[0].defined()) return {};
-    return {scatter_add(zeros(a.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), a.dim, ctx.saved(), grads[0])};
+    return {
+        scatter_add(zeros(attr.from, {.dtype = grads[0].dtype(), .device = grads[0].device()}), attr.dim, ctx.saved(), grads[0])};
   }
 };
 
-Pair run(Order kind, const Tensor& x, int dim, bool descending, int64_t k) {
+// Returns the first k of x along dim in order, and their indices; a 0-dim x is one element.
+Pair run_sort(Order kind, const Tensor& x, int dim, bool descending, int64_t k) {
   if (x.dim() == 0) {
-    const auto [values, indices] = run(kind, x.reshape({1}), 0, descending, k);
+    const auto [values, indices] = run_sort(kind, x.reshape({1}), 0, descending, k);
     return k == 1 ? Pair{values.reshape({}), indices.reshape({})} : Pair{values, indices};
   }
   const Tensors out = call<Sort>({x}, {kind, dim, descending, k, x.shape()});
   return {out[0], out[1]};
 }
 
+// Returns the size along dim, 1 for a 0-dim tensor.
 int64_t length(const Tensor& x, int dim) { return x.dim() == 0 ? 1 : x.shape()[dim]; }
 
 struct Median {
@@ -66,13 +69,13 @@ struct Median {
   static constexpr OpInfo kInfo[2] = {
       {.name = "median", .doc = "the middle value of all, or with its index along a dimension", .dtypes = DTypeSet::numbers},
       {.name = "nanmedian", .doc = "median of the elements that are numbers", .dtypes = DTypeSet::numbers}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.skips_nan]; }
-  static void check(const Attr& a, const Tensors& in) {
-    halfstep::check<ShapeError>(in[0].numel() > 0, info_of(a).name, "has no value for an empty tensor, got ", in[0].shape());
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.skips_nan]; }
+  static void check(const Attr& attr, const Tensors& in) {
+    halfstep::check<ShapeError>(in[0].numel() > 0, info_of(attr).name, "has no value for an empty tensor, got ", in[0].shape());
   }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor line = in[0].reshape({-1}), y = (a.skips_nan ? halfstep::nanmedian(line, 0) : halfstep::median(line, 0)).first;
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor line = in[0].reshape({-1}), y = (attr.skips_nan ? halfstep::nanmedian(line, 0) : halfstep::median(line, 0)).first;
     ctx.save(in[0]);
     ctx.save_output(y);
     return y;
@@ -100,12 +103,10 @@ Tensor last_quantile(const Tensor& x, const Tensor& q, std::string_view interpol
       skips_nan ? sum(is_number, -1, true).to(q.dtype()) : full({1}, double(n), {.dtype = q.dtype(), .device = q.device()});
   Tensor place = clamp_min(q * (count - 1), 0);
   if (!skips_nan) place = where(is_number.narrow(-1, n - 1, 1), place, double(n - 1));
-  place = place.expand([&] {
-    Shape shape = x.shape();
-    shape[x.dim() - 1] = q.size(0);
-    return shape;
-  }());
-  const auto at = [&](const Tensor& where_to) { return gather(sorted, -1, where_to.to(DType::i64)); };
+  Shape shape = x.shape();
+  shape[x.dim() - 1] = q.size(0);
+  place = place.expand(shape);
+  const auto at = [&](const Tensor& index) { return gather(sorted, -1, index.to(DType::i64)); };
   const Tensor below = floor(place), above = ceil(place);
   if (interpolation == "lower") return at(below);
   if (interpolation == "higher") return at(above);
@@ -114,7 +115,8 @@ Tensor last_quantile(const Tensor& x, const Tensor& q, std::string_view interpol
   return lerp(at(below), at(above), share);
 }
 
-Tensor quantiles(const OpInfo& info, const Tensor& x, const Tensor& q, bool single, std::optional<int64_t> dim, bool keepdim,
+// Checks the arguments and computes quantiles; q [Q], of which a q that is a number has one.
+Tensor quantiles(const OpInfo& info, const Tensor& x, const Tensor& q, bool q_is_number, std::optional<int64_t> dim, bool keepdim,
                  std::string_view interpolation) {
   constexpr std::string_view kWays[] = {"linear", "lower", "higher", "nearest", "midpoint"};
   check<ValueError>(std::ranges::find(kWays, interpolation) != std::end(kWays), info.name,
@@ -127,16 +129,17 @@ Tensor quantiles(const OpInfo& info, const Tensor& x, const Tensor& q, bool sing
     const Tensor line = dim && x.dim() > 0 ? in[0].movedim(d, -1) : in[0].reshape({-1});
     check<ShapeError>(line.size(-1) > 0, info.name, "has no value for no elements, got ", x.shape());
     const Tensor found = last_quantile(line, q.to(line.dtype()), interpolation, info.name != kQuantile[0].name);
-    Tensor out = single ? found.squeeze(-1) : found.movedim(-1, 0);  // without dim
+    Tensor out = q_is_number ? found.squeeze(-1) : found.movedim(-1, 0);  // of x's shape without dim
     if (keepdim) {
       Shape shape = dim ? x.shape() : Dims::filled(x.dim(), 1);
       if (dim && x.dim() > 0) shape[d] = 1;
-      if (!single) shape.insert(0, q.size(0));
+      if (!q_is_number) shape.insert(0, q.size(0));
       out = out.reshape(shape);
     }
     return out;
   });
 }
+// Return q as a tensor [1] or without its history. Throw ValueError for one outside [0, 1]; a tensor is checked on the CPU only.
 Tensor checked_share(const OpInfo& info, const Tensor& x, double q) {
   check<ValueError>(q >= 0 && q <= 1, info.name, "q must lie in [0, 1], got ", q);
   return full({1}, q, {.dtype = x.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = x.device()});
@@ -153,11 +156,11 @@ constexpr OpInfo kMsortInfo{.name = "msort", .doc = "values in order along dimen
 
 Pair sort(const Tensor& x, int64_t dim, bool descending, bool) {
   const int d = wrap_dim(dim, x.dim(), "sort");
-  return run(Order::sort, x, d, descending, length(x, d));
+  return run_sort(Order::sort, x, d, descending, length(x, d));
 }
 Tensor argsort(const Tensor& x, int64_t dim, bool descending, bool) {
   const int d = wrap_dim(dim, x.dim(), "argsort");
-  return run(Order::sort, x.detach(), d, descending, length(x, d)).second;
+  return run_sort(Order::sort, x.detach(), d, descending, length(x, d)).second;
 }
 Tensor msort(const Tensor& x) { return sort(x, 0).first; }
 
@@ -165,14 +168,14 @@ Pair topk(const Tensor& x, int64_t k, int64_t dim, bool largest, bool) {
   const int d = wrap_dim(dim, x.dim(), "topk");
   check<ValueError>(k >= 0 && k <= length(x, d), "topk", "k must lie in [0, ", length(x, d), "], the size of dimension ", dim,
                     " of ", x.shape(), ", got ", k);
-  return run(Order::topk, x, d, largest, k);
+  return run_sort(Order::topk, x, d, largest, k);
 }
 
 Pair kthvalue(const Tensor& x, int64_t k, int64_t dim, bool keepdim) {
   const int d = wrap_dim(dim, x.dim(), "kthvalue");
   check<ValueError>(k >= 1 && k <= length(x, d), "kthvalue", "k must lie in [1, ", length(x, d), "], the size of dimension ", dim,
                     " of ", x.shape(), ", got ", k);
-  const auto [values, indices] = run(Order::kthvalue, x, d, false, k);
+  const auto [values, indices] = run_sort(Order::kthvalue, x, d, false, k);
   if (x.dim() == 0) return {values, indices};
   const Pair last{values.narrow(d, k - 1, 1), indices.narrow(d, k - 1, 1)};
   return keepdim ? last : Pair{last.first.squeeze(d), last.second.squeeze(d)};
@@ -183,11 +186,11 @@ Pair median(const Tensor& x, int64_t dim, bool keepdim) {
   const int d = wrap_dim(dim, x.dim(), "median");
   const int64_t n = length(x, d);
   check<ShapeError>(n > 0, "median", "has no value over an empty dimension, got ", x.shape());
-  if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
+  if (x.dim() == 0) return run_sort(Order::kthvalue, x, 0, false, 1);
   Tensor index = kthvalue(x.detach(), (n + 1) / 2, d, true).second;
   if (x.is_floating_point()) {
-    const Tensor worst = argmax(x, d, true), value = gather(x.detach(), d, worst);  // the first NaN, if any
-    index = where(ne(value, value), worst, index);
+    const Tensor largest = argmax(x, d, true), value = gather(x.detach(), d, largest);  // the first NaN, if any
+    index = where(ne(value, value), largest, index);
   }
   const Tensor value = gather(x, d, index);
   return keepdim ? Pair{value, index} : Pair{value.squeeze(d), index.squeeze(d)};
@@ -198,7 +201,7 @@ Pair nanmedian(const Tensor& x, int64_t dim, bool keepdim) {
   if (!x.is_floating_point()) return under_name("nanmedian", [&] { return median(x, dim, keepdim); });
   const int d = wrap_dim(dim, x.dim(), "nanmedian");
   check<ShapeError>(length(x, d) > 0, "nanmedian", "has no value over an empty dimension, got ", x.shape());
-  if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
+  if (x.dim() == 0) return run_sort(Order::kthvalue, x, 0, false, 1);
   // NaNs are sorted behind the numbers. Without any number the place is 0, which holds a NaN.
   const Tensor numbers = sum(eq(x.detach(), x.detach()), {d}, true);
   const Tensor place = clamp_min(floor_divide(numbers - 1, 2), 0);
@@ -210,7 +213,7 @@ Pair mode(const Tensor& x, int64_t dim, bool keepdim) {
   const int d = wrap_dim(dim, x.dim(), "mode");
   const int64_t n = length(x, d);
   check<ShapeError>(n > 0, "mode", "has no value over an empty dimension, got ", x.shape());
-  if (x.dim() == 0) return run(Order::kthvalue, x, 0, false, 1);
+  if (x.dim() == 0) return run_sort(Order::kthvalue, x, 0, false, 1);
   const auto [sorted, order] = sort(x.detach(), d);
   // Length of the run of equals that ends at each place: the longest run ends at the last occurrence of the mode.
   Shape line = Shape::filled(x.dim(), 1);

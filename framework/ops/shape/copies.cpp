@@ -19,14 +19,14 @@ struct Cast {
   static constexpr OpInfo info{
       .name = "to", .policy = CastPolicy::keep, .doc = "a copy in another dtype, rounded once; or a plain copy"};
 
-  static Attributes describe(const Attr& a) { return {{"dtype", name(a.to)}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dtype", name(attr.to)}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
-    const Tensor out = Tensor::empty(x.shape(), {.dtype = a.to, .device = x.device(), .format = a.format});
-    backend_for(x.device()).copy(in_memory_order(x.view(), a.format), in_memory_order(out.view(), a.format));
+    const Tensor out = Tensor::empty(x.shape(), {.dtype = attr.to, .device = x.device(), .format = attr.format});
+    backend_for(x.device()).copy(in_memory_order(x.view(), attr.format), in_memory_order(out.view(), attr.format));
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {grads[0].to(attr.from)}; }
 };
 
 // Copies across devices, through host memory.
@@ -36,21 +36,21 @@ struct Move {
   };
   static constexpr OpInfo info{.name = "to_device", .policy = CastPolicy::keep, .doc = "a copy on another device"};
 
-  static Attributes describe(const Attr& a) { return {{"device", name(a.to.type)}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"device", name(attr.to.type)}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     const Tensor x = in[0].to(format);
-    const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = a.to, .format = format});
-    if (a.from.is_cpu()) {
-      backend_for(a.to).copy_from_host(x.const_data_ptr(), out.view().data, x.nbytes());
+    const Tensor out = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = attr.to, .format = format});
+    if (attr.from.is_cpu()) {
+      backend_for(attr.to).copy_from_host(x.const_data_ptr(), out.view().data, x.nbytes());
     } else {
-      const Tensor host = a.to.is_cpu() ? out : Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = Device::cpu});
-      backend_for(a.from).copy_to_host(x.const_data_ptr(), host.view().data, x.nbytes());
-      if (!a.to.is_cpu()) backend_for(a.to).copy_from_host(host.const_data_ptr(), out.view().data, x.nbytes());
+      const Tensor host = attr.to.is_cpu() ? out : Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = Device::cpu});
+      backend_for(attr.from).copy_to_host(x.const_data_ptr(), host.view().data, x.nbytes());
+      if (!attr.to.is_cpu()) backend_for(attr.to).copy_from_host(host.const_data_ptr(), out.view().data, x.nbytes());
     }
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].to(a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {grads[0].to(attr.from)}; }
 };
 
 }  // namespace

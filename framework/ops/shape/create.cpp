@@ -20,57 +20,63 @@
 namespace halfstep {
 namespace {
 
-Tensor finish(const Tensor& t, const TensorOptions& o) {
-  if (o.requires_grad) t.set_requires_grad();
+// Sets requires_grad if the options have it, and returns t.
+Tensor with_grad(const Tensor& t, const TensorOptions& options) {
+  if (options.requires_grad) t.set_requires_grad();
   return t;
 }
-Tensor raw(const Shape& shape, const TensorOptions& o) {
-  return Tensor::empty(shape, {.dtype = o.dtype, .device = o.device, .format = o.format});
+Tensor uninitialised(const Shape& shape, const TensorOptions& options) {
+  return Tensor::empty(shape, {.dtype = options.dtype, .device = options.device, .format = options.format});
 }
-void check_sampled(std::string_view op, DType dtype) {
+void check_floating_dtype(std::string_view op, DType dtype) {
   check<DTypeError>(is_floating(dtype), op, "needs a floating dtype, got ", dtype);
 }
-Generator& pick(Generator* g) { return g ? *g : default_generator(); }
+Generator& generator_or_default(Generator* generator) { return generator ? *generator : default_generator(); }
 // Returns the generator of a draw if it draws PyTorch's numbers, else null.
-Generator* twister_of(Generator* g) { return pick(g).kind() == GeneratorKind::mt19937 ? &pick(g) : nullptr; }
+Generator* twister_of(Generator* generator) {
+  return generator_or_default(generator).kind() == GeneratorKind::mt19937 ? &generator_or_default(generator) : nullptr;
+}
 
-// Calls fill(view, state) with the numbers from `from` on. The first ones of a block may belong to earlier rows; then those are
-// generated as well.
+// Fills t with the numbers of a draw; fill(view, state) writes those from the block at `state` on. If the draw begins inside its
+// block, because earlier rows have the first numbers, those are generated as well, and left out.
 template <class F>
 void fill_drawn(const Tensor& t, const Draw& from, const F& fill) {
   if (from.skip == 0) return fill(t.view(), from.state);
-  const Tensor all = raw({from.skip + t.numel()}, {.dtype = t.dtype(), .device = t.device()});
+  const Tensor all = uninitialised({from.skip + t.numel()}, {.dtype = t.dtype(), .device = t.device()});
   fill(all.view(), from.state);
   backend_for(t.device()).copy(all.alias(t.shape(), contiguous_strides(t.shape()), from.skip).view(), t.view());
 }
 
+// y = x f, where f is 0 with probability p, else 1 / (1 - p): dx = g f.
 struct Dropout {
   struct Attr {
     double p;
     Draw from;
-    Tensor factors;  // drawn already, by a generator of kind mt19937
+    Tensor factors;  // f, if a generator of kind mt19937 drew it; else undefined, and kernels compute it from `from`
   };
   static constexpr OpInfo info{
       .name = "dropout", .policy = CastPolicy::keep, .doc = "zeroes with probability p, scales the rest by 1/(1-p)"};
-  static Attributes describe(const Attr& a) { return {{"p", a.p}}; }
-  // Numbers belong to elements in row-major order, whatever their order in memory.
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    if (a.factors.defined()) return mul(in[0], a.factors.to(in[0].dtype()));
-    const Tensor out = raw(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
+  static Attributes describe(const Attr& attr) { return {{"p", attr.p}}; }
+  // Gives elements their numbers in row-major order, whatever their order in memory.
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    if (attr.factors.defined()) return mul(in[0], attr.factors.to(in[0].dtype()));
+    const Tensor out = uninitialised(in[0].shape(), {.dtype = in[0].dtype(), .device = in[0].device()});
     Backend& backend = backend_for(out.device());
-    if (a.from.skip == 0) {
-      backend.dropout(in[0].view(), out.view(), a.p, a.from.state);
+    if (attr.from.skip == 0) {
+      backend.dropout(in[0].view(), out.view(), attr.p, attr.from.state);
       return out.to(in[0].format());
     }
-    const Tensor padded = zeros({a.from.skip + out.numel()}, {.dtype = out.dtype(), .device = out.device()});
-    const Tensor part = padded.alias(out.shape(), contiguous_strides(out.shape()), a.from.skip);
+    const Tensor padded = zeros({attr.from.skip + out.numel()}, {.dtype = out.dtype(), .device = out.device()});
+    const Tensor part = padded.alias(out.shape(), contiguous_strides(out.shape()), attr.from.skip);
     backend.copy(in[0].view(), part.view());
-    backend.dropout(padded.view(), padded.view(), a.p, a.from.state);
+    backend.dropout(padded.view(), padded.view(), attr.p, attr.from.state);
     backend.copy(part.view(), out.view());
     return out.to(in[0].format());
   }
-  // Linear: the gradient uses the same map with the same numbers.
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Dropout>({grads[0]}, a)}; }
+  // Multiplies by the same factors, from the same numbers.
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<Dropout>({grads[0]}, attr)};
+  }
 };
 
 constexpr OpInfo creation_info(std::string_view name, std::string_view doc, DTypeSet dtypes = DTypeSet::any) {
@@ -101,13 +107,13 @@ Shape sizes(Args& a) {
   return shape;
 }
 
-// Makes a tensor from a number, or from a 0-dim tensor at a position (a host read).
-Tensor filled(const Shape& shape, Number value, const TensorOptions& o) {
-  const Tensor t = raw(shape, o);
+Tensor filled(const Shape& shape, Number value, const TensorOptions& options) {
+  const Tensor t = uninitialised(shape, options);
   fill(t, value);
-  return finish(t, o);
+  return with_grad(t, options);
 }
 
+// Reads a number by its name, or from the 0-dim tensor at `position`, whose value the host reads.
 double number_at(Args& a, size_t position, std::string_view name) {
   if (!a.has_tensor(position)) return a.number(name);
   const Tensor t = a.tensor(position);
@@ -118,14 +124,15 @@ double number_at(Args& a, size_t position, std::string_view name) {
 
 }  // namespace
 
-Tensor empty(const Shape& shape, const TensorOptions& o) { return Tensor::empty(shape, o); }
-Tensor full(const Shape& shape, Number value, const NumberOptions& o) {
-  return filled(shape, value,
-                {.dtype = o.dtype.value_or(value.natural_dtype()), .device = o.device, .requires_grad = o.requires_grad});
+Tensor empty(const Shape& shape, const TensorOptions& options) { return Tensor::empty(shape, options); }
+Tensor full(const Shape& shape, Number value, const NumberOptions& options) {
+  return filled(
+      shape, value,
+      {.dtype = options.dtype.value_or(value.natural_dtype()), .device = options.device, .requires_grad = options.requires_grad});
 }
-Tensor zeros(const Shape& shape, const TensorOptions& o) { return filled(shape, 0, o); }
-Tensor ones(const Shape& shape, const TensorOptions& o) { return filled(shape, 1, o); }
-Tensor scalar(Number value, const TensorOptions& o) { return filled({}, value, o); }
+Tensor zeros(const Shape& shape, const TensorOptions& options) { return filled(shape, 0, options); }
+Tensor ones(const Shape& shape, const TensorOptions& options) { return filled(shape, 1, options); }
+Tensor scalar(Number value, const TensorOptions& options) { return filled({}, value, options); }
 Tensor zeros_like(const Tensor& x) { return zeros_like(x, x.dtype()); }
 Tensor ones_like(const Tensor& x) { return ones_like(x, x.dtype()); }
 Tensor empty_like(const Tensor& x) { return empty_like(x, x.dtype()); }
@@ -149,69 +156,74 @@ Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype) {
   return filled(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
 }
 
-Tensor arange(Number first, Number last, Number by, const NumberOptions& o) {
+Tensor arange(Number first, Number last, Number by, const NumberOptions& options) {
   const double start = first.floating(), end = last.floating(), step = by.floating();
   const double count = std::ceil((end - start) / step);
   check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ", step,
                     " does not lead from ", start, " to ", end);
   check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
   const bool integers = !first.is_floating() && !last.is_floating() && !by.is_floating();
-  const TensorOptions chosen{
-      .dtype = o.dtype.value_or(integers ? DType::i64 : DType::f32), .device = o.device, .requires_grad = o.requires_grad};
+  const TensorOptions chosen{.dtype = options.dtype.value_or(integers ? DType::i64 : DType::f32),
+                             .device = options.device,
+                             .requires_grad = options.requires_grad};
   // For integers, PyTorch truncates start and step, not each element.
   const bool to_integers = !is_floating(chosen.dtype);
   if (integers && to_integers &&
       std::max({std::fabs(start), std::fabs(end), std::fabs(step)}) > 0x1p53) {  // double would round these
     using Wide = __int128;
-    const Wide room = Wide(last.whole()) - first.whole(), stride = by.whole(), away = stride > 0 ? stride - 1 : stride + 1;
-    const NumberOptions exact{.dtype = DType::i64, .device = o.device};
-    return (arange(0, int64_t((room + away) / stride), 1, exact) * by + first).to(chosen.dtype);
+    const Wide span = Wide(last.whole()) - first.whole(), stride = by.whole(), round_up = stride > 0 ? stride - 1 : stride + 1;
+    const NumberOptions exact{.dtype = DType::i64, .device = options.device};
+    return (arange(0, int64_t((span + round_up) / stride), 1, exact) * by + first).to(chosen.dtype);
   }
-  const Tensor t = raw({int64_t(count)}, chosen);
-  backend_for(o.device).arange(t.view(), to_integers ? std::trunc(start) : start, to_integers ? std::trunc(step) : step);
-  return finish(t, chosen);
+  const Tensor t = uninitialised({int64_t(count)}, chosen);
+  backend_for(options.device).arange(t.view(), to_integers ? std::trunc(start) : start, to_integers ? std::trunc(step) : step);
+  return with_grad(t, chosen);
 }
 
-Tensor linspace(double start, double end, int64_t steps, const TensorOptions& o) {
+Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options) {
   check_size("linspace", {steps});
-  if (!is_floating(o.dtype)) start = std::trunc(start), end = std::trunc(end);  // as in PyTorch; each element is truncated, too
-  const Tensor i = arange(double(steps), {.dtype = DType::f64, .device = o.device});
+  if (!is_floating(options.dtype))
+    start = std::trunc(start), end = std::trunc(end);  // as in PyTorch; each element is truncated, too
+  const Tensor index = arange(double(steps), {.dtype = DType::f64, .device = options.device});
   const double step = steps > 1 ? (end - start) / double(steps - 1) : 0;
   // Computes from both ends, so that both are exact.
-  const Tensor t = where(lt(i, double(steps / 2)), add(mul(i, step), start), sub(end, mul(sub(double(steps - 1), i), step)));
-  return finish(steps == 1 ? full({1}, start, {.dtype = o.dtype, .device = o.device}) : t.to(o.dtype), o);
+  const Tensor t =
+      where(lt(index, double(steps / 2)), add(mul(index, step), start), sub(end, mul(sub(double(steps - 1), index), step)));
+  return with_grad(steps == 1 ? full({1}, start, {.dtype = options.dtype, .device = options.device}) : t.to(options.dtype),
+                   options);
 }
-Tensor logspace(double start, double end, int64_t steps, double base, const TensorOptions& o) {
+Tensor logspace(double start, double end, int64_t steps, double base, const TensorOptions& options) {
   check_size("logspace", {steps});
   const autocast::Off off;
-  return finish(pow(base, linspace(start, end, steps, {.dtype = DType::f64, .device = o.device})).to(o.dtype), o);
+  return with_grad(pow(base, linspace(start, end, steps, {.dtype = DType::f64, .device = options.device})).to(options.dtype),
+                   options);
 }
 
-Tensor eye(int64_t n, int64_t m, const TensorOptions& o) {
+Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
   check_size("eye", {n, m});
-  const Tensor t = zeros({n, m}, {.dtype = o.dtype, .device = o.device});
+  const Tensor t = zeros({n, m}, {.dtype = options.dtype, .device = options.device});
   const int64_t ones = std::min(n, m);
-  backend_for(o.device).fill(t.alias({ones}, {m + 1}).view(), 1);
-  return finish(t, o);
+  backend_for(options.device).fill(t.alias({ones}, {m + 1}).view(), 1);
+  return with_grad(t, options);
 }
-Tensor eye(int64_t n, const TensorOptions& o) { return eye(n, n, o); }
+Tensor eye(int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 
-Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& o) {
-  return finish(from_vector(values, shape, o.device).to(o.dtype), o);
+Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options) {
+  return with_grad(from_vector(values, shape, options.device).to(options.dtype), options);
 }
 
-void uniform_(const Tensor& x, double lo, double hi, Generator* g) {
-  if (Generator* t = twister_of(g)) return twister::uniform(*t, x, lo, hi);
-  const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(g), x.numel()),
+void uniform_(const Tensor& x, double lo, double hi, Generator* generator) {
+  if (Generator* mt19937 = twister_of(generator)) return twister::uniform(*mt19937, x, lo, hi);
+  const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  fill_drawn(t, draw(generator_or_default(generator), x.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_uniform(v, s, lo, hi); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
-void normal_(const Tensor& x, double mean, double stddev, Generator* g) {
-  if (Generator* t = twister_of(g)) return twister::normal(*t, x, mean, stddev);
-  const Tensor t = x.is_contiguous() ? x.detach() : raw(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  fill_drawn(t, draw(pick(g), x.numel()),
+void normal_(const Tensor& x, double mean, double stddev, Generator* generator) {
+  if (Generator* mt19937 = twister_of(generator)) return twister::normal(*mt19937, x, mean, stddev);
+  const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  fill_drawn(t, draw(generator_or_default(generator), x.numel()),
              [&](const TensorView& v, Generator::State s) { backend_for(x.device()).random_normal(v, s, mean, stddev); });
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
@@ -225,95 +237,95 @@ const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) 
   return *this;
 }
 
-void exponential_(const Tensor& x, double rate, Generator* g) {
-  check_sampled("exponential_", x.dtype());
+void exponential_(const Tensor& x, double rate, Generator* generator) {
+  check_floating_dtype("exponential_", x.dtype());
   check<ValueError>(rate > 0 && std::isfinite(rate), "exponential_", "the rate must be above 0, got ", rate);
-  if (Generator* t = twister_of(g)) return twister::exponential(*t, x, rate);
+  if (Generator* mt19937 = twister_of(generator)) return twister::exponential(*mt19937, x, rate);
   const NoGrad quiet;
   const autocast::Off off;
   x.detach().copy_(
-      log1p(neg(rand(x.shape(), {.dtype = x.dtype() == DType::f64 ? x.dtype() : DType::f32, .device = x.device()}, g))) *
+      log1p(neg(rand(x.shape(), {.dtype = x.dtype() == DType::f64 ? x.dtype() : DType::f32, .device = x.device()}, generator))) *
       (-1 / rate));
 }
-void random_(const Tensor& x, Generator* g) {
-  if (Generator* t = twister_of(g)) return twister::any_integers(*t, x);
-  const auto top = int64_t(std::min(twister::count_of_integers(x.dtype()), (uint64_t(1) << 63) - 1));
-  x.detach().copy_(randint(0, top, x.shape(), {.dtype = x.dtype(), .device = x.device()}, g));
+void random_(const Tensor& x, Generator* generator) {
+  if (Generator* mt19937 = twister_of(generator)) return twister::any_integers(*mt19937, x);
+  const auto count = int64_t(std::min(twister::count_of_integers(x.dtype()), (uint64_t(1) << 63) - 1));
+  x.detach().copy_(randint(0, count, x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator));
 }
 
-Tensor rand(const Shape& shape, const TensorOptions& o, Generator* g) {
-  check_sampled("rand", o.dtype);
-  const Tensor t = raw(shape, o);
-  uniform_(t, 0, 1, g);
-  return finish(t, o);
+Tensor rand(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  check_floating_dtype("rand", options.dtype);
+  const Tensor t = uninitialised(shape, options);
+  uniform_(t, 0, 1, generator);
+  return with_grad(t, options);
 }
-Tensor randn(const Shape& shape, const TensorOptions& o, Generator* g) {
-  check_sampled("randn", o.dtype);
-  const Tensor t = raw(shape, o);
-  normal_(t, 0, 1, g);
-  return finish(t, o);
+Tensor randn(const Shape& shape, const TensorOptions& options, Generator* generator) {
+  check_floating_dtype("randn", options.dtype);
+  const Tensor t = uninitialised(shape, options);
+  normal_(t, 0, 1, generator);
+  return with_grad(t, options);
 }
-Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& o, Generator* g) {
+Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options, Generator* generator) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
-  const Tensor t = raw(shape, o);
-  if (Generator* own = twister_of(g)) {
-    twister::integers(*own, t, lo, hi);
-    return finish(t, o);
+  const Tensor t = uninitialised(shape, options);
+  if (Generator* mt19937 = twister_of(generator)) {
+    twister::integers(*mt19937, t, lo, hi);
+    return with_grad(t, options);
   }
-  fill_drawn(t, draw(pick(g), t.numel()),
-             [&](const TensorView& v, Generator::State s) { backend_for(o.device).random_integers(v, s, lo, hi); });
-  return finish(t, o);
+  fill_drawn(t, draw(generator_or_default(generator), t.numel()),
+             [&](const TensorView& v, Generator::State s) { backend_for(options.device).random_integers(v, s, lo, hi); });
+  return with_grad(t, options);
 }
-Tensor randint(int64_t hi, const Shape& shape, const TensorOptions& o, Generator* generator) {
-  return randint(0, hi, shape, o, generator);
-}
-
-Tensor rand_like(const Tensor& x, std::optional<DType> dtype, Generator* g) {
-  check_sampled("rand_like", dtype.value_or(x.dtype()));
-  return rand(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, g);
-}
-Tensor randn_like(const Tensor& x, std::optional<DType> dtype, Generator* g) {
-  check_sampled("randn_like", dtype.value_or(x.dtype()));
-  return randn(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, g);
+Tensor randint(int64_t hi, const Shape& shape, const TensorOptions& options, Generator* generator) {
+  return randint(0, hi, shape, options, generator);
 }
 
-Tensor normal(double mean, double stddev, const Shape& shape, const TensorOptions& o, Generator* g) {
+Tensor rand_like(const Tensor& x, std::optional<DType> dtype, Generator* generator) {
+  check_floating_dtype("rand_like", dtype.value_or(x.dtype()));
+  return rand(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, generator);
+}
+Tensor randn_like(const Tensor& x, std::optional<DType> dtype, Generator* generator) {
+  check_floating_dtype("randn_like", dtype.value_or(x.dtype()));
+  return randn(x.shape(), {.dtype = dtype.value_or(x.dtype()), .device = x.device()}, generator);
+}
+
+Tensor normal(double mean, double stddev, const Shape& shape, const TensorOptions& options, Generator* generator) {
   check<ValueError>(stddev >= 0, "normal", "the standard deviation must not be negative, got ", stddev);
-  check_sampled("normal", o.dtype);
-  const Tensor t = raw(shape, o);
-  normal_(t, mean, stddev, g);
-  return finish(t, o);
+  check_floating_dtype("normal", options.dtype);
+  const Tensor t = uninitialised(shape, options);
+  normal_(t, mean, stddev, generator);
+  return with_grad(t, options);
 }
 
-Tensor bernoulli(const Tensor& p, Generator* g) {
-  check_sampled("bernoulli", p.dtype());
+Tensor bernoulli(const Tensor& p, Generator* generator) {
+  check_floating_dtype("bernoulli", p.dtype());
   const NoGrad quiet;
   // Also rejects NaN. On a GPU the check would wait for the device.
   check<ValueError>(!p.device().is_cpu() || all(logical_and(ge(p, 0), le(p, 1))).item<bool>(), "bernoulli",
                     "probabilities must lie in [0, 1]");
-  if (Generator* t = twister_of(g)) return twister::bernoulli(*t, p);
-  const Tensor u = rand(p.shape(), {.device = p.device()}, g);
+  if (Generator* mt19937 = twister_of(generator)) return twister::bernoulli(*mt19937, p);
+  const Tensor u = rand(p.shape(), {.device = p.device()}, generator);
   return lt(u, p.detach()).to(p.dtype());
 }
-Tensor bernoulli(const Tensor& x, double p, Generator* g) {
+Tensor bernoulli(const Tensor& x, double p, Generator* generator) {
   check<ValueError>(p >= 0 && p <= 1, "bernoulli", "p must lie in [0, 1], got ", p);
   const NoGrad quiet;
-  if (Generator* t = twister_of(g)) {
-    const Tensor out = raw(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = x.format()});
-    twister::bernoulli(*t, out, p);
+  if (Generator* mt19937 = twister_of(generator)) {
+    const Tensor out = uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = x.format()});
+    twister::bernoulli(*mt19937, out, p);
     return out;
   }
-  return lt(rand(x.shape(), {.device = x.device()}, g), p).to(x.dtype());
+  return lt(rand(x.shape(), {.device = x.device()}, generator), p).to(x.dtype());
 }
 
-const Tensor& Tensor::bernoulli_(double p, Generator* g) const {
+const Tensor& Tensor::bernoulli_(double p, Generator* generator) const {
   const NoGrad quiet;
-  return copy_(halfstep::bernoulli(*this, p, g));
+  return copy_(halfstep::bernoulli(*this, p, generator));
 }
 
-Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator* g) {
+Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator* generator) {
   constexpr std::string_view op = "multinomial";
-  check_sampled(op, weights.dtype());
+  check_floating_dtype(op, weights.dtype());
   check<ShapeError>((weights.dim() == 1 || weights.dim() == 2) && weights.shape().back() > 0, op,
                     "weights must be [C] or [N, C], got ", weights.shape());
   const int64_t classes = weights.shape().back();
@@ -328,57 +340,89 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
     check<ValueError>(all(ge(possible, double(replacement ? 1 : samples))).item<bool>(), op,
                       "too few weights are positive to draw ", samples);
   }
-  if (Generator* t = twister_of(g)) {
+  if (Generator* mt19937 = twister_of(generator)) {
     if (replacement && samples > 1) {
-      const Tensor out = twister::multinomial(*t, w.dim() == 1 ? w.unsqueeze(0) : w, samples);
+      const Tensor out = twister::multinomial(*mt19937, w.dim() == 1 ? w.unsqueeze(0) : w, samples);
       return w.dim() == 1 ? out.squeeze(0) : out;
     }
-    const Tensor waits = empty_like(w);
-    twister::exponential(*t, waits, 1);
-    return samples == 1 ? div(w, waits).argmax(-1, true) : div(w, waits).topk(samples).second;
+    const Tensor times = empty_like(w);
+    twister::exponential(*mt19937, times, 1);
+    return samples == 1 ? div(w, times).argmax(-1, true) : div(w, times).topk(samples).second;
   }
-  // Chooses the class whose exponential clock of rate w rings first: classes ring in an order with the required probabilities.
+  // Draws an exponential time of rate w for each class: the classes in the order of their times have the required probabilities.
   Shape shape = w.shape();
   if (replacement) shape.insert(shape.size() - 1, samples);
   check_size(op, shape);
-  const Tensor clocks = sub(1e-30, log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, g))));
-  const Tensor rates = div(replacement ? w.unsqueeze(-2) : w, clocks);
-  return replacement ? rates.argmax(-1) : rates.topk(samples).second;
+  constexpr double kLeastTime = 1e-30;  // avoids divisions by 0
+  const Tensor times = sub(kLeastTime, log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, generator))));
+  const Tensor earliness = div(replacement ? w.unsqueeze(-2) : w, times);  // times of rate 1, so times of rate w are 1 / this
+  return replacement ? earliness.argmax(-1) : earliness.topk(samples).second;
 }
 
-Tensor randperm(int64_t n, Generator* g) {
+Tensor randperm(int64_t n, Generator* generator) {
   check<ValueError>(n >= 0 && n <= (int64_t(1) << 31), "randperm", "n must lie in [0, 2^31], got ", n);
-  if (Generator* t = twister_of(g)) {
+  if (Generator* mt19937 = twister_of(generator)) {
     std::vector<int64_t> order;
-    t->with_twister([&](Twister& numbers) { order = numbers.permutation(n); });
+    mt19937->with_twister([&](Twister& numbers) { order = numbers.permutation(n); });
     return from_vector(order, {n}, Device::cpu);
   }
   // Fisher-Yates on the host, from the same stream as everything else.
-  const Generator::State state = pick(g).reserve(n);
+  const Generator::State state = generator_or_default(generator).reserve(n);
   const Tensor out = Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu});
-  int64_t* p = out.data_ptr<int64_t>();
-  std::iota(p, p + n, 0);
+  int64_t* order = out.data_ptr<int64_t>();
+  std::iota(order, order + n, 0);
   for (int64_t i = n - 1; i > 0; --i) {
     const uint64_t bits = math::random_bits(state.seed, state.offset, uint64_t(i));
-    std::swap(p[i], p[bits * uint64_t(i + 1) >> 32]);
+    std::swap(order[i], order[bits * uint64_t(i + 1) >> 32]);  // 32 random bits, scaled to [0, i]
   }
   return out;
 }
 
-Tensor dropout(const Tensor& x, double p, bool training, Generator* g) {
+Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   check<ValueError>(p >= 0 && p <= 1, "dropout", "p must lie in [0, 1], got ", p);
   check<DTypeError>(x.is_floating_point(), "dropout", "needs a floating input, got ", x.dtype());
   if (!training || p == 0) return x;
-  if (const Tensor factors = dropout_factors(x, p, g); factors.defined()) return call<Dropout>({x}, {p, {}, factors});
-  return call<Dropout>({x}, {p, draw(pick(g), x.numel()), {}});
+  if (const Tensor factors = dropout_factors(x, p, generator); factors.defined()) return call<Dropout>({x}, {p, {}, factors});
+  return call<Dropout>({x}, {p, draw(generator_or_default(generator), x.numel()), {}});
 }
-Tensor dropout_factors(const Tensor& x, double p, Generator* g) {
-  Generator* t = twister_of(g);
-  return t ? twister::dropout_factors(*t, x, p) : Tensor();
+Tensor dropout_factors(const Tensor& x, double p, Generator* generator) {
+  Generator* mt19937 = twister_of(generator);
+  return mt19937 ? twister::dropout_factors(*mt19937, x, p) : Tensor();
 }
 
-void add_create(OpList& list) {
+namespace {
+
+// Adds the ops that draw random numbers.
+void add_draws(OpList& list) {
   list.add(Dropout::info, [](Args& a) { return dropout(a.tensor(0), a.number("p", 0.5), a.flag("training", true)); });
+  list.add(kRand, [](Args& a) { return rand(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kRandn, [](Args& a) { return randn(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
+  list.add(kRandLike, [](Args& a) { return rand_like(a.tensor(0), a.dtype()); });
+  list.add(kRandnLike, [](Args& a) { return randn_like(a.tensor(0), a.dtype()); });
+  list.add(kRandint, [](Args& a) {
+    const int64_t low = a.integer("low", 0), high = a.integer("high");
+    return randint(low, high, sizes(a), {.dtype = a.dtype().value_or(DType::i64)});
+  });
+  list.add(kRandperm, [](Args& a) { return randperm(a.integer("n")); });
+  list.add(kNormal, [](Args& a) {
+    const double mean = a.number("mean", 0), stddev = a.number("std", 1);
+    return normal(mean, stddev, sizes(a), {.dtype = a.dtype().value_or(DType::f32)});
+  });
+  list.add(kBernoulli, [](Args& a) {
+    const Tensor x = a.tensor(0);
+    const auto p = a.number_or_none("p");
+    return p ? bernoulli(x, *p) : bernoulli(x);
+  });
+  list.add(kMultinomial, [](Args& a) {
+    const Tensor weights = a.tensor(0);
+    const int64_t samples = a.integer("num_samples");
+    return multinomial(weights, samples, a.flag("replacement", false));
+  });
+}
+
+}  // namespace
+
+void add_create(OpList& list) {
   list.add(kZeros, [](Args& a) { return zeros(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
   list.add(kOnes, [](Args& a) { return ones(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
   list.add(kFull, [](Args& a) { return full(sizes(a), a.scalar("fill_value"), {.dtype = a.dtype()}); });
@@ -405,29 +449,7 @@ void add_create(OpList& list) {
     const int64_t steps = a.integer("steps");
     return logspace(start, end, steps, a.number("base", 10), {.dtype = a.dtype().value_or(DType::f32)});
   });
-  list.add(kRand, [](Args& a) { return rand(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
-  list.add(kRandn, [](Args& a) { return randn(sizes(a), {.dtype = a.dtype().value_or(DType::f32)}); });
-  list.add(kRandLike, [](Args& a) { return rand_like(a.tensor(0), a.dtype()); });
-  list.add(kRandnLike, [](Args& a) { return randn_like(a.tensor(0), a.dtype()); });
-  list.add(kRandint, [](Args& a) {
-    const int64_t low = a.integer("low", 0), high = a.integer("high");
-    return randint(low, high, sizes(a), {.dtype = a.dtype().value_or(DType::i64)});
-  });
-  list.add(kRandperm, [](Args& a) { return randperm(a.integer("n")); });
-  list.add(kNormal, [](Args& a) {
-    const double mean = a.number("mean", 0), stddev = a.number("std", 1);
-    return normal(mean, stddev, sizes(a), {.dtype = a.dtype().value_or(DType::f32)});
-  });
-  list.add(kBernoulli, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    const auto p = a.number_or_none("p");
-    return p ? bernoulli(x, *p) : bernoulli(x);
-  });
-  list.add(kMultinomial, [](Args& a) {
-    const Tensor weights = a.tensor(0);
-    const int64_t samples = a.integer("num_samples");
-    return multinomial(weights, samples, a.flag("replacement", false));
-  });
+  add_draws(list);
 }
 
 Tensor Tensor::bernoulli(Generator* generator) const { return halfstep::bernoulli(*this, generator); }

@@ -31,8 +31,8 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement = fa
 void exponential_(const Tensor& x, double rate = 1, Generator* generator = nullptr);
 // Writes integers from 0 to the largest up to which the dtype has all; not recorded.
 void random_(const Tensor& x, Generator* generator = nullptr);
-// Returns the factors of dropout for x, 0 or 1 / (1 - p), if the generator is of kind mt19937; else undefined: kernels then compute
-// them from a position.
+// Draws the factors of dropout for x, 0 or 1 / (1 - p), if the generator is of kind mt19937; else returns undefined: kernels then
+// compute them from a position.
 Tensor dropout_factors(const Tensor& x, double p, Generator* generator = nullptr);
 
 }  // namespace halfstep

@@ -11,9 +11,9 @@ namespace halfstep {
 struct TensorLiteral::Values {
   Shape shape;
   bool is_shaped = false;  // whether the first row was read down to its first number
-  std::optional<DType> kind;
+  std::optional<DType> dtype;  // of the highest category so far
   std::vector<double> numbers;
-  std::vector<int64_t> wholes;
+  std::vector<int64_t> wholes;  // the same numbers, exact if integers
 };
 
 void TensorLiteral::append_to(Values& values, int depth) const {
@@ -23,7 +23,7 @@ void TensorLiteral::append_to(Values& values, int depth) const {
   if (is_number_) {
     check<ShapeError>(depth == shape.size(), "tensor", "one entry is a number, the others are rows of ", shape.size() - depth,
                       " dimension(s)");
-    if (!values.kind || category(kind_) > category(*values.kind)) values.kind = kind_;
+    if (!values.dtype || category(dtype_) > category(*values.dtype)) values.dtype = dtype_;
     values.numbers.push_back(number_);
     values.wholes.push_back(whole_);
     return;
@@ -37,7 +37,7 @@ void TensorLiteral::append_to(Values& values, int depth) const {
 Tensor TensorLiteral::tensor(const NumberOptions& options) const {
   Values values;
   append_to(values, 0);
-  const DType own = values.kind.value_or(DType::f32), dtype = options.dtype.value_or(own);
+  const DType own = values.dtype.value_or(DType::f32), dtype = options.dtype.value_or(own);
   // Converts through double, except integers, which are exact beyond 2^53.
   const Tensor t = own != DType::f32 ? from_vector(values.wholes, values.shape, options.device)
                                      : from_vector(values.numbers, values.shape, options.device);

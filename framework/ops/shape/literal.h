@@ -14,8 +14,8 @@ namespace halfstep {
 class TensorLiteral {
  public:
   TensorLiteral() = default;  // {}: no element
-  TensorLiteral(bool value) : number_(value), whole_(value), kind_(DType::boolean), is_number_(true) {}
-  TensorLiteral(std::integral auto value) : number_(double(value)), whole_(int64_t(value)), kind_(DType::i64), is_number_(true) {}
+  TensorLiteral(bool value) : number_(value), whole_(value), dtype_(DType::boolean), is_number_(true) {}
+  TensorLiteral(std::integral auto value) : number_(double(value)), whole_(int64_t(value)), dtype_(DType::i64), is_number_(true) {}
   TensorLiteral(std::floating_point auto value) : number_(double(value)), is_number_(true) {}
   TensorLiteral(std::initializer_list<TensorLiteral> parts) : parts_(parts) {}
 
@@ -23,11 +23,12 @@ class TensorLiteral {
 
  private:
   struct Values;
+  // Appends the numbers in row-major order; the first row gives the shape, which all others must have.
   void append_to(Values& values, int depth) const;
 
   double number_ = 0;
-  int64_t whole_ = 0;
-  DType kind_ = DType::f32;
+  int64_t whole_ = 0;         // exact, if dtype_ is i64 or bool
+  DType dtype_ = DType::f32;  // f32, i64 or bool
   bool is_number_ = false;
   std::vector<TensorLiteral> parts_;
 };

@@ -15,12 +15,11 @@ namespace {
 
 struct SplitAttr {
   int dim;
-  std::vector<int64_t> sizes;
-  Shape full;
+  std::vector<int64_t> sizes;  // of the parts along dim
+  Shape full;                  // of the input
 };
 
-// Returns the whole if its parts are in its layout in memory; then the parts' gradients are its own gradient. Otherwise returns
-// undefined.
+// Returns one tensor over `parts` if they lie in memory as its parts would, so that their gradients need no copy; else undefined.
 Tensor side_by_side(const Tensors& parts, const Shape& full, int dim) {
   const Strides strides = contiguous_strides(full);
   int64_t at = 0;
@@ -40,37 +39,38 @@ struct Parts {
   using Attr = SplitAttr;
   static constexpr OpInfo info = unbinds ? OpInfo{.name = "unbind", .doc = "the slices along a dimension", .dtypes = DTypeSet::any}
                                          : OpInfo{.name = "split", .doc = "parts along a dimension", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"sizes", a.sizes}}; }
-  static Tensors forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"sizes", attr.sizes}}; }
+  static Tensors forward(OpContext&, const Attr& attr, const Tensors& in) {
     Tensors out;
     int64_t at = 0;
-    for (int64_t size : a.sizes) {
+    for (int64_t size : attr.sizes) {
       Shape shape = in[0].shape();
       Strides strides = in[0].strides();
-      shape[a.dim] = size;
-      if (unbinds) shape.erase(a.dim), strides.erase(a.dim);
-      out.push_back(as_view(in[0], shape, strides, numel(shape) ? at * in[0].strides()[a.dim] : 0));
+      shape[attr.dim] = size;
+      if (unbinds) shape.erase(attr.dim), strides.erase(attr.dim);
+      out.push_back(as_view(in[0], shape, strides, numel(shape) ? at * in[0].strides()[attr.dim] : 0));
       at += size;
     }
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    const Tensor* some = nullptr;
-    for (const Tensor& g : grads) some = g.defined() ? &g : some;
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    const Tensor* defined = nullptr;
+    for (const Tensor& g : grads) defined = g.defined() ? &g : defined;
     Tensors parts;
     for (size_t i = 0; i < grads.size(); ++i) {
-      Shape shape = a.full;
-      shape[a.dim] = a.sizes[i];
+      Shape shape = attr.full;
+      shape[attr.dim] = attr.sizes[i];
       if (!grads[i].defined())
-        parts.push_back(zeros({}, {.dtype = some->dtype(), .device = some->device()}).expand(shape));
+        parts.push_back(zeros({}, {.dtype = defined->dtype(), .device = defined->device()}).expand(shape));
       else
-        parts.push_back(unbinds ? grads[i].unsqueeze(a.dim) : grads[i]);
+        parts.push_back(unbinds ? grads[i].unsqueeze(attr.dim) : grads[i]);
     }
-    const Tensor joined_gradient = grad_enabled() ? Tensor() : side_by_side(parts, a.full, a.dim);
-    return {joined_gradient.defined() ? joined_gradient : cat(parts, a.dim)};
+    const Tensor joined_gradient = grad_enabled() ? Tensor() : side_by_side(parts, attr.full, attr.dim);
+    return {joined_gradient.defined() ? joined_gradient : cat(parts, attr.dim)};
   }
 };
 
+// A diagonal of dimensions dim1 and dim2 of `full`: elements [.., i, .., i + offset, ..]. It becomes the last dimension.
 struct DiagonalAttr {
   Shape full;
   int dim1, dim2;
@@ -81,41 +81,48 @@ struct DiagonalAttr {
                              offset >= 0 ? std::min(full[dim1], full[dim2] - offset) : std::min(full[dim1] + offset, full[dim2]));
   }
   Shape shape() const { return without_both(full, length()); }
-  Strides strides(const Strides& of) const { return without_both(of, of[dim1] + of[dim2]); }
-  int64_t start(const Strides& of) const { return length() == 0 ? 0 : offset >= 0 ? offset * of[dim2] : -offset * of[dim1]; }
+  // Return the strides and the offset of the diagonal in a tensor with the strides `full_strides`.
+  Strides strides(const Strides& full_strides) const { return without_both(full_strides, full_strides[dim1] + full_strides[dim2]); }
+  int64_t start(const Strides& full_strides) const {
+    return length() == 0 ? 0 : offset >= 0 ? offset * full_strides[dim2] : -offset * full_strides[dim1];
+  }
 
  private:
-  Dims without_both(Dims d, int64_t last) const {
-    d.erase(std::max(dim1, dim2));
-    d.erase(std::min(dim1, dim2));
-    d.push_back(last);
-    return d;
+  Dims without_both(Dims dims, int64_t last) const {
+    dims.erase(std::max(dim1, dim2));
+    dims.erase(std::min(dim1, dim2));
+    dims.push_back(last);
+    return dims;
   }
 };
 
 struct Diagonal {
   using Attr = DiagonalAttr;
   static constexpr OpInfo info{.name = "diagonal", .doc = "the diagonal of two dimensions", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"offset", attr.offset}, {"dim1", attr.dim1}, {"dim2", attr.dim2}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Strides& s = in[0].strides();
-    return as_view(in[0], a.shape(), a.strides(s), a.start(s));
+    return as_view(in[0], attr.shape(), attr.strides(s), attr.start(s));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 struct DiagEmbed {
   using Attr = DiagonalAttr;
   static constexpr OpInfo info{.name = "diag_embed", .doc = "zeros, with x on a diagonal", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"offset", a.offset}, {"dim1", a.dim1}, {"dim2", a.dim2}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
+  static Attributes describe(const Attr& attr) { return {{"offset", attr.offset}, {"dim1", attr.dim1}, {"dim2", attr.dim2}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = zeros(attr.full, {.dtype = in[0].dtype(), .device = in[0].device()});
     const Strides& s = out.strides();
-    backend_for(out.device()).copy(in[0].view(), out.alias(a.shape(), a.strides(s), a.start(s)).view());
+    backend_for(out.device()).copy(in[0].view(), out.alias(attr.shape(), attr.strides(s), attr.start(s)).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Diagonal>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<Diagonal>({grads[0]}, attr)};
+  }
 };
-Tensors Diagonal::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<DiagEmbed>({grads[0]}, a)}; }
+Tensors Diagonal::backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+  return {call<DiagEmbed>({grads[0]}, attr)};
+}
 
 struct UnfoldAttr {
   Shape full;
@@ -128,21 +135,22 @@ struct UnfoldDim {
   using Attr = UnfoldAttr;
   static constexpr OpInfo info{
       .name = "unfold_dimension", .doc = "windows along a dimension, Tensor.unfold of PyTorch; a view", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"size", a.size}, {"step", a.step}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"size", attr.size}, {"step", attr.step}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     Shape shape = in[0].shape();
     Strides strides = in[0].strides();
-    shape[a.dim] = a.windows();
-    shape.push_back(a.size);
-    strides.push_back(strides[a.dim]);
-    strides[a.dim] *= a.step;
+    shape[attr.dim] = attr.windows();
+    shape.push_back(attr.size);
+    strides.push_back(strides[attr.dim]);
+    strides[attr.dim] *= attr.step;
     return as_view(in[0], shape, strides);
   }
-  // Adds one term for each place in a window, because windows do not overlap at one place.
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
+  // Adds the elements at each place k of all windows in one pass: those of different windows are different elements of x.
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
-    Tensor sum = zeros(a.full, {.dtype = g.dtype(), .device = g.device()});
-    for (int64_t k = 0; k < a.size; ++k) sum = add(sum, slice_backward(g.select(-1, k), a.full, a.dim, k, a.windows(), a.step));
+    Tensor sum = zeros(attr.full, {.dtype = g.dtype(), .device = g.device()});
+    for (int64_t k = 0; k < attr.size; ++k)
+      sum = add(sum, slice_backward(g.select(-1, k), attr.full, attr.dim, k, attr.windows(), attr.step));
     return {sum};
   }
 };
@@ -186,7 +194,8 @@ Tensors chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   check<ValueError>(chunks > 0, "chunk", "chunks must be positive, got ", chunks);
   const int64_t n = x.shape()[d], size = n / chunks + (n % chunks != 0);
   if (n > 0) return split(x, size, d);
-  check<ValueError>(chunks <= 4096, "chunk", "an empty dimension has no ", chunks, " parts");
+  constexpr int64_t kMostEmpty = 4096;
+  check<ValueError>(chunks <= kMostEmpty, "chunk", "an empty dimension has no ", chunks, " parts");
   return split(x, std::vector<int64_t>(size_t(chunks), 0), d);
 }
 Tensors Tensor::chunk(int64_t chunks, int64_t dim) const { return halfstep::chunk(*this, chunks, dim); }
@@ -218,11 +227,13 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const { retu
 
 namespace {
 
+// Returns diag_embed under the name of the op that was called.
 Tensor embed(std::string_view op, const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   check<ShapeError>(x.dim() >= 1 && x.dim() < kMaxDims, op, "needs 1 to ", kMaxDims - 1, " dimensions, got ", x.shape());
   const int rank = x.dim() + 1, a = wrap_dim(dim1, rank, op), b = wrap_dim(dim2, rank, op);
   check<ValueError>(a != b, op, "the dimensions must differ, got ", dim1, " and ", dim2);
-  check<ValueError>(offset > -(int64_t(1) << 31) && offset < (int64_t(1) << 31), op, "offset ", offset, " is too large");
+  constexpr int64_t kOffsetLimit = int64_t(1) << 31;
+  check<ValueError>(offset > -kOffsetLimit && offset < kOffsetLimit, op, "offset ", offset, " is too large");
   const int64_t n = x.shape().back() + std::abs(offset);
   Shape full = x.shape();
   full.erase(x.dim() - 1);

@@ -19,20 +19,21 @@ struct Flip {
     Dims dims;
   };
   static constexpr OpInfo info{.name = "flip", .doc = "dimensions in reverse order", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dims", a.dims}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.dims}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));
     if (out.numel() == 0) return out;
-    Strides back = out.strides();
-    int64_t last = 0;
-    for (int64_t d : a.dims) {
-      last += (out.shape()[int(d)] - 1) * back[int(d)];
-      back[int(d)] *= -1;
+    // Writes from the last element of each dimension on, with negative strides.
+    Strides backwards = out.strides();
+    int64_t start = 0;
+    for (int64_t d : attr.dims) {
+      start += (out.shape()[int(d)] - 1) * backwards[int(d)];
+      backwards[int(d)] *= -1;
     }
-    backend_for(out.device()).copy(in[0].view(), out.alias(out.shape(), back, last).view());
+    backend_for(out.device()).copy(in[0].view(), out.alias(out.shape(), backwards, start).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<Flip>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {call<Flip>({grads[0]}, attr)}; }
 };
 
 // Along one dimension; 0 <= shift < its size.
@@ -42,38 +43,40 @@ struct Roll {
     int64_t shift;
   };
   static constexpr OpInfo info{.name = "roll", .doc = "out[(i + shift) mod n] = x[i]", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"shift", a.shift}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const int64_t n = in[0].shape()[a.dim], cut = n - a.shift;
+  static Attributes describe(const Attr& attr) { return {{"dim", attr.dim}, {"shift", attr.shift}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const int64_t n = in[0].shape()[attr.dim], cut = n - attr.shift;
     const Tensor out = Tensor::empty(in[0].shape(), like(in[0]));
     Backend& backend = backend_for(out.device());
-    backend.copy(in[0].narrow(a.dim, cut, a.shift).view(), out.narrow(a.dim, 0, a.shift).view());
-    backend.copy(in[0].narrow(a.dim, 0, cut).view(), out.narrow(a.dim, a.shift, cut).view());
+    backend.copy(in[0].narrow(attr.dim, cut, attr.shift).view(), out.narrow(attr.dim, 0, attr.shift).view());
+    backend.copy(in[0].narrow(attr.dim, 0, cut).view(), out.narrow(attr.dim, attr.shift, cut).view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    const int64_t n = grads[0].shape()[a.dim];
-    return {call<Roll>({grads[0]}, {a.dim, a.shift == 0 ? 0 : n - a.shift})};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    const int64_t n = grads[0].shape()[attr.dim];
+    return {call<Roll>({grads[0]}, {attr.dim, attr.shift == 0 ? 0 : n - attr.shift})};
   }
 };
 
-constexpr OpInfo named(std::string_view name, std::string_view doc) { return {.name = name, .doc = doc, .dtypes = DTypeSet::any}; }
-constexpr OpInfo kReshape = named("reshape", "the same elements in another shape; a view where the strides allow");
-constexpr OpInfo kFlatten = named("flatten", "a run of dimensions made one");
-constexpr OpInfo kUnflatten = named("unflatten", "a dimension cut into several");
-constexpr OpInfo kTranspose = named("transpose", "two dimensions exchanged");
-constexpr OpInfo kT = named("t", "a matrix transposed");
-constexpr OpInfo kSqueeze = named("squeeze", "without dimensions of size 1");
-constexpr OpInfo kUnsqueeze = named("unsqueeze", "with a new dimension of size 1");
-constexpr OpInfo kNarrow = named("narrow", "a range along a dimension");
-constexpr OpInfo kSelect = named("select", "one slice, without its dimension");
-constexpr OpInfo kMovedim = named("movedim", "dimensions moved, the others in order");
-constexpr OpInfo kExpandAs = named("expand_as", "expand to the shape of another tensor");
-constexpr OpInfo kRepeat = named("repeat", "x repeated as a whole along each dimension");
-constexpr OpInfo kTile = named("tile", "repeat, where missing leading repeats are 1");
-constexpr OpInfo kInterleave = named("repeat_interleave", "each slice along a dimension repeated");
-constexpr OpInfo kRot90 = named("rot90", "a plane turned by quarters");
-constexpr OpInfo kMeshgrid = named("meshgrid", "vectors expanded to the grid that they span");
+constexpr OpInfo rearranging(std::string_view name, std::string_view doc) {
+  return {.name = name, .doc = doc, .dtypes = DTypeSet::any};
+}
+constexpr OpInfo kReshape = rearranging("reshape", "the same elements in another shape; a view where the strides allow");
+constexpr OpInfo kFlatten = rearranging("flatten", "a run of dimensions made one");
+constexpr OpInfo kUnflatten = rearranging("unflatten", "a dimension cut into several");
+constexpr OpInfo kTranspose = rearranging("transpose", "two dimensions exchanged");
+constexpr OpInfo kT = rearranging("t", "a matrix transposed");
+constexpr OpInfo kSqueeze = rearranging("squeeze", "without dimensions of size 1");
+constexpr OpInfo kUnsqueeze = rearranging("unsqueeze", "with a new dimension of size 1");
+constexpr OpInfo kNarrow = rearranging("narrow", "a range along a dimension");
+constexpr OpInfo kSelect = rearranging("select", "one slice, without its dimension");
+constexpr OpInfo kMovedim = rearranging("movedim", "dimensions moved, the others in order");
+constexpr OpInfo kExpandAs = rearranging("expand_as", "expand to the shape of another tensor");
+constexpr OpInfo kRepeat = rearranging("repeat", "x repeated as a whole along each dimension");
+constexpr OpInfo kTile = rearranging("tile", "repeat, where missing leading repeats are 1");
+constexpr OpInfo kInterleave = rearranging("repeat_interleave", "each slice along a dimension repeated");
+constexpr OpInfo kRot90 = rearranging("rot90", "a plane turned by quarters");
+constexpr OpInfo kMeshgrid = rearranging("meshgrid", "vectors expanded to the grid that they span");
 
 int64_t product(const Shape& shape, int begin, int end) {
   int64_t n = 1;
@@ -81,26 +84,28 @@ int64_t product(const Shape& shape, int begin, int end) {
   return n;
 }
 
-// Returns `shape` with size d multiplied by r.
-Shape multiplied(std::string_view op, Shape shape, int d, int64_t r) {
-  check<ShapeError>(!__builtin_mul_overflow(shape[d], r, &shape[d]), op, "the result is too large: ", r, " times dimension ", d,
-                    " of ", shape);
+// Returns `shape` with size d multiplied by `factor`.
+Shape multiplied(std::string_view op, Shape shape, int d, int64_t factor) {
+  check<ShapeError>(!__builtin_mul_overflow(shape[d], factor, &shape[d]), op, "the result is too large: ", factor,
+                    " times dimension ", d, " of ", shape);
   check_size(op, shape);
   return shape;
 }
 
-// Repeats each slice along d r times.
-Tensor interleave(const Tensor& x, int d, int64_t r) {
-  const Shape out = multiplied("repeat_interleave", x.shape(), d, r);
+// Repeats each slice along d `repeats` times.
+Tensor interleave(const Tensor& x, int d, int64_t repeats) {
+  constexpr int64_t kShortSlice = 16, kFewRepeats = 8;
+  const Shape out = multiplied("repeat_interleave", x.shape(), d, repeats);
   const int64_t inner = product(x.shape(), d + 1, x.dim()), rows = product(x.shape(), 0, d + 1);
   const Tensor flat = x.reshape({rows, 1, inner});
-  if (inner < 16 && r > 1 && r <= 8) {  // a few long copies
+  if (inner < kShortSlice && repeats > 1 && repeats <= kFewRepeats) {  // a few long copies instead of many short ones
     const autocast::Off off;
-    return cat(Tensors(size_t(r), flat), 1).reshape(out);
+    return cat(Tensors(size_t(repeats), flat), 1).reshape(out);
   }
-  return flat.expand({rows, r, inner}).reshape(out);
+  return flat.expand({rows, repeats, inner}).reshape(out);
 }
 
+// Repeats x as a whole along each dimension; repeats may have more leading dimensions than x.
 Tensor repeated(std::string_view op, const Tensor& x, const Shape& repeats) {
   check<ShapeError>(repeats.size() >= x.dim(), op, "needs a number for each dimension of ", x.shape(), ", got ", repeats);
   Shape shape = Shape::filled(repeats.size(), 1);
@@ -303,36 +308,54 @@ Tensors meshgrid(const Tensors& xs, bool xy) {
   return out;
 }
 
+namespace {
+
+// Removes the dimensions `dim`, a number or a list, that have size 1; without it all of size 1.
+Tensor squeeze_by_name(Args& a) {
+  const Tensor x = a.tensor(0);
+  if (!a.raw("dim")) return squeeze(x);
+  std::vector<int64_t> dims;
+  for (int64_t d : a.ints("dim")) dims.push_back(wrap_dim(d, x.dim(), "squeeze"));
+  std::sort(dims.begin(), dims.end());
+  Tensor y = x;
+  for (size_t i = dims.size(); i-- > 0;) {
+    check<ValueError>(i == 0 || dims[i] != dims[i - 1], "squeeze", "dimension ", dims[i], " appears twice");
+    y = squeeze(y, dims[i]);
+  }
+  return y;
+}
+// Reads start as a number or as a 0-dim tensor, whose value the host reads.
+Tensor narrow_by_name(Args& a) {
+  const Tensor x = a.tensor(0);
+  const int64_t dim = a.integer("dim"), length = a.integer("length");
+  if (!a.has_tensor(1)) return narrow(x, dim, a.integer("start"), length);
+  const Tensor start = a.tensor(1);
+  check<DTypeError>(is_integral(start.dtype()) && start.dim() == 0, "narrow",
+                    "start must be an integer or a 0-dim tensor of integers");
+  check_has_values("narrow", {start});
+  return narrow(x, dim, start.item<int64_t>(), length);
+}
+// Reads repeats as a number or as a tensor. If only repeats are given, as x, returns each index as often as they say.
+Tensor interleave_by_name(Args& a) {
+  const Tensor x = a.tensor(0);
+  const auto dim = a.integer_or_none("dim");
+  const auto size = a.integer_or_none("output_size");
+  if (!a.has_tensor(1) && !a.has("repeats"))
+    return repeat_interleave(arange(0, double(x.numel()), 1, {.dtype = DType::i64, .device = x.device()}), x, 0, size);
+  return a.has_tensor(1) ? repeat_interleave(x, a.tensor(1), dim, size) : repeat_interleave(x, a.integer("repeats"), dim, size);
+}
+
+}  // namespace
+
 void add_rearrange(OpList& list) {
   list.add(kReshape, [](Args& a) { return reshape(a.tensor(0), a.ints("shape")); });
   list.add(kFlatten, [](Args& a) { return flatten(a.tensor(0), a.integer("start_dim", 0), a.integer("end_dim", -1)); });
   list.add(kUnflatten, [](Args& a) { return unflatten(a.tensor(0), a.integer("dim"), a.ints("sizes")); });
   list.add(kTranspose, [](Args& a) { return transpose(a.tensor(0), a.integer("dim0"), a.integer("dim1")); });
   list.add(kT, [](Args& a) { return a.tensor(0).t(); });
-  list.add(kSqueeze, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    if (!a.raw("dim")) return squeeze(x);
-    std::vector<int64_t> dims;
-    for (int64_t d : a.ints("dim")) dims.push_back(wrap_dim(d, x.dim(), "squeeze"));
-    std::sort(dims.begin(), dims.end());
-    Tensor y = x;
-    for (size_t i = dims.size(); i-- > 0;) {
-      check<ValueError>(i == 0 || dims[i] != dims[i - 1], "squeeze", "dimension ", dims[i], " appears twice");
-      y = squeeze(y, dims[i]);
-    }
-    return y;
-  });
+  list.add(kSqueeze, squeeze_by_name);
   list.add(kUnsqueeze, [](Args& a) { return unsqueeze(a.tensor(0), a.integer("dim")); });
-  list.add(kNarrow, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    const int64_t dim = a.integer("dim"), length = a.integer("length");
-    if (!a.has_tensor(1)) return narrow(x, dim, a.integer("start"), length);
-    const Tensor start = a.tensor(1);  // 0-dim, read by the host
-    check<DTypeError>(is_integral(start.dtype()) && start.dim() == 0, "narrow",
-                      "start must be an integer or a 0-dim tensor of integers");
-    check_has_values("narrow", {start});
-    return narrow(x, dim, start.item<int64_t>(), length);
-  });
+  list.add(kNarrow, narrow_by_name);
   list.add(kSelect, [](Args& a) { return select(a.tensor(0), a.integer("dim"), a.integer("index")); });
   list.add(kMovedim, [](Args& a) { return movedim(a.tensor(0), a.ints("source"), a.ints("destination")); });
   list.add(kExpandAs, [](Args& a) { return expand_as(a.tensor(0), a.tensor(1)); });
@@ -341,15 +364,7 @@ void add_rearrange(OpList& list) {
   list.add(kRot90, [](Args& a) { return rot90(a.tensor(0), a.integer("k", 1), a.ints("dims", Dims{0, 1})); });
   list.add(kRepeat, [](Args& a) { return repeat(a.tensor(0), a.ints("repeats")); });
   list.add(kTile, [](Args& a) { return tile(a.tensor(0), a.ints("dims")); });
-  list.add(kInterleave, [](Args& a) {
-    const Tensor x = a.tensor(0);
-    const auto dim = a.integer_or_none("dim");
-    const auto size = a.integer_or_none("output_size");
-    // Repeats alone mean how often each index occurs.
-    if (!a.has_tensor(1) && !a.has("repeats"))
-      return repeat_interleave(arange(0, double(x.numel()), 1, {.dtype = DType::i64, .device = x.device()}), x, 0, size);
-    return a.has_tensor(1) ? repeat_interleave(x, a.tensor(1), dim, size) : repeat_interleave(x, a.integer("repeats"), dim, size);
-  });
+  list.add(kInterleave, interleave_by_name);
   list.add(kMeshgrid, [](Args& a) {
     const std::string indexing = a.text("indexing", "ij");
     check<ValueError>(indexing == "ij" || indexing == "xy", "meshgrid", "indexing must be ij or xy, got '", indexing, "'");

@@ -44,5 +44,4 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
                          std::optional<int64_t> output_size = {});
 Tensors meshgrid(const Tensors& xs, bool xy = false);  // views; xy: exchanges the first two dimensions
 
-
 }  // namespace halfstep

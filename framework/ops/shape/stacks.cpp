@@ -26,6 +26,7 @@ constexpr OpInfo kAtleast[3] = {{.name = "atleast_1d", .doc = "with at least one
                                 {.name = "atleast_2d", .doc = "with at least two dimensions", .dtypes = DTypeSet::any},
                                 {.name = "atleast_3d", .doc = "with at least three dimensions", .dtypes = DTypeSet::any}};
 
+// Returns cat of each(x) along dim.
 template <class Each>
 Tensor joined_along(const OpInfo& info, const Tensors& xs, int64_t dim, const Each& each) {
   check<ValueError>(!xs.empty(), info.name, "needs at least one tensor");
@@ -80,7 +81,7 @@ Tensors tensor_split(const Tensor& x, int64_t sections, int64_t dim) {
   check<ValueError>(sections > 0 && sections <= kMost, kTensorSplit.name, "the number of sections must lie in [1, ", kMost,
                     "], got ", sections);
   const int d = wrap_dim(dim, x.dim(), kTensorSplit.name);
-  const int64_t n = x.size(d), least = n / sections, longer = n % sections;
+  const int64_t n = x.size(d), least = n / sections, longer = n % sections;  // the first `longer` parts have one more
   Tensors out;
   for (int64_t i = 0, at = 0; i < sections; ++i) {
     const int64_t size = least + (i < longer);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas are those of PyTorch 2.15 on a CPU with AVX2 and FMA; each step rounds as there. tests/layers/torch_draws_test.cpp
-// compares them with recorded numbers.
+// The formulas and their order are those of PyTorch 2.15 on a CPU with AVX2 and FMA; each step rounds as there.
+// tests/layers/torch_draws_test.cpp compares them with recorded numbers.
 #include "framework/ops/shape/twister_draws.h"
 
 #include <algorithm>
@@ -19,6 +19,7 @@ namespace {
 
 // ---- normal numbers of float32, sixteen at a time, by the polynomials of Cephes (logf, sinf, cosf)
 
+// Returns ln x for normal x > 0: x = 2^e (1 + f) with f in [sqrt(1/2) - 1, sqrt(2) - 1), and a polynomial of f.
 float log_of(float x) {
   uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);
@@ -30,9 +31,9 @@ float log_of(float x) {
   if (small) e -= 1.0f;
   const float z = x * x;
   float y = 7.0376836292e-2f;
-  for (const float p : {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
-                        2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f})
-    y = std::fma(y, x, p);
+  for (const float coefficient : {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
+                                  2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f})
+    y = std::fma(y, x, coefficient);
   y = std::fma(y * x, z, e * -2.12194440e-4f);
   y = std::fma(z, -0.5f, y);
   return std::fma(e, 0.693359375f, x + y);
@@ -41,6 +42,7 @@ float log_of(float x) {
 struct SinCos {
   float sin, cos;
 };
+// Returns sine and cosine of x >= 0, by polynomials around the nearest multiple of pi / 2, which is subtracted in three parts.
 SinCos sin_cos_of(float x) {
   const int octant = (int(x * 1.27323954473516f) + 1) & ~1;
   const auto y = float(octant);
@@ -58,24 +60,28 @@ SinCos sin_cos_of(float x) {
   return out;
 }
 
-void to_normal(float* at, float mean, float stddev) {
-  for (int j = 0; j < 8; ++j) {
-    const float radius = std::sqrt(-2.0f * log_of(1.0f - at[j]));
-    const SinCos direction = sin_cos_of(float(2 * std::numbers::pi) * at[j + 8]);
-    at[j] = std::fma(radius * direction.cos, stddev, mean);
-    at[j + 8] = std::fma(radius * direction.sin, stddev, mean);
+constexpr int kHalf = 8, kBlock = 2 * kHalf;
+
+// Turn 16 uniform numbers into normal ones, in place, by Box and Muller: number j gives the radius sqrt(-2 ln(1 - u)), and number
+// j + 8 the angle 2 pi u.
+void to_normal(float* block, float mean, float stddev) {
+  for (int j = 0; j < kHalf; ++j) {
+    const float radius = std::sqrt(-2.0f * log_of(1.0f - block[j]));
+    const SinCos direction = sin_cos_of(float(2 * std::numbers::pi) * block[j + kHalf]);
+    block[j] = std::fma(radius * direction.cos, stddev, mean);
+    block[j + kHalf] = std::fma(radius * direction.sin, stddev, mean);
   }
 }
-void to_normal(double* at, double mean, double stddev) {
-  for (int j = 0; j < 8; ++j) {
-    const double radius = std::sqrt(-2 * std::log(1 - at[j])), angle = 2 * std::numbers::pi * at[j + 8];
-    at[j] = std::fma(radius * std::cos(angle), stddev, mean);
-    at[j + 8] = std::fma(radius * std::sin(angle), stddev, mean);
+void to_normal(double* block, double mean, double stddev) {
+  for (int j = 0; j < kHalf; ++j) {
+    const double radius = std::sqrt(-2 * std::log(1 - block[j])), angle = 2 * std::numbers::pi * block[j + kHalf];
+    block[j] = std::fma(radius * std::cos(angle), stddev, mean);
+    block[j + kHalf] = std::fma(radius * std::sin(angle), stddev, mean);
   }
 }
 
-float next(Twister& t, float) { return t.uniform(); }
-double next(Twister& t, double) { return t.uniform64(); }
+float next_uniform(Twister& twister, float) { return twister.uniform(); }
+double next_uniform(Twister& twister, double) { return twister.uniform64(); }
 
 // ---- order and place
 
@@ -104,9 +110,10 @@ Tensor dense_like(const Tensor& x, DType dtype) {
 // A draw of `whole` numbers, of which x takes those from `first` on.
 struct Part {
   int64_t whole, first;
-  static Part of(const Generator& g, int64_t count) {
+  // Returns the part that `count` numbers are of the whole batch's, if this thread computes a part of a batch.
+  static Part of(const Generator& generator, int64_t count) {
     const std::optional<BatchRows>& rows = DrawsOf::current();
-    if (!rows || rows->rows <= 0 || count % rows->rows != 0 || &g != &default_generator()) return {count, 0};
+    if (!rows || rows->rows <= 0 || count % rows->rows != 0 || &generator != &default_generator()) return {count, 0};
     const int64_t each = count / rows->rows;
     return {each * rows->total, each * rows->first};
   }
@@ -115,13 +122,13 @@ struct Part {
 // Writes numbers to x in the order of its memory: make(twister, out) fills a vector. On the meta device skip(twister, count) does
 // what a draw does to the generator.
 template <class T, class Make, class Skip>
-void write(Generator& g, const Tensor& x, const Make& make, const Skip& skip) {
+void write(Generator& generator, const Tensor& x, const Make& make, const Skip& skip) {
   const NoGrad off;
   if (x.numel() == 0) return;
-  const Part part = Part::of(g, x.numel());
-  if (x.device().is_meta()) return g.with_twister([&](Twister& t) { skip(t, part.whole); });
+  const Part part = Part::of(generator, x.numel());
+  if (x.device().is_meta()) return generator.with_twister([&](Twister& twister) { skip(twister, part.whole); });
   std::vector<T> all(static_cast<size_t>(part.whole));
-  g.with_twister([&](Twister& t) { make(t, all); });
+  generator.with_twister([&](Twister& twister) { make(twister, all); });
   const Tensor to = x.detach().permute(memory_order(x));
   Tensor from = Tensor::from_blob(all.data() + part.first, to.shape(), dtype_of<T>, nullptr);
   if (!x.device().is_cpu()) from = from.to(x.dtype()).to(x.device());
@@ -131,59 +138,60 @@ void write(Generator& g, const Tensor& x, const Make& make, const Skip& skip) {
 
 // Writes the numbers that f(twister) makes of `words` words each.
 template <class T, class F>
-void write_each(Generator& g, const Tensor& x, int words, const F& f) {
+void write_each(Generator& generator, const Tensor& x, int words, const F& f) {
   write<T>(
-      g, x,
-      [&](Twister& t, std::vector<T>& out) {
-        for (T& v : out) v = f(t);
+      generator, x,
+      [&](Twister& twister, std::vector<T>& out) {
+        for (T& v : out) v = f(twister);
       },
-      [&](Twister& t, int64_t count) { t.discard(uint64_t(count) * uint64_t(words)); });
+      [&](Twister& twister, int64_t count) { twister.discard(uint64_t(count) * uint64_t(words)); });
 }
 
 // Draws many normal numbers, sixteen at a time. If the count is not a multiple of 16, the last sixteen are drawn again. by_blocks:
 // as for 16-bit dtypes, which draw no numbers that are not used.
 template <class T>
-void write_normals(Generator& g, const Tensor& x, double mean, double stddev, bool by_blocks) {
-  const auto draw = [](Twister& t, std::vector<T>& out, size_t from, size_t count) {
-    for (size_t i = from; i < from + count; ++i) out[i] = next(t, T());
+void write_normals(Generator& generator, const Tensor& x, double mean, double stddev, bool by_blocks) {
+  const auto draw = [](Twister& twister, std::vector<T>& out, size_t from, size_t count) {
+    for (size_t i = from; i < from + count; ++i) out[i] = next_uniform(twister, T());
   };
   write<T>(
-      g, x,
-      [&](Twister& t, std::vector<T>& out) {
+      generator, x,
+      [&](Twister& twister, std::vector<T>& out) {
         const size_t n = out.size();
-        if (!by_blocks) draw(t, out, 0, n);
-        for (size_t i = 0; i + 16 <= n; i += 16) {
-          if (by_blocks) draw(t, out, i, 16);
+        if (!by_blocks) draw(twister, out, 0, n);
+        for (size_t i = 0; i + kBlock <= n; i += kBlock) {
+          if (by_blocks) draw(twister, out, i, kBlock);
           to_normal(out.data() + i, T(mean), T(stddev));
         }
-        if (n % 16 == 0) return;
-        draw(t, out, n - 16, 16);
-        to_normal(out.data() + n - 16, T(mean), T(stddev));
+        if (n % kBlock == 0) return;
+        draw(twister, out, n - kBlock, kBlock);
+        to_normal(out.data() + n - kBlock, T(mean), T(stddev));
       },
-      [&](Twister& t, int64_t n) {
-        const int64_t numbers = (by_blocks ? n / 16 * 16 : n) + (n % 16 == 0 ? 0 : 16);
-        t.discard(uint64_t(numbers) * sizeof(T) / sizeof(uint32_t));
+      [&](Twister& twister, int64_t n) {
+        const int64_t numbers = (by_blocks ? n / kBlock * kBlock : n) + (n % kBlock == 0 ? 0 : kBlock);
+        twister.discard(uint64_t(numbers) * sizeof(T) / sizeof(uint32_t));
       });
 }
 
+// Draws classes with the probabilities weight / sum: the first whose running sum of probabilities reaches a uniform number.
 template <class T>
-void draw_classes(Twister& t, const T* weights, int64_t classes, int64_t* out, int64_t samples) {
+void draw_classes(Twister& twister, const T* weights, int64_t classes, int64_t* out, int64_t samples) {
   std::vector<T> sums(static_cast<size_t>(classes));
   T sum = 0;
   for (int64_t c = 0; c < classes; ++c) sums[size_t(c)] = sum += weights[c];
   for (T& s : sums) s /= sum;
   sums.back() = 1;
   for (int64_t i = 0; i < samples; ++i) {
-    const double u = t.uniform64();
+    const double u = twister.uniform64();
     out[i] = std::lower_bound(sums.begin(), sums.end(), u, [](T s, double at) { return double(s) < at; }) - sums.begin();
   }
 }
 
 }  // namespace
 
-void uniform(Generator& g, const Tensor& x, double lo, double hi) {
+void uniform(Generator& generator, const Tensor& x, double lo, double hi) {
   if (x.dtype() == DType::f64) {
-    return write_each<double>(g, x, 2, [=](Twister& t) { return std::fma(t.uniform64(), hi - lo, lo); });
+    return write_each<double>(generator, x, 2, [=](Twister& twister) { return std::fma(twister.uniform64(), hi - lo, lo); });
   }
   const auto from = float(lo), range = float(hi) - float(lo);
   const auto rounded = [dtype = x.dtype()](float v) {
@@ -191,67 +199,71 @@ void uniform(Generator& g, const Tensor& x, double lo, double hi) {
   };
   const bool half = is_half(x.dtype());
   const float top = rounded(float(hi)), bottom = rounded(from);
-  write_each<float>(g, x, 1, [=](Twister& t) {
-    const float u = std::fma(t.uniform(), range, from);
+  write_each<float>(generator, x, 1, [=](Twister& twister) {
+    const float u = std::fma(twister.uniform(), range, from);
     return half && rounded(u) == top ? bottom : u;
   });
 }
 
-void normal(Generator& g, const Tensor& x, double mean, double stddev) {
-  if (x.is_contiguous() && Part::of(g, x.numel()).whole >= 16) {
-    return x.dtype() == DType::f64 ? write_normals<double>(g, x, mean, stddev, false)
-                                   : write_normals<float>(g, x, mean, stddev, is_half(x.dtype()));
+void normal(Generator& generator, const Tensor& x, double mean, double stddev) {
+  if (x.is_contiguous() && Part::of(generator, x.numel()).whole >= kBlock) {
+    return x.dtype() == DType::f64 ? write_normals<double>(generator, x, mean, stddev, false)
+                                   : write_normals<float>(generator, x, mean, stddev, is_half(x.dtype()));
   }
   write<double>(
-      g, x,
-      [=](Twister& t, std::vector<double>& out) {
-        for (double& v : out) v = std::fma(t.normal(), stddev, mean);
+      generator, x,
+      [=](Twister& twister, std::vector<double>& out) {
+        for (double& v : out) v = std::fma(twister.normal(), stddev, mean);
       },
-      [](Twister& t, int64_t count) {
-        for (int64_t i = 0; i < count; ++i) t.normal();
+      [](Twister& twister, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) twister.normal();
       });
 }
 
-void integers(Generator& g, const Tensor& x, int64_t lo, int64_t hi) {
+// Draw integers as 64 bits, or 32 for a smaller range or dtype, modulo their count.
+void integers(Generator& generator, const Tensor& x, int64_t lo, int64_t hi) {
   const uint64_t range = uint64_t(hi) - uint64_t(lo);
-  const bool wide = range >= uint64_t(1) << 28;
-  write_each<int64_t>(g, x, wide ? 2 : 1,
-                      [=](Twister& t) { return int64_t((wide ? t.random64() : t.random()) % range + uint64_t(lo)); });
+  constexpr uint64_t kWideRange = uint64_t(1) << 28;
+  const bool wide = range >= kWideRange;
+  write_each<int64_t>(generator, x, wide ? 2 : 1, [=](Twister& twister) {
+    return int64_t((wide ? twister.random64() : twister.random()) % range + uint64_t(lo));
+  });
 }
 
-void any_integers(Generator& g, const Tensor& x) {
+void any_integers(Generator& generator, const Tensor& x) {
   const DType dtype = x.dtype();
   const bool wide = dtype == DType::i64 || dtype == DType::f64;
   const uint64_t count = count_of_integers(dtype);
-  write_each<int64_t>(g, x, wide ? 2 : 1, [=](Twister& t) { return int64_t((wide ? t.random64() : t.random()) % count); });
+  write_each<int64_t>(generator, x, wide ? 2 : 1,
+                      [=](Twister& twister) { return int64_t((wide ? twister.random64() : twister.random()) % count); });
 }
 
-void bernoulli(Generator& g, const Tensor& x, double p) {
-  write_each<float>(g, x, 2, [=](Twister& t) { return t.uniform64() < p ? 1.0f : 0.0f; });
+void bernoulli(Generator& generator, const Tensor& x, double p) {
+  write_each<float>(generator, x, 2, [=](Twister& twister) { return twister.uniform64() < p ? 1.0f : 0.0f; });
 }
 
-void exponential(Generator& g, const Tensor& x, double rate) {
-  write_each<double>(g, x, 2, [=](Twister& t) { return -1.0 / rate * std::log1p(-t.uniform64()); });
+void exponential(Generator& generator, const Tensor& x, double rate) {
+  write_each<double>(generator, x, 2, [=](Twister& twister) { return -1.0 / rate * std::log1p(-twister.uniform64()); });
 }
 
-Tensor bernoulli(Generator& g, const Tensor& p) {
+Tensor bernoulli(Generator& generator, const Tensor& p) {
   const NoGrad off;
   const Tensor u = dense_like(p, p.dtype() == DType::f64 ? DType::f64 : DType::f32);
-  uniform(g, u, 0, 1);
+  uniform(generator, u, 0, 1);
   return lt(u, p.detach()).to(p.dtype());
 }
 
-Tensor multinomial(Generator& g, const Tensor& weights, int64_t samples) {
+Tensor multinomial(Generator& generator, const Tensor& weights, int64_t samples) {
   const NoGrad off;
   const Tensor w = weights.detach().to(Device::cpu).contiguous();
   const Tensor out = Tensor::empty({w.size(0), samples}, {.dtype = DType::i64, .device = Device::cpu});
   auto* const at = out.data_ptr<int64_t>();
-  g.with_twister([&](Twister& t) {
+  generator.with_twister([&](Twister& twister) {
     for (int64_t r = 0; r < w.size(0); ++r) {
       if (w.dtype() == DType::f64)
-        draw_classes(t, w.const_data_ptr<double>() + r * w.size(1), w.size(1), at + r * samples, samples);
+        draw_classes(twister, w.const_data_ptr<double>() + r * w.size(1), w.size(1), at + r * samples, samples);
       else
-        draw_classes(t, w.const_data_ptr<float>() + r * w.size(1), w.size(1), at + r * samples, samples);
+        draw_classes(twister, w.const_data_ptr<float>() + r * w.size(1), w.size(1), at + r * samples, samples);
     }
   });
   return out.to(weights.device());
@@ -273,7 +285,7 @@ uint64_t count_of_integers(DType dtype) {
   return 1;
 }
 
-Tensor dropout_factors(Generator& g, const Tensor& x, double p) {
+Tensor dropout_factors(Generator& generator, const Tensor& x, double p) {
   const NoGrad off;
   const Tensor out = dense_like(x, x.dtype());
   if (p == 1) {
@@ -281,7 +293,7 @@ Tensor dropout_factors(Generator& g, const Tensor& x, double p) {
     return out;
   }
   const double kept = x.dtype() == DType::f64 ? 1 / (1 - p) : double(1.0f / float(1 - p));
-  write_each<double>(g, out, 2, [=](Twister& t) { return t.uniform64() < 1 - p ? kept : 0; });
+  write_each<double>(generator, out, 2, [=](Twister& twister) { return twister.uniform64() < 1 - p ? kept : 0; });
   return out;
 }
 

@@ -9,22 +9,23 @@
 namespace halfstep::twister {
 
 // Write into x, in the order of its memory, as PyTorch does.
-void uniform(Generator& g, const Tensor& x, double lo, double hi);
-void normal(Generator& g, const Tensor& x, double mean, double stddev);
-void integers(Generator& g, const Tensor& x, int64_t lo, int64_t hi);
-void bernoulli(Generator& g, const Tensor& x, double p);
-void exponential(Generator& g, const Tensor& x, double rate);
-void any_integers(Generator& g, const Tensor& x);  // PyTorch's x.random_(): from 0 to the largest exact integer of the dtype
+void uniform(Generator& generator, const Tensor& x, double lo, double hi);
+void normal(Generator& generator, const Tensor& x, double mean, double stddev);
+void integers(Generator& generator, const Tensor& x, int64_t lo, int64_t hi);
+void bernoulli(Generator& generator, const Tensor& x, double p);
+void exponential(Generator& generator, const Tensor& x, double rate);
+void any_integers(Generator& generator,
+                  const Tensor& x);  // PyTorch's x.random_(): from 0 to the largest exact integer of the dtype
 
 // Returns 1 with the probability in p's element, else 0.
-Tensor bernoulli(Generator& g, const Tensor& p);
+Tensor bernoulli(Generator& generator, const Tensor& p);
 // Draws with replacement from weights [N, C], which are checked, -> [N, samples] int64.
-Tensor multinomial(Generator& g, const Tensor& weights, int64_t samples);
+Tensor multinomial(Generator& generator, const Tensor& weights, int64_t samples);
 
 // Returns how many integers, from 0 on, the dtype has without a gap; 2^63 for int64.
 uint64_t count_of_integers(DType dtype);
 
 // Returns the factors of dropout for x: 0 with probability p, else 1 / (1 - p), in x's dtype and order of memory.
-Tensor dropout_factors(Generator& g, const Tensor& x, double p);
+Tensor dropout_factors(Generator& generator, const Tensor& x, double p);
 
 }  // namespace halfstep::twister

@@ -18,7 +18,7 @@ namespace {
 std::optional<Strides> strides_for(const Tensor& x, const Shape& shape) {
   if (x.is_contiguous()) return contiguous_strides(shape);
   Strides out = Dims::filled(shape.size(), 0);
-  int d = x.dim() - 1, o = shape.size() - 1;
+  int d = x.dim() - 1, o = shape.size() - 1;  // dimensions of x and of the result, from the last on
   // Splits runs of old dimensions that are dense in each other into new ones.
   while (d >= 0) {
     int64_t run = x.shape()[d], inner = x.strides()[d];
@@ -42,7 +42,8 @@ std::optional<Strides> strides_for(const Tensor& x, const Shape& shape) {
   return out;
 }
 
-Shape infer(std::string_view op, const Shape& shape, int64_t n, const Tensor& x) {
+// Returns `shape` with the size that fits in place of -1. Throws ShapeError unless it has the n elements of x.
+Shape inferred(std::string_view op, const Shape& shape, int64_t n, const Tensor& x) {
   Shape out = shape;
   int unknown = -1;
   int64_t known = 1;
@@ -68,9 +69,11 @@ struct View {  // reshape without a copy
   };
   static constexpr OpInfo info{
       .name = "view", .policy = CastPolicy::keep, .doc = "the same elements in another shape", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) { return as_view(in[0], a.to, *strides_for(in[0], a.to)); }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {grads[0].reshape(a.from)}; }
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.to}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return as_view(in[0], attr.to, *strides_for(in[0], attr.to));
+  }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {grads[0].reshape(attr.from)}; }
 };
 
 struct PermuteOp {
@@ -79,19 +82,19 @@ struct PermuteOp {
   };
   static constexpr OpInfo info{
       .name = "permute", .policy = CastPolicy::keep, .doc = "dimensions in another order", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dims", a.order}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    Shape shape = a.order;
-    Strides strides = a.order;
-    for (int i = 0; i < a.order.size(); ++i) {
-      shape[i] = in[0].shape()[int(a.order[i])];
-      strides[i] = in[0].strides()[int(a.order[i])];
+  static Attributes describe(const Attr& attr) { return {{"dims", attr.order}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    Shape shape = attr.order;
+    Strides strides = attr.order;
+    for (int i = 0; i < attr.order.size(); ++i) {
+      shape[i] = in[0].shape()[int(attr.order[i])];
+      strides[i] = in[0].strides()[int(attr.order[i])];
     }
     return as_view(in[0], shape, strides);
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    Dims inverse = a.order;
-    for (int i = 0; i < a.order.size(); ++i) inverse[int(a.order[i])] = i;
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    Dims inverse = attr.order;
+    for (int i = 0; i < attr.order.size(); ++i) inverse[int(attr.order[i])] = i;
     return {grads[0].permute(inverse)};
   }
 };
@@ -104,11 +107,11 @@ struct Expand {
                                .policy = CastPolicy::keep,
                                .doc = "dimensions of size 1 repeated, without a copy",
                                .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"shape", a.to}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    return as_view(in[0], a.to, broadcast_strides(in[0].shape(), in[0].strides(), a.to));
+  static Attributes describe(const Attr& attr) { return {{"shape", attr.to}}; }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    return as_view(in[0], attr.to, broadcast_strides(in[0].shape(), in[0].strides(), attr.to));
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {sum_to(grads[0], a.from)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {sum_to(grads[0], attr.from)}; }
 };
 
 // x[..., start:start + count * step:step, ...]
@@ -121,15 +124,17 @@ struct SliceOp {
   using Attr = SliceAttr;
   static constexpr OpInfo info{
       .name = "slice", .policy = CastPolicy::keep, .doc = "every step-th element along one dimension", .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) {
+    return {{"dim", attr.dim}, {"start", attr.start}, {"count", attr.count}, {"step", attr.step}};
+  }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     Shape shape = in[0].shape();
     Strides strides = in[0].strides();
-    shape[a.dim] = a.count;
-    strides[a.dim] *= a.step;
-    return as_view(in[0], shape, strides, a.count ? a.start * in[0].strides()[a.dim] : 0);
+    shape[attr.dim] = attr.count;
+    strides[attr.dim] *= attr.step;
+    return as_view(in[0], shape, strides, attr.count ? attr.start * in[0].strides()[attr.dim] : 0);
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 
 // Returns zeros of the full shape with x in the slice; the transpose of SliceOp.
@@ -139,32 +144,36 @@ struct SliceBackward {
                                .policy = CastPolicy::keep,
                                .doc = "zeros, with x where slice took it from",
                                .dtypes = DTypeSet::any};
-  static Attributes describe(const Attr& a) { return {{"dim", a.dim}, {"start", a.start}, {"count", a.count}, {"step", a.step}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor out = zeros(a.full, {.dtype = in[0].dtype(), .device = in[0].device()});
-    Shape shape = a.full;
+  static Attributes describe(const Attr& attr) {
+    return {{"dim", attr.dim}, {"start", attr.start}, {"count", attr.count}, {"step", attr.step}};
+  }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor out = zeros(attr.full, {.dtype = in[0].dtype(), .device = in[0].device()});
+    Shape shape = attr.full;
     Strides strides = out.strides();
-    shape[a.dim] = a.count;
-    strides[a.dim] *= a.step;
-    const Tensor part = out.alias(shape, strides, a.count ? a.start * out.strides()[a.dim] : 0);
+    shape[attr.dim] = attr.count;
+    strides[attr.dim] *= attr.step;
+    const Tensor part = out.alias(shape, strides, attr.count ? attr.start * out.strides()[attr.dim] : 0);
     backend_for(out.device()).copy(in[0].view(), part.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<SliceOp>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<SliceOp>({grads[0]}, attr)};
+  }
 };
-Tensors SliceOp::backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-  return {call<SliceBackward>({grads[0]}, a)};
+Tensors SliceOp::backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+  return {call<SliceBackward>({grads[0]}, attr)};
 }
 
 }  // namespace
 
 Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset) {
-  Tensor v = x.alias(shape, strides, offset);
-  v.impl()->is_view = true;
-  v.impl()->base = x.impl_ptr();
-  if (x.impl()->is_view && !x.impl()->base.expired()) v.impl()->base = x.impl()->base;
-  v.impl()->recorded_writes_seen = x.storage()->recorded_writes;
-  return v;
+  Tensor view = x.alias(shape, strides, offset);
+  view.impl()->is_view = true;
+  view.impl()->base = x.impl_ptr();
+  if (x.impl()->is_view && !x.impl()->base.expired()) view.impl()->base = x.impl()->base;
+  view.impl()->recorded_writes_seen = x.storage()->recorded_writes;
+  return view;
 }
 
 Tensor as_result(const Tensor& view) {
@@ -174,14 +183,14 @@ Tensor as_result(const Tensor& view) {
 }
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
-  const Shape to = infer("reshape", shape, x.numel(), x);
+  const Shape to = inferred("reshape", shape, x.numel(), x);
   if (!strides_for(x, to)) return reshape(contiguous(x), to);
   return call<View>({x}, {x.shape(), to});
 }
 Tensor Tensor::reshape(const Shape& shape) const { return halfstep::reshape(*this, shape); }
 
 Tensor Tensor::view(const Shape& shape) const {
-  const Shape to = infer("view", shape, numel(), *this);
+  const Shape to = inferred("view", shape, numel(), *this);
   check<ShapeError>(strides_for(*this, to).has_value(), "view", "shape ", this->shape(), " with strides ", strides(),
                     " cannot be seen as ", to, " without a copy", Help{"use reshape"});
   return call<View>({*this}, {this->shape(), to});
@@ -189,14 +198,14 @@ Tensor Tensor::view(const Shape& shape) const {
 
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
   if (x.dim() == 0) return reshape(x, {1});
-  const int s = wrap_dim(start, x.dim(), "flatten"), e = wrap_dim(end, x.dim(), "flatten");
-  check<ValueError>(s <= e, "flatten", "start must not lie after end, got ", start, " and ", end);
+  const int first = wrap_dim(start, x.dim(), "flatten"), last = wrap_dim(end, x.dim(), "flatten");
+  check<ValueError>(first <= last, "flatten", "start must not lie after end, got ", start, " and ", end);
   Shape shape;
   int64_t run = 1;
   for (int i = 0; i < x.dim(); ++i) {
-    run = i >= s && i <= e ? run * x.shape()[i] : x.shape()[i];
-    if (i < s || i >= e) shape.push_back(run);
-    if (i < s) run = 1;
+    run = i >= first && i <= last ? run * x.shape()[i] : x.shape()[i];
+    if (i < first || i >= last) shape.push_back(run);
+    if (i < first) run = 1;
   }
   return reshape(x, shape);
 }
@@ -271,8 +280,8 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
   check<ValueError>(step > 0, "slice", "step must be positive, got ", step);
   const int64_t n = x.shape()[d];
   auto wrap = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
-  const int64_t s = wrap(start), e = std::max(wrap(end), s), by = std::min(step, std::max<int64_t>(n, 1));
-  return call<SliceOp>({x}, {d, s, (e - s + by - 1) / by, by, x.shape()});
+  const int64_t first = wrap(start), stop = std::max(wrap(end), first), by = std::min(step, std::max<int64_t>(n, 1));
+  return call<SliceOp>({x}, {d, first, (stop - first + by - 1) / by, by, x.shape()});
 }
 Tensor Tensor::slice(int64_t dim, int64_t start, int64_t end, int64_t step) const {
   return halfstep::slice(*this, dim, start, end, step);
@@ -303,7 +312,7 @@ Tensor slice_backward(const Tensor& x, const Shape& full, int dim, int64_t start
 void add_views(OpList& list) {
   list.add(View::info, [](Args& a) {  // copies if the strides allow no view
     const Tensor x = a.tensor(0);
-    return reshape(x, infer("view", a.ints("shape"), x.numel(), x));
+    return reshape(x, inferred("view", a.ints("shape"), x.numel(), x));
   });
   list.add(PermuteOp::info, [](Args& a) { return permute(a.tensor(0), a.ints("dims")); });
   list.add(Expand::info, [](Args& a) { return expand(a.tensor(0), a.ints("size")); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers that make views.
+// Helpers that make views, and the gradient of a slice.
 #pragma once
 
 #include "framework/tensor/tensor.h"
@@ -8,7 +8,7 @@ namespace halfstep {
 
 // Returns another view of x's memory with its own place in the graph.
 Tensor as_view(const Tensor& x, const Shape& shape, const Strides& strides, int64_t offset = 0);
-// Returns a new view of a tensor that nobody else holds: an op's result, so it may be changed in place like other results.
+// Marks `view`, of a tensor that nobody else holds, as no view, and returns it: an op's result may be changed in place like others.
 Tensor as_result(const Tensor& view);
 
 // Returns zeros of `full` with x at the `count` places start, start + step... of dim.

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ops that are each other's derivatives, because a convolution is linear in its input and in its weight: the convolution,
-// its transpose, and the gradient of its weight.
+// Three ops that are each other's derivatives, because a convolution is linear in its input and in its weight. With output channel
+// o, input channel c of o's group, output position p, tap k, and s, d the stride and the dilation, in each spatial dimension:
+//
+//   convolution      y[n, o, p] = bias[o] + sum over c, k of weight[o, c, k] x[n, c, p s - padding + k d]
+//   its transpose    dx[n, c, i] = sum over o and p, k with p s - padding + k d = i of weight[o, c, k] g[n, o, p]
+//   weight gradient  dweight[o, c, k] = sum over n, p of g[n, o, p] x[n, c, p s - padding + k d]
+//
+// A bias's gradient is the sum of g over all dimensions but the channels.
 #include "framework/ops/window/convolution.h"
 
 #include <array>
@@ -30,56 +36,59 @@ struct ConvAttr {
   LaidWeights* laid = nullptr;  // only in InferenceMode, where no graph keeps this
 };
 
-Attributes describe_convolution(const ConvAttr& a) {
-  Attributes out = describe(a.window);
-  out.emplace_back("groups", a.groups);
-  out.emplace_back("relu", a.relu);
-  out.push_back(describe("in", a.in, a.window.dims));
-  out.push_back(describe("out", a.out, a.window.dims));
+Attributes describe_convolution(const ConvAttr& attr) {
+  Attributes out = describe(attr.window);
+  out.emplace_back("groups", attr.groups);
+  out.emplace_back("relu", attr.relu);
+  out.push_back(describe("in", attr.in, attr.window.dims));
+  out.push_back(describe("out", attr.out, attr.window.dims));
   return out;
 }
 
 // Runs a kernel into a new tensor. Kernels write the operands' dtype or f32; anything else is one more conversion.
 template <class F>
 Tensor written(const Shape& shape, const Tensor& like, DType wanted, MemoryFormat format, const F& kernel) {
-  const DType direct = wanted == like.dtype() || (wanted == DType::f32 && is_half(like.dtype())) ? wanted : like.dtype();
-  const Tensor out = Tensor::empty(shape, {.dtype = direct, .device = like.device(), .format = format});
+  const DType kernel_dtype = wanted == like.dtype() || (wanted == DType::f32 && is_half(like.dtype())) ? wanted : like.dtype();
+  const Tensor out = Tensor::empty(shape, {.dtype = kernel_dtype, .device = like.device(), .format = format});
   kernel(backend_for(like.device()), out.view());
-  return direct == wanted ? out : out.to(wanted);
+  return kernel_dtype == wanted ? out : out.to(wanted);
 }
 // Returns one format for all tensors of a call: channels_last if one of the operands is, as in PyTorch.
 MemoryFormat format_of(const Tensor& a, const Tensor& b) {
   return a.format() == MemoryFormat::channels_last ? a.format() : b.format();
 }
 
-Tensor run_forward(const ConvAttr& a, const Tensor& x0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
-  const MemoryFormat format = format_of(x0, weight0);
-  const Tensor x = x0.to(format), weight = weight0.to(format), bias = dense(bias0);
-  return written(with_spatial(x.size(0), weight.size(0), a.out, a.window.dims), x, dtype, format,
-                 [&](Backend& b, const TensorView& out) {
-                   const ConvArgs args{x.view(), weight.view(), view_of(bias), a.window, a.groups, a.relu, out};
-                   const Tensor laid = a.laid ? a.laid->find(weight0, args) : Tensor();
-                   if (laid.defined()) return b.conv_laid(args, laid.view());
-                   b.conv(args.x, args.weight, args.bias, a.window, a.groups, a.relu, out);
+// Computes the convolution in `dtype`.
+Tensor run_forward(const ConvAttr& attr, const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias, DType dtype) {
+  const MemoryFormat format = format_of(given_x, given_weight);
+  const Tensor x = given_x.to(format), weight = given_weight.to(format), bias = dense(given_bias);
+  return written(with_spatial(x.size(0), weight.size(0), attr.out, attr.window.dims), x, dtype, format,
+                 [&](Backend& backend, const TensorView& out) {
+                   const ConvArgs args{x.view(), weight.view(), view_of(bias), attr.window, attr.groups, attr.relu, out};
+                   const Tensor laid = attr.laid ? attr.laid->find_or_lay(given_weight, args) : Tensor();
+                   if (laid.defined()) return backend.conv_laid(args, laid.view());
+                   backend.conv(args.x, args.weight, args.bias, attr.window, attr.groups, attr.relu, out);
                  });
 }
-Tensor run_data(const ConvAttr& a, const Tensor& grad0, const Tensor& weight0, const Tensor& bias0, DType dtype) {
-  const MemoryFormat format = format_of(grad0, weight0);
-  const Tensor grad = grad0.to(format), weight = weight0.to(format), bias = dense(bias0);
-  return written(with_spatial(grad.size(0), weight.size(1) * a.groups, a.in, a.window.dims), grad, dtype, format,
-                 [&](Backend& b, const TensorView& out) {
-                   b.conv_backward_data(grad.view(), weight.view(), view_of(bias), a.window, a.groups, out);
+// Computes the transpose, which is the input's gradient without a bias.
+Tensor run_transpose(const ConvAttr& attr, const Tensor& given_grad, const Tensor& given_weight, const Tensor& given_bias,
+                     DType dtype) {
+  const MemoryFormat format = format_of(given_grad, given_weight);
+  const Tensor grad = given_grad.to(format), weight = given_weight.to(format), bias = dense(given_bias);
+  return written(with_spatial(grad.size(0), weight.size(1) * attr.groups, attr.in, attr.window.dims), grad, dtype, format,
+                 [&](Backend& backend, const TensorView& out) {
+                   backend.conv_backward_data(grad.view(), weight.view(), view_of(bias), attr.window, attr.groups, out);
                  });
 }
 // Computes the weight's gradient, and with it the bias's if wanted.
-Tensor run_weight(const ConvAttr& a, const Tensor& x0, const Tensor& grad0, DType dtype, Tensor* bias = nullptr,
+Tensor run_weight(const ConvAttr& attr, const Tensor& given_x, const Tensor& given_grad, DType dtype, Tensor* bias = nullptr,
                   DType bias_dtype = DType::f32) {
-  const MemoryFormat format = format_of(x0, grad0);
-  const Tensor x = x0.to(format), grad = grad0.to(format);
-  return written(with_spatial(grad.size(1), x.size(1) / a.groups, a.window.size, a.window.dims), x, dtype, format,
-                 [&](Backend& b, const TensorView& out) {
+  const MemoryFormat format = format_of(given_x, given_grad);
+  const Tensor x = given_x.to(format), grad = given_grad.to(format);
+  return written(with_spatial(grad.size(1), x.size(1) / attr.groups, attr.window.size, attr.window.dims), x, dtype, format,
+                 [&](Backend& backend, const TensorView& out) {
                    const auto with_bias = [&](const TensorView& bias_out) {
-                     b.conv_backward_weight(x.view(), grad.view(), a.window, a.groups, out, bias_out);
+                     backend.conv_backward_weight(x.view(), grad.view(), attr.window, attr.groups, out, bias_out);
                    };
                    if (!bias) return with_bias({});
                    *bias = written({grad.size(1)}, grad, bias_dtype, MemoryFormat::contiguous,
@@ -109,19 +118,20 @@ struct ConvOp {
               "the same pass"},
       {.name = "conv2d", .policy = CastPolicy::low, .doc = "as conv1d, over two dimensions"},
       {.name = "conv3d", .policy = CastPolicy::low, .doc = "as conv1d, over three dimensions"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.window.dims - 1]; }
 
-  static Attributes describe(const Attr& a) { return describe_convolution(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
-    const Tensor y = run_forward(a, in[0], in[1], in[2], in[0].dtype());
+  static Attributes describe(const Attr& attr) { return describe_convolution(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const Tensor y = run_forward(attr, in[0], in[1], in[2], in[0].dtype());
     save_factors(ctx, in[0], in[1]);
-    if (a.relu) ctx.save_output(y);
+    if (attr.relu) ctx.save_output(y);
     return y;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
-// Computes the gradient of ConvOp's input; inputs: grad [N, O, out...], weight, bias [C].
+// Computes the gradient of ConvOp's input, and adds a bias; inputs: grad [N, O, out...], weight, bias [C]. Its own gradient with
+// respect to grad is a convolution.
 struct ConvTransposeOp {
   using Attr = ConvAttr;
   enum Saved : size_t { kGrad, kWeight };
@@ -129,14 +139,14 @@ struct ConvTransposeOp {
       {.name = "conv_transpose1d", .policy = CastPolicy::low, .doc = "the transpose of conv1d, its input's gradient; + bias"},
       {.name = "conv_transpose2d", .policy = CastPolicy::low, .doc = "the transpose of conv2d, its input's gradient; + bias"},
       {.name = "conv_transpose3d", .policy = CastPolicy::low, .doc = "the transpose of conv3d, its input's gradient; + bias"}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.window.dims - 1]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.window.dims - 1]; }
 
-  static Attributes describe(const Attr& a) { return describe_convolution(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_convolution(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
-    return run_data(a, in[0], in[1], in[2], in[0].dtype());
+    return run_transpose(attr, in[0], in[1], in[2], in[0].dtype());
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads);
 };
 
 // Computes the gradient of ConvOp's weight; inputs: x, grad.
@@ -147,18 +157,21 @@ struct ConvWeight {
                                .policy = CastPolicy::keep,
                                .doc = "the gradient of a convolution's weight, from its input and its output's gradient"};
 
-  static Attributes describe(const Attr& a) { return describe_convolution(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_convolution(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     save_factors(ctx, in[0], in[1]);
-    return run_weight(a, in[0], in[1], in[0].dtype());
+    return run_weight(attr, in[0], in[1], in[0].dtype());
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-    const Tensor &h = grads[0], x = ctx.saved(kX), g = ctx.saved(kGrad);
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const Tensor &dweight_grad = grads[0], x = ctx.saved(kX), g = ctx.saved(kGrad);
     const bool record = grad_enabled();
     Tensors result(2);
     if (ctx.needs(0))
-      result[0] = record ? call<ConvTransposeOp>({g, h, Tensor()}, a) : run_data(a, g, h, Tensor(), ctx.grad_dtype(0));
-    if (ctx.needs(1)) result[1] = record ? call<ConvOp>({x, h, Tensor()}, a) : run_forward(a, x, h, Tensor(), ctx.grad_dtype(1));
+      result[0] = record ? call<ConvTransposeOp>({g, dweight_grad, Tensor()}, attr)
+                         : run_transpose(attr, g, dweight_grad, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(1))
+      result[1] = record ? call<ConvOp>({x, dweight_grad, Tensor()}, attr)
+                         : run_forward(attr, x, dweight_grad, Tensor(), ctx.grad_dtype(1));
     return result;
   }
 };
@@ -166,56 +179,58 @@ struct ConvWeight {
 Tensors ConvOp::backward(const BackwardContext& ctx, const Attr& with_relu, const Tensors& grads) {
   const Tensor g = with_relu.relu ? relu_gradient(grads[0], ctx.saved(kOutput)) : grads[0];
   const Tensor x = ctx.saved(kX), weight = ctx.saved(kWeight);
-  Attr a = with_relu;
-  a.relu = false;  // the gradients are linear
+  Attr attr = with_relu;
+  attr.relu = false;  // the gradients are linear
   Tensors result(3);
   if (grad_enabled()) {
-    if (ctx.needs(0)) result[0] = call<ConvTransposeOp>({g, weight, Tensor()}, a);
-    if (ctx.needs(1)) result[1] = call<ConvWeight>({x, g}, a);
+    if (ctx.needs(0)) result[0] = call<ConvTransposeOp>({g, weight, Tensor()}, attr);
+    if (ctx.needs(1)) result[1] = call<ConvWeight>({x, g}, attr);
   } else {
-    if (ctx.needs(0)) result[0] = run_data(a, g, weight, Tensor(), ctx.grad_dtype(0));
-    if (ctx.needs(1)) result[1] = run_weight(a, x, g, ctx.grad_dtype(1), ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2));
+    if (ctx.needs(0)) result[0] = run_transpose(attr, g, weight, Tensor(), ctx.grad_dtype(0));
+    if (ctx.needs(1)) result[1] = run_weight(attr, x, g, ctx.grad_dtype(1), ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2));
   }
   if (ctx.needs(2) && !result[2].defined()) result[2] = channel_sum(g, ctx.grad_dtype(2));
   return result;
 }
 
-Tensors ConvTransposeOp::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-  const Tensor &h = grads[0], g = ctx.saved(kGrad), weight = ctx.saved(kWeight);
+Tensors ConvTransposeOp::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+  const Tensor &dx_grad = grads[0], g = ctx.saved(kGrad), weight = ctx.saved(kWeight);
   const bool record = grad_enabled();
   Tensors result(3);
   if (ctx.needs(0))
-    result[0] = record ? call<ConvOp>({h, weight, Tensor()}, a) : run_forward(a, h, weight, Tensor(), ctx.grad_dtype(0));
-  if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({h, g}, a) : run_weight(a, h, g, ctx.grad_dtype(1));
-  if (ctx.needs(2)) result[2] = channel_sum(h, ctx.grad_dtype(2));
+    result[0] =
+        record ? call<ConvOp>({dx_grad, weight, Tensor()}, attr) : run_forward(attr, dx_grad, weight, Tensor(), ctx.grad_dtype(0));
+  if (ctx.needs(1)) result[1] = record ? call<ConvWeight>({dx_grad, g}, attr) : run_weight(attr, dx_grad, g, ctx.grad_dtype(1));
+  if (ctx.needs(2)) result[2] = channel_sum(dx_grad, ctx.grad_dtype(2));
   return result;
 }
 
 // ---- arguments
 
 // Returns the window and all sizes of a convolution of an input [N, C, in...].
-ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, int dims, const ConvOptions& o) {
-  const bool same = o.padding.name == "same";
-  check<ValueError>(same || o.padding.name == "valid" || o.padding.name.empty(), op,
-                    "padding must be sizes, \"same\" or \"valid\", got \"", o.padding.name, "\"");
-  ConvAttr a{.window = window_of(op, dims, kernel, o.stride, o.padding.sizes, o.dilation), .groups = o.groups};
-  Window& w = a.window;
-  a.in = spatial_of(x, dims);
+ConvAttr conv_attr(std::string_view op, const Shape& x, const Spatial& kernel, int dims, const ConvOptions& options) {
+  const bool same = options.padding.name == "same";
+  check<ValueError>(same || options.padding.name == "valid" || options.padding.name.empty(), op,
+                    "padding must be sizes, \"same\" or \"valid\", got \"", options.padding.name, "\"");
+  ConvAttr attr{.window = window_of(op, dims, kernel, options.stride, options.padding.sizes, options.dilation),
+                .groups = options.groups};
+  Window& window = attr.window;
+  attr.in = spatial_of(x, dims);
   for (size_t d = 0; d < size_t(dims); ++d) {
-    check<ShapeError>(a.in[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x);
-    int64_t after = w.padding[d];
+    check<ShapeError>(attr.in[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x);
+    int64_t after = window.padding[d];
     if (same) {
-      check<ValueError>(w.stride[d] == 1, op, "padding \"same\" needs a stride of 1, got ", o.stride);
-      const int64_t total = w.dilation[d] * (w.size[d] - 1);
-      w.padding[d] = total / 2;
+      check<ValueError>(window.stride[d] == 1, op, "padding \"same\" needs a stride of 1, got ", options.stride);
+      const int64_t total = window.dilation[d] * (window.size[d] - 1);
+      window.padding[d] = total / 2;
       after = total - total / 2;
     }
-    a.out[d] = window_positions(w, d, a.in[d], after);
-    check<ShapeError>(a.out[d] >= 1, op, "the kernel must fit into the padded input: its taps span ",
-                      w.dilation[d] * (w.size[d] - 1) + 1, " in spatial dimension ", d, ", where input ", x, " has ",
-                      a.in[d] + w.padding[d] + after, " with its padding");
+    attr.out[d] = window_positions(window, d, attr.in[d], after);
+    check<ShapeError>(attr.out[d] >= 1, op, "the kernel must fit into the padded input: its taps span ",
+                      window.dilation[d] * (window.size[d] - 1) + 1, " in spatial dimension ", d, ", where input ", x, " has ",
+                      attr.in[d] + window.padding[d] + after, " with its padding");
   }
-  return a;
+  return attr;
 }
 
 void check_inputs(std::string_view op, int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t groups) {
@@ -251,50 +266,53 @@ std::array<Tensor, 3> cast_inputs(std::string_view op, const Tensor& x, const Te
   return in;
 }
 
-Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias, const ConvOptions& o,
-                bool relu, bool folded = false) {
-  check_inputs(op, dims, input, weight, bias, o.groups);
+Tensor run_conv(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                const ConvOptions& options, bool relu, bool folded = false) {
+  check_inputs(op, dims, input, weight, bias, options.groups);
   int64_t channels = 0;
-  check<ShapeError>(!__builtin_mul_overflow(weight.size(1), o.groups, &channels), op, "groups = ", o.groups, " is too large");
-  check_channels(op, input, dims, weight, channels, o.groups);
+  check<ShapeError>(!__builtin_mul_overflow(weight.size(1), options.groups, &channels), op, "groups = ", options.groups,
+                    " is too large");
+  check_channels(op, input, dims, weight, channels, options.groups);
   check_bias(op, bias, weight.size(0), weight);
   const auto in = cast_inputs(op, input, weight, bias, folded);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
-    ConvAttr a = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, o);
-    a.relu = relu;
-    a.laid = inference_enabled() ? o.laid : nullptr;
-    check_sizes(op, with_spatial(x.size(0), weight.size(0), a.out, dims));
-    return call<ConvOp>({x, in[1], in[2]}, a);
+    ConvAttr attr = conv_attr(op, x.shape(), spatial_of(weight.shape(), dims), dims, options);
+    attr.relu = relu;
+    attr.laid = inference_enabled() ? options.laid : nullptr;
+    check_sizes(op, with_spatial(x.size(0), weight.size(0), attr.out, dims));
+    return call<ConvOp>({x, in[1], in[2]}, attr);
   });
 }
 
 Tensor run_transposed(std::string_view op, int dims, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                      const ConvTransposeOptions& o) {
-  check_inputs(op, dims, input, weight, bias, o.groups);
-  check_channels(op, input, dims, weight, weight.size(0), o.groups);
+                      const ConvTransposeOptions& options) {
+  check_inputs(op, dims, input, weight, bias, options.groups);
+  check_channels(op, input, dims, weight, weight.size(0), options.groups);
   int64_t channels = 0;
-  check<ShapeError>(weight.size(1) >= 1 && !__builtin_mul_overflow(weight.size(1), o.groups, &channels), op,
+  check<ShapeError>(weight.size(1) >= 1 && !__builtin_mul_overflow(weight.size(1), options.groups, &channels), op,
                     "weight's second size must be at least 1, got ", weight.shape());
   check_bias(op, bias, channels, weight);
-  ConvAttr a{.window = window_of(op, dims, spatial_of(weight.shape(), dims), o.stride, o.padding, o.dilation), .groups = o.groups};
-  const Spatial extra = per_dimension(op, "output_padding", o.output_padding, dims, 0, 0);
+  ConvAttr attr{.window = window_of(op, dims, spatial_of(weight.shape(), dims), options.stride, options.padding, options.dilation),
+                .groups = options.groups};
+  const Spatial extra = per_dimension(op, "output_padding", options.output_padding, dims, 0, 0);
   const auto in = cast_inputs(op, input, weight, bias);
   const autocast::Off off;
   return batched(in[0], dims + 2, [&](const Tensor& x) {
-    const Window& w = a.window;
-    a.out = spatial_of(x.shape(), dims);
+    const Window& window = attr.window;
+    attr.out = spatial_of(x.shape(), dims);
     for (size_t d = 0; d < size_t(dims); ++d) {
-      check<ShapeError>(a.out[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x.shape());
-      check<ValueError>(extra[d] < w.stride[d] || extra[d] < w.dilation[d], op,
-                        "output_padding must be less than stride or dilation, got ", o.output_padding, " with stride ", o.stride,
-                        " and dilation ", o.dilation);
-      a.in[d] = (a.out[d] - 1) * w.stride[d] - 2 * w.padding[d] + w.dilation[d] * (w.size[d] - 1) + extra[d] + 1;
-      check<ShapeError>(a.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", a.in[d],
+      check<ShapeError>(attr.out[d] >= 1, op, "input must not be empty in its spatial dimensions, got ", x.shape());
+      check<ValueError>(extra[d] < window.stride[d] || extra[d] < window.dilation[d], op,
+                        "output_padding must be less than stride or dilation, got ", options.output_padding, " with stride ",
+                        options.stride, " and dilation ", options.dilation);
+      attr.in[d] =
+          (attr.out[d] - 1) * window.stride[d] - 2 * window.padding[d] + window.dilation[d] * (window.size[d] - 1) + extra[d] + 1;
+      check<ShapeError>(attr.in[d] >= 1, op, "the padding takes away all of the output: its size would be ", attr.in[d],
                         " in spatial dimension ", d, ", from input ", x.shape(), " and weight ", weight.shape());
     }
-    check_sizes(op, with_spatial(x.size(0), channels, a.in, dims));
-    return call<ConvTransposeOp>({x, in[1], in[2]}, a);
+    check_sizes(op, with_spatial(x.size(0), channels, attr.in, dims));
+    return call<ConvTransposeOp>({x, in[1], in[2]}, attr);
   });
 }
 
@@ -322,29 +340,29 @@ constexpr OpInfo kConvolutionInfo{
 
 }  // namespace
 
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv("conv1d", 1, x, weight, bias, o, relu);
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv("conv1d", 1, x, weight, bias, options, relu);
 }
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv("conv2d", 2, x, weight, bias, o, relu);
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv("conv2d", 2, x, weight, bias, options, relu);
 }
-Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv("conv3d", 3, x, weight, bias, o, relu);
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv("conv3d", 3, x, weight, bias, options, relu);
 }
-Tensor folded_conv(int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& o, bool relu) {
-  return run_conv(ConvOp::kInfo[dims - 1].name, dims, x, weight, bias, o, relu, /*folded=*/true);
+Tensor folded_conv(int dims, const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options, bool relu) {
+  return run_conv(ConvOp::kInfo[dims - 1].name, dims, x, weight, bias, options, relu, /*folded=*/true);
 }
-Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
-  return run_transposed("conv_transpose1d", 1, x, weight, bias, o);
+Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& options) {
+  return run_transposed("conv_transpose1d", 1, x, weight, bias, options);
 }
-Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
-  return run_transposed("conv_transpose2d", 2, x, weight, bias, o);
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& options) {
+  return run_transposed("conv_transpose2d", 2, x, weight, bias, options);
 }
-Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) {
-  return run_transposed("conv_transpose3d", 3, x, weight, bias, o);
+Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& options) {
+  return run_transposed("conv_transpose3d", 3, x, weight, bias, options);
 }
 
-Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& kernel_size, const ConvOptions& o) {
+Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& kernel_size, const ConvOptions& options) {
   const std::string_view op = ConvWeight::info.name;
   const int dims = x.dim() - 2;
   check<ShapeError>(dims >= 1 && dims <= 3 && grad.dim() == x.dim() && grad.size(0) == x.size(0), op,
@@ -353,15 +371,15 @@ Tensor conv_backward_weight(const Tensor& x, const Tensor& grad, const Dims& ker
     check<DTypeError>(t.is_floating_point(), op, "inputs must be floating, got ", t.dtype());
     check_sizes(op, t.shape());
   }
-  check<ValueError>(o.groups >= 1, op, "groups must be at least 1, got ", o.groups);
-  check<ShapeError>(x.size(1) % o.groups == 0 && grad.size(1) % o.groups == 0, op,
-                    "channels must be multiples of groups = ", o.groups, ", got ", x.shape(), " and ", grad.shape());
-  const ConvAttr a = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, o);
-  check<ShapeError>(spatial_of(grad.shape(), dims) == a.out, op, "grad must be ",
-                    with_spatial(x.size(0), grad.size(1), a.out, dims), " to match input ", x.shape(), ", got ", grad.shape());
-  check_size(op, with_spatial(grad.size(1), x.size(1), a.window.size, dims));
+  check<ValueError>(options.groups >= 1, op, "groups must be at least 1, got ", options.groups);
+  check<ShapeError>(x.size(1) % options.groups == 0 && grad.size(1) % options.groups == 0, op,
+                    "channels must be multiples of groups = ", options.groups, ", got ", x.shape(), " and ", grad.shape());
+  const ConvAttr attr = conv_attr(op, x.shape(), per_dimension(op, "kernel_size", kernel_size, dims, 1), dims, options);
+  check<ShapeError>(spatial_of(grad.shape(), dims) == attr.out, op, "grad must be ",
+                    with_spatial(x.size(0), grad.size(1), attr.out, dims), " to match input ", x.shape(), ", got ", grad.shape());
+  check_size(op, with_spatial(grad.size(1), x.size(1), attr.window.size, dims));
   check_same_dtype(op, {x, grad});
-  return call<ConvWeight>({x, grad}, a);
+  return call<ConvWeight>({x, grad}, attr);
 }
 
 Tensor conv_tbc(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t pad) {

@@ -14,24 +14,24 @@ namespace {
 
 // ---- in differentiable ops, for second derivatives: the formulas of framework/backend/grid_taps.h
 
-// Elements along one dimension, for each point: index (i64) and weight, 0 outside.
+// One element that is read along a dimension for each point, [N, points]: its index (i64) and weight; both are 0 outside.
 struct Tap {
   Tensor index, weight;
 };
 
 // Moves positions outside the image into it, by reflection or to the border; with zeros leaves them.
-Tensor padded(const SampleArgs& a, Tensor v, int64_t size) {
-  if (a.padding == SamplePadding::zeros) return v;
-  if (a.padding == SamplePadding::reflection) {
-    const double low = a.align_corners ? 0 : -0.5, span = a.align_corners ? double(size - 1) : double(size);
-    if (span == 0) return v * 0.0;
-    const Tensor distance = abs(v - low), flips = floor(distance.detach() / span), extra = distance - flips * span;
-    v = where(eq(fmod(flips, 2.0), 0.0), extra, span - extra) + low;
+Tensor padded(const SampleArgs& args, Tensor position, int64_t size) {
+  if (args.padding == SamplePadding::zeros) return position;
+  if (args.padding == SamplePadding::reflection) {
+    const double low = args.align_corners ? 0 : -0.5, span = args.align_corners ? double(size - 1) : double(size);
+    if (span == 0) return position * 0.0;
+    const Tensor distance = abs(position - low), flips = floor(distance.detach() / span), extra = distance - flips * span;
+    position = where(eq(fmod(flips, 2.0), 0.0), extra, span - extra) + low;
   }
-  return clamp(v, 0.0, double(size - 1));
+  return clamp(position, 0.0, double(size - 1));
 }
 
-// Makes the element at integer positions, with weight 0 for those outside.
+// Returns the element at integer positions, with weight 0 for those outside.
 Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
   const Tensor integer_place = place.detach();
   const Tensor inside = logical_and(ge(integer_place, 0.0), le(integer_place, double(size - 1)));
@@ -39,28 +39,29 @@ Tap tap_at(const Tensor& place, const Tensor& weight, int64_t size) {
 }
 
 // Returns the elements that are read along a dimension of `size`, for coordinates g in [-1, 1].
-std::vector<Tap> taps_along(const SampleArgs& a, const Tensor& g, int64_t size) {
-  const Tensor at = a.align_corners ? (g + 1.0) / 2.0 * double(size - 1) : ((g + 1.0) * double(size) - 1.0) / 2.0;
-  if (a.mode == SampleMode::bicubic) {
-    constexpr double A = -0.75;
+std::vector<Tap> taps_along(const SampleArgs& args, const Tensor& g, int64_t size) {
+  const Tensor at = args.align_corners ? (g + 1.0) / 2.0 * double(size - 1) : ((g + 1.0) * double(size) - 1.0) / 2.0;
+  if (args.mode == SampleMode::bicubic) {
+    constexpr double A = -0.75;  // parameter of cubic convolution
     const Tensor base = floor(at.detach()), part = at - base;
     std::vector<Tap> taps;
     for (int k = 0; k < 4; ++k) {
       const Tensor x = k < 2 ? part + double(1 - k) : double(k - 1) - part;
       const Tensor weight = k == 1 || k == 2 ? ((A + 2) * x - (A + 3)) * x * x + 1.0 : ((A * x - 5 * A) * x + 8 * A) * x - 4 * A;
-      taps.push_back(tap_at(padded(a, base + double(k - 1), size), weight, size));
+      taps.push_back(tap_at(padded(args, base + double(k - 1), size), weight, size));
     }
     return taps;
   }
-  const Tensor v = padded(a, at, size);
-  if (a.mode == SampleMode::nearest) return {tap_at(round(v.detach()), ones_like(v), size)};
-  const Tensor base = floor(v.detach()), part = v - base;
+  const Tensor position = padded(args, at, size);
+  if (args.mode == SampleMode::nearest) return {tap_at(round(position.detach()), ones_like(position), size)};
+  const Tensor base = floor(position.detach()), part = position - base;
   return {tap_at(base, 1.0 - part, size), tap_at(base + 1.0, part, size)};
 }
 
-Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid0) {
-  const bool half = is_half(x0.dtype());
-  const Tensor x = half ? x0.to(DType::f32) : x0, grid = half ? grid0.to(DType::f32) : grid0;
+// Computes the op: the sum of weight x[index] over the products of the dimensions' elements.
+Tensor sample_with_ops(const SampleArgs& args, const Tensor& given_x, const Tensor& given_grid) {
+  const bool half = is_half(given_x.dtype());
+  const Tensor x = half ? given_x.to(DType::f32) : given_x, grid = half ? given_grid.to(DType::f32) : given_grid;
   const int dims = x.dim() - 2;
   const int64_t n = x.size(0), c = x.size(1);
   Shape out{n, c};
@@ -71,33 +72,34 @@ Tensor sample_with_ops(const SampleArgs& a, const Tensor& x0, const Tensor& grid
     plane *= x.size(2 + d);
   }
   // Products of the taps of all dimensions, z first, so that an index grows by whole rows.
-  std::vector<Tap> all;
+  std::vector<Tap> taps;
   for (int d = dims - 1; d >= 0; --d) {
     const int64_t size = x.size(-1 - d);
-    const std::vector<Tap> along = taps_along(a, grid.select(-1, d).reshape({n, points}), size);
+    const std::vector<Tap> along = taps_along(args, grid.select(-1, d).reshape({n, points}), size);
     std::vector<Tap> next;
     for (const Tap& t : along) {
-      if (all.empty()) next.push_back(t);
-      for (const Tap& u : all) next.push_back({u.index * size + t.index, u.weight * t.weight});
+      if (taps.empty()) next.push_back(t);
+      for (const Tap& outer : taps) next.push_back({outer.index * size + t.index, outer.weight * t.weight});
     }
-    all = next;
+    taps = next;
   }
   const Tensor planes = x.reshape({n, c, plane});
   Tensor sum;
-  for (const Tap& t : all) {
-    const Tensor v = gather(planes, 2, t.index.unsqueeze(1).expand({n, c, points})) * t.weight.unsqueeze(1);
-    sum = sum.defined() ? sum + v : v;
+  for (const Tap& t : taps) {
+    const Tensor term = gather(planes, 2, t.index.unsqueeze(1).expand({n, c, points})) * t.weight.unsqueeze(1);
+    sum = sum.defined() ? sum + term : term;
   }
   sum = sum.reshape(out);
-  return half ? sum.to(x0.dtype()) : sum;
+  return half ? sum.to(given_x.dtype()) : sum;
 }
 
 // ---- the op
 
-Attributes describe_sampling(const SampleArgs& a) {
+Attributes describe_sampling(const SampleArgs& args) {
   constexpr const char* modes[] = {"bilinear", "nearest", "bicubic"};
   constexpr const char* paddings[] = {"zeros", "border", "reflection"};
-  return {{"mode", modes[size_t(a.mode)]}, {"padding_mode", paddings[size_t(a.padding)]}, {"align_corners", a.align_corners}};
+  return {
+      {"mode", modes[size_t(args.mode)]}, {"padding_mode", paddings[size_t(args.padding)]}, {"align_corners", args.align_corners}};
 }
 
 struct GridSample {
@@ -106,30 +108,30 @@ struct GridSample {
 
   enum Saved : size_t { kX, kGrid };
   static void check(const Attr&, const Tensors& in) { check_same_dtype("grid_sample", in); }
-  static Attributes describe(const Attr& a) { return describe_sampling(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_sampling(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor x = in[0].contiguous(), grid = in[1].contiguous();
     Shape shape = grid.shape();
     shape.erase(shape.size() - 1);
     shape.insert(1, x.size(1));
     const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
-    backend_for(x.device()).grid_sample(a, x.view(), grid.view(), out.view());
+    backend_for(x.device()).grid_sample(attr, x.view(), grid.view(), out.view());
     ctx.save(in[0]);
     ctx.save(in[1]);
     return out;
   }
   // Returns no gradient for nearest, because the result does not change with the grid.
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor x = ctx.saved(kX).contiguous(), grid = ctx.saved(kGrid).contiguous(), g = grads[0].to(x.dtype()).contiguous();
     Tensors result(2);
     if (ctx.needs(0)) result[0] = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
-    if (ctx.needs(1) && a.mode != SampleMode::nearest)
+    if (ctx.needs(1) && attr.mode != SampleMode::nearest)
       result[1] = Tensor::empty(grid.shape(), {.dtype = ctx.grad_dtype(1), .device = x.device()});
     const auto view = [](const Tensor& t) { return t.defined() ? t.view() : TensorView{}; };
-    backend_for(x.device()).grid_sample_backward(a, g.view(), x.view(), grid.view(), view(result[0]), view(result[1]));
+    backend_for(x.device()).grid_sample_backward(attr, g.view(), x.view(), grid.view(), view(result[0]), view(result[1]));
     return result;
   }
-  static Tensor composite(const Attr& a, const Tensors& in) { return sample_with_ops(a, in[0], in[1]); }
+  static Tensor composite(const Attr& attr, const Tensors& in) { return sample_with_ops(attr, in[0], in[1]); }
 };
 
 constexpr OpInfo kAffineInfo{.name = "affine_grid", .doc = "the grid whose point p is theta [p, 1]; made of products and sums"};
@@ -149,7 +151,7 @@ int choice(Args& a, std::string_view name, std::string_view number, const std::a
 
 }  // namespace
 
-Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& o) {
+Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& options) {
   constexpr std::string_view op = "grid_sample";
   check<DTypeError>(x.is_floating_point() && grid.is_floating_point(), op, "input and grid must be floating, got ", x.dtype(),
                     " and ", grid.dtype());
@@ -164,13 +166,13 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& o) {
     plane *= x.size(d);
   }
   check<ShapeError>(fits && plane < (int64_t(1) << 31), op, "planes of x must have 1 to 2^31 - 1 elements, got ", x.shape());
-  if (o.mode == SampleMode::bicubic && dims == 3) {  // kernels support it for planes only
+  if (options.mode == SampleMode::bicubic && dims == 3) {  // kernels support it for planes only
     return composite(GridSample::info, {x, grid}, [&](const Tensors& in) {
       check_same_dtype(op, in);
-      return sample_with_ops(o, in[0], in[1]);
+      return sample_with_ops(options, in[0], in[1]);
     });
   }
-  return call<GridSample>({x, grid}, o);
+  return call<GridSample>({x, grid}, options);
 }
 
 Tensor affine_grid(const Tensor& theta, const Shape& size, bool align_corners) {

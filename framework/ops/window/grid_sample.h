@@ -7,10 +7,10 @@
 
 namespace halfstep {
 
-// x [N, C, H, W], grid [N, H', W', 2] -> [N, C, H', W'], or x [N, C, D, H, W], grid [N, D', H', W', 3] -> [N, C, D', H', W'].
-// grid's last dimension is x, y(, z), with -1 and 1 the outer edges of the corner elements (align_corners: their centers).
-// mode: bilinear (trilinear), nearest, bicubic (4-D only); padding: elements outside are 0, the border's or mirrored.
-// autocast: promote
+// Returns x at the points of a grid. x [N, C, H, W], grid [N, H', W', 2] -> [N, C, H', W'], or x [N, C, D, H, W], grid [N, D', H',
+// W', 3] -> [N, C, D', H', W']. grid's last dimension is x, y(, z), with -1 and 1 the outer edges of the corner elements
+// (align_corners: their centers). mode: bilinear (trilinear), nearest, bicubic (4-D only); padding: elements outside are 0, the
+// border's or mirrored. autocast: promote
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const SampleArgs& options = {});
 
 // Returns the grid whose point (x, y(, z)) is theta [x, y(, z), 1]: theta [N, 2, 3], size [N, C, H, W] -> [N, H, W, 2], or theta

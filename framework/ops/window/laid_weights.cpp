@@ -10,70 +10,69 @@
 
 namespace halfstep {
 
-bool LaidWeights::Source::matches(const Source& o) const {
-  return storage.lock() == o.storage.lock() && offset == o.offset && version == o.version;
+bool LaidWeights::Source::matches(const Source& other) const {
+  return storage.lock() == other.storage.lock() && offset == other.offset && version == other.version;
 }
 
-Tensor LaidWeights::find(const Tensor& weight, const ConvArgs& args) {
+Tensor LaidWeights::find_or_lay(const Tensor& weight, const ConvArgs& args) {
   if (weight.storage()->is_exposed()) return {};
   const Source source{weight.storage(), weight.impl()->offset, weight.version()};
-  Kept call{.key = {.x = args.x.shape,
-                      .dtype = args.x.dtype,
-                      .channels_last = conv_format({args.x, args.weight, args.out}) == MemoryFormat::channels_last,
-                      .with_bias = bool(args.bias),
-                      .threads = num_threads()},
-            .layout = {}};
+  LaidWeight wanted{.key = {.x = args.x.shape,
+                            .dtype = args.x.dtype,
+                            .channels_last = conv_format({args.x, args.weight, args.out}) == MemoryFormat::channels_last,
+                            .with_bias = bool(args.bias),
+                            .threads = num_threads()},
+                    .layout = {}};
   Backend& backend = backend_for(weight.device());
   {
     const std::lock_guard lock(mutex_);
     if (!source_.matches(source)) kept_.clear(), source_ = source;  // a changed weight does not come back
-    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.key == call.key; });
-    const bool again = found != kept_.end() && found == kept_.begin();
+    const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const LaidWeight& k) { return k.key == wanted.key; });
+    const bool is_latest = found != kept_.end() && found == kept_.begin();
     if (found != kept_.end()) {
       kept_.splice(kept_.begin(), kept_, found);
       if (!found->laid.defined()) found->laid = laid_as(found->layout);  // other image sizes may share this layout
-      if (found->laid.defined() || found->layout.bytes == 0 || !again) return found->laid;
-      call.layout = found->layout;
+      if (found->laid.defined() || found->layout.bytes == 0 || !is_latest) return found->laid;
+      wanted.layout = found->layout;
     } else {
-      call.layout = backend.laid_weight_layout(args);
-      call.laid = laid_as(call.layout);
-      if (call.laid.defined() || call.layout.bytes == 0 || layouts() == kMostLayouts) {
-        keep(call);
-        return call.laid;
+      wanted.layout = backend.laid_weight_layout(args);
+      wanted.laid = laid_as(wanted.layout);
+      if (wanted.laid.defined() || wanted.layout.bytes == 0 || layout_count() == kMostLayouts) {
+        keep(wanted);
+        return wanted.laid;
       }
     }
   }
   const MemoryScope memory(MemoryTag::shadows);
   const Tensor dense = weight.contiguous();
-  call.laid = Tensor::empty({int64_t(call.layout.bytes)}, {.dtype = DType::u8, .device = weight.device()});
-  backend.lay_weight(args, dense.view(), call.laid.view());
+  wanted.laid = Tensor::empty({int64_t(wanted.layout.bytes)}, {.dtype = DType::u8, .device = weight.device()});
+  backend.lay_weight(args, dense.view(), wanted.laid.view());
   const std::lock_guard lock(mutex_);
-  if (source_.matches(source)) keep(call);
-  return call.laid;
+  if (source_.matches(source)) keep(wanted);
+  return wanted.laid;
 }
 
 Tensor LaidWeights::laid_as(const ConvWeightLayout& layout) const {
-  const auto same = [&](const Kept& k) { return k.laid.defined() && k.layout.id == layout.id; };
+  const auto same = [&](const LaidWeight& k) { return k.laid.defined() && k.layout.id == layout.id; };
   const auto found = std::find_if(kept_.begin(), kept_.end(), same);
   return found == kept_.end() ? Tensor() : found->laid;
 }
 
-size_t LaidWeights::layouts() const {
+size_t LaidWeights::layout_count() const {
   std::set<uint64_t> ids;
-  for (const Kept& k : kept_)
+  for (const LaidWeight& k : kept_)
     if (k.laid.defined()) ids.insert(k.layout.id);
   return ids.size();
 }
 
-// Keeps a laid weight, and drops the least recently used one.
-void LaidWeights::keep(const Kept& made) {
-  kept_.remove_if([&](const Kept& k) { return k.key == made.key; });
-  kept_.push_front(made);
+void LaidWeights::keep(const LaidWeight& weight) {
+  kept_.remove_if([&](const LaidWeight& k) { return k.key == weight.key; });
+  kept_.push_front(weight);
   if (kept_.size() > kMostSizes) kept_.pop_back();
-  while (layouts() > kMostLayouts) {
-    const auto oldest = std::find_if(kept_.rbegin(), kept_.rend(), [](const Kept& k) { return k.laid.defined(); });
+  while (layout_count() > kMostLayouts) {
+    const auto oldest = std::find_if(kept_.rbegin(), kept_.rend(), [](const LaidWeight& k) { return k.laid.defined(); });
     const uint64_t id = oldest->layout.id;
-    for (Kept& k : kept_)
+    for (LaidWeight& k : kept_)
       if (k.layout.id == id) k.laid = Tensor();
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a convolution's weight in its kernel's layout until the weight changes.
+// Keeps a convolution's weight in the layouts of its kernels until the weight changes.
 #pragma once
 
 #include <cstdint>
@@ -21,37 +21,38 @@ class LaidWeights {
   LaidWeights(const LaidWeights&) noexcept {}
   LaidWeights& operator=(const LaidWeights&) noexcept { return *this; }
 
-  // Returns the weight for Backend::conv_laid with these arguments; undefined if laying it out does not pay.
-  Tensor find(const Tensor& weight, const ConvArgs& args);
+  // Returns the weight for Backend::conv_laid with these arguments, and lays it out if that is not kept; undefined if it does not
+  // pay.
+  Tensor find_or_lay(const Tensor& weight, const ConvArgs& args);
 
  private:
   static constexpr size_t kMostLayouts = 2, kMostSizes = 64;
-  // What a layout depends on, besides the window and the groups of the layer.
+  // The conditions of a layout, besides the window and the groups of the layer.
   struct LayoutKey {
     Shape x;
     DType dtype;
     bool channels_last, with_bias;
     int threads;
-    bool operator==(const LayoutKey& o) const = default;
+    bool operator==(const LayoutKey& other) const = default;
   };
-  struct Source {  // the weight from which everything kept was made
+  struct Source {  // the weight that is kept in other layouts
     std::weak_ptr<Storage> storage;
     int64_t offset = 0;
     uint64_t version = 0;
-    bool matches(const Source& o) const;
+    bool matches(const Source& other) const;
   };
-  struct Kept {
+  struct LaidWeight {
     LayoutKey key;
     ConvWeightLayout layout;
-    Tensor laid{};
+    Tensor laid{};  // undefined: not laid out
   };
   Tensor laid_as(const ConvWeightLayout& layout) const;  // undefined: not kept
-  size_t layouts() const;                            // number of kept layouts
-  void keep(const Kept& made);
+  size_t layout_count() const;                           // of kept weights
+  void keep(const LaidWeight& weight);                   // drops the least recently used ones beyond the bounds
 
   std::mutex mutex_;
   Source source_;
-  std::list<Kept> kept_;  // most recently used first
+  std::list<LaidWeight> kept_;  // most recently used first
 };
 
 }  // namespace halfstep

@@ -15,14 +15,14 @@
 namespace halfstep {
 namespace {
 
-// Pads and the resulting size, for each dimension.
+// The elements before and after x in each dimension; negative numbers cut off.
 struct PadAttr {
   Dims before, after;
   Number value = 0.0;
 };
-Shape padded_shape(const Shape& x, const PadAttr& a) {
+Shape padded_shape(const Shape& x, const PadAttr& attr) {
   Shape s = x;
-  for (int d = 0; d < s.size(); ++d) s[d] += a.before[d] + a.after[d];
+  for (int d = 0; d < s.size(); ++d) s[d] += attr.before[d] + attr.after[d];
   return s;
 }
 
@@ -32,30 +32,32 @@ struct PadOp {
                                .doc = "more elements around: a constant, or mirrored, repeated or circular; negative sizes cut off",
                                .dtypes = DTypeSet::any};
 
-  static Attributes describe(const Attr& a) { return {{"before", a.before}, {"after", a.after}, {"value", a.value.floating()}}; }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) {
+    return {{"before", attr.before}, {"after", attr.after}, {"value", attr.value.floating()}};
+  }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor& x = in[0];
     const MemoryFormat format = x.format();
-    const Tensor out = Tensor::empty(padded_shape(x.shape(), a), {.dtype = x.dtype(), .device = x.device(), .format = format});
+    const Tensor out = Tensor::empty(padded_shape(x.shape(), attr), {.dtype = x.dtype(), .device = x.device(), .format = format});
     Backend& backend = backend_for(x.device());
     Shape shared = x.shape();  // the common part
     int64_t from = 0, to = 0;
     for (int d = 0; d < shared.size(); ++d) {
-      shared[d] += std::min<int64_t>(a.before[d], 0) + std::min<int64_t>(a.after[d], 0);
-      from -= std::min<int64_t>(a.before[d], 0) * x.strides()[d];
-      to += std::max<int64_t>(a.before[d], 0) * out.strides()[d];
+      shared[d] += std::min<int64_t>(attr.before[d], 0) + std::min<int64_t>(attr.after[d], 0);
+      from -= std::min<int64_t>(attr.before[d], 0) * x.strides()[d];
+      to += std::max<int64_t>(attr.before[d], 0) * out.strides()[d];
       if (shared[d] <= 0) shared[d] = 0;
     }
-    if (shared != out.shape()) fill(out, a.value);
+    if (shared != out.shape()) fill(out, attr.value);
     if (numel(shared) > 0)
       backend.copy(ordered(x.alias(shared, x.strides(), from), format), ordered(out.alias(shared, out.strides(), to), format));
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    Attr back = a;
-    for (int d = 0; d < a.before.size(); ++d) {
-      back.before[d] = -a.before[d];
-      back.after[d] = -a.after[d];
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    Attr back = attr;
+    for (int d = 0; d < attr.before.size(); ++d) {
+      back.before[d] = -attr.before[d];
+      back.after[d] = -attr.after[d];
     }
     back.value = 0;
     return {call<PadOp>({grads[0]}, back)};
@@ -66,9 +68,8 @@ struct PadOp {
 Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
   Tensor y = x;
   for (const auto& [dim, spec] : rows) {
-    const bool planned = x.device().is_meta();  // without values
-    const Tensor index = planned ? empty({spec.out}, {.dtype = DType::i64, .device = x.device()})
-                                 : from_vector(row_table(spec).index, {spec.out}, x.device());
+    const Tensor index = x.device().is_meta() ? empty({spec.out}, {.dtype = DType::i64, .device = x.device()})
+                                              : from_vector(row_table(spec).index, {spec.out}, x.device());
     Shape along = Dims::filled(y.dim(), 1), to = y.shape();
     along[dim] = to[dim] = spec.out;
     y = gather(y, dim, index.reshape(along).expand(to));
@@ -76,6 +77,7 @@ Tensor read_rows(const Tensor& x, const std::vector<DimRows>& rows) {
   return y;
 }
 
+// Pads by elements of x itself, as `kind` says; padding as in pad().
 Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, const Dims& padding) {
   const std::string_view op = info.name;
   const int dims = padding.size() / 2;
@@ -102,13 +104,13 @@ Tensor pad_from_elsewhere(const OpInfo& info, const Tensor& x, RowKind kind, con
   return apply_rows(info, x, rows);
 }
 
-// PyTorch's names for single modes.
-struct Named {
+// One of PyTorch's ops for single modes.
+struct PadByName {
   OpInfo info;
   RowKind kind;
   int dims;
 };
-constexpr std::array<Named, 6> kNamed{{
+constexpr std::array<PadByName, 6> kPadsByName{{
     {{.name = "reflection_pad1d", .doc = "pad, mode reflect"}, RowKind::reflect, 1},
     {{.name = "reflection_pad2d", .doc = "pad, mode reflect, two dimensions"}, RowKind::reflect, 2},
     {{.name = "reflection_pad3d", .doc = "pad, mode reflect, three dimensions"}, RowKind::reflect, 3},
@@ -134,17 +136,17 @@ Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options) {
   if (mode == "circular") return pad_from_elsewhere(PadOp::info, x, RowKind::circular, padding);
   check<ValueError>(mode == "constant", op, "mode must be constant, reflect, replicate or circular, got '", mode, "'");
   check<ShapeError>(padding.size() <= 2 * x.dim(), op, "has ", padding.size() / 2, " pairs for the dimensions of ", x.shape());
-  PadAttr a{Dims::filled(x.dim(), 0), Dims::filled(x.dim(), 0), value};
+  PadAttr attr{Dims::filled(x.dim(), 0), Dims::filled(x.dim(), 0), value};
   for (int i = 0; i < padding.size() / 2; ++i) {
-    a.before[x.dim() - 1 - i] = padding[2 * i];
-    a.after[x.dim() - 1 - i] = padding[2 * i + 1];
+    attr.before[x.dim() - 1 - i] = padding[2 * i];
+    attr.after[x.dim() - 1 - i] = padding[2 * i + 1];
   }
-  const Shape out = padded_shape(x.shape(), a);
+  const Shape out = padded_shape(x.shape(), attr);
   for (int d = 0; d < out.size(); ++d)
-    check<ShapeError>(out[d] >= 0 && std::max(-a.before[d], -a.after[d]) <= x.size(d), op, "padding ", padding,
+    check<ShapeError>(out[d] >= 0 && std::max(-attr.before[d], -attr.after[d]) <= x.size(d), op, "padding ", padding,
                       " cuts off more than there is of ", x.shape());
   check_size(op, out);
-  return call<PadOp>({x}, a);
+  return call<PadOp>({x}, attr);
 }
 
 void add_padding(OpList& list) {
@@ -153,13 +155,14 @@ void add_padding(OpList& list) {
     const Dims padding = a.ints("pad");
     return pad(x, padding, a.text("mode", "constant"), a.scalar("value", 0.0));
   });
-  for (const Named& n : kNamed) {
-    list.add(n.info, [&n](Args& a) {
+  for (const PadByName& pad : kPadsByName) {
+    list.add(pad.info, [&pad](Args& a) {
       const Tensor x = a.tensor(0);
       const Dims padding = a.ints("padding");
-      check_padding(n.info.name, padding);
-      check<ShapeError>(padding.size() == 2 * n.dims, n.info.name, "padding must have ", 2 * n.dims, " entries, got ", padding);
-      return pad_from_elsewhere(n.info, x, n.kind, padding);
+      check_padding(pad.info.name, padding);
+      check<ShapeError>(padding.size() == 2 * pad.dims, pad.info.name, "padding must have ", 2 * pad.dims, " entries, got ",
+                        padding);
+      return pad_from_elsewhere(pad.info, x, pad.kind, padding);
     });
   }
 }

@@ -9,7 +9,7 @@
 
 namespace halfstep {
 
-// padding: pairs (before, after) from the last dimension on; negative ones cut off. mode:
+// The mode of pad():
 //   constant   value, any dtype
 //   reflect    mirrored at the border element, which is not repeated; padding < size
 //   replicate  the border element
@@ -19,6 +19,7 @@ struct PadArguments {
   std::string mode = "constant";
   Number value = 0.0;
 };
+// Returns x with more elements around. padding: pairs (before, after) from the last dimension on; negative ones cut off.
 Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options = {});
 template <std::convertible_to<std::string> Mode>
 Tensor pad(const Tensor& x, const Dims& padding, const Mode& mode, Number value = 0.0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implemented by reshape and permute.
+// Moves elements by reshape and permute, whose gradients are the op's.
 #include "framework/ops/window/pixel_shuffle.h"
 
 #include "framework/ops/core/registry.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mean is linear: its gradient is an op whose gradient is the mean. A maximum passes its gradient to where it came from.
+// A mean is linear: its gradient is an op, which adds each g / divisor to all elements of its window, and whose gradient is the
+// mean. A maximum adds its g to the element that was largest.
 #include "framework/ops/window/pooling.h"
 
 #include <array>
@@ -21,13 +22,13 @@ struct PoolAttr {
   PoolArgs args;
   Spatial in{1, 1, 1}, out{1, 1, 1};
 };
-Attributes describe_pool(const PoolAttr& a) {
-  const int dims = a.args.window.dims;
-  const Attribute in = describe("in", a.in, dims), out = describe("out", a.out, dims);
-  if (a.args.adaptive) return {in, out};
-  Attributes all = describe(a.args.window);
-  all.emplace_back("count_include_pad", a.args.count_include_pad);
-  all.emplace_back("divisor_override", a.args.divisor);
+Attributes describe_pool(const PoolAttr& attr) {
+  const int dims = attr.args.window.dims;
+  const Attribute in = describe("in", attr.in, dims), out = describe("out", attr.out, dims);
+  if (attr.args.adaptive) return {in, out};
+  Attributes all = describe(attr.args.window);
+  all.emplace_back("count_include_pad", attr.args.count_include_pad);
+  all.emplace_back("divisor_override", attr.args.divisor);
   all.push_back(in);
   all.push_back(out);
   return all;
@@ -39,50 +40,52 @@ constexpr const char* kAvgDoc = "the mean of each window";
 
 struct MaxPool {
   struct Attr : PoolAttr {
-    bool indices;
+    bool indices;  // whether the caller gets the indices
   };
   static constexpr OpInfo kInfo[2][3] = {
       {{.name = "max_pool1d", .doc = kMaxDoc}, {.name = "max_pool2d", .doc = kMaxDoc}, {.name = "max_pool3d", .doc = kMaxDoc}},
       {{.name = "adaptive_max_pool1d", .doc = "the largest element of each of output_size windows that cover the input evenly"},
        {.name = "adaptive_max_pool2d", .doc = "as adaptive_max_pool1d, over two dimensions"},
        {.name = "adaptive_max_pool3d", .doc = "as adaptive_max_pool1d, over three dimensions"}}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.args.adaptive][attr.args.window.dims - 1]; }
 
-  static Attributes describe(const Attr& a) { return describe_pool(a); }
+  static Attributes describe(const Attr& attr) { return describe_pool(attr); }
   // Returns the narrowest integers that hold indices used only by the gradient.
-  static DType indices_type(const Attr& a) {
-    const int64_t last = a.in[0] * a.in[1] * a.in[2] - 1;
-    if (a.indices || last > std::numeric_limits<int32_t>::max()) return DType::i64;
+  static DType indices_type(const Attr& attr) {
+    const int64_t last = attr.in[0] * attr.in[1] * attr.in[2] - 1;
+    if (attr.indices || last > std::numeric_limits<int32_t>::max()) return DType::i64;
     return last > std::numeric_limits<int16_t>::max() ? DType::i32 : DType::i16;
   }
   // Returns the values, and the indices if needed.
-  static Tensors forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     const Tensor x = in[0].to(format);
-    const Shape shape = planes_of(x, a.out, a.args.window.dims);
+    const Shape shape = planes_of(x, attr.out, attr.args.window.dims);
     const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device(), .format = format});
     Tensors result{out};
-    if (a.indices || ctx.recording())
-      result.push_back(Tensor::empty(shape, {.dtype = indices_type(a), .device = x.device(), .format = format}));
-    backend_for(x.device()).max_pool(x.view(), a.args, out.view(), result.size() > 1 ? result[1].view() : TensorView{});
+    if (attr.indices || ctx.recording())
+      result.push_back(Tensor::empty(shape, {.dtype = indices_type(attr), .device = x.device(), .format = format}));
+    backend_for(x.device()).max_pool(x.view(), attr.args, out.view(), result.size() > 1 ? result[1].view() : TensorView{});
     if (ctx.recording()) {
       ctx.save(result[1]);
       ctx.state = format;
     }
     return result;
   }
-  static Tensors backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor indices = ctx.saved();
     const auto format = std::any_cast<MemoryFormat>(ctx.state);
     const Tensor g = grads[0].to(format);
-    const Shape shape = planes_of(g, a.in, a.args.window.dims);
+    const Shape shape = planes_of(g, attr.in, attr.args.window.dims);
     if (grad_enabled()) {
-      const int64_t planes = g.size(0) * g.size(1), n = a.in[0] * a.in[1] * a.in[2], taken = a.out[0] * a.out[1] * a.out[2];
-      const Tensor none = zeros({planes, n}, {.dtype = g.dtype(), .device = g.device()});
-      return {scatter_add(none, 1, indices.to(DType::i64).reshape({planes, taken}), g.reshape({planes, taken})).reshape(shape)};
+      const int64_t planes = g.size(0) * g.size(1), plane_size = attr.in[0] * attr.in[1] * attr.in[2],
+                    positions = attr.out[0] * attr.out[1] * attr.out[2];
+      const Tensor no_gradient = zeros({planes, plane_size}, {.dtype = g.dtype(), .device = g.device()});
+      return {scatter_add(no_gradient, 1, indices.to(DType::i64).reshape({planes, positions}), g.reshape({planes, positions}))
+                  .reshape(shape)};
     }
     const Tensor dx = Tensor::empty(shape, {.dtype = g.dtype(), .device = g.device(), .format = format});
-    backend_for(g.device()).max_pool_backward(g.view(), indices.view(), a.args, dx.view());
+    backend_for(g.device()).max_pool_backward(g.view(), indices.view(), attr.args, dx.view());
     return {dx};
   }
 };
@@ -94,19 +97,19 @@ struct AvgPool {
       {{.name = "adaptive_avg_pool1d", .doc = "the mean of each of output_size windows that cover the input evenly"},
        {.name = "adaptive_avg_pool2d", .doc = "as adaptive_avg_pool1d, over two dimensions"},
        {.name = "adaptive_avg_pool3d", .doc = "as adaptive_avg_pool1d, over three dimensions"}}};
-  static const OpInfo& info_of(const Attr& a) { return kInfo[a.args.adaptive][a.args.window.dims - 1]; }
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.args.adaptive][attr.args.window.dims - 1]; }
 
-  static Attributes describe(const Attr& a) { return describe_pool(a); }
-  static Tensor forward(OpContext& ctx, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_pool(attr); }
+  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     if (ctx.recording()) ctx.state = format;
     const Tensor x = in[0].to(format);
     const Tensor out =
-        Tensor::empty(planes_of(x, a.out, a.args.window.dims), {.dtype = x.dtype(), .device = x.device(), .format = format});
-    backend_for(x.device()).avg_pool(x.view(), a.args, out.view());
+        Tensor::empty(planes_of(x, attr.out, attr.args.window.dims), {.dtype = x.dtype(), .device = x.device(), .format = format});
+    backend_for(x.device()).avg_pool(x.view(), attr.args, out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 struct AvgPoolBackward {
   struct Attr : PoolAttr {
@@ -114,18 +117,20 @@ struct AvgPoolBackward {
   };
   static constexpr OpInfo info{.name = "avg_pool_backward", .doc = "each value, divided, on all that its window covers"};
 
-  static Attributes describe(const Attr& a) { return describe_pool(a); }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
-    const Tensor g = in[0].to(a.format);
-    const Tensor out =
-        Tensor::empty(planes_of(g, a.in, a.args.window.dims), {.dtype = g.dtype(), .device = g.device(), .format = a.format});
-    backend_for(g.device()).avg_pool_backward(g.view(), a.args, out.view());
+  static Attributes describe(const Attr& attr) { return describe_pool(attr); }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
+    const Tensor g = in[0].to(attr.format);
+    const Tensor out = Tensor::empty(planes_of(g, attr.in, attr.args.window.dims),
+                                     {.dtype = g.dtype(), .device = g.device(), .format = attr.format});
+    backend_for(g.device()).avg_pool_backward(g.view(), attr.args, out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<AvgPool>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<AvgPool>({grads[0]}, attr)};
+  }
 };
-Tensors AvgPool::backward(const BackwardContext& ctx, const Attr& a, const Tensors& grads) {
-  return {call<AvgPoolBackward>({grads[0]}, {a, std::any_cast<MemoryFormat>(ctx.state)})};
+Tensors AvgPool::backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+  return {call<AvgPoolBackward>({grads[0]}, {attr, std::any_cast<MemoryFormat>(ctx.state)})};
 }
 
 // Throws unless x can be pooled over its last `dims` dimensions.
@@ -138,75 +143,79 @@ void check_input(std::string_view op, const Tensor& x, int dims) {
 }
 
 // Returns the sizes of the input and the output of sliding windows.
-PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& o) {
+PoolAttr sliding(std::string_view op, const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& options) {
   check_input(op, x, dims);
-  PoolAttr a;
+  PoolAttr attr;
   const Spatial size = per_dimension(op, "kernel_size", kernel_size, dims, 1);
-  a.args.window = window_of(op, dims, size, o.stride.empty() ? kernel_size : o.stride, o.padding, o.dilation);
-  const Window& w = a.args.window;
+  attr.args.window =
+      window_of(op, dims, size, options.stride.empty() ? kernel_size : options.stride, options.padding, options.dilation);
+  const Window& window = attr.args.window;
   for (int d = 0; d < dims; ++d) {
     const auto i = size_t(d);
-    const int64_t reach = w.dilation[i] * (w.size[i] - 1) + 1, in = x.size(d - dims);
-    check<ValueError>(w.padding[i] <= reach / 2, op, "padding must be at most half the kernel's reach of ", reach, ", got ",
-                      w.padding[i]);
-    const int64_t room = in + 2 * w.padding[i] - reach;
-    int64_t out = room < 0 ? 0 : (room + (o.ceil_mode ? w.stride[i] - 1 : 0)) / w.stride[i] + 1;
-    if (room < 0 && o.ceil_mode && room + w.stride[i] - 1 >= 0) out = 1;
-    if (o.ceil_mode && (out - 1) * w.stride[i] >= in + w.padding[i]) --out;
+    const int64_t reach = window.dilation[i] * (window.size[i] - 1) + 1, in = x.size(d - dims);
+    check<ValueError>(window.padding[i] <= reach / 2, op, "padding must be at most half the kernel's reach of ", reach, ", got ",
+                      window.padding[i]);
+    const int64_t room = in + 2 * window.padding[i] - reach;
+    int64_t out = room < 0 ? 0 : (room + (options.ceil_mode ? window.stride[i] - 1 : 0)) / window.stride[i] + 1;
+    if (room < 0 && options.ceil_mode && room + window.stride[i] - 1 >= 0) out = 1;
+    if (options.ceil_mode && (out - 1) * window.stride[i] >= in + window.padding[i]) --out;
     check<ShapeError>(out > 0, op, "a kernel that reaches over ", reach, " elements does not fit input ", x.shape(),
-                      " with padding ", w.padding[i], " in spatial dimension ", d);
-    a.in[i] = in;
-    a.out[i] = out;
+                      " with padding ", window.padding[i], " in spatial dimension ", d);
+    attr.in[i] = in;
+    attr.out[i] = out;
   }
-  return a;
+  return attr;
 }
 
+// Returns the sizes of the input and the output of adaptive pooling.
 PoolAttr covering(std::string_view op, const Tensor& x, int dims, const OutputSize& output_size) {
   check_input(op, x, dims);
   check<ShapeError>(output_size.size() == 1 || output_size.size() == size_t(dims), op, "output_size must have 1 or ", dims,
                     " entries, got ", output_size.size());
-  PoolAttr a;
-  a.args.window.dims = dims;
-  a.args.adaptive = true;
+  PoolAttr attr;
+  attr.args.window.dims = dims;
+  attr.args.adaptive = true;
   for (int d = 0; d < dims; ++d) {
     const auto i = size_t(d);
-    a.in[i] = x.size(d - dims);
-    a.out[i] = output_size[output_size.size() == 1 ? 0 : i].value_or(a.in[i]);
-    check<ValueError>(a.out[i] >= 0 && a.out[i] <= kMostWindow, op, "output_size must lie in [0, ", kMostWindow, "], got ",
-                      a.out[i]);
+    attr.in[i] = x.size(d - dims);
+    attr.out[i] = output_size[output_size.size() == 1 ? 0 : i].value_or(attr.in[i]);
+    check<ValueError>(attr.out[i] >= 0 && attr.out[i] <= kMostWindow, op, "output_size must lie in [0, ", kMostWindow, "], got ",
+                      attr.out[i]);
   }
-  return a;
+  return attr;
 }
 
-std::pair<Tensor, Tensor> run_max(const Tensor& x, const PoolAttr& a, bool indices) {
-  const int dims = a.args.window.dims;
-  const bool alone = x.dim() == dims + 1;
-  const Tensor batch = alone ? x.unsqueeze(0) : x;
-  check_size(MaxPool::info_of({a, indices}).name, planes_of(batch, a.out, dims));
-  const Tensors found = call<MaxPool>({batch}, {a, indices});
-  const auto shaped = [&](const Tensor& t) { return alone ? t.squeeze(0) : t; };
+std::pair<Tensor, Tensor> run_max(const Tensor& x, const PoolAttr& attr, bool indices) {
+  const int dims = attr.args.window.dims;
+  const bool unbatched = x.dim() == dims + 1;
+  const Tensor batch = unbatched ? x.unsqueeze(0) : x;
+  check_size(MaxPool::info_of({attr, indices}).name, planes_of(batch, attr.out, dims));
+  const Tensors found = call<MaxPool>({batch}, {attr, indices});
+  const auto shaped = [&](const Tensor& t) { return unbatched ? t.squeeze(0) : t; };
   return {shaped(found[0]), indices ? shaped(found[1]) : Tensor()};
 }
-Tensor run_avg(const Tensor& x, const PoolAttr& a) {
-  return batched(x, a.args.window.dims + 2, [&](const Tensor& batch) {
-    check_size(AvgPool::info_of(a).name, planes_of(batch, a.out, a.args.window.dims));
-    return call<AvgPool>({batch}, a);
+Tensor run_avg(const Tensor& x, const PoolAttr& attr) {
+  return batched(x, attr.args.window.dims + 2, [&](const Tensor& batch) {
+    check_size(AvgPool::info_of(attr).name, planes_of(batch, attr.out, attr.args.window.dims));
+    return call<AvgPool>({batch}, attr);
   });
 }
 
-std::pair<Tensor, Tensor> max_pool(const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& o, bool indices) {
-  return run_max(x, sliding(MaxPool::kInfo[0][dims - 1].name, x, dims, kernel_size, o), indices);
+std::pair<Tensor, Tensor> max_pool(const Tensor& x, int dims, const Dims& kernel_size, const MaxPoolOptions& options,
+                                   bool indices) {
+  return run_max(x, sliding(MaxPool::kInfo[0][dims - 1].name, x, dims, kernel_size, options), indices);
 }
 std::pair<Tensor, Tensor> adaptive_max_pool(const Tensor& x, int dims, const OutputSize& size, bool indices) {
   return run_max(x, covering(MaxPool::kInfo[1][dims - 1].name, x, dims, size), indices);
 }
-Tensor avg_pool(const Tensor& x, int dims, const Dims& kernel_size, const AvgPoolOptions& o) {
+Tensor avg_pool(const Tensor& x, int dims, const Dims& kernel_size, const AvgPoolOptions& options) {
   const std::string_view op = AvgPool::kInfo[0][dims - 1].name;
-  PoolAttr a = sliding(op, x, dims, kernel_size, {.stride = o.stride, .padding = o.padding, .ceil_mode = o.ceil_mode});
-  check<ValueError>(o.divisor_override != 0, op, "divisor_override must not be 0");
-  a.args.count_include_pad = o.count_include_pad;
-  a.args.divisor = o.divisor_override.value_or(0);
-  return run_avg(x, a);
+  PoolAttr attr =
+      sliding(op, x, dims, kernel_size, {.stride = options.stride, .padding = options.padding, .ceil_mode = options.ceil_mode});
+  check<ValueError>(options.divisor_override != 0, op, "divisor_override must not be 0");
+  attr.args.count_include_pad = options.count_include_pad;
+  attr.args.divisor = options.divisor_override.value_or(0);
+  return run_avg(x, attr);
 }
 Tensor adaptive_avg_pool(const Tensor& x, int dims, const OutputSize& size) {
   return run_avg(x, covering(AvgPool::kInfo[1][dims - 1].name, x, dims, size));
@@ -226,10 +235,10 @@ Tensor lp_pool(const Tensor& x, int dims, double p, const Dims& kernel_size, con
       return most * sign;
     });
   }
-  const PoolAttr a = sliding(info.name, x, dims, kernel_size, {.stride = stride, .ceil_mode = ceil_mode});
-  const Spatial& size = a.args.window.size;
+  const PoolAttr attr = sliding(info.name, x, dims, kernel_size, {.stride = stride, .ceil_mode = ceil_mode});
+  const Spatial& size = attr.args.window.size;
   return composite(info, {x}, [&](const Tensors& in) {
-    const Tensor total = run_avg(pow(in[0], p), a) * double(size[0] * size[1] * size[2]);
+    const Tensor total = run_avg(pow(in[0], p), attr) * double(size[0] * size[1] * size[2]);
     return pow(where(eq(total, 0.0), 0.0, total), 1 / p);  // as in PyTorch, a total of 0 passes on no gradient
   });
 }
@@ -238,35 +247,35 @@ constexpr const char* kUnpoolDoc = "zeros, with x where the indices of a max_poo
 constexpr OpInfo kUnpoolInfo[3] = {{.name = "max_unpool1d", .doc = kUnpoolDoc},
                                    {.name = "max_unpool2d", .doc = kUnpoolDoc},
                                    {.name = "max_unpool3d", .doc = kUnpoolDoc}};
-Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& kernel_size, const MaxUnpoolOptions& o) {
+Tensor max_unpool(const Tensor& x, const Tensor& indices, int dims, const Dims& kernel_size, const MaxUnpoolOptions& options) {
   const std::string_view op = kUnpoolInfo[dims - 1].name;
   check_input(op, x, dims);
   check<DTypeError>(indices.dtype() == DType::i64, op, "indices must be int64, got ", indices.dtype());
   check<ShapeError>(indices.shape() == x.shape(), op, "indices must have the input's shape ", x.shape(), ", got ", indices.shape());
   Spatial sizes{1, 1, 1};
-  if (o.output_size.empty()) {
-    const Window w = window_of(op, dims, per_dimension(op, "kernel_size", kernel_size, dims, 1),
-                               o.stride.empty() ? kernel_size : o.stride, o.padding, {1});
+  if (options.output_size.empty()) {
+    const Window window = window_of(op, dims, per_dimension(op, "kernel_size", kernel_size, dims, 1),
+                                    options.stride.empty() ? kernel_size : options.stride, options.padding, {1});
     for (size_t d = 0; d < size_t(dims); ++d)
-      sizes[d] = (x.size(int64_t(d) - dims) - 1) * w.stride[d] - 2 * w.padding[d] + w.size[d];
+      sizes[d] = (x.size(int64_t(d) - dims) - 1) * window.stride[d] - 2 * window.padding[d] + window.size[d];
   } else {
     // Accepts sizes of the whole output, or only the spatial ones.
-    Dims given = o.output_size;
+    Dims given = options.output_size;
     while (given.size() > dims) given.erase(0);
     sizes = per_dimension(op, "output_size", given, dims, 1);
   }
-  int64_t n = 1;
+  int64_t plane_size = 1;
   Shape out = x.shape();
   for (int d = 0; d < dims; ++d) out[out.size() - dims + d] = sizes[size_t(d)];
   for (int d = 0; d < dims; ++d) check<ShapeError>(sizes[size_t(d)] > 0, op, "the output would be ", out);
   check_size(op, out);
-  for (int64_t s : sizes) n *= s;
-  const int64_t planes = x.dim() == dims + 1 ? x.size(0) : x.size(0) * x.size(1), taken = planes ? x.numel() / planes : 0;
-  const Tensor none = zeros({planes, n}, {.dtype = x.dtype(), .device = x.device()});
+  for (int64_t size : sizes) plane_size *= size;
+  const int64_t planes = x.dim() == dims + 1 ? x.size(0) : x.size(0) * x.size(1), positions = planes ? x.numel() / planes : 0;
+  const Tensor none = zeros({planes, plane_size}, {.dtype = x.dtype(), .device = x.device()});
   if (planes == 0) return none.reshape(out);
-  check_index(op, indices, n);
+  check_index(op, indices, plane_size);
   const autocast::Off off;
-  return scatter(none, 1, indices.reshape({planes, taken}), x.reshape({planes, taken})).reshape(out);
+  return scatter(none, 1, indices.reshape({planes, positions}), x.reshape({planes, positions})).reshape(out);
 }
 
 // ---- by name
@@ -294,26 +303,28 @@ Tensors as_list(const std::pair<Tensor, Tensor>& found) {
 
 }  // namespace
 
-#define HS_POOLS(dims)                                                                                                    \
-  Tensor max_pool##dims##d(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {                                     \
-    return max_pool(x, dims, k, o, false).first;                                                                          \
-  }                                                                                                                       \
-  std::pair<Tensor, Tensor> max_pool##dims##d_with_indices(const Tensor& x, const Dims& k, const MaxPoolOptions& o) {     \
-    return max_pool(x, dims, k, o, true);                                                                                 \
-  }                                                                                                                       \
-  Tensor avg_pool##dims##d(const Tensor& x, const Dims& k, const AvgPoolOptions& o) { return avg_pool(x, dims, k, o); }   \
-  Tensor adaptive_avg_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_avg_pool(x, dims, size); } \
-  Tensor adaptive_max_pool##dims##d(const Tensor& x, const OutputSize& size) {                                            \
-    return adaptive_max_pool(x, dims, size, false).first;                                                                 \
-  }                                                                                                                       \
-  std::pair<Tensor, Tensor> adaptive_max_pool##dims##d_with_indices(const Tensor& x, const OutputSize& size) {            \
-    return adaptive_max_pool(x, dims, size, true);                                                                        \
-  }                                                                                                                       \
-  Tensor lp_pool##dims##d(const Tensor& x, double p, const Dims& k, const Dims& stride, bool ceil) {                      \
-    return lp_pool(x, dims, p, k, stride, ceil);                                                                          \
-  }                                                                                                                       \
-  Tensor max_unpool##dims##d(const Tensor& x, const Tensor& indices, const Dims& k, const MaxUnpoolOptions& o) {          \
-    return max_unpool(x, indices, dims, k, o);                                                                            \
+#define HS_POOLS(dims)                                                                                                      \
+  Tensor max_pool##dims##d(const Tensor& x, const Dims& k, const MaxPoolOptions& options) {                                 \
+    return max_pool(x, dims, k, options, false).first;                                                                      \
+  }                                                                                                                         \
+  std::pair<Tensor, Tensor> max_pool##dims##d_with_indices(const Tensor& x, const Dims& k, const MaxPoolOptions& options) { \
+    return max_pool(x, dims, k, options, true);                                                                             \
+  }                                                                                                                         \
+  Tensor avg_pool##dims##d(const Tensor& x, const Dims& k, const AvgPoolOptions& options) {                                 \
+    return avg_pool(x, dims, k, options);                                                                                   \
+  }                                                                                                                         \
+  Tensor adaptive_avg_pool##dims##d(const Tensor& x, const OutputSize& size) { return adaptive_avg_pool(x, dims, size); }   \
+  Tensor adaptive_max_pool##dims##d(const Tensor& x, const OutputSize& size) {                                              \
+    return adaptive_max_pool(x, dims, size, false).first;                                                                   \
+  }                                                                                                                         \
+  std::pair<Tensor, Tensor> adaptive_max_pool##dims##d_with_indices(const Tensor& x, const OutputSize& size) {              \
+    return adaptive_max_pool(x, dims, size, true);                                                                          \
+  }                                                                                                                         \
+  Tensor lp_pool##dims##d(const Tensor& x, double p, const Dims& k, const Dims& stride, bool ceil) {                        \
+    return lp_pool(x, dims, p, k, stride, ceil);                                                                            \
+  }                                                                                                                         \
+  Tensor max_unpool##dims##d(const Tensor& x, const Tensor& indices, const Dims& k, const MaxUnpoolOptions& options) {      \
+    return max_unpool(x, indices, dims, k, options);                                                                        \
   }
 HS_POOLS(1)
 HS_POOLS(2)
@@ -351,9 +362,10 @@ void add_pooling(OpList& list) {
     });
     list.add(kUnpoolInfo[dims - 1], [dims](Args& a) {
       const Tensor x = a.tensor(0), indices = a.tensor(1);
-      const MaxUnpoolOptions o{
+      const MaxUnpoolOptions options{
           .stride = a.ints("stride", Dims()), .padding = a.ints("padding", Dims{0}), .output_size = a.ints("output_size", Dims())};
-      return max_unpool(x, indices, dims, a.ints("kernel_size", o.output_size.empty() ? std::optional<Dims>() : Dims{1}), o);
+      return max_unpool(x, indices, dims, a.ints("kernel_size", options.output_size.empty() ? std::optional<Dims>() : Dims{1}),
+                        options);
     });
   }
 }

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
@@ -14,7 +16,7 @@
 namespace halfstep {
 namespace {
 
-// One of the named ops.
+// An op that interpolates `dims` dimensions by matrices of one kind.
 struct Kernel {
   OpInfo info;
   RowKind rows;
@@ -39,20 +41,22 @@ constexpr std::array<Kernel, 12> kKernels{{
 }};
 #undef HS_KERNEL
 
+// Returns whether align_corners has a meaning for this kind.
 constexpr bool aligns(RowKind kind) { return kind != RowKind::nearest && kind != RowKind::nearest_exact; }
 
 // Returns the factor for each spatial dimension; 0 if there is none.
 std::array<double, 3> factors_of(std::string_view op, const std::vector<double>& given, int dims) {
-  std::array<double, 3> f{};
-  if (given.empty()) return f;
+  std::array<double, 3> factors{};
+  if (given.empty()) return factors;
   check<ShapeError>(given.size() == 1 || given.size() == size_t(dims), op, "scale factors must be one number or ", dims, ", got ",
                     given.size());
   for (size_t d = 0; d < size_t(dims); ++d) {
-    f[d] = given[given.size() == 1 ? 0 : d];
-    check<ValueError>(f[d] > 0 && std::isfinite(f[d]), op, "scale factors must be positive, got ", f[d]);
+    factors[d] = given[given.size() == 1 ? 0 : d];
+    check<ValueError>(factors[d] > 0 && std::isfinite(factors[d]), op, "scale factors must be positive, got ", factors[d]);
   }
-  return f;
+  return factors;
 }
+// Returns floor(in * factor) for each spatial dimension.
 Spatial scaled_sizes(std::string_view op, const Tensor& x, const std::array<double, 3>& factors, int dims) {
   Spatial sizes{1, 1, 1};
   for (int d = 0; d < dims; ++d) {
@@ -64,6 +68,7 @@ Spatial scaled_sizes(std::string_view op, const Tensor& x, const std::array<doub
   return sizes;
 }
 
+// Throws ShapeError unless x is [N, C, in...] with `dims` spatial dimensions.
 void check_resampled(std::string_view op, const Tensor& x, int dims) {
   bool fits = x.dim() == dims + 2;
   for (int d = 1; fits && d < x.dim(); ++d) fits = x.size(d) > 0;
@@ -71,24 +76,24 @@ void check_resampled(std::string_view op, const Tensor& x, int dims) {
                     " and no size of 0 but N's, got ", x.shape());
 }
 
-Tensor upsample(const Kernel& k, const Tensor& x, const UpsampleSize& size, bool align_corners) {
-  const std::string_view op = k.info.name;
-  check_resampled(op, x, k.dims);
-  const auto factors = factors_of(op, size.scale_factors, k.dims);
+Tensor upsample(const Kernel& kernel, const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  const std::string_view op = kernel.info.name;
+  check_resampled(op, x, kernel.dims);
+  const auto factors = factors_of(op, size.scale_factors, kernel.dims);
   check<ValueError>(!size.output_size.empty() || !size.scale_factors.empty(), op, "needs output_size or scale_factors");
-  const Spatial sizes = size.output_size.empty() ? scaled_sizes(op, x, factors, k.dims)
-                                                 : per_dimension(op, "output_size", size.output_size, k.dims, 1);
+  const Spatial sizes = size.output_size.empty() ? scaled_sizes(op, x, factors, kernel.dims)
+                                                 : per_dimension(op, "output_size", size.output_size, kernel.dims, 1);
   std::vector<DimRows> rows;
-  for (int d = 0; d < k.dims; ++d) {
+  for (int d = 0; d < kernel.dims; ++d) {
     rows.push_back({d + 2,
-                    {.kind = k.rows,
+                    {.kind = kernel.rows,
                      .in = x.size(2 + d),
                      .out = sizes[size_t(d)],
                      .scale = factors[size_t(d)],
-                     .align_corners = align_corners && aligns(k.rows),
+                     .align_corners = align_corners && aligns(kernel.rows),
                      .wide = x.dtype() == DType::f64}});
   }
-  return apply_rows(k.info, x, rows);
+  return apply_rows(kernel.info, x, rows);
 }
 
 constexpr OpInfo kInterpolateInfo{.name = "interpolate",
@@ -101,10 +106,15 @@ Option<InterpolateOptions> mode_option() {
       .in_quotes();
 }
 
+// Returns the op for matrices of this kind; null if there is none.
 const Kernel* kernel_for(RowKind rows, int dims) {
-  for (const Kernel& k : kKernels)
-    if (k.rows == rows && k.dims == dims) return &k;
+  for (const Kernel& kernel : kKernels)
+    if (kernel.rows == rows && kernel.dims == dims) return &kernel;
   return nullptr;
+}
+
+Tensor upsample(RowKind rows, int dims, const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(*kernel_for(rows, dims), x, size, align_corners);
 }
 
 // Returns the kernel for a mode on `dims` spatial dimensions; null for area. Throws for others.
@@ -121,21 +131,23 @@ const Kernel* kernel_for(const std::string& mode, int dims, bool antialias) {
   return kernel_for(antialias ? RowKind::linear_antialias : RowKind::linear, dims);
 }
 
-// Reads PyTorch's two ways to give the factors by name.
+// Reads the sizes or factors: "output_size", "scale_factors", or one number by name for each dimension, as PyTorch's older forms
+// have.
 UpsampleSize size_of_call(Args& a, int dims) {
-  UpsampleSize s{.output_size = a.ints("output_size", Dims()), .scale_factors = a.numbers("scale_factors", std::vector<double>())};
+  UpsampleSize size{.output_size = a.ints("output_size", Dims()),
+                    .scale_factors = a.numbers("scale_factors", std::vector<double>())};
   if (dims == 1) {
-    if (const auto v = a.number_or_none("scales")) s.scale_factors = {*v};
-    return s;
+    if (const auto factor = a.number_or_none("scales")) size.scale_factors = {*factor};
+    return size;
   }
   std::vector<double> each;
-  for (const char* name : {"scales_d", "scales_h", "scales_w"}) {
-    if (dims == 2 && name[7] == 'd') continue;
-    if (const auto v = a.number_or_none(name)) each.push_back(*v);
+  constexpr std::string_view kNames[] = {"scales_d", "scales_h", "scales_w"};
+  for (std::string_view name : std::span(kNames).last(size_t(dims))) {
+    if (const auto factor = a.number_or_none(name)) each.push_back(*factor);
   }
   check<ValueError>(each.empty() || each.size() == size_t(dims), a.op(), "scales must be given for all dimensions or none");
-  if (!each.empty()) s.scale_factors = each;
-  return s;
+  if (!each.empty()) size.scale_factors = each;
+  return size;
 }
 
 }  // namespace
@@ -153,21 +165,22 @@ HALFSTEP_OPTIONS(
     option("recompute_scale_factor", &O::recompute_scale_factor, "positions from the sizes, not from scale_factor").unseen(),
     option("antialias", &O::antialias, "when shrinking, use all elements").unseen())
 
-Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
+Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   constexpr std::string_view op = "interpolate";
   const int dims = x.dim() - 2;
   check<ShapeError>(dims >= 1 && dims <= 3, op, "input must be [N, C, in...] with 1 to 3 spatial dimensions, got ", x.shape());
   check<DTypeError>(x.is_floating_point(), op, "input must be floating, got ", x.dtype());
-  const Kernel* kernel = kernel_for(o.mode, dims, o.antialias);
-  check<ValueError>(!o.align_corners || (kernel && aligns(kernel->rows)), op,
-                    "align_corners is for linear, bilinear, bicubic and trilinear, not for ", o.mode);
-  check<ValueError>(!o.antialias || o.mode == "bilinear" || o.mode == "bicubic", op,
-                    "antialias is for bilinear and bicubic, not for ", o.mode);
-  check<ValueError>(o.size.empty() != o.scale_factor.empty(), op, "needs either size or scale_factor");
-  check<ValueError>(!o.recompute_scale_factor || o.size.empty(), op, "recompute_scale_factor needs scale_factor");
+  const Kernel* kernel = kernel_for(options.mode, dims, options.antialias);
+  check<ValueError>(!options.align_corners || (kernel && aligns(kernel->rows)), op,
+                    "align_corners is for linear, bilinear, bicubic and trilinear, not for ", options.mode);
+  check<ValueError>(!options.antialias || options.mode == "bilinear" || options.mode == "bicubic", op,
+                    "antialias is for bilinear and bicubic, not for ", options.mode);
+  check<ValueError>(options.size.empty() != options.scale_factor.empty(), op, "needs either size or scale_factor");
+  check<ValueError>(!options.recompute_scale_factor || options.size.empty(), op, "recompute_scale_factor needs scale_factor");
   check_resampled(op, x, dims);
-  const auto factors = factors_of(op, o.scale_factor, dims);
-  const Spatial sizes = o.size.empty() ? scaled_sizes(op, x, factors, dims) : per_dimension(op, "size", o.size, dims, 1);
+  const auto factors = factors_of(op, options.scale_factor, dims);
+  const Spatial sizes =
+      options.size.empty() ? scaled_sizes(op, x, factors, dims) : per_dimension(op, "size", options.size, dims, 1);
   Dims output_size;
   for (int d = 0; d < dims; ++d) output_size.push_back(sizes[size_t(d)]);
   if (!kernel) {
@@ -178,24 +191,32 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& o) {
            : dims == 2 ? adaptive_avg_pool2d(in[0], out)
                        : adaptive_avg_pool3d(in[0], out);
   }
-  return upsample(*kernel, x, {output_size, o.recompute_scale_factor ? ScaleFactors() : o.scale_factor},
-                  o.align_corners.value_or(false));
+  return upsample(*kernel, x, {output_size, options.recompute_scale_factor ? ScaleFactors() : options.scale_factor},
+                  options.align_corners.value_or(false));
 }
 
-Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[0], x, s, false); }
-Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[1], x, s, false); }
-Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& s) { return upsample(kKernels[2], x, s, false); }
-Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[6], x, s, align); }
-Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[7], x, s, align); }
-Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[8], x, s, align); }
-Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& s, bool align) { return upsample(kKernels[9], x, s, align); }
+Tensor upsample_nearest1d(const Tensor& x, const UpsampleSize& size) { return upsample(RowKind::nearest, 1, x, size, false); }
+Tensor upsample_nearest2d(const Tensor& x, const UpsampleSize& size) { return upsample(RowKind::nearest, 2, x, size, false); }
+Tensor upsample_nearest3d(const Tensor& x, const UpsampleSize& size) { return upsample(RowKind::nearest, 3, x, size, false); }
+Tensor upsample_linear1d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::linear, 1, x, size, align_corners);
+}
+Tensor upsample_bilinear2d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::linear, 2, x, size, align_corners);
+}
+Tensor upsample_trilinear3d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::linear, 3, x, size, align_corners);
+}
+Tensor upsample_bicubic2d(const Tensor& x, const UpsampleSize& size, bool align_corners) {
+  return upsample(RowKind::cubic, 2, x, size, align_corners);
+}
 
 void add_resample(OpList& list) {
-  for (const Kernel& k : kKernels) {
-    list.add(k.info, [&k](Args& a) {
+  for (const Kernel& kernel : kKernels) {
+    list.add(kernel.info, [&kernel](Args& a) {
       const Tensor x = a.tensor(0);
-      const UpsampleSize size = size_of_call(a, k.dims);
-      return upsample(k, x, size, aligns(k.rows) && a.flag("align_corners", false));
+      const UpsampleSize size = size_of_call(a, kernel.dims);
+      return upsample(kernel, x, size, aligns(kernel.rows) && a.flag("align_corners", false));
     });
   }
   list.add(kInterpolateInfo, [](Args& a) {

@@ -22,6 +22,7 @@ struct DeviceTable {
 
 constexpr int64_t kMostEntries = int64_t(1) << 20;  // of all kept tables; others are rebuilt at every call
 
+// Computes a table and copies it to the device.
 DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
   // A plan needs no values; for very many rows they would take gigabytes. About two entries per row.
   if (device.is_meta() && std::max(spec.in, spec.out) > kMostEntries) {
@@ -29,10 +30,10 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
     const int64_t rows = spec.transposed ? spec.in : spec.out, n = 2 * spec.out;
     return {empty({rows + 1}, int64_options), empty({n}, int64_options), empty({n}, {.dtype = dtype, .device = device})};
   }
-  const RowTable t = row_table(spec);
-  const int64_t n = int64_t(t.index.size());
+  const RowTable table = row_table(spec);
+  const int64_t n = int64_t(table.index.size());
   const auto indices = [&](const std::vector<int64_t>& v) { return from_vector(v, {int64_t(v.size())}, device); };
-  return {indices(t.start), indices(t.index), from_vector(t.weight, {n}, Device::cpu).to(dtype).to(device)};
+  return {indices(table.start), indices(table.index), from_vector(table.weight, {n}, Device::cpu).to(dtype).to(device)};
 }
 
 // Returns a table, and keeps the first ones: a model uses the same few in every step. None is ever freed, because recorded work
@@ -79,13 +80,14 @@ Attributes describe_rows(const std::vector<DimRows>& rows) {
   return all;
 }
 
+// Returns the whole matrix, on the CPU in float64.
 Tensor dense_rows(const RowSpec& spec) {
-  const RowTable t = row_table(spec);
-  const int64_t rows = int64_t(t.start.size()) - 1, columns = spec.transposed ? spec.out : spec.in;
+  const RowTable table = row_table(spec);
+  const int64_t rows = int64_t(table.start.size()) - 1, columns = spec.transposed ? spec.out : spec.in;
   std::vector<double> out(size_t(rows * columns));
   for (int64_t o = 0; o < rows; ++o)
-    for (int64_t k = t.start[size_t(o)]; k < t.start[size_t(o) + 1]; ++k)
-      out[size_t(o * columns + t.index[size_t(k)])] += t.weight[size_t(k)];
+    for (int64_t k = table.start[size_t(o)]; k < table.start[size_t(o) + 1]; ++k)
+      out[size_t(o * columns + table.index[size_t(k)])] += table.weight[size_t(k)];
   return from_vector(out, {rows, columns}, Device::cpu);
 }
 
@@ -94,44 +96,44 @@ struct ApplyRows {
     const OpInfo* info;
     std::vector<DimRows> rows;  // in the order of application
   };
-  static const OpInfo& info_of(const Attr& a) { return *a.info; }
+  static const OpInfo& info_of(const Attr& attr) { return *attr.info; }
   // Selects rows of one element each by index; multiplies by other matrices, dense.
-  static Tensor in_simpler_ops(const Attr& a, const Tensors& in) {
+  static Tensor in_simpler_ops(const Attr& attr, const Tensors& in) {
     Tensor x = in[0];
-    for (const auto& [dim, spec] : a.rows) {
-      const RowTable t = row_table(spec);
-      const bool picks =
-          t.index.size() + 1 == t.start.size() && std::all_of(t.weight.begin(), t.weight.end(), [](double w) { return w == 1; });
-      x = picks ? index_select(x, dim, from_vector(t.index, {int64_t(t.index.size())}, x.device()))
+    for (const auto& [dim, spec] : attr.rows) {
+      const RowTable table = row_table(spec);
+      const bool picks = table.index.size() + 1 == table.start.size() &&
+                         std::all_of(table.weight.begin(), table.weight.end(), [](double w) { return w == 1; });
+      x = picks ? index_select(x, dim, from_vector(table.index, {int64_t(table.index.size())}, x.device()))
                 : matmul(x.transpose(dim, -1), dense_rows(spec).to(x.dtype()).to(x.device()).t()).transpose(dim, -1);
     }
     return x;
   }
 
-  static Attributes describe(const Attr& a) { return describe_rows(a.rows); }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_rows(attr.rows); }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = in[0].format();
     Tensor x = in[0].to(format);
     const DType dtype = x.dtype(), wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-    for (size_t i = 0; i < a.rows.size(); ++i) {
-      const auto& [dim, spec] = a.rows[i];
+    for (size_t i = 0; i < attr.rows.size(); ++i) {
+      const auto& [dim, spec] = attr.rows[i];
       Shape shape = x.shape();
       shape[dim] = spec.transposed ? spec.in : spec.out;
       const Tensor out =
-          Tensor::empty(shape, {.dtype = i + 1 < a.rows.size() ? wide : dtype, .device = x.device(), .format = format});
+          Tensor::empty(shape, {.dtype = i + 1 < attr.rows.size() ? wide : dtype, .device = x.device(), .format = format});
       if (out.numel() > 0) {
         const DeviceTable table = table_for(spec, x.device(), wide);
-        const int walked = format == MemoryFormat::contiguous || dim == 0 ? dim : dim == 1 ? x.dim() - 1 : dim - 1;
-        backend_for(x.device()).resample(ordered(x, format), walked, table.view(), ordered(out, format));
+        const int memory_dim = format == MemoryFormat::contiguous || dim == 0 ? dim : dim == 1 ? x.dim() - 1 : dim - 1;
+        backend_for(x.device()).resample(ordered(x, format), memory_dim, table.view(), ordered(out, format));
       }
       x = out;
     }
     return x;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) {
-    Attr t{a.info, {a.rows.rbegin(), a.rows.rend()}};
-    for (DimRows& r : t.rows) r.rows.transposed = !r.rows.transposed;
-    return {call<ApplyRows>({grads[0]}, t)};
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    Attr transposed{attr.info, {attr.rows.rbegin(), attr.rows.rend()}};
+    for (DimRows& r : transposed.rows) r.rows.transposed = !r.rows.transposed;
+    return {call<ApplyRows>({grads[0]}, transposed)};
   }
 };
 

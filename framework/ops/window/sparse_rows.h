@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrices with few entries per row, each acting along one dimension: every kind of interpolation, and padding with values from
-// other places. Linear, so the gradient is the transposed matrix, and all derivatives are the same op.
+// Products with matrices that have few entries per row, each along one dimension: every kind of interpolation, and padding with
+// values from other places. They are linear, so the gradient is a product with the transposed matrix, the same op.
 #pragma once
 
 #include <compare>
@@ -15,6 +15,7 @@ enum class RowKind : uint8_t {
   reflect, replicate, circular,
 };
 
+// A matrix [out, in].
 struct RowSpec {
   RowKind kind = RowKind::nearest;
   int64_t in = 0, out = 0;
@@ -32,8 +33,9 @@ struct RowTable {
   std::vector<int64_t> start{0}, index;
   std::vector<double> weight;
 };
-RowTable row_table(const RowSpec& spec);
+RowTable row_table(const RowSpec& spec);  // of the matrix, or of its transpose if transposed
 
+// A matrix, and the dimension along which it acts.
 struct DimRows {
   int dim;
   RowSpec rows;

@@ -14,10 +14,10 @@ struct WindowAttr {
   Spatial pixels{1, 1, 1}, positions{1, 1, 1};
 };
 
-Attributes describe_window(const WindowAttr& a) {
-  Attributes out = describe(a.window);
-  out.push_back(describe("pixels", a.pixels, a.window.dims));
-  out.push_back(describe("positions", a.positions, a.window.dims));
+Attributes describe_window(const WindowAttr& attr) {
+  Attributes out = describe(attr.window);
+  out.push_back(describe("pixels", attr.pixels, attr.window.dims));
+  out.push_back(describe("positions", attr.positions, attr.window.dims));
   return out;
 }
 
@@ -27,15 +27,15 @@ struct UnfoldOp {
   using Attr = WindowAttr;
   static constexpr OpInfo info{
       .name = "unfold", .policy = CastPolicy::keep, .doc = "the elements of a window over [H, W] at each position, as columns"};
-  static Attributes describe(const Attr& a) { return describe_window(a); }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_window(attr); }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor x = in[0].contiguous();
-    const Shape shape{x.size(0), x.size(1) * area(a.window.size), area(a.positions)};
+    const Shape shape{x.size(0), x.size(1) * area(attr.window.size), area(attr.positions)};
     const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
-    backend_for(x.device()).unfold(x.view(), a.window, a.positions, out.view());
+    backend_for(x.device()).unfold(x.view(), attr.window, attr.positions, out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads);
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads);
 };
 
 struct FoldOp {
@@ -43,29 +43,34 @@ struct FoldOp {
   static constexpr OpInfo info{.name = "fold",
                                .policy = CastPolicy::keep,
                                .doc = "the transpose of unfold: columns back to [H, W], summed where windows overlap"};
-  static Attributes describe(const Attr& a) { return describe_window(a); }
-  static Tensor forward(OpContext&, const Attr& a, const Tensors& in) {
+  static Attributes describe(const Attr& attr) { return describe_window(attr); }
+  static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Tensor x = in[0].contiguous();
-    const Shape shape = with_spatial(x.size(0), x.size(1) / area(a.window.size), a.pixels, a.window.dims);
+    const Shape shape = with_spatial(x.size(0), x.size(1) / area(attr.window.size), attr.pixels, attr.window.dims);
     const Tensor out = Tensor::empty(shape, {.dtype = x.dtype(), .device = x.device()});
-    backend_for(x.device()).fold(x.view(), a.window, a.positions, out.view());
+    backend_for(x.device()).fold(x.view(), attr.window, attr.positions, out.view());
     return out;
   }
-  static Tensors backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<UnfoldOp>({grads[0]}, a)}; }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    return {call<UnfoldOp>({grads[0]}, attr)};
+  }
 };
 
-Tensors UnfoldOp::backward(const BackwardContext&, const Attr& a, const Tensors& grads) { return {call<FoldOp>({grads[0]}, a)}; }
+Tensors UnfoldOp::backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+  return {call<FoldOp>({grads[0]}, attr)};
+}
 
-WindowAttr attr_of(std::string_view op, const Spatial& pixels, const Dims& kernel_size, const WindowOptions& o) {
-  WindowAttr a{.window = window_of(op, 2, per_dimension(op, "kernel_size", kernel_size, 2, 1), o.stride, o.padding, o.dilation),
-               .pixels = pixels};
+WindowAttr attr_of(std::string_view op, const Spatial& pixels, const Dims& kernel_size, const WindowOptions& options) {
+  WindowAttr attr{.window = window_of(op, 2, per_dimension(op, "kernel_size", kernel_size, 2, 1), options.stride, options.padding,
+                                      options.dilation),
+                  .pixels = pixels};
   for (size_t d = 0; d < 2; ++d) {
-    a.positions[d] = window_positions(a.window, d, pixels[d], a.window.padding[d]);
-    check<ShapeError>(a.positions[d] >= 1, op, "the window must fit: its taps span ",
-                      a.window.dilation[d] * (a.window.size[d] - 1) + 1, " in spatial dimension ", d, ", where there are ",
-                      pixels[d] + 2 * a.window.padding[d], " with the padding");
+    attr.positions[d] = window_positions(attr.window, d, pixels[d], attr.window.padding[d]);
+    check<ShapeError>(attr.positions[d] >= 1, op, "the window must fit: its taps span ",
+                      attr.window.dilation[d] * (attr.window.size[d] - 1) + 1, " in spatial dimension ", d, ", where there are ",
+                      pixels[d] + 2 * attr.window.padding[d], " with the padding");
   }
-  return a;
+  return attr;
 }
 
 WindowOptions options_of(Args& a) {
@@ -74,31 +79,31 @@ WindowOptions options_of(Args& a) {
 
 }  // namespace
 
-Tensor unfold(const Tensor& input, const Dims& kernel_size, const WindowOptions& o) {
+Tensor unfold(const Tensor& input, const Dims& kernel_size, const WindowOptions& options) {
   check<ShapeError>(input.dim() == 3 || input.dim() == 4, "unfold", "input must be [N, C, H, W] or [C, H, W], got ", input.shape());
   check<DTypeError>(input.is_floating_point(), "unfold", "input must be floating, got ", input.dtype());
   return batched(input, 4, [&](const Tensor& x) {
     check<ShapeError>(x.size(1) >= 1 && x.size(2) >= 1 && x.size(3) >= 1, "unfold", "only the batch may be empty, got ",
                       input.shape());
-    const WindowAttr a = attr_of("unfold", spatial_of(x.shape(), 2), kernel_size, o);
-    check_size("unfold", {x.size(0), x.size(1), a.window.size[0], a.window.size[1], a.positions[0], a.positions[1]});
-    return call<UnfoldOp>({x}, a);
+    const WindowAttr attr = attr_of("unfold", spatial_of(x.shape(), 2), kernel_size, options);
+    check_size("unfold", {x.size(0), x.size(1), attr.window.size[0], attr.window.size[1], attr.positions[0], attr.positions[1]});
+    return call<UnfoldOp>({x}, attr);
   });
 }
 
-Tensor fold(const Tensor& input, const Dims& output_size, const Dims& kernel_size, const WindowOptions& o) {
+Tensor fold(const Tensor& input, const Dims& output_size, const Dims& kernel_size, const WindowOptions& options) {
   check<ShapeError>(input.dim() == 2 || input.dim() == 3, "fold", "input must be [N, C * taps, L] or [C * taps, L], got ",
                     input.shape());
   check<DTypeError>(input.is_floating_point(), "fold", "input must be floating, got ", input.dtype());
-  const WindowAttr a = attr_of("fold", per_dimension("fold", "output_size", output_size, 2, 1), kernel_size, o);
+  const WindowAttr attr = attr_of("fold", per_dimension("fold", "output_size", output_size, 2, 1), kernel_size, options);
   return batched(input, 3, [&](const Tensor& x) {
-    const int64_t taps = area(a.window.size);
+    const int64_t taps = area(attr.window.size);
     check<ShapeError>(x.size(1) >= 1 && x.size(1) % taps == 0, "fold", "input must be [N, C * ", taps, ", L] for a window of ",
-                      a.window.size[0], " x ", a.window.size[1], ", got ", input.shape());
-    check<ShapeError>(x.size(2) == area(a.positions), "fold", "input must have ", a.positions[0], " x ", a.positions[1], " = ",
-                      area(a.positions), " columns for output_size ", output_size, ", got ", input.shape());
-    check_size("fold", with_spatial(x.size(0), x.size(1), a.pixels, 2));
-    return call<FoldOp>({x}, a);
+                      attr.window.size[0], " x ", attr.window.size[1], ", got ", input.shape());
+    check<ShapeError>(x.size(2) == area(attr.positions), "fold", "input must have ", attr.positions[0], " x ", attr.positions[1],
+                      " = ", area(attr.positions), " columns for output_size ", output_size, ", got ", input.shape());
+    check_size("fold", with_spatial(x.size(0), x.size(1), attr.pixels, 2));
+    return call<FoldOp>({x}, attr);
   });
 }
 

@@ -7,13 +7,14 @@ namespace halfstep {
 
 Spatial per_dimension(std::string_view op, std::string_view name, const Dims& given, int dims, int64_t least, int64_t filler) {
   check<ShapeError>(given.size() == 1 || given.size() == dims, op, name, " must be one number or ", dims, ", got ", given);
-  Spatial s{filler, filler, filler};
+  Spatial numbers{filler, filler, filler};
   for (int d = 0; d < dims; ++d) {
-    const int64_t v = given.size() == 1 ? given[0] : given[d];
-    check<ValueError>(v >= least && v <= kMostWindow, op, name, " must be between ", least, " and ", kMostWindow, ", got ", given);
-    s[size_t(d)] = v;
+    const int64_t number = given.size() == 1 ? given[0] : given[d];
+    check<ValueError>(number >= least && number <= kMostWindow, op, name, " must be between ", least, " and ", kMostWindow,
+                      ", got ", given);
+    numbers[size_t(d)] = number;
   }
-  return s;
+  return numbers;
 }
 
 Window window_of(std::string_view op, int dims, const Spatial& size, const Dims& stride, const Dims& padding,
@@ -29,9 +30,9 @@ Window window_of(std::string_view op, int dims, const Spatial& size, const Dims&
           .dilation = per_dimension(op, "dilation", dilation, dims, 1)};
 }
 
-int64_t window_positions(const Window& w, size_t dim, int64_t in, int64_t after) {
-  const int64_t room = in + w.padding[dim] + after - w.dilation[dim] * (w.size[dim] - 1) - 1;
-  return room < 0 ? 0 : room / w.stride[dim] + 1;
+int64_t window_positions(const Window& window, size_t dim, int64_t in, int64_t after) {
+  const int64_t room = in + window.padding[dim] + after - window.dilation[dim] * (window.size[dim] - 1) - 1;
+  return room < 0 ? 0 : room / window.stride[dim] + 1;
 }
 
 void check_sizes(std::string_view op, const Shape& shape) {
@@ -52,9 +53,9 @@ Spatial spatial_of(const Shape& shape, int dims) {
   return s;
 }
 
-Attributes describe(const Window& w) {
-  return {describe("kernel_size", w.size, w.dims), describe("stride", w.stride, w.dims), describe("padding", w.padding, w.dims),
-          describe("dilation", w.dilation, w.dims)};
+Attributes describe(const Window& window) {
+  return {describe("kernel_size", window.size, window.dims), describe("stride", window.stride, window.dims),
+          describe("padding", window.padding, window.dims), describe("dilation", window.dilation, window.dims)};
 }
 
 }  // namespace halfstep

@@ -16,9 +16,10 @@ inline constexpr int64_t kMostWindow = int64_t(1) << 30;
 // Returns one number per dimension; entries beyond `dims` are `filler`. Throws ShapeError for a wrong number of entries,
 // ValueError for one outside [least, kMostWindow].
 Spatial per_dimension(std::string_view op, std::string_view name, const Dims& given, int dims, int64_t least, int64_t filler = 1);
+// Returns the checked window of a call, whose lists have one number or one for each dimension.
 Window window_of(std::string_view op, int dims, const Spatial& size, const Dims& stride, const Dims& padding, const Dims& dilation);
 // Returns the positions of the window in a dimension of size `in` with `after` zeros behind it; 0 if it does not fit.
-int64_t window_positions(const Window& w, size_t dim, int64_t in, int64_t after);
+int64_t window_positions(const Window& window, size_t dim, int64_t in, int64_t after);
 
 // Throws ShapeError for sizes beyond kMostWindow, and for too many elements: libraries count a dimension in 32 bits, and round it
 // up.
@@ -29,7 +30,7 @@ Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims);
 Spatial spatial_of(const Shape& shape, int dims);
 
 // Returns kernel_size, stride, padding and dilation, a number for each spatial dimension.
-Attributes describe(const Window& w);
+Attributes describe(const Window& window);
 // Returns the numbers of the spatial dimensions.
 inline Attribute describe(std::string_view name, const Spatial& sizes, int dims) {
   return {name, std::span(sizes).first(size_t(dims))};
