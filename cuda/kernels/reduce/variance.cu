@@ -83,7 +83,7 @@ struct CoveredRuns {
   template <class Group, class F>
   __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
     constexpr int kBatch = 4;
-    const int64_t first = short_quotient(begin, inner), per_run = Cover<kRun>::each(inner);
+    const int64_t first = short_quotient(begin, inner), per_run = Cover<kRun>::packs_of_run(inner);
     const int64_t packs = (short_quotient(end - 1, inner) + 1 - first) * per_run;
     const auto cover = [&](int64_t p) {
       const int64_t of = short_quotient(p, per_run), skip = begin - (first + of) * inner, stop = end - (first + of) * inner;
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
     NearSums<typename Elements::Compute> seen;
     x.template each<Group>(at[1], begin, end, [&](const auto& v, auto... span) { seen.add(v, span...); });
     const double mean = Group::template join<SumJoin>(seen.total(), &sums[0]) / double(end - begin);
-    const double squares = Group::template join<SumJoin>(seen.about(mean), &sums[0]);
+    const double squares = Group::template join<SumJoin>(seen.squares_about(mean), &sums[0]);
     if (Group::rank() == 0) target.put(output, s, at, {mean, squares});
   }
 }
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Spa
     double mean = 0;
     for (int w = 0; w < kBlockWarps; ++w) mean += sums[w][column];
     mean /= double(end - begin);
-    squares[warp][column] = seen.about(mean);
+    squares[warp][column] = seen.squares_about(mean);
     __syncthreads();
     if (warp != 0 || !inside) continue;
     double all = 0;
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
     if (place < kWidth) means[place] = joined(sums) / double(end - begin);
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) join(seen.of(j).about(means[j * kOctet + lane % kOctet]), squares[warp], j);
+    for (int j = 0; j < kRun; ++j) join(seen.of(j).squares_about(means[j * kOctet + lane % kOctet]), squares[warp], j);
     __syncthreads();
     if (place >= kWidth || from + column >= target.outputs) continue;
     int64_t at[3];
