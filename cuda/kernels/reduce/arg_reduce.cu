@@ -109,7 +109,6 @@ void arg_reduce_of(const Queue& q, bool largest, const TensorView& x, int dim, c
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   const bool beside = kept.rank > 0 && magnitude(kept.strides[0][kept.rank - 1]) < magnitude(rows.step);
   // Few long columns would use too few threads: a block takes each.
-  constexpr int64_t kManyColumns = 4096, kShortColumn = 128;
   if (rows.length == 1 || (beside && (kept.numel >= kManyColumns || rows.length <= kShortColumn))) {
     launch(arg_columns<T>, blocks_for(kept.numel, kThreads), kThreads, 0, q.stream, rows);
   } else {

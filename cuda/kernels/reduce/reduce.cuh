@@ -8,6 +8,7 @@
 
 namespace halfstep::cuda {
 
+// The type in which the results of threads that compute in C are joined.
 template <class C>
 struct WideOf {
   using type = double;
@@ -79,7 +80,7 @@ struct Result {
   }
 };
 
-// The elements of one output, of any dtype and strides. Element i of the output whose first is at `first`.
+// The elements of outputs, of any dtype and strides. load: element i of the output whose first is at `first`.
 template <class C>
 struct Scattered {
   using Compute = C;
@@ -91,7 +92,7 @@ struct Scattered {
   __device__ void load(int64_t first, int64_t i, C (&x)[1]) const { x[0] = data.load<C>(first + along.offset(i)); }
 };
 
-// kept: the outputs (offsets in out and x). Task = output * segments + segment.
+// Reduces segments, each by a group of threads: task = output * segments + segment. kept: the outputs (offsets in out and x).
 template <class Op, class Elements, int Warps>
 __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kept, int64_t segments, int64_t segment,
                                                         Result<typename WideOf<typename Elements::Compute>::type> result) {
@@ -124,7 +125,8 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
   }
 }
 
-// Kept elements are side by side in x: one thread per column; eight threads' rows are joined at the end.
+// Reduces segments of outputs whose elements lie side by side in x: a block takes 32 columns, and each of its eight warps every
+// eighth row; the warps' results are joined at the end.
 template <class Op, class C>
 __global__ void __launch_bounds__(kThreads)
     reduce_columns(Scattered<C> x, Space<2> kept, int64_t segments, int64_t segment, Result<typename WideOf<C>::type> result) {
@@ -155,8 +157,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same for a dense matrix of T, [count, outputs] with rows `pitch` apart that are aligned to 16 bytes: bias gradients. Eight
-// lanes take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
+// Does the same for a dense matrix of T, [count, outputs] with rows `pitch` apart that are aligned to 16 bytes: bias gradients.
+// Eight lanes take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
 inline constexpr int kOctet = 8;
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads)
@@ -235,10 +237,10 @@ struct ReduceInput {
     Shape kept_shape, reduced_shape;
     Strides kept_out, kept_in, reduced_in;
     for (int d = 0; d < x.shape.size(); ++d) {
-      const bool goes = out.shape[d] == 1 && x.shape[d] != 1;
-      (goes ? reduced_shape : kept_shape).push_back(x.shape[d]);
-      (goes ? reduced_in : kept_in).push_back(x.strides[d]);
-      if (!goes) kept_out.push_back(out.strides[d]);
+      const bool is_reduced = out.shape[d] == 1 && x.shape[d] != 1;
+      (is_reduced ? reduced_shape : kept_shape).push_back(x.shape[d]);
+      (is_reduced ? reduced_in : kept_in).push_back(x.strides[d]);
+      if (!is_reduced) kept_out.push_back(out.strides[d]);
     }
     return {Space<2>(kept_shape, {&kept_out, &kept_in}), Space<1>(reduced_shape, {&reduced_in})};
   }

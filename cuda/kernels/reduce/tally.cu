@@ -7,12 +7,15 @@ namespace halfstep::cuda {
 namespace {
 
 using Count = unsigned long long;
+constexpr unsigned kPlaces = 256;  // of exponents
 
+// Sets all counts to 0, and the smallest value to the largest number.
 __global__ void begin_tally(int64_t* row, int64_t n) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < n) row[i] = i == math::kTallySmallest ? INT64_MAX : 0;
 }
 
+// Returns the bits of a float's magnitude as a double, which are in the order of the numbers.
 __device__ inline Count double_bits(uint32_t magnitude) {
   return math::same_bits<Count>(double(math::same_bits<float>(magnitude)));
 }
@@ -22,11 +25,11 @@ template <class C>
 __global__ void __launch_bounds__(kThreads) tally_kernel(Operand x, Space<1> space, bool exponents, Count* row) {
   using Bits = typename math::FloatBits<C>::Bits;
   SHARED(unsigned, counts, [math::kTallyLargest]);
-  SHARED(unsigned, places, [256]);
+  SHARED(unsigned, places, [kPlaces]);
   SHARED(Count, extremes, [2]);
   if (threadIdx.x < math::kTallyLargest) counts[threadIdx.x] = 0;
   if (threadIdx.x < 2) extremes[threadIdx.x] = threadIdx.x == 0 ? 0 : Count(INT64_MAX);
-  for (unsigned k = threadIdx.x; k < 256; k += blockDim.x) places[k] = 0;
+  for (unsigned k = threadIdx.x; k < kPlaces; k += blockDim.x) places[k] = 0;
   __syncthreads();
   const Bits normal = Bits(math::smallest_normal_bits(x.dtype));
   unsigned mine[math::kTallyLargest] = {};
@@ -60,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) tally_kernel(Operand x, Space<1> spa
     atomicMin(&row[math::kTallySmallest], extremes[1]);
   }
   if (!exponents) return;
-  for (unsigned k = threadIdx.x; k < 256; k += blockDim.x)
+  for (unsigned k = threadIdx.x; k < kPlaces; k += blockDim.x)
     if (places[k]) atomicAdd(&row[math::kTallyExponents + k], Count(places[k]));
 }
 
