@@ -35,6 +35,7 @@ class Permute : public FunctionLayer {
   explicit Permute(const Dims& dims);
 };
 
+// Rearranges [N, C r^2, H, W] to [N, C, H r, W r]; PixelUnshuffle inverts it.
 class PixelShuffle : public FunctionLayer {
  public:
   static constexpr const char* kName = "PixelShuffle";
@@ -47,6 +48,7 @@ class PixelUnshuffle : public FunctionLayer {
   static const Arguments<int64_t>& arguments();
   explicit PixelUnshuffle(Integer downscale_factor);
 };
+// Interleaves the channels of the groups: the first of each group, then the second of each.
 class ChannelShuffle : public FunctionLayer {
  public:
   static constexpr const char* kName = "ChannelShuffle";

@@ -322,7 +322,7 @@ class Module {
   template <class F>
   ModuleHooks& hooks() {
     if (!hooks_) hooks_ = std::make_shared<ModuleHooks>();
-    if constexpr (!std::is_empty_v<F> && !std::is_pointer_v<F>) hooks_->holds_something = true;
+    if constexpr (!std::is_empty_v<F> && !std::is_pointer_v<F>) hooks_->may_hold_address = true;
     return *hooks_;
   }
   template <class Hook>

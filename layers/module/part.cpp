@@ -252,7 +252,7 @@ Module::Module(Module&& other) noexcept
       copied_(other.copied_),
       hooks_(std::move(other.hooks_)) {
   for (const auto& slot : children_) slot->owner = this;
-  if (hooks_) hooks_->moved = hooks_->moved || hooks_->holds_something;
+  if (hooks_) hooks_->moved = hooks_->moved || hooks_->may_hold_address;
 }
 
 Module& Module::operator=(Module&& other) {
