@@ -36,7 +36,7 @@ void put_behind(const std::shared_ptr<Node>& node, const std::vector<Tensor*>& p
   for (size_t k = 0; k < made.size(); ++k) *places[positions[k]] = made[k];
 }
 
-// Returns a list of `count` gradients, with `grads` at the positions `positions` and undefined ones elsewhere.
+// Returns a list of `count` gradients, with `grads` at these positions and undefined ones elsewhere.
 Tensors spread(const Tensors& grads, const std::vector<size_t>& positions, size_t count) {
   Tensors out(count);
   for (size_t k = 0; k < positions.size(); ++k) out[positions[k]] = grads[k];
@@ -89,7 +89,7 @@ struct HookedCall::Backward {
 void HookedCall::before(const std::vector<Tensor*>& inputs) {
   check<ValueError>(
       !hooks_.moved, "hook", module_.describe(),
-      " was moved after a hook was registered that holds something, positions may be its former address",
+      " was moved after a hook was registered that holds something, which may be its former address",
       Help{"use the module that a hook is given, and register hooks where the module stays: make<Net>() makes it there"});
   for (const auto& [key, hook] : hooks_.before) {
     const std::optional<Tensors> made = hook(module_, values_of(inputs));

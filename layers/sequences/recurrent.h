@@ -101,7 +101,9 @@ class RecurrentLayer : public Module {
   Result compute(const PackedSequence& x, const Tensor& h, const Tensor& c);
 
  private:
+  // Calls the op on all layers and directions.
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
+  // Computes from the kept state, and replaces it by the last one.
   Result continue_last(const Tensor& x, KeptState& kept);
   Tensors weights() const;
   const char* type_;
