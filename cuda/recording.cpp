@@ -132,7 +132,7 @@ Recorder::Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploade
 
 Recorder::~Recorder() { launch_watcher = nullptr; }
 
-void Recorder::launched(const Launched& launch) {
+void Recorder::launched(const KernelLaunch& launch) {
   if (launch.stream != stream_) return;
   InputLaunch reader{.node = nullptr, .launch = launch, .arguments = {}, .addresses = {}};
   for (size_t a = 0; a < launch.count; ++a) {
