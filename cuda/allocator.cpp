@@ -64,7 +64,7 @@ class CudaAllocator::Pool {
   size_t live = 0, peak = 0;
   std::array<size_t, kMemoryTagCount> live_by_tag{}, peak_by_tag{};
   bool sealed = false;    // whether the recording has ended: the peak counts as live, whatever is released
-  bool released = false;  // whether nobody will replay it any more
+  bool released = false;  // whether its recording is gone, so that no replay uses it
 
  private:
   std::set<Block*, Smaller> free_[2];

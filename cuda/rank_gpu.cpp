@@ -62,7 +62,7 @@ void choose_gpu() {
   if (!local) return;
   std::optional<std::string> visible;
   if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) visible = set;
-  if (const auto mine = gpu_of_rank(visible, visible ? 0 : count_gpus(), *local)) setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
+  if (const auto own = gpu_of_rank(visible, visible ? 0 : count_gpus(), *local)) setenv("CUDA_VISIBLE_DEVICES", own->c_str(), 1);
 }
 
 std::string device_uuid() {

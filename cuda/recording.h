@@ -26,7 +26,7 @@ namespace halfstep::cuda {
 struct GraphInput {
   const std::byte *memory, *end;
   const std::byte* address;  // address that the graph reads
-  bool fixed = false;        // whether something in the graph cannot be redirected to another address
+  bool fixed = false;        // whether a part of the graph that uses it cannot be redirected to another address
 
   bool holds(const void* p) const { return p >= memory && p < end; }
 };

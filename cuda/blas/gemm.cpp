@@ -205,12 +205,12 @@ struct Ladder {
 
   // Finds the fastest rung, by measuring or in the file of an earlier run.
   void tune(const Queue& q, const GemmArgs& g, const ProductKey& key, ProductRecord& record) const {
-    if (const auto known = recall_tuning(machine(), key.text())) {
+    if (const auto stored = recall_tuning(machine(), key.text())) {
       for (int i = 0; i < count; ++i) {
-        if (rungs[i].name != known->rung || !choose_candidate(q, rungs[i].part, known->candidate, known->algorithm)) continue;
+        if (rungs[i].name != stored->rung || !choose_candidate(q, rungs[i].part, stored->candidate, stored->algorithm)) continue;
         record.best = i;
         record.report.tuned = true;
-        record.report.ms = known->ms;
+        record.report.ms = stored->ms;
         return;
       }
     }

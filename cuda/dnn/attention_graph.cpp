@@ -60,7 +60,7 @@ struct Builder {
     const GraphTensor is_score = g.pointwise(CUDNN_POINTWISE_LOGICAL_AND, is_query, {.b = &is_key}, CUDNN_DATA_BOOLEAN);
     return g.pointwise(CUDNN_POINTWISE_BINARY_SELECT, s, {.b = &low, .t = &is_score});
   }
-  // Returns 1 where a probability is kept; depends on seed and offset only, not on anything that differs between both graphs.
+  // Returns 1 where a probability is kept. Depends only on seed and offset, so that both graphs drop the same ones.
   GraphTensor dropout_mask() {
     const Numbers one(4, 1);
     const GraphTensor seed = g.tensor(one, one, CUDNN_DATA_INT64), offset = g.tensor(one, one, CUDNN_DATA_INT64),

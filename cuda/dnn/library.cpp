@@ -67,7 +67,7 @@ cudnnHandle_t Library::handle(const Queue& q) {
 }
 
 Library::Entry& Library::prepare(const Queue& q, const Work& work) {
-  if (Entry* const known = cache_.find(work.key)) return *known;
+  if (Entry* const cached = cache_.find(work.key)) return *cached;
   if (q.recording) throw_not_prepared(work.name);
   Entry entry;
   std::string problem;
@@ -102,11 +102,11 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   constexpr const char* kLibrary = "cudnn";
   constexpr const char* kOther = "unfold";
   const std::string text = text_of(work);
-  if (const auto known = recall_tuning(machine(), text)) {
-    entry.slower = known->rung == kOther;
+  if (const auto stored = recall_tuning(machine(), text)) {
+    entry.slower = stored->rung == kOther;
     if (entry.slower) return;
-    const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
-    if (plan && plan->engine().number == known->algorithm) return entry.plans->choose(size_t(known->candidate));
+    const Plan* const plan = stored->rung == kLibrary ? entry.plans->at(size_t(stored->candidate), target_) : nullptr;
+    if (plan && plan->engine().number == stored->algorithm) return entry.plans->choose(size_t(stored->candidate));
   }
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const auto timed = [&](const std::function<void()>& way) {

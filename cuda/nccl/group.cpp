@@ -262,9 +262,9 @@ class NcclGroup final : public ProcessGroup {
       comm_->group(o.what, [&] {
         Calls calls;
         for (const Sum& s : sums) {
-          std::byte* const all = s.to ? s.from : staged(s);
-          calls += nccl_.ncclAllGather(all + rank() * s.chunk * bytes, all, size_t(s.chunk * bytes), ncclUint8, comm_->get(),
-                                       comm_->stream());
+          std::byte* const gathered = s.to ? s.from : staged(s);
+          calls += nccl_.ncclAllGather(gathered + rank() * s.chunk * bytes, gathered, size_t(s.chunk * bytes), ncclUint8,
+                                       comm_->get(), comm_->stream());
         }
         return ncclResult_t(calls);
       });
@@ -326,8 +326,8 @@ class NcclGroup final : public ProcessGroup {
     const std::lock_guard lock(compute_.mutex);  // no other thread's recording may capture it
     for (const Sum& s : sums) {
       if (s.count_of(rank()) == 0) continue;
-      std::byte* const mine = staged(s) + rank() * s.chunk * bytes;
-      sum_ranks(comm_->stream(), dtype, s.from + rank() * s.stride * bytes, staged(s), s.to ? s.to : mine, s.count_of(rank()),
+      std::byte* const own_part = staged(s) + rank() * s.chunk * bytes;
+      sum_ranks(comm_->stream(), dtype, s.from + rank() * s.stride * bytes, staged(s), s.to ? s.to : own_part, s.count_of(rank()),
                 s.chunk, size(), rank());
     }
   }

@@ -70,7 +70,7 @@ class FunctionLoss : public Loss {
     seed_by(typeid(FunctionLoss), std::move(function));
   }
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
-  // Without the seed in a class that derives from the loss, since it may compute something else.
+  // Without the seed in a class that derives from the loss, since it may compute another loss.
   Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
     return seeded_ && typeid(*this) == *seeded_type_ ? seeded_(output, target, seed) : (*this)(output, target);
   }

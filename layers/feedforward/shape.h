@@ -121,9 +121,9 @@ template <int n>
 class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
  public:
   static const Arguments<Sizes, double>& arguments() {
-    static const auto& all =
+    static const auto& list =
         *new Arguments<Sizes, double>({PadNd::arguments().each[0], argument("value", "value of the padding")});
-    return all;
+    return list;
   }
   using OfDims<"ConstantPad", n>::kName;
   ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, PadKind::constant, value) {}

@@ -106,7 +106,7 @@ class Module {
   // hooks. Parameters that are shared within net are shared within the copy. Tensors and pointers that are plain members are shared
   // by both modules. Throws ValueError for a child that cannot be copied and for one that no Part holds.
   // `*net.fc = Linear(2, 3)` and `best = Net(net)` move a module into another, which keeps its name, path, mode and hooks. A hook
-  // that captures something may hold the module's former address: a call after the move throws ValueError.
+  // that captures values may hold the module's former address: a call after the move throws ValueError.
   Module& operator=(const Module&) = delete;  // best = Net(net)
   // Maps one tensor to one: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
   virtual Tensor forward(const Tensor& x);

@@ -30,10 +30,10 @@ SavedState without_copies(const StateDict& state) {
 }
 
 void write(const SavedState& state, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
-  std::map<std::string, std::string> all = state.shared;
-  all["format"] = "pt";
-  for (const auto& [key, value] : metadata) all[key] = value;
-  save_safetensors(path, state.tensors, all);
+  std::map<std::string, std::string> written = state.shared;
+  written["format"] = "pt";
+  for (const auto& [key, value] : metadata) written[key] = value;
+  save_safetensors(path, state.tensors, written);
 }
 
 }  // namespace

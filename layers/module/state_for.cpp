@@ -194,11 +194,11 @@ class StateMapper {
       }
     }
     if (wholes.empty()) return;
-    const std::vector<FileTensor> all = std::move(items_);
+    const std::vector<FileTensor> items = std::move(items_);
     items_.clear();
-    for (size_t i = 0; i < all.size(); ++i)
-      if (!used.contains(i)) items_.push_back(all[i]);
-    for (const auto& [name, at] : wholes) add_joined(name, {&all[at[0]], &all[at[1]], &all[at[2]]}, false, 0);
+    for (size_t i = 0; i < items.size(); ++i)
+      if (!used.contains(i)) items_.push_back(items[i]);
+    for (const auto& [name, at] : wholes) add_joined(name, {&items[at[0]], &items[at[1]], &items[at[2]]}, false, 0);
   }
 
   // Returns whether the length fits the direction, and the direction the weight.

@@ -58,15 +58,15 @@ struct KeyValueCache {
   int64_t length = 0;
 
   void add(const Tensor& more_k, const Tensor& more_v) {
-    const int64_t all = length + more_k.size(2);
-    if (!k.defined() || all > k.size(2)) {
-      const int64_t room = std::max(all + kSpareRoom, k.defined() ? 2 * k.size(2) : 0);
+    const int64_t new_length = length + more_k.size(2);
+    if (!k.defined() || new_length > k.size(2)) {
+      const int64_t room = std::max(new_length + kSpareRoom, k.defined() ? 2 * k.size(2) : 0);
       k = grown(k, more_k, room);
       v = grown(v, more_v, room);
     }
     k.narrow(2, length, more_k.size(2)).copy_(more_k);
     v.narrow(2, length, more_v.size(2)).copy_(more_v);
-    length = all;
+    length = new_length;
   }
 
  private:

@@ -230,17 +230,17 @@ void copy(const Queue& q, const TensorView& given_src, const TensorView& given_d
       default: return move<uint4>(q, src, dst, space);
     }
   }
-  bool done = false;
+  bool was_cast = false;
   if (space.dense() && aligned16(src.data) && aligned16(dst.data)) {  // between master weights, activations and their 16-bit copies
     for_packed_type(src.dtype, [&](auto from) {
-      done = for_packed_type(dst.dtype, [&](auto to) {
+      was_cast = for_packed_type(dst.dtype, [&](auto to) {
         using From = decltype(from);
         using To = decltype(to);
         if constexpr (!std::is_same_v<From, To>) cast<From, To>(q, src, dst, space.numel);
       });
     });
   }
-  if (!done) run_elementwise<1>(q, packs_kernel<Same, 1>, AnyKernels<1>::any<Same>(), compute_of(src.dtype), {&dst, &src});
+  if (!was_cast) run_elementwise<1>(q, packs_kernel<Same, 1>, AnyKernels<1>::any<Same>(), compute_of(src.dtype), {&dst, &src});
 }
 
 void copy_all(const Queue& q, std::span<const TensorView> from, std::span<const TensorView> to, const float* flag) {

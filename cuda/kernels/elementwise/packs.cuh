@@ -85,10 +85,10 @@ __device__ inline void load_raw(const Operand& o, int64_t i, RawPack& pack) {
     pack.words[0].y = bytes.y;
     return;
   }
-  const bool two = o.dtype == DType::f32;
-  const uint4* const from = static_cast<const uint4*>(o.data) + (two ? i / 4 : i / 8);
+  const bool two_words = o.dtype == DType::f32;
+  const uint4* const from = static_cast<const uint4*>(o.data) + (two_words ? i / 4 : i / 8);
   pack.words[0] = *from;
-  if (two) pack.words[1] = from[1];
+  if (two_words) pack.words[1] = from[1];
 }
 // Loads one element as a pack of copies of it.
 template <bool Booleans = false>
@@ -151,7 +151,7 @@ inline bool keeps_packs(const TensorView& v, int64_t step) {
   return step % (v.dtype == DType::boolean ? kRun : 16 / int64_t(size_of(v.dtype))) == 0;
 }
 
-// The operands of a kernel that walks through its space in packs; the output first. Along the innermost dimension, an input is
+// The operands of a kernel that covers its space in packs; the output first. Along the innermost dimension, an input is
 // dense, one element for all, or a number without memory.
 template <int N>
 struct PackOperands {
@@ -159,7 +159,7 @@ struct PackOperands {
   float number[N] = {};
   unsigned numbers = 0, repeated = 0;  // bit k: of v[k]
 
-  // Load M elements of input k from offset `at`, in two steps.
+  // Load M elements of input k from offset `at`, in two_words steps.
   template <bool Booleans, int M>
   __device__ void load(int k, int64_t at, RawPack& pack) const {
     if (numbers >> k & 1) return;

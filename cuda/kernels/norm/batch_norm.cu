@@ -40,10 +40,10 @@ struct Owners {
   // Loads their parameters from `base` on; `otherwise` if there are none.
   template <class C, int N>
   __device__ void load(const Operand& p, int64_t base, C otherwise, C (&v)[N]) const {
-    const C one = p.data != nullptr ? p.load_floating<C>(base + first) : otherwise;
-    const C other = N > 1 && p.data != nullptr && split < N ? p.load_floating<C>(base + second) : one;
+    const C value = p.data != nullptr ? p.load_floating<C>(base + first) : otherwise;
+    const C next = N > 1 && p.data != nullptr && split < N ? p.load_floating<C>(base + second) : value;
 #pragma unroll
-    for (int j = 0; j < N; ++j) v[j] = N == 1 || j < split ? one : other;
+    for (int j = 0; j < N; ++j) v[j] = N == 1 || j < split ? value : next;
   }
 };
 
@@ -51,7 +51,7 @@ struct Owners {
 // elements at the end.
 template <int N, class F>
 __device__ inline void each_element(const BatchNormOperands& a, const F& f) {
-  const int64_t row = a.count * a.inner, all = a.batch * row;
+  const int64_t row = a.count * a.inner, numel = a.batch * row;
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
   const auto call = [&](int64_t i, auto size) {
     const int64_t b = short_quotient(i, row), place = i - b * row, c = short_quotient(place, a.inner);
@@ -59,8 +59,8 @@ __device__ inline void each_element(const BatchNormOperands& a, const F& f) {
     f((b * a.channels + a.first) * a.inner + place,
       Owners{c, c + 1 < a.count ? c + 1 : 0, left < size.value ? int(left) : size.value}, size);
   };
-  for (int64_t p = thread; p < all / N; p += step) call(p * N, std::integral_constant<int, N>());
-  if (all / N * N + thread < all) call(all / N * N + thread, std::integral_constant<int, 1>());
+  for (int64_t p = thread; p < numel / N; p += step) call(p * N, std::integral_constant<int, N>());
+  if (numel / N * N + thread < numel) call(numel / N * N + thread, std::integral_constant<int, 1>());
 }
 
 template <class C, int N>

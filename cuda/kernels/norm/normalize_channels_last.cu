@@ -76,14 +76,14 @@ class Strip {
   }
 
   // Sets sums[g] to the sum of value(j) over all threads' columns of group g, in an order that depends only on the shape. All
-  // threads must call it. A second call may read what the first left in `sums`: nobody writes there before all have reached the
+  // threads must call it. A second call may read what the first left in `sums`: no thread writes there before all have reached the
   // barrier.
   template <class F>
   __device__ void join(double* cells, double* sums, const F& value) const {
     const int span = lanes_ * kPack, per = groups_ == 1 ? span : int(a_.channels), lane = int(threadIdx.x) % 32;
 #pragma unroll
     for (int j = 0; j < kPack; ++j)
-      cells[pixel_ * span + lane_ * kPack + j] = value(j);  // also by surplus threads, whose cells nobody reads
+      cells[pixel_ * span + lane_ * kPack + j] = value(j);  // also by surplus threads, whose cells are not read
     __syncthreads();
     for (int g = int(threadIdx.x) / 32; g < groups_; g += kBlockWarps) {
       double sum = 0;

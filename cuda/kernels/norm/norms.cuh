@@ -44,9 +44,9 @@ __device__ inline int64_t short_quotient(int64_t i, int64_t d) {
 template <class C, int N>
 __device__ inline void load_parameter(const Operand& p, int64_t base, int64_t i, int64_t inner, C otherwise, C (&v)[N]) {
   if (p.data != nullptr && inner == 1) return load_some(p, base + i, v);
-  const C one = p.data != nullptr ? p.load_floating<C>(base + short_quotient(i, inner)) : otherwise;
+  const C value = p.data != nullptr ? p.load_floating<C>(base + short_quotient(i, inner)) : otherwise;
 #pragma unroll
-  for (int j = 0; j < N; ++j) v[j] = one;
+  for (int j = 0; j < N; ++j) v[j] = value;
 }
 
 // Returns whether these operands (ignoring empty ones) can be read N elements at a time, in runs of a multiple of N.

@@ -64,7 +64,7 @@ struct RowGradient {
   }
 };
 
-// Returns the sum of the weights of counted targets, before the rows are walked through. All threads of the block must call it.
+// Returns the sum of the weights of counted targets, before the rows are read. All threads of the block must call it.
 template <class C>
 __device__ inline double counted_weights(const Classes<C>& a, double* sums) {
   double sum = 0;
@@ -159,7 +159,7 @@ void cross_entropy(const Queue& q, const CrossEntropyArgs& args, const TensorVie
   const unsigned blocks = partial_blocks(rows, shorter ? kBlockWarps : 1);
   const Partials partials(q, unreduced ? Operand() : Operand(loss), total, args.reduction == Reduction::mean ? 0.0 : 1.0);
   const TensorView& out = gradient.out;
-  bool together = false;  // the gradient's rows are walked through as those of the logits
+  bool together = false;  // whether the gradient's rows are written as those of the logits are read
   for_rows({&args.logits}, 1, [&](auto* kind) {
     using Rows = std::remove_pointer_t<decltype(kind)>;
     using C = typename Rows::Compute;

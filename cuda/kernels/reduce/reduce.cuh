@@ -108,20 +108,20 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
     const int64_t output = task / segments, s = task % segments, begin = s * segment;
     int64_t at[2];
     kept.offsets(output, at);
-    C mine[kPack];  // one for each place in a pack: several independent chains of additions
+    C partial[kPack];  // one for each place in a pack: several independent chains of additions
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<C>();
+    for (int j = 0; j < kPack; ++j) partial[j] = Op::template identity<C>();
     const int64_t end = begin + segment < result.count ? begin + segment : result.count;
     Group::template each<kPack, kUnroll>(begin, end, [&](int64_t i, auto size) {
       C v[size.value];
       x.load(at[1], i, v);
 #pragma unroll
-      for (int j = 0; j < size.value; ++j) mine[j] = Op::join(mine[j], Op::first(v[j]));
+      for (int j = 0; j < size.value; ++j) partial[j] = Op::join(partial[j], Op::first(v[j]));
     });
 #pragma unroll
-    for (int j = 1; j < kPack; ++j) mine[0] = Op::join(mine[0], mine[j]);
-    const W all = Group::template join<Op>(W(mine[0]), &shared[0]);
-    if (Group::rank() == 0) result.put(output, s, at[0], all);
+    for (int j = 1; j < kPack; ++j) partial[0] = Op::join(partial[0], partial[j]);
+    const W joined = Group::template join<Op>(W(partial[0]), &shared[0]);
+    if (Group::rank() == 0) result.put(output, s, at[0], joined);
   }
 }
 
@@ -138,22 +138,22 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t s = task % segments, o = task / segments * 32 + column;
     const int64_t begin = s * segment, end = begin + segment < result.count ? begin + segment : result.count;
     int64_t at[2] = {0, 0};
-    C mine = Op::template identity<C>();
+    C partial = Op::template identity<C>();
     if (o < kept.numel) {
       kept.offsets(o, at);
       for (int64_t i = begin + lane_row; i < end; i += kBlockWarps) {
         C v[1];
         x.load(at[1], i, v);
-        mine = Op::join(mine, Op::first(v[0]));
+        partial = Op::join(partial, Op::first(v[0]));
       }
     }
     __syncthreads();  // waits until the last task's values were read
-    shared[lane_row][column] = W(mine);
+    shared[lane_row][column] = W(partial);
     __syncthreads();
     if (lane_row != 0 || o >= kept.numel) continue;
-    W all = shared[0][column];
-    for (int r = 1; r < kBlockWarps; ++r) all = Op::join(all, shared[r][column]);
-    result.put(o, s, at[0], all);
+    W joined = shared[0][column];
+    for (int r = 1; r < kBlockWarps; ++r) joined = Op::join(joined, shared[r][column]);
+    result.put(o, s, at[0], joined);
   }
 }
 
@@ -170,33 +170,33 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t task = blockIdx.x; task < column_blocks * segments; task += gridDim.x) {
     const int64_t s = task % segments, from = task / segments * kWidth, o = from + first;
     const int64_t begin = s * segment, end = begin + segment < result.count ? begin + segment : result.count;
-    float mine[kPack];
+    float partial[kPack];
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<float>();
+    for (int j = 0; j < kPack; ++j) partial[j] = Op::template identity<float>();
     if (o < result.outputs) {  // outputs are whole packs
 #pragma unroll 4
       for (int64_t i = begin + octet; i < end; i += kRows) {
         float v[kPack];
         load_pack(x + i * pitch + o, v);
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) mine[j] = Op::join(mine[j], Op::first(v[j]));
+        for (int j = 0; j < kPack; ++j) partial[j] = Op::join(partial[j], Op::first(v[j]));
       }
     }
     __syncthreads();  // waits until the last task's values were read
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      double all = double(mine[j]);
-      for (int bits = kOctet; bits < 32; bits *= 2) all = Op::join(all, __shfl_xor_sync(kFullMask, all, bits));
-      if (lane < kOctet) shared[threadIdx.x / 32][first + j] = all;
+      double joined = double(partial[j]);
+      for (int bits = kOctet; bits < 32; bits *= 2) joined = Op::join(joined, __shfl_xor_sync(kFullMask, joined, bits));
+      if (lane < kOctet) shared[threadIdx.x / 32][first + j] = joined;
     }
     __syncthreads();
-    const int64_t mine_at = from + int64_t(threadIdx.x);
-    if (int(threadIdx.x) >= kWidth || mine_at >= result.outputs) continue;
-    double all = shared[0][threadIdx.x];
-    for (int w = 1; w < kBlockWarps; ++w) all = Op::join(all, shared[w][threadIdx.x]);
+    const int64_t own_output = from + int64_t(threadIdx.x);
+    if (int(threadIdx.x) >= kWidth || own_output >= result.outputs) continue;
+    double joined = shared[0][threadIdx.x];
+    for (int w = 1; w < kBlockWarps; ++w) joined = Op::join(joined, shared[w][threadIdx.x]);
     int64_t at[2];
-    kept.offsets(mine_at, at);
-    result.put(mine_at, s, at[0], all);
+    kept.offsets(own_output, at);
+    result.put(own_output, s, at[0], joined);
   }
 }
 

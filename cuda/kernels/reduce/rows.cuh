@@ -42,7 +42,7 @@ __device__ inline W block_join(W v, W* shared) {
   return v;
 }
 
-// A block of kThreads threads seen as groups of Warps warps (1 or kBlockWarps), each with its own rows.
+// A block of kThreads threads, divided into groups of Warps warps (1 or kBlockWarps), each with its own rows.
 template <int Warps>
 struct RowGroup {
   static constexpr int kSize = 32 * Warps, kPerBlock = kBlockWarps / Warps;
@@ -244,7 +244,7 @@ inline Shape without(Shape shape, int dim) {
 inline int64_t row_length(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.shape[dim]; }
 inline int64_t row_stride(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.strides[dim]; }
 
-// Returns whether PackedRows can walk the rows along `dim`.
+// Returns whether PackedRows can read the rows along `dim`.
 inline bool packs(const TensorView& v, int dim) {
   const int64_t pack = 16 / int64_t(size_of(v.dtype));
   if (!is_floating(v.dtype) || v.dtype == DType::f64 || v.shape.empty() || v.strides[dim] != 1 || !aligned16(v.data)) return false;
@@ -254,7 +254,7 @@ inline bool packs(const TensorView& v, int dim) {
   return true;
 }
 
-// Returns whether PeeledRows can walk them: rows that are long enough and begin at the same place within a pack in all operands.
+// Returns whether PeeledRows can read them: rows that are long enough and begin at the same place within a pack in all operands.
 inline bool peels(std::initializer_list<const TensorView*> operands, int dim) {
   const TensorView& first = **operands.begin();
   for (const TensorView* v : operands) {
@@ -298,13 +298,13 @@ struct Exponentials {
 #pragma unroll
     for (int j = 0; j < N; ++j) sum += m::exp(C(x[j] - most));
   }
-  // Joins over the group; every thread gets the result.
+  // Joins over the group: `top` becomes the group's, and every thread gets its sum.
   template <class Group>
   __device__ double join(C* tops, double* sums) {
-    const C all = Group::template join<MaxJoin>(top, tops);
-    const C mine = top == all ? sum : C(sum * m::exp(C(top - all)));
-    top = all;
-    return Group::template join<SumJoin>(double(mine), sums);
+    const C highest = Group::template join<MaxJoin>(top, tops);
+    const C partial = top == highest ? sum : C(sum * m::exp(C(top - highest)));
+    top = highest;
+    return Group::template join<SumJoin>(double(partial), sums);
   }
 };
 

@@ -81,14 +81,14 @@ __global__ void __launch_bounds__(kThreads) scan_rows(Rows r) {
     W carry = r.out.data && s > 0 ? totals[task - 1] : Op::template identity<W>();
     for (int64_t tile = begin; tile < end; tile += Group::kSize * kItems) {
       const int64_t first = tile + int64_t(Group::rank()) * kItems;
-      W v[kItems], mine = Op::template identity<W>();
+      W v[kItems], partial = Op::template identity<W>();
 #pragma unroll
       for (int j = 0; j < kItems; ++j) {
-        if (first + j < end) mine = Op::join(mine, W(load_as<C>(r.x, at[0] + (first + j) * r.x_step)));
-        v[j] = mine;
+        if (first + j < end) partial = Op::join(partial, W(load_as<C>(r.x, at[0] + (first + j) * r.x_step)));
+        v[j] = partial;
       }
       W total;
-      const W start = Op::join(carry, GroupScan<Op, W, Warps>::before(mine, total, &shared[0]));
+      const W start = Op::join(carry, GroupScan<Op, W, Warps>::before(partial, total, &shared[0]));
       carry = Op::join(carry, total);
       if (!r.out.data) continue;
 #pragma unroll

@@ -87,13 +87,13 @@ struct Rows {
 template <class P>
 __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs) {
   SHARED(P, tile, [kTile<P>]);
-  const int64_t pieces = (r.length + part - 1) / part, mask = r.rows.numel * pieces, per_tile = kTile<P> / part;
-  for (int64_t first = int64_t(blockIdx.x) * per_tile; first < all; first += int64_t(gridDim.x) * per_tile) {
+  const int64_t pieces = (r.length + part - 1) / part, pieces_in_all = r.rows.numel * pieces, per_tile = kTile<P> / part;
+  for (int64_t first = int64_t(blockIdx.x) * per_tile; first < pieces_in_all; first += int64_t(gridDim.x) * per_tile) {
     // No barrier: the thread that fills a place has itself read the last tile's element there.
     for (int i = int(threadIdx.x); i < kTile<P>; i += kThreads) {
       const int64_t piece = first + i / part, at = piece % pieces * part + i % part;
       tile[i] = P::last();
-      if (piece < all && at < r.length) {
+      if (piece < pieces_in_all && at < r.length) {
         int64_t offset[3];
         r.rows.offsets(piece / pieces, offset);
         tile[i] = P::of(key_at(r.x, offset[0] + at * r.x_step, r.descending), at);
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs
     __syncthreads();
     for (int i = int(threadIdx.x); i < kTile<P>; i += kThreads) {
       const int64_t piece = first + i / part, at = piece % pieces * part + i % part;
-      if (piece >= all || at >= r.length) continue;
+      if (piece >= pieces_in_all || at >= r.length) continue;
       if (runs)
         runs[piece / pieces * r.length + at] = tile[i];
       else if (at < r.k)
@@ -135,15 +135,15 @@ __global__ void __launch_bounds__(kThreads) merge_runs(const P* from, P* to, int
     const bool second = at - first >= run;
     const int64_t other = second ? first : first + run, most = length - other < run ? length - other : run;
     const P* const search = from + row * length + other;
-    const P mine = from[i];
+    const P pair = from[i];
     int64_t below = 0;  // how many elements of the other run come before
     for (int64_t left = most > 0 ? most : 0; left > 0;) {
       const int64_t half = left / 2;
-      const bool up = search[below + half] < mine;
+      const bool up = search[below + half] < pair;
       below = up ? below + half + 1 : below;
       left = up ? left - half - 1 : half;
     }
-    to[row * length + first + (at - first - (second ? run : 0)) + below] = mine;
+    to[row * length + first + (at - first - (second ? run : 0)) + below] = pair;
   }
 }
 

@@ -32,26 +32,26 @@ __global__ void __launch_bounds__(kThreads) tally_kernel(Operand x, Space<1> spa
   for (unsigned k = threadIdx.x; k < kPlaces; k += blockDim.x) places[k] = 0;
   __syncthreads();
   const Bits normal = Bits(math::smallest_normal_bits(x.dtype));
-  unsigned mine[math::kTallyLargest] = {};
+  unsigned own_counts[math::kTallyLargest] = {};
   Bits top = 0, bottom = ~Bits(0);
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel; i += int64_t(gridDim.x) * blockDim.x) {
     const C value = x.load_floating<C>(space.offset(i));
     const Bits size = math::magnitude_bits(value);
-    const bool minus = math::same_bits<Bits>(value) >> (8 * sizeof(Bits) - 1);
+    const bool is_negative = math::same_bits<Bits>(value) >> (8 * sizeof(Bits) - 1);
     constexpr Bits inf = math::FloatBits<C>::kInf;
-    mine[math::kTallyNan] += size > inf;
-    mine[math::kTallyPositiveInf] += size == inf && !minus;
-    mine[math::kTallyNegativeInf] += size == inf && minus;
-    mine[math::kTallyZero] += size == 0;
+    own_counts[math::kTallyNan] += size > inf;
+    own_counts[math::kTallyPositiveInf] += size == inf && !is_negative;
+    own_counts[math::kTallyNegativeInf] += size == inf && is_negative;
+    own_counts[math::kTallyZero] += size == 0;
     if (size == 0 || size >= inf) continue;
-    mine[math::kTallyNegative] += minus;
-    mine[math::kTallySubnormal] += size < normal;
+    own_counts[math::kTallyNegative] += is_negative;
+    own_counts[math::kTallySubnormal] += size < normal;
     top = size > top ? size : top;
     bottom = size < bottom ? size : bottom;
     if (exponents) atomicAdd(&places[math::exponent_place(size)], 1u);
   }
   for (int k = 0; k < math::kTallyLargest; ++k)
-    if (mine[k]) atomicAdd(&counts[k], mine[k]);
+    if (own_counts[k]) atomicAdd(&counts[k], own_counts[k]);
   if (top) {
     atomicMax(&extremes[0], double_bits(top));
     atomicMin(&extremes[1], double_bits(bottom));

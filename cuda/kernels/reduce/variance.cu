@@ -180,9 +180,9 @@ __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Spa
     squares[warp][column] = near_sums.squares_about(mean);
     __syncthreads();
     if (warp != 0 || !inside) continue;
-    double all = 0;
-    for (int w = 0; w < kBlockWarps; ++w) all += squares[w][column];
-    target.put(o, s, at, {mean, all});
+    double total = 0;
+    for (int w = 0; w < kBlockWarps; ++w) total += squares[w][column];
+    target.put(o, s, at, {mean, total});
   }
 }
 
@@ -239,9 +239,9 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
       if (lane < kOctet) to[j * kOctet + lane] = value;
     };
     const auto joined = [&](const double(&of)[kBlockWarps][kWidth]) {
-      double all = 0;
-      for (int w = 0; w < kBlockWarps; ++w) all += of[w][place];
-      return all;
+      double total = 0;
+      for (int w = 0; w < kBlockWarps; ++w) total += of[w][place];
+      return total;
     };
 #pragma unroll
     for (int j = 0; j < kRun; ++j) join(near_sums.of_column(j).total(), sums[warp], j);
@@ -301,14 +301,14 @@ __global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Targe
       return sum;
     };
     const double mean = sum_up(sums, [&](int64_t s, double n) { return n * target.mean_of(o, s); }) / double(target.count);
-    const double all = sum_up(squares, [&](int64_t s, double n) {
+    const double total = sum_up(squares, [&](int64_t s, double n) {
       const double off = target.mean_of(o, s) - mean;
       return target.squares_of(o, s) + n * off * off;
     });
     if (int(threadIdx.x) >= kOctet || o >= kept.numel) continue;
     int64_t at[3];
     kept.offsets(o, at);
-    result.finish(at, {mean, all});
+    result.finish(at, {mean, total});
   }
 }
 
