@@ -177,7 +177,7 @@ class RandomPosition {
   }
 
  private:
-  static constexpr size_t kSlotBytes = 16;  // bytes: the alignment that the graph promises
+  static constexpr size_t kSlotBytes = 16;  // the alignment that the graph promises
   static constexpr int64_t kStep = kSlotBytes / sizeof(int64_t);
   void* at(size_t i) const { return space_->data() + i * kSlotBytes; }
   std::optional<Workspace> space_;

@@ -17,8 +17,8 @@ namespace halfstep::cuda::dnn {
 // without it. `twice`: also after each row's logarithm is subtracted.
 enum class PaddingMask : uint8_t { none, once, twice };
 
-// softmax(scale q k^T) v of B samples with L queries and S keys of E numbers, in H heads of q, a multiple of the G heads of k and
-// v.
+// softmax(scale q k^T) v for B samples of L queries and S keys, with E numbers in each of H heads of q and G heads of k and v; G
+// divides H.
 struct AttentionProblem {
   cudnnDataType_t type = CUDNN_DATA_HALF;
   Numbers q, k;  // [B, H, L, E]; and also for v: [B, G, S, E]

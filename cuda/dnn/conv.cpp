@@ -51,7 +51,7 @@ std::optional<ConvWindow> window_of(const Window& window, const Numbers& x, cons
     const bool given = d >= missing;
     const int64_t padding = given ? window.padding[d - missing] : 0, stride = given ? window.stride[d - missing] : 1,
                   dilation = given ? window.dilation[d - missing] : 1;
-    // Padding behind that the last window needs, and with which no further window fits.
+    // least: the padding behind the last element that the last window needs; most: the largest with which no further window fits.
     const int64_t least = (y[d + 2] - 1) * stride + dilation * (w[d + 2] - 1) + 1 - x[d + 2] - padding, most = least + stride - 1;
     if (most < 0) return {};
     out.before.push_back(padding);
@@ -85,6 +85,23 @@ TensorView widened(const TensorView& v, void* memory) {
 
 constexpr const char* kWorkNames[] = {"a convolution", "a convolution's data gradient", "a convolution's weight gradient"};
 
+// Returns the library's form of a convolution of tensors with one format; nothing if it has no such window.
+std::optional<ConvProblem> conv_problem(Direction direction, cudnnDataType_t type, const Window& window, const TensorView& x,
+                                        const TensorView& w, const TensorView& y, bool channels_last) {
+  ConvProblem problem{.direction = direction, .type = type};
+  problem.x = numbers(x.shape);
+  problem.w = numbers(w.shape);
+  problem.y = numbers(y.shape);
+  problem.x_strides = dense_strides(problem.x, channels_last);
+  problem.w_strides = dense_strides(problem.w, channels_last);
+  problem.y_strides = dense_strides(problem.y, channels_last);
+  const auto sides = window_of(window, problem.x, problem.w, problem.y);
+  if (!sides) return {};
+  problem.window = *sides;
+  problem.tensor_cores = type != CUDNN_DATA_FLOAT || (allow_tf32() && capability() >= 80);
+  return problem;
+}
+
 bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
   const Direction direction = call.direction;
   const TensorView given[] = {as_image(call.x), as_image(call.w), as_image(call.y)};
@@ -98,22 +115,13 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
   if (!library) return false;
 
   const MemoryFormat format = conv_format({x, w, y});
-  const bool last = format == MemoryFormat::channels_last;
   const Staged result(q, wanted, first.dtype, strides_of(wanted.shape, format), Staged::write);
   const bool adds = call.bias && direction != Direction::weight;
   const TensorView bias = adds ? call.bias : TensorView{};
 
-  ConvProblem problem{.direction = direction, .type = *type};
-  problem.x = numbers(x.shape);
-  problem.w = numbers(w.shape);
-  problem.y = numbers(y.shape);
-  problem.x_strides = dense_strides(problem.x, last);
-  problem.w_strides = dense_strides(problem.w, last);
-  problem.y_strides = dense_strides(problem.y, last);
-  const auto sides = window_of(call.window, problem.x, problem.w, problem.y);
-  if (!sides) return false;
-  problem.window = *sides;
-  problem.tensor_cores = first.dtype != DType::f32 || (allow_tf32() && capability() >= 80);
+  std::optional<ConvProblem> form = conv_problem(direction, *type, call.window, x, w, y, format == MemoryFormat::channels_last);
+  if (!form) return false;
+  ConvProblem& problem = *form;
   const auto memory = [&](const TensorView& v) { return &v == &wanted ? result.view().data : v.data; };
   const std::vector<void*> pointers{memory(x), memory(w), memory(y)};
   problem.alignment = alignment({pointers[0], pointers[1], pointers[2], bias.data});

@@ -77,7 +77,7 @@ FunctionLoss::DenominatorOf MeanOverBatch::of(const KLDivLossOptions& o) {
 
 Denominator::Denominator(int64_t elements, double each, const Tensor& value)
     : elements_(double(elements)), each_(each), value_(double(elements) * each) {
-  if (!value.defined() || value.device().is_meta()) return;  // only the usual value is at hand
+  if (!value.defined() || value.device().is_meta()) return;  // the usual value replaces it
   check<ShapeError>(value.numel() == 1, "Denominator", "the value must be one number, got shape ", value.shape());
   if (value.device().is_cpu())
     value_ = value.item<double>();

@@ -29,7 +29,7 @@ class Denominator {
   const Tensor& on_device() const { return on_device_; }  // value in f64 if only the device has it; else undefined
   Denominator on_host() const;  // waits for the device
   Denominator clone() const;    // in separate memory
-  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // as far as the host has it: all targets are ignored
+  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // in the host's value: all targets are ignored
 
  private:
   double elements_, each_ = 1, value_;

@@ -15,7 +15,7 @@ namespace {
 
 std::string joined_name(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
 
-// Throws ValueError with the nearest of the known names.
+// Throws ValueError with the nearest of the existing names.
 [[noreturn]] void fail_name(const char* where, std::string_view name, const std::vector<std::string>& known) {
   const std::string near = nearest_name(std::string(name), known);
   fail<ValueError>(where, "there is no \"", name, '"', near.empty() ? "" : "; did you mean \"" + near + "\"?");

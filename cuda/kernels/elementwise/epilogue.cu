@@ -20,7 +20,7 @@ struct Units {
   }
 };
 
-// Loads a unit, of which the row has `left` elements or more.
+// Loads a unit. left: the elements of the row from here on, which may be fewer than a unit has.
 template <class T>
 __device__ inline void load_unit(const T* from, int64_t left, bool packed, T (&v)[kUnit]) {
   constexpr int kSize = Pack<T>::kSize;

@@ -159,7 +159,7 @@ struct PackOperands {
   float number[N] = {};
   unsigned numbers = 0, repeated = 0;  // bit k: of v[k]
 
-  // Load M elements of input k from offset `at`, in two_words steps.
+  // Load M elements of input k from offset `at`, in two steps.
   template <bool Booleans, int M>
   __device__ void load(int k, int64_t at, RawPack& pack) const {
     if (numbers >> k & 1) return;
