@@ -13,10 +13,10 @@ namespace halfstep::cuda {
 namespace {
 
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr size_t kRound = 512;
+constexpr size_t kRound = 512;   // divides the size of every block
 constexpr size_t kSmall = kMiB;  // largest request served from small segments
 constexpr size_t kSmallSegment = 2 * kMiB;
-constexpr size_t kMedium = 10 * kMiB;  // larger requests get their own segments
+constexpr size_t kMedium = 10 * kMiB;  // smallest request that gets its own segment
 constexpr size_t kMediumSegment = 20 * kMiB;
 
 size_t rounded(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -64,7 +64,7 @@ class CudaAllocator::Pool {
   size_t live = 0, peak = 0;
   std::array<size_t, kMemoryTagCount> live_by_tag{}, peak_by_tag{};
   bool sealed = false;    // whether the recording has ended: the peak counts as live, whatever is released
-  bool released = false;  // whether nobody will replay it any more
+  bool released = false;  // whether its recording is gone, so that no replay uses it
 
  private:
   std::set<Block*, Smaller> free_[2];
@@ -76,13 +76,13 @@ CudaAllocator::~CudaAllocator() = default;
 void* CudaAllocator::allocate(size_t bytes, MemoryTag tag) {
   const size_t size = device_block_size(bytes);
   const std::lock_guard lock(mutex_);
-  Block* block = take(recorded_ && recorder_ == std::this_thread::get_id() ? *recorded_ : *common_, size);
+  Block* block = take(recording_pool_ && recording_thread_ == std::this_thread::get_id() ? *recording_pool_ : *common_, size);
   if (!block) out_of_memory(bytes);
   split(block, size);
   block->free = false;
   block->tag = tag;
   live_[block->data] = block;
-  count(tag, block->size);
+  add_live(tag, block->size);
   ++stats_.allocations;
   Pool& pool = *block->pool;
   if (&pool != common_.get()) {
@@ -96,7 +96,7 @@ void* CudaAllocator::allocate(size_t bytes, MemoryTag tag) {
   return block->data;
 }
 
-void CudaAllocator::count(MemoryTag tag, size_t bytes) {
+void CudaAllocator::add_live(MemoryTag tag, size_t bytes) {
   stats_.live += bytes;
   stats_.live_by_tag[size_t(tag)] += bytes;
   if (stats_.live <= stats_.peak) return;
@@ -104,6 +104,7 @@ void CudaAllocator::count(MemoryTag tag, size_t bytes) {
   stats_.peak_by_tag = stats_.live_by_tag;
 }
 
+// Takes a free block of at least `size` bytes, or a new segment, out of the free blocks; returns null if the device has no memory.
 CudaAllocator::Block* CudaAllocator::take(Pool& pool, size_t size) {
   auto& blocks = pool.free_blocks(size <= kSmall);
   Block wanted{nullptr, size, nullptr, false};
@@ -115,8 +116,8 @@ CudaAllocator::Block* CudaAllocator::take(Pool& pool, size_t size) {
   const bool small = size <= kSmall;
   if (Block* block = grow(pool, segment_size(size), small)) return block;
   check<RecordingError>(&pool == common_.get(), "record", "recorded work needs memory of its own, and the device has no more");
-  if (recorded_) return nullptr;
-  free_segments(*common_);  // frees cached memory of other sizes
+  if (recording_pool_) return nullptr;
+  free_segments(*common_);  // returns cached memory of other sizes to the device
   if (Block* block = grow(pool, segment_size(size), small)) return block;
   return grow(pool, rounded(size, kSmallSegment), small);  // takes no more than necessary
 }
@@ -187,6 +188,7 @@ void CudaAllocator::give_back(Block* block) noexcept {
   blocks.insert(block);
 }
 
+// Returns the pool's segments without live blocks to the device.
 void CudaAllocator::free_segments(Pool& pool) noexcept {
   const RelaxedCapture relaxed;
   for (const bool small : {false, true}) {
@@ -232,20 +234,20 @@ void CudaAllocator::reset_peak() {
 
 void CudaAllocator::empty_cache() {
   const std::lock_guard lock(mutex_);
-  if (!recorded_) free_segments(*common_);
+  if (!recording_pool_) free_segments(*common_);
 }
 
 CudaAllocator::Pool* CudaAllocator::begin_pool() {
   const std::lock_guard lock(mutex_);
-  recorded_ = pools_.insert(std::make_unique<Pool>()).first->get();
-  recorder_ = std::this_thread::get_id();
-  return recorded_;
+  recording_pool_ = pools_.insert(std::make_unique<Pool>()).first->get();
+  recording_thread_ = std::this_thread::get_id();
+  return recording_pool_;
 }
 
 void CudaAllocator::end_pool() {
   const std::lock_guard lock(mutex_);
-  Pool& pool = *recorded_;
-  recorded_ = nullptr;
+  Pool& pool = *recording_pool_;
+  recording_pool_ = nullptr;
   pool.sealed = true;
   for (int i = 0; i < kMemoryTagCount; ++i) {
     stats_.live_by_tag[size_t(i)] += pool.peak_by_tag[size_t(i)] - pool.live_by_tag[size_t(i)];
@@ -262,7 +264,7 @@ void CudaAllocator::release_pool(Pool* pool) noexcept {
 
 // Destroys released pools without live blocks; during a recording, at its end.
 void CudaAllocator::destroy_unused() noexcept {
-  if (recorded_) return;
+  if (recording_pool_) return;
   std::erase_if(pools_, [&](const std::unique_ptr<Pool>& pool) {
     if (!pool->released || pool->live > 0) return false;
     stats_.live -= pool->peak;

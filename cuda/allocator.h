@@ -4,8 +4,8 @@
 // Takes device memory in segments and hands it out in blocks. A released block may be reused at once, although kernels that use it
 // may still be queued: all work runs on one stream, so the later use comes after them. Sizes and counts follow PyTorch's
 // allocator, so that peaks can be compared: requests are rounded up to 512 bytes; up to 1 MiB they are served from 2 MiB segments,
-// up to 10 MiB from 20 MiB segments, and above from their own segments, rounded to 2 MiB. The smallest free block that fits is
-// split; neighbours are joined on release.
+// below 10 MiB from 20 MiB segments, and from there on from their own segments, rounded to 2 MiB. The smallest free block that fits
+// is split; neighbours are joined on release.
 //
 // A recording (Backend::begin_recording) takes its memory from its own pool, because its addresses must not change. Other threads'
 // tensors stay out of it, because a replay writes to all of it. From the recording's end to its release, the pool's peak counts as
@@ -50,14 +50,14 @@ class CudaAllocator final : public Allocator {
   void give_back(Block* block) noexcept;
   void free_segments(Pool& pool) noexcept;
   void destroy_unused() noexcept;
-  void count(MemoryTag tag, size_t bytes);
+  void add_live(MemoryTag tag, size_t bytes);
   [[noreturn]] void out_of_memory(size_t bytes) const;
 
   mutable std::mutex mutex_;
   std::unique_ptr<Pool> common_;
   std::set<std::unique_ptr<Pool>> pools_;  // pools of recordings
-  Pool* recorded_ = nullptr;               // between begin_pool and end_pool
-  std::thread::id recorder_;               // thread of that recording
+  Pool* recording_pool_ = nullptr;         // pool between begin_pool and end_pool
+  std::thread::id recording_thread_;       // thread that called begin_pool
   std::unordered_map<void*, Block*> live_;
   MemoryStats stats_;
 };

@@ -50,6 +50,7 @@ std::string text_of(const T& argument) {
   return {};
 }
 
+// Throws if a C++ number is passed to a kernel that takes only tensors.
 void check_argument(std::string_view call, const TensorView& v) {
   if (!v.number) return;
   const bool takes_numbers =
@@ -105,22 +106,23 @@ class CudaBackend final : public Backend,
   uint64_t host_reads() const override { return host_reads_; }
 
 #define HS_UNPACK(...) __VA_ARGS__
-#define HS_KERNEL(name, parameters, arguments)                                                  \
-  void name parameters override {                                                               \
-    run(                                                                                        \
-        #name, [&](const auto&... here) { cuda::name(queue_, here...); }, HS_UNPACK arguments); \
+#define HS_KERNEL(name, parameters, arguments)                                                      \
+  void name parameters override {                                                                   \
+    run(                                                                                            \
+        #name, [&](const auto&... passed) { cuda::name(queue_, passed...); }, HS_UNPACK arguments); \
   }
 #include "framework/backend/kernels.def"
 #undef HS_UNPACK
 
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
     run(
-        "check_targets", [&](const auto&... here) { cuda::check_targets(queue_, here..., fault_); }, target, classes, ignore_index);
+        "check_targets", [&](const auto&... passed) { cuda::check_targets(queue_, passed..., fault_); }, target, classes,
+        ignore_index);
     return defer_fault();
   }
   int64_t check_indices(const TensorView& index, int64_t size) override {
     run(
-        "check_indices", [&](const auto&... here) { cuda::check_indices(queue_, here..., fault_); }, index, size);
+        "check_indices", [&](const auto&... passed) { cuda::check_indices(queue_, passed..., fault_); }, index, size);
     return defer_fault();
   }
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
@@ -148,19 +150,20 @@ class CudaBackend final : public Backend,
   std::optional<RecurrentSpaces> recurrent_spaces(const RecurrentArgs& args) override {
     std::optional<RecurrentSpaces> found;
     run(
-        "recurrent", [&](const auto&... here) { found = dnn::recurrent_spaces(queue_, here...); }, args);
+        "recurrent", [&](const auto&... passed) { found = dnn::recurrent_spaces(queue_, passed...); }, args);
     return found;
   }
   bool recurrent(const RecurrentArgs& args, const RecurrentTensors& tensors) override {
     bool done = false;
     run(
-        "recurrent", [&](const auto&... here) { done = dnn::recurrent(queue_, here...); }, args, tensors);
+        "recurrent", [&](const auto&... passed) { done = dnn::recurrent(queue_, passed...); }, args, tensors);
     return count_recurrent(done);
   }
   bool recurrent_backward(const RecurrentArgs& args, const RecurrentTensors& tensors, const RecurrentGradients& grads) override {
     bool done = false;
     run(
-        "recurrent_backward", [&](const auto&... here) { done = dnn::recurrent_backward(queue_, here...); }, args, tensors, grads);
+        "recurrent_backward", [&](const auto&... passed) { done = dnn::recurrent_backward(queue_, passed...); }, args, tensors,
+        grads);
     return count_recurrent(done);
   }
 #endif
@@ -274,17 +277,19 @@ class CudaBackend final : public Backend,
     check_cuda(cudaMemcpyAsync(fault_copy_.data(), fault_, sizeof *fault_, cudaMemcpyDeviceToHost, queue_.stream), call);
     if (bytes > 0) check_cuda(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, queue_.stream), call);
     check_cuda(cudaStreamSynchronize(queue_.stream), call);
-    if (fault->kind == 0) return;
+    if (fault->kind == IndexFault::kNone) return;
     const IndexFault found = *fault;
     check_cuda(cudaMemsetAsync(fault_, 0, sizeof *fault_, queue_.stream), "cudaMemsetAsync");
-    const char* what = found.kind == 1 ? "target" : "index";
+    const char* what = found.kind == IndexFault::kTarget ? "target" : "index";
     fail<IndexError>(what, what, ' ', found.value, " at position ", found.position, " is outside [0, ", found.size,
                      "), found on the GPU by an earlier call", Help{"HALFSTEP_SYNC=1 makes that call itself throw"});
   }
+  // Counts a call that cuDNN computed; returns `done`.
   bool count_recurrent(bool done) {
     recurrent_calls_ += done;
     return done;
   }
+  // Leaves the result of a check to the next copy to the host: returns -1, the position of "no fault".
   int64_t defer_fault() {
     if (sync_ && !queue_.recording) synchronize();
     return -1;

@@ -38,6 +38,7 @@ class Kernels final : public ConvKernels {
 };
 
 #ifdef HALFSTEP_NO_CUDNN
+// Stand in for cuda/dnn/conv.h: a library that declines every call.
 enum class Direction { forward, data, weight };
 struct ConvCall {
   Direction direction;
@@ -53,42 +54,42 @@ bool convolve(const Queue&, const ConvKernels&, const ConvCall&, const F&) {
 using namespace dnn;
 #endif
 
-// Runs the library, or unfolds: in smaller portions if the device has no memory for larger ones.
+// Convolves by the library; if it declines, by `unfold`, in smaller portions if the device has no memory for larger ones.
 template <class F>
-void by_library_or(const Queue& q, const ConvCall& call, const F& unfold) {
-  constexpr int64_t kMost = int64_t(128) << 20, kLeast = int64_t(1) << 20;
-  const auto otherwise = [&] {
-    for (int64_t bytes = kMost;; bytes /= 2) {
+void convolve_or_unfold(const Queue& q, const ConvCall& call, const F& unfold) {
+  constexpr int64_t kMostBytes = int64_t(128) << 20, kLeastBytes = int64_t(1) << 20;
+  const auto unfold_in_portions = [&] {
+    for (int64_t bytes = kMostBytes;; bytes /= 2) {
       try {
         return unfold(Kernels(q, bytes));
       } catch (const MemoryError&) {
-        if (bytes <= kLeast) throw;
+        if (bytes <= kLeastBytes) throw;
       }
     }
   };
   bool done = false;
   try {
-    done = convolve(q, Kernels(q, kMost), call, otherwise);
-  } catch (const MemoryError&) {}  // for a result that the library would first write elsewhere
-  if (!done) otherwise();
+    done = convolve(q, Kernels(q, kMostBytes), call, unfold_in_portions);
+  } catch (const MemoryError&) {}  // for the buffers of operands that the library needs in another layout
+  if (!done) unfold_in_portions();
 }
 
 }  // namespace
 
 void conv(const Queue& q, const TensorView& x, const TensorView& weight, const TensorView& bias, const Window& window,
           int64_t groups, bool relu, const TensorView& out) {
-  by_library_or(q, {Direction::forward, x, weight, out, bias, window, relu},
-                [&](const Kernels& kernels) { unfold_conv(kernels, x, weight, bias, window, groups, relu, out); });
+  convolve_or_unfold(q, {Direction::forward, x, weight, out, bias, window, relu},
+                     [&](const Kernels& kernels) { unfold_conv(kernels, x, weight, bias, window, groups, relu, out); });
 }
 void conv_backward_data(const Queue& q, const TensorView& grad, const TensorView& weight, const TensorView& bias,
                         const Window& window, int64_t groups, const TensorView& out) {
-  by_library_or(q, {Direction::data, out, weight, grad, bias, window},
-                [&](const Kernels& kernels) { unfold_conv_backward_data(kernels, grad, weight, bias, window, groups, out); });
+  convolve_or_unfold(q, {Direction::data, out, weight, grad, bias, window},
+                     [&](const Kernels& kernels) { unfold_conv_backward_data(kernels, grad, weight, bias, window, groups, out); });
 }
 void conv_backward_weight(const Queue& q, const TensorView& x, const TensorView& grad, const Window& window, int64_t groups,
                           const TensorView& out, const TensorView& bias_out) {
-  by_library_or(q, {Direction::weight, x, out, grad, bias_out, window},
-                [&](const Kernels& kernels) { unfold_conv_backward_weight(kernels, x, grad, window, groups, out, bias_out); });
+  convolve_or_unfold(q, {Direction::weight, x, out, grad, bias_out, window},
+                     [&](const Kernels& kernels) { unfold_conv_backward_weight(kernels, x, grad, window, groups, out, bias_out); });
 }
 
 }  // namespace halfstep::cuda

@@ -35,7 +35,7 @@ using FillRecord = CUpti_ActivityMemset4;
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_RUNTIME,           CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
     CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
-constexpr size_t kBuffer = size_t(1) << 20, kAlignment = 8;
+constexpr size_t kBufferBytes = size_t(1) << 20, kAlignment = 8;
 
 struct Functions {
   decltype(&cuptiGetVersion) version;
@@ -87,8 +87,9 @@ const char* copy_name(uint8_t kind) {
   }
 }
 
-void keep(const CUpti_Activity* record) {
-  const auto work = [](const auto* r, std::string name) {
+// Adds a record to the shared work and spans.
+void add_record(const CUpti_Activity* record) {
+  const auto add_work = [](const auto* r, std::string name) {
     shared().work.push_back(
         {r->correlationId, {.name = std::move(name), .stream = r->streamId, .begin = int64_t(r->start), .end = int64_t(r->end)}});
   };
@@ -96,13 +97,13 @@ void keep(const CUpti_Activity* record) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
       const auto* const r = reinterpret_cast<const KernelRecord*>(record);
-      return work(r, demangled(r->name));
+      return add_work(r, demangled(r->name));
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto* const r = reinterpret_cast<const CopyRecord*>(record);
-      return work(r, copy_name(r->copyKind));
+      return add_work(r, copy_name(r->copyKind));
     }
-    case CUPTI_ACTIVITY_KIND_MEMSET: return work(reinterpret_cast<const FillRecord*>(record), "fill");
+    case CUPTI_ACTIVITY_KIND_MEMSET: return add_work(reinterpret_cast<const FillRecord*>(record), "fill");
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
       const auto* const r = reinterpret_cast<const CUpti_ActivityExternalCorrelation*>(record);
       if (r->externalKind == CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0) shared().spans[r->correlationId] = int(r->externalId);
@@ -113,14 +114,14 @@ void keep(const CUpti_Activity* record) {
 }
 
 void CUPTIAPI give_buffer(uint8_t** buffer, size_t* size, size_t* most_records) {
-  *buffer = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, kBuffer));
-  *size = *buffer ? kBuffer : 0;  // without memory its records are lost
+  *buffer = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, kBufferBytes));
+  *size = *buffer ? kBufferBytes : 0;  // without memory its records are lost
   *most_records = 0;
 }
 void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
   const std::lock_guard lock(shared().mutex);
   CUpti_Activity* record = nullptr;
-  while (valid > 0 && shared().cupti.next(buffer, valid, &record) == CUPTI_SUCCESS) keep(record);
+  while (valid > 0 && shared().cupti.next(buffer, valid, &record) == CUPTI_SUCCESS) add_record(record);
   std::free(buffer);
 }
 
@@ -179,7 +180,8 @@ KernelTrace::~KernelTrace() {
   if (!fault_.empty()) return;
   Shared& s = shared();
   for (const CUpti_ActivityKind kind : kKinds) s.cupti.disable(kind);
-  s.cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // discards what is left of this trace
+  s.cupti.flush(
+      CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);  // empties CUPTI's buffers, so that the next trace gets none of this one's records
   const std::lock_guard lock(s.mutex);
   s.is_open = false;
 }

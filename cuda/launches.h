@@ -9,7 +9,7 @@
 namespace halfstep::cuda {
 
 // A kernel's launch. `arguments`: pointers to its arguments, in the types of the parameters.
-struct Launched {
+struct KernelLaunch {
   const void* kernel;
   dim3 grid, block;
   size_t shared_bytes;
@@ -21,7 +21,7 @@ struct Launched {
 
 class LaunchWatcher {
  public:
-  virtual void launched(const Launched& launch) = 0;  // by launch() of cuda/gpu.cuh
+  virtual void launched(const KernelLaunch& launch) = 0;  // by launch() of cuda/gpu.cuh
   virtual void uses_fixed(const void* memory) = 0;    // by all other work: it uses this memory at a fixed address
 
  protected:

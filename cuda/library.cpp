@@ -8,7 +8,7 @@
 namespace halfstep::cuda {
 namespace {
 
-// Opens a file; returns why it cannot be used, or empty.
+// Opens a file and sets `symbols`; returns why it cannot be used, or "".
 std::string open(const std::string& file, const std::vector<LibrarySymbol>& symbols, const std::function<std::string()>& unfit) {
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) return dlerror();
@@ -29,7 +29,7 @@ std::string open_library(const char* variable, const std::vector<std::string>& f
                          const std::function<std::string()>& unfit) {
   const char* const named = std::getenv(variable);
   std::string tried;
-  for (const std::string& file : named&&* named ? std::vector<std::string>{named} : files) {
+  for (const std::string& file : named&& named[0] ? std::vector<std::string>{named} : files) {
     if (file.empty()) continue;
     const std::string problem = open(file, symbols, unfit);
     if (problem.empty()) return "";

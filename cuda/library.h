@@ -18,9 +18,9 @@ struct LibrarySymbol {
 #define HS_SYMBOL(table, name) {#name, reinterpret_cast<void**>(&(table).name)},
 #define HS_OPTIONAL_SYMBOL(table, name) {#name, reinterpret_cast<void**>(&(table).name), true},
 
-// Opens the file in the environment's `variable`, and no other; without that, the first usable one of `files`, skipping empty
-// ones. `unfit` is asked when all symbols are found: empty, or its defect ("is version 8.1.0, not 9"). Returns why none is usable,
-// file by file; empty: the symbols are those of a library that stays open until the end.
+// Opens the file that the environment's `variable` names, and no other; if it names none, the first usable one of `files`, skipping
+// empty names. `unfit` is called when all symbols are found: it returns the library's defect ("is version 8.1.0, not 9"), or "".
+// Returns "" if `symbols` are set to functions of a library, which stays open until the process ends; else why no file is usable.
 std::string open_library(const char* variable, const std::vector<std::string>& files, const std::vector<LibrarySymbol>& symbols,
                          const std::function<std::string()>& unfit);
 

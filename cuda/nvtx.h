@@ -5,8 +5,8 @@
 namespace halfstep::cuda {
 
 // Calls (framework/backend/observe.h) become NVTX ranges if a profiler started this process with its library in the
-// environment (NVTX_INJECTION64_PATH), as Nsight Systems and Nsight Compute do. Without one an op only
-// looks at a variable. Call before the first op.
+// environment (NVTX_INJECTION64_PATH), as Nsight Systems and Nsight Compute do. Without a profiler, an op
+// only reads a variable. Call before the first op.
 void show_ranges_to_profiler();
 
 }  // namespace halfstep::cuda

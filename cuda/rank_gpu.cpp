@@ -19,20 +19,20 @@
 namespace halfstep::cuda {
 
 std::optional<std::string> gpu_of_rank(const std::optional<std::string>& visible, int gpus, int local_rank) {
-  std::vector<std::string> all;
+  std::vector<std::string> names;
   if (visible) {
     for (size_t at = 0; at < visible->size();) {
       const size_t end = std::min(visible->find(',', at), visible->size());
       const std::string entry = visible->substr(at, end - at);
       if (entry.starts_with('-')) break;  // CUDA ends the list at an invalid entry; "-1" hides the rest
-      if (!entry.empty()) all.push_back(entry);
+      if (!entry.empty()) names.push_back(entry);
       at = end + 1;
     }
   } else {
-    for (int i = 0; i < gpus; ++i) all.push_back(std::to_string(i));
+    for (int i = 0; i < gpus; ++i) names.push_back(std::to_string(i));
   }
-  if (all.size() < 2) return {};
-  return all[size_t(local_rank) % all.size()];
+  if (names.size() < 2) return {};
+  return names[size_t(local_rank) % names.size()];
 }
 
 int count_gpus(const std::string& listing) {
@@ -62,7 +62,7 @@ void choose_gpu() {
   if (!local) return;
   std::optional<std::string> visible;
   if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) visible = set;
-  if (const auto mine = gpu_of_rank(visible, visible ? 0 : count_gpus(), *local)) setenv("CUDA_VISIBLE_DEVICES", mine->c_str(), 1);
+  if (const auto own = gpu_of_rank(visible, visible ? 0 : count_gpus(), *local)) setenv("CUDA_VISIBLE_DEVICES", own->c_str(), 1);
 }
 
 std::string device_uuid() {
@@ -70,9 +70,9 @@ std::string device_uuid() {
   check_cuda(cudaGetDeviceProperties(&p, 0), "cudaGetDeviceProperties");
   std::string out;
   for (const char c : p.uuid.bytes) {
-    char two[3];
-    std::snprintf(two, sizeof two, "%02x", unsigned(static_cast<unsigned char>(c)));
-    out += two;
+    char hex[3];
+    std::snprintf(hex, sizeof hex, "%02x", unsigned(static_cast<unsigned char>(c)));
+    out += hex;
   }
   return out;
 }

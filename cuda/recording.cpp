@@ -27,44 +27,44 @@ class GraphRecording final : public Recording {
     std::vector<std::shared_ptr<void>> kept;
   };
 
-  // Keeps the graph as long as its nodes may be changed.
-  GraphRecording(cudaGraph_t graph, Parts parts) : p_(std::move(parts)), graph_(graph) {
+  // Takes the graph, whose nodes replays may change.
+  GraphRecording(cudaGraph_t graph, Parts parts) : parts_(std::move(parts)), graph_(graph) {
     if (const cudaError_t error = cudaGraphInstantiate(&exec_, graph, 0); error != cudaSuccess) {
       cudaGraphDestroy(graph);
       check_cuda(error, "cudaGraphInstantiate");
     }
-    cudaGraphUpload(exec_, p_.stream);  // so that the first replay need not; that replay reports an error
+    cudaGraphUpload(exec_, parts_.stream);  // so that the first replay need not; that replay reports an error
   }
   ~GraphRecording() override {
-    const std::lock_guard lock(p_.mutex);
-    cudaStreamSynchronize(p_.stream);
+    const std::lock_guard lock(parts_.mutex);
+    cudaStreamSynchronize(parts_.stream);
     cudaGraphExecDestroy(exec_);
     cudaGraphDestroy(graph_);
-    p_.memory.release(p_.random_base);
-    p_.memory.release_pool(p_.pool);
+    parts_.memory.release(parts_.random_base);
+    parts_.memory.release_pool(parts_.pool);
   }
 
   void replay() override {
-    const std::lock_guard lock(p_.mutex);
-    if (p_.draws > 0) {
-      Generator::State state = p_.generator.state();
-      check<RecordingError>(state.seed == p_.seed, "record", "the generator was seeded anew since the work was recorded");
-      p_.uploader.copy(&state.offset, p_.random_base, sizeof state.offset, p_.stream);
-      state.offset += p_.draws;
-      p_.generator.set_state(state);
+    const std::lock_guard lock(parts_.mutex);
+    if (parts_.draws > 0) {
+      Generator::State state = parts_.generator.state();
+      check<RecordingError>(state.seed == parts_.seed, "record", "the generator was seeded anew since the work was recorded");
+      parts_.uploader.copy(&state.offset, parts_.random_base, sizeof state.offset, parts_.stream);
+      state.offset += parts_.draws;
+      parts_.generator.set_state(state);
     }
-    check_cuda(cudaGraphLaunch(exec_, p_.stream), "cudaGraphLaunch");
+    check_cuda(cudaGraphLaunch(exec_, parts_.stream), "cudaGraphLaunch");
   }
 
   bool read_input(size_t i, const void* data) override {
-    const std::lock_guard lock(p_.mutex);
-    GraphInput& input = p_.inputs[i];
+    const std::lock_guard lock(parts_.mutex);
+    GraphInput& input = parts_.inputs[i];
     const auto* place = static_cast<const std::byte*>(data);
     // Kernels are chosen by the alignment of their operands, up to the 16 bytes of their widest access.
     if (place != input.memory && (input.fixed || (place - input.memory) % 16 != 0)) return false;
     if (place == input.address) return true;
     input.address = place;
-    for (InputLaunch& reader : p_.readers) {
+    for (InputLaunch& reader : parts_.readers) {
       if (std::any_of(reader.addresses.begin(), reader.addresses.end(), [&](const auto& a) { return a.input == i; }))
         redirect(reader);
     }
@@ -72,9 +72,10 @@ class GraphRecording final : public Recording {
   }
 
  private:
+  // Writes the inputs' present addresses into the launch's arguments, and these into its node.
   void redirect(InputLaunch& reader) {
     for (const InputLaunch::Address& a : reader.addresses) {
-      const std::byte* const address = p_.inputs[a.input].address + a.distance;
+      const std::byte* const address = parts_.inputs[a.input].address + a.distance;
       std::memcpy(reinterpret_cast<std::byte*>(reader.arguments[a.argument].data()) + a.offset, &address, sizeof address);
     }
     std::vector<void*> arguments;
@@ -88,7 +89,7 @@ class GraphRecording final : public Recording {
     check_cuda(cudaGraphExecKernelNodeSetParams(exec_, reader.node, &params), "cudaGraphExecKernelNodeSetParams");
   }
 
-  Parts p_;
+  Parts parts_;
   cudaGraph_t graph_;
   cudaGraphExec_t exec_ = nullptr;
 };
@@ -131,7 +132,7 @@ Recorder::Recorder(CudaAllocator& memory, cudaStream_t stream, Uploader& uploade
 
 Recorder::~Recorder() { launch_watcher = nullptr; }
 
-void Recorder::launched(const Launched& launch) {
+void Recorder::launched(const KernelLaunch& launch) {
   if (launch.stream != stream_) return;
   InputLaunch reader{.node = nullptr, .launch = launch, .arguments = {}, .addresses = {}};
   for (size_t a = 0; a < launch.count; ++a) {

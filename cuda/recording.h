@@ -26,7 +26,7 @@ namespace halfstep::cuda {
 struct GraphInput {
   const std::byte *memory, *end;
   const std::byte* address;  // address that the graph reads
-  bool fixed = false;        // whether something in the graph cannot be redirected to another address
+  bool fixed = false;        // whether a part of the graph that uses it cannot be redirected to another address
 
   bool holds(const void* p) const { return p >= memory && p < end; }
 };
@@ -37,7 +37,7 @@ struct InputLaunch {
     ptrdiff_t distance;              // distance from the input's first byte
   };
   cudaGraphNode_t node;
-  Launched launch;  // except its arguments, which are here
+  KernelLaunch launch;  // except its arguments, which are here
   std::vector<std::vector<std::max_align_t>> arguments;
   std::vector<Address> addresses;
 };
@@ -60,7 +60,7 @@ class Recorder final : public LaunchWatcher {
 
   void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // until the recording is gone
 
-  void launched(const Launched& launch) override;
+  void launched(const KernelLaunch& launch) override;
   void uses_fixed(const void* p) override;
 
  private:

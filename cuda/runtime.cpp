@@ -46,7 +46,7 @@ bool lacks_image(cudaError_t error) {
          error == cudaErrorJitCompilerNotFound || error == cudaErrorJitCompilationDisabled;
 }
 
-// Returns the reason instead of throwing, because the caller decides how to handle a missing GPU.
+// Chooses this rank's GPU. Returns why no GPU can be used, instead of throwing, because the caller decides what to do without one.
 std::string find_reason() {
   choose_gpu();
   int count = 0;

@@ -17,13 +17,13 @@ void check_cuda(cudaError_t error, const char* call);
 // Returns whether an environment variable is set to anything but an empty text and 0.
 bool flag_in_environment(const char* name);
 
-// Returns why no GPU can be used, with the remedy; empty if one can: it needs Turing (compute capability 7.5) or later. Asks the
-// driver once.
+// Returns why no GPU can be used, with the remedy; empty if one can: it needs Turing (compute capability 7.5) or later. The first
+// call chooses this rank's GPU (choose_gpu) and calls the driver.
 const std::string& why_unavailable();
 // Returns "NVIDIA H200, sm_90, 132 multiprocessors, 139.8 GiB, driver CUDA 13.0, runtime 13.0".
 std::string describe_device();
 
-// Return the first GPU's name and compute capability: 90 for sm_90. Asked once; "" and 0 without a GPU.
+// Return the first GPU's name and compute capability: 90 for sm_90. Without a GPU: "" and 0.
 const std::string& device_name();
 int capability();
 

@@ -32,7 +32,7 @@ struct CublasLt {
 };
 
 // Returns the library from the file in the environment variable HALFSTEP_CUBLASLT, or else the one that the build or the loader
-// finds. Throws DeviceError with the tried files if none has the version that the build knows.
+// finds. Throws DeviceError with the tried files if none has the major version of the build's header.
 const CublasLt& cublaslt();
 
 // Returns "cuBLASLt 13.1.0", or the first line of the error.

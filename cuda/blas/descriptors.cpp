@@ -9,6 +9,7 @@
 namespace halfstep::cuda {
 namespace {
 
+// Returns the alignment in bytes, at most 256, which null has.
 int64_t alignment(const void* p) {
   const auto address = reinterpret_cast<uintptr_t>(p);
   return address == 0 ? 256 : std::min<int64_t>(256, int64_t(address & (~address + 1)));
@@ -24,30 +25,32 @@ std::optional<cudaDataType> type_of(DType t) {
   }
 }
 
-// An operand as the library sees it: it reads memory column-major, so an operand dense by rows is its transpose there.
-struct Stored {
-  bool transposed;
+// An operand's layout for the library, which reads memory column-major: to it, an operand that is dense by rows is the transpose.
+struct OperandLayout {
+  bool transposed;  // whether the operand is dense by columns, so that the library must transpose it
   int64_t ld, rows, columns, batch = 1, batch_stride = 0;
 };
 
-std::optional<Stored> stored(const TensorView& v) {
-  const int r = v.shape.size();
-  const int64_t rows = v.shape[r - 2], columns = v.shape[r - 1], row = v.strides[r - 2], column = v.strides[r - 1];
-  Stored s{false, 0, rows, columns};
-  const bool one_column_dense = columns == 1 && rows > 1 && row == 1;  // with ld 1 it could not be read in packs
-  if ((column == 1 || columns == 1) && (rows == 1 || row >= columns) && !one_column_dense) {
-    s.ld = rows == 1 ? columns : row;
-  } else if ((row == 1 || rows == 1) && (columns == 1 || column >= rows)) {
-    s.transposed = true;
-    s.ld = columns == 1 ? rows : column;
+// Returns nothing if the operand is dense neither by rows nor by columns.
+std::optional<OperandLayout> operand_layout(const TensorView& v) {
+  const int rank = v.shape.size();
+  const int64_t rows = v.shape[rank - 2], columns = v.shape[rank - 1];
+  const int64_t row_stride = v.strides[rank - 2], column_stride = v.strides[rank - 1];
+  OperandLayout out{false, 0, rows, columns};
+  const bool one_column_dense = columns == 1 && rows > 1 && row_stride == 1;  // with ld 1 it could not be read in packs
+  if ((column_stride == 1 || columns == 1) && (rows == 1 || row_stride >= columns) && !one_column_dense) {
+    out.ld = rows == 1 ? columns : row_stride;
+  } else if ((row_stride == 1 || rows == 1) && (columns == 1 || column_stride >= rows)) {
+    out.transposed = true;
+    out.ld = columns == 1 ? rows : column_stride;
   } else {
     return {};
   }
-  if (r == 3) {
-    s.batch = v.shape[0];
-    s.batch_stride = s.batch > 1 ? v.strides[0] : 0;
+  if (rank == 3) {
+    out.batch = v.shape[0];
+    out.batch_stride = out.batch > 1 ? v.strides[0] : 0;
   }
-  return s;
+  return out;
 }
 
 cublasLtEpilogue_t epilogue_of(const GemmArgs& g) {
@@ -82,7 +85,7 @@ std::optional<MatmulKey> matmul_key(const GemmArgs& g, size_t workspace) {
   const auto in = type_of(g.a.dtype), out = type_of(g.c.dtype);
   if (!in || !out || g.a.dtype != g.b.dtype || (g.c.dtype != g.a.dtype && !(is_half(g.a.dtype) && g.c.dtype == DType::f32)))
     return {};
-  std::optional<Stored> a = stored(g.a), b = stored(g.b);
+  std::optional<OperandLayout> a = operand_layout(g.a), b = operand_layout(g.b);
   if (!a || !b) return {};
   // The rows of a batch that shares b are the rows of one product.
   if (a->batch > 1 && b->batch_stride == 0 && !a->transposed && a->batch_stride == a->rows * a->ld) {

@@ -68,8 +68,8 @@ void plain_gemm(const Queue& q, const GemmArgs& g) {
   finish(q, g, with_bias(g));
 }
 
-// Notes that the rung of g's kind has changed to `rung`, or that g is the first of its kind.
-void note_way(ProductRecord& record, int rung, const char* name, const std::string& status) {
+// Stores the rung by which a kind of product now runs in its record, and logs it.
+void set_rung(ProductRecord& record, int rung, const char* name, const std::string& status) {
   ProductReport& r = record.report;
   record.rung = rung;
   r.rung = name;
@@ -87,14 +87,15 @@ bool is_bare(const GemmArgs& g) {
   return !g.bias && g.activation == Activation::none && !g.column_sum && !g.a_row_sum && !g.b_column_sum;
 }
 
-double environment(const char* name) {
+// Returns the number in an environment variable, or 0.
+double number_in_environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? number_before(value).value_or(0) : 0;
 }
 
-// Holds the argument of set_gemm_tuning().
+// Returns the variable that holds the argument of set_gemm_tuning().
 std::atomic<double>& tuned_gflop() {
-  static std::atomic<double> gflop{environment("HALFSTEP_TUNE")};
+  static std::atomic<double> gflop{number_in_environment("HALFSTEP_TUNE")};
   return gflop;
 }
 
@@ -137,9 +138,9 @@ struct Ladder {
     const GemmArgs part = one_epilogue(g);
     const Fusion fusion = default_fusion(g.a.dtype, capability());
     const bool gelu = part.activation == Activation::gelu && !part.derivative;
-    const bool wanted = (fusion.derivative || !part.derivative) && (fusion.row_sum || !(part.a_row_sum || part.b_column_sum)) &&
-                        (fusion.gelu || !gelu);
-    if (!is_bare(part)) add(part.activation == g.activation ? "fused" : "bias", part, wanted);
+    const bool by_default = (fusion.derivative || !part.derivative) && (fusion.row_sum || !(part.a_row_sum || part.b_column_sum)) &&
+                            (fusion.gelu || !gelu);
+    if (!is_bare(part)) add(part.activation == g.activation ? "fused" : "bias", part, by_default);
     if (part.activation == Activation::relu && part.aux && !part.derivative) {  // the mask can be computed from the result
       GemmArgs unmasked = part;
       unmasked.aux = {};
@@ -156,10 +157,10 @@ struct Ladder {
   void add(const char* name, const GemmArgs& part, bool by_default) { rungs[count++] = {name, part, by_default}; }
 
   // Returns whether to try a rung, given the measured times.
-  bool tries(int i, const std::optional<int>& best) const { return best ? i >= *best : rungs[i].by_default; }
+  bool is_tried(int i, const std::optional<int>& best) const { return best ? i >= *best : rungs[i].by_default; }
 
   // Runs g by rung i alone; returns false if the library refuses.
-  bool done_by(const Queue& q, const GemmArgs& g, int i) const {
+  bool run_rung(const Queue& q, const GemmArgs& g, int i) const {
     if (!matmul(q, rungs[i].part)) return false;
     finish(q, g, rungs[i].part);
     return true;
@@ -168,16 +169,17 @@ struct Ladder {
   // Runs g and returns its rung; `count` means none, and nothing was done.
   int run(const Queue& q, const GemmArgs& g, const std::optional<int>& best) const {
     for (int i = 0; i < count; ++i) {
-      if (tries(i, best) && done_by(q, g, i)) return i;
+      if (is_tried(i, best) && run_rung(q, g, i)) return i;
     }
     return count;
   }
 
-  void note(const Queue& q, ProductRecord& record, int taken) const {
+  // Stores rung `taken`, and why those before it were passed over, in the record. Warns once if the library has no code (`count`).
+  void store_outcome(const Queue& q, ProductRecord& record, int taken) const {
     ProductReport& r = record.report;
     std::string passed_over;
     for (int i = 0; i < taken; ++i) {
-      const std::string why = tries(i, record.best)                ? matmul_facts(q, rungs[i].part).status
+      const std::string why = is_tried(i, record.best)             ? matmul_facts(q, rungs[i].part).status
                               : record.best && rungs[i].by_default ? "slower"
                               : record.best                        ? "slower, and not by default"
                                                                    : "not by default";
@@ -191,7 +193,7 @@ struct Ladder {
     r.fell_back = taken == count;
     const char* const name = taken < count ? rungs[taken].name : "plain";
     const std::string answer = taken < count ? facts.status : "no way of the library is left";
-    note_way(record, taken, name, passed_over.empty() ? answer : passed_over + name + ": " + answer);
+    set_rung(record, taken, name, passed_over.empty() ? answer : passed_over + name + ": " + answer);
     static std::atomic<bool> warned{false};
     if (r.fell_back && !warned.exchange(true)) {
       logging::warn("[products] " + cublaslt_version() + " has no code for a product of " + std::string(halfstep::name(r.in)) +
@@ -203,20 +205,20 @@ struct Ladder {
 
   // Finds the fastest rung, by measuring or in the file of an earlier run.
   void tune(const Queue& q, const GemmArgs& g, const ProductKey& key, ProductRecord& record) const {
-    if (const auto known = recall_tuning(machine(), key.text())) {
+    if (const auto stored = recall_tuning(machine(), key.text())) {
       for (int i = 0; i < count; ++i) {
-        if (rungs[i].name != known->rung || !choose_candidate(q, rungs[i].part, known->candidate, known->algorithm)) continue;
+        if (rungs[i].name != stored->rung || !choose_candidate(q, rungs[i].part, stored->candidate, stored->algorithm)) continue;
         record.best = i;
         record.report.tuned = true;
-        record.report.ms = known->ms;
+        record.report.ms = stored->ms;
         return;
       }
     }
     double least = std::numeric_limits<double>::infinity();
     for (int i = 0; i < count; ++i) {
       tune_matmul(q, rungs[i].part);
-      if (!done_by(q, g, i)) continue;
-      const double ms = time_of(q, [&] { done_by(q, g, i); });
+      if (!run_rung(q, g, i)) continue;
+      const double ms = time_of(q, [&] { run_rung(q, g, i); });
       if (ms >= least) continue;
       least = ms;
       record.best = i;
@@ -239,7 +241,7 @@ void library_gemm(const Queue& q, const GemmArgs& g) {
     ladder.tune(q, g, key, record);
   const int taken = ladder.run(q, g, record.best);
   if (taken == ladder.count) plain_gemm(q, g);
-  if (taken != record.rung) ladder.note(q, record, taken);
+  if (taken != record.rung) ladder.store_outcome(q, record, taken);
   ++record.report.calls;
 }
 
@@ -262,16 +264,12 @@ void padded_gemm(const Queue& q, const GemmArgs& g) {
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-}  // namespace
-
-namespace {
-
 // Computes products that the library does not support (integers), or all if it is disabled.
 void plain_by_choice(const Queue& q, const GemmArgs& g) {
   if (g.c.numel() > 0 && g.a.shape.back() > 0) {
     ProductRecord& record = product_record(g, ProductKey(g));
     record.report.top = "plain";
-    if (record.rung != 0) note_way(record, 0, "plain", is_floating(g.a.dtype) ? "the library is left out" : "integers");
+    if (record.rung != 0) set_rung(record, 0, "plain", is_floating(g.a.dtype) ? "the library is left out" : "integers");
     ++record.report.calls;
   }
   plain_gemm(q, g);

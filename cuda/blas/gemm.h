@@ -22,10 +22,10 @@ AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, D
 // Returns "cuBLASLt 13.1.0", or why there is none.
 std::string describe_blas();
 
-// The first product of a kind (shapes, dtypes, epilogue) of more than `gflop` GFLOP times the library's candidates, fused
-// and unfused, and the fastest is kept, overriding the table of fusion.h; tuning_cache.h stores it for later runs.
-// 0, the default: none does. HALFSTEP_TUNE in the environment gives the number at the start: 1 is a good one. The choice may
-// differ where it was not kept, and with it the last bits.
+// Makes the first product of each kind (shapes, dtypes, epilogue) of more than `gflop` GFLOP measure the library's candidates,
+// fused and unfused. The fastest overrides the table of fusion.h, and tuning_cache.h stores it for later runs. 0: nothing is
+// measured. Until the first call, the number in the environment's HALFSTEP_TUNE holds (1 suits most programs), or 0. Two runs
+// that measure may choose differently, and then differ in the last bits.
 void set_gemm_tuning(double gflop);
 
 }  // namespace halfstep::cuda

@@ -18,8 +18,8 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t(32) << 20;  // as NVIDIA recommends for sm_90
 constexpr size_t kPlans = 4096;                       // most kept plans; more kinds restart the cache
-constexpr int kCandidates = 8;
-constexpr int kTimings = 5;
+constexpr int kCandidates = 8;                        // most candidates of a plan
+constexpr int kTimings = 5;                           // calls of a measurement
 
 static_assert(sizeof(MatmulKey) == 23 * sizeof(int64_t), "hashed as words: no padding");
 struct MatmulKeyHash {
@@ -39,7 +39,7 @@ struct Plan {
   std::vector<cublasLtMatmulHeuristicResult_t> candidates;  // empty: the library has no code
   cublasStatus_t status = CUBLAS_STATUS_SUCCESS;            // of the heuristic, then of the last refused candidate
   size_t chosen = 0;
-  size_t relu_of = size_t(-1);       // candidate whose ReLU was tested
+  size_t tested_relu = size_t(-1);   // index of the candidate whose ReLU was tested
   const char* relu_fault = nullptr;  // how it differs from ours
   bool tuned = false;
 
@@ -83,7 +83,7 @@ class Library {
       return found->second.get();
     }
     if (plans_.size() >= kPlans) plans_.clear();
-    return (plans_[*key] = make(*key, pointers)).get();
+    return (plans_[*key] = make_plan(*key, pointers)).get();
   }
 
   cublasStatus_t run(const Queue& q, const Plan& plan, const cublasLtMatmulHeuristicResult_t& candidate, const GemmArgs& g) const {
@@ -104,13 +104,13 @@ class Library {
   // memory for the zeros. Stores a refusal in `status`.
   bool relu_is_ours(const Queue& q, Plan& plan, const GemmArgs& g, cublasStatus_t& status) const {
     status = CUBLAS_STATUS_SUCCESS;
-    if (plan.relu_of == plan.chosen) return !plan.relu_fault;
+    if (plan.tested_relu == plan.chosen) return !plan.relu_fault;
     if (q.recording) return false;
     const std::optional<Zeros> zeros = zeros_like(q, g);
     if (!zeros) return false;
     const char* fault = nullptr;
     if (g.aux) {
-      const std::string mask = ends_of(q, plan, g, *zeros, g.aux.data, 1, status);
+      const std::string mask = first_and_last_row(q, plan, g, *zeros, g.aux.data, 1, status);
       if (status != CUBLAS_STATUS_SUCCESS) return false;
       const size_t columns = size_t(g.c.shape.back());
       for (size_t i = 0; i < 2 * columns; ++i) {
@@ -122,12 +122,12 @@ class Library {
       char* const element = static_cast<char*>(zeros->operands.a.data) + at;
       check_cuda(cudaMemsetAsync(element, 0xFF, size_of(g.a.dtype), q.stream), "cudaMemsetAsync");  // NaN in every dtype
     }
-    const std::string y = ends_of(q, plan, g, *zeros, g.c.data, size_of(g.c.dtype) * 8, status);
+    const std::string y = first_and_last_row(q, plan, g, *zeros, g.c.data, size_of(g.c.dtype) * 8, status);
     if (status != CUBLAS_STATUS_SUCCESS) return false;
     for (size_t i = 0; i < y.size(); i += size_of(g.c.dtype)) {
       if (!is_nan(g.c.dtype, y.data() + i)) fault = "ReLU makes a number of NaN";
     }
-    plan.relu_of = plan.chosen;
+    plan.tested_relu = plan.chosen;
     plan.relu_fault = fault;
     return !fault;
   }
@@ -176,8 +176,8 @@ class Library {
   }
 
   // Returns the first and the last row of the result of a run on zeros at `from`: c or its mask, with `bits` per column.
-  std::string ends_of(const Queue& q, Plan& plan, const GemmArgs& g, const Zeros& zeros, const void* from, size_t bits,
-                      cublasStatus_t& status) const {
+  std::string first_and_last_row(const Queue& q, Plan& plan, const GemmArgs& g, const Zeros& zeros, const void* from, size_t bits,
+                                 cublasStatus_t& status) const {
     const int64_t columns = g.c.shape.back(), rows = g.c.numel() / columns;
     const size_t row_bytes = (size_t(columns) * bits + 7) / 8, step = from == g.c.data ? row_bytes : size_t(g.aux.strides[0]);
     plan.descriptors.point_to(matmul_pointers(zeros.operands));
@@ -194,7 +194,7 @@ class Library {
     return out;
   }
 
-  std::unique_ptr<Plan> make(const MatmulKey& key, const MatmulPointers& pointers) const {
+  std::unique_ptr<Plan> make_plan(const MatmulKey& key, const MatmulPointers& pointers) const {
     auto plan = std::make_unique<Plan>(lt, key, pointers);
     const MatmulDescriptors& d = plan->descriptors;
     plan->candidates.resize(kCandidates);
@@ -259,7 +259,7 @@ MatmulFacts matmul_facts(const Queue& q, const GemmArgs& g) {
     if (f.candidates > 0) f.status = "refused when run, " + f.status;
     return f;
   }
-  if (applies_relu(g) && plan->relu_of != plan->chosen)
+  if (applies_relu(g) && plan->tested_relu != plan->chosen)
     f.status = "ReLU not asked for yet";
   else if (applies_relu(g) && plan->relu_fault)
     f.status = plan->relu_fault;

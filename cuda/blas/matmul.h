@@ -18,7 +18,7 @@ namespace halfstep::cuda {
 // Everything on which the library's choice of code depends. As in the library: D [m, n] = op(A) op(B), column-major.
 struct MatmulKey {
   int64_t m, n, k, batch;
-  int64_t a_transposed, b_transposed, a_ld, b_ld, d_ld, a_batch, b_batch;  // batch: strides
+  int64_t a_transposed, b_transposed, a_ld, b_ld, d_ld, a_batch, b_batch;  // batch: strides between matrices
   int64_t in, out;                                                         // cudaDataType
   int64_t compute, epilogue;
   int64_t accumulate;
@@ -57,18 +57,19 @@ class MatmulDescriptors {
   bool has_vector_, has_aux_;
 };
 
-// Computes c = act(a b + bias) and so on, as far as one epilogue can: the caller has removed the rest. Returns false and does
-// nothing if the library has no code for it, or code whose ReLU turns NaN into a number, or whose mask differs from ours at z = 0,
-// where the gradient is 0.
+// Computes a product of GemmArgs whose extras are at most those of one epilogue, such as c = act(a b + bias). Returns false and
+// does nothing if the library has no code for it, or code whose ReLU turns NaN into a number, or whose mask differs from ours at z
+// = 0, where the gradient is 0.
 bool matmul(const Queue& q, const GemmArgs& args);
 
-// The library's answer for a kind, and its algorithm. Runs nothing.
+// The library's answer for a kind of product, and its algorithm.
 struct MatmulFacts {
   int candidates = 0, candidate = 0;  // their number, and the one in use
   int algorithm = -1;                 // CUBLASLT_ALGO_CONFIG_ID of the one in use
   size_t workspace = 0;               // bytes
   std::string status;                 // "success", or why none can be used
 };
+// Returns the answer without computing a product.
 MatmulFacts matmul_facts(const Queue& q, const GemmArgs& args);
 
 // Times the library's candidates for `args` on its buffers, once for each kind, and keeps the fastest. `accumulate` must be false.

@@ -96,22 +96,22 @@ std::string ProductKey::text() const {
 }
 
 ProductRecord& product_record(const GemmArgs& g, const ProductKey& key) {
-  ProductStats& all = product_stats();
-  if (const auto found = all.records.find(key); found != all.records.end()) return found->second;
-  if (all.records.size() >= kKinds) {
-    all.order.clear();
-    all.records.clear();
+  ProductStats& stats = product_stats();
+  if (const auto found = stats.records.find(key); found != stats.records.end()) return found->second;
+  if (stats.records.size() >= kKinds) {
+    stats.order.clear();
+    stats.records.clear();
   }
-  const auto at = all.records.emplace(key, ProductRecord{.report = new_report(g, key)}).first;
-  all.order.push_back(&at->first);
+  const auto at = stats.records.emplace(key, ProductRecord{.report = new_report(g, key)}).first;
+  stats.order.push_back(&at->first);
   return at->second;
 }
 
 std::vector<ProductReport> take_product_reports() {
-  ProductStats& all = product_stats();
+  ProductStats& stats = product_stats();
   std::vector<ProductReport> out;
-  for (const ProductKey* key : all.order) {
-    ProductReport& report = all.records.at(*key).report;
+  for (const ProductKey* key : stats.order) {
+    ProductReport& report = stats.records.at(*key).report;
     if (report.calls == 0) continue;
     out.push_back(report);
     report.calls = 0;

@@ -104,16 +104,16 @@ std::string tuning_file() {
 }
 
 std::optional<TuningResult> recall_tuning(const std::string& device, const std::string& product) {
-  static TuningResults known;  // of the file that was read last
-  static std::string known_from;
+  static TuningResults cached;  // of the file that was read last
+  static std::string cached_path;
   const std::string path = tuning_file();
   if (path.empty()) return {};
-  if (path != known_from) {
-    known = read(path).results;
-    known_from = path;
+  if (path != cached_path) {
+    cached = read(path).results;
+    cached_path = path;
   }
-  const auto found = known.find(device + '\t' + product);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
+  const auto found = cached.find(device + '\t' + product);
+  return found == cached.end() ? std::nullopt : std::optional(found->second);
 }
 
 void remember_tuning(const std::string& device, const std::string& product, const TuningResult& result) {

@@ -23,6 +23,7 @@ struct TuningResult {
 
 // Returns the stored result. `device`: everything besides the product on which it depends, in one line.
 std::optional<TuningResult> recall_tuning(const std::string& device, const std::string& product);
+// Stores a result in the file; a failure is a warning.
 void remember_tuning(const std::string& device, const std::string& product, const TuningResult& result);
 
 // Returns the file in use; empty: none.

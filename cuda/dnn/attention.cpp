@@ -30,6 +30,7 @@ std::optional<Strides> readable(const TensorView& v) {
   return strides;
 }
 
+// Returns v as the library can read it: itself, or a contiguous copy.
 Staged as_read(const Queue& q, const TensorView& v) {
   const std::optional<Strides> own = readable(v);
   return Staged(q, v, v.dtype, own.value_or(contiguous_strides(v.shape)), Staged::read, 16);
@@ -80,23 +81,25 @@ struct Call {
   }
 };
 
-// Returns whether the library may be asked at all.
-bool is_asked(const AttentionArgs& a) { return capability() >= 80 && is_for_library(a); }
+// Returns whether the library has graphs for such a call on this GPU.
+bool is_supported(const AttentionArgs& a) { return capability() >= 80 && is_for_library(a); }
 
-// Logs, once for each reason, that the chunks compute the attention instead.
-void goes_by_chunks(bool backward, const std::string& why) {
+// Warns, once for each reason, that the attention is computed by chunks instead.
+void warn_of_chunks(bool backward, const std::string& why) {
   logging::warn_once("[cudnn] " + std::string(backward ? "the gradient of attention" : "attention") +
                      " is computed by chunks, which takes several times longer: " + why);
 }
 
+// Returns whether the library computes the call correctly; warns of a defect that has a remedy.
 bool is_sound(const AttentionArgs& a, bool backward) {
   const AttentionDefect* const defect = defect_of(case_of(a, backward));
-  if (defect && defect->remedy) goes_by_chunks(backward, cudnn_version() + ' ' + defect->what + "; " + defect->remedy);
+  if (defect && defect->remedy) warn_of_chunks(backward, cudnn_version() + ' ' + defect->what + "; " + defect->remedy);
   return !defect;
 }
 
-bool no_plan(bool backward) {
-  goes_by_chunks(backward,
+// Warns that the library has no plan for a call; returns false.
+bool warn_of_no_plan(bool backward) {
+  warn_of_chunks(backward,
                  cudnn_version() +
                      " has no plan for some of its shapes on this GPU that gives the same bits in every run, or no memory "
                      "for one; the log has them at level debug. Heads of 64 or 128 numbers have plans");
@@ -108,7 +111,7 @@ struct Piece {
   int64_t sample, samples, head, heads;
 
   // Returns the piece's part of v, which has `shared` heads for each key head.
-  TensorView of(TensorView v, int64_t shared) const {
+  TensorView part_of(TensorView v, int64_t shared) const {
     v.data = v.as<char>() + (sample * v.strides[0] + head * shared * v.strides[1]) * int64_t(size_of(v.dtype));
     v.shape[0] = samples;
     v.shape[1] = heads * shared;
@@ -122,32 +125,32 @@ class Pieces {
  public:
   Pieces(const AttentionArgs& a, bool divided) : args_(a), shared_(a.q.shape[1] / a.k.shape[1]) {
     const int64_t samples = a.k.shape[0], heads = a.k.shape[1];
-    AttentionDivision each{samples, heads};
-    if (divided) each = attention_division(numbers(a.q.shape), numbers(a.k.shape), dnn_options().workspace);
-    if (each.samples == 0) {
-      goes_by_chunks(true, "one head of " + std::to_string(a.q.shape[2]) + " queries and " + std::to_string(a.k.shape[2]) +
+    AttentionDivision piece{samples, heads};
+    if (divided) piece = attention_division(numbers(a.q.shape), numbers(a.k.shape), dnn_options().workspace);
+    if (piece.samples == 0) {
+      warn_of_chunks(true, "one head of " + std::to_string(a.q.shape[2]) + " queries and " + std::to_string(a.k.shape[2]) +
                                " keys needs more workspace than the " + std::to_string(dnn_options().workspace >> 20) +
                                " MiB of performance.cudnn_workspace; raise that");
       return;
     }
-    for (int64_t s = 0; s < samples; s += each.samples) {
-      for (int64_t h = 0; h < heads; h += each.key_heads)
-        all_.push_back({s, std::min(each.samples, samples - s), h, std::min(each.key_heads, heads - h)});
+    for (int64_t s = 0; s < samples; s += piece.samples) {
+      for (int64_t h = 0; h < heads; h += piece.key_heads)
+        pieces_.push_back({s, std::min(piece.samples, samples - s), h, std::min(piece.key_heads, heads - h)});
     }
   }
-  size_t size() const { return all_.size(); }
+  size_t size() const { return pieces_.size(); }
   AttentionArgs args(size_t i) const {
     AttentionArgs a = args_;
     a.q = of_queries(i, a.q), a.k = of_keys(i, a.k), a.v = of_keys(i, a.v);
     return a;
   }
-  TensorView of_queries(size_t i, const TensorView& v) const { return all_[i].of(v, shared_); }
-  TensorView of_keys(size_t i, const TensorView& v) const { return all_[i].of(v, 1); }
+  TensorView of_queries(size_t i, const TensorView& v) const { return pieces_[i].part_of(v, shared_); }
+  TensorView of_keys(size_t i, const TensorView& v) const { return pieces_[i].part_of(v, 1); }
 
  private:
   const AttentionArgs& args_;
   int64_t shared_;
-  std::vector<Piece> all_;
+  std::vector<Piece> pieces_;
 };
 
 Staged contiguous(const Queue& q, const TensorView& v, DType dtype, Staged::Use use) {
@@ -156,13 +159,13 @@ Staged contiguous(const Queue& q, const TensorView& v, DType dtype, Staged::Use 
 
 // Seed and offset of the library's random numbers, in device memory: below 2^53, so that a double holds them. Each piece has its
 // own seed.
-class Position {
+class RandomPosition {
  public:
-  Position(const Queue& q, double dropout, Generator::State state, size_t pieces) {
+  RandomPosition(const Queue& q, double dropout, Generator::State state, size_t pieces) {
     if (dropout == 0) return;
     constexpr uint64_t mask = (uint64_t(1) << 53) - 1;
     const double seed = double((state.seed ^ state.seed >> 53) & mask), offset = double(state.offset & mask);
-    space_.emplace(Device::cuda, (1 + pieces) * kApart);
+    space_.emplace(Device::cuda, (1 + pieces) * kSlotBytes);
     arange(q, {at(0), DType::i64, {2}, {kStep}}, offset, seed - offset);
     if (pieces > 1) arange(q, {at(2), DType::i64, {int64_t(pieces) - 1}, {kStep}}, seed + 1, 1);
     if (!q.random_base) return;
@@ -174,18 +177,18 @@ class Position {
   }
 
  private:
-  static constexpr size_t kApart = 16;  // bytes: the alignment that the graph promises
-  static constexpr int64_t kStep = kApart / sizeof(int64_t);
-  void* at(size_t i) const { return space_->data() + i * kApart; }
+  static constexpr size_t kSlotBytes = 16;  // the alignment that the graph promises
+  static constexpr int64_t kStep = kSlotBytes / sizeof(int64_t);
+  void* at(size_t i) const { return space_->data() + i * kSlotBytes; }
   std::optional<Workspace> space_;
 };
 
 // The memory to which the library writes dq, dk and dv: the tensors themselves, or a buffer in the library's layout that is then
 // copied.
-class Written {
+class GradientBuffers {
  public:
-  Written(const Queue& q, const AttentionLayout& layout, DType type, const TensorView& dq, const TensorView& dk,
-          const TensorView& dv)
+  GradientBuffers(const Queue& q, const AttentionLayout& layout, DType type, const TensorView& dq, const TensorView& dk,
+                  const TensorView& dv)
       : q_(q), to_{dq, dk, dv}, at_{dq, dk, dv} {
     const Strides* const strides[] = {&layout.dq, &layout.dk, &layout.dv};
     int64_t numbers = 0;
@@ -280,17 +283,17 @@ class PaddedKeys {
 
 bool attention(const Queue& q, const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                bool differentiable) {
-  if (!is_asked(args)) return false;
+  if (!is_supported(args)) return false;
   Library* const library = Library::find(q);
-  const bool drops = args.dropout_p > 0, keeps = drops && differentiable;
-  if (!library || !is_sound(args, false) || (keeps && !is_sound(args, true))) return false;
+  const bool drops = args.dropout_p > 0, needs_backward = drops && differentiable;
+  if (!library || !is_sound(args, false) || (needs_backward && !is_sound(args, true))) return false;
   try {
     const Pieces pieces(args, drops);
     if (pieces.size() == 0) return false;
     for (size_t i = 0; i < pieces.size(); ++i) {
-      if (keeps && !library->prepares(q, Call(q, pieces.args(i)).work(true))) return no_plan(true);
+      if (needs_backward && !library->prepares(q, Call(q, pieces.args(i)).work(true))) return warn_of_no_plan(true);
     }
-    const Position position(q, args.dropout_p, state, pieces.size());
+    const RandomPosition position(q, args.dropout_p, state, pieces.size());
     for (size_t i = 0; i < pieces.size(); ++i) {
       const Call call(q, pieces.args(i));
       Work work = call.work(false);
@@ -298,7 +301,7 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
                    result(q, pieces.of_queries(i, out), args.q.dtype, call.layout.out, Staged::write, 16);
       work.memory.insert(work.memory.end(), {result.view().data, rows.view().data});
       position.add_to(work, i);
-      if (library->run(q, work) != Done::yes) return no_plan(false);
+      if (library->run(q, work) != Outcome::computed) return warn_of_no_plan(false);
       for (const Staged* s : {&rows, &result}) s->deliver();
     }
     return true;
@@ -307,46 +310,48 @@ bool attention(const Queue& q, const AttentionArgs& args, Generator::State state
 
 namespace {
 
-bool differentiate(const Queue& q, Library& library, const Pieces& pieces, size_t i, const PaddedKeys& padded,
-                   const Position& position) {
+// Computes the gradients of piece i. Returns false if the library declines.
+bool differentiate_piece(const Queue& q, Library& library, const Pieces& pieces, size_t i, const PaddedKeys& padded,
+                         const RandomPosition& position) {
   const AttentionArgs args = pieces.args(i);
   const AttentionGradients& g = padded.gradients();
   const Call call(q, args, padded.hidden());
   Work work = call.work(true);
   const Lengths lengths(q, call.problem, padded.hidden());
-  work.must = args.dropout_p > 0;
+  work.is_only_way = args.dropout_p > 0;
   const DType type = args.q.dtype;
   const Staged grad(q, pieces.of_queries(i, g.grad), type, call.layout.out, Staged::read, 16),
       out(q, pieces.of_queries(i, g.out), type, call.layout.out, Staged::read, 16),
       stats = contiguous(q, pieces.of_queries(i, g.stats), DType::f32, Staged::read);
-  const Written written(q, call.layout, type, pieces.of_queries(i, g.dq), pieces.of_keys(i, g.dk), pieces.of_keys(i, g.dv));
+  const GradientBuffers buffers(q, call.layout, type, pieces.of_queries(i, g.dq), pieces.of_keys(i, g.dk), pieces.of_keys(i, g.dv));
   const size_t rows = size_t(stats.view().numel()) * sizeof(float);
   const bool shares = args.q.shape[1] != args.k.shape[1];
   const size_t each = shares ? size_t(args.k.numel() / args.k.shape[1] * args.q.shape[1]) * size_of(type) : 0;
   const Workspace sums(Device::cuda, rows), each_dk(Device::cuda, each), each_dv(Device::cuda, each);
-  work.memory.insert(work.memory.end(), {out.view().data, stats.view().data, grad.view().data, written.data(0), written.data(1),
-                                         written.data(2), static_cast<void*>(sums.data())});
+  work.memory.insert(work.memory.end(), {out.view().data, stats.view().data, grad.view().data, buffers.data(0), buffers.data(1),
+                                         buffers.data(2), static_cast<void*>(sums.data())});
   lengths.add_to(work);
   if (shares) work.memory.insert(work.memory.end(), {static_cast<void*>(each_dk.data()), static_cast<void*>(each_dv.data())});
   position.add_to(work, i);
-  if (library.run(q, work) != Done::yes) return false;
-  written.deliver();
+  if (library.run(q, work) != Outcome::computed) return false;
+  buffers.deliver();
   return true;
 }
 
-bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
-  if (!is_asked(args)) return false;
+// Computes the gradients of a call. Returns false if the library declines.
+bool differentiate(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
+  if (!is_supported(args)) return false;
   Library* const library = Library::find(q);
   if (!library || !is_sound(args, true)) return false;
   const PaddedKeys padded(q, args, g);
   const Pieces pieces(padded.args(), true);
   if (pieces.size() == 0) return false;
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!library->prepares(q, Call(q, pieces.args(i), padded.hidden()).work(true))) return no_plan(true);
+    if (!library->prepares(q, Call(q, pieces.args(i), padded.hidden()).work(true))) return warn_of_no_plan(true);
   }
-  const Position position(q, args.dropout_p, state, pieces.size());
+  const RandomPosition position(q, args.dropout_p, state, pieces.size());
   for (size_t i = 0; i < pieces.size(); ++i) {
-    if (!differentiate(q, *library, pieces, i, padded, position)) return no_plan(true);
+    if (!differentiate_piece(q, *library, pieces, i, padded, position)) return warn_of_no_plan(true);
   }
   padded.deliver();
   return true;
@@ -354,10 +359,10 @@ bool differentiated(const Queue& q, const AttentionArgs& args, Generator::State 
 
 }  // namespace
 
-// Only the library knows what was dropped: there is no other way then, and a lack of memory is an error.
+// Throws for a lack of memory if there is dropout, because only the library can recompute what its forward dropped.
 bool attention_backward(const Queue& q, const AttentionArgs& args, Generator::State state, const AttentionGradients& g) {
   try {
-    return differentiated(q, args, state, g);
+    return differentiate(q, args, state, g);
   } catch (const MemoryError&) {
     if (args.dropout_p > 0) throw;
     return false;

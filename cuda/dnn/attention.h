@@ -12,12 +12,13 @@
 
 namespace halfstep::cuda::dnn {
 
-// A padding mask hides the scores beyond the lengths of queries and keys: those of the tensors, where it changes no result but
-// some versions read beyond the tensors without it, or those before keys were padded (padded_keys). `twice`: also after each row's
-// logarithm is subtracted.
+// How often a padding mask hides the scores beyond the lengths of queries and keys. The lengths are those before keys were padded
+// (padded_keys), or those of the tensors: then the mask changes no result, but some versions of cuDNN read beyond the tensors
+// without it. `twice`: also after each row's logarithm is subtracted.
 enum class PaddingMask : uint8_t { none, once, twice };
 
-// softmax(scale q k^T) v, where the number of q's heads is a multiple of that of k and v.
+// softmax(scale q k^T) v for B samples of L queries and S keys, with E numbers in each of H heads of q and G heads of k and v; G
+// divides H.
 struct AttentionProblem {
   cudnnDataType_t type = CUDNN_DATA_HALF;
   Numbers q, k;  // [B, H, L, E]; and also for v: [B, G, S, E]
@@ -53,7 +54,7 @@ struct AttentionDefect {
   const char* what;    // "<version> ...", for a warning
   const char* remedy;  // null: no warning, because the chunks lose nothing
 };
-// Returns the first known defect that such a call would hit; null: none, and the library may be asked.
+// Returns the first known defect that such a call would hit; null: none, so the library may compute it.
 const AttentionDefect* defect_of(const AttentionCase& c);
 inline bool sound(const AttentionCase& c) { return !defect_of(c); }
 // Returns the number of keys with which such a gradient is computed: more than there are, of zeros and hidden by a padding mask,

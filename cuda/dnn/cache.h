@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache that evicts the least recently used value. Used by one call at a time, like a queue.
+// A cache that evicts the least recently used value. One call at a time uses it, like a queue.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct KeyHash {
 template <class Value>
 class Cache {
  public:
-  explicit Cache(size_t most = 1024) : most_(most) {}
+  explicit Cache(size_t most_values = 1024) : most_values_(most_values) {}
 
   // Returns the value, or null. Valid until it is evicted.
   Value* find(const PlanKey& key) {
@@ -38,7 +38,7 @@ class Cache {
     if (const auto found = index_.find(key); found != index_.end()) items_.erase(found->second), index_.erase(found);
     items_.emplace_front(key, std::move(value));
     index_[key] = items_.begin();
-    if (items_.size() > most_) {
+    if (items_.size() > most_values_) {
       index_.erase(items_.back().first);
       items_.pop_back();
     }
@@ -48,7 +48,7 @@ class Cache {
 
  private:
   using Items = std::list<std::pair<PlanKey, Value>>;
-  size_t most_;
+  size_t most_values_;
   Items items_;  // most recently used first
   std::unordered_map<PlanKey, typename Items::iterator, KeyHash> index_;
 };

@@ -22,9 +22,10 @@ std::optional<cudnnDataType_t> type_of(DType t) {
   }
 }
 
-int64_t alignment(std::initializer_list<const void*> all) {
+// Returns the alignment in bytes of the least aligned address, at most 16; null is aligned.
+int64_t alignment(std::initializer_list<const void*> addresses) {
   int64_t least = 16;
-  for (const void* p : all) {
+  for (const void* p : addresses) {
     const auto address = reinterpret_cast<uintptr_t>(p);
     if (address) least = std::min(least, int64_t(address & (~address + 1)));
   }
@@ -50,6 +51,7 @@ std::optional<ConvWindow> window_of(const Window& window, const Numbers& x, cons
     const bool given = d >= missing;
     const int64_t padding = given ? window.padding[d - missing] : 0, stride = given ? window.stride[d - missing] : 1,
                   dilation = given ? window.dilation[d - missing] : 1;
+    // least: the padding behind the last element that the last window needs; most: the largest with which no further window fits.
     const int64_t least = (y[d + 2] - 1) * stride + dilation * (w[d + 2] - 1) + 1 - x[d + 2] - padding, most = least + stride - 1;
     if (most < 0) return {};
     out.before.push_back(padding);
@@ -75,15 +77,32 @@ bool widens(const ConvCall& call, MemoryFormat format) {
          double(call.y.numel()) * double(call.w.numel() / call.w.shape[0]) >= least_widened();
 }
 
-// Returns [N, 3, H, W] in channels_last as [N, 4, H, W].
-TensorView wide(const TensorView& v, void* memory) {
+// Returns `memory` as v, [N, 3, H, W] in channels_last, with a fourth channel.
+TensorView widened(const TensorView& v, void* memory) {
   const Shape shape{v.shape[0], 4, v.shape[2], v.shape[3]};
   return {memory, v.dtype, shape, strides_of(shape, MemoryFormat::channels_last)};
 }
 
-constexpr const char* kNames[] = {"a convolution", "a convolution's data gradient", "a convolution's weight gradient"};
+constexpr const char* kWorkNames[] = {"a convolution", "a convolution's data gradient", "a convolution's weight gradient"};
 
-bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
+// Returns the library's form of a convolution of tensors with one format; nothing if it has no such window.
+std::optional<ConvProblem> conv_problem(Direction direction, cudnnDataType_t type, const Window& window, const TensorView& x,
+                                        const TensorView& w, const TensorView& y, bool channels_last) {
+  ConvProblem problem{.direction = direction, .type = type};
+  problem.x = numbers(x.shape);
+  problem.w = numbers(w.shape);
+  problem.y = numbers(y.shape);
+  problem.x_strides = dense_strides(problem.x, channels_last);
+  problem.w_strides = dense_strides(problem.w, channels_last);
+  problem.y_strides = dense_strides(problem.y, channels_last);
+  const auto sides = window_of(window, problem.x, problem.w, problem.y);
+  if (!sides) return {};
+  problem.window = *sides;
+  problem.tensor_cores = type != CUDNN_DATA_FLOAT || (allow_tf32() && capability() >= 80);
+  return problem;
+}
+
+bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
   const Direction direction = call.direction;
   const TensorView given[] = {as_image(call.x), as_image(call.w), as_image(call.y)};
   const auto &x = given[0], &w = given[1], &y = given[2];
@@ -96,25 +115,16 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
   if (!library) return false;
 
   const MemoryFormat format = conv_format({x, w, y});
-  const bool last = format == MemoryFormat::channels_last;
   const Staged result(q, wanted, first.dtype, strides_of(wanted.shape, format), Staged::write);
   const bool adds = call.bias && direction != Direction::weight;
   const TensorView bias = adds ? call.bias : TensorView{};
 
-  ConvProblem problem{.direction = direction, .type = *type};
-  problem.x = numbers(x.shape);
-  problem.w = numbers(w.shape);
-  problem.y = numbers(y.shape);
-  problem.x_strides = dense_strides(problem.x, last);
-  problem.w_strides = dense_strides(problem.w, last);
-  problem.y_strides = dense_strides(problem.y, last);
-  const auto sides = window_of(call.window, problem.x, problem.w, problem.y);
-  if (!sides) return false;
-  problem.window = *sides;
-  problem.tensor_cores = first.dtype != DType::f32 || (allow_tf32() && capability() >= 80);
+  std::optional<ConvProblem> form = conv_problem(direction, *type, call.window, x, w, y, format == MemoryFormat::channels_last);
+  if (!form) return false;
+  ConvProblem& problem = *form;
   const auto memory = [&](const TensorView& v) { return &v == &wanted ? result.view().data : v.data; };
-  const std::vector<void*> all{memory(x), memory(w), memory(y)};
-  problem.alignment = alignment({all[0], all[1], all[2], bias.data});
+  const std::vector<void*> pointers{memory(x), memory(w), memory(y)};
+  problem.alignment = alignment({pointers[0], pointers[1], pointers[2], bias.data});
   if (problem.alignment < int64_t(size_of(first.dtype))) return false;
 
   // Runs a graph. The library either adds the bias and applies ReLU in the same pass, or does neither. For ReLU alone it only has
@@ -122,32 +132,32 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
   const auto run = [&](const TensorView& fused, bool relu) {
     problem.bias = fused ? type_of(fused.dtype) : std::nullopt;
     problem.relu = relu;
-    if (fused && (!problem.bias || fused.strides[0] != 1)) return Done::declined;
-    Work work{.name = kNames[int(direction)],
+    if (fused && (!problem.bias || fused.strides[0] != 1)) return Outcome::declined;
+    Work work{.name = kWorkNames[int(direction)],
               .key = problem.key(),
               .rules = {.tensor_cores = problem.tensor_cores,
                         .tensor_cores_first = problem.prefers_tensor_cores(),
                         .relu = relu,
                         .workspace = dnn_options().workspace},
               .graph = [&] { return conv_graph(problem); },
-              .memory = all,
-              .otherwise = otherwise};
+              .memory = pointers,
+              .alternative = unfold};
     work.key.push_back(work.rules.workspace);
     if (fused) work.memory.push_back(fused.data);
     return library->run(q, work);
   };
-  Done done = adds ? run(bias, call.relu) : Done::declined;
-  if (done == Done::declined && (done = run({}, false)) == Done::yes) {
+  Outcome outcome = adds ? run(bias, call.relu) : Outcome::declined;
+  if (outcome == Outcome::declined && (outcome = run({}, false)) == Outcome::computed) {
     if (adds) add_channel_bias(kernels, result.view(), bias, result.view());
     if (call.relu) kernels.relu(in_memory_order(result.view(), format));
   }
-  if (done != Done::yes) return false;
+  if (outcome != Outcome::computed) return false;
   if (call.bias && direction == Direction::weight) channel_sums(kernels, y, call.bias);
   result.deliver();
   return true;
 }
 
-bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
+bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
   const auto pixels = [](const TensorView& v) { return v.numel() / v.shape[1]; };
   const auto bytes = [&](const TensorView& v) { return size_t(pixels(v) * 4) * size_of(v.dtype); };
   const auto dense = [&](const TensorView& v, Staged::Use use) {
@@ -157,11 +167,11 @@ bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall
   const Staged x = dense(call.x, Staged::read), w = dense(call.w, forward ? Staged::read : Staged::write);
   const Workspace x_memory(Device::cuda, bytes(x.view())), w_memory(Device::cuda, bytes(w.view()));
   ConvCall inner = call;
-  inner.x = wide(x.view(), x_memory.data());
-  inner.w = wide(w.view(), w_memory.data());
+  inner.x = widened(x.view(), x_memory.data());
+  inner.w = widened(w.view(), w_memory.data());
   widen_pixels(q.stream, x.view().data, x_memory.data(), pixels(x.view()), 3);
   if (forward) widen_pixels(q.stream, w.view().data, w_memory.data(), pixels(w.view()), 3);
-  if (!convolve_as_given(q, kernels, inner, {})) return convolve_as_given(q, kernels, call, otherwise);
+  if (!convolve_as_given(q, kernels, inner, {})) return convolve_as_given(q, kernels, call, unfold);
   if (!forward) {
     narrow_pixels(q.stream, w_memory.data(), w.view().data, pixels(w.view()), 3);
     w.deliver();
@@ -173,9 +183,9 @@ bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall
 
 void set_least_widened_convolution(double multiplications) { least_widened() = multiplications; }
 
-bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise) {
-  if (Library::find(q) && widens(call, conv_format({call.x, call.w, call.y}))) return convolve_widened(q, kernels, call, otherwise);
-  return convolve_as_given(q, kernels, call, otherwise);
+bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
+  if (Library::find(q) && widens(call, conv_format({call.x, call.w, call.y}))) return convolve_widened(q, kernels, call, unfold);
+  return convolve_as_given(q, kernels, call, unfold);
 }
 
 }  // namespace halfstep::cuda::dnn

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions by cuDNN (the contracts are those of framework/backend/kernels.def). Return false and do nothing if the library is
-// missing or declines: float64, integers, tensors whose address is not a multiple of their element size, and work without an
-// engine.
+// Convolutions by cuDNN (the contracts are those of framework/backend/kernels.def). convolve() returns false and does nothing if
+// the library is missing or declines: float64, integers, tensors whose address is not a multiple of their element size, and work
+// without an engine.
 #pragma once
 
 #include <functional>
@@ -44,8 +44,8 @@ struct ConvCall {
   Window window;
   bool relu = false;  // forward: y = relu(conv(x, w) + bias)
 };
-// Convolves. otherwise: the same work without the library, which tuning times.
-bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& otherwise);
+// Convolves. unfold: the same work without the library, which tuning measures.
+bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold);
 // Sets the number of multiplications from which 16-bit images of 3 channels in channels_last are given to the library with 4. The
 // default is 2^28, below which the copies take longer than they save.
 void set_least_widened_convolution(double multiplications);

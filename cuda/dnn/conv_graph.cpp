@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds the library's graphs of convolutions. Needs no GPU: the test cudnn_plans asks the library about exactly these graphs.
+// Builds the library's graphs of convolutions. Needs no GPU: the test cudnn_plans passes exactly these graphs to the library.
 #include <memory>
 
 #include "cuda/dnn/conv.h"

@@ -73,9 +73,9 @@ void check_cudnn(cudnnStatus_t status, const char* call) {
   if (status == CUDNN_STATUS_SUCCESS) return;
   char last[512] = {0};
   cudnn().cudnnGetLastErrorString(last, sizeof last);
-  std::string words = last;
-  if (const size_t end = words.find('\n'); end != std::string::npos) words.resize(end);
-  fail<DeviceError>("cudnn", call, " failed: ", cudnn().cudnnGetErrorString(status), words.empty() ? "" : ": ", words);
+  std::string message = last;
+  if (const size_t end = message.find('\n'); end != std::string::npos) message.resize(end);
+  fail<DeviceError>("cudnn", call, " failed: ", cudnn().cudnnGetErrorString(status), message.empty() ? "" : ": ", message);
 }
 
 }  // namespace halfstep::cuda

@@ -67,7 +67,7 @@ struct Cudnn {
 // the log says once. It is the file in the environment variable HALFSTEP_CUDNN, or else the one that the build or the loader
 // finds.
 const Cudnn* find_cudnn();
-// Returns the same for a library that is known to exist; otherwise throws DeviceError with the tried files.
+// Returns the library; throws DeviceError with the tried files if there is none.
 const Cudnn& cudnn();
 
 // Returns "cuDNN 9.19.0", or why there is none.

@@ -137,13 +137,13 @@ void OpGraph::bernoulli(const GraphTensor& seed, const GraphTensor& offset, doub
 }
 
 const Descriptor& OpGraph::operation_graph(cudnnHandle_t handle) {
-  if (whole_) return *whole_;
-  std::vector<cudnnBackendDescriptor_t> all;
-  for (const Descriptor& o : operations_) all.push_back(o.raw());
-  Descriptor whole(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  if (handle) whole.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
-  whole.set_descriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, all).finalize();
-  return whole_.emplace(std::move(whole));
+  if (operation_graph_) return *operation_graph_;
+  std::vector<cudnnBackendDescriptor_t> operations;
+  for (const Descriptor& o : operations_) operations.push_back(o.raw());
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  if (handle) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
+  graph.set_descriptors(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).finalize();
+  return operation_graph_.emplace(std::move(graph));
 }
 
 }  // namespace halfstep::cuda::dnn

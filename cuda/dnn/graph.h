@@ -52,7 +52,9 @@ class OpGraph {
 
   // Adds a convolution, which writes one of x, w and y.
   void conv(Direction direction, const GraphTensor& x, const GraphTensor& w, const GraphTensor& y, const ConvWindow& window);
+  // Adds y = mode(x, operands) for each element; a tensor of size 1 in a dimension is repeated along it.
   void pointwise_to(cudnnPointwiseMode_t mode, const GraphTensor& x, const GraphTensor& y, Operands operands = {});
+  // Adds such an operation with a new tensor, like x, as its result.
   GraphTensor pointwise(cudnnPointwiseMode_t mode, const GraphTensor& x, Operands operands = {},
                         cudnnDataType_t type = CUDNN_DATA_FLOAT);
   GraphTensor mul(const GraphTensor& a, const GraphTensor& b) { return pointwise(CUDNN_POINTWISE_MUL, a, {.b = &b}); }
@@ -62,7 +64,7 @@ class OpGraph {
   void reduce_to(cudnnReduceTensorOp_t mode, const GraphTensor& x, const GraphTensor& y);
   // Adds another view of the same elements.
   void reshape(const GraphTensor& x, const GraphTensor& y);
-  // Adds 1 with probability p, else 0; seed and offset: int64 in memory.
+  // Adds random numbers y: 1 with probability p, else 0. seed and offset: int64 in memory.
   void bernoulli(const GraphTensor& seed, const GraphTensor& offset, double p, const GraphTensor& y);
 
   // Finalises the graph; no operation may follow the first call. `handle`: the device's; null: any device, which the plan then
@@ -82,11 +84,12 @@ class OpGraph {
   Descriptor& keep(Descriptor d) { return kept_.emplace_back(std::move(d)); }
   Descriptor& operation(Type type) { return operations_.emplace_back(type); }
 
-  int64_t alignment_, in_memory_ = 0, virtual_ = 1 << 20;
+  int64_t alignment_;
+  int64_t in_memory_ = 0, virtual_ = 1 << 20;  // last uids of tensors in the caller's memory, and of others
   std::vector<int64_t> uids_;
   std::deque<Constant> constants_;
   std::deque<Descriptor> kept_, operations_;
-  std::optional<Descriptor> whole_;
+  std::optional<Descriptor> operation_graph_;
 };
 
 }  // namespace halfstep::cuda::dnn

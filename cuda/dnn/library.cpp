@@ -16,7 +16,7 @@
 namespace halfstep::cuda::dnn {
 namespace {
 
-constexpr size_t kTimed = 4;  // plans timed for one kind
+constexpr size_t kTimed = 4;  // most plans timed for one kind of work
 
 // Returns what a choice depends on besides the kind of work; tuning results are stored under it.
 const std::string& machine() {
@@ -53,11 +53,11 @@ Library* Library::create() {
 
 Library* Library::find(const Queue& q) {
   static std::mutex mutex;
-  static bool looked = false;
+  static bool was_created = false;
   static Library* instance = nullptr;  // never destroyed: the driver may be gone before static objects are
   const std::lock_guard lock(mutex);
-  if (!looked && q.recording) throw_not_prepared("cuDNN");
-  if (!std::exchange(looked, true)) instance = create();
+  if (!was_created && q.recording) throw_not_prepared("cuDNN");
+  if (!std::exchange(was_created, true)) instance = create();
   return instance;
 }
 
@@ -67,7 +67,7 @@ cudnnHandle_t Library::handle(const Queue& q) {
 }
 
 Library::Entry& Library::prepare(const Queue& q, const Work& work) {
-  if (Entry* const known = cache_.find(work.key)) return *known;
+  if (Entry* const cached = cache_.find(work.key)) return *cached;
   if (q.recording) throw_not_prepared(work.name);
   Entry entry;
   std::string problem;
@@ -89,7 +89,7 @@ Library::Entry& Library::prepare(const Queue& q, const Work& work) {
     logging::debug("[cudnn] " + text_of(work) + ": declined (" + problem + ")");
   }
   Entry& kept = cache_.put(work.key, std::move(entry));
-  if (kept.plans && work.otherwise && dnn_options().benchmark) tune(q, work, kept);
+  if (kept.plans && work.alternative && dnn_options().benchmark) tune(q, work, kept);
   return kept;
 }
 
@@ -102,11 +102,11 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
   constexpr const char* kLibrary = "cudnn";
   constexpr const char* kOther = "unfold";
   const std::string text = text_of(work);
-  if (const auto known = recall_tuning(machine(), text)) {
-    entry.slower = known->rung == kOther;
+  if (const auto stored = recall_tuning(machine(), text)) {
+    entry.slower = stored->rung == kOther;
     if (entry.slower) return;
-    const Plan* const plan = known->rung == kLibrary ? entry.plans->at(size_t(known->candidate), target_) : nullptr;
-    if (plan && plan->engine().number == known->algorithm) return entry.plans->choose(size_t(known->candidate));
+    const Plan* const plan = stored->rung == kLibrary ? entry.plans->at(size_t(stored->candidate), target_) : nullptr;
+    if (plan && plan->engine().number == stored->algorithm) return entry.plans->choose(size_t(stored->candidate));
   }
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const auto timed = [&](const std::function<void()>& way) {
@@ -114,7 +114,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
       return time_of(q, way);
     } catch (const MemoryError&) { return kNever; }
   };
-  TuningResult best{.rung = kOther, .ms = timed(work.otherwise)};
+  TuningResult best{.rung = kOther, .ms = timed(work.alternative)};
   for (size_t i = 0; i < kTimed; ++i) {
     const Plan* const plan = entry.plans->at(i, target_);
     if (!plan) break;
@@ -131,7 +131,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
 }
 
 // Restricts an entry to plans that need less than `workspace`, for which there is no memory. Returns false if there are none.
-bool Library::narrow(const Work& work, Entry& entry, int64_t workspace) {
+bool Library::restrict_workspace(const Work& work, Entry& entry, int64_t workspace) {
   logging::warn_once(
       "[cudnn] device memory is short: some plans with less workspace, or none of the library's, take the place of the first "
       "choice, which may take longer; the log has them at level debug");
@@ -150,7 +150,7 @@ bool Library::prepares(const Queue& q, const Work& work) {
   return prepare(q, work).plans != nullptr;
 }
 
-Done Library::run(const Queue& q, const Work& work) {
+Outcome Library::run(const Queue& q, const Work& work) {
   const std::lock_guard lock(mutex);
   Entry& entry = prepare(q, work);
   if (launch_watcher) {
@@ -167,17 +167,17 @@ Done Library::run(const Queue& q, const Work& work) {
     try {
       status = execute(q, work, entry, *plan);
     } catch (const MemoryError&) {
-      if (!narrow(work, entry, plan->workspace()) && work.must) throw;
+      if (!restrict_workspace(work, entry, plan->workspace()) && work.is_only_way) throw;
       continue;
     }
     if (status == CUDNN_STATUS_SUCCESS) {
       entry.plans->free_others();
-      return Done::yes;
+      return Outcome::computed;
     }
     if (q.recording || !is_refusal(status)) check_cudnn(status, "cudnnBackendExecute");
     entry.plans->refuse(cudnn().cudnnGetErrorString(status));
   }
-  return entry.slower ? Done::slower : Done::declined;
+  return entry.slower ? Outcome::slower : Outcome::declined;
 }
 
 }  // namespace halfstep::cuda::dnn

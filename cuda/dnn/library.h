@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuDNN at work: its handle, the plans made so far, and the choice among them.
+// Runs work by cuDNN: its handle, the plans made so far, and the choice among them.
 //
 // A kind of work is found by its key. The first call of a kind makes the plans, or finds that the library declines; a recording
 // cannot do that, so unprepared work throws NotPrepared. With DnnOptions::benchmark the first call of a kind also times the first
@@ -24,12 +24,12 @@ struct Work {
   Rules rules;
   std::function<std::unique_ptr<OpGraph>()> graph;
   std::vector<void*> memory;          // of the graph's tensors, in their order
-  std::function<void()> otherwise{};  // the same work without the library, to be timed; null: times nothing
-  bool must = false;                  // nothing else can do it, so a lack of memory is an error
+  std::function<void()> alternative{};  // the same work without the library, to be timed; null: nothing is timed
+  bool is_only_way = false;             // whether nothing else can do it, so that a lack of memory is an error
 };
 
-// slower: the library could, but the other way was faster.
-enum class Done : uint8_t { yes, declined, slower };
+// slower: nothing was computed, because the library's way took longer than the alternative.
+enum class Outcome : uint8_t { computed, declined, slower };
 
 class Library {
  public:
@@ -37,10 +37,11 @@ class Library {
   // recording would be its first use.
   static Library* find(const Queue& q);
 
-  // Returns whether the library accepts the work, as far as is known before it runs. Throws NotPrepared.
+  // Makes the plans for the work, and returns whether there is one; it may still be refused when it runs. Throws NotPrepared.
   bool prepares(const Queue& q, const Work& work);
-  // Runs the work. Does nothing unless the result is `yes`. Throws NotPrepared, and MemoryError for work that nothing else can do.
-  Done run(const Queue& q, const Work& work);
+  // Runs the work. Does nothing unless the result is `computed`. Throws NotPrepared, and MemoryError for work that nothing else can
+  // do.
+  Outcome run(const Queue& q, const Work& work);
 
   // Returns the handle, set to the queue's stream, for calls that are not graphs. Hold the mutex.
   cudnnHandle_t handle(const Queue& q);
@@ -55,7 +56,7 @@ class Library {
   static Library* create();
   Entry& prepare(const Queue& q, const Work& work);
   void tune(const Queue& q, const Work& work, Entry& entry);
-  bool narrow(const Work& work, Entry& entry, int64_t workspace);
+  bool restrict_workspace(const Work& work, Entry& entry, int64_t workspace);
   cudnnStatus_t execute(const Queue& q, const Work& work, const Entry& entry, const Plan& plan);
 
   cudnnHandle_t handle_;

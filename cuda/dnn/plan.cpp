@@ -124,7 +124,7 @@ void Plans::propose(const Target& target, cudnnBackendHeurMode_t mode) {
 
 const Plan* Plans::at(size_t i, const Target& target) {
   while (i >= plans_.size() && !settled_) {
-    if (engines_.empty()) {  // ask for the fallback's engines once, and only if no proposal remains to be chosen
+    if (engines_.empty()) {  // requests the fallback's engines once, and only if no proposal remains to be chosen
       if (i > chosen_ || std::exchange(fallback_, true)) return nullptr;
       propose(target, CUDNN_HEUR_MODE_FALLBACK);
       continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the library can run a graph: its engines, those that keep our rules, and plans that are ready to run.
+// The ways in which the library can run a graph: its engines, those among them that keep our rules, and plans, which are ready to
+// run.
 #pragma once
 
 #include <memory>
@@ -26,9 +27,10 @@ class Target {
   std::optional<Descriptor> description_;
 };
 
-// Rules for an engine. None may give different bits from run to run, round its operands to fewer bits, or add in fewer.
+// Rules for an engine, besides those for all: none may give different bits from run to run, round its operands to fewer bits, or
+// add in fewer.
 struct Rules {
-  bool tensor_cores = true;                // false: nor is float32 rounded to TF32
+  bool tensor_cores = true;                // whether it may use them; of float32 they read only TF32
   bool tensor_cores_first = false;         // whether engines that use them are tried first
   bool relu = false;                       // whether the graph has one, which must not turn NaN into a number
   int64_t workspace = int64_t(256) << 20;  // most bytes
@@ -49,7 +51,7 @@ std::vector<Engine> engines(OpGraph& graph, const Target& target, cudnnBackendHe
 
 class Plan {
  public:
-  // Makes a plan. Throws DeviceError if the engine declines after all. Call it once per engine config: cuDNN 9.19 refuses a second
+  // Makes a plan. Throws DeviceError if the engine declines after all. Make one per engine config: cuDNN 9.19 refuses a second
   // plan for engines that are compiled at run time.
   Plan(Engine engine, const Target& target);
 
@@ -93,7 +95,8 @@ class Plans {
   std::deque<Engine> engines_;  // not tried yet
   std::deque<Plan> plans_;
   size_t chosen_ = 0, proposed_ = 0;
-  bool fallback_ = false, settled_ = false;
+  bool fallback_ = false;  // whether the fallback's engines were requested
+  bool settled_ = false;   // whether the chosen plan has run, so that no more are made
   std::string problem_;
 };
 

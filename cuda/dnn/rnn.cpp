@@ -19,17 +19,17 @@ namespace {
 
 enum Mode : size_t { kInference, kTraining, kBackward, kModes };
 
-// A network for sequences of these lengths.
-struct Prepared {
+// The library's objects for a network and the lengths of its sequences.
+struct PreparedNetwork {
   std::unique_ptr<RnnPlan> plan;  // null: declined
   WeightLayout weights;
-  size_t workspace[kModes] = {}, reserve = 0;
+  size_t workspace[kModes] = {}, reserve = 0;  // bytes
   bool has_run[kModes] = {};
 };
 
 // Used under the library's mutex. Never destroyed: the driver may be gone before static objects are.
 struct RnnCache {
-  Cache<Prepared> prepared;
+  Cache<PreparedNetwork> prepared;
   Cache<WeightLayout> layouts;
 };
 RnnCache& rnn_cache() {
@@ -43,12 +43,14 @@ std::string text_of(const PlanKey& key) {
   return out;
 }
 
-void not_in_a_recording(const Queue& q) {
+// Throws NotPrepared in a recording.
+void check_not_recording(const Queue& q) {
   if (q.recording) throw NotPrepared("[record] a recurrent network runs for the first time, which cannot be recorded for replay");
 }
 
-Prepared prepare(const Queue& q, Library& library, const RnnProblem& problem) {
-  Prepared out;
+// Throws DeviceError if the library declines the network, or needs more workspace than is allowed.
+PreparedNetwork prepare(const Queue& q, Library& library, const RnnProblem& problem) {
+  PreparedNetwork out;
   const cudnnHandle_t handle = library.handle(q);
   auto plan = std::make_unique<RnnPlan>(problem, handle);
   const PlanKey network = problem.network_key();
@@ -90,7 +92,7 @@ class Call {
     key.push_back(dnn_options().workspace);
     entry_ = rnn_cache().prepared.find(key);
     if (!entry_) {
-      not_in_a_recording(q);
+      check_not_recording(q);
       try {
         entry_ = &rnn_cache().prepared.put(key, prepare(q, *library_, problem));
         logging::debug("[cudnn] " + text_of(key) + ": workspace " + std::to_string(entry_->workspace[kTraining]) +
@@ -101,14 +103,14 @@ class Call {
     }
   }
   // Returns the data; null: declined.
-  const Prepared* operator->() const { return entry_; }
+  const PreparedNetwork* operator->() const { return entry_; }
   explicit operator bool() const { return entry_ && entry_->plan; }
 
   // Runs f(handle, workspace, its bytes), which returns the library's status. Returns false if the library declines after all,
   // from now on, as it does for a forward without memory for its workspace.
   template <class F>
   bool run(Mode mode, const RecurrentTensors& t, const RecurrentGradients& g, const char* name, const F& f) {
-    if (!entry_->has_run[mode]) not_in_a_recording(q_);
+    if (!entry_->has_run[mode]) check_not_recording(q_);
     if (launch_watcher) {
       for (const TensorView* v :
            {&t.x, &t.weights, &t.h, &t.c, &t.y, &t.h_out, &t.c_out, &t.reserve, &g.y, &g.h, &g.c, &g.dx, &g.dh, &g.dc, &g.dweights})
@@ -136,14 +138,14 @@ class Call {
 
  private:
   void decline(const PlanKey& key, const Error& e) {
-    const std::string words = e.what();
-    logging::debug("[cudnn] " + text_of(key) + ": declined (" + words.substr(0, words.find('\n')) + ")");
-    entry_ = &rnn_cache().prepared.put(key, Prepared());
+    const std::string message = e.what();
+    logging::debug("[cudnn] " + text_of(key) + ": declined (" + message.substr(0, message.find('\n')) + ")");
+    entry_ = &rnn_cache().prepared.put(key, PreparedNetwork());
   }
 
   const Queue& q_;
   Library* library_ = nullptr;
-  Prepared* entry_ = nullptr;
+  PreparedNetwork* entry_ = nullptr;
   std::unique_lock<std::recursive_mutex> lock_;
 };
 

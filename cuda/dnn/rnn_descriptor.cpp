@@ -46,11 +46,11 @@ void describe_state(const RecurrentArgs& a, const TensorDescriptor& d, int64_t c
 
 // Returns the number of elements of a tensor that the library has described.
 int64_t elements_of(const TensorDescriptor& d) {
-  constexpr int kMost = 8;
+  constexpr int kMostDims = 8;  // the library's CUDNN_DIM_MAX
   cudnnDataType_t type;
-  int rank = 0, dims[kMost], strides[kMost];
-  check_cudnn(cudnn().cudnnGetTensorNdDescriptor(d.raw(), kMost, &type, &rank, dims, strides), "cudnnGetTensorNdDescriptor");
-  return std::accumulate(dims, dims + std::min(rank, kMost), int64_t(1), std::multiplies<>());
+  int rank = 0, dims[kMostDims], strides[kMostDims];
+  check_cudnn(cudnn().cudnnGetTensorNdDescriptor(d.raw(), kMostDims, &type, &rank, dims, strides), "cudnnGetTensorNdDescriptor");
+  return std::accumulate(dims, dims + std::min(rank, kMostDims), int64_t(1), std::multiplies<>());
 }
 
 }  // namespace
@@ -61,8 +61,8 @@ bool RnnProblem::is_for_the_library() const {
   if (a.steps < 1 || a.batch < 1 || a.features < 1 || a.units < 1 || a.width < 1) return false;
   if (a.projected && a.width >= a.units) return false;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  const int64_t wide = std::max({a.features, a.units * gates_of(a.cell), a.directions * a.width});
-  return a.steps <= kMost && a.batch <= kMost / wide && a.layers * a.directions <= kMost / (a.batch * wide);
+  const int64_t widest = std::max({a.features, a.units * gates_of(a.cell), a.directions * a.width});
+  return a.steps <= kMost && a.batch <= kMost / widest && a.layers * a.directions <= kMost / (a.batch * widest);
 }
 
 PlanKey RnnProblem::network_key() const {
@@ -103,7 +103,7 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
   const Workspace space(Device::cuda, bytes);  // only addresses are used
   char* const base = space.data();
   const TensorDescriptor matrix, bias;
-  const auto declined = [](const char* what) { fail<DeviceError>("cudnn", "its layout of parameters is not ours: ", what); };
+  const auto decline = [](const char* what) { fail<DeviceError>("cudnn", "its layout of parameters is not ours: ", what); };
 
   struct LayerOffsets {
     int64_t matrix, bias;
@@ -116,11 +116,11 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
                 "cudnnGetRNNWeightParams");
     const auto offset = [&](void* address, int64_t elements) {
       const int64_t at = static_cast<char*>(address) - base;
-      if (at < 0 || at % size != 0 || at + elements * size > int64_t(bytes)) declined("a parameter lies outside of it");
+      if (at < 0 || at % size != 0 || at + elements * size > int64_t(bytes)) decline("a parameter lies outside of it");
       return at / size;
     };
-    if (!m || elements_of(matrix) != rows * columns) declined("a matrix has another size");
-    if (biased && (!b || elements_of(bias) != rows)) declined("a bias has another size");
+    if (!m || elements_of(matrix) != rows * columns) decline("a matrix has another size");
+    if (biased && (!b || elements_of(bias) != rows)) decline("a bias has another size");
     return LayerOffsets{offset(m, rows * columns), biased ? offset(b, rows) : 0};
   };
 
@@ -135,7 +135,7 @@ WeightLayout weight_layout(const RnnProblem& problem, const RnnPlan& plan, cudnn
         if (gate == 0) sides[side] = at;
         if (at.matrix != sides[side].matrix + gate * a.units * columns ||
             (a.biased && at.bias != sides[side].bias + gate * a.units))
-          declined("the gates are not one after another");
+          decline("the gates are not one after another");
       }
     }
     for (const LayerOffsets& p : sides) out.offsets.push_back(p.matrix);

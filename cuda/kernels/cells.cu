@@ -14,8 +14,9 @@ namespace {
 
 constexpr int kPack = 4;
 
+// Returns the derivative of the sigmoid whose value is s.
 template <class C>
-__device__ inline C slope(C s) {  // derivative of the sigmoid whose value is s
+__device__ inline C slope(C s) {
   return s * (C(1) - s);
 }
 template <class C, int N>
@@ -35,6 +36,8 @@ __device__ inline void each_unit(int64_t rows, int64_t units, const F& f) {
   }
 }
 
+// Operands of an LSTM's kernels, forward and backward. activated: i, f, g, o after their functions; dh + dh_more and dc: gradients
+// of h' and c'; dc_in: that of c. Any of dh, dh_more and dc may be empty: 0.
 struct Lstm {
   Operand x_gates, h_gates, c, h_out, c_out, activated, dh, dh_more, dc, dgates, dc_in;
   int64_t rows, units;
@@ -92,6 +95,8 @@ __global__ void __launch_bounds__(kThreads) lstm_backward_kernel(Lstm a) {
   });
 }
 
+// Operands of a GRU's kernels, forward and backward. activated: r, z, n and h_n; dh + dh_more: gradient of h'; dh_in: the part of
+// h's gradient that does not go through the gates. Either of dh and dh_more may be empty: 0.
 struct Gru {
   Operand x_gates, h_gates, h, h_out, activated, dh, dh_more, dx_gates, dh_gates, dh_in;
   int64_t rows, units;
@@ -150,9 +155,10 @@ __global__ void __launch_bounds__(kThreads) gru_backward_kernel(Gru a) {
   });
 }
 
+// The forms of a kernel: float by packs, float by elements, double by elements.
 template <class Args>
 struct Kernels {
-  void (*packed)(Args), (*single)(Args), (*wide)(Args);
+  void (*packed)(Args), (*by_element)(Args), (*in_double)(Args);
 };
 
 template <class Args>
@@ -160,7 +166,7 @@ void run(const Queue& q, const Kernels<Args>& kernels, DType dtype, std::initial
          const Args& a) {
   if (a.rows * a.units == 0) return;
   const bool packed = reads_some(kPack, operands, a.units);
-  const auto kernel = dtype == DType::f64 ? kernels.wide : packed ? kernels.packed : kernels.single;
+  const auto kernel = dtype == DType::f64 ? kernels.in_double : packed ? kernels.packed : kernels.by_element;
   launch(kernel, blocks_for(a.rows * a.units / (packed ? kPack : 1), kThreads), kThreads, 0, q.stream, a);
 }
 

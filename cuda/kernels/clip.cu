@@ -12,6 +12,7 @@
 namespace halfstep::cuda {
 namespace {
 
+// Elements of a block; the longer one where shorter ones would have more results than the scratch memory holds.
 constexpr int64_t kChunk = 32 * kThreads, kLongChunk = 128 * kChunk;
 constexpr int64_t kMostPartials = int64_t(kScratchBytes / sizeof(double));
 
@@ -21,34 +22,35 @@ using PackedList = List<Operand, Chunk>;
 
 bool packed(const TensorView& v) { return v.is_contiguous() && aligned16(v.data); }
 
-// Calls f(list) for lists of packed tensors, and one(tensor) for each of the others.
-template <int64_t Chunk, class F, class One>
-void for_tensors(std::span<const TensorView> tensors, const F& f, const One& one) {
+// Calls on_list(list) for lists of packed tensors, and on_tensor(tensor) for each of the others.
+template <int64_t Chunk, class OnList, class OnTensor>
+void for_tensors(std::span<const TensorView> tensors, const OnList& on_list, const OnTensor& on_tensor) {
   const auto add = [](PackedList<Chunk>& list, const TensorView& v) {
     const bool takes = v.numel() > 0 && packed(v);
     if (takes) list.add(v, v.numel());
     return takes;
   };
-  for_lists<PackedList<Chunk>>(tensors, add, f);
+  for_lists<PackedList<Chunk>>(tensors, add, on_list);
   for (const TensorView& v : tensors) {
-    if (v.numel() > 0 && !packed(v)) one(v);
+    if (v.numel() > 0 && !packed(v)) on_tensor(v);
   }
 }
 
-// ---- norms
+// ---- norms. of(x, p): a number's part of the norm; join: of two parts.
 struct Absolute : SumJoin {
   __device__ static double of(double x, double) { return fabs(x); }
 };
 struct Square : SumJoin {
   __device__ static double of(double x, double) { return x * x; }
 };
-struct Top : MaxJoin {
+struct Largest : MaxJoin {
   __device__ static double of(double x, double) { return fabs(x); }
 };
 struct Power : SumJoin {
   __device__ static double of(double x, double p) { return p == 0 ? (x != 0 ? 1.0 : 0.0) : ::pow(fabs(x), p); }
 };
 
+// Joins the parts of this thread's share of n numbers.
 template <class Kind, class T>
 __device__ inline double norm_part(const T* x, int64_t n) {
   constexpr int kSize = Pack<T>::kSize;
@@ -81,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) norm_packed(PackedList<Chunk> list, 
   if (threadIdx.x == 0) partials[blockIdx.x] = value;
 }
 
-// Handles any strides and addresses.
+// Computes the parts of a tensor with any strides and address.
 template <class Kind>
 __global__ void __launch_bounds__(kThreads) norm_any(Operand x, Space<1> space, int64_t chunk, double p, double* partials) {
   SHARED(double, shared, [kBlockWarps]);
@@ -105,25 +107,25 @@ __global__ void __launch_bounds__(kThreads) finish_norm(const double* partials, 
 
 template <class Kind, int64_t Chunk>
 void norm_in_chunks(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
-  int64_t done = 0;  // number of partials
-  const auto one = [&](const TensorView& v) {
+  int64_t partials = 0;
+  const auto on_tensor = [&](const TensorView& v) {
     const Space<1> space(v.shape, {&v.strides});
     const int64_t blocks = (space.numel + Chunk - 1) / Chunk;
-    launch(norm_any<Kind>, unsigned(blocks), kThreads, 0, q.stream, Operand(v), space, Chunk, p, q.scratch + done);
-    done += blocks;
+    launch(norm_any<Kind>, unsigned(blocks), kThreads, 0, q.stream, Operand(v), space, Chunk, p, q.scratch + partials);
+    partials += blocks;
   };
   if constexpr (std::is_same_v<Kind, Power>) {
     for (const TensorView& v : tensors) {
-      if (v.numel() > 0) one(v);
+      if (v.numel() > 0) on_tensor(v);
     }
   } else {
-    const auto list = [&](const PackedList<Chunk>& l) {
-      launch(norm_packed<Kind, Chunk>, l.blocks(), kThreads, 0, q.stream, l, q.scratch + done);
-      done += l.blocks();
+    const auto on_list = [&](const PackedList<Chunk>& l) {
+      launch(norm_packed<Kind, Chunk>, l.blocks(), kThreads, 0, q.stream, l, q.scratch + partials);
+      partials += l.blocks();
     };
-    for_tensors<Chunk>(tensors, list, one);
+    for_tensors<Chunk>(tensors, on_list, on_tensor);
   }
-  launch(finish_norm, 1, kThreads, 0, q.stream, q.scratch, done, p, out);
+  launch(finish_norm, 1, kThreads, 0, q.stream, q.scratch, partials, p, out);
 }
 
 template <class Kind>
@@ -143,6 +145,7 @@ __device__ inline float clip_factor(const float* norm, double max_norm) {
   return factor > 1 ? 1.0f : factor;
 }
 
+// Multiplies n numbers by the factor.
 template <class T>
 __device__ inline void clip_part(T* x, int64_t n, float factor) {
   using C = typename ComputeOf<T>::type;
@@ -188,20 +191,22 @@ __global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, 
 void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
   check<ValueError>(int64_t(tensors.size()) <= kMostPartials, "norm", "must be of at most ", kMostPartials, " tensors, got ",
                     tensors.size());  // each tensor is at least one part
-  if (std::isinf(p)) return norm_of<Top>(q, tensors, p, out);
+  if (std::isinf(p)) return norm_of<Largest>(q, tensors, p, out);
   if (p == 2) return norm_of<Square>(q, tensors, p, out);
   if (p == 1) return norm_of<Absolute>(q, tensors, p, out);
   norm_of<Power>(q, tensors, p, out);
 }
 
 void clip(const Queue& q, std::span<const TensorView> tensors, const float* norm, double max_norm) {
-  const auto list = [&](const PackedList<kChunk>& l) { launch(clip_packed, l.blocks(), kThreads, 0, q.stream, l, norm, max_norm); };
-  const auto one = [&](const TensorView& v) {
+  const auto on_list = [&](const PackedList<kChunk>& l) {
+    launch(clip_packed, l.blocks(), kThreads, 0, q.stream, l, norm, max_norm);
+  };
+  const auto on_tensor = [&](const TensorView& v) {
     const Space<1> space(v.shape, {&v.strides});
     launch(v.dtype == DType::f64 ? clip_any<double> : clip_any<float>, blocks_for(space.numel, kThreads), kThreads, 0, q.stream,
            Operand(v), space, norm, max_norm);
   };
-  for_tensors<kChunk>(tensors, list, one);
+  for_tensors<kChunk>(tensors, on_list, on_tensor);
 }
 
 }  // namespace halfstep::cuda

@@ -6,12 +6,13 @@
 namespace halfstep::cuda {
 namespace {
 
+// Sizes, and strides in elements; count: elements of c; bias: the stride of bias.
 struct ProductShape {
   int64_t rows, columns, inner, count;
   int64_t a_batch, a_row, a_column, b_batch, b_row, b_column, bias;
 };
 
-// T: the type of a and b; void: any integer type.
+// Returns element i of x. T: its type; void: any integer type.
 template <class C, class T>
 __device__ inline C element(const Operand& x, int64_t i) {
   if constexpr (std::is_void_v<T>)

@@ -12,11 +12,11 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kChannels = 16;  // per thread
+constexpr int kChannels = 16;  // most channels of a thread, forward
 
 struct GridSizes {
-  int64_t batch, channels, points = 1, plane = 1;
-  int64_t in[3] = {1, 1, 1};  // x, y, z
+  int64_t batch, channels, points = 1, plane = 1;  // points of a sample; elements of a channel of a sample of x
+  int64_t in[3] = {1, 1, 1};                       // sizes of x along x, y and z
 
   GridSizes(const TensorView& x, const TensorView& grid) : batch(x.shape[0]), channels(x.shape[1]) {
     const int dims = x.shape.size() - 2;

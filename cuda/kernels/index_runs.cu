@@ -7,14 +7,15 @@
 namespace halfstep::cuda {
 namespace {
 
-// Entry k of a line: its target, and its place in the source (in `order`, like index).
-struct Sorted {
+// An index sorted along `dim`: entry k of a line has its target in `index`, and in `order` its place along the source's line.
+struct SortedIndex {
   Workspace memory;
   TensorView index, order;
 
-  Sorted(const Queue& q, const TensorView& given, const Shape& shape, int dim) : memory(Device::cuda, bytes(given, shape, dim)) {
+  SortedIndex(const Queue& q, const TensorView& given, const Shape& shape, int dim)
+      : memory(Device::cuda, bytes(given, shape, dim)) {
     TensorView from = given;
-    from.shape = compact(given, shape, dim);
+    from.shape = unrepeated_shape(given, shape, dim);
     from.strides = spread(given, shape, dim);
     if (from.shape.empty()) from.shape = from.strides = Dims{1};
     index = order = TensorView{memory.data(), DType::i64, from.shape, contiguous_strides(from.shape)};
@@ -32,7 +33,7 @@ struct Sorted {
 
  private:
   // Returns the shape without the dimensions along which the index repeats.
-  static Shape compact(const TensorView& given, Shape shape, int dim) {
+  static Shape unrepeated_shape(const TensorView& given, Shape shape, int dim) {
     const Strides s = spread(given, shape, dim);
     for (int d = 0; d < shape.size(); ++d) {
       if (d != dim && s[d] == 0) shape[d] = 1;
@@ -40,7 +41,7 @@ struct Sorted {
     return shape;
   }
   static size_t bytes(const TensorView& given, const Shape& shape, int dim) {
-    return size_t(2 * numel(compact(given, shape, dim))) * sizeof(int64_t);
+    return size_t(2 * numel(unrepeated_shape(given, shape, dim))) * sizeof(int64_t);
   }
 };
 
@@ -57,9 +58,9 @@ __global__ void __launch_bounds__(kThreads) add_runs(View view, Lines lines, con
     int64_t at[3];
     lines.space.offsets(t - k * lines.space.numel, at);
     const int64_t* const index = lines.index + at[1];
-    const int64_t mine = index[k * lines.index_step];
-    if (mine < 0 || mine >= lines.size || (k > 0 && index[(k - 1) * lines.index_step] == mine)) continue;
-    const int64_t to = at[0] + mine * lines.out_step;
+    const int64_t target = index[k * lines.index_step];
+    if (target < 0 || target >= lines.size || (k > 0 && index[(k - 1) * lines.index_step] == target)) continue;
+    const int64_t to = at[0] + target * lines.out_step;
     C sum[kWidth];
     view.load_out(to, sum);
     bool more = true;
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) add_runs(View view, Lines lines, con
       C values[kBatch][kWidth];
 #pragma unroll
       for (int b = 0; b < kBatch; ++b) {
-        more = more && j + b < lines.length && index[(j + b) * lines.index_step] == mine;
+        more = more && j + b < lines.length && index[(j + b) * lines.index_step] == target;
 #pragma unroll
         for (int w = 0; w < kWidth; ++w) values[b][w] = C(-0.0);  // adds nothing
         if (more) view.load_src(at[2] + order[at[1] + (j + b) * lines.index_step] * lines.src_step, values[b]);
@@ -83,33 +84,33 @@ __global__ void __launch_bounds__(kThreads) add_runs(View view, Lines lines, con
 }
 
 template <class View>
-void launch_add(const Queue& q, const View& view, const Lines& lines, const Sorted& sorted) {
+void launch_add(const Queue& q, const View& view, const Lines& lines, const SortedIndex& sorted) {
   launch(add_runs<View>, blocks_for(lines.space.numel * lines.length, kThreads), kThreads, 0, q.stream, view, lines,
          sorted.order.as<const int64_t>());
 }
 
-struct alignas(16) Bits16 {
+struct alignas(16) Bytes16 {
   uint64_t v[2];
 };
 
-// Copies T, `unit` elements wide, for the last entry of each run.
+// Copies a T, one or more elements, for the last entry of each run. Offsets are in elements of `element_bytes`.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    place_runs(char* out, const char* src, int64_t element, Lines lines, const int64_t* order) {
+    place_runs(char* out, const char* src, int64_t element_bytes, Lines lines, const int64_t* order) {
   const int64_t step = int64_t(gridDim.x) * blockDim.x, n = lines.space.numel * lines.length;
   for (int64_t t = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; t < n; t += step) {
     const int64_t k = t / lines.space.numel;
     int64_t at[3];
     lines.space.offsets(t - k * lines.space.numel, at);
-    const int64_t here = at[1] + k * lines.index_step, mine = lines.index[here];
-    if (mine < 0 || mine >= lines.size || (k + 1 < lines.length && lines.index[here + lines.index_step] == mine)) continue;
-    const int64_t to = at[0] + mine * lines.out_step, from = at[2] + order[here] * lines.src_step;
-    *reinterpret_cast<T*>(out + to * element) = *reinterpret_cast<const T*>(src + from * element);
+    const int64_t here = at[1] + k * lines.index_step, target = lines.index[here];
+    if (target < 0 || target >= lines.size || (k + 1 < lines.length && lines.index[here + lines.index_step] == target)) continue;
+    const int64_t to = at[0] + target * lines.out_step, from = at[2] + order[here] * lines.src_step;
+    *reinterpret_cast<T*>(out + to * element_bytes) = *reinterpret_cast<const T*>(src + from * element_bytes);
   }
 }
 
 template <class T>
-void launch_place(const Queue& q, const TensorView& out, const TensorView& src, const Lines& lines, const Sorted& sorted) {
+void launch_place(const Queue& q, const TensorView& out, const TensorView& src, const Lines& lines, const SortedIndex& sorted) {
   launch(place_runs<T>, blocks_for(lines.space.numel * lines.length, kThreads), kThreads, 0, q.stream, out.as<char>(),
          src.as<const char>(), int64_t(size_of(out.dtype)), lines, sorted.order.as<const int64_t>());
 }
@@ -117,7 +118,7 @@ void launch_place(const Queue& q, const TensorView& out, const TensorView& src, 
 }  // namespace
 
 void scatter_add_sorted(const Queue& q, const TensorView& out, int dim, const TensorView& index, const TensorView& src) {
-  const Sorted sorted(q, index, src.shape, dim);
+  const SortedIndex sorted(q, index, src.shape, dim);
   Lines lines(out, dim, sorted.index.as<const int64_t>(), sorted.strides(src.shape, dim), src);
   const Compute compute = compute_of(out.dtype);
   if (compute == Compute::single && pack_lines(out, src, 4, lines)) {
@@ -136,10 +137,10 @@ void scatter_add_sorted(const Queue& q, const TensorView& out, int dim, const Te
 
 void scatter(const Queue& q, const TensorView& out, int dim, const TensorView& index, const TensorView& src) {
   if (src.numel() == 0) return;
-  const Sorted sorted(q, index, src.shape, dim);
+  const SortedIndex sorted(q, index, src.shape, dim);
   Lines lines(out, dim, sorted.index.as<const int64_t>(), sorted.strides(src.shape, dim), src);
   const int64_t bytes = int64_t(size_of(out.dtype));
-  if (pack_lines(out, src, 16 / bytes, lines)) return launch_place<Bits16>(q, out, src, lines, sorted);
+  if (pack_lines(out, src, 16 / bytes, lines)) return launch_place<Bytes16>(q, out, src, lines, sorted);
   switch (bytes) {
     case 1: return launch_place<uint8_t>(q, out, src, lines, sorted);
     case 2: return launch_place<uint16_t>(q, out, src, lines, sorted);

@@ -8,22 +8,24 @@ namespace halfstep::cuda {
 namespace {
 
 // ---- checks
+// Allows values in [0, size) and, if `ignores`, the value `ignore`.
 struct Limits {
-  int32_t kind;
+  int32_t kind;  // of IndexFault
   int64_t size, ignore;
   bool ignores;
-  __device__ bool bad(int64_t v) const { return (v < 0 || v >= size) && !(ignores && v == ignore); }
+  __device__ bool is_bad(int64_t v) const { return (v < 0 || v >= size) && !(ignores && v == ignore); }
 };
 
-constexpr int64_t kNone = INT64_MAX;
+constexpr int64_t kNoPosition = INT64_MAX;
 constexpr int64_t kOneBlock = 4096;  // elements that one block checks
 
 struct Earlier {
   __device__ static int64_t join(int64_t a, int64_t b) { return a < b ? a : b; }
 };
 
-__device__ inline void record(IndexFault* fault, const Limits& limits, int64_t position, int64_t value) {
-  if (fault->kind != 0) return;
+// Writes the fault unless there is one already.
+__device__ inline void write_fault(IndexFault* fault, const Limits& limits, int64_t position, int64_t value) {
+  if (fault->kind != IndexFault::kNone) return;
   fault->position = position;
   fault->value = value;
   fault->size = limits.size;
@@ -34,27 +36,27 @@ __device__ inline void record(IndexFault* fault, const Limits& limits, int64_t p
 __global__ void __launch_bounds__(kThreads)
     find_bad(const int64_t* values, Space<1> space, Limits limits, int64_t* firsts, IndexFault* fault) {
   SHARED(int64_t, shared, [kBlockWarps]);
-  int64_t first = kNone;
+  int64_t first = kNoPosition;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel && first == kNone; i += step) {
-    if (limits.bad(values[space.offset(i)])) first = i;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel && first == kNoPosition; i += step) {
+    if (limits.is_bad(values[space.offset(i)])) first = i;
   }
   first = block_join<Earlier>(first, &shared[0]);
   if (threadIdx.x != 0) return;
   if (gridDim.x > 1)
     firsts[blockIdx.x] = first;
-  else if (first != kNone)
-    record(fault, limits, first, values[space.offset(first)]);
+  else if (first != kNoPosition)
+    write_fault(fault, limits, first, values[space.offset(first)]);
 }
 
 // Finds the first of all blocks, in one block.
 __global__ void __launch_bounds__(kThreads)
     first_bad(const int64_t* values, Space<1> space, Limits limits, const int64_t* firsts, int count, IndexFault* fault) {
   SHARED(int64_t, shared, [kBlockWarps]);
-  int64_t first = kNone;
+  int64_t first = kNoPosition;
   for (int b = int(threadIdx.x); b < count; b += kThreads) first = Earlier::join(first, firsts[b]);
   first = block_join<Earlier>(first, &shared[0]);
-  if (threadIdx.x == 0 && first != kNone) record(fault, limits, first, values[space.offset(first)]);
+  if (threadIdx.x == 0 && first != kNoPosition) write_fault(fault, limits, first, values[space.offset(first)]);
 }
 
 void check_values(const Queue& q, const TensorView& v, const Limits& limits, IndexFault* fault) {
@@ -68,11 +70,11 @@ void check_values(const Queue& q, const TensorView& v, const Limits& limits, Ind
 }
 
 // ---- gather
-struct alignas(16) Bits16 {
+struct alignas(16) Bytes16 {
   uint64_t v[2];
 };
 
-// space: out, index, and x except along the dimension.
+// Gathers one element per thread. space: offsets in out, in index, and in x but for the dimension of the index.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const T* x, int64_t size, int64_t x_step, const int64_t* index, T* out, Space<3> space) {
@@ -115,9 +117,9 @@ bool pack_rows(const TensorView& x, const TensorView& out, Space<3>& space, int6
 // threads write one element, the sum is rounded once, and the bits equal the CPU's. Each entry searches its line for equal ones;
 // long lines are sorted instead (index_runs.cu).
 template <class T>
-struct Typed {
+struct TypedSource {
   const T* data;
-  Typed(const TensorView& v) : data(v.as<const T>()) {}
+  TypedSource(const TensorView& v) : data(v.as<const T>()) {}
   template <class C>
   __device__ C load(int64_t i) const {
     return to_f(data[i]);
@@ -133,14 +135,14 @@ __global__ void __launch_bounds__(kThreads) scatter_each(Operand out, Source src
     int64_t at[3];
     lines.space.offsets(t - k * lines.space.numel, at);
     const int64_t* const index = lines.index + at[1];
-    const int64_t mine = index[k * lines.index_step];
-    bool adds = mine >= 0 && mine < lines.size;
-    for (int64_t j = 0; j < k && adds; ++j) adds = index[j * lines.index_step] != mine;
+    const int64_t target = index[k * lines.index_step];
+    bool adds = target >= 0 && target < lines.size;
+    for (int64_t j = 0; j < k && adds; ++j) adds = index[j * lines.index_step] != target;
     if (!adds) continue;
-    const int64_t to = at[0] + mine * lines.out_step;
+    const int64_t to = at[0] + target * lines.out_step;
     C sum = out.load<C>(to);
     for (int64_t j = k; j < lines.length; ++j) {
-      if (index[j * lines.index_step] == mine) sum = m::add(sum, src.template load<C>(at[2] + j * lines.src_step));
+      if (index[j * lines.index_step] == target) sum = m::add(sum, src.template load<C>(at[2] + j * lines.src_step));
     }
     out.store(to, sum);
   }
@@ -160,15 +162,16 @@ struct LooseLines {
 };
 constexpr int kScan = 4;  // number of warp widths of indices compared together
 
-// Returns whether entry k is the first with index `mine`. A whole warp calls it and compares kScan warp widths of indices at once.
-__device__ inline bool is_first_entry(const Lines& lines, int64_t k, int64_t mine, int lane) {
+// Returns whether entry k is the first with index `target`. A whole warp calls it and compares kScan warp widths of indices at
+// once.
+__device__ inline bool is_first_entry(const Lines& lines, int64_t k, int64_t target, int lane) {
   bool first = true;
   for (int64_t base = 0; base < k && first; base += 32 * kScan) {
     bool found = false;
 #pragma unroll
     for (int s = 0; s < kScan; ++s) {
       const int64_t j = base + s * 32 + lane;
-      found = found || (j < k && lines.index[j * lines.index_step] == mine);
+      found = found || (j < k && lines.index[j * lines.index_step] == target);
     }
     first = !__any_sync(kFullMask, found);
   }
@@ -186,8 +189,8 @@ __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines line
   for (int64_t task = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32; task < tasks;
        task += int64_t(gridDim.x) * kBlockWarps) {
     const int64_t k = task / groups, unit = task % groups * 32 * kUnits + lane;
-    const int64_t mine = lines.index[k * lines.index_step];
-    if (mine < 0 || mine >= lines.size || !is_first_entry(lines, k, mine, lane)) continue;  // skips the whole warp
+    const int64_t target = lines.index[k * lines.index_step];
+    if (target < 0 || target >= lines.size || !is_first_entry(lines, k, target, lane)) continue;  // skips the whole warp
     int64_t to[kUnits] = {}, from[kUnits] = {};
     C sum[kUnits][kWidth] = {};
 #pragma unroll
@@ -195,13 +198,13 @@ __global__ void __launch_bounds__(kThreads) scatter_slices(View view, Lines line
       if (unit + u * 32 >= units) continue;
       int64_t at[3];
       lines.space.offsets(unit + u * 32, at);
-      to[u] = at[0] + mine * lines.out_step;
+      to[u] = at[0] + target * lines.out_step;
       from[u] = at[2];
       view.load_out(to[u], sum[u]);
     }
     for (int64_t base = k; base < lines.length; base += 32) {
       const int64_t j = base + lane;
-      unsigned same = __ballot_sync(kFullMask, j < lines.length && lines.index[j * lines.index_step] == mine);
+      unsigned same = __ballot_sync(kFullMask, j < lines.length && lines.index[j * lines.index_step] == target);
       while (same != 0) {
         C values[Batch][kUnits][kWidth];
 #pragma unroll
@@ -256,10 +259,10 @@ void add_searching(const Queue& q, const TensorView& out, const TensorView& src,
 }  // namespace
 
 void check_targets(const Queue& q, const TensorView& target, int64_t classes, int64_t ignore_index, IndexFault* fault) {
-  check_values(q, target, {1, classes, ignore_index, true}, fault);
+  check_values(q, target, {IndexFault::kTarget, classes, ignore_index, true}, fault);
 }
 void check_indices(const Queue& q, const TensorView& index, int64_t size, IndexFault* fault) {
-  check_values(q, index, {2, size, 0, false}, fault);
+  check_values(q, index, {IndexFault::kIndex, size, 0, false}, fault);
 }
 
 void gather(const Queue& q, const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
@@ -269,7 +272,7 @@ void gather(const Queue& q, const TensorView& x, int dim, const TensorView& inde
   Space<3> space(out.shape, {&out.strides, &chosen, &others});
   if (space.numel == 0) return;
   int64_t step = x.shape.empty() ? 0 : x.strides[dim];
-  if (pack_rows(x, out, space, step)) return gather_bits<Bits16>(q, x, dim, index, out, space, step);
+  if (pack_rows(x, out, space, step)) return gather_bits<Bytes16>(q, x, dim, index, out, space, step);
   switch (size_of(x.dtype)) {
     case 1: return gather_bits<uint8_t>(q, x, dim, index, out, space, step);
     case 2: return gather_bits<uint16_t>(q, x, dim, index, out, space, step);
@@ -288,9 +291,9 @@ void scatter_add(const Queue& q, const TensorView& out, int dim, const TensorVie
     case Compute::single: break;
   }
   switch (src.dtype) {
-    case DType::f32: return add_searching<float, Typed<float>, 4>(q, out, src, lines);
-    case DType::f16: return add_searching<float, Typed<__half>, 4>(q, out, src, lines);
-    case DType::bf16: return add_searching<float, Typed<__nv_bfloat16>, 4>(q, out, src, lines);
+    case DType::f32: return add_searching<float, TypedSource<float>, 4>(q, out, src, lines);
+    case DType::f16: return add_searching<float, TypedSource<__half>, 4>(q, out, src, lines);
+    case DType::bf16: return add_searching<float, TypedSource<__nv_bfloat16>, 4>(q, out, src, lines);
     default: return add_searching<float, Operand, 1>(q, out, src, lines);
   }
 }

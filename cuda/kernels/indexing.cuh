@@ -16,7 +16,8 @@ inline Strides spread(const TensorView& index, const Shape& shape, int dim) {
   return strides;
 }
 
-// space: offsets of the lines' starts in out, index and src.
+// Lines along the dimension of the index. space: offsets of their starts in out, index and src; length: of a line of src; size: of
+// a line of out, below which indices must be; steps: along the dimension.
 struct Lines {
   Space<3> space;
   const int64_t* index;
@@ -35,7 +36,7 @@ struct Lines {
   static int64_t along(const Strides& s, int dim) { return s.empty() ? 0 : s[dim]; }
 };
 
-// What a thread reads and writes of lines: one element of any dtype, or four neighbours of one packed dtype.
+// How a thread accesses lines: one element of any dtype, or four neighbours of one packed dtype.
 template <class Number>
 struct OneLine {
   using C = Number;

@@ -13,10 +13,10 @@ namespace halfstep::cuda {
 // The stream and scratch memory of launches. One call at a time uses a queue.
 struct Queue {
   CUstream_st* stream = nullptr;
-  double* scratch = nullptr;               // kScratchBytes of device memory for exclusive use
-  uint32_t* counters = nullptr;            // kCounters in device memory, in which a launch's blocks count; 0 between launches
-  const uint64_t* random_base = nullptr;   // device memory; if set, added to the offset of every random draw
-  bool recording = false;                  // whether launches are being recorded for replay: nothing may wait, measure or allocate
+  double* scratch = nullptr;              // kScratchBytes of device memory for exclusive use
+  uint32_t* counters = nullptr;           // kCounters in device memory, in which a launch's blocks count; 0 between launches
+  const uint64_t* random_base = nullptr;  // device memory; if set, added to the offset of every random draw
+  bool recording = false;                 // whether launches are being recorded for replay: nothing may wait, measure or allocate
 };
 inline constexpr size_t kScratchBytes = size_t(4) << 20;
 // Losses use the first counter, optimizers those from kStepCounters on: launches of different kinds must not share one.
@@ -24,8 +24,9 @@ inline constexpr size_t kCounters = 8, kStepCounters = 4;
 
 // In device memory: the first bad index or target found by a check, for the host to report.
 struct IndexFault {
-  int32_t kind;       // 0: none, 1: target, 2: index
-  int32_t pad;
+  static constexpr int32_t kNone = 0, kTarget = 1, kIndex = 2;
+  int32_t kind;  // one of these
+  int32_t pad;   // unused
   int64_t position, value, size;
 };
 

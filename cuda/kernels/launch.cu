@@ -11,7 +11,7 @@ void check_launch(cudaError_t error) {
 }
 
 int64_t resident_threads() {
-  static const int64_t most = [] {  // asked once, because every launch needs it
+  static const int64_t most = [] {  // computed once, because every launch needs it
     int device = 0, processors = 1, threads = 2048;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);

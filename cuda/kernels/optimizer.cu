@@ -21,6 +21,7 @@ namespace {
 constexpr int kPack = 4;
 constexpr uint32_t kCheckedParts = 4;  // parts of parameters checked by one block
 
+// A parameter of ParamUpdate (framework/backend/backend.h).
 struct Param {
   Operand param, grad, shadow;
   void* state[ParamUpdate::kStates];  // floats, or doubles for f64 parameters
@@ -31,6 +32,8 @@ struct Param {
 using ParamList = List<Param, 4096>;
 constexpr int kMostChunks = 8;  // of 4096 elements, per block
 
+// Counts of blocks: those that have taken a ticket, checking ones that are ready, and updating ones that are done. bad: whether a
+// gradient is not finite.
 struct Progress {
   uint32_t tickets, ready, done, bad;
 };

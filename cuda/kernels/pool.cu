@@ -14,6 +14,7 @@ namespace {
 
 // Kernels count in I: 32 bits if everything they compute fits, with room for a step past the end; else 64.
 constexpr int64_t kMostShort = int64_t(1) << 30;
+constexpr int64_t kWideWindow = 64;  // elements of a window from which a block averages it, instead of a thread
 
 template <class I>
 __device__ inline I lesser(I a, I b) {
@@ -33,7 +34,8 @@ struct Axis {
   Divisor<I> dilation;
   bool adaptive;
 
-  __device__ I begin(I o) const {  // first tap inside
+  // Return the taps of output o that lie inside: [begin, end), each dilation apart.
+  __device__ I begin(I o) const {
     if (adaptive) return quotient(o * in, out);
     const I first = o * stride - padding;
     return first < 0 ? first + quotient(-first + dilation - 1, dilation) * dilation : first;
@@ -43,6 +45,7 @@ struct Axis {
     const I last = o * stride - padding + (size - 1) * dilation + 1;
     return lesser(last, I(in));
   }
+  // Returns the number of elements that the average of output o counts, at least 1; pads: padding counts, too.
   __device__ int64_t counted(I o, bool pads) const {
     const I first = o * stride - padding, last = lesser(first + size, in + padding);
     const I n = pads && !adaptive ? last - first : end(o) - begin(o);
@@ -64,10 +67,10 @@ template <class I>
 struct Pooling {
   Axis<I> z, y, x;
   Divisor<I> lanes;
-  bool pads;
-  int64_t divisor;
+  bool pads;        // whether averages count padding
+  int64_t divisor;  // of averages; 0: the number of counted elements
 
-  __device__ int64_t divided_by(I oz, I oy, I ox) const {
+  __device__ int64_t divisor_at(I oz, I oy, I ox) const {
     return divisor ? divisor : z.counted(oz, pads) * y.counted(oy, pads) * x.counted(ox, pads);
   }
 };
@@ -77,12 +80,12 @@ template <class F>
 void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args, const F& f) {
   const Shape &in = x.shape, &out = y.shape;
   const Window& w = args.window;
-  Axis<int64_t> all[3];
+  Axis<int64_t> axes[3];
   const bool last = x.format() == MemoryFormat::channels_last || y.format() == MemoryFormat::channels_last;
   bool fits = x.numel() <= kMostShort && y.numel() <= kMostShort;
   for (int d = 0; d < 3; ++d) {
-    const int s = d - (5 - in.size());
-    Axis<int64_t>& a = all[d];
+    const int s = d - (5 - in.size());  // spatial dimension of the tensors, which may have fewer than three
+    Axis<int64_t>& a = axes[d];
     if (s < 0)
       a = {1, 1, 1, 1, 0, 1, false};
     else
@@ -96,7 +99,7 @@ void with_pooling(const TensorView& x, const TensorView& y, const PoolArgs& args
     const auto axis = [](const Axis<int64_t>& a) {
       return Axis<I>{I(a.in), I(a.out), I(a.size), I(a.stride), I(a.padding), I(a.dilation), a.adaptive};
     };
-    f(Pooling<I>{axis(all[0]), axis(all[1]), axis(all[2]), I(last ? in[1] : 1), args.count_include_pad, args.divisor});
+    f(Pooling<I>{axis(axes[0]), axis(axes[1]), axis(axes[2]), I(last ? in[1] : 1), args.count_include_pad, args.divisor});
   };
   fits ? as(int32_t()) : as(int64_t());
 }
@@ -206,7 +209,7 @@ __global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out,
         sum += part;
       }
     }
-    out.store_floating(i, C(sum / C(p.divided_by(o.z, o.y, o.x))));
+    out.store_floating(i, C(sum / C(p.divisor_at(o.z, o.y, o.x))));
   }
 }
 
@@ -230,7 +233,7 @@ __global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand
       __syncthreads();
       if (int(threadIdx.x) < half) sums[threadIdx.x] += sums[threadIdx.x + half];
     }
-    if (threadIdx.x == 0) out.store_floating(i, C(sums[0] / double(p.divided_by(o.z, o.y, o.x))));
+    if (threadIdx.x == 0) out.store_floating(i, C(sums[0] / double(p.divisor_at(o.z, o.y, o.x))));
     __syncthreads();
   }
 }
@@ -291,7 +294,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Calls f(T{}) for a floating dtype.
 template <class F>
-void typed(DType t, const F& f) {
+void with_type(DType t, const F& f) {
   if (t == DType::f64)
     f(double{});
   else
@@ -314,7 +317,7 @@ void max_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const T
   const int64_t n = out.numel();
   if (n == 0) return;
   with_pooling(x, out, args, [&]<class I>(const Pooling<I>& p) {
-    typed(x.dtype, [&]<class T>(T) {
+    with_type(x.dtype, [&]<class T>(T) {
       with_lanes<T>(p, x, out, indices, [&]<int N>(std::integral_constant<int, N>) {
         launch(max_kernel<T, I, N>, blocks_for(n / N, kThreads), kThreads, 0, q.stream, x.as<const T>(), Operand(out),
                Operand(indices), p, I(n));
@@ -328,7 +331,7 @@ void max_pool_backward(const Queue& q, const TensorView& grad, const TensorView&
   const int64_t n = out.numel();
   if (n == 0) return;
   with_pooling(out, grad, args, [&]<class I>(const Pooling<I>& p) {
-    typed(grad.dtype, [&]<class T>(T) {
+    with_type(grad.dtype, [&]<class T>(T) {
       with_lanes<T>(p, grad, out, indices, [&]<int N>(std::integral_constant<int, N>) {
         const auto run = [&]<class P>(P) {
           launch(max_backward_kernel<T, P, I, N>, blocks_for(n / N, kThreads), kThreads, 0, q.stream, grad.as<const T>(),
@@ -351,8 +354,8 @@ void avg_pool(const Queue& q, const TensorView& x, const PoolArgs& args, const T
   for (int d = 2; d < x.shape.size(); ++d)
     window *= args.adaptive ? (x.shape[d] + out.shape[d] - 1) / out.shape[d] : args.window.size[size_t(d - 2)];
   with_pooling(x, out, args, [&]<class I>(const Pooling<I>& p) {
-    typed(x.dtype, [&]<class T>(T) {
-      const bool wide = window >= 64 && p.lanes == 1;  // threads of lanes already read side by side
+    with_type(x.dtype, [&]<class T>(T) {
+      const bool wide = window >= kWideWindow && p.lanes == 1;  // threads of lanes already read side by side
       launch(wide ? wide_avg_kernel<T, I> : avg_kernel<T, I>, blocks_for(n, wide ? 1 : kThreads), kThreads, 0, q.stream,
              x.as<const T>(), Operand(out), p, I(n));
     });
@@ -363,7 +366,7 @@ void avg_pool_backward(const Queue& q, const TensorView& grad, const PoolArgs& a
   const int64_t n = out.numel();
   if (n == 0) return;
   with_pooling(out, grad, args, [&]<class I>(const Pooling<I>& p) {
-    typed(grad.dtype, [&]<class T>(T) {
+    with_type(grad.dtype, [&]<class T>(T) {
       launch(avg_backward_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, grad.as<const T>(), Operand(out), p, I(n));
     });
   });

@@ -8,6 +8,7 @@
 namespace halfstep::cuda {
 namespace {
 
+// A sparse matrix by its rows (SparseRows of framework/backend/backend.h).
 template <class C>
 struct Rows {
   const int64_t *start, *index;

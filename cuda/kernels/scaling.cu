@@ -7,7 +7,8 @@
 namespace halfstep::cuda {
 namespace {
 
-// Sets the flag. Several blocks may store the same 1: atomically, so that the stores do not race.
+// Sets the flag if `raised` in any thread of the block. Several blocks may store the same 1: atomically, so that the stores do not
+// race.
 __device__ inline void raise_flag(float* flag, bool raised) {
   if (__syncthreads_or(raised) && threadIdx.x == 0) atomicExch(flag, 1.0f);
 }
@@ -19,8 +20,9 @@ struct Grad {
   void* data;
   DType dtype;
 };
-using GradList = List<Grad, 16384>;
+using GradList = List<Grad, 16384>;  // 16384 elements per block
 
+// Multiplies a part of a gradient by the factor. Returns whether this thread found a number that is not finite.
 template <class T>
 __device__ inline bool unscale_part(T* grad, const GradList::Part& part, float factor) {
   bool bad = false;

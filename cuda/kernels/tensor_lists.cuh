@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes many tensors in one launch: a block takes a chunk of one of them, so that large and small tensors share the device
+// Covers many tensors by one launch: a block takes a chunk of one of them, so that large and small tensors share the device
 // evenly. The list is passed in the launch's arguments.
 #pragma once
 
@@ -10,16 +10,16 @@ namespace halfstep::cuda {
 // Entry: a kernel's data for a tensor. Chunk: elements per block, whole packs; a multiple of that for long lists.
 template <class Entry, int64_t Chunk>
 struct List {
-  static constexpr int kCapacity = 96;
+  static constexpr int kCapacity = 96;  // most tensors, so that the list fits into a launch's arguments
   int tensors = 0;
-  int chunk = int(Chunk);
+  int chunk = int(Chunk);              // elements per block
   uint32_t first[kCapacity + 1] = {};  // first block of each tensor, and the total number of blocks
-  int64_t n[kCapacity];
+  int64_t numel[kCapacity];
   Entry entry[kCapacity];
 
   void add(const Entry& e, int64_t elements) {
     entry[tensors] = e;
-    n[tensors] = elements;
+    numel[tensors] = elements;
     first[tensors + 1] = first[tensors] + uint32_t((elements + chunk - 1) / chunk);
     ++tensors;
   }
@@ -42,7 +42,7 @@ struct List {
       (first[middle] <= block ? low : high) = middle;
     }
     const int64_t begin = int64_t(block - first[low]) * chunk;
-    return {low, begin, begin + chunk < n[low] ? begin + chunk : n[low]};
+    return {low, begin, begin + chunk < numel[low] ? begin + chunk : numel[low]};
   }
 };
 

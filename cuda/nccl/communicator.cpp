@@ -16,14 +16,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kEagerTests = 1000;  // polls before the host sleeps between them
 constexpr auto kNap = std::chrono::microseconds(20);
-constexpr double kAnswerSeconds = 0.5;  // in which living ranks must answer
-constexpr double kFinalizeSeconds = 5;  // of ncclCommFinalize
+constexpr double kAnswerSeconds = 0.5;  // time in which living ranks must answer
+constexpr double kFinalizeSeconds = 5;  // longest wait for ncclCommFinalize
 
 double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
 
 }  // namespace
 
-// The highest priority: an exchange begins when a multiprocessor is next free, and not when backward has nothing more to start.
+// Gives the stream the highest priority: an exchange begins when a multiprocessor is next free, and not when backward has nothing
+// more to start.
 Communicator::Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s, int max_blocks)
     : nccl_(nccl), host_(&host), rank_(host.rank()), max_blocks_(max_blocks), timeout_(timeout_s) {
   int lowest = 0, highest = 0;
@@ -100,7 +101,7 @@ ncclResult_t Communicator::progress() const {
 }
 
 void Communicator::pause(const std::string& what, int turn, Clock::time_point from) {
-  if (since(from) > timeout_) lost(what, joined("did not end within ", timeout_, " s"));
+  if (since(from) > timeout_) throw_lost(what, joined("did not end within ", timeout_, " s"));
   if (turn < kEagerTests)
     sched_yield();
   else
@@ -110,11 +111,11 @@ void Communicator::pause(const std::string& what, int turn, Clock::time_point fr
 // Only a remote error means that a rank is lost. All others are faults of this machine or of halfstep.
 void Communicator::check_nccl(const std::string& what, ncclResult_t result) {
   if (result == ncclSuccess || result == ncclInProgress) return;
-  if (result == ncclRemoteError) lost(what, joined("failed (", nccl_.ncclGetErrorString(result), ")"));
-  failed(what, result);
+  if (result == ncclRemoteError) throw_lost(what, joined("failed (", nccl_.ncclGetErrorString(result), ")"));
+  throw_failed(what, result);
 }
 
-void Communicator::failed(const std::string& what, ncclResult_t result) {
+void Communicator::throw_failed(const std::string& what, ncclResult_t result) {
   const char* const said = nccl_.ncclGetLastError(comm_);
   std::string last = said ? said : "";
   while (!last.empty() && (last.back() == '\n' || last.back() == ' ')) last.pop_back();
@@ -133,7 +134,7 @@ void Communicator::failed(const std::string& what, ncclResult_t result) {
 }
 
 // Throws an error with the ranks that are gone, as the host's group names them.
-void Communicator::lost(const std::string& what, const std::string& how) {
+void Communicator::throw_lost(const std::string& what, const std::string& how) {
   abort();
   std::string who = "all ranks live, but one of them is late or does something else";
   try {

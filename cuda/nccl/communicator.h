@@ -19,8 +19,7 @@ namespace halfstep::cuda {
 
 class Communicator {
  public:
-  // `host` brings the ranks together, and names ranks that are gone. It must live until leave().
-  // max_blocks: as GroupOptions has it.
+  // `host` brings the ranks together, and names ranks that are gone. It must live until leave(). max_blocks: as in GroupOptions.
   [[nodiscard]] Communicator(const Nccl& nccl, ProcessGroup& host, double timeout_s, int max_blocks);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -37,7 +36,7 @@ class Communicator {
   void wait_for(const std::string& what, const Event& event);
   // Notes that work with it was recorded: it can be aborted only in parallel with the host, because NCCL waits for the recording's
   // end.
-  void recorded() { recorded_ = true; }
+  void mark_recorded() { recorded_ = true; }
 
   void leave() { host_ = nullptr; }  // at the end, together with all ranks
   void abort();                      // also ends work running on the device
@@ -45,11 +44,13 @@ class Communicator {
 
  private:
   void finish_call(const std::string& what, ncclResult_t result);
+  // Returns ncclInProgress while the last call is not done; then its result.
   ncclResult_t progress() const;
+  // Yields or sleeps between two polls, the turn-th since `from`. Throws PeerLostError after the timeout.
   void pause(const std::string& what, int turn, std::chrono::steady_clock::time_point from);
   void check_nccl(const std::string& what, ncclResult_t result);
-  [[noreturn]] void lost(const std::string& what, const std::string& how);
-  [[noreturn]] void failed(const std::string& what, ncclResult_t result);
+  [[noreturn]] void throw_lost(const std::string& what, const std::string& how);
+  [[noreturn]] void throw_failed(const std::string& what, ncclResult_t result);
 
   const Nccl& nccl_;
   ProcessGroup* host_;
@@ -59,7 +60,7 @@ class Communicator {
   ncclComm_t comm_ = nullptr;
   bool recorded_ = false;
   std::string broken_;            // why the group is broken
-  bool fault_is_here_ = false;    // in this machine, and no rank is lost
+  bool fault_is_here_ = false;    // whether the fault is on this machine, so that no rank is lost
 };
 
 }  // namespace halfstep::cuda

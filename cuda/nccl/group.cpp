@@ -40,7 +40,8 @@ struct Sum {
   int64_t numbers, stride, chunk;
   std::byte* to;      // destination of this rank's sums; null: their place in the stage
   size_t offset = 0;  // offset in the stage, which has a chunk for each rank
-  int64_t of(int rank) const { return std::clamp(numbers - rank * stride, int64_t(0), chunk); }
+  // Returns the number of sums of a rank.
+  int64_t count_of(int rank) const { return std::clamp(numbers - rank * stride, int64_t(0), chunk); }
 };
 
 class NcclGroup final : public ProcessGroup {
@@ -85,7 +86,7 @@ class NcclGroup final : public ProcessGroup {
 
   Ticket all_reduce(const Tensors& tensors, ReduceOp op, Wire wire) override {
     check_list(tensors);
-    if (on_host(tensors)) return noted(host_->all_reduce(tensors, op, wire));
+    if (on_host(tensors)) return add_host_ticket(host_->all_reduce(tensors, op, wire));
     const DType dtype = wire == Wire::bf16 && tensors[0].dtype() == DType::f32 ? DType::bf16 : tensors[0].dtype();
     const NcclNumbers n = nccl_numbers(dtype, op);
     Operation o{.what = "all_reduce"};
@@ -95,29 +96,30 @@ class NcclGroup final : public ProcessGroup {
       if (narrow) o.back.push_back({sent, t});
       o.written.push_back(sent);
     }
-    if (op == ReduceOp::sum && ordered(dtype)) return begin(std::move(o), [&](Operation& it) { sum_in_order(it, n.type); });
-    return begin(std::move(o), [&](Operation& it) {
-      each(it, [&](const Tensor& t) {
+    if (op == ReduceOp::sum && is_summed_in_order(dtype))
+      return begin(std::move(o), [&](Operation& operation) { sum_in_order(operation, n.type); });
+    return begin(std::move(o), [&](Operation& operation) {
+      call_for_each(operation, [&](const Tensor& t) {
         return nccl_.ncclAllReduce(t.data_ptr(), t.data_ptr(), size_t(t.numel()), n.type, n.op, comm_->get(), comm_->stream());
       });
     });
   }
   Ticket broadcast(const Tensors& tensors, int root) override {
     check_root(root, size());
-    if (on_host(tensors)) return noted(host_->broadcast(tensors, root));
-    return begin({.what = "broadcast", .written = tensors}, [&](Operation& it) {
-      each(it, [&](const Tensor& t) {
+    if (on_host(tensors)) return add_host_ticket(host_->broadcast(tensors, root));
+    return begin({.what = "broadcast", .written = tensors}, [&](Operation& operation) {
+      call_for_each(operation, [&](const Tensor& t) {
         return nccl_.ncclBroadcast(t.data_ptr(), t.data_ptr(), t.nbytes(), ncclUint8, root, comm_->get(), comm_->stream());
       });
     });
   }
   Ticket reduce_scatter(const Tensor& from, const Tensor& to) override {
     check_parts("reduce_scatter", "from", from, "to", to, size());
-    if (on_host({from, to})) return noted(host_->reduce_scatter(from, to));
+    if (on_host({from, to})) return add_host_ticket(host_->reduce_scatter(from, to));
     const NcclNumbers n = nccl_numbers(to.dtype(), ReduceOp::sum);
-    return begin({.what = "reduce_scatter", .written = {to}, .read = {from}}, [&](Operation& it) {
-      if (ordered(to.dtype())) return scatter_in_order(it, n.type);
-      each(it, [&](const Tensor&) {
+    return begin({.what = "reduce_scatter", .written = {to}, .read = {from}}, [&](Operation& operation) {
+      if (is_summed_in_order(to.dtype())) return scatter_in_order(operation, n.type);
+      call_for_each(operation, [&](const Tensor&) {
         return nccl_.ncclReduceScatter(from.data_ptr(), to.data_ptr(), size_t(to.numel()), n.type, n.op, comm_->get(),
                                        comm_->stream());
       });
@@ -125,16 +127,16 @@ class NcclGroup final : public ProcessGroup {
   }
   Ticket all_gather(const Tensor& from, const Tensor& to) override {
     check_parts("all_gather", "to", to, "from", from, size());
-    if (on_host({from, to})) return noted(host_->all_gather(from, to));
-    return begin({.what = "all_gather", .written = {to}, .read = {from}}, [&](Operation& it) {
-      each(it, [&](const Tensor&) {
+    if (on_host({from, to})) return add_host_ticket(host_->all_gather(from, to));
+    return begin({.what = "all_gather", .written = {to}, .read = {from}}, [&](Operation& operation) {
+      call_for_each(operation, [&](const Tensor&) {
         return nccl_.ncclAllGather(from.data_ptr(), to.data_ptr(), from.nbytes(), ncclUint8, comm_->get(), comm_->stream());
       });
     });
   }
   Ticket barrier() override {
     check_whole();
-    return noted(host_->barrier());
+    return add_host_ticket(host_->barrier());
   }
 
   void wait(Ticket ticket) override {
@@ -200,13 +202,15 @@ class NcclGroup final : public ProcessGroup {
     check<ValueError>(comm_ != nullptr, "distributed", "the group was closed");
     comm_->check_whole();
   }
-  bool ordered(DType dtype) const { return !library_sums_ && is_floating(dtype); }
+  bool is_summed_in_order(DType dtype) const { return !library_sums_ && is_floating(dtype); }
 
-  Ticket noted(Ticket of_host) {
+  // Returns this group's ticket for an operation of the host group.
+  Ticket add_host_ticket(Ticket of_host) {
     hosted_.emplace_back(++last_, of_host);
     return last_;
   }
 
+  // Begins an operation behind all work queued so far: enqueue(o) puts it into the communicator's stream.
   template <class F>
   Ticket begin(Operation o, const F& enqueue) {
     std::unique_ptr<Event> ready = take_event();
@@ -219,7 +223,7 @@ class NcclGroup final : public ProcessGroup {
     }
     idle_.push_back(std::move(ready));  // the stream waits for the work that it marks now
     if (o.recorded) {
-      comm_->recorded();
+      comm_->mark_recorded();
       compute_.keep(comm_);
       for (const Tensors* list : {&o.written, &o.read})
         for (const Tensor& t : *list) launch_watcher->uses_fixed(t.data_ptr());
@@ -236,7 +240,7 @@ class NcclGroup final : public ProcessGroup {
 
   // Calls the library for each tensor that is written.
   template <class F>
-  void each(const Operation& o, const F& call) {
+  void call_for_each(const Operation& o, const F& call) {
     comm_->group(o.what, [&] {
       Calls calls;
       for (const Tensor& t : o.written) {
@@ -247,19 +251,20 @@ class NcclGroup final : public ProcessGroup {
   }
 
   // ---- sums in the order of the ranks
+  // Sums the tensors in rounds of at most as many numbers as the stage holds: each rank sums its part, then all gather the parts.
   void sum_in_order(Operation& o, ncclDataType_t type) {
     const DType dtype = o.written[0].dtype();
     const auto bytes = int64_t(size_of(dtype)), unit = kAlign / bytes;
     const int64_t most = std::max(unit, stage_bytes_ / bytes / size() / unit * unit) * size();  // numbers at a time
     std::vector<Sum> sums;
-    const auto gather = [&] {
+    const auto end_round = [&] {
       sum(o, sums, type, dtype);
       comm_->group(o.what, [&] {
         Calls calls;
         for (const Sum& s : sums) {
-          std::byte* const all = s.to ? s.from : staged(s);
-          calls += nccl_.ncclAllGather(all + rank() * s.chunk * bytes, all, size_t(s.chunk * bytes), ncclUint8, comm_->get(),
-                                       comm_->stream());
+          std::byte* const gathered = s.to ? s.from : staged(s);
+          calls += nccl_.ncclAllGather(gathered + rank() * s.chunk * bytes, gathered, size_t(s.chunk * bytes), ncclUint8,
+                                       comm_->get(), comm_->stream());
         }
         return ncclResult_t(calls);
       });
@@ -276,14 +281,15 @@ class NcclGroup final : public ProcessGroup {
         const int64_t n = std::min(most, t.numel() - from), share = (n + size() - 1) / size();
         const bool in_place = n % size() == 0;  // whether parts are gathered directly into place
         const int64_t chunk = in_place ? share : (share + unit - 1) / unit * unit;
-        if (staged + chunk * size() > most) gather(), staged = 0;
+        if (staged + chunk * size() > most) end_round(), staged = 0;
         auto* const data = static_cast<std::byte*>(t.data_ptr()) + from * bytes;
         sums.push_back({data, n, chunk, chunk, in_place ? data + rank() * chunk * bytes : nullptr});
         staged += chunk * size();
       }
     }
-    if (!sums.empty()) gather();
+    if (!sums.empty()) end_round();
   }
+  // Sums this rank's part of the numbers, in rounds as above.
   void scatter_in_order(Operation& o, ncclDataType_t type) {
     const Tensor from = o.read[0], to = o.written[0];
     const auto bytes = int64_t(size_of(to.dtype()));
@@ -298,33 +304,35 @@ class NcclGroup final : public ProcessGroup {
   // Sends each rank the part that it sums, receives this rank's part, and sums it.
   void sum(Operation& o, std::vector<Sum>& sums, ncclDataType_t type, DType dtype) {
     const auto bytes = int64_t(size_of(dtype));
-    size_t room = 0;
-    for (Sum& s : sums) s.offset = std::exchange(room, room + size_t((s.chunk * size() * bytes + kAlign - 1) / kAlign * kAlign));
-    make_stage(o, room);
+    size_t bytes_needed = 0;
+    for (Sum& s : sums)
+      s.offset = std::exchange(bytes_needed, bytes_needed + size_t((s.chunk * size() * bytes + kAlign - 1) / kAlign * kAlign));
+    make_stage(o, bytes_needed);
     comm_->group(o.what, [&] {
       Calls calls;
       for (const Sum& s : sums) {
         for (int peer = 0; peer < size(); ++peer) {
           if (peer == rank()) continue;
-          if (s.of(peer) > 0)
-            calls +=
-                nccl_.ncclSend(s.from + peer * s.stride * bytes, size_t(s.of(peer)), type, peer, comm_->get(), comm_->stream());
-          if (s.of(rank()) > 0)
-            calls +=
-                nccl_.ncclRecv(staged(s) + peer * s.chunk * bytes, size_t(s.of(rank())), type, peer, comm_->get(), comm_->stream());
+          if (s.count_of(peer) > 0)
+            calls += nccl_.ncclSend(s.from + peer * s.stride * bytes, size_t(s.count_of(peer)), type, peer, comm_->get(),
+                                    comm_->stream());
+          if (s.count_of(rank()) > 0)
+            calls += nccl_.ncclRecv(staged(s) + peer * s.chunk * bytes, size_t(s.count_of(rank())), type, peer, comm_->get(),
+                                    comm_->stream());
         }
       }
       return ncclResult_t(calls);
     });
     const std::lock_guard lock(compute_.mutex);  // no other thread's recording may capture it
     for (const Sum& s : sums) {
-      if (s.of(rank()) == 0) continue;
-      std::byte* const mine = staged(s) + rank() * s.chunk * bytes;
-      sum_ranks(comm_->stream(), dtype, s.from + rank() * s.stride * bytes, staged(s), s.to ? s.to : mine, s.of(rank()), s.chunk,
-                size(), rank());
+      if (s.count_of(rank()) == 0) continue;
+      std::byte* const own_part = staged(s) + rank() * s.chunk * bytes;
+      sum_ranks(comm_->stream(), dtype, s.from + rank() * s.stride * bytes, staged(s), s.to ? s.to : own_part, s.count_of(rank()),
+                s.chunk, size(), rank());
     }
   }
   std::byte* staged(const Sum& s) const { return static_cast<std::byte*>(stage_.data_ptr()) + s.offset; }
+  // Gives the stage at least this size, and keeps it for the operation.
   void make_stage(Operation& o, size_t bytes) {
     if (!stage_.defined() || stage_.nbytes() < bytes) {
       if (o.recorded)
@@ -344,9 +352,9 @@ class NcclGroup final : public ProcessGroup {
   // Waits for everything queued, because replays have no end of their own to wait for.
   void wait_for_device() {
     comm_->check_whole();
-    if (!here_) here_ = std::make_unique<Event>(false);
-    here_->record(compute_.queue.stream);
-    comm_->wait_for("a recorded step", *here_);
+    if (!queue_end_) queue_end_ = std::make_unique<Event>(false);
+    queue_end_->record(compute_.queue.stream);
+    comm_->wait_for("a recorded step", *queue_end_);
   }
 
   std::unique_ptr<Event> take_event() {
@@ -368,7 +376,7 @@ class NcclGroup final : public ProcessGroup {
   std::deque<std::pair<Ticket, Ticket>> hosted_;  // tickets of ours, and of the host group
   std::vector<std::unique_ptr<Event>> idle_;
   std::deque<std::unique_ptr<Event>> replays_;  // ends of replays, the oldest first
-  std::unique_ptr<Event> here_;
+  std::unique_ptr<Event> queue_end_;
 };
 
 }  // namespace

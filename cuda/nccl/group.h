@@ -6,8 +6,8 @@
 // later. wait() returns when the operation has ended on the device, so work queued after that sees its result.
 //
 // Recordings (Backend::begin_recording). An operation that begins in one becomes part of it, on a branch of the graph, and wait()
-// joins that branch: every rank must record the same operations, and replay them together. Nobody waits for recorded operations;
-// waiting for the device uses the group's deadline (DeviceQueue::before_waiting).
+// joins that branch: every rank must record the same operations, and replay them together. The host does not wait for recorded
+// operations; waiting for the device uses the group's deadline (DeviceQueue::before_waiting).
 //
 // Sums of floating-point numbers follow the order of the ranks, those of 16 bits in float32 and rounded once: each rank receives
 // its part of the numbers of all ranks, adds them up (cuda/kernels/rank_sum.h), and the sums are gathered. They equal the host

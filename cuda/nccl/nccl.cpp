@@ -47,17 +47,17 @@ const Nccl* find_nccl(std::string& why) {
 }
 
 NcclNumbers nccl_numbers(DType dtype, ReduceOp op) {
-  const ncclRedOp_t how = op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
+  const ncclRedOp_t reduction = op == ReduceOp::sum ? ncclSum : op == ReduceOp::max ? ncclMax : ncclMin;
   switch (dtype) {
-    case DType::f16: return {ncclFloat16, how};
-    case DType::bf16: return {ncclBfloat16, how};
-    case DType::f32: return {ncclFloat32, how};
-    case DType::f64: return {ncclFloat64, how};
-    case DType::u8: return {ncclUint8, how};
-    case DType::i8: return {ncclInt8, how};
-    case DType::i32: return {ncclInt32, how};
-    case DType::i64: return {ncclInt64, how};
-    case DType::boolean: return {ncclUint8, op == ReduceOp::sum ? ncclMax : how};
+    case DType::f16: return {ncclFloat16, reduction};
+    case DType::bf16: return {ncclBfloat16, reduction};
+    case DType::f32: return {ncclFloat32, reduction};
+    case DType::f64: return {ncclFloat64, reduction};
+    case DType::u8: return {ncclUint8, reduction};
+    case DType::i8: return {ncclInt8, reduction};
+    case DType::i32: return {ncclInt32, reduction};
+    case DType::i64: return {ncclInt64, reduction};
+    case DType::boolean: return {ncclUint8, op == ReduceOp::sum ? ncclMax : reduction};
     case DType::i16: break;
   }
   fail<DTypeError>("distributed", "NCCL does not add ", dtype, Help{"exchange it on the cpu, or as int32"});

@@ -45,7 +45,8 @@ struct Nccl {
 // the file in the environment variable HALFSTEP_NCCL, or else the one that the build or the loader finds.
 const Nccl* find_nccl(std::string& why);
 
-// How the library adds numbers of this dtype, or finds the largest. Throws DTypeError for int16, which it lacks.
+// How the library adds numbers of this dtype, or finds the largest or the smallest. The sum of booleans is their maximum. Throws
+// DTypeError for int16, which the library lacks.
 struct NcclNumbers {
   ncclDataType_t type;
   ncclRedOp_t op;

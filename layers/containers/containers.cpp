@@ -8,6 +8,7 @@
 namespace halfstep {
 namespace {
 
+// Throws ValueError with the nearest of the existing names.
 [[noreturn]] void fail_unknown(const char* where, const std::string& name, const std::vector<std::string>& known) {
   const std::string near = nearest_name(name, known);
   fail<ValueError>(where, "there is no \"", name, '"', near.empty() ? "" : "; did you mean \"" + near + "\"?");

@@ -20,7 +20,8 @@ namespace halfstep {
 // in float32 for normalised y of usual size; in 16 bits, as if the weight were rounded once more.
 class ConvNorm {
  public:
-  // Returns null unless these are exactly a Conv1d and a BatchNorm1d, and so on; derived classes do not count.
+  // Returns null unless these are exactly a Conv1d and a BatchNorm1d, or both of 2 or 3 dimensions, or a SyncBatchNorm; derived
+  // classes do not count.
   static std::shared_ptr<const ConvNorm> of(Module& conv, Module& norm);
   ConvNorm(ConvNd& conv, BatchNormNd& norm, int dims) : conv_(conv), norm_(norm), dims_(dims) {}
 

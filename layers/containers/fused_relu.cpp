@@ -31,7 +31,7 @@ WithRelu with_relu(const Module& module) {
 
 bool is_relu(const Module& module) { return typeid(module) == typeid(ReLU); }
 
-bool policies_part_ops() {
+bool policies_forbid_fusing() {
   if (!autocast::any_policies()) [[likely]]
     return false;
   return std::any_of(std::begin(autocast::regions().of), std::end(autocast::regions().of), [](const autocast::Region& region) {

@@ -6,13 +6,14 @@
 
 namespace halfstep {
 
-// Computes relu(module(x)) in one pass, for a Linear, a convolution, a batch normalisation or a Residual; null for other modules
-// and for classes derived from these, which may override forward.
+// Computes relu(module(x)) in one pass.
 using WithRelu = Tensor (*)(Module& module, const Tensor& x);
+// Returns that function for a Linear, a convolution, a batch normalisation or a Residual; null for other modules and for classes
+// derived from these, which may override forward.
 WithRelu with_relu(const Module& module);
 
 bool is_relu(const Module& module);
-// Returns whether a region of this thread has a policy for an op that could be fused into another; then nothing is fused.
-bool policies_part_ops();
+// Returns whether an autocast region of this thread has a policy for an op that could be fused into another.
+bool policies_forbid_fusing();
 
 }  // namespace halfstep

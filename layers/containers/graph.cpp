@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kCombines{"add", "mul", "mean", "max", "concat", "stack", "dot", "cosine"};
 
+// Returns f(...f(f(x0, x1), x2)..., xn).
 Tensor fold(const Tensors& xs, Tensor (*f)(const Tensor&, const Tensor&)) {
   Tensor y = xs[0];
   for (size_t i = 1; i < xs.size(); ++i) y = f(y, xs[i]);
@@ -62,7 +63,7 @@ Residual::Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcu
   if (shortcut) register_listed("shortcut", std::move(shortcut));
 }
 
-Tensor Residual::joined(const Tensor& x, bool relu) {
+Tensor Residual::add_shortcut(const Tensor& x, bool relu) {
   const Tensor y = (*own_child(0))(x), z = child_slots().size() > 1 ? (*own_child(1))(x) : x;
   return relu ? add_relu(y, z) : y + z;
 }
@@ -144,7 +145,7 @@ Graph::Graph(std::vector<Node> nodes, std::vector<Input> inputs) : nodes_(std::m
                       Help{"the result of a graph is its last node's"});
     steps_[*last_use[v]].last.push_back(v);
   }
-  find_joined();
+  find_fusions();
 }
 
 Graph::Graph(const Graph& other) : Module(other), nodes_(other.nodes_), inputs_(other.inputs_), steps_(other.steps_) {
@@ -155,7 +156,7 @@ void Graph::structure_changed() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].layer) nodes_[i].layer = own_child(*steps_[i].layer);
   }
-  if (steps_.size() == nodes_.size()) find_joined();
+  if (steps_.size() == nodes_.size()) find_fusions();
 }
 
 // Returns the node whose output is the only input of node i, if nothing else reads that output.
@@ -165,11 +166,12 @@ std::optional<size_t> Graph::only_before(size_t i, std::span<const int> uses) co
   return v - inputs_.size();
 }
 
-void Graph::find_joined() {
+// Finds the batch normalisations and ReLUs that steps before them compute, too.
+void Graph::find_fusions() {
   std::vector<int> uses(inputs_.size() + nodes_.size());
   for (Step& step : steps_) {
     step.conv_norm = nullptr;
-    step.sum_relu = step.passes = false;
+    step.sum_relu = step.passes_on = false;
     step.relu = nullptr;
     for (size_t v : step.from) ++uses[v];
   }
@@ -179,23 +181,23 @@ void Graph::find_joined() {
     std::optional<size_t> before = only_before(i, uses);
     if (!is_relu(*nodes_[i].layer)) {
       if (before && nodes_[*before].layer) steps_[*before].conv_norm = ConvNorm::of(*nodes_[*before].layer, *nodes_[i].layer);
-      steps_[i].passes = before && steps_[*before].conv_norm;
+      steps_[i].passes_on = before && steps_[*before].conv_norm;
       continue;
     }
     if (is_sum(i)) steps_[i].sum_relu = true;
     if (!before) continue;
-    if (steps_[*before].passes && !is_relu(*nodes_[*before].layer)) before = only_before(*before, uses);  // to the convolution
+    if (steps_[*before].passes_on && !is_relu(*nodes_[*before].layer)) before = only_before(*before, uses);  // to the convolution
     Step& step = steps_[*before];
     if (nodes_[*before].layer)
       step.relu = with_relu(*nodes_[*before].layer);
     else
       step.sum_relu = is_sum(*before);
-    steps_[i].passes = step.relu || (step.sum_relu && !nodes_[*before].layer);
+    steps_[i].passes_on = step.relu || (step.sum_relu && !nodes_[*before].layer);
   }
 }
 
-bool Graph::fuses() const {
-  if (any_hooks() || any_recomputes() || policies_part_ops()) return false;
+bool Graph::may_fuse() const {
+  if (any_hooks() || any_recomputes() || policies_forbid_fusing()) return false;
   return std::none_of(child_slots().begin(), child_slots().end(),
                       [](const auto& slot) { return slot->module && slot->module->precision(); });
 }
@@ -203,7 +205,7 @@ bool Graph::fuses() const {
 Tensor Graph::run_step(size_t i, Tensors in, bool fused) const {
   const Node& node = nodes_[i];
   const Step& step = steps_[i];
-  if (fused && step.passes) return in[0];
+  if (fused && step.passes_on) return in[0];
   if (fused && step.sum_relu) return add_relu(in[0], in[1]);
   const Tensor y = node.combine ? combine(*node.combine, in, node.dim) : in[0];
   in.clear();
@@ -221,7 +223,7 @@ Tensor Graph::Input::of(const Tensor& x) const {
 }
 
 Tensor Graph::forward(const Tensor& x) {
-  const bool fused = fuses();
+  const bool fused = may_fuse();
   Tensors values;
   values.reserve(inputs_.size() + nodes_.size());
   for (const Input& input : inputs_) values.push_back(input.of(x));

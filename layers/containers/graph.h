@@ -28,15 +28,15 @@ Tensor combine(Combine how, const Tensors& xs, int64_t dim = 1);
 class Residual : public Module {
  public:
   explicit Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut = nullptr);
-  Tensor forward(const Tensor& x) override { return joined(x, /*relu=*/false); }
-  Tensor forward_relu(const Tensor& x) { return joined(x, /*relu=*/true); }
+  Tensor forward(const Tensor& x) override { return add_shortcut(x, /*relu=*/false); }
+  Tensor forward_relu(const Tensor& x) { return add_shortcut(x, /*relu=*/true); }
   // Computes relu(layer(x)). Adds and applies the ReLU in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x);
   bool is_recordable() const override;
   std::string describe() const override { return "Residual"; }
 
  private:
-  Tensor joined(const Tensor& x, bool relu);
+  Tensor add_shortcut(const Tensor& x, bool relu);
 };
 
 // Computes combine(branch(x) for each branch). The branches are named by `names`, one each, or "0", "1"... if it is empty.
@@ -96,12 +96,12 @@ class Graph : public Module {
     std::shared_ptr<const ConvNorm> conv_norm{};  // replaces the layer
     bool sum_relu = false;                        // computes add_relu() of the two inputs instead of the sum and the ReLU
     WithRelu relu = nullptr;                      // of the layer
-    bool passes = false;                          // an earlier step has computed the node's layer
+    bool passes_on = false;                       // returns its input, because an earlier step has computed the node's layer
   };
   void structure_changed() override;
-  void find_joined();
+  void find_fusions();
   std::optional<size_t> only_before(size_t i, std::span<const int> uses) const;
-  bool fuses() const;  // whether fusing is allowed at this call
+  bool may_fuse() const;  // at this call
   Tensor run_step(size_t i, Tensors in, bool fused) const;
   std::vector<Node> nodes_;
   std::vector<Input> inputs_;

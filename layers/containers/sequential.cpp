@@ -72,15 +72,15 @@ bool Sequential::is_recordable() const {
 Tensor Sequential::forward(const Tensor& x) {
   Tensor y = x;
   // Run layers one by one: hooks see each layer's own tensors, and policies apply to the layers' own ops.
-  if (any_hooks() || policies_part_ops()) {
+  if (any_hooks() || policies_forbid_fusing()) {
     for (const auto& layer : *this) y = layer(y);
     return y;
   }
   // Read these at each call: precisions and recomputing may change at any time, also while other threads call.
-  const bool own = std::any_of(child_slots().begin(), child_slots().end(), [](const auto& slot) {
+  const bool some_alone = std::any_of(child_slots().begin(), child_slots().end(), [](const auto& slot) {
     return slot->module && (slot->module->precision() || slot->module->any_recomputes());
   });
-  if (own) {
+  if (some_alone) {
     for (const Stage& stage : make_stages()) y = run_stage(stage, y);
   } else {
     for (const Stage& stage : stages_) y = run_stage(stage, y);
@@ -94,6 +94,7 @@ Tensor Sequential::run_stage(const Stage& stage, const Tensor& x) {
   return stage.relu ? stage.relu(*stage.module, x) : (*stage.module)(x);
 }
 
+// Runs a chain of Linears by one call; an error names the layer that does not fit its input.
 Tensor Sequential::run_chain(const Stage& stage, const Tensor& x) {
   const LayerScope layer(stage.path);
   try {

@@ -82,9 +82,10 @@ class Sequential : public Module {
     WithRelu relu = nullptr;              // of `module`, if a ReLU follows it
     const ConvNorm* conv_norm = nullptr;  // of `module`, if it is a convolution and a batch normalisation follows it
     const std::string* path = nullptr;    // of the linears, for messages: "0", "0 to 4"
-    bool alone = false;                   // has a precision of its own: is not fused
+    bool alone = false;                   // is not fused: has a precision of its own, or recomputes in backward
   };
   void structure_changed() override;
+  // Adds child i to the last stage if they can be fused, else as a stage of its own.
   void add_to_stages(std::vector<Stage>& stages, size_t i) const;
   std::vector<Stage> make_stages() const;
   static Tensor run_stage(const Stage& stage, const Tensor& x);

@@ -14,7 +14,7 @@ struct Weights {
 };
 
 // Draws kaiming_uniform_(weight, a = sqrt(5)), as PyTorch does: the gain sqrt(1/3) cancels the sqrt(3), and the bias has the same
-// bound.
+// bound. weight: [first, second, kernel...].
 Weights random_weights(int64_t first, int64_t second, const Dims& kernel, int64_t out_channels, bool with_bias,
                        Generator* generator) {
   MemoryScope tag(MemoryTag::parameters);
@@ -125,12 +125,12 @@ ConvNd::ConvNd(const char* type, int dims, int64_t in_channels, int64_t out_chan
   bias = register_parameter("bias", made.bias);
 }
 
-Tensor ConvNd::convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const {
+Tensor ConvNd::convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, bool folded, LaidWeights& laid) const {
   ConvOptions options = options_;
   options.laid = &laid;
   if (!around_.empty()) options.padding = 0;
   const Tensor in = around_.empty() ? x : pad(x, around_, given_.padding_mode);
-  if (&laid != &laid_) return folded_conv(dims_, in, w, b, options, relu);  // from call_with
+  if (folded) return folded_conv(dims_, in, w, b, options, relu);
   return (dims_ == 1 ? conv1d : dims_ == 2 ? conv2d : conv3d)(in, w, b, options, relu);
 }
 

@@ -49,16 +49,16 @@ struct OptionMember<ConvPadding> {
 class ConvNd : public Module {
  public:
   static const Arguments<int64_t, int64_t, Sizes>& arguments();
-  Tensor forward(const Tensor& x) override { return convolve(x, weight, bias, /*relu=*/false, laid_); }
-  Tensor forward_relu(const Tensor& x) { return convolve(x, weight, bias, /*relu=*/true, laid_); }
+  Tensor forward(const Tensor& x) override { return convolve(x, weight, bias, /*relu=*/false, /*folded=*/false, laid_); }
+  Tensor forward_relu(const Tensor& x) { return convolve(x, weight, bias, /*relu=*/true, /*folded=*/false, laid_); }
   // Computes relu(layer(x)), in one pass if no hook needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                  : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
-  // Calls the layer with another weight and bias of the same shapes.
+  // Calls the layer with another weight and bias of the same shapes, into which a normalisation is folded.
   Tensor call_with(const Tensor& x, const Tensor& other_weight, const Tensor& other_bias, bool relu, LaidWeights& laid) {
-    return run([&](const Tensor& in) { return convolve(in, other_weight, other_bias, relu, laid); }, x);
+    return run([&](const Tensor& in) { return convolve(in, other_weight, other_bias, relu, /*folded=*/true, laid); }, x);
   }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
@@ -72,7 +72,7 @@ class ConvNd : public Module {
          const ConvLayerOptions& options, Generator* generator);
 
  private:
-  Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, LaidWeights& laid) const;
+  Tensor convolve(const Tensor& x, const Tensor& w, const Tensor& b, bool relu, bool folded, LaidWeights& laid) const;
 
   const char* type_;
   int dims_;

@@ -13,6 +13,8 @@ Tensor ones_of(const Tensor& x, int dims) {
   return ones(shape, {.dtype = x.dtype(), .device = x.device()});
 }
 
+// Computes a (x m - limit (1 - m)) + a limit p, where m is 1 with probability 1 - p and else 0, for each of x's first `dims`
+// dimensions, and a = 1 / sqrt((1 + limit^2 p) (1 - p)).
 Tensor alpha_dropout(const Tensor& x, double p, int dims) {
   if (p == 1) return x * 0.0;
   constexpr double kLimit = 1.7580993408473766;  // minus the limit of SELU at -infinity
@@ -24,7 +26,7 @@ Tensor alpha_dropout(const Tensor& x, double p, int dims) {
 // Returns a factor for x that is 0 with probability p and else 1 / (1 - p), one for each of x's first `dims` dimensions.
 Tensor mask(const Tensor& x, double p, int dims) { return dropout(ones_of(x, dims), p, true); }
 
-Tensor of_channels(const Tensor& x, double p, bool active, int dims) { return active && p > 0 ? x * mask(x, p, dims) : x; }
+Tensor drop_channels(const Tensor& x, double p, bool active, int dims) { return active && p > 0 ? x * mask(x, p, dims) : x; }
 
 }  // namespace
 
@@ -35,15 +37,15 @@ namespace dropouts {
 Tensor elements(const Tensor& x, double p, bool active) { return dropout(x, p, active); }
 Tensor channels1d(const Tensor& x, double p, bool active) {
   check_rank("Dropout1d", x, 2, 3);
-  return of_channels(x, p, active, x.dim() - 1);
+  return drop_channels(x, p, active, x.dim() - 1);
 }
 Tensor channels2d(const Tensor& x, double p, bool active) {
   check_rank("Dropout2d", x, 3, 4);
-  return of_channels(x, p, active, 2);
+  return drop_channels(x, p, active, 2);
 }
 Tensor channels3d(const Tensor& x, double p, bool active) {
   check_rank("Dropout3d", x, 4, 5);
-  return of_channels(x, p, active, x.dim() - 3);
+  return drop_channels(x, p, active, x.dim() - 3);
 }
 Tensor alpha(const Tensor& x, double p, bool active) { return active && p > 0 ? alpha_dropout(x, p, x.dim()) : x; }
 Tensor feature_alpha(const Tensor& x, double p, bool active) {

@@ -39,8 +39,9 @@ class Lazy : public Plain {
   void initialize_parameters(const Tensor& x);
 
  private:
-  Lazy(Generator unused, int64_t least, Features features, Make make)
-      : Plain(make(least, &unused)), features_(std::move(features)), make_(std::move(make)) {
+  // Makes a Plain of the least size. Its numbers come from a generator of their own, so that the default one does not move.
+  Lazy(Generator discarded, int64_t least, Features features, Make make)
+      : Plain(make(least, &discarded)), features_(std::move(features)), make_(std::move(make)) {
     // Prints as PyTorch does: "LazyLinear(in_features=0, ...".
     description_ = "Lazy" + Plain::describe();
     const size_t digits = description_.find_first_of("0123456789", description_.find('('));

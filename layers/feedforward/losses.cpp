@@ -48,14 +48,14 @@ FunctionLoss::DenominatorOf over_classes(Reduction reduction, const Tensor& weig
     const Tensor counts = ne(target, double(ignored));
     if (!weighs) return {target.numel(), each, sum(counts.to(DType::f64))};
     const Tensor table = weight.to(target.device()).to(DType::f64);
-    const Tensor of_each = gather(table, 0, where(counts, target, 0).reshape({-1}));
-    return {target.numel(), each, sum(where(counts.reshape({-1}), of_each, 0.0))};
+    const Tensor weights_of_targets = gather(table, 0, where(counts, target, 0).reshape({-1}));
+    return {target.numel(), each, sum(where(counts.reshape({-1}), weights_of_targets, 0.0))};
   };
 }
 
 }  // namespace
 
-// Counts by shape alone, so that each rank knows the counts of the others.
+// Counts by shape alone, so that each rank can compute the counts of the others.
 FunctionLoss::DenominatorOf mean_over(Reduction reduction, MeanOf part) {
   return [=](const Tensor& target) -> Denominator {
     if (reduction == Reduction::sum) return Denominator::of_sum();
@@ -77,7 +77,7 @@ FunctionLoss::DenominatorOf MeanOverBatch::of(const KLDivLossOptions& o) {
 
 Denominator::Denominator(int64_t elements, double each, const Tensor& value)
     : elements_(double(elements)), each_(each), value_(double(elements) * each) {
-  if (!value.defined() || value.device().is_meta()) return;  // its value is not known
+  if (!value.defined() || value.device().is_meta()) return;  // the usual value replaces it
   check<ShapeError>(value.numel() == 1, "Denominator", "the value must be one number, got shape ", value.shape());
   if (value.device().is_cpu())
     value_ = value.item<double>();

@@ -26,10 +26,10 @@ class Denominator {
   double elements() const { return elements_; }
   double each() const { return each_; }
   double value() const;         // waits for the device
-  const Tensor& on_device() const { return on_device_; }  // f64 if the host does not know it; else undefined
+  const Tensor& on_device() const { return on_device_; }  // value in f64 if only the device has it; else undefined
   Denominator on_host() const;  // waits for the device
   Denominator clone() const;    // in separate memory
-  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // known to be 0: all targets are ignored
+  bool is_zero() const { return !on_device_.defined() && value_ == 0; }  // in the host's value: all targets are ignored
 
  private:
   double elements_, each_ = 1, value_;
@@ -60,20 +60,23 @@ class FunctionLoss : public Loss {
   using Function = std::function<Tensor(const Tensor& output, const Tensor& target)>;
   using Seeded = std::function<Tensor(const Tensor& output, const Tensor& target, const Tensor& seed)>;  // seed: see with_seed
   using DenominatorOf = std::function<Denominator(const Tensor& target)>;
-  // over: computes the denominator; the rows if left out.
-  FunctionLoss(std::string description, Function function, DenominatorOf over = nullptr)
-      : description_(std::move(description)), function_(std::move(function)), over_(std::move(over)) {}
-  FunctionLoss(std::string description, Seeded function, DenominatorOf over = nullptr)
+  // denominator_of: computes the denominator; null: the rows.
+  FunctionLoss(std::string description, Function function, DenominatorOf denominator_of = nullptr)
+      : description_(std::move(description)), function_(std::move(function)), denominator_of_(std::move(denominator_of)) {}
+  FunctionLoss(std::string description, Seeded function, DenominatorOf denominator_of = nullptr)
       : FunctionLoss(
-            std::move(description), [function](const Tensor& x, const Tensor& y) { return function(x, y, {}); }, std::move(over)) {
+            std::move(description), [function](const Tensor& x, const Tensor& y) { return function(x, y, {}); },
+            std::move(denominator_of)) {
     seed_by(typeid(FunctionLoss), std::move(function));
   }
   Tensor operator()(const Tensor& output, const Tensor& target) const override { return function_(output, target); }
-  // Without the seed in a class that derives from the loss, since it may compute something else.
+  // Without the seed in a class that derives from the loss, since it may compute another loss.
   Tensor with_seed(const Tensor& output, const Tensor& target, const Tensor& seed) const override {
     return seeded_ && typeid(*this) == *seeded_type_ ? seeded_(output, target, seed) : (*this)(output, target);
   }
-  Denominator denominator(const Tensor& target) const override { return over_ ? over_(target) : Loss::denominator(target); }
+  Denominator denominator(const Tensor& target) const override {
+    return denominator_of_ ? denominator_of_(target) : Loss::denominator(target);
+  }
   bool is_recordable() const override { return true; }
   std::string describe() const override { return description_; }
 
@@ -89,7 +92,7 @@ class FunctionLoss : public Loss {
   Function function_;
   Seeded seeded_;  // or null
   const std::type_info* seeded_type_ = nullptr;
-  DenominatorOf over_;
+  DenominatorOf denominator_of_;
 };
 
 // Denominators by shape: the elements, the lists along the last dimension (one number for each class), or the rows.
@@ -107,6 +110,7 @@ struct MeanOverClasses {
   static FunctionLoss::DenominatorOf of(const CrossEntropyOptions& o);
   static FunctionLoss::DenominatorOf of(const NllLossOptions& o);
 };
+// Counts the rows for "batchmean", else the elements.
 struct MeanOverBatch {
   static FunctionLoss::DenominatorOf of(const KLDivLossOptions& o);
 };
@@ -148,8 +152,8 @@ Tensor multilabel_soft_margin(const Tensor& x, const Tensor& y, const MultiLabel
 class MSELoss : public OptionLoss<"MSELoss", LossOptions, loss_functions::mse> {
  public:
   explicit MSELoss(const LossOptions& options = {}) : OptionLoss(options) {
-    seed_by(typeid(MSELoss), [how = options.reduction](const Tensor& x, const Tensor& y, const Tensor& seed) {
-      return mse_loss(x, y, how, seed);
+    seed_by(typeid(MSELoss), [reduction = options.reduction](const Tensor& x, const Tensor& y, const Tensor& seed) {
+      return mse_loss(x, y, reduction, seed);
     });
   }
 };

@@ -9,20 +9,18 @@
 namespace halfstep {
 namespace {
 
+// Returns a filled tensor, whose memory counts as that of parameters.
 Tensor parameter(const Shape& shape, double value) {
   MemoryScope tag(MemoryTag::parameters);
   return full(shape, value);
 }
 
-Shape normalized(const char* type, const Sizes& shape) {
+Shape checked_shape(const char* type, const Sizes& shape) {
   check<ValueError>(!shape.empty(), type, "normalized_shape must have a dimension");
   check_arguments(type, LayerNorm::arguments(), shape);
   return shape.values();
 }
 
-}  // namespace
-
-namespace {
 template <class O>
 Option<O> eps_of() {
   return option("eps", &O::eps, "added to the variance").at_least(0);
@@ -138,8 +136,9 @@ Tensor batch_norm_over_ranks(const Tensor& x0, const RunningNorm& norm, double m
     if (d != 1) others.push_back(d);
     shape.push_back(d == 1 ? channels : 1);
   }
-  const double here = double(x.numel()) / double(channels);
-  const Tensor sums = sum_over_ranks(cat({sum(x, others), full({1}, here, {.dtype = x.dtype(), .device = x.device()})}, 0), group);
+  const double own_count = double(x.numel()) / double(channels);
+  const Tensor sums =
+      sum_over_ranks(cat({sum(x, others), full({1}, own_count, {.dtype = x.dtype(), .device = x.device()})}, 0), group);
   const Tensor n = sums.narrow(0, channels, 1).detach();
   if (!n.device().is_meta() && n.item<double>() <= 1)
     fail<ValueError>(norm.describe(), "needs more than one value per channel in training, got ", x.shape(), " on each rank");
@@ -203,7 +202,7 @@ Tensor InstanceNormNd::forward(const Tensor& x) {
 }
 
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& o)
-    : shape_(normalized("LayerNorm", normalized_shape)), options_(o) {
+    : shape_(checked_shape("LayerNorm", normalized_shape)), options_(o) {
   check_options(kName, o);
   options_.bias = o.bias && o.elementwise_affine;
   weight = register_parameter("weight", o.elementwise_affine ? parameter(shape_, 1) : Tensor());
@@ -213,7 +212,7 @@ LayerNorm::LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& o)
 std::string LayerNorm::describe() const { return Repr(kName).arg(shape_).options(options_).str(); }
 
 RMSNorm::RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& o)
-    : shape_(normalized("RMSNorm", normalized_shape)), options_(o) {
+    : shape_(checked_shape("RMSNorm", normalized_shape)), options_(o) {
   check_options(kName, o);
   weight = register_parameter("weight", o.elementwise_affine ? parameter(shape_, 1) : Tensor());
 }

@@ -156,7 +156,7 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};
+  std::optional<double> eps = {};  // unset: the epsilon of the input's dtype
   bool elementwise_affine = true;
   static const OptionList<RMSNormOptions>& list();
 };

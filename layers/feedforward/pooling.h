@@ -47,11 +47,11 @@ struct LPPoolLayerOptions {
   static const OptionList<LPPoolLayerOptions>& list();
 };
 
-// MaxPool2d(3, {.stride = 2, .padding = 1}), or by position MaxPool2d(3, 2, 1).
-// What all of them take by position.
+// The argument that all poolings take by position: the kernel's size.
 struct PoolArguments {
   static const Arguments<Sizes>& arguments();
 };
+// MaxPool2d(3, {.stride = 2, .padding = 1}), or by position MaxPool2d(3, 2, 1).
 template <ClassName family, int n, class Base, class O>
 class PoolOf : public Base, public PoolArguments, public OfDims<family, n> {
  public:
@@ -137,7 +137,7 @@ using LPPool1d = LPPool<1>;
 using LPPool2d = LPPool<2>;
 using LPPool3d = LPPool<3>;
 
-// Takes exactly one of the first two. output_ratio: sizes become floor(in * output_ratio).
+// Give exactly one of output_size and output_ratio; with the latter, sizes become floor(in * output_ratio).
 struct FractionalMaxPoolLayerOptions {
   ByName by_name = ByName();
   Sizes output_size = {};

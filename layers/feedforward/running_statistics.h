@@ -11,25 +11,25 @@
 
 namespace halfstep {
 
-// Recomputes the running statistics of all batch norms, and of instance norms that track them, as equal averages over forwards in
-// training mode of these inputs. Frozen statistics are not changed. Use it for averaged weights, with which no statistics were
-// computed:
-//   update_bn(net, inputs);  // any range of tensors
+// While it lives, the model is in training mode, and the running statistics of all batch norms, and of instance norms that track
+// them, are equal averages over its forwards. Frozen statistics are not changed.
 class RunningStatistics {
  public:
   [[nodiscard]] explicit RunningStatistics(Module& model);  // resets the statistics
   ~RunningStatistics();                                     // restores momenta and modes
   RunningStatistics(const RunningStatistics&) = delete;
-  bool any() const { return !norms_.empty(); }
+  bool any() const { return !norms_.empty(); }  // whether the model has such norms
 
  private:
   std::vector<std::pair<RunningNorm*, std::optional<double>>> norms_;
   std::vector<std::pair<Module*, bool>> modes_;
 };
+// Recomputes the running statistics by forwards of a range of inputs: for averaged weights, with which no statistics were computed.
+//   update_bn(net, inputs);
 template <class Inputs>
 void update_bn(Module& model, Inputs&& inputs) {
-  const RunningStatistics anew(model);
-  if (!anew.any()) return;
+  const RunningStatistics statistics(model);
+  if (!statistics.any()) return;
   const NoGrad off;
   for (const Tensor& x : inputs) model(x);
 }

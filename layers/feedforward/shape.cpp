@@ -15,10 +15,10 @@ FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, Pa
     text.arg("padding", around).arg("value", value);
   else
     text.arg(around);
-  const std::string how = std::array{"constant", "constant", "reflect", "replicate", "circular"}[size_t(mode)];
+  const std::string pad_mode = std::array{"constant", "constant", "reflect", "replicate", "circular"}[size_t(mode)];
   return {text.str(), [=](const Tensor& x) {
             check_rank(type, x, dims + 1, dims + 2);
-            return pad(x, around, how, value);
+            return pad(x, around, pad_mode, value);
           }};
 }
 
@@ -31,14 +31,16 @@ WindowOptions window_of(const char* type, const FoldOptions& o) {
           .stride = o.stride.each(2, type, "stride")};
 }
 
-Repr& add(Repr& text, const Sizes& kernel_size, const FoldOptions& o) { return text.arg("kernel_size", kernel_size).options(o); }
+Repr& add_window(Repr& text, const Sizes& kernel_size, const FoldOptions& o) {
+  return text.arg("kernel_size", kernel_size).options(o);
+}
 
 FunctionLayer unfold_layer(const Sizes& kernel_size, const FoldOptions& o) {
   check_arguments("Unfold", Unfold::arguments(), kernel_size);
   const Dims kernel = kernel_size.each(2, "Unfold", "kernel_size");
   const WindowOptions window = window_of("Unfold", o);
   Repr text("Unfold");
-  return {add(text, kernel_size, o).str(), [=](const Tensor& x) { return unfold(x, kernel, window); }};
+  return {add_window(text, kernel_size, o).str(), [=](const Tensor& x) { return unfold(x, kernel, window); }};
 }
 
 FunctionLayer fold_layer(const Sizes& output_size, const Sizes& kernel_size, const FoldOptions& o) {
@@ -47,7 +49,7 @@ FunctionLayer fold_layer(const Sizes& output_size, const Sizes& kernel_size, con
   const WindowOptions window = window_of("Fold", o);
   Repr text("Fold");
   text.arg("output_size", output_size);
-  return {add(text, kernel_size, o).str(), [=](const Tensor& x) { return fold(x, size, kernel, window); }};
+  return {add_window(text, kernel_size, o).str(), [=](const Tensor& x) { return fold(x, size, kernel, window); }};
 }
 
 FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
@@ -56,8 +58,8 @@ FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
   return {Repr(type).options(o).str(), [=](const Tensor& x) { return interpolate(x, o); }};
 }
 
-// Accepts images alone.
-FunctionLayer for_images(const char* type, InterpolateOptions o) {
+// Returns an Upsample of a class that accepts only images.
+FunctionLayer upsample_images(const char* type, InterpolateOptions o) {
   const FunctionLayer layer = upsample(type, o);
   check<ValueError>(o.size.size() <= 2 && o.scale_factor.size() <= 2, type, "size and scale_factor must be one number or 2");
   return {layer.describe(), [=](const Tensor& x) {
@@ -66,7 +68,7 @@ FunctionLayer for_images(const char* type, InterpolateOptions o) {
           }};
 }
 
-InterpolateOptions with(InterpolateOptions o, const char* mode, std::optional<bool> align_corners) {
+InterpolateOptions with_mode(InterpolateOptions o, const char* mode, std::optional<bool> align_corners) {
   o.mode = mode;
   o.align_corners = align_corners;
   return o;
@@ -124,13 +126,13 @@ ChannelShuffle::ChannelShuffle(Integer groups)
 }
 
 Upsample::Upsample(const char* type, const InterpolateOptions& options)
-    : FunctionLayer(std::string_view(type) == "Upsample" ? upsample(type, options) : for_images(type, options)) {}
+    : FunctionLayer(std::string_view(type) == "Upsample" ? upsample(type, options) : upsample_images(type, options)) {}
 
 UpsamplingNearest2d::UpsamplingNearest2d(InterpolateOptions options)
-    : Upsample("UpsamplingNearest2d", with(std::move(options), "nearest", {})) {}
+    : Upsample("UpsamplingNearest2d", with_mode(std::move(options), "nearest", {})) {}
 
 UpsamplingBilinear2d::UpsamplingBilinear2d(InterpolateOptions options)
-    : Upsample("UpsamplingBilinear2d", with(std::move(options), "bilinear", true)) {}
+    : Upsample("UpsamplingBilinear2d", with_mode(std::move(options), "bilinear", true)) {}
 
 Unfold::Unfold(const Sizes& kernel_size, const FoldOptions& options) : FunctionLayer(unfold_layer(kernel_size, options)) {}
 

@@ -35,6 +35,7 @@ class Permute : public FunctionLayer {
   explicit Permute(const Dims& dims);
 };
 
+// Rearranges [N, C r^2, H, W] to [N, C, H r, W r]; PixelUnshuffle inverts it.
 class PixelShuffle : public FunctionLayer {
  public:
   static constexpr const char* kName = "PixelShuffle";
@@ -47,6 +48,7 @@ class PixelUnshuffle : public FunctionLayer {
   static const Arguments<int64_t>& arguments();
   explicit PixelUnshuffle(Integer downscale_factor);
 };
+// Interleaves the channels of the groups: the first of each group, then the second of each.
 class ChannelShuffle : public FunctionLayer {
  public:
   static constexpr const char* kName = "ChannelShuffle";
@@ -119,9 +121,9 @@ template <int n>
 class ConstantPad : public PadNd, public OfDims<"ConstantPad", n> {
  public:
   static const Arguments<Sizes, double>& arguments() {
-    static const auto& all =
+    static const auto& list =
         *new Arguments<Sizes, double>({PadNd::arguments().each[0], argument("value", "value of the padding")});
-    return all;
+    return list;
   }
   using OfDims<"ConstantPad", n>::kName;
   ConstantPad(const Sizes& padding, double value) : PadNd(kName, n, padding, PadKind::constant, value) {}

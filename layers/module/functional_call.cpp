@@ -10,16 +10,18 @@ namespace {
 
 constexpr const char* kCall = "functional_call";
 
-struct ReplacedTensor {
+// A tensor of the module that may be replaced.
+struct Place {
   std::string name;
   std::shared_ptr<TensorSlot> slot;
-  Tensor own;
-  Tensor given{};
+  Tensor own;      // the module's
+  Tensor given{};  // replaces it; undefined: none does
 };
 
-ReplacedTensor& place_of(std::vector<ReplacedTensor>& places, const std::string& name, const Module& module) {
+// Returns the place of this name. Throws ValueError with the nearest name.
+Place& place_of(std::vector<Place>& places, const std::string& name, const Module& module) {
   std::vector<std::string> names;
-  for (ReplacedTensor& p : places) {
+  for (Place& p : places) {
     if (p.name == name) return p;
     names.push_back(p.name);
   }
@@ -35,21 +37,21 @@ Substitution::Substitution(Module& module, const NamedTensors& tensors) {
                     Help{"recompute_in_backward(false)"});
   module.check_copied();
   module.check_sizes();
-  std::vector<ReplacedTensor> places;
+  std::vector<Place> places;
   module.each_slot("", [&](const std::string& name, const std::shared_ptr<TensorSlot>& slot) {
     if (slot->get().defined() && !slot->computed) places.push_back({name, slot, slot->get()});
   });
   for (const NamedTensor& t : tensors) {
     check<ValueError>(t.tensor.defined(), kCall, '"', t.name, "\" is undefined");
     const Tensor own = place_of(places, t.name, module).own;
-    for (ReplacedTensor& p : places) {
+    for (Place& p : places) {
       if (!p.own.same(own)) continue;
       check<ValueError>(!p.given.defined() || p.given.same(t.tensor), kCall, '"', t.name, "\" and \"", p.name,
                         "\" are one tensor, for which there are two");
       p.given = t.tensor;
     }
   }
-  for (const ReplacedTensor& p : places) {
+  for (const Place& p : places) {
     if (!p.given.defined()) continue;
     before_.emplace_back(p.slot, p.own);
     p.slot->put(p.given);

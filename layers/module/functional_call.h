@@ -23,7 +23,7 @@ class Substitution {
   Substitution(const Substitution&) = delete;
 
  private:
-  std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;
+  std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;  // slots, and the module's own tensors
 };
 
 // Computes module(arguments) with the given tensors in place of the parameters and buffers of these names; a tensor that has

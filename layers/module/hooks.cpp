@@ -22,24 +22,24 @@ void check_count(const char* hook, const Module& module, size_t given, size_t wa
                     wanted == 1 ? " tensor" : " tensors", ", one for each that it was given, got ", given);
 }
 
-// Replaces the tensors in `places` that need gradients by outputs of `node`, and appends their numbers to `which`.
-void put_behind(const std::shared_ptr<Node>& node, const std::vector<Tensor*>& places, std::vector<size_t>& which) {
+// Replaces the tensors in `places` that need gradients by outputs of `node`, and appends their positions to `positions`.
+void put_behind(const std::shared_ptr<Node>& node, const std::vector<Tensor*>& places, std::vector<size_t>& positions) {
   Tensors made;
   for (size_t i = 0; i < places.size(); ++i) {
     Tensor& t = *places[i];
     if (!t.defined() || !t.is_floating_point() || !t.requires_grad()) continue;
-    which.push_back(i);
+    positions.push_back(i);
     node->edges.push_back(edge_of(t));
     made.push_back(t.alias(t.shape(), t.strides()));
   }
   attach(node, made);
-  for (size_t k = 0; k < made.size(); ++k) *places[which[k]] = made[k];
+  for (size_t k = 0; k < made.size(); ++k) *places[positions[k]] = made[k];
 }
 
-// Returns a list of `count` gradients, with `grads` at the positions `which` and undefined ones elsewhere.
-Tensors spread(const Tensors& grads, const std::vector<size_t>& which, size_t count) {
+// Returns a list of `count` gradients, with `grads` at these positions and undefined ones elsewhere.
+Tensors spread(const Tensors& grads, const std::vector<size_t>& positions, size_t count) {
   Tensors out(count);
-  for (size_t k = 0; k < which.size(); ++k) out[which[k]] = grads[k];
+  for (size_t k = 0; k < positions.size(); ++k) out[positions[k]] = grads[k];
   return out;
 }
 
@@ -49,10 +49,11 @@ Tensors spread(const Tensors& grads, const std::vector<size_t>& which, size_t co
 struct HookedCall::Backward {
   Module& module;
   std::vector<BackwardHook> hooks;
-  std::vector<size_t> inputs{}, outputs{};  // numbers of those that need gradients
+  std::vector<size_t> inputs{}, outputs{};  // positions of those that need gradients
   size_t input_count = 0, output_count = 0;
   Tensors grad_outputs{};
 
+  // Calls the hooks; returns the gradients of the inputs, which each may replace.
   Tensors call(Tensors grad_inputs) const {
     for (const BackwardHook& hook : hooks) {
       std::optional<Tensors> made = hook(module, grad_inputs, grad_outputs);
@@ -77,8 +78,8 @@ struct HookedCall::Backward {
     explicit Inputs(std::shared_ptr<Backward> shared) : shared(std::move(shared)) {}
     std::string_view name() const override { return "module_inputs"; }
     Tensors backward(Tensors grads, const BackwardCall&) override {
-      const Tensors all = shared->call(spread(grads, shared->inputs, shared->input_count));
-      for (size_t k = 0; k < grads.size(); ++k) grads[k] = all[shared->inputs[k]];
+      const Tensors grad_inputs = shared->call(spread(grads, shared->inputs, shared->input_count));
+      for (size_t k = 0; k < grads.size(); ++k) grads[k] = grad_inputs[shared->inputs[k]];
       return grads;
     }
     std::shared_ptr<Backward> shared;

@@ -72,9 +72,9 @@ struct ModuleHooks {
   List<ForwardPreHook> before;
   List<ForwardHook> after;
   List<BackwardHook> backward;
-  bool holds_something = false;  // a hook may hold the module's address
-  bool moved = false;            // the module was moved after such a hook was registered
-  bool computes = false;         // computes parameters of the module before each forward (layers/module/parametrize.h)
+  bool may_hold_address = false;  // whether a hook captures values, of which one may be the module's address
+  bool moved = false;             // whether the module was moved after such a hook was registered
+  bool computes = false;          // whether parameters are computed before each forward (layers/module/parametrize.h)
   bool empty() const { return before.empty() && after.empty() && backward.empty() && !computes; }
 };
 
@@ -87,7 +87,7 @@ class ComputedParameters {
   void compute(const Module& module);
 
  private:
-  std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;
+  std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;  // slots, and their values from before
 };
 
 // One call of a module with hooks: those that it had when the call began.
@@ -118,6 +118,7 @@ class SpecialCall {
   std::optional<HookedCall> hooked_;
 };
 
+// Returns pointers to the tensors that each_tensor finds.
 template <class T>
 std::vector<Tensor*> tensors_in(T& value) {
   std::vector<Tensor*> out;

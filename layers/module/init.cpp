@@ -37,7 +37,7 @@ double kaiming_std(const Tensor& w, double a, const std::string& mode, const std
   return calculate_gain(nonlinearity, a) / std::sqrt(mode == "fan_in" ? f.in : f.out);
 }
 
-void set(const Tensor& w, const std::vector<double>& values) {
+void copy_values(const Tensor& w, const std::vector<double>& values) {
   const NoGrad off;
   w.detach().copy_(from_vector(values, w.shape()).to(w.dtype()).to(w.device()));
 }
@@ -47,11 +47,12 @@ bool draws_as_pytorch(Generator* generator) {
 }
 
 // Draws by rejection, as PyTorch 2.15 does: normal numbers, or uniform ones where most normal numbers would be rejected.
-void truncated_as_pytorch(const Tensor& w, double mean, double std, double a, double b, Generator* generator) {
+void draw_truncated_as_pytorch(const Tensor& w, double mean, double std, double a, double b, Generator* generator) {
   const NoGrad off;
-  const auto below = [&](double x) { return (1 + std::erf((x - mean) / std / std::numbers::sqrt2)) / 2; };
+  constexpr double kLeastAccepted = 0.3;  // share of normal numbers within the bounds from which PyTorch draws them
+  const auto share_below = [&](double x) { return (1 + std::erf((x - mean) / std / std::numbers::sqrt2)) / 2; };
   const Tensor out = w.detach(), again = empty_like(out), chance = empty_like(out);
-  const bool by_normals = below(b) - below(a) > 0.3;
+  const bool by_normals = share_below(b) - share_below(a) > kLeastAccepted;
   const double mode = std::max(a, std::min(mean, b)), peak = -0.5 * std::pow((mode - mean) / std, 2);
   // Draws all elements anew, and returns where they are rejected.
   const auto draw = [&](const Tensor& to) {
@@ -71,8 +72,8 @@ void truncated_as_pytorch(const Tensor& w, double mean, double std, double a, do
   }
 }
 
-// PyTorch draws in the dtype of the weight, which has other numbers than float64.
-std::vector<double> drawn(const Shape& shape, double std, Generator* generator, DType dtype) {
+// Draws from N(0, std) on the host, in float64; or as PyTorch does, in the weight's dtype, which gives other numbers.
+std::vector<double> draw_normal(const Shape& shape, double std, Generator* generator, DType dtype) {
   const DefaultDevice host(Device::cpu);
   const Tensor t = Tensor::empty(shape, {.dtype = draws_as_pytorch(generator) ? dtype : DType::f64});
   halfstep::normal_(t, 0, std, generator);
@@ -82,14 +83,15 @@ std::vector<double> drawn(const Shape& shape, double std, Generator* generator, 
 }  // namespace
 
 double calculate_gain(const std::string& nonlinearity, std::optional<double> param) {
-  const auto is = [&](std::initializer_list<const char*> names) {
+  const auto is_one_of = [&](std::initializer_list<const char*> names) {
     return std::find(names.begin(), names.end(), nonlinearity) != names.end();
   };
-  if (is({"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"})) return 1;
-  if (is({"tanh"})) return 5.0 / 3;
-  if (is({"relu"})) return std::numbers::sqrt2;
-  if (is({"leaky_relu"})) return std::sqrt(2 / (1 + param.value_or(0.01) * param.value_or(0.01)));
-  if (is({"selu"})) return 0.75;
+  if (is_one_of({"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"}))
+    return 1;
+  if (is_one_of({"tanh"})) return 5.0 / 3;
+  if (is_one_of({"relu"})) return std::numbers::sqrt2;
+  if (is_one_of({"leaky_relu"})) return std::sqrt(2 / (1 + param.value_or(0.01) * param.value_or(0.01)));
+  if (is_one_of({"selu"})) return 0.75;
   fail<ValueError>("calculate_gain",
                    "nonlinearity must be linear, conv1d to conv3d, conv_transpose1d to conv_transpose3d, sigmoid, tanh, relu, "
                    "leaky_relu or selu, got \"",
@@ -110,12 +112,12 @@ void trunc_normal_(const Tensor& w, double mean, double std, double a, double b,
   check<ValueError>(std >= 0, "trunc_normal_", "std must be >= 0, got ", std);
   check<ValueError>(a <= b, "trunc_normal_", "a must not be above b, got ", a, " and ", b);
   if (draws_as_pytorch(generator) && std > 0 && w.device() != Device::meta)
-    return truncated_as_pytorch(w, mean, std, a, b, generator);
-  // Draws by inversion: u uniform between the distribution function's values at the bounds, then its inverse at u.
-  const auto below = [&](double x) { return std == 0 ? double(x >= mean) : std::erf((x - mean) / std / std::numbers::sqrt2); };
+    return draw_truncated_as_pytorch(w, mean, std, a, b, generator);
+  // Draws by inversion: u uniform between erf's values at the bounds, then its inverse at u.
+  const auto erf_at = [&](double x) { return std == 0 ? double(x >= mean) : std::erf((x - mean) / std / std::numbers::sqrt2); };
   const NoGrad off;
   const Tensor wide = Tensor::empty(w.shape(), {.dtype = w.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = w.device()});
-  halfstep::uniform_(wide, std == 0 ? 0 : below(a), std == 0 ? 0 : below(b), generator);
+  halfstep::uniform_(wide, std == 0 ? 0 : erf_at(a), std == 0 ? 0 : erf_at(b), generator);
   w.detach().copy_((erfinv(wide) * (std * std::numbers::sqrt2) + mean).clamp(a, b).to(w.dtype()));
 }
 
@@ -146,7 +148,7 @@ void dirac_(const Tensor& w, int64_t groups) {
     for (int64_t c = 0; c < std::min(each, w.size(1)); ++c)
       values[size_t((g * each + c) * strides[0] + c * strides[1] + center)] = 1;
   }
-  set(w, values);
+  copy_values(w, values);
 }
 
 void xavier_uniform_(const Tensor& w, double gain, Generator* generator) {
@@ -174,12 +176,12 @@ void orthogonal_(const Tensor& w, double gain, Generator* generator) {
   const int64_t rows = w.size(0), columns = w.numel() / rows, most = std::max(rows, columns), least = std::min(rows, columns);
   std::vector<double> values;
   if (draws_as_pytorch(generator) && rows < columns) {
-    const std::vector<double> flat = drawn({rows, columns}, 1, generator, w.dtype());  // and transposes it
+    const std::vector<double> flat = draw_normal({rows, columns}, 1, generator, w.dtype());  // PyTorch transposes these
     values.resize(flat.size());
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c) values[size_t(c * rows + r)] = flat[size_t(r * columns + c)];
   } else {
-    values = drawn({most, least}, 1, generator, w.dtype());
+    values = draw_normal({most, least}, 1, generator, w.dtype());
   }
   // Take Q of the QR decomposition of a tall matrix, with signs such that R's diagonal is positive: then Q is uniformly
   // distributed.
@@ -191,7 +193,7 @@ void orthogonal_(const Tensor& w, double gain, Generator* generator) {
     out = q.transpose();
   else
     out = q;
-  set(w, values);
+  copy_values(w, values);
 }
 
 void sparse_(const Tensor& w, double sparsity, double std, Generator* generator) {
@@ -200,13 +202,13 @@ void sparse_(const Tensor& w, double sparsity, double std, Generator* generator)
   check<ValueError>(std >= 0, "sparse_", "std must be >= 0, got ", std);
   if (w.device() == Device::meta) return;
   const int64_t rows = w.size(0), columns = w.size(1), zeroed = int64_t(std::ceil(sparsity * double(rows)));
-  std::vector<double> values = drawn(w.shape(), std, generator, w.dtype());
+  std::vector<double> values = draw_normal(w.shape(), std, generator, w.dtype());
   const DefaultDevice host(Device::cpu);
   for (int64_t c = 0; c < columns; ++c) {
     const std::vector<int64_t> order = randperm(rows, generator).to_vector<int64_t>();
     for (int64_t i = 0; i < zeroed; ++i) values[size_t(order[size_t(i)] * columns + c)] = 0;
   }
-  set(w, values);
+  copy_values(w, values);
 }
 
 }  // namespace halfstep::init

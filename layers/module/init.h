@@ -49,7 +49,7 @@ inline void kaiming_normal_(const Tensor& w, const KaimingOptions& o) {
   kaiming_normal_(w, o.a, o.mode, o.nonlinearity, o.generator);
 }
 
-// Fills w, seen as [w.size(0), rest], with orthonormal rows, or columns if there are more rows, times gain. Computes on the host,
+// Fills w, taken as [w.size(0), rest], with orthonormal rows, or columns if there are more rows, times gain. Computes on the host,
 // in float64.
 void orthogonal_(const Tensor& w, double gain = 1, Generator* generator = nullptr);
 // Draws [n, m] from N(0, std), and sets this share of each column (rounded up) to 0. Computes on the host.

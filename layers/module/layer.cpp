@@ -48,12 +48,12 @@ std::string Repr::python(const OptionValue& value) {
       value);
 }
 
-Repr& Repr::option(const OptionFacts& o, OptionValue value, OptionValue usual, int dims) {
-  for (OptionValue* v : {&value, &usual}) {
+Repr& Repr::option(const OptionFacts& o, OptionValue value, OptionValue default_value, int dims) {
+  for (OptionValue* v : {&value, &default_value}) {
     Sizes* const sizes = std::get_if<Sizes>(v);
     if (dims > 0 && sizes && sizes->is_number()) *sizes = Dims::filled(dims, sizes->values()[0]);
   }
-  if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == usual)) return *this;
+  if (o.shown == OptionShown::never || (o.shown == OptionShown::if_changed && value == default_value)) return *this;
   const std::string mark = o.quoted ? "'" : "";
   return add(o.shown == OptionShown::bare ? "" : o.name + "=", mark + python(value) + mark);
 }

@@ -43,12 +43,12 @@ class Repr {
   Repr& arg_if(bool given, const char* key, const T& value) {
     return given ? arg(key, value) : *this;
   }
-  // Appends the options in the order of their list or in that of `names`, without the others, as the list says. dims > 0: prints
-  // sizes as one number for each dimension.
+  // Appends the options in the order of their list; with `names`, only these, in that order. The list says which are shown. dims >
+  // 0: prints sizes as one number for each dimension.
   template <HasOptionList O>
   Repr& options(const O& options, int dims = 0, std::initializer_list<std::string_view> names = {}) {
-    const O usual;
-    const auto add = [&](const Option<O>& o) { option(o, o.get(options), o.get(usual), dims); };
+    const O defaults;
+    const auto add = [&](const Option<O>& o) { option(o, o.get(options), o.get(defaults), dims); };
     for (const Option<O>& o : O::list())
       if (names.size() == 0) add(o);
     for (const std::string_view name : names)
@@ -75,7 +75,7 @@ class Repr {
 
  private:
   Repr& add(const std::string& key, const std::string& value);
-  Repr& option(const OptionFacts& option, OptionValue value, OptionValue usual, int dims);
+  Repr& option(const OptionFacts& option, OptionValue value, OptionValue default_value, int dims);
   std::string text_;
   bool first_ = true;
 };
@@ -125,6 +125,7 @@ template <class T, class O>
 concept FirstOption = (PlainNumber<T> && requires(double x) { O{x}; }) ||
                       (std::integral<T> && !std::same_as<T, bool> && requires(int64_t x) { O{x}; }) ||
                       (std::convertible_to<T, std::string> && requires(std::string x) { O{x}; });
+// Returns options with this first one.
 template <class O, FirstOption<O> T>
 O with_first(const T& first) {
   if constexpr (PlainNumber<T> && requires(double x) { O{x}; })

@@ -41,6 +41,7 @@ void replace(const Tensor& t, const Tensor& by) {
   if (impl.autograd) impl.autograd->accumulator.reset();  // belongs to the old dtype and device
 }
 
+// Replaces t by to(t), and its gradient by to(gradient).
 template <class Convert>
 void convert(const Tensor& t, const Convert& to) {
   NoGrad off;
@@ -110,9 +111,9 @@ Registered<ModuleBuffer> Module::register_buffer(const std::string& name, const 
   return {buffers_.back()};
 }
 
-bool Module::is_or_has(const Module* what) const {
-  return this == what || std::any_of(children_.begin(), children_.end(),
-                                     [what](const auto& slot) { return slot->module && slot->module->is_or_has(what); });
+bool Module::is_or_has(const Module* other) const {
+  return this == other || std::any_of(children_.begin(), children_.end(),
+                                      [other](const auto& slot) { return slot->module && slot->module->is_or_has(other); });
 }
 
 std::shared_ptr<ModuleSlot> Module::add_slot(const std::string& name, std::shared_ptr<Module> child) {
@@ -200,15 +201,16 @@ class BuffersAside {
 
 }  // namespace
 
+// Computes forward(x), and again in backward, for which only x is kept.
 Tensor Module::recomputed(const Tensor& x) {
   visit([](const Module& m) {
     check<ValueError>(!m.hooks_ || !m.hooks_->computes, "recompute_in_backward", m.describe(),
                       " has parametrizations, whose state a second forward would move again",
                       Help{"recompute layers without parametrizations"});
   });
-  const auto again = std::make_shared<bool>(false);
-  const auto f = [this, again](const Tensor& in) {
-    if (!std::exchange(*again, true)) return forward(in);
+  const auto is_rerun = std::make_shared<bool>(false);
+  const auto f = [this, is_rerun](const Tensor& in) {
+    if (!std::exchange(*is_rerun, true)) return forward(in);
     const BuffersAside aside(named_buffers());  // the first run has updated them
     return forward(in);
   };

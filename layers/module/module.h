@@ -69,12 +69,12 @@ concept ModulePart = requires(P&& part) {
   { as_shared(std::forward<P>(part)) } -> std::convertible_to<std::shared_ptr<Module>>;
 };
 
-// Functions of a module class, known once it was used as a part, by make() or as ModuleOf.
+// Functions of a module class. It is registered by its first use as a part, by make() or as ModuleOf.
 struct ModuleClass {
   std::shared_ptr<Module> (*copy)(const Module&) = nullptr;  // null: it cannot be copied
   Tensor (*forward)(Module&, const Tensor&) = nullptr;       // of a class whose forward(Tensor) does not override Module's
 };
-bool register_class(const std::type_info& type, const ModuleClass& about);
+bool register_class(const std::type_info& type, const ModuleClass& functions);
 void register_library_layers();  // registers the library's layers
 template <class M>
 ModuleClass class_functions();
@@ -106,7 +106,7 @@ class Module {
   // hooks. Parameters that are shared within net are shared within the copy. Tensors and pointers that are plain members are shared
   // by both modules. Throws ValueError for a child that cannot be copied and for one that no Part holds.
   // `*net.fc = Linear(2, 3)` and `best = Net(net)` move a module into another, which keeps its name, path, mode and hooks. A hook
-  // that captures something may hold the module's former address: a call after the move throws ValueError.
+  // that captures values may hold the module's former address: a call after the move throws ValueError.
   Module& operator=(const Module&) = delete;  // best = Net(net)
   // Maps one tensor to one: Sequential, TrainStep and JSON configs call this. Throws ValueError for a module with other arguments.
   virtual Tensor forward(const Tensor& x);
@@ -143,7 +143,7 @@ class Module {
   }
   std::vector<std::pair<std::string, Module*>> named_modules(const std::string& prefix = "");
 
-  // Register hooks, which are called with the module before forward, after it, and when the gradients of its inputs are known.
+  // Register hooks, which are called with the module before forward, after it, and when the gradients of its inputs are computed.
   // They return keys for remove_hook. Hooks see the tensors among arguments and results (layers/module/hooks.h). The module must
   // live until the backward. A module with hooks, or with parametrizations (layers/module/parametrize.h), for which has_hooks() is
   // true too, is not fused by Sequential, and TrainStep does not record its step.
@@ -178,8 +178,8 @@ class Module {
   void clear_precision() { precision_.reset(); }
   std::optional<DType> precision() const { return precision_; }
 
-  // Returns a copy, for a caller that does not know the class. A class becomes known when a module of it is used in a Part, by
-  // make(), or is given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
+  // Returns a copy of the same class. The class must be registered: by a module of it that is used in a Part, made by make(), or
+  // given to another module by value. Throws ValueError for other classes and for classes that cannot be copied.
   std::shared_ptr<Module> clone() const;
 
   void train(bool on = true);  // recursive; does not affect frozen statistics (layers/feedforward/normalization.h)
@@ -310,19 +310,19 @@ class Module {
   template <class F>
   void each_slot(const std::string& prefix, const F& f) const;  // f(full name, slot)
   void check_sizes() const;                                     // throws if a lazy layer has no sizes yet
-  void set_computes(bool on);
+  void set_computes(bool on);  // whether parameters are computed before each forward (layers/module/parametrize.h)
   void check_name(const char* where, const std::string& name) const;
   void check_copied() const;
-  bool is_or_has(const Module* what) const;
+  bool is_or_has(const Module* other) const;  // this module, or one below it
   void name_child(ModuleSlot& slot);  // gives a new child its name and path
   void relabel(const std::string& prefix);
   void set_path(const std::string& path);
-  void disown() noexcept;
+  void disown() noexcept;  // leaves the slots without this owner
   static std::shared_ptr<TensorSlot> tensor_slot_for_copy(const TensorSlot* slot, const void* from, const void* to, bool& in_copy);
   template <class F>
   ModuleHooks& hooks() {
     if (!hooks_) hooks_ = std::make_shared<ModuleHooks>();
-    if constexpr (!std::is_empty_v<F> && !std::is_pointer_v<F>) hooks_->holds_something = true;
+    if constexpr (!std::is_empty_v<F> && !std::is_pointer_v<F>) hooks_->may_hold_address = true;
     return *hooks_;
   }
   template <class Hook>
@@ -339,8 +339,8 @@ class Module {
   bool training_ = true, stays_in_eval_ = false, recomputes_ = false;
   std::optional<DType> precision_;
   mutable bool copied_ = false;  // copied, and not yet checked whether all members took their copies
-  bool was_copied_ = false;
-  mutable bool warned_ = false;
+  bool was_copied_ = false;      // constructed as a copy, which is perhaps still in the list of copies in progress
+  mutable bool warned_ = false;  // of a caller of which this is no part
   std::shared_ptr<ModuleHooks> hooks_;  // null: none
 };
 std::ostream& operator<<(std::ostream& out, const Module& module);  // str()
@@ -369,12 +369,12 @@ std::shared_ptr<M> make(Args&&... arguments) {
 
 template <class M>
 ModuleClass class_functions() {
-  ModuleClass about;
+  ModuleClass functions;
   if constexpr (std::is_copy_constructible_v<M>)
-    about.copy = [](const Module& m) -> std::shared_ptr<Module> { return std::make_shared<M>(static_cast<const M&>(m)); };
+    functions.copy = [](const Module& m) -> std::shared_ptr<Module> { return std::make_shared<M>(static_cast<const M&>(m)); };
   if constexpr (requires { requires std::is_same_v<decltype(&M::forward), Tensor (M::*)(Tensor)>; })
-    about.forward = [](Module& m, const Tensor& x) { return static_cast<M&>(m).forward(x); };
-  return about;
+    functions.forward = [](Module& m, const Tensor& x) { return static_cast<M&>(m).forward(x); };
+  return functions;
 }
 
 }  // namespace halfstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module::load_state_dict.
+// Module::load_state_dict: compares a state with a module, and copies its values.
 #include <algorithm>
 #include <set>
 
@@ -20,8 +20,8 @@ const Tensor* find(const StateDict& state, const std::string& name) {
 }
 
 // Returns whether the state has the tensor of `n` under another of the module's names for it.
-bool under_another_name(const StateDict& mine, const StateDict& state, const NamedTensor& n) {
-  return n.tensor.numel() > 0 && std::any_of(mine.begin(), mine.end(), [&](const NamedTensor& other) {
+bool under_another_name(const StateDict& own, const StateDict& state, const NamedTensor& n) {
+  return n.tensor.numel() > 0 && std::any_of(own.begin(), own.end(), [&](const NamedTensor& other) {
            return other.tensor.shares_memory_with(n.tensor) && other.tensor.const_data_ptr() == n.tensor.const_data_ptr() &&
                   other.tensor.shape() == n.tensor.shape() && find(state, other.name);
          });
@@ -42,11 +42,12 @@ std::set<std::string> counts_of_batches(Module& module, const StateDict& state) 
 constexpr size_t kListed = 6;  // for each kind of problem; a state with other names has hundreds
 
 // Prints the first lines of an error, and how many more there are.
-void list(std::ostream& out, const char* title, const std::vector<std::string>& lines) {
+void print_list(std::ostream& out, const char* title, const std::vector<std::string>& lines) {
   for (size_t i = 0; i < std::min(lines.size(), kListed); ++i) out << "\n  " << title << ": " << lines[i];
   if (lines.size() > kListed) out << "\n  " << title << ": " << lines.size() - kListed << " more";
 }
 
+// Appends to each name that will be printed the nearest of the names `near`.
 std::vector<std::string> with_hints(std::vector<std::string> names, const std::vector<std::string>& near) {
   for (size_t i = 0; i < std::min(names.size(), kListed); ++i) {
     if (const std::string hint = nearest_name(names[i], near); !hint.empty()) names[i] += " (did you mean " + hint + "?)";
@@ -58,14 +59,14 @@ std::vector<std::string> with_hints(std::vector<std::string> names, const std::v
 
 LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
   // Write through detached handles: they share memory and version with the parameters, so that shadows notice.
-  const StateDict mine = state_tensors();
+  const StateDict own = state_tensors();
   const std::set<std::string> counts = counts_of_batches(*this, state);
   LoadReport report;
   std::vector<std::string> undefined, shapes, dtypes, twice;
-  for (const NamedTensor& n : mine) {
+  for (const NamedTensor& n : own) {
     const Tensor* from = find(state, n.name);
     if (!from) {
-      if (!under_another_name(mine, state, n) && !counts.contains(n.name)) report.missing.push_back(n.name);
+      if (!under_another_name(own, state, n) && !counts.contains(n.name)) report.missing.push_back(n.name);
     } else if (!from->defined()) {
       undefined.push_back(n.name);
     } else if (from->shape() != n.tensor.shape()) {
@@ -75,23 +76,23 @@ LoadReport Module::load_state_dict(const StateDict& state, bool strict) {
     }
   }
   for (const NamedTensor& n : state) {
-    if (!find(mine, n.name)) report.unexpected.push_back(n.name);
+    if (!find(own, n.name)) report.unexpected.push_back(n.name);
     if (!find(state, n.name)->same(n.tensor)) twice.push_back(n.name);
   }
 
   TextWriter problems;
   if (strict) {
-    list(problems, "missing", with_hints(report.missing, report.unexpected));
-    list(problems, "unexpected", with_hints(report.unexpected, report.missing));
+    print_list(problems, "missing", with_hints(report.missing, report.unexpected));
+    print_list(problems, "unexpected", with_hints(report.unexpected, report.missing));
   }
-  list(problems, "undefined", undefined);
-  list(problems, "shape", shapes);
-  list(problems, "dtype", dtypes);
-  list(problems, "twice", twice);
+  print_list(problems, "undefined", undefined);
+  print_list(problems, "shape", shapes);
+  print_list(problems, "dtype", dtypes);
+  print_list(problems, "twice", twice);
   if (!problems.str().empty()) fail<ValueError>("load_state_dict", "the state does not fit ", describe(), ':', problems.str());
 
   NoGrad off;
-  for (const NamedTensor& n : mine) {
+  for (const NamedTensor& n : own) {
     const Tensor* from = find(state, n.name);
     if (from && from->const_data_ptr() != n.tensor.const_data_ptr()) n.tensor.copy_(from->detach());
   }

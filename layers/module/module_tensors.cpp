@@ -15,6 +15,7 @@ namespace {
 
 std::string joined_name(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
 
+// Throws ValueError with the nearest of the existing names.
 [[noreturn]] void fail_name(const char* where, std::string_view name, const std::vector<std::string>& known) {
   const std::string near = nearest_name(std::string(name), known);
   fail<ValueError>(where, "there is no \"", name, '"', near.empty() ? "" : "; did you mean \"" + near + "\"?");
@@ -123,7 +124,7 @@ NamedTensors Module::named_buffers(const std::string& prefix) const {
 namespace {
 
 // Lists as named_parameters and named_buffers do, without making names: each training step, and each call of a model on a GPU,
-// asks for these lists.
+// needs these lists.
 struct TensorCollector {
   std::unordered_set<const TensorImpl*> seen;
   std::vector<Tensor> list;
@@ -136,22 +137,22 @@ struct TensorCollector {
 
 std::vector<Tensor> Module::parameters() const {
   check_sizes();
-  TensorCollector all;
+  TensorCollector collector;
   visit([&](const Module& m) {
     m.check_copied();
-    for (const auto& slot : m.parameters_) all.add(*slot);
+    for (const auto& slot : m.parameters_) collector.add(*slot);
   });
-  return std::move(all.list);
+  return std::move(collector.list);
 }
 
 std::vector<Tensor> Module::buffers() const {
   check_sizes();
-  TensorCollector all;
+  TensorCollector collector;
   visit([&](const Module& m) {
     m.check_copied();
-    for (const auto& slot : m.buffers_) all.add(*slot);
+    for (const auto& slot : m.buffers_) collector.add(*slot);
   });
-  return std::move(all.list);
+  return std::move(collector.list);
 }
 
 void Module::train(bool on) {

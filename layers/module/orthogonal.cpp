@@ -11,6 +11,7 @@
 namespace halfstep {
 namespace {
 
+// Returns the transposes of a batch of matrices.
 Tensor mT(const Tensor& x) { return x.transpose(-1, -2); }
 bool is_wide(const Tensor& x) { return x.size(-2) < x.size(-1); }
 // Returns the shape of a batch of square matrices with the larger side of x's.
@@ -124,8 +125,8 @@ Tensor Orthogonal::right_inverse(const Tensor& value) {
     x = cat({x, randn(rest, {.dtype = x.dtype(), .device = x.device()})}, -1);
   }
   const MemoryScope tag(MemoryTag::parameters);
-  const bool keep = n == k && !x.device().is_meta() && is_orthogonal(x);
-  base_ = (keep ? x.clone() : orthogonalized(x)).to(value.dtype()).contiguous();
+  const bool is_base = n == k && !x.device().is_meta() && is_orthogonal(x);
+  base_ = (is_base ? x.clone() : orthogonalized(x)).to(value.dtype()).contiguous();
   // The maps take -1 to 1, also by reflections.
   return neg(identity(value.size(-2), value.size(-1), value)).expand(value.shape()).clone();
 }

@@ -19,7 +19,8 @@ namespace {
 constexpr const char* kRegister = "register_parametrization";
 constexpr const char* kChild = "parametrizations";  // PyTorch's name
 
-Tensor owned(const Tensor& t, bool requires_grad) {
+// Returns a copy of t in memory of parameters.
+Tensor copy_of_parameter(const Tensor& t, bool requires_grad) {
   const MemoryScope tag(MemoryTag::parameters);
   Tensor copy = t.detach().clone();
   return copy.set_requires_grad(requires_grad);
@@ -63,15 +64,16 @@ Part<Module> ParametrizationList::operator[](int64_t i) const {
 
 namespace {
 
+// A parameter's value, with the state from which it was computed.
 struct CachedValue {
-  Tensors from{};
-  std::vector<uint64_t> versions{};
+  Tensors from{};                    // parameters and buffers of the list
+  std::vector<uint64_t> versions{};  // of these
   bool with_graph = false, training = false;
-  int region = 0;
+  int region = 0;  // region_of()
   Tensor value{};
 };
 struct ValueCache {
-  int depth = 0;
+  int depth = 0;  // open scopes of CachedParametrizations
   std::map<const ParametrizationList*, CachedValue> values;
 };
 ValueCache& value_cache() { return of_this_thread<ValueCache>(); }
@@ -98,7 +100,7 @@ CachedParametrizations::~CachedParametrizations() {
 }
 
 Tensor ParametrizationList::value() {
-  if (value_cache().depth == 0) return computed();
+  if (value_cache().depth == 0) return compute();
   CachedValue wanted{.from = parameters(), .with_graph = grad_enabled(), .training = training()};
   wanted.region = wanted.from.empty() ? -1 : region_of(wanted.from[0]);
   for (const Tensor& t : buffers()) wanted.from.push_back(t);  // buffers too, such as the mask of a pruned weight
@@ -108,16 +110,17 @@ Tensor ParametrizationList::value() {
     return out;
   };
   if (std::any_of(wanted.from.begin(), wanted.from.end(), [](const Tensor& t) { return t.storage()->is_exposed(); }))
-    return computed();  // the cached value may be stale: its inputs may have been written through their memory
+    return compute();  // the cached value may be stale: its inputs may have been written through their memory
   wanted.versions = versions();
-  if (const auto known = value_cache().values.find(this); known != value_cache().values.end() && is_current(known->second, wanted))
-    return known->second.value;
-  wanted.value = computed();
+  if (const auto cached = value_cache().values.find(this);
+      cached != value_cache().values.end() && is_current(cached->second, wanted))
+    return cached->second.value;
+  wanted.value = compute();
   wanted.versions = versions();  // again: a power iteration has moved some
   return (value_cache().values[this] = std::move(wanted)).value;
 }
 
-Tensor ParametrizationList::computed() {
+Tensor ParametrizationList::compute() {
   Tensors in = originals();
   for (size_t i = 0; i < classes_.size(); ++i) in = {classes_[i].compute(*own_child(i), in)};
   return in[0];
@@ -137,9 +140,9 @@ void ParametrizationList::set(const Tensor& value) {
   for (size_t i = 0; i < now.size(); ++i) own_parameter(i).copy_(now[i]);
 }
 
-void ParametrizationList::append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about) {
+void ParametrizationList::append(std::shared_ptr<Module> parametrization, const ParametrizationClass& functions) {
   register_listed(std::to_string(size()), std::move(parametrization));
-  classes_.push_back(about);
+  classes_.push_back(functions);
   value_cache().values.erase(this);
 }
 
@@ -187,33 +190,34 @@ void check_result(const Module& parametrization, const Tensor& before, const Ten
 
 }  // namespace
 
-std::shared_ptr<ParametrizationList> ParametrizationList::made_for(const Module& module, const Tensor& original,
-                                                                   std::shared_ptr<Module> first, const ParametrizationClass& about,
-                                                                   bool unsafe) {
+std::shared_ptr<ParametrizationList> ParametrizationList::make_for(const Module& module, const Tensor& original,
+                                                                   std::shared_ptr<Module> first,
+                                                                   const ParametrizationClass& functions, bool unsafe) {
   const auto list = make<ParametrizationList>();
   list->train(module.training());
-  list->append(std::move(first), about);
+  list->append(std::move(first), functions);
   const NoGrad off;
   Module& parametrization = *list->own_child(0);
   Tensors values{original};
-  if (about.can_invert(parametrization)) values = about.invert(parametrization, original);
+  if (functions.can_invert(parametrization)) values = functions.invert(parametrization, original);
   check<ValueError>(!values.empty(), kRegister, "right_inverse of ", parametrization.describe(), " gave no tensor");
-  if (!unsafe) check_result(parametrization, original, about.compute(parametrization, values));
+  if (!unsafe) check_result(parametrization, original, functions.compute(parametrization, values));
   const bool trained = original.requires_grad();
   if (values.size() == 1 && values[0].shape() == original.shape() && values[0].dtype() == original.dtype()) {
     if (!values[0].same(original)) original.copy_(values[0]);
     list->register_parameter("original", original);
   } else if (values.size() == 1) {
-    list->register_parameter("original", owned(values[0], trained));
+    list->register_parameter("original", copy_of_parameter(values[0], trained));
   } else {
-    for (size_t i = 0; i < values.size(); ++i) list->register_parameter("original" + std::to_string(i), owned(values[i], trained));
+    for (size_t i = 0; i < values.size(); ++i)
+      list->register_parameter("original" + std::to_string(i), copy_of_parameter(values[i], trained));
   }
   for (size_t i = 0; i < list->own_parameters(); ++i) list->own_parameter(i).set_requires_grad(trained);
   return list;
 }
 
 void ParametrizationList::add_to(Module& module, const std::string& name, std::shared_ptr<Module> parametrization,
-                                 const ParametrizationClass& about, bool unsafe) {
+                                 const ParametrizationClass& functions, bool unsafe) {
   const std::shared_ptr<TensorSlot> slot = slot_of(kRegister, module, name);
   check<ValueError>(!slot->waits, kRegister, '"', slot->label, "\" has no size before the first call of ", module.describe(),
                     Help{"call the module first"});
@@ -222,12 +226,12 @@ void ParametrizationList::add_to(Module& module, const std::string& name, std::s
     if (!unsafe) {
       const NoGrad off;
       const Tensor before = slot->computed->value();
-      check_result(*parametrization, before, about.compute(*parametrization, {before}));
+      check_result(*parametrization, before, functions.compute(*parametrization, {before}));
     }
-    return slot->computed->append(std::move(parametrization), about);
+    return slot->computed->append(std::move(parametrization), functions);
   }
   const Tensor original = slot->get();
-  const auto list = made_for(module, original, std::move(parametrization), about, unsafe);
+  const auto list = make_for(module, original, std::move(parametrization), functions, unsafe);
   const auto has = [&](const auto& child) { return child->name == kChild; };
   auto child = std::find_if(module.children_.begin(), module.children_.end(), has);
   if (child == module.children_.end()) {
@@ -251,19 +255,19 @@ void ParametrizationList::remove_from(Module& module, const std::string& name, b
   const Tensors originals = list->originals();
   check<ValueError>(leave_parametrized || originals.size() == 1, "remove_parametrizations", '"', name, "\" has ", originals.size(),
                     " originals, of which none is its value", Help{"leave_parametrized = true"});
-  Tensor back = originals[0];
+  Tensor parameter = originals[0];
   if (leave_parametrized) {
     const Tensor value = list->value();
-    if (originals.size() == 1 && value.shape() == back.shape() && value.dtype() == back.dtype())
-      back.copy_(value);
+    if (originals.size() == 1 && value.shape() == parameter.shape() && value.dtype() == parameter.dtype())
+      parameter.copy_(value);
     else
-      back = owned(value, back.requires_grad());
+      parameter = copy_of_parameter(value, parameter.requires_grad());
   }
-  enter_module(back);
+  enter_module(parameter);
   for (const Tensor& t : originals) leave_module(t);
   slot->computed = nullptr;
-  slot->put(back);
-  back.set_label(slot->label);
+  slot->put(parameter);
+  parameter.set_label(slot->label);
   const auto drop = [](Module& from, const std::string& child) {
     std::erase_if(from.children_, [&](const auto& s) { return s->name == child; });
     from.structure_changed();
@@ -310,7 +314,8 @@ SpectralNorm::SpectralNorm(const Tensor& weight, const SpectralNormOptions& o) :
   };
   u_ = register_buffer("_u", random(matrix.size(0)));
   v_ = register_buffer("_v", random(matrix.size(1)));
-  iterate(matrix, 15);  // as PyTorch does, to begin near the singular vectors
+  constexpr int64_t kFirstIterations = 15;  // as PyTorch does, to begin near the singular vectors
+  iterate(matrix, kFirstIterations);
 }
 
 Tensor SpectralNorm::as_matrix(const Tensor& weight) const {

@@ -53,18 +53,18 @@ class ParametrizationList : public Module {
   static bool any(const Module& module);
   static Tensor value_of(const Module& module, const std::string& name);  // of any parameter, parametrized or not
   static void add_to(Module& module, const std::string& name, std::shared_ptr<Module> parametrization,
-                     const ParametrizationClass& about, bool unsafe);
+                     const ParametrizationClass& functions, bool unsafe);
   static void remove_from(Module& module, const std::string& name, bool leave_parametrized);
   // Returns the tensor without values that the member holds between calls.
   static Tensor stand_in(const Shape& shape, DType dtype, const std::string& label);
 
  private:
   static std::shared_ptr<TensorSlot> slot_of(const char* where, const Module& module, const std::string& name);
-  static std::shared_ptr<ParametrizationList> made_for(const Module& module, const Tensor& original, std::shared_ptr<Module> first,
-                                                       const ParametrizationClass& about, bool unsafe);
+  static std::shared_ptr<ParametrizationList> make_for(const Module& module, const Tensor& original, std::shared_ptr<Module> first,
+                                                       const ParametrizationClass& functions, bool unsafe);
   Tensors originals() const;
-  Tensor computed();
-  void append(std::shared_ptr<Module> parametrization, const ParametrizationClass& about);
+  Tensor compute();  // the value, by the chain
+  void append(std::shared_ptr<Module> parametrization, const ParametrizationClass& functions);
   std::vector<ParametrizationClass> classes_;  // of the children
 };
 
@@ -79,11 +79,12 @@ Module& module_in(const std::shared_ptr<M>& module) {
   return *module;
 }
 
+// Returns the functions of M, whose forward takes one original or two.
 template <class M>
 ParametrizationClass parametrization_functions() {
   (void)kRegisteredClass<M>;
-  ParametrizationClass about{};
-  about.compute = [](Module& module, const Tensors& in) -> Tensor {
+  ParametrizationClass functions{};
+  functions.compute = [](Module& module, const Tensors& in) -> Tensor {
     if constexpr (requires(M & m, const Tensor& t) { static_cast<Tensor>(m.forward(t, t)); }) {
       if (in.size() == 2) return static_cast<M&>(module)(in[0], in[1]);
     }
@@ -91,18 +92,18 @@ ParametrizationClass parametrization_functions() {
     return module(in[0]);
   };
   if constexpr (requires(M & m, const Tensor& t) { m.right_inverse(t); })
-    about.invert = [](Module& module, const Tensor& value) -> Tensors {
+    functions.invert = [](Module& module, const Tensor& value) -> Tensors {
       auto made = static_cast<M&>(module).right_inverse(value);
       Tensors out;
       each_tensor(made, [&](Tensor& t) { out.push_back(t); });
       return out;
     };
-  about.can_invert = [](const Module& module) {
+  functions.can_invert = [](const Module& module) {
     if constexpr (requires(const M& m) { static_cast<bool>(m.has_right_inverse()); })
       return static_cast<const M&>(module).has_right_inverse();
     return requires(M & m, const Tensor& t) { m.right_inverse(t); };
   };
-  return about;
+  return functions;
 }
 
 // Appends a `parametrization` to a parameter and returns the module. It is a function of a tensor, or a module whose forward takes

@@ -33,10 +33,11 @@ std::recursive_mutex& classes_mutex() {
   return mutex;
 }
 
+// Returns the functions of the module's class; nothing if it was not registered.
 std::optional<ModuleClass> class_of(const Module& module) {
   const std::lock_guard lock(classes_mutex());
-  static const bool layers_known = (register_library_layers(), true);
-  (void)layers_known;
+  static const bool layers_registered = (register_library_layers(), true);
+  (void)layers_registered;
   const auto found = classes().find(typeid(module));
   return found == classes().end() ? std::nullopt : std::optional(found->second);
 }
@@ -56,14 +57,16 @@ std::vector<Copying>& copying() {
   static thread_local CopyingList all;
   return all;
 }
+// Removes the entry of a copy.
 void forget_copy(const Module* to) {
   if (!copying_is_gone) std::erase_if(copying(), [to](const Copying& c) { return c.to == to; });
 }
+// Returns the innermost copy in progress in which the member `to` has the offset of the original's member `from`; null: none.
 const Copying* copy_of(const void* from, const void* to) {
-  const auto at = [](const void* p) { return reinterpret_cast<intptr_t>(p); };
+  const auto address = [](const void* p) { return reinterpret_cast<intptr_t>(p); };
   const auto& all = copying();
   for (auto c = all.rbegin(); c != all.rend(); ++c) {
-    if (at(to) - at(c->to) == at(from) - at(c->from)) return &*c;
+    if (address(to) - address(c->to) == address(from) - address(c->from)) return &*c;
   }
   return nullptr;
 }
@@ -75,6 +78,7 @@ struct CopiedObjects {
 };
 thread_local CopiedObjects* made_so_far = nullptr;
 
+// Makes copies share objects while it lives, in the outermost scope.
 class CopyScope {
  public:
   [[nodiscard]] CopyScope() : outermost_(made_so_far == nullptr) {
@@ -135,9 +139,9 @@ std::string class_name(const Module& module) {
 
 }  // namespace
 
-bool register_class(const std::type_info& type, const ModuleClass& about) {
+bool register_class(const std::type_info& type, const ModuleClass& functions) {
   const std::lock_guard lock(classes_mutex());
-  classes()[type] = about;
+  classes()[type] = functions;
   return true;
 }
 
@@ -173,7 +177,7 @@ void ModuleSlot::replace(std::shared_ptr<Module> by) {
 }
 
 std::shared_ptr<ModuleSlot> ModuleSlot::for_copy(const std::shared_ptr<ModuleSlot>& slot, const void* from, const void* to) {
-  auto loose = [&](std::shared_ptr<Module> module) {
+  auto unowned_slot = [&](std::shared_ptr<Module> module) {
     auto made = std::make_shared<ModuleSlot>();
     made->name = slot->name;
     made->module = std::move(module);
@@ -181,13 +185,13 @@ std::shared_ptr<ModuleSlot> ModuleSlot::for_copy(const std::shared_ptr<ModuleSlo
     return made;
   };
   const Copying* const copy = copy_of(from, to);
-  if (!copy) return loose(slot->module);
-  const auto& theirs = copy->from->children_;
-  if (const int i = index_of(theirs, slot.get()); i >= 0) return copy->to->children_[size_t(i)];
-  for (size_t i = 0; i < theirs.size(); ++i) {
-    if (theirs[i]->module == slot->module) return loose(copy->to->children_[i]->module);
+  if (!copy) return unowned_slot(slot->module);
+  const auto& slots = copy->from->children_;
+  if (const int i = index_of(slots, slot.get()); i >= 0) return copy->to->children_[size_t(i)];
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (slots[i]->module == slot->module) return unowned_slot(copy->to->children_[i]->module);
   }
-  return loose(slot->module);
+  return unowned_slot(slot->module);
 }
 
 std::shared_ptr<TensorSlot> Module::tensor_slot_for_copy(const TensorSlot* slot, const void* from, const void* to, bool& in_copy) {
@@ -210,7 +214,7 @@ Module::Module(const Module& other)
       was_copied_(true) {
   other.check_copied();
   const CopyScope scope;
-  const size_t around = copying().size();
+  const size_t depth = copying().size();
   for (const auto& slot : other.parameters_) parameters_.push_back(copied(*slot));
   for (const auto& slot : other.buffers_) buffers_.push_back(copied(*slot));
   for (const auto& slot : other.children_) {
@@ -226,7 +230,7 @@ Module::Module(const Module& other)
     if (slot->module) {
       std::shared_ptr<Module>& made = made_so_far->modules[slot->module.get()];
       if (!made) made = slot->module->clone();
-      copying().resize(around);
+      copying().resize(depth);
       copy->module = made;
     }
     children_.push_back(std::move(copy));
@@ -252,7 +256,7 @@ Module::Module(Module&& other) noexcept
       copied_(other.copied_),
       hooks_(std::move(other.hooks_)) {
   for (const auto& slot : children_) slot->owner = this;
-  if (hooks_) hooks_->moved = hooks_->moved || hooks_->holds_something;
+  if (hooks_) hooks_->moved = hooks_->moved || hooks_->may_hold_address;
 }
 
 Module& Module::operator=(Module&& other) {
@@ -316,16 +320,17 @@ void Module::warn_of_no_part(const Module& caller) const {
 }
 
 std::shared_ptr<Module> Module::clone() const {
-  const std::optional<ModuleClass> about = class_of(*this);
-  check<ValueError>(about.has_value(), "clone", "nothing is known of the class of ", describe(),
+  const std::optional<ModuleClass> functions = class_of(*this);
+  check<ValueError>(functions.has_value(), "clone", "nothing is known of the class of ", describe(),
                     Help{"Net copy = net, or make it by make<Net>(arguments)"});
-  check<ValueError>(about->copy != nullptr, "clone", describe(), " cannot be copied: a member of it cannot",
+  check<ValueError>(functions->copy != nullptr, "clone", describe(), " cannot be copied: a member of it cannot",
                     Help{"give the class a copy constructor"});
-  return about->copy(*this);
+  return functions->copy(*this);
 }
 
 Tensor Module::forward(const Tensor& x) {
-  if (const std::optional<ModuleClass> about = class_of(*this); about && about->forward) return about->forward(*this, x);
+  if (const std::optional<ModuleClass> functions = class_of(*this); functions && functions->forward)
+    return functions->forward(*this, x);
   fail<ValueError>("forward", describe(), " does not take one tensor and return one, as this call needs",
                    Help{"give it Tensor forward(const Tensor& x) override, or call it with its forward's arguments; Sequential, "
                         "TrainStep and configs need a module of one input"});

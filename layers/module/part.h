@@ -119,7 +119,7 @@ class Part {
   // ValueError for a name that is taken, empty or contains a dot.
   template <class Owner, class... Args>
   requires std::derived_from<Owner, Module> Part(Owner* owner, const std::string& name, Args&&... arguments)
-      : Part(static_cast<Module*>(owner)->add_slot(name, made(std::forward<Args>(arguments)...))) {
+      : Part(static_cast<Module*>(owner)->add_slot(name, make_module(std::forward<Args>(arguments)...))) {
     (void)kRegisteredClass<Owner>;
     slot_->takes = takes;
   }
@@ -200,7 +200,7 @@ class Part {
       return dynamic_cast<const M*>(&module) != nullptr;
   }
   template <class... Args>
-  static std::shared_ptr<Module> made(Args&&... arguments) {
+  static std::shared_ptr<Module> make_module(Args&&... arguments) {
     if constexpr (sizeof...(Args) == 1 && (std::is_same_v<std::nullptr_t, std::remove_cvref_t<Args>> && ...)) {
       return nullptr;
     } else if constexpr (sizeof...(Args) == 1 && (requires { *as_shared(std::forward<Args>(arguments)); } && ...)) {

@@ -14,13 +14,14 @@ namespace halfstep {
 
 namespace {
 
+// Lists a tensor that has several names under the first one.
 SavedState without_copies(const StateDict& state) {
   SavedState out;
   std::map<std::pair<const Storage*, const void*>, NamedTensor> first;  // by address
   for (const NamedTensor& t : state) {
     const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.const_data_ptr()}, t);
-    const bool again = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
-    if (again)
+    const bool is_shared = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
+    if (is_shared)
       out.shared[t.name] = seen->second.name;
     else
       out.tensors[t.name] = t.tensor;
@@ -29,10 +30,10 @@ SavedState without_copies(const StateDict& state) {
 }
 
 void write(const SavedState& state, const std::filesystem::path& path, const std::map<std::string, std::string>& metadata) {
-  std::map<std::string, std::string> all = state.shared;
-  all["format"] = "pt";
-  for (const auto& [key, value] : metadata) all[key] = value;
-  save_safetensors(path, state.tensors, all);
+  std::map<std::string, std::string> written = state.shared;
+  written["format"] = "pt";
+  for (const auto& [key, value] : metadata) written[key] = value;
+  save_safetensors(path, state.tensors, written);
 }
 
 }  // namespace
@@ -67,9 +68,9 @@ LoadReport load(Module& module, const std::filesystem::path& path, const LoadOpt
   StateForModule read = read_state(module, path, options);
   warn_of_bad_values(read.state, path.string());
   if (!options.device) return module.load_state_dict(read.state, options.strict);
-  const StateDict mine = module.state_tensors();
-  const bool planned = std::any_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
-  if (planned && !options.device->is_meta()) {
+  const StateDict own = module.state_tensors();
+  const bool is_on_meta = std::any_of(own.begin(), own.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
+  if (is_on_meta && !options.device->is_meta()) {
     const LoadReport fits = module.load_state_dict(read.state, options.strict);  // on meta it only compares
     const bool is_complete = fits.missing.empty() && read.skipped.empty();
     check<ValueError>(is_complete, "load", "a module on the device meta needs all its tensors, but ", path.string(), " lacks ",

@@ -66,9 +66,9 @@ AdaptiveLogSoftmaxResult AdaptiveLogSoftmaxWithLoss::forward(const Tensor& input
   for (size_t i = 0; i + 1 < ends_.size(); ++i) {
     const Tensor rows = nonzero(logical_and(wanted >= ends_[i], wanted < ends_[i + 1])).select(1, 0);
     if (rows.numel() == 0) continue;
-    const Tensor among = log_softmax(tail[i](index_select(x, 0, rows)), 1);
-    const Tensor which = index_select(wanted, 0, rows) - ends_[i];
-    output = index_add(output, 0, rows, gather(among, 1, which.unsqueeze(1)).squeeze(1));
+    const Tensor in_cluster = log_softmax(tail[i](index_select(x, 0, rows)), 1);
+    const Tensor place_in_cluster = index_select(wanted, 0, rows) - ends_[i];
+    output = index_add(output, 0, rows, gather(in_cluster, 1, place_in_cluster.unsqueeze(1)).squeeze(1));
   }
   return {batched ? output : output.squeeze(0), -output.mean()};
 }

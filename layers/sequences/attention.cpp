@@ -17,13 +17,13 @@ namespace {
 constexpr const char* kAttention = "MultiheadAttention";
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 
-Tensor weight_of(int64_t out, int64_t in, Generator* generator) {
+Tensor random_weight(int64_t out, int64_t in, Generator* generator) {
   const Tensor w = Tensor::empty({out, in});
   init::xavier_uniform_(w, 1, generator);
   return w;
 }
 
-Tensor bias_of(int64_t width, Generator* generator) {
+Tensor random_row(int64_t width, Generator* generator) {
   const Tensor b = Tensor::empty({1, 1, width});
   init::xavier_normal_(b, 1, generator);
   return b;
@@ -41,10 +41,11 @@ Tensor as_summand(const Tensor& mask, DType dtype) {
   return masked_fill(zeros(mask.shape(), {.dtype = dtype, .device = mask.device()}), mask, kMinusInf);
 }
 
+// Returns the bool mask with the opposite meaning.
 Tensor opposite(const Tensor& mask) { return eq(mask, 0.0); }
 
 // Returns the mask with `count` more keys, which it lets all queries see.
-Tensor widened(const Tensor& mask, int64_t count) {
+Tensor with_added_keys(const Tensor& mask, int64_t count) {
   if (!mask.defined() || count == 0) return mask;
   Shape more = mask.shape();
   more[more.size() - 1] = count;
@@ -57,18 +58,20 @@ struct KeyValueCache {
   int64_t length = 0;
 
   void add(const Tensor& more_k, const Tensor& more_v) {
-    const int64_t all = length + more_k.size(2);
-    if (!k.defined() || all > k.size(2)) {
-      const int64_t room = std::max(all + 64, k.defined() ? 2 * k.size(2) : 0);
+    const int64_t new_length = length + more_k.size(2);
+    if (!k.defined() || new_length > k.size(2)) {
+      const int64_t room = std::max(new_length + kSpareRoom, k.defined() ? 2 * k.size(2) : 0);
       k = grown(k, more_k, room);
       v = grown(v, more_v, room);
     }
     k.narrow(2, length, more_k.size(2)).copy_(more_k);
     v.narrow(2, length, more_v.size(2)).copy_(more_v);
-    length = all;
+    length = new_length;
   }
 
  private:
+  static constexpr int64_t kSpareRoom = 64;  // positions beyond those that are needed now
+
   Tensor grown(const Tensor& kept, const Tensor& like, int64_t room) const {
     const MemoryScope scope(MemoryTag::workspace);
     Shape shape = like.shape();
@@ -84,6 +87,7 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, Tensor mask) {
   Tensor scores = matmul(q * (1 / std::sqrt(double(q.size(-1)))), k.transpose(-2, -1));
   if (!mask.defined()) return softmax(scores, -1);
   const bool boolean = mask.dtype() == DType::boolean;
+  // Queries that see no key. Their scores stay finite, so that the softmax is not NaN, and their probabilities become 0.
   const Tensor blind = opposite(any(boolean ? mask : ne(mask.detach(), kMinusInf), {-1}, true));
   if (boolean)
     scores = masked_fill(scores, opposite(logical_or(mask, blind)), kMinusInf);
@@ -114,23 +118,23 @@ MultiheadAttention::MultiheadAttention(Integer width, Integer heads, const Multi
   check_options(kName, o);
   const int64_t kdim = o.kdim.value_or(embed_dim), vdim = o.vdim.value_or(embed_dim);
   MemoryScope tag(MemoryTag::parameters);
-  const bool one = kdim == embed_dim && vdim == embed_dim;
+  const bool shares_weight = kdim == embed_dim && vdim == embed_dim;
   const auto projection = [&] { return NonDynamicallyQuantizableLinear(embed_dim, embed_dim, LinearOptions{o.bias}, generator); };
   // PyTorch draws the output's weights first.
-  const bool first = (generator ? *generator : default_generator()).kind() == GeneratorKind::mt19937;
+  const bool draws_output_first = (generator ? *generator : default_generator()).kind() == GeneratorKind::mt19937;
   std::optional<NonDynamicallyQuantizableLinear> out;
-  if (first) out.emplace(projection());
-  const auto weight = [&](bool there, int64_t rows, int64_t columns) {
-    return there ? weight_of(rows, columns, generator) : Tensor();
+  if (draws_output_first) out.emplace(projection());
+  const auto weight = [&](bool is_used, int64_t rows, int64_t columns) {
+    return is_used ? random_weight(rows, columns, generator) : Tensor();
   };
-  in_proj_weight = register_parameter("in_proj_weight", weight(one, 3 * embed_dim, embed_dim));
-  q_proj_weight = register_parameter("q_proj_weight", weight(!one, embed_dim, embed_dim));
-  k_proj_weight = register_parameter("k_proj_weight", weight(!one, embed_dim, kdim));
-  v_proj_weight = register_parameter("v_proj_weight", weight(!one, embed_dim, vdim));
+  in_proj_weight = register_parameter("in_proj_weight", weight(shares_weight, 3 * embed_dim, embed_dim));
+  q_proj_weight = register_parameter("q_proj_weight", weight(!shares_weight, embed_dim, embed_dim));
+  k_proj_weight = register_parameter("k_proj_weight", weight(!shares_weight, embed_dim, kdim));
+  v_proj_weight = register_parameter("v_proj_weight", weight(!shares_weight, embed_dim, vdim));
   in_proj_bias = register_parameter("in_proj_bias", o.bias ? zeros({3 * embed_dim}) : Tensor());
-  bias_k = register_parameter("bias_k", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
-  bias_v = register_parameter("bias_v", o.add_bias_kv ? bias_of(embed_dim, generator) : Tensor());
-  out_proj = add("out_proj", first ? std::move(*out) : projection());
+  bias_k = register_parameter("bias_k", o.add_bias_kv ? random_row(embed_dim, generator) : Tensor());
+  bias_v = register_parameter("bias_v", o.add_bias_kv ? random_row(embed_dim, generator) : Tensor());
+  out_proj = add("out_proj", draws_output_first ? std::move(*out) : projection());
   if (o.bias) init::zeros_(out_proj->bias);
 }
 
@@ -196,6 +200,7 @@ MultiheadAttention::Projected MultiheadAttention::project(const Tensor& query, c
           heads(linear(value, weight[2], bias[2]))};
 }
 
+// Appends the learned key and value, and those of zeros.
 void MultiheadAttention::add_keys(Projected& p) const {
   const auto add = [](const Tensor& to, const Tensor& row) {
     return cat({to, row.to(to.dtype()).expand({to.size(0), to.size(1), 1, to.size(3)})}, 2);
@@ -239,11 +244,11 @@ Tensor MultiheadAttention::mask(const AttentionInputs& inputs, const Projected& 
     scores = triu(ones({rows, keys}, {.dtype = DType::boolean, .device = p.q.device()}), p.before + 1);
   if (scores.defined() && scores.dim() == 3) scores = scores.reshape({batch, num_heads_, rows, keys});
   if (padding.defined()) padding = padding.reshape({batch, 1, 1, keys});
-  scores = widened(scores, more);
-  padding = widened(padding, more);
+  scores = with_added_keys(scores, more);
+  padding = with_added_keys(padding, more);
   if (!scores.defined() || !padding.defined()) {
-    const Tensor one = scores.defined() ? scores : padding;
-    return one.defined() && one.dtype() == DType::boolean ? opposite(one) : one;
+    const Tensor only = scores.defined() ? scores : padding;
+    return only.defined() && only.dtype() == DType::boolean ? opposite(only) : only;
   }
   if (scores.dtype() == DType::boolean && padding.dtype() == DType::boolean) return opposite(logical_or(scores, padding));
   const DType dtype = scores.dtype() == DType::boolean ? padding.dtype() : scores.dtype();

@@ -55,7 +55,7 @@ class DecodeScope {
     if (!slot.has_value()) slot.emplace<T>();
     return *std::any_cast<T>(&slot);
   }
-  // Notes that a layer has seen this many positions in all passes.
+  // Records that a layer has processed this number of positions in all passes.
   void reached(int64_t positions) {
     if (positions > cache_.positions_) cache_.positions_ = positions;
   }

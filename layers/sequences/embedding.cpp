@@ -27,9 +27,6 @@ void check_weight(const char* type, const Tensor& weight, Options& o) {
   }
 }
 
-}  // namespace
-
-namespace {
 template <class O>
 Option<O> max_norm_of() {
   return option("max_norm", &O::max_norm, "largest norm of a row; rows that are used are scaled down to it").above(0).if_changed();

@@ -43,7 +43,7 @@ Tensor rows_of(const PackedSequence& packed, Device device, const Place& place) 
   return from_vector(rows, {int64_t(rows.size())}, device);
 }
 
-// Splits or joins the first dimension of x [n, ...].
+// Returns x with the sizes `front` in place of those of its first `from` dimensions.
 Tensor with_front(const Tensor& x, int from, const Shape& front) {
   Shape shape = front;
   for (int d = from; d < x.dim(); ++d) shape.push_back(x.size(d));
@@ -122,8 +122,8 @@ Tensor pad_sequence(const Tensors& sequences, bool batch_first, double padding_v
     const int64_t n = sequences[size_t(i)].size(0), first = padding_side == "left" ? steps - n : 0;
     for (int64_t t = first; t < first + n; ++t) rows.push_back(batch_first ? i * steps + t : t * count + i);
   }
-  const Tensor all = cat(sequences);
-  return padded(all, from_vector(rows, {int64_t(rows.size())}, all.device()), steps, count, batch_first, padding_value);
+  const Tensor values = cat(sequences);
+  return padded(values, from_vector(rows, {int64_t(rows.size())}, values.device()), steps, count, batch_first, padding_value);
 }
 
 Tensors unpad_sequence(const Tensor& x, const Lengths& lengths, bool batch_first) {

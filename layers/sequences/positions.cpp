@@ -27,6 +27,7 @@ Tensor rows_for(const Module& self, const char* layer, const Tensor& table, cons
   return batched && !batch_first ? rows.unsqueeze(1) : rows;
 }
 
+// Returns PositionalEncoding's sines and cosines, [max_len, 1, d_model].
 Tensor waves(int64_t max_len, int64_t d_model) {
   const Shape shape{max_len, 1, d_model};
   if (default_device().is_meta()) return Tensor::empty(shape);
@@ -49,9 +50,6 @@ Tensor random_rows(int64_t max_len, int64_t d_model, Generator* generator) {
   return out;
 }
 
-}  // namespace
-
-namespace {
 template <class O>
 Option<O> batch_first_of() {
   return option("batch_first", &O::batch_first, "[N, L, E]; false: [L, N, E]").if_changed();
@@ -110,55 +108,53 @@ RotaryEmbedding::Rotation RotaryEmbedding::rotation(const Tensor& positions, DTy
 
 // Several threads may run one model. Does not hold the lock while it makes a table: the device may be busy with the recording of
 // another thread, which may want the lock.
-RotaryEmbedding::Rotation RotaryEmbedding::known(int64_t first, int64_t end, Device device, DType dtype) {
+RotaryEmbedding::Rotation RotaryEmbedding::cached_rotation(int64_t first, int64_t end, Device device, DType dtype) {
   static ForkMutex guard;
-  const auto length = [&] { return known_.empty() ? 0 : known_.back().cos.size(0); };
-  int64_t have = 0;
+  const auto length = [&] { return cached_.empty() ? 0 : cached_.back().cos.size(0); };
+  int64_t cached_length = 0;
   {
     const std::lock_guard lock(guard);
-    if (!known_.empty() && (known_[0].cos.device() != device || known_[0].cos.dtype() != dtype)) known_.clear();
-    have = length();
-    if (have >= end) return known_.back();
+    if (!cached_.empty() && (cached_[0].cos.device() != device || cached_[0].cos.dtype() != dtype)) cached_.clear();
+    cached_length = length();
+    if (cached_length >= end) return cached_.back();
   }
   // Double the size when it grows, so that decoding token by token rarely recomputes, and all former tables together are no longer
   // than the last.
-  const int64_t count = first > 0 ? 2 * end : std::max(end, 2 * have);
+  const int64_t count = first > 0 ? 2 * end : std::max(end, 2 * cached_length);
   Rotation made = rotation(arange(double(count), {.dtype = DType::i64, .device = device}), dtype);
   const std::lock_guard lock(guard);
-  if (length() < count) known_.push_back(made);
+  if (length() < count) cached_.push_back(made);
   return made;
 }
 
-Tensor RotaryEmbedding::rotated(const Tensor& x, const Tensor& positions, int64_t first) {
+Tensor RotaryEmbedding::rotate(const Tensor& x, const Tensor& positions, int64_t first) {
   check<ShapeError>(x.dim() >= 2 && x.size(-1) >= dim_, "RotaryEmbedding", "needs [..., L, width] with a width of dim, ", dim_,
                     ", or more, got ", x.shape());
   check<DTypeError>(x.is_floating_point(), "RotaryEmbedding", "needs a floating input, got ", x.dtype());
   const int64_t length = x.size(-2);
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  Rotation t;
+  Rotation turns;
   if (positions.defined()) {
-    t = rotation(positions, wide);
+    turns = rotation(positions, wide);
   } else {
-    const Rotation table = known(first, first + length, x.device(), wide);
-    t = {table.cos.narrow(0, first, length), table.sin.narrow(0, first, length)};
+    const Rotation table = cached_rotation(first, first + length, x.device(), wide);
+    turns = {table.cos.narrow(0, first, length), table.sin.narrow(0, first, length)};
   }
-  const Tensor turning = x.narrow(-1, 0, dim_);
-  const Tensors pairs = options_.interleaved ? unbind(unflatten(turning, -1, {dim_ / 2, 2}), -1) : chunk(turning, 2, -1);
-  const Tensor a = pairs[0] * t.cos - pairs[1] * t.sin, b = pairs[1] * t.cos + pairs[0] * t.sin;
-  check<ShapeError>(a.dim() == x.dim() && a.numel() * 2 == turning.numel(), "RotaryEmbedding",
+  const Tensor rotated_part = x.narrow(-1, 0, dim_);
+  const Tensors pairs = options_.interleaved ? unbind(unflatten(rotated_part, -1, {dim_ / 2, 2}), -1) : chunk(rotated_part, 2, -1);
+  const Tensor a = pairs[0] * turns.cos - pairs[1] * turns.sin, b = pairs[1] * turns.cos + pairs[0] * turns.sin;
+  check<ShapeError>(a.dim() == x.dim() && a.numel() * 2 == rotated_part.numel(), "RotaryEmbedding",
                     "positions must broadcast to the dimensions before the last of ", x.shape(), ", got ",
                     positions.defined() ? positions.shape() : Shape{length});
   const Tensor out = (options_.interleaved ? flatten(stack({a, b}, -1), -2) : cat({a, b}, -1)).to(x.dtype());
   return x.size(-1) == dim_ ? out : cat({out, x.narrow(-1, dim_, x.size(-1) - dim_)}, -1);
 }
 
-Tensor RotaryEmbedding::forward(const Tensor& x) {
-  return rotated(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0);
-}
+Tensor RotaryEmbedding::forward(const Tensor& x) { return rotate(x, {}, x.dim() >= 2 ? DecodeScope::count(*this, x.size(-2)) : 0); }
 
 std::pair<Tensor, Tensor> RotaryEmbedding::forward(const Tensor& q, const Tensor& k, const Tensor& positions) {
   const int64_t first = positions.defined() || k.dim() < 2 ? 0 : DecodeScope::count(*this, k.size(-2));
-  return {rotated(q, positions, first), rotated(k, positions, first)};
+  return {rotate(q, positions, first), rotate(k, positions, first)};
 }
 
 std::string RotaryEmbedding::describe() const { return Repr(kName).arg(dim_).options(options_).str(); }

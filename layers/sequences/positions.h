@@ -86,13 +86,14 @@ class RotaryEmbedding : public ModuleOf<RotaryEmbedding> {
     Tensor cos, sin;  // [..., L, dim / 2]
   };
   Rotation rotation(const Tensor& positions, DType dtype) const;
-  Rotation known(int64_t first, int64_t end, Device device, DType dtype);  // for positions 0, 1... up to end or further
-  Tensor rotated(const Tensor& x, const Tensor& positions,
-                 int64_t first);  // first: x's first position, if `positions` is undefined
+  // Returns the rotations of positions 0, 1... up to end or further, from tables that it keeps.
+  Rotation cached_rotation(int64_t first, int64_t end, Device device, DType dtype);
+  // Rotates x. first: x's first position, if `positions` is undefined.
+  Tensor rotate(const Tensor& x, const Tensor& positions, int64_t first);
 
   int64_t dim_;
   RotaryEmbeddingOptions options_;
-  std::vector<Rotation> known_;  // the last is in use; recorded work on a GPU may read earlier ones
+  std::vector<Rotation> cached_;  // the last is in use; recorded work on a GPU may read earlier ones
 };
 
 }  // namespace halfstep

@@ -33,6 +33,7 @@ Tensor in_order(const Tensor& state, const std::vector<int64_t>& order) {
   return index_select(state, 1, from_vector(order, {int64_t(order.size())}, state.device()));
 }
 
+// Return the options that the three layers share, with no projections.
 LSTMOptions as_common(const RNNOptions& o) {
   return {o.num_layers, o.bias, o.batch_first, o.dropout, o.bidirectional, 0, o.output, o.stateful};
 }
@@ -59,14 +60,14 @@ RecurrentLayer::RecurrentLayer(const char* type, Kind kind, int64_t input_size, 
   check<ValueError>(!o.stateful || !o.bidirectional, type,
                     "a stateful layer cannot be bidirectional, since the next batch is not known");
   const int64_t gates = (kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1) * hidden_size;
-  const int64_t width = o.proj_size > 0 ? o.proj_size : hidden_size, ways = o.bidirectional ? 2 : 1;
+  const int64_t width = o.proj_size > 0 ? o.proj_size : hidden_size, directions = o.bidirectional ? 2 : 1;
   const auto add_weight = [&](const std::string& name, const Shape& shape) {
     register_parameter(name, uniform_weight(shape, hidden_size, generator));
   };
   for (int64_t layer = 0; layer < o.num_layers; ++layer) {
-    for (int64_t way = 0; way < ways; ++way) {
-      const std::string end = "_l" + std::to_string(layer) + (way == 1 ? "_reverse" : "");
-      add_weight("weight_ih" + end, {gates, layer == 0 ? input_size : width * ways});
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const std::string end = "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
+      add_weight("weight_ih" + end, {gates, layer == 0 ? input_size : width * directions});
       add_weight("weight_hh" + end, {gates, width});
       if (o.bias) {
         add_weight("bias_ih" + end, {gates});
@@ -128,47 +129,47 @@ RecurrentLayer::Result RecurrentLayer::call_op(const Tensor& x, const Tensor& h,
 
 // Copies the state on its way in and out: the op keeps its inputs for its backward, and a recorded step reads the state where it
 // was. Converts it if the run's precision has changed.
-RecurrentLayer::Result RecurrentLayer::continue_last(const Tensor& x, KeptState& last) {
+RecurrentLayer::Result RecurrentLayer::continue_last(const Tensor& x, KeptState& kept) {
   const Device::Type device = x.device().type;
   const DType computes = x.dtype() == DType::f32 && autocast::is_enabled(device) ? autocast::dtype(device) : x.dtype();
-  const auto begin = [&](const Tensor& kept) {
+  const auto begin = [&](const Tensor& state) {
     const NoGrad off;
-    return !kept.defined() ? Tensor() : kept.dtype() == computes ? kept.clone() : kept.to(computes);
+    return !state.defined() ? Tensor() : state.dtype() == computes ? state.clone() : state.to(computes);
   };
   const auto count = [&](const Tensor& t, int64_t dim) { return t.dim() == 3 ? t.size(dim) : 1; };
   const bool moves = !TakenStates::recomputing();  // a second forward, for recomputation, must not move the state again
-  if (moves && last.h.defined() && (last.h.dim() != x.dim() || count(last.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
-    check<ShapeError>(last.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(last.h, 1),
+  if (moves && kept.h.defined() && (kept.h.dim() != x.dim() || count(kept.h, 1) != count(x, options_.batch_first ? 0 : 1))) {
+    check<ShapeError>(kept.begins, type_, "a stateful layer needs as many sequences as in the batch before, ", count(kept.h, 1),
                       ", got input ", x.shape(), Help{"reset_states(module) begins anew; batches must all be of one size"});
-    last = {};
+    kept = {};
   }
-  const Tensors first = TakenStates::take({begin(last.h), begin(last.c)});
+  const Tensors first = TakenStates::take({begin(kept.h), begin(kept.c)});
   const Result r = call_op(x, first[0], first[1], {});
   if (!moves) return r;
   const NoGrad off;
   const MemoryScope scope(MemoryTag::workspace);
-  const auto keep = [](Tensor& kept, const Tensor& now) {
-    if (!now.defined()) return;
-    if (kept.defined() && kept.shape() == now.shape() && kept.dtype() == now.dtype() && kept.device() == now.device())
-      kept.copy_(now.detach());
+  const auto keep = [](Tensor& slot, const Tensor& state) {
+    if (!state.defined()) return;
+    if (slot.defined() && slot.shape() == state.shape() && slot.dtype() == state.dtype() && slot.device() == state.device())
+      slot.copy_(state.detach());
     else
-      kept = now.detach().clone();
+      slot = state.detach().clone();
   };
-  keep(last.h, r.h);
-  keep(last.c, r.c);
-  last.begins = false;
+  keep(kept.h, r.h);
+  keep(kept.c, r.c);
+  kept.begins = false;
   return r;
 }
 
 RecurrentLayer::Result RecurrentLayer::compute(const Tensor& x, const Tensor& h, const Tensor& c,
                                                const std::vector<int64_t>& lengths) {
-  const bool may_go_on = !h.defined() && !c.defined();
-  if (DecodeScope* const pass = DecodeScope::current(); pass && lengths.empty() && may_go_on) {
+  const bool may_continue = !h.defined() && !c.defined();
+  if (DecodeScope* const pass = DecodeScope::current(); pass && lengths.empty() && may_continue) {
     check<ValueError>(!options_.bidirectional, type_,
                       "a bidirectional layer cannot run in a pass of a DecodeScope, since later steps are not known yet");
     return continue_last(x, pass->kept<KeptState>(*this));
   }
-  if (lengths.empty()) return options_.stateful && may_go_on ? continue_last(x, kept_) : call_op(x, h, c, {});
+  if (lengths.empty()) return options_.stateful && may_continue ? continue_last(x, kept_) : call_op(x, h, c, {});
   check<ShapeError>(x.dim() == 3, type_, "lengths need a batch of sequences, got input ", x.shape());
   const int64_t steps = x.size(options_.batch_first ? 1 : 0), count = x.size(options_.batch_first ? 0 : 1);
   check<ValueError>(int64_t(lengths.size()) == count, type_, "needs a length for each of the ", count, " sequences of input ",

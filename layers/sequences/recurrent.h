@@ -101,7 +101,9 @@ class RecurrentLayer : public Module {
   Result compute(const PackedSequence& x, const Tensor& h, const Tensor& c);
 
  private:
+  // Calls the op on all layers and directions.
   Result call_op(const Tensor& x, const Tensor& h, const Tensor& c, const std::vector<int64_t>& batch_sizes);
+  // Computes from the kept state, and replaces it by the last one.
   Result continue_last(const Tensor& x, KeptState& kept);
   Tensors weights() const;
   const char* type_;
@@ -117,8 +119,8 @@ std::vector<std::pair<std::string, RecurrentLayer*>> stateful_layers(Module& mod
 
 // Returns copies of the states from which the stateful layers would continue, by name: "lstm.h", "lstm.c".
 StateDict kept_states(Module& module);
-// Restores states; layers without one begin at zero. Throws ValueError for a name that no stateful layer has, before it changes
-// anything.
+// Restores states; layers without one begin at zero. Throws ValueError for a name that no stateful layer has; then no
+// state has changed.
 void set_kept_states(Module& module, const StateDict& states);
 // Resets all states to zero, as at the start of a pass over the data. Keeps their memory.
 void reset_states(Module& module);

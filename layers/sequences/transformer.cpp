@@ -88,12 +88,12 @@ TransformerEncoderLayer::TransformerEncoderLayer(Integer d_model, Integer nhead,
 }
 
 Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderInputs& in) {
-  const Tensor x = changed(src, *norm1, [&](const Tensor& y) {
-    const AttentionInputs how{
+  const Tensor x = add_residual(src, *norm1, [&](const Tensor& y) {
+    const AttentionInputs inputs{
         .key_padding_mask = in.src_key_padding_mask, .attn_mask = in.src_mask, .need_weights = false, .is_causal = in.is_causal};
-    return dropout1(self_attn(y, y, y, how).first);
+    return dropout1(self_attn(y, y, y, inputs).first);
   });
-  return changed(x, *norm2, [&](const Tensor& y) { return dropout2(feed_forward(y)); });
+  return add_residual(x, *norm2, [&](const Tensor& y) { return dropout2(feed_forward(y)); });
 }
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const EncoderInputs& inputs) {
@@ -114,21 +114,21 @@ TransformerDecoderLayer::TransformerDecoderLayer(Integer d_model, Integer nhead,
 }
 
 Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& in) {
-  Tensor x = changed(tgt, *norm1, [&](const Tensor& y) {
-    const AttentionInputs how{.key_padding_mask = in.tgt_key_padding_mask,
-                              .attn_mask = in.tgt_mask,
-                              .need_weights = false,
-                              .is_causal = in.tgt_is_causal};
-    return dropout1(self_attn(y, y, y, how).first);
+  Tensor x = add_residual(tgt, *norm1, [&](const Tensor& y) {
+    const AttentionInputs inputs{.key_padding_mask = in.tgt_key_padding_mask,
+                                 .attn_mask = in.tgt_mask,
+                                 .need_weights = false,
+                                 .is_causal = in.tgt_is_causal};
+    return dropout1(self_attn(y, y, y, inputs).first);
   });
-  x = changed(x, *norm2, [&](const Tensor& y) {
-    const AttentionInputs how{.key_padding_mask = in.memory_key_padding_mask,
-                              .attn_mask = in.memory_mask,
-                              .need_weights = false,
-                              .is_causal = in.memory_is_causal};
-    return dropout2(multihead_attn(y, memory, memory, how).first);
+  x = add_residual(x, *norm2, [&](const Tensor& y) {
+    const AttentionInputs inputs{.key_padding_mask = in.memory_key_padding_mask,
+                                 .attn_mask = in.memory_mask,
+                                 .need_weights = false,
+                                 .is_causal = in.memory_is_causal};
+    return dropout2(multihead_attn(y, memory, memory, inputs).first);
   });
-  return changed(x, *norm3, [&](const Tensor& y) { return dropout3(feed_forward(y)); });
+  return add_residual(x, *norm3, [&](const Tensor& y) { return dropout3(feed_forward(y)); });
 }
 
 Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
@@ -137,6 +137,7 @@ Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memo
 
 namespace {
 
+// Returns `count` copies of the layer.
 template <class Layer>
 std::shared_ptr<ModuleList> copies(const char* type, const std::shared_ptr<Layer>& layer, int64_t count) {
   check<ValueError>(layer != nullptr, type, "needs a layer to copy, got a null pointer");

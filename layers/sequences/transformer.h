@@ -32,7 +32,7 @@ class TransformerActivation {
   template <class F>
   requires std::is_invocable_r_v<Tensor, F, const Tensor&> TransformerActivation(F function) : function_(std::move(function)) {}
   const std::string& name() const { return name_; }  // empty for a function of your own
-  // Computes activation(linear(x)).
+  // Computes activation(linear(x)), of which a ReLU is fused into linear().
   Tensor behind(Linear& linear, const Tensor& x) const { return function_ ? function_(linear(x)) : linear.relu(x); }
 
  private:
@@ -100,7 +100,7 @@ class TransformerBlock : public Module {
   RegisteredPart<Dropout> add_dropout(const char* name);
   // Computes norm(x + change(x)), or x + change(norm(x)) with norm_first.
   template <class F>
-  Tensor changed(const Tensor& x, LayerNorm& norm, const F& change) const {
+  Tensor add_residual(const Tensor& x, LayerNorm& norm, const F& change) const {
     return options_.norm_first ? x + change(norm(x)) : norm(x + change(x));
   }
   Tensor feed_forward(const Tensor& x) const;

@@ -36,7 +36,7 @@ void train_small(const TempDir& dir, const SmallModel& small, bool amp) {
 struct CountedLaunches final : cuda::LaunchWatcher {
   CountedLaunches() { cuda::launch_watcher = this; }
   ~CountedLaunches() { cuda::launch_watcher = nullptr; }
-  void launched(const cuda::Launched&) override { ++count; }
+  void launched(const cuda::KernelLaunch&) override { ++count; }
   void uses_fixed(const void*) override { ++count; }
   int count = 0;
 };

@@ -31,15 +31,15 @@ Compute compute_beside(const TensorView& v, const TensorView& other) {
   return v.number && is_floating(other.dtype) ? compute_of(other.dtype) : compute_of(v.dtype);
 }
 
-// Returns v, or for a number its value in a dtype narrower than double, rounded once and stored in `number`.
-const TensorView* rounded(const TensorView& v, DType t, float& number, TensorView& kept) {
+// Returns v; for a number that is a double, `view` of its value in t, which is stored in `number`, rounded once.
+const TensorView* rounded(const TensorView& v, DType t, float& number, TensorView& view) {
   if (!v.number || v.dtype != DType::f64) return &v;
   const double x = *v.as<const double>();
   number = t == DType::f16 ? to_f(from_f<__half>(x)) : t == DType::bf16 ? to_f(from_f<__nv_bfloat16>(x)) : float(x);
-  kept = v;
-  kept.data = &number;
-  kept.dtype = DType::f32;
-  return &kept;
+  view = v;
+  view.data = &number;
+  view.dtype = DType::f32;
+  return &view;
 }
 
 }  // namespace
@@ -56,9 +56,9 @@ void where(const Queue& q, const TensorView& cond, const TensorView& a, const Te
   const Compute c = wider(wider(compute_beside(a, b), compute_beside(b, a)), compute_of(cond.dtype));
   if (c != Compute::single) return run_elementwise<3>(q, nullptr, AnyKernels<3>::any<Choose>(), c, {&out, &cond, &a, &b});
   float numbers[2];
-  TensorView kept[2];
+  TensorView views[2];
   run_elementwise<3>(q, packs_kernel<Choose, 3, true>, AnyKernels<3>::any<Choose>(), c,
-                     {&out, &cond, rounded(a, out.dtype, numbers[0], kept[0]), rounded(b, out.dtype, numbers[1], kept[1])}, true);
+                     {&out, &cond, rounded(a, out.dtype, numbers[0], views[0]), rounded(b, out.dtype, numbers[1], views[1])}, true);
 }
 
 }  // namespace halfstep::cuda

@@ -20,22 +20,26 @@ __global__ void __launch_bounds__(kThreads) move_kernel(const T* from, T* to, Sp
   }
 }
 
+constexpr int kRowElements = 8;      // elements of a row per thread of rows_kernel
+constexpr int kTransposeTile = 32;   // rows and columns of a tile
+constexpr int kLeastTransposed = 8;  // rows and columns from which tiles are faster
+
 // Copies dense rows whose pitches no wider element divides: a block copies a part of a row, which avoids a division per element.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const T* from, T* to, int64_t rows, int64_t columns, int64_t from_pitch, int64_t to_pitch) {
-  constexpr int kEach = 8, kPart = kThreads * kEach;
+  constexpr int kPart = kThreads * kRowElements;
   const int64_t parts = (columns + kPart - 1) / kPart;
   for (int64_t task = blockIdx.x; task < rows * parts; task += gridDim.x) {
     const int64_t row = task / parts, first = (task - row * parts) * kPart + threadIdx.x;
     const T* const in = from + row * from_pitch;
     T* const out = to + row * to_pitch;
-    T held[kEach];
+    T held[kRowElements];
 #pragma unroll
-    for (int j = 0; j < kEach; ++j)
+    for (int j = 0; j < kRowElements; ++j)
       if (const int64_t c = first + j * kThreads; c < columns) held[j] = in[c];
 #pragma unroll
-    for (int j = 0; j < kEach; ++j)
+    for (int j = 0; j < kRowElements; ++j)
       if (const int64_t c = first + j * kThreads; c < columns) out[c] = held[j];
   }
 }
@@ -47,7 +51,7 @@ struct Transpose {
 };
 template <class T>
 __global__ void __launch_bounds__(kThreads) transpose_kernel(const T* from, T* to, Transpose t) {
-  constexpr int kTile = 32, kStep = kThreads / kTile;
+  constexpr int kTile = kTransposeTile, kStep = kThreads / kTile;
   SHARED(T, tile, [kTile][kTile + 1]);
   const int x = int(threadIdx.x) % kTile, y = int(threadIdx.x) / kTile;
   const int64_t down = (t.rows + kTile - 1) / kTile, across = (t.columns + kTile - 1) / kTile;
@@ -97,7 +101,7 @@ struct Bytes {
   const char* from;
   char* to;
 };
-using BytesList = List<Bytes, 16384>;
+using BytesList = List<Bytes, 16384>;  // 16384 bytes per block
 
 // Copies one block's part in units of T, and the bytes after the last whole unit.
 template <class T>
@@ -140,7 +144,7 @@ struct Same {
 template <class T>
 void move(const Queue& q, const TensorView& src, const TensorView& dst, const Space<2>& space) {
   if (space.rank == 2 && space.shape[1] >= kThreads && space.strides[0][1] == 1 && space.strides[1][1] == 1) {
-    const int64_t parts = space.shape[0] * ((space.shape[1] + 8 * kThreads - 1) / (8 * kThreads));
+    const int64_t parts = space.shape[0] * ((space.shape[1] + kRowElements * kThreads - 1) / (kRowElements * kThreads));
     return launch(rows_kernel<T>, blocks_for(parts, 1), kThreads, 0, q.stream, src.as<const T>(), dst.as<T>(), space.shape[0],
                   space.shape[1], space.strides[0][0], space.strides[1][0]);
   }
@@ -148,7 +152,7 @@ void move(const Queue& q, const TensorView& src, const TensorView& dst, const Sp
 }
 
 // Widens the elements of the space up to 16 bytes, if rows are dense and everything is a multiple of them. Returns their size.
-size_t widen(Space<2>& space, size_t size, const void* from, const void* to) {
+size_t widen_elements(Space<2>& space, size_t size, const void* from, const void* to) {
   const int last = space.rank - 1;
   if (last < 0 || space.strides[0][last] != 1 || space.strides[1][last] != 1) return size;
   const auto fits = [&](int64_t k) {
@@ -175,13 +179,14 @@ bool transpose(const Queue& q, const TensorView& src, const TensorView& dst, con
   const size_t size = size_of(src.dtype);
   const int r = space.rank - 2, c = space.rank - 1;
   if (space.rank < 2 || space.rank > 3 || (size != 2 && size != 4) || space.strides[0][r] != 1 || space.strides[1][c] != 1 ||
-      space.shape[r] < 8 || space.shape[c] < 8)
+      space.shape[r] < kLeastTransposed || space.shape[c] < kLeastTransposed)
     return false;
   const bool batched = r > 0;
   const Transpose t{
       batched ? space.shape[0] : 1,      space.shape[r],     space.shape[c], batched ? space.strides[0][0] : 0, space.strides[0][c],
       batched ? space.strides[1][0] : 0, space.strides[1][r]};
-  const unsigned blocks = blocks_for(t.batch * ((t.rows + 31) / 32) * ((t.columns + 31) / 32), 1);
+  const auto tiles = [](int64_t n) { return (n + kTransposeTile - 1) / kTransposeTile; };
+  const unsigned blocks = blocks_for(t.batch * tiles(t.rows) * tiles(t.columns), 1);
   if (size == 2)
     launch(transpose_kernel<uint16_t>, blocks, kThreads, 0, q.stream, src.as<const uint16_t>(), dst.as<uint16_t>(), t);
   else
@@ -217,7 +222,7 @@ void copy(const Queue& q, const TensorView& given_src, const TensorView& given_d
           cudaMemcpyAsync(dst.data, src.data, size_t(space.numel) * size_of(dst.dtype), cudaMemcpyDeviceToDevice, q.stream));
     }
     if (transpose(q, src, dst, space)) return;
-    switch (widen(space, size_of(src.dtype), src.data, dst.data)) {
+    switch (widen_elements(space, size_of(src.dtype), src.data, dst.data)) {
       case 1: return move<uint8_t>(q, src, dst, space);
       case 2: return move<uint16_t>(q, src, dst, space);
       case 4: return move<uint32_t>(q, src, dst, space);
@@ -225,17 +230,17 @@ void copy(const Queue& q, const TensorView& given_src, const TensorView& given_d
       default: return move<uint4>(q, src, dst, space);
     }
   }
-  bool done = false;
+  bool was_cast = false;
   if (space.dense() && aligned16(src.data) && aligned16(dst.data)) {  // between master weights, activations and their 16-bit copies
     for_packed_type(src.dtype, [&](auto from) {
-      done = for_packed_type(dst.dtype, [&](auto to) {
+      was_cast = for_packed_type(dst.dtype, [&](auto to) {
         using From = decltype(from);
         using To = decltype(to);
         if constexpr (!std::is_same_v<From, To>) cast<From, To>(q, src, dst, space.numel);
       });
     });
   }
-  if (!done) run_elementwise<1>(q, packs_kernel<Same, 1>, AnyKernels<1>::any<Same>(), compute_of(src.dtype), {&dst, &src});
+  if (!was_cast) run_elementwise<1>(q, packs_kernel<Same, 1>, AnyKernels<1>::any<Same>(), compute_of(src.dtype), {&dst, &src});
 }
 
 void copy_all(const Queue& q, std::span<const TensorView> from, std::span<const TensorView> to, const float* flag) {

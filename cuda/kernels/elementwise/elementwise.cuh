@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // out = Fn(in...), element by element. Two ways for every Fn:
-//   packs  f16, bf16, f32 (of some also bool) in any mixture, and numbers, that are dense or repeated along the innermost
-//   dimension, computing
-//          in float: eight elements at a time
-//   any    any dtypes and strides, computing in C
+//   packs  computes eight elements at a time, in float: of f16, bf16, f32 (for some Fn also bool) in any mixture, dense or repeated
+//          along the innermost dimension, and of numbers
+//   any    computes one element at a time, in C: of any dtypes and strides
 #pragma once
 
 #include "cuda/kernels/elementwise/operand.cuh"
@@ -55,7 +54,8 @@ using PacksKernel = void (*)(PackOperands<Inputs + 1>, Space<Inputs + 1>);
 template <int Inputs, class C>
 using AnyKernel = void (*)(Operands<Inputs + 1, C>, Space<Inputs + 1>);
 
-// The general kernels of one op; missing ones are null.
+// The general kernels of one op; missing ones are null. The functions have the names of the kinds in elementwise.def: `real`
+// computes floating numbers only, `whole` integers only, `any` and `number` both.
 template <int Inputs>
 struct AnyKernels {
   AnyKernel<Inputs, float> single;

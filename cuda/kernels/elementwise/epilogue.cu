@@ -10,15 +10,17 @@ constexpr int kUnit = 8;
 
 // Rows of `columns` elements, as units.
 struct Units {
-  int64_t columns, each, count;  // number of units per row, and in all rows
+  int64_t columns, per_row, count;  // units of a row, and of all rows
 
-  Units(int64_t rows, int64_t width) : columns(width), each((width + kUnit - 1) / kUnit), count(rows * each) {}
+  Units(int64_t rows, int64_t width) : columns(width), per_row((width + kUnit - 1) / kUnit), count(rows * per_row) {}
+  // Computes the row and the first column of unit i.
   __device__ void locate(int64_t i, int64_t& row, int64_t& first) const {
-    row = count <= 0x7fffffff ? int64_t(uint32_t(i) / uint32_t(each)) : i / each;
-    first = (i - row * each) * kUnit;
+    row = count <= 0x7fffffff ? int64_t(uint32_t(i) / uint32_t(per_row)) : i / per_row;
+    first = (i - row * per_row) * kUnit;
   }
 };
 
+// Loads a unit. left: the elements of the row from here on, which may be fewer than a unit has.
 template <class T>
 __device__ inline void load_unit(const T* from, int64_t left, bool packed, T (&v)[kUnit]) {
   constexpr int kSize = Pack<T>::kSize;
@@ -142,7 +144,7 @@ void with_floating(DType t, const F& f) {
 }
 
 // Returns whether rows consist of 16-byte packs at aligned addresses.
-bool packs(const TensorView& v, int64_t row) { return aligned16(v.data) && row * int64_t(size_of(v.dtype)) % 16 == 0; }
+bool in_packs(const TensorView& v, int64_t row) { return aligned16(v.data) && row * int64_t(size_of(v.dtype)) % 16 == 0; }
 
 }  // namespace
 
@@ -151,7 +153,7 @@ void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias
   const Units units(x.shape[0], x.shape[1]);
   if (units.count == 0) return;
   const bool z = aux && activation == Activation::gelu;
-  const bool packed = packs(x, units.columns) && (!out || packs(out, units.columns)) && (!z || packs(aux, aux.strides[0]));
+  const bool packed = in_packs(x, units.columns) && (!out || in_packs(out, units.columns)) && (!z || in_packs(aux, aux.strides[0]));
   const bool bias_packed = packed && bias && bias.dtype == x.dtype && bias.strides[0] == 1 && aligned16(bias.data);
   const Aux second = aux ? Aux{aux.data, aux.strides[0]} : Aux{};
   with_floating(x.dtype, [&](auto tag) {
@@ -170,8 +172,8 @@ void activation_derivative(const Queue& q, const TensorView& grad, Activation ac
                            const TensorView& out) {
   const Units units(grad.shape[0], grad.shape[1]);
   if (units.count == 0) return;
-  const bool packed =
-      packs(grad, units.columns) && packs(out, units.columns) && (activation == Activation::relu || packs(aux, aux.strides[0]));
+  const bool packed = in_packs(grad, units.columns) && in_packs(out, units.columns) &&
+                      (activation == Activation::relu || in_packs(aux, aux.strides[0]));
   with_floating(grad.dtype, [&](auto tag) {
     using T = decltype(tag);
     const auto run = [&](auto kernel) {

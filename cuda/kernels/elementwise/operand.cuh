@@ -31,7 +31,7 @@ __device__ inline To converted(C x) {
   }
 }
 
-// A kernel's pointer to elements of a dtype that is known only at run time. at<T>(i) reads an element of a known dtype.
+// A kernel's pointer to elements of a dtype that is given only at run time. at<T>(i) reads an element as a T, its own type.
 struct Operand {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -126,8 +126,8 @@ C number_of(const TensorView& v) {
   }
 }
 
-// One iteration space for N operands of equal shape. Dimensions that all operands walk through without a gap are merged, and those
-// of size 1 are dropped. Dimension rank - 1 is innermost.
+// One iteration space for N operands of equal shape. Neighbouring dimensions are merged if no operand has a gap between them, and
+// those of size 1 are dropped. Dimension rank - 1 is innermost.
 template <int N>
 struct Space {
   int rank = 0;

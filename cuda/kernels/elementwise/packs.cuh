@@ -85,10 +85,10 @@ __device__ inline void load_raw(const Operand& o, int64_t i, RawPack& pack) {
     pack.words[0].y = bytes.y;
     return;
   }
-  const bool two = o.dtype == DType::f32;
-  const uint4* const from = static_cast<const uint4*>(o.data) + (two ? i / 4 : i / 8);
+  const bool two_words = o.dtype == DType::f32;
+  const uint4* const from = static_cast<const uint4*>(o.data) + (two_words ? i / 4 : i / 8);
   pack.words[0] = *from;
-  if (two) pack.words[1] = from[1];
+  if (two_words) pack.words[1] = from[1];
 }
 // Loads one element as a pack of copies of it.
 template <bool Booleans = false>
@@ -151,7 +151,7 @@ inline bool keeps_packs(const TensorView& v, int64_t step) {
   return step % (v.dtype == DType::boolean ? kRun : 16 / int64_t(size_of(v.dtype))) == 0;
 }
 
-// The operands of a kernel that walks through its space in packs; the output first. Along the innermost dimension, an input is
+// The operands of a kernel that covers its space in packs; the output first. Along the innermost dimension, an input is
 // dense, one element for all, or a number without memory.
 template <int N>
 struct PackOperands {
@@ -195,8 +195,8 @@ bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackO
     const int64_t step = space.rank == 0 ? 1 : space.strides[k][last];
     const bool repeats = k > 0 && step == 0;
     if (repeats) o.repeated |= 1u << k;
-    const bool here = v.dtype == DType::boolean || (is_floating(v.dtype) && v.dtype != DType::f64);
-    bool fits = repeats ? here : step == 1 && packs_of_any(v);
+    const bool readable = v.dtype == DType::boolean || (is_floating(v.dtype) && v.dtype != DType::f64);
+    bool fits = repeats ? readable : step == 1 && packs_of_any(v);
     for (int d = 0; d < last && !repeats; ++d) fits = fits && keeps_packs(v, space.strides[k][d]);
     if (!fits) return false;
   }
@@ -206,7 +206,7 @@ bool packs_fit(const Space<N>& space, const TensorView* const (&views)[N], PackO
 // Computes out = f(in[0], ..., in[Inputs - 1]), pack by pack. Ignores later operands. Flat: the space has one dimension.
 template <int Inputs, bool Booleans = false, bool Flat = false, int N, class F>
 __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space, const F& f) {
-  const auto some = [&](int64_t i, auto size) {
+  const auto compute = [&](int64_t i, auto size) {
     constexpr int M = decltype(size)::value;
     int64_t at[N];
     if constexpr (Flat || M == 1) {  // one by one, for the rest of one dimension
@@ -235,8 +235,8 @@ __device__ inline void for_packs(const PackOperands<N>& o, const Space<N>& space
   };
   const int64_t packs = space.numel / kRun, first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
-  for (int64_t p = first; p < packs; p += step) some(p * kRun, std::integral_constant<int, kRun>());
-  if (packs * kRun + first < space.numel) some(packs * kRun + first, std::integral_constant<int, 1>());
+  for (int64_t p = first; p < packs; p += step) compute(p * kRun, std::integral_constant<int, kRun>());
+  if (packs * kRun + first < space.numel) compute(packs * kRun + first, std::integral_constant<int, 1>());
 }
 
 // Number of elements of T in 16 bytes.

@@ -34,7 +34,8 @@ struct PointwiseOperands {
   Operand v[5];
 };
 
-// Operand which + 1 is g, a, b or c; `names` has the bits of those that are read. input < 0: forward.
+// Computes a row's forward (input < 0) or its gradient by tensor number `input`. o.v[which + 1] is g, a, b or c; `names` has the
+// bits of those that are read.
 template <class T>
 __global__ void __launch_bounds__(kPointwiseThreads)
     pointwise_any_kernel(Pointwise row, int input, unsigned names, PointwiseOperands o, Space<5> space, T p, T q) {
@@ -58,6 +59,7 @@ struct Sources {
 
 void run(const Queue& queue, PointwisePacks packs, Pointwise row, int input, const Sources& in, double p, double q,
          const TensorView& out) {
+  // placed: each tensor at its own index; packed: the tensors that are read, one after another.
   const TensorView *placed[5] = {&out, &out, &out, &out, &out}, *packed[5] = {&out, &out, &out, &out, &out};
   PointwiseOperands o;
   o.v[0] = out;
@@ -70,13 +72,13 @@ void run(const Queue& queue, PointwisePacks packs, Pointwise row, int input, con
     o.v[which + 1] = view;
     wide = wide || view.dtype == DType::f64;
   }
-  const Space<5> space(placed), along(packed);
+  const Space<5> space(placed), packed_space(packed);
   const int64_t n = space.numel;
   if (n == 0) return;
   PackOperands<5> dense;
-  if (!wide && along.rank <= 1 && packs_fit(along, packed, dense))
-    return launch(packs, blocks_for((n + kRun - 1) / kRun, kPointwiseThreads), kPointwiseThreads, 0, queue.stream, dense, along,
-                  float(p), float(q));
+  if (!wide && packed_space.rank <= 1 && packs_fit(packed_space, packed, dense))
+    return launch(packs, blocks_for((n + kRun - 1) / kRun, kPointwiseThreads), kPointwiseThreads, 0, queue.stream, dense,
+                  packed_space, float(p), float(q));
   const unsigned blocks = blocks_for(n, kPointwiseThreads);
   if (wide)
     launch(pointwise_any_kernel<double>, blocks, kPointwiseThreads, 0, queue.stream, row, input, in.names, o, space, p, q);

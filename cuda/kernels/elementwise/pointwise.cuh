@@ -14,7 +14,7 @@ namespace halfstep::cuda {
 
 inline constexpr int kPointwiseThreads = 256;
 
-// A row's forward, from a, b, c; and a gradient, from those of g, a, b, c that it names.
+// Computes a row's forward from its numbers p and q and from x: its tensors among a, b, c (pointwise.def).
 template <class Row, int Arity>
 struct PointwiseForward {
   static constexpr int kReads = Arity;
@@ -23,9 +23,11 @@ struct PointwiseForward {
     return Row{}(x[0], x[Arity > 1 ? 1 : 0], x[Arity > 2 ? 2 : 0], p, q);
   }
 };
+// Computes a row's gradient by tensor number `Input` from p, q and x: the tensors among g, a, b, c that the gradient names.
 template <class Row, int Input>
 struct PointwiseGradient {
   static constexpr unsigned kNames = gradient_names<Row, Input>;
+  // Returns the index in x of tensor `which` of g, a, b, c; 0 for one that is not named.
   HS_HD static constexpr int operand_index(int which) {
     int before = 0;
     for (int k = 0; k < which; ++k) before += kNames >> k & 1;
@@ -38,7 +40,7 @@ struct PointwiseGradient {
   }
 };
 
-// The output, then those of g, a, b, c that the kernel reads, then unused ones.
+// Computes Fn in packs. o: the output, then the tensors that Fn reads, then unused ones.
 template <class Fn>
 __global__ void __launch_bounds__(kPointwiseThreads) pointwise_packs_kernel(PackOperands<5> o, Space<5> space, float p, float q) {
   for_packs<Fn::kReads, false, true>(o, space, [&](const float* x) { return Fn::compute(x, p, q); });

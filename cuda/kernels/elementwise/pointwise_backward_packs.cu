@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The derivatives of the rows of pointwise.def, on dense memory.
+// Packs kernels (pointwise.cuh) of the gradients of the rows of pointwise.def.
 #include "cuda/kernels/elementwise/pointwise.cuh"
 
 namespace halfstep::cuda {

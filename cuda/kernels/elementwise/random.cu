@@ -17,7 +17,9 @@ struct Stream {
   __device__ uint64_t start() const { return offset + (base ? *base : 0); }
 };
 
-// ---- distributions: element `lane` of a block before rounding; a rounded value that is `beyond` becomes `lo`
+// ---- distributions. value: element `lane` of a block, before it is rounded; if it is `beyond` then, it becomes `lo`.
+
+// Base of distributions that use 32 random bits for an element.
 template <class Number>
 struct Narrow {
   using C = Number;
@@ -33,7 +35,7 @@ struct Uniform : Narrow<double> {
   __device__ bool beyond(double rounded) const { return lo < hi && rounded >= hi; }
 };
 struct Normal : Narrow<double> {
-  double lo, stddev;
+  double lo, stddev;  // lo: the mean
   Normal(double mean, double deviation) : lo(mean), stddev(deviation) {}
   __device__ double value(const Bits& r, int lane) const { return lo + stddev * double(math::normal(r, lane)); }
 };
@@ -66,7 +68,7 @@ __device__ inline double widened(T x) {
     return double(to_f(x));
 }
 
-// A thread processes whole blocks and whole packs: kBlocks blocks, which are kPacks packs.
+// What a thread draws at a time: kSize elements, which are kBlocks whole blocks and kPacks whole packs.
 template <class T>
 struct Chunk {
   static constexpr int kPack = Pack<T>::kSize, kSize = kPack > 4 ? kPack : 4, kBlocks = kSize / 4, kPacks = kSize / kPack;
@@ -125,18 +127,18 @@ void draw_as(const Queue& q, const TensorView& dst, const Stream& stream, const 
 }
 
 template <class Draw>
-void draw(const Queue& q, const TensorView& dst, Generator::State state, const Draw& how) {
+void draw(const Queue& q, const TensorView& dst, Generator::State state, const Draw& distribution) {
   const int64_t n = dst.numel();
   if (n == 0) return;
   const Stream stream{state.seed, state.offset, q.random_base};
   if constexpr (std::is_same_v<typename Draw::C, double>) {
-    if (dst.dtype == DType::f16) return draw_as<__half>(q, dst, stream, how);
-    if (dst.dtype == DType::bf16) return draw_as<__nv_bfloat16>(q, dst, stream, how);
-    if (dst.dtype == DType::f32) return draw_as<float>(q, dst, stream, how);
+    if (dst.dtype == DType::f16) return draw_as<__half>(q, dst, stream, distribution);
+    if (dst.dtype == DType::bf16) return draw_as<__nv_bfloat16>(q, dst, stream, distribution);
+    if (dst.dtype == DType::f32) return draw_as<float>(q, dst, stream, distribution);
   } else {
-    if (dst.dtype == DType::i64) return draw_as<int64_t>(q, dst, stream, how);
+    if (dst.dtype == DType::i64) return draw_as<int64_t>(q, dst, stream, distribution);
   }
-  launch(draw_any<Draw>, blocks_for((n + 3) / 4, kThreads), kThreads, 0, q.stream, Operand(dst), n, stream, how);
+  launch(draw_any<Draw>, blocks_for((n + 3) / 4, kThreads), kThreads, 0, q.stream, Operand(dst), n, stream, distribution);
 }
 
 // ---- dropout

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The unary rows' derivatives, in packs.
+// Packs kernels (elementwise.cuh) of the derivatives of the unary ops in elementwise.def.
 #include "cuda/kernels/elementwise/elementwise.cuh"
 
 namespace halfstep::cuda {

@@ -40,10 +40,10 @@ struct Owners {
   // Loads their parameters from `base` on; `otherwise` if there are none.
   template <class C, int N>
   __device__ void load(const Operand& p, int64_t base, C otherwise, C (&v)[N]) const {
-    const C one = p.data != nullptr ? p.load_floating<C>(base + first) : otherwise;
-    const C other = N > 1 && p.data != nullptr && split < N ? p.load_floating<C>(base + second) : one;
+    const C value = p.data != nullptr ? p.load_floating<C>(base + first) : otherwise;
+    const C next = N > 1 && p.data != nullptr && split < N ? p.load_floating<C>(base + second) : value;
 #pragma unroll
-    for (int j = 0; j < N; ++j) v[j] = N == 1 || j < split ? one : other;
+    for (int j = 0; j < N; ++j) v[j] = N == 1 || j < split ? value : next;
   }
 };
 
@@ -51,16 +51,16 @@ struct Owners {
 // elements at the end.
 template <int N, class F>
 __device__ inline void each_element(const BatchNormOperands& a, const F& f) {
-  const int64_t row = a.count * a.inner, all = a.batch * row;
+  const int64_t row = a.count * a.inner, numel = a.batch * row;
   const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, step = int64_t(gridDim.x) * blockDim.x;
-  const auto some = [&](int64_t i, auto size) {
+  const auto call = [&](int64_t i, auto size) {
     const int64_t b = short_quotient(i, row), place = i - b * row, c = short_quotient(place, a.inner);
     const int64_t left = (c + 1) * a.inner - place;
     f((b * a.channels + a.first) * a.inner + place,
       Owners{c, c + 1 < a.count ? c + 1 : 0, left < size.value ? int(left) : size.value}, size);
   };
-  for (int64_t p = thread; p < all / N; p += step) some(p * N, std::integral_constant<int, N>());
-  if (all / N * N + thread < all) some(all / N * N + thread, std::integral_constant<int, 1>());
+  for (int64_t p = thread; p < numel / N; p += step) call(p * N, std::integral_constant<int, N>());
+  if (numel / N * N + thread < numel) call(numel / N * N + thread, std::integral_constant<int, 1>());
 }
 
 template <class C, int N>
@@ -221,9 +221,9 @@ unsigned pack_blocks(const BatchNormOperands& a, int batch) {
 
 // Calls f(C{}, kPack or 1).
 template <class F>
-void for_elements(DType x, bool some, const F& f) {
+void for_elements(DType x, bool packed, const F& f) {
   if (x == DType::f64) return f(double{}, std::integral_constant<int, 1>());
-  some ? f(float{}, std::integral_constant<int, kPack>()) : f(float{}, std::integral_constant<int, 1>());
+  packed ? f(float{}, std::integral_constant<int, kPack>()) : f(float{}, std::integral_constant<int, 1>());
 }
 // Returns a length that is a whole number of packs if elements can be read in packs. Channels of at least one pack may have any
 // length if all are processed at once: a pack then has elements of at most two of them.
@@ -247,9 +247,9 @@ void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, 
   if (numel == 0) return;
   const BatchNormOperands a{x,          {}, weight,        bias,          mean,     rstd, out, args.batch, args.channels,
                             args.inner, 0,  args.channels, args.training, args.relu};
-  const bool some = reads_some(kPack, {&x, &weight, &bias, &mean, &rstd, &out}, run_of(args));
-  if (some && args.inner == 1) return launch(forward_packs, pack_blocks(a, kForwardBatch), kThreads, 0, q.stream, a);
-  for_elements(x.dtype, some, [&](auto type, auto pack) {
+  const bool packed = reads_some(kPack, {&x, &weight, &bias, &mean, &rstd, &out}, run_of(args));
+  if (packed && args.inner == 1) return launch(forward_packs, pack_blocks(a, kForwardBatch), kThreads, 0, q.stream, a);
+  for_elements(x.dtype, packed, [&](auto type, auto pack) {
     launch(forward_kernel<decltype(type), pack.value>, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a);
   });
 }
@@ -257,7 +257,7 @@ void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, 
 void batch_norm_backward(const Queue& q, const BatchNormArgs& args, const TensorView& grad, const TensorView& x,
                          const TensorView& weight, const TensorView& bias, const TensorView& mean, const TensorView& rstd,
                          const TensorView& dx, const TensorView& dweight, const TensorView& dbias) {
-  const bool some = reads_some(kPack, {&grad, &x, &weight, &bias, &mean, &rstd, &dx}, run_of(args));
+  const bool packed = reads_some(kPack, {&grad, &x, &weight, &bias, &mean, &rstd, &dx}, run_of(args));
   const ChannelSumArgs sums{grad, x, mean, rstd, args.batch, args.channels, args.inner, 0, 1, 1, args.relu, weight, bias};
   BatchNormOperands a{x, grad, weight, bias, mean, rstd, dx, args.batch, args.channels, args.inner, 0, 0, args.training, args.relu};
   for (a.first = 0; a.first < args.channels; a.first += kChannelsAtOnce) {
@@ -271,12 +271,12 @@ void batch_norm_backward(const Queue& q, const BatchNormArgs& args, const Tensor
     plain.data = totals_of(q);
     scaled.data = static_cast<char*>(plain.data) + size_t(a.count) * size_of(plain.dtype);
     const double zero = stored_as_zero(x.dtype);
-    if (some && args.inner == 1) {
+    if (packed && args.inner == 1) {
       launch(a.relu ? backward_packs<true> : backward_packs<false>, pack_blocks(a, kBackwardBatch), kThreads, 0, q.stream, a, plain,
              scaled, float(zero));
       continue;
     }
-    for_elements(x.dtype, some, [&](auto type, auto pack) {
+    for_elements(x.dtype, packed, [&](auto type, auto pack) {
       using C = decltype(type);
       const auto kernel = a.relu ? backward_kernel<C, pack.value, true> : backward_kernel<C, pack.value, false>;
       launch(kernel, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a, plain, scaled, C(zero));

@@ -16,6 +16,7 @@ constexpr int kOctet = 8;                       // lanes that read a row's packs
 constexpr int64_t kPackedSegmentRows = 128;     // for columns in packs: least rows per block
 constexpr int64_t kMostPackedBlocks = 6 * 132;  // a few per multiprocessor of a large device; more would have more sums to join
 
+// The arguments of channel_sums (norms.cuh) for channels [first, first + count), and the number of segments.
 struct Sums {
   Operand grad, x, mean, rstd;
   int64_t rows, channels, inner, stat_row, stat_div, stat_rows;
@@ -42,6 +43,7 @@ __device__ inline void through_relu(const C (&x)[N], const C (&mean)[N], const C
   }
 }
 
+// Adds g and g (x - mean) rstd to the sums of N columns.
 template <class C, int N>
 __device__ inline void add(const C (&g)[N], const C (&x)[N], const C (&mean)[N], const C (&rstd)[N], C (&plain)[N],
                            C (&scaled)[N]) {
@@ -175,7 +177,7 @@ __global__ void __launch_bounds__(kThreads) packed_column_kernel(Sums s, float* 
 template <class C, int N, bool Relu>
 __global__ void __launch_bounds__(kThreads, kRunBlocks) run_kernel(Sums s, C* partial) {
   SHARED(double, sums, [kBlockWarps]);
-  const int64_t per_run = Cover<N>::each(s.inner), packs = s.rows * per_run, part = (packs + s.segments - 1) / s.segments;
+  const int64_t per_run = Cover<N>::packs_of_run(s.inner), packs = s.rows * per_run, part = (packs + s.segments - 1) / s.segments;
   const int64_t numel = s.rows * s.channels * s.inner;
   for (int64_t task = blockIdx.x; task < s.count * s.segments; task += gridDim.x) {
     const int64_t segment = task / s.count, k = task % s.count, c = s.first + k;
@@ -260,6 +262,7 @@ void join(const Queue& q, const C* partial, int64_t segments, int64_t first, int
          Operand(scaled), totals, double(number));
 }
 
+// Computes the sums of one call of channel_sums, by columns (inner = 1) or by runs.
 template <class C, int N, bool Relu>
 void sum_up(const Queue& q, Sums s, const TensorView& plain, const TensorView& scaled) {
   const int64_t room = int64_t(kScratchBytes / 2 / (2 * sizeof(C))) / s.count;
@@ -294,20 +297,20 @@ void join_channel_sums(const Queue& q, const float* partial, int64_t segments, i
 
 void channel_sums(const Queue& q, const ChannelSumArgs& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled) {
-  const Sums all{s.grad,     s.x,         s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row,
-                 s.stat_div, s.stat_rows, first,  count,  0,      s.weight,   s.bias,  stored_as_zero(s.x.dtype)};
+  const Sums sums{s.grad,     s.x,         s.mean, s.rstd, s.rows, s.channels, s.inner, s.stat_row,
+                  s.stat_div, s.stat_rows, first,  count,  0,      s.weight,   s.bias,  stored_as_zero(s.x.dtype)};
   const auto sum = [&](auto type, auto pack) {
     using C = decltype(type);
-    s.relu ? sum_up<C, pack.value, true>(q, all, plain, scaled) : sum_up<C, pack.value, false>(q, all, plain, scaled);
+    s.relu ? sum_up<C, pack.value, true>(q, sums, plain, scaled) : sum_up<C, pack.value, false>(q, sums, plain, scaled);
   };
   const std::integral_constant<int, 1> one;
   if (s.x.dtype == DType::f64 || s.grad.dtype == DType::f64) return sum(double(), one);
   const bool of_channels = s.inner == 1 && s.stat_row == 0 && s.stat_div == 1;
   if (of_channels && reads_some(kRun, {&s.grad, &s.x, &s.mean, &s.rstd, &s.weight, &s.bias}, s.channels))
-    return s.relu ? sum_up_packs<true>(q, all, plain, scaled) : sum_up_packs<false>(q, all, plain, scaled);
+    return s.relu ? sum_up_packs<true>(q, sums, plain, scaled) : sum_up_packs<false>(q, sums, plain, scaled);
   const int64_t run = s.inner == 1 ? s.channels : s.inner >= kPack ? kPack : s.inner;
-  const bool some = reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd, &s.weight, &s.bias}, run);
-  some ? sum(float(), std::integral_constant<int, kPack>()) : sum(float(), one);
+  const bool packed = reads_some(kPack, {&s.grad, &s.x, &s.mean, &s.rstd, &s.weight, &s.bias}, run);
+  packed ? sum(float(), std::integral_constant<int, kPack>()) : sum(float(), one);
 }
 
 }  // namespace halfstep::cuda

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kPack = 8;
 
+// x [slices, length]: a slice has the elements that share a mean. Backward: bias is the gradient of y, and out that of x.
 struct NormOperands {
   Operand x, weight, bias, out, mean, rstd;
   int64_t slices, length, groups, channels, inner;
@@ -24,7 +25,7 @@ struct NormOperands {
 
 // Mean and squared distances of a thread's elements.
 template <class C>
-struct Seen {
+struct ThreadMoments {
   C mean = 0, squares = 0, count = 0;
 
   template <int N>
@@ -50,16 +51,16 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
   SHARED(double, sums, [kBlockWarps]);
   for (int64_t k = Group::first_row(); k < a.slices; k += Group::row_step()) {
     const int64_t row = k * a.length, base = k % a.groups * a.channels;
-    Seen<C> seen;
+    ThreadMoments<C> moments;
     Group::template each<N>(0, a.length, [&](int64_t i, auto size) {
       C x[size.value];
       load_some(a.x, row + i, x);
-      seen.add(x, a.centered);
+      moments.add(x, a.centered);
     });
     const double n = double(a.length);
-    const double mean = Group::template join<SumJoin>(double(seen.mean) * double(seen.count), &sums[0]) / n;
-    const double off = double(seen.mean) - mean;
-    const double squares = Group::template join<SumJoin>(double(seen.squares) + double(seen.count) * off * off, &sums[0]);
+    const double mean = Group::template join<SumJoin>(double(moments.mean) * double(moments.count), &sums[0]) / n;
+    const double off = double(moments.mean) - mean;
+    const double squares = Group::template join<SumJoin>(double(moments.squares) + double(moments.count) * off * off, &sums[0]);
     const C m = C(mean), r = C(1 / ::sqrt(squares / n + a.eps));
     if (Group::rank() == 0) {
       if (a.mean.data != nullptr) a.mean.store_floating(k, m);
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
   }
 }
 
-// Computes dx = rstd (g w - mean(g w) - xhat mean(g w xhat)); out: dx, bias: g.
+// Computes dx = rstd (g w - mean(g w) - xhat mean(g w xhat)).
 template <class C, int N, int Warps>
 __global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
   using Group = RowGroup<Warps>;
@@ -98,15 +99,15 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
       }
     });
     const double n = double(a.length);
-    const C one = a.centered ? C(Group::template join<SumJoin>(double(first), &sums[0]) / n) : C(0);
-    const C two = C(Group::template join<SumJoin>(double(second), &sums[0]) / n);
+    const C mean_gw = a.centered ? C(Group::template join<SumJoin>(double(first), &sums[0]) / n) : C(0);
+    const C mean_gwx = C(Group::template join<SumJoin>(double(second), &sums[0]) / n);
     Group::template each<N>(0, a.length, [&](int64_t i, auto size) {
       C g[size.value], x[size.value], w[size.value];
       load_some(a.bias, row + i, g);
       load_some(a.x, row + i, x);
       load_parameter(a.weight, base, i, a.inner, C(1), w);
 #pragma unroll
-      for (int j = 0; j < size.value; ++j) g[j] = r * (g[j] * w[j] - one - (x[j] - m) * r * two);
+      for (int j = 0; j < size.value; ++j) g[j] = r * (g[j] * w[j] - mean_gw - (x[j] - m) * r * mean_gwx);
       store_some(a.out, row + i, g);
     });
   }
@@ -181,13 +182,13 @@ __global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a,
           second += g * w[j] * distance;
         }
       });
-      const float one = a.centered ? float(Group::template join<SumJoin>(double(first), &sums[0]) / n) : 0.0f;
-      const float two = float(Group::template join<SumJoin>(double(second), &sums[0]) / n);
+      const float mean_gw = a.centered ? float(Group::template join<SumJoin>(double(first), &sums[0]) / n) : 0.0f;
+      const float mean_gwx = float(Group::template join<SumJoin>(double(second), &sums[0]) / n);
       held.each_held([&](int, int64_t i, const auto& v) {
         float w[kRun], d[kRun];
         load_parameter(a.weight, base, i, 1, 1.0f, w);
 #pragma unroll
-        for (int j = 0; j < kRun; ++j) d[j] = s * (v[1][j] * w[j] - one - (v[0][j] - m) * s * two);
+        for (int j = 0; j < kRun; ++j) d[j] = s * (v[1][j] * w[j] - mean_gw - (v[0][j] - m) * s * mean_gwx);
         out.store(row, i, d);
       });
     }
@@ -198,19 +199,19 @@ __global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a,
   }
 }
 
-// Calls f(C{}, kPack or 1, 1 or kBlockWarps): how to walk through the rows.
+// Calls f(C{}, elements read at a time: kPack or 1, warps of a row: 1 or kBlockWarps).
 template <class F>
-void for_rows_of(const NormOperands& a, bool some, const F& f) {
+void for_rows_of(const NormOperands& a, bool packed, const F& f) {
   const auto with = [&](auto type, auto pack) {
     a.length <= kWarpRow ? f(type, pack, std::integral_constant<int, 1>())
                          : f(type, pack, std::integral_constant<int, kBlockWarps>());
   };
   if (a.x.dtype == DType::f64) return with(double{}, std::integral_constant<int, 1>());
-  some ? with(float{}, std::integral_constant<int, kPack>()) : with(float{}, std::integral_constant<int, 1>());
+  packed ? with(float{}, std::integral_constant<int, kPack>()) : with(float{}, std::integral_constant<int, 1>());
 }
 
-NormOperands norm_of(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
-                     const TensorView& out, const TensorView& mean, const TensorView& rstd) {
+NormOperands operands_of(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
+                         const TensorView& out, const TensorView& mean, const TensorView& rstd) {
   return {x,           weight,        bias,       out,      mean,         rstd, args.rows * args.groups, args.channels * args.inner,
           args.groups, args.channels, args.inner, args.eps, args.centered};
 }
@@ -229,7 +230,7 @@ int64_t segments_of(const NormArgs& a) {
 
 void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
                const TensorView& out, const TensorView& mean, const TensorView& rstd) {
-  const NormOperands a = norm_of(args, x, weight, bias, out, mean, rstd);
+  const NormOperands a = operands_of(args, x, weight, bias, out, mean, rstd);
   if (a.slices == 0) return;
   if (x.format() == MemoryFormat::channels_last) return normalize_channels_last(q, args, x, weight, bias, out, mean, rstd);
   for_rows_of(a, reads_some(kPack, {&x, &weight, &bias, &out}, run_of(args)), [&](auto type, auto pack, auto warps) {
@@ -241,9 +242,9 @@ void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& 
                         const TensorView& mean, const TensorView& rstd, const TensorView& dx, const TensorView& dweight,
                         const TensorView& dbias) {
   const bool last = x.format() == MemoryFormat::channels_last;
-  const NormOperands a = norm_of(args, x, weight, grad, dx, mean, rstd);
-  const bool some = reads_some(kPack, {&x, &weight, &grad, &dx}, run_of(args));
-  if (dx && a.slices > 0 && some && args.inner == 1 && a.length <= kHeldRow && segments_of(args) > 0) {
+  const NormOperands a = operands_of(args, x, weight, grad, dx, mean, rstd);
+  const bool packed = reads_some(kPack, {&x, &weight, &grad, &dx}, run_of(args));
+  if (dx && a.slices > 0 && packed && args.inner == 1 && a.length <= kHeldRow && segments_of(args) > 0) {
     const int64_t segments = segments_of(args);
     float* const partial = dweight || dbias ? reinterpret_cast<float*>(q.scratch) : nullptr;
     launch(a.length <= kWarpRow ? backward_once_kernel<1> : backward_once_kernel<kBlockWarps>,
@@ -254,7 +255,7 @@ void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& 
   if (dx && last) {
     normalize_channels_last_backward(q, args, grad, x, weight, mean, rstd, dx);
   } else if (dx && a.slices > 0) {
-    for_rows_of(a, some, [&](auto type, auto pack, auto warps) {
+    for_rows_of(a, packed, [&](auto type, auto pack, auto warps) {
       launch(backward_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
     });
   }

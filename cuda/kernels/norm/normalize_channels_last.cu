@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Group normalisation of images in channels_last, x [R, L, G C]: R samples of L pixels with G groups of C channels. The formulas
 // are those of normalize.cu. A block has a strip of whole groups of a sample, so that neighbouring threads read neighbouring
-// channels; a thread has some of the columns, and every so many pixels of them. The strip is read twice, the second time from the
-// cache.
+// channels; a thread has some of its columns, and of these the pixels at a fixed distance. The strip is read twice, the second time
+// from the cache.
 #include "cuda/kernels/norm/norms.cuh"
 
 namespace halfstep::cuda {
@@ -76,14 +76,14 @@ class Strip {
   }
 
   // Sets sums[g] to the sum of value(j) over all threads' columns of group g, in an order that depends only on the shape. All
-  // threads must call it. A second call may read what the first left in `sums`: nobody writes there before all have reached the
+  // threads must call it. A second call may read what the first left in `sums`: no thread writes there before all have reached the
   // barrier.
   template <class F>
   __device__ void join(double* cells, double* sums, const F& value) const {
     const int span = lanes_ * kPack, per = groups_ == 1 ? span : int(a_.channels), lane = int(threadIdx.x) % 32;
 #pragma unroll
     for (int j = 0; j < kPack; ++j)
-      cells[pixel_ * span + lane_ * kPack + j] = value(j);  // also by surplus threads, whose cells nobody reads
+      cells[pixel_ * span + lane_ * kPack + j] = value(j);  // also by surplus threads, whose cells are not read
     __syncthreads();
     for (int g = int(threadIdx.x) / 32; g < groups_; g += kBlockWarps) {
       double sum = 0;
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kThreads) normalize_strips(Images<Rows> a) {
 #pragma unroll
     for (int j = 0; j < kPack; ++j) m[j] = C(sums[strip.group(j)] / n);
     if (g < strip.groups()) a.mean.store_floating(strip.slice() + g, sums[g] / n);
-    strip.join(&cells[0], &sums[0], [&](int j) { return seen[j].about(sums[strip.group(j)] / n); });
+    strip.join(&cells[0], &sums[0], [&](int j) { return seen[j].squares_about(sums[strip.group(j)] / n); });
 #pragma unroll
     for (int j = 0; j < kPack; ++j) r[j] = C(1 / ::sqrt(sums[strip.group(j)] / n + a.eps));
     if (g < strip.groups()) a.rstd.store_floating(strip.slice() + g, 1 / ::sqrt(sums[g] / n + a.eps));

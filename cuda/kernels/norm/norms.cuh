@@ -39,13 +39,14 @@ __device__ inline int64_t short_quotient(int64_t i, int64_t d) {
   return (i | d) <= 0x7fffffff ? int64_t(uint32_t(i) / uint32_t(d)) : i / d;
 }
 
-// Loads the parameters of elements i to i + N of [channels, inner], the first of which is `base`; `otherwise` if there are none.
+// Loads the parameters of elements i to i + N of [channels, inner]; channel 0 has parameter `base`. Without any, they are
+// `otherwise`.
 template <class C, int N>
 __device__ inline void load_parameter(const Operand& p, int64_t base, int64_t i, int64_t inner, C otherwise, C (&v)[N]) {
   if (p.data != nullptr && inner == 1) return load_some(p, base + i, v);
-  const C one = p.data != nullptr ? p.load_floating<C>(base + short_quotient(i, inner)) : otherwise;
+  const C value = p.data != nullptr ? p.load_floating<C>(base + short_quotient(i, inner)) : otherwise;
 #pragma unroll
-  for (int j = 0; j < N; ++j) v[j] = one;
+  for (int j = 0; j < N; ++j) v[j] = value;
 }
 
 // Returns whether these operands (ignoring empty ones) can be read N elements at a time, in runs of a multiple of N.
@@ -62,7 +63,7 @@ struct Cover {
   int from, to;   // its elements that belong to the run: none if to <= from
 
   // Returns the most packs that a run of `inner` elements needs, for runs side by side.
-  static __device__ int64_t each(int64_t inner) { return inner % N == 0 ? inner / N : (inner + 2 * (N - 1)) / N; }
+  static __device__ int64_t packs_of_run(int64_t inner) { return inner % N == 0 ? inner / N : (inner + 2 * (N - 1)) / N; }
   // Makes the k-th pack of the run [begin, end).
   __device__ Cover(int64_t begin, int64_t end, int64_t k) : first((begin / N + k) * N) {
     from = begin > first ? int(begin - first) : 0;
@@ -95,7 +96,7 @@ struct NearSums {
   }
   __device__ double total() const { return double(near) * double(count) + double(sum); }
   // Returns sum (x - mean)^2.
-  __device__ double about(double mean) const {
+  __device__ double squares_about(double mean) const {
     const double off = mean - double(near), rest = double(squares) - off * (2 * double(sum) - off * double(count));
     return rest < 0 ? 0 : rest;  // NaN stays
   }

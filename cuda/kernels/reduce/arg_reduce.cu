@@ -26,6 +26,7 @@ __device__ inline Best<C> better(bool largest, Best<C> a, Best<C> b) {
   return take ? b : a;
 }
 
+// The rows of x, and where their results go.
 template <class T>
 struct Rows {
   using C = std::conditional_t<std::is_integral_v<T>, int64_t, typename ComputeOf<T>::type>;
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) arg_rows(Rows<T> rows) {
   }
 }
 
-// Rows side by side: one thread per row.
+// Finds the extremes of rows that lie side by side in memory, one thread a row.
 template <class T>
 __global__ void __launch_bounds__(kThreads) arg_columns(Rows<T> rows) {
   const int64_t threads = int64_t(gridDim.x) * blockDim.x;
@@ -108,7 +109,7 @@ void arg_reduce_of(const Queue& q, bool largest, const TensorView& x, int dim, c
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   const bool beside = kept.rank > 0 && magnitude(kept.strides[0][kept.rank - 1]) < magnitude(rows.step);
   // Few long columns would use too few threads: a block takes each.
-  if (rows.length == 1 || (beside && (kept.numel >= 4096 || rows.length <= 128))) {
+  if (rows.length == 1 || (beside && (kept.numel >= kManyColumns || rows.length <= kShortColumn))) {
     launch(arg_columns<T>, blocks_for(kept.numel, kThreads), kThreads, 0, q.stream, rows);
   } else {
     const auto kernel = rows.length <= kWarpRow ? arg_rows<T, 1> : arg_rows<T, kBlockWarps>;

@@ -15,7 +15,7 @@ struct Classes {
   const int64_t* target;
   const C* weight;  // null: all 1
   int64_t rows, classes, row_step, target_step, weight_step, ignore_index;
-  double smoothing, share;  // share: of one class
+  double smoothing, share;  // share = smoothing / classes
 
   explicit Classes(const CrossEntropyArgs& a)
       : target(a.target.as<const int64_t>()),
@@ -36,24 +36,24 @@ struct Classes {
 template <class C>
 __device__ inline double all_weights(const Classes<C>& a, double* sums) {
   if (a.smoothing == 0 || !a.weight) return double(a.classes);
-  double mine = 0;
-  for (int64_t c = threadIdx.x; c < a.classes; c += kThreads) mine += double(a.weight_of(c));
-  return block_join<SumJoin>(mine, sums);
+  double sum = 0;
+  for (int64_t c = threadIdx.x; c < a.classes; c += kThreads) sum += double(a.weight_of(c));
+  return block_join<SumJoin>(sum, sums);
 }
 
-// The gradient of a row's logits, for a gradient g of its loss.
+// Computes the gradient of a row's logits for a gradient g of its loss: scale exp(x - lse) - smooth w[c] - (c == t ? own : 0).
 template <class C>
 struct RowGradient {
   C lse, scale, smooth, own;
   int64_t t;
   bool counts;
 
-  __device__ RowGradient(const Classes<C>& a, int64_t t, C lse, double g, double all) : lse(lse), t(t), counts(a.counts(t)) {
+  __device__ RowGradient(const Classes<C>& a, int64_t t, C lse, double g, double weights) : lse(lse), t(t), counts(a.counts(t)) {
     const double hit = counts ? (1 - a.smoothing) * double(a.weight_of(t)) : 0;
-    scale = C(g * (hit + a.share * all)), smooth = C(g * a.share), own = C(g * hit);
+    scale = C(g * (hit + a.share * weights)), smooth = C(g * a.share), own = C(g * hit);
   }
   template <int N>
-  __device__ void of(const Classes<C>& a, int64_t c, const C (&x)[N], C (&dx)[N]) const {
+  __device__ void compute(const Classes<C>& a, int64_t c, const C (&x)[N], C (&dx)[N]) const {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       C d = scale * m::exp(C(x[j] - lse));
@@ -64,15 +64,15 @@ struct RowGradient {
   }
 };
 
-// Returns the sum of the weights of counted targets, before the rows are walked through. All threads of the block must call it.
+// Returns the sum of the weights of counted targets, before the rows are read. All threads of the block must call it.
 template <class C>
 __device__ inline double counted_weights(const Classes<C>& a, double* sums) {
-  double mine = 0;
+  double sum = 0;
   for (int64_t r = threadIdx.x; r < a.rows; r += kThreads) {
     const int64_t t = a.target[r * a.target_step];
-    if (a.counts(t)) mine += double(a.weight_of(t));
+    if (a.counts(t)) sum += double(a.weight_of(t));
   }
-  return block_join<SumJoin>(mine, sums);
+  return block_join<SumJoin>(sum, sums);
 }
 
 // row_loss: given if the reduction is none. A block's rows leave no room for a second block on a multiprocessor, nor registers for
@@ -85,11 +85,11 @@ __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0
   SHARED(C, tops, [kBlockWarps]);
   SHARED(double, sums, [kBlockWarps]);
   double found[2] = {0, 0};  // losses, weights
-  double g = 0, all = 0;
+  double g = 0, weights = 0;
   if constexpr (Gradient) {
     g = grad.load_floating<double>(0);
     if (partials.count == 0) g /= double(C(counted_weights(a, &sums[0])));
-    all = all_weights(a, &sums[0]);
+    weights = all_weights(a, &sums[0]);
   }
   for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
     const int64_t row = r * a.row_step, t = a.target[r * a.target_step];
@@ -107,10 +107,10 @@ __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0
       spread = Group::template join<SumJoin>(spread, &sums[0]);
     }
     if constexpr (Gradient) {
-      const RowGradient<C> gradient(a, t, row_lse, g, all);
+      const RowGradient<C> gradient(a, t, row_lse, g, weights);
       held.each([&](int64_t c, const auto& x) {
         std::remove_cvref_t<decltype(x[0])> dx;
-        gradient.of(a, c, x[0], dx);
+        gradient.compute(a, c, x[0], dx);
         out.store(r * a.classes, c, dx);
       });
     }
@@ -137,14 +137,14 @@ __global__ void __launch_bounds__(kThreads)
                                   const C* total, Rows out) {
   using Group = RowGroup<Warps>;
   SHARED(double, sums, [kBlockWarps]);
-  const double all = all_weights(a, &sums[0]), divisor = total ? double(*total) : 1;
+  const double weights = all_weights(a, &sums[0]), divisor = total ? double(*total) : 1;
   for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {
     const RowGradient<C> gradient(a, a.target[r * a.target_step], lse[r * lse_step],
-                                  grad.load_floating<double>(r * grad_step) / divisor, all);
+                                  grad.load_floating<double>(r * grad_step) / divisor, weights);
     Group::template each_of<Rows>(r * a.row_step, a.classes, [&](int64_t c, auto size) {
       C x[size.value];
       logits.load(r * a.row_step, c, x);
-      gradient.of(a, c, x, x);
+      gradient.compute(a, c, x, x);
       out.store(r * a.classes, c, x);
     });
   }
@@ -155,18 +155,18 @@ __global__ void __launch_bounds__(kThreads)
 void cross_entropy(const Queue& q, const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse,
                    const TensorView& total, const LossGradient& gradient) {
   const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1];
-  const bool each = args.reduction == Reduction::none, shorter = classes <= kWarpRow;
+  const bool unreduced = args.reduction == Reduction::none, shorter = classes <= kWarpRow;
   const unsigned blocks = partial_blocks(rows, shorter ? kBlockWarps : 1);
-  const Partials partials(q, each ? Operand() : Operand(loss), total, args.reduction == Reduction::mean ? 0.0 : 1.0);
+  const Partials partials(q, unreduced ? Operand() : Operand(loss), total, args.reduction == Reduction::mean ? 0.0 : 1.0);
   const TensorView& out = gradient.out;
-  bool together = false;  // the gradient's rows are walked through as those of the logits
+  bool together = false;  // whether the gradient's rows are written as those of the logits are read
   for_rows({&args.logits}, 1, [&](auto* kind) {
     using Rows = std::remove_pointer_t<decltype(kind)>;
     using C = typename Rows::Compute;
     if (out) for_rows({&args.logits, &out}, 1, [&](auto* both) { together = std::is_same_v<decltype(kind), decltype(both)>; });
     const auto run = [&](auto kernel) {
       launch(kernel, blocks, kThreads, 0, q.stream, Rows(args.logits, args.logits.strides[1]), Classes<C>(args), lse.as<C>(),
-             lse.strides[0], each ? loss.as<C>() : nullptr, each ? loss.strides[0] : 0, partials, Operand(gradient.grad),
+             lse.strides[0], unreduced ? loss.as<C>() : nullptr, unreduced ? loss.strides[0] : 0, partials, Operand(gradient.grad),
              together ? Rows(out, out.strides[1]) : Rows());
     };
     if (together)

@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kThreads) mse_packed(const A* a, const B* b, i
   partials.join(sum, &shared[0]);
 }
 
+// Adds up the squares for any floating dtypes and strides.
 template <class C>
 __global__ void __launch_bounds__(kThreads) mse_kernel(Operand a, Operand b, Space<2> space, Partials partials) {
   SHARED(double, shared, [kBlockWarps]);
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) mse_kernel(Operand a, Operand b, Spa
   partials.join(sum, &shared[0]);
 }
 
-// factor: sign 2 / n, multiplied by the gradient on the device.
+// Computes out = factor (a - b), with factor = 2 sign g / n from the loss's gradient g, which only the device has.
 template <class A, class B>
 __global__ void __launch_bounds__(kThreads)
     mse_backward_packed(const A* a, const B* b, Operand grad, A* out, int64_t count, double sign, double n) {

@@ -8,6 +8,7 @@
 
 namespace halfstep::cuda {
 
+// The type in which the results of threads that compute in C are joined.
 template <class C>
 struct WideOf {
   using type = double;
@@ -79,7 +80,7 @@ struct Result {
   }
 };
 
-// The elements of one output, of any dtype and strides. Element i of the output whose first is at `first`.
+// The elements of outputs, of any dtype and strides. load: element i of the output whose first is at `first`.
 template <class C>
 struct Scattered {
   using Compute = C;
@@ -91,7 +92,7 @@ struct Scattered {
   __device__ void load(int64_t first, int64_t i, C (&x)[1]) const { x[0] = data.load<C>(first + along.offset(i)); }
 };
 
-// kept: the outputs (offsets in out and x). Task = output * segments + segment.
+// Reduces segments, each by a group of threads: task = output * segments + segment. kept: the outputs (offsets in out and x).
 template <class Op, class Elements, int Warps>
 __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kept, int64_t segments, int64_t segment,
                                                         Result<typename WideOf<typename Elements::Compute>::type> result) {
@@ -107,24 +108,25 @@ __global__ void __launch_bounds__(kThreads) reduce_rows(Elements x, Space<2> kep
     const int64_t output = task / segments, s = task % segments, begin = s * segment;
     int64_t at[2];
     kept.offsets(output, at);
-    C mine[kPack];  // one for each place in a pack: several independent chains of additions
+    C partial[kPack];  // one for each place in a pack: several independent chains of additions
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<C>();
+    for (int j = 0; j < kPack; ++j) partial[j] = Op::template identity<C>();
     const int64_t end = begin + segment < result.count ? begin + segment : result.count;
     Group::template each<kPack, kUnroll>(begin, end, [&](int64_t i, auto size) {
       C v[size.value];
       x.load(at[1], i, v);
 #pragma unroll
-      for (int j = 0; j < size.value; ++j) mine[j] = Op::join(mine[j], Op::first(v[j]));
+      for (int j = 0; j < size.value; ++j) partial[j] = Op::join(partial[j], Op::first(v[j]));
     });
 #pragma unroll
-    for (int j = 1; j < kPack; ++j) mine[0] = Op::join(mine[0], mine[j]);
-    const W all = Group::template join<Op>(W(mine[0]), &shared[0]);
-    if (Group::rank() == 0) result.put(output, s, at[0], all);
+    for (int j = 1; j < kPack; ++j) partial[0] = Op::join(partial[0], partial[j]);
+    const W joined = Group::template join<Op>(W(partial[0]), &shared[0]);
+    if (Group::rank() == 0) result.put(output, s, at[0], joined);
   }
 }
 
-// Kept elements are side by side in x: one thread per column; eight threads' rows are joined at the end.
+// Reduces segments of outputs whose elements lie side by side in x: a block takes 32 columns, and each of its eight warps every
+// eighth row; the warps' results are joined at the end.
 template <class Op, class C>
 __global__ void __launch_bounds__(kThreads)
     reduce_columns(Scattered<C> x, Space<2> kept, int64_t segments, int64_t segment, Result<typename WideOf<C>::type> result) {
@@ -136,27 +138,27 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t s = task % segments, o = task / segments * 32 + column;
     const int64_t begin = s * segment, end = begin + segment < result.count ? begin + segment : result.count;
     int64_t at[2] = {0, 0};
-    C mine = Op::template identity<C>();
+    C partial = Op::template identity<C>();
     if (o < kept.numel) {
       kept.offsets(o, at);
       for (int64_t i = begin + lane_row; i < end; i += kBlockWarps) {
         C v[1];
         x.load(at[1], i, v);
-        mine = Op::join(mine, Op::first(v[0]));
+        partial = Op::join(partial, Op::first(v[0]));
       }
     }
     __syncthreads();  // waits until the last task's values were read
-    shared[lane_row][column] = W(mine);
+    shared[lane_row][column] = W(partial);
     __syncthreads();
     if (lane_row != 0 || o >= kept.numel) continue;
-    W all = shared[0][column];
-    for (int r = 1; r < kBlockWarps; ++r) all = Op::join(all, shared[r][column]);
-    result.put(o, s, at[0], all);
+    W joined = shared[0][column];
+    for (int r = 1; r < kBlockWarps; ++r) joined = Op::join(joined, shared[r][column]);
+    result.put(o, s, at[0], joined);
   }
 }
 
-// The same for a dense matrix of T, [count, outputs] with rows `pitch` apart that are aligned to 16 bytes: bias gradients. Eight
-// lanes take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
+// Does the same for a dense matrix of T, [count, outputs] with rows `pitch` apart that are aligned to 16 bytes: bias gradients.
+// Eight lanes take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
 inline constexpr int kOctet = 8;
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads)
@@ -168,33 +170,33 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t task = blockIdx.x; task < column_blocks * segments; task += gridDim.x) {
     const int64_t s = task % segments, from = task / segments * kWidth, o = from + first;
     const int64_t begin = s * segment, end = begin + segment < result.count ? begin + segment : result.count;
-    float mine[kPack];
+    float partial[kPack];
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) mine[j] = Op::template identity<float>();
+    for (int j = 0; j < kPack; ++j) partial[j] = Op::template identity<float>();
     if (o < result.outputs) {  // outputs are whole packs
 #pragma unroll 4
       for (int64_t i = begin + octet; i < end; i += kRows) {
         float v[kPack];
         load_pack(x + i * pitch + o, v);
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) mine[j] = Op::join(mine[j], Op::first(v[j]));
+        for (int j = 0; j < kPack; ++j) partial[j] = Op::join(partial[j], Op::first(v[j]));
       }
     }
     __syncthreads();  // waits until the last task's values were read
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      double all = double(mine[j]);
-      for (int bits = kOctet; bits < 32; bits *= 2) all = Op::join(all, __shfl_xor_sync(kFullMask, all, bits));
-      if (lane < kOctet) shared[threadIdx.x / 32][first + j] = all;
+      double joined = double(partial[j]);
+      for (int bits = kOctet; bits < 32; bits *= 2) joined = Op::join(joined, __shfl_xor_sync(kFullMask, joined, bits));
+      if (lane < kOctet) shared[threadIdx.x / 32][first + j] = joined;
     }
     __syncthreads();
-    const int64_t mine_at = from + int64_t(threadIdx.x);
-    if (int(threadIdx.x) >= kWidth || mine_at >= result.outputs) continue;
-    double all = shared[0][threadIdx.x];
-    for (int w = 1; w < kBlockWarps; ++w) all = Op::join(all, shared[w][threadIdx.x]);
+    const int64_t own_output = from + int64_t(threadIdx.x);
+    if (int(threadIdx.x) >= kWidth || own_output >= result.outputs) continue;
+    double joined = shared[0][threadIdx.x];
+    for (int w = 1; w < kBlockWarps; ++w) joined = Op::join(joined, shared[w][threadIdx.x]);
     int64_t at[2];
-    kept.offsets(mine_at, at);
-    result.put(mine_at, s, at[0], all);
+    kept.offsets(own_output, at);
+    result.put(own_output, s, at[0], joined);
   }
 }
 
@@ -235,10 +237,10 @@ struct ReduceInput {
     Shape kept_shape, reduced_shape;
     Strides kept_out, kept_in, reduced_in;
     for (int d = 0; d < x.shape.size(); ++d) {
-      const bool goes = out.shape[d] == 1 && x.shape[d] != 1;
-      (goes ? reduced_shape : kept_shape).push_back(x.shape[d]);
-      (goes ? reduced_in : kept_in).push_back(x.strides[d]);
-      if (!goes) kept_out.push_back(out.strides[d]);
+      const bool is_reduced = out.shape[d] == 1 && x.shape[d] != 1;
+      (is_reduced ? reduced_shape : kept_shape).push_back(x.shape[d]);
+      (is_reduced ? reduced_in : kept_in).push_back(x.strides[d]);
+      if (!is_reduced) kept_out.push_back(out.strides[d]);
     }
     return {Space<2>(kept_shape, {&kept_out, &kept_in}), Space<1>(reduced_shape, {&reduced_in})};
   }

@@ -13,6 +13,7 @@ inline constexpr int64_t kSegment = 32 * 256;     // elements of a row per group
 inline constexpr int64_t kColumnSegment = 512;    // rows of a column per block
 inline constexpr int64_t kPackedSegment = 128;    // the same if threads read packs
 inline constexpr int64_t kFewSegments = 64;       // up to here one thread per output joins them
+inline constexpr int64_t kLeastColumns = 8;       // outputs side by side from which a thread takes a column
 inline constexpr int64_t kMaxPartials = int64_t(kScratchBytes / sizeof(double));  // most results of segments
 
 // How `length` elements of each output are split into segments of about `wanted`.
@@ -20,7 +21,7 @@ struct Cut {
   int64_t segments, segment;  // the last one may be shorter
 
   Cut(int64_t length, int64_t outputs, int64_t wanted) {
-    // Longer segments if their results would not fit into the scratch memory; whole packs.
+    // Makes segments longer if their results would not fit into the scratch memory, and multiples of 8: whole packs.
     const int64_t fit = kMaxPartials / (outputs > 0 ? outputs : 1), most = (length + wanted - 1) / wanted;
     const int64_t parts = most < 1 || fit < 1 ? 1 : most < fit ? most : fit;
     segment = (((length + parts - 1) / parts) + 7) / 8 * 8;
@@ -51,12 +52,13 @@ struct ReducePlan {
   Join join;
 };
 
+// Returns the kernel, the segments, and the way to join their results.
 inline ReducePlan plan_reduction(const ReduceFacts& f) {
   using Kernel = ReducePlan::Kernel;
   using Join = ReducePlan::Join;
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
   Kernel kernel = Kernel::rows;
-  if (f.kept_dims > 0 && f.reduced_dims > 0 && f.kept_inner >= 8 && f.length > 1 &&
+  if (f.kept_dims > 0 && f.reduced_dims > 0 && f.kept_inner >= kLeastColumns && f.length > 1 &&
       magnitude(f.kept_step) < magnitude(f.reduced_step)) {
     const bool packed = f.has_packed_columns && f.aligned && f.kept_dims == 1 && f.kept_step == 1 && f.reduced_dims == 1 &&
                         f.outputs % f.pack == 0 && f.reduced_step % f.pack == 0;

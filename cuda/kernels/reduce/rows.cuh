@@ -14,6 +14,9 @@ inline constexpr int64_t kPeeledRow = 128;                         // least leng
 inline constexpr int kHeldPacks = int(kWarpRow / (32 * kRun));     // packs of a row that a thread keeps in registers
 inline constexpr int64_t kHeldRow = kHeldPacks * kThreads * kRun;  // longest row that a block keeps in registers
 
+// Rows side by side in memory: with at least this number of them, or at most this length, each is taken by one thread.
+inline constexpr int64_t kManyColumns = 4096, kShortColumn = 128;
+
 using math::MaxJoin;
 using math::MinJoin;
 using math::ProductJoin;
@@ -39,7 +42,7 @@ __device__ inline W block_join(W v, W* shared) {
   return v;
 }
 
-// A block of kThreads threads seen as groups of Warps warps (1 or kBlockWarps), each with its own rows.
+// A block of kThreads threads, divided into groups of Warps warps (1 or kBlockWarps), each with its own rows.
 template <int Warps>
 struct RowGroup {
   static constexpr int kSize = 32 * Warps, kPerBlock = kBlockWarps / Warps;
@@ -58,8 +61,8 @@ struct RowGroup {
   }
 
   // Calls f(i, size) for this thread's parts of [begin, end): `Pack` elements from i, and those after the last whole pack one by
-  // one. begin must be `head` plus a multiple of Pack. Unroll: how many reads may be in progress at a time, if f does not write.
-  // There is no branch between them, because the compiler moves no read up across one.
+  // one. head: where the first whole pack is; begin must be `head` plus a multiple of Pack. Unroll: how many reads may be in
+  // progress at a time, if f does not write. There is no branch between them, because the compiler moves no read up across one.
   template <int Pack, int Unroll = 1, class F>
   __device__ static void each(int64_t begin, int64_t end, const F& f, int64_t head = 0) {
     constexpr int kStep = kSize * Pack;
@@ -93,7 +96,7 @@ inline unsigned row_blocks(int64_t rows, int64_t length) {
   return length <= kWarpRow ? blocks_for(rows, kBlockWarps) : blocks_for(rows, 1);
 }
 
-// Dense rows of T, aligned to 16 bytes. Element i of the row at offset `row`.
+// Dense rows of T, aligned to 16 bytes. load and store: elements from i on of the row at offset `row`.
 template <class T>
 struct PackedRows {
   using Compute = float;
@@ -111,7 +114,7 @@ struct PackedRows {
   }
 };
 
-// The same for f16, bf16 or f32, looked up at run time: the operands of one kernel may differ.
+// Such rows of f16, bf16 or f32, looked up at run time: the operands of one kernel may differ.
 struct RunRows {
   using Compute = float;
   using Stored = RawPack;
@@ -134,7 +137,7 @@ struct RunRows {
   __device__ void store(int64_t row, int64_t i, const float (&x)[1]) const { data.store_float(row + i, x[0]); }
 };
 
-// The same for rows of any length, such as 50257: a row begins anywhere, and its elements before the first whole pack of memory
+// Such rows of any length, for example 50257: a row begins anywhere, and its elements before the first whole pack of memory
 // are read one by one. Their number is the same for all operands of a kernel.
 struct PeeledRows : RunRows {
   static constexpr bool kPeels = true;
@@ -241,7 +244,7 @@ inline Shape without(Shape shape, int dim) {
 inline int64_t row_length(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.shape[dim]; }
 inline int64_t row_stride(const TensorView& v, int dim) { return v.shape.empty() ? 1 : v.strides[dim]; }
 
-// Returns whether PackedRows can walk the rows along `dim`.
+// Returns whether PackedRows can read the rows along `dim`.
 inline bool packs(const TensorView& v, int dim) {
   const int64_t pack = 16 / int64_t(size_of(v.dtype));
   if (!is_floating(v.dtype) || v.dtype == DType::f64 || v.shape.empty() || v.strides[dim] != 1 || !aligned16(v.data)) return false;
@@ -251,7 +254,7 @@ inline bool packs(const TensorView& v, int dim) {
   return true;
 }
 
-// Returns whether PeeledRows can: rows that are long enough and begin at the same place within a pack in all operands.
+// Returns whether PeeledRows can read them: rows that are long enough and begin at the same place within a pack in all operands.
 inline bool peels(std::initializer_list<const TensorView*> operands, int dim) {
   const TensorView& first = **operands.begin();
   for (const TensorView* v : operands) {
@@ -295,13 +298,13 @@ struct Exponentials {
 #pragma unroll
     for (int j = 0; j < N; ++j) sum += m::exp(C(x[j] - most));
   }
-  // Joins over the group; every thread gets the result.
+  // Joins over the group: `top` becomes the group's, and every thread gets its sum.
   template <class Group>
   __device__ double join(C* tops, double* sums) {
-    const C all = Group::template join<MaxJoin>(top, tops);
-    const C mine = top == all ? sum : C(sum * m::exp(C(top - all)));
-    top = all;
-    return Group::template join<SumJoin>(double(mine), sums);
+    const C highest = Group::template join<MaxJoin>(top, tops);
+    const C partial = top == highest ? sum : C(sum * m::exp(C(top - highest)));
+    top = highest;
+    return Group::template join<SumJoin>(double(partial), sums);
   }
 };
 

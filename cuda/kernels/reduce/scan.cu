@@ -8,7 +8,8 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr int kItems = 4;  // neighbours per thread
+constexpr int kItems = 4;           // neighbours per thread
+constexpr int64_t kFewRows = 1024;  // below this number, long rows are cut into segments
 
 template <class Op, class W, int Warps>
 struct GroupScan {
@@ -80,14 +81,14 @@ __global__ void __launch_bounds__(kThreads) scan_rows(Rows r) {
     W carry = r.out.data && s > 0 ? totals[task - 1] : Op::template identity<W>();
     for (int64_t tile = begin; tile < end; tile += Group::kSize * kItems) {
       const int64_t first = tile + int64_t(Group::rank()) * kItems;
-      W v[kItems], mine = Op::template identity<W>();
+      W v[kItems], partial = Op::template identity<W>();
 #pragma unroll
       for (int j = 0; j < kItems; ++j) {
-        if (first + j < end) mine = Op::join(mine, W(load_as<C>(r.x, at[0] + (first + j) * r.x_step)));
-        v[j] = mine;
+        if (first + j < end) partial = Op::join(partial, W(load_as<C>(r.x, at[0] + (first + j) * r.x_step)));
+        v[j] = partial;
       }
       W total;
-      const W start = Op::join(carry, GroupScan<Op, W, Warps>::before(mine, total, &shared[0]));
+      const W start = Op::join(carry, GroupScan<Op, W, Warps>::before(partial, total, &shared[0]));
       carry = Op::join(carry, total);
       if (!r.out.data) continue;
 #pragma unroll
@@ -128,10 +129,10 @@ void scan_as(const Queue& q, Rows r) {
   const Space<2>& rows = r.rows;
   const bool beside = rows.rank > 0 && magnitude(rows.strides[0][rows.rank - 1]) < magnitude(r.x_step);
   // Few long columns would use too few threads: a block takes each.
-  if (r.length == 1 || (beside && (rows.numel >= 4096 || r.length <= 128)))
+  if (r.length == 1 || (beside && (rows.numel >= kManyColumns || r.length <= kShortColumn)))
     return launch(scan_columns<Op, C>, blocks_for(rows.numel, kThreads), kThreads, 0, q.stream, r);
   const Cut cut(r.length, rows.numel, 2 * kSegment);
-  if (rows.numel < 1024 && cut.segments > 1) {
+  if (rows.numel < kFewRows && cut.segments > 1) {
     r.segments = cut.segments;
     r.segment = cut.segment;
     r.totals = q.scratch;
@@ -144,7 +145,15 @@ void scan_as(const Queue& q, Rows r) {
     TensorView view;
     view.data = q.scratch;
     view.dtype = std::is_same_v<W, int64_t> ? DType::i64 : DType::f64;
-    run_rows<Op, W>(q, Rows{view, view, Space<2>(shape, {&strides, &strides}), cut.segments, 1, 1, 1, cut.segments, nullptr});
+    run_rows<Op, W>(q, Rows{.x = view,
+                            .out = view,
+                            .rows = Space<2>(shape, {&strides, &strides}),
+                            .length = cut.segments,
+                            .x_step = 1,
+                            .out_step = 1,
+                            .segments = 1,
+                            .segment = cut.segments,
+                            .totals = nullptr});
   }
   run_rows<Op, C>(q, r);
 }

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kThreads) softmax_kernel(Rows x, Rows out, Spa
     const C rest = log ? C(::log(total)) : C(1 / total);
     row.each([&](int64_t i, auto& v) {
 #pragma unroll
-      for (C& one : v[0]) one = log ? C(one - e.top - rest) : C(m::exp(C(one - e.top)) * rest);
+      for (C& value : v[0]) value = log ? C(value - e.top - rest) : C(m::exp(C(value - e.top)) * rest);
       out.store(at[0], i, v[0]);
     });
   }

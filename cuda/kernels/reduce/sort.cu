@@ -22,20 +22,20 @@ __device__ inline U bits_at(const Operand& x, int64_t i) {
 }
 // Returns the key of element i; below 2^32 for elements of up to 32 bits.
 __device__ inline uint64_t key_at(const Operand& x, int64_t i, bool descending) {
-  uint64_t key = 0, all = 0xff;
+  uint64_t key = 0, mask = 0xff;  // of the key's bits
   switch (x.dtype) {
-    case DType::f16: key = ordered_bits<uint16_t>(bits_at<uint16_t>(x, i), 0x7c00), all = 0xffff; break;
-    case DType::bf16: key = ordered_bits<uint16_t>(bits_at<uint16_t>(x, i), 0x7f80), all = 0xffff; break;
-    case DType::f32: key = ordered_bits<uint32_t>(bits_at<uint32_t>(x, i), 0x7f800000u), all = 0xffffffffu; break;
-    case DType::f64: key = ordered_bits<uint64_t>(bits_at<uint64_t>(x, i), 0x7ff0000000000000u), all = ~uint64_t(0); break;
+    case DType::f16: key = ordered_bits<uint16_t>(bits_at<uint16_t>(x, i), 0x7c00), mask = 0xffff; break;
+    case DType::bf16: key = ordered_bits<uint16_t>(bits_at<uint16_t>(x, i), 0x7f80), mask = 0xffff; break;
+    case DType::f32: key = ordered_bits<uint32_t>(bits_at<uint32_t>(x, i), 0x7f800000u), mask = 0xffffffffu; break;
+    case DType::f64: key = ordered_bits<uint64_t>(bits_at<uint64_t>(x, i), 0x7ff0000000000000u), mask = ~uint64_t(0); break;
     case DType::u8:
     case DType::boolean: key = bits_at<uint8_t>(x, i); break;
     case DType::i8: key = bits_at<uint8_t>(x, i) ^ 0x80u; break;
-    case DType::i16: key = bits_at<uint16_t>(x, i) ^ 0x8000u, all = 0xffff; break;
-    case DType::i32: key = bits_at<uint32_t>(x, i) ^ 0x80000000u, all = 0xffffffffu; break;
-    case DType::i64: key = bits_at<uint64_t>(x, i) ^ 0x8000000000000000u, all = ~uint64_t(0); break;
+    case DType::i16: key = bits_at<uint16_t>(x, i) ^ 0x8000u, mask = 0xffff; break;
+    case DType::i32: key = bits_at<uint32_t>(x, i) ^ 0x80000000u, mask = 0xffffffffu; break;
+    case DType::i64: key = bits_at<uint64_t>(x, i) ^ 0x8000000000000000u, mask = ~uint64_t(0); break;
   }
-  return descending ? key ^ all : key;
+  return descending ? key ^ mask : key;
 }
 
 // A key above its index; keys of up to 32 bits share a word with a 32-bit index. `last` comes after every pair of a row.
@@ -55,13 +55,15 @@ struct Full {
   __device__ bool operator<(const Full& o) const { return key != o.key ? key < o.key : element < o.element; }
 };
 
+// Pairs in a tile: 16 KiB of shared memory.
 template <class P>
 inline constexpr int kTile = 16384 / int(sizeof(P));
 
 struct Rows {
   Operand x, values, indices;
   Space<3> rows;  // offsets in x, values and indices
-  int64_t length, k, x_step, value_step, index_step;
+  int64_t length, k;  // elements that are sorted, and the first of them that are written
+  int64_t x_step, value_step, index_step;
   bool descending;
   int element;  // bytes
 
@@ -85,13 +87,13 @@ struct Rows {
 template <class P>
 __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs) {
   SHARED(P, tile, [kTile<P>]);
-  const int64_t pieces = (r.length + part - 1) / part, all = r.rows.numel * pieces, per_tile = kTile<P> / part;
-  for (int64_t first = int64_t(blockIdx.x) * per_tile; first < all; first += int64_t(gridDim.x) * per_tile) {
+  const int64_t pieces = (r.length + part - 1) / part, pieces_in_all = r.rows.numel * pieces, per_tile = kTile<P> / part;
+  for (int64_t first = int64_t(blockIdx.x) * per_tile; first < pieces_in_all; first += int64_t(gridDim.x) * per_tile) {
     // No barrier: the thread that fills a place has itself read the last tile's element there.
     for (int i = int(threadIdx.x); i < kTile<P>; i += kThreads) {
       const int64_t piece = first + i / part, at = piece % pieces * part + i % part;
       tile[i] = P::last();
-      if (piece < all && at < r.length) {
+      if (piece < pieces_in_all && at < r.length) {
         int64_t offset[3];
         r.rows.offsets(piece / pieces, offset);
         tile[i] = P::of(key_at(r.x, offset[0] + at * r.x_step, r.descending), at);
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs
     __syncthreads();
     for (int i = int(threadIdx.x); i < kTile<P>; i += kThreads) {
       const int64_t piece = first + i / part, at = piece % pieces * part + i % part;
-      if (piece >= all || at >= r.length) continue;
+      if (piece >= pieces_in_all || at >= r.length) continue;
       if (runs)
         runs[piece / pieces * r.length + at] = tile[i];
       else if (at < r.k)
@@ -133,15 +135,15 @@ __global__ void __launch_bounds__(kThreads) merge_runs(const P* from, P* to, int
     const bool second = at - first >= run;
     const int64_t other = second ? first : first + run, most = length - other < run ? length - other : run;
     const P* const search = from + row * length + other;
-    const P mine = from[i];
+    const P pair = from[i];
     int64_t below = 0;  // how many elements of the other run come before
     for (int64_t left = most > 0 ? most : 0; left > 0;) {
       const int64_t half = left / 2;
-      const bool up = search[below + half] < mine;
+      const bool up = search[below + half] < pair;
       below = up ? below + half + 1 : below;
       left = up ? left - half - 1 : half;
     }
-    to[row * length + first + (at - first - (second ? run : 0)) + below] = mine;
+    to[row * length + first + (at - first - (second ? run : 0)) + below] = pair;
   }
 }
 

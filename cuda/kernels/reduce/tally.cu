@@ -7,12 +7,15 @@ namespace halfstep::cuda {
 namespace {
 
 using Count = unsigned long long;
+constexpr unsigned kPlaces = 256;  // of exponents
 
+// Sets all counts to 0, and the smallest value to the largest number.
 __global__ void begin_tally(int64_t* row, int64_t n) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i < n) row[i] = i == math::kTallySmallest ? INT64_MAX : 0;
 }
 
+// Returns the bits of a float's magnitude as a double, which are in the order of the numbers.
 __device__ inline Count double_bits(uint32_t magnitude) {
   return math::same_bits<Count>(double(math::same_bits<float>(magnitude)));
 }
@@ -22,33 +25,33 @@ template <class C>
 __global__ void __launch_bounds__(kThreads) tally_kernel(Operand x, Space<1> space, bool exponents, Count* row) {
   using Bits = typename math::FloatBits<C>::Bits;
   SHARED(unsigned, counts, [math::kTallyLargest]);
-  SHARED(unsigned, places, [256]);
+  SHARED(unsigned, places, [kPlaces]);
   SHARED(Count, extremes, [2]);
   if (threadIdx.x < math::kTallyLargest) counts[threadIdx.x] = 0;
   if (threadIdx.x < 2) extremes[threadIdx.x] = threadIdx.x == 0 ? 0 : Count(INT64_MAX);
-  for (unsigned k = threadIdx.x; k < 256; k += blockDim.x) places[k] = 0;
+  for (unsigned k = threadIdx.x; k < kPlaces; k += blockDim.x) places[k] = 0;
   __syncthreads();
   const Bits normal = Bits(math::smallest_normal_bits(x.dtype));
-  unsigned mine[math::kTallyLargest] = {};
+  unsigned own_counts[math::kTallyLargest] = {};
   Bits top = 0, bottom = ~Bits(0);
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel; i += int64_t(gridDim.x) * blockDim.x) {
     const C value = x.load_floating<C>(space.offset(i));
     const Bits size = math::magnitude_bits(value);
-    const bool minus = math::same_bits<Bits>(value) >> (8 * sizeof(Bits) - 1);
+    const bool is_negative = math::same_bits<Bits>(value) >> (8 * sizeof(Bits) - 1);
     constexpr Bits inf = math::FloatBits<C>::kInf;
-    mine[math::kTallyNan] += size > inf;
-    mine[math::kTallyPositiveInf] += size == inf && !minus;
-    mine[math::kTallyNegativeInf] += size == inf && minus;
-    mine[math::kTallyZero] += size == 0;
+    own_counts[math::kTallyNan] += size > inf;
+    own_counts[math::kTallyPositiveInf] += size == inf && !is_negative;
+    own_counts[math::kTallyNegativeInf] += size == inf && is_negative;
+    own_counts[math::kTallyZero] += size == 0;
     if (size == 0 || size >= inf) continue;
-    mine[math::kTallyNegative] += minus;
-    mine[math::kTallySubnormal] += size < normal;
+    own_counts[math::kTallyNegative] += is_negative;
+    own_counts[math::kTallySubnormal] += size < normal;
     top = size > top ? size : top;
     bottom = size < bottom ? size : bottom;
     if (exponents) atomicAdd(&places[math::exponent_place(size)], 1u);
   }
   for (int k = 0; k < math::kTallyLargest; ++k)
-    if (mine[k]) atomicAdd(&counts[k], mine[k]);
+    if (own_counts[k]) atomicAdd(&counts[k], own_counts[k]);
   if (top) {
     atomicMax(&extremes[0], double_bits(top));
     atomicMin(&extremes[1], double_bits(bottom));
@@ -60,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) tally_kernel(Operand x, Space<1> spa
     atomicMin(&row[math::kTallySmallest], extremes[1]);
   }
   if (!exponents) return;
-  for (unsigned k = threadIdx.x; k < 256; k += blockDim.x)
+  for (unsigned k = threadIdx.x; k < kPlaces; k += blockDim.x)
     if (places[k]) atomicAdd(&row[math::kTallyExponents + k], Count(places[k]));
 }
 

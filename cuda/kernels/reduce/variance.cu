@@ -83,7 +83,7 @@ struct CoveredRuns {
   template <class Group, class F>
   __device__ void each(int64_t from, int64_t begin, int64_t end, const F& f) const {
     constexpr int kBatch = 4;
-    const int64_t first = short_quotient(begin, inner), per_run = Cover<kRun>::each(inner);
+    const int64_t first = short_quotient(begin, inner), per_run = Cover<kRun>::packs_of_run(inner);
     const int64_t packs = (short_quotient(end - 1, inner) + 1 - first) * per_run;
     const auto cover = [&](int64_t p) {
       const int64_t of = short_quotient(p, per_run), skip = begin - (first + of) * inner, stop = end - (first + of) * inner;
@@ -132,7 +132,8 @@ struct Singles {
   }
 };
 
-// kept: the outputs (offsets in var, x and mean). Task = output * segments + segment.
+// Computes the moments of segments, each by a group of threads: task = output * segments + segment. kept: the outputs (offsets in
+// var, x and mean).
 template <class Elements, int Warps>
 __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3> kept, Target target) {
   using Group = RowGroup<Warps>;
@@ -142,16 +143,17 @@ __global__ void __launch_bounds__(kThreads) moments_of_rows(Elements x, Space<3>
     const int64_t output = task / target.segments, s = task % target.segments, begin = target.begin(s), end = target.end(s);
     int64_t at[3];
     kept.offsets(output, at);
-    NearSums<typename Elements::Compute> seen;
-    x.template each<Group>(at[1], begin, end, [&](const auto& v, auto... span) { seen.add(v, span...); });
-    const double mean = Group::template join<SumJoin>(seen.total(), &sums[0]) / double(end - begin);
-    const double squares = Group::template join<SumJoin>(seen.about(mean), &sums[0]);
+    NearSums<typename Elements::Compute> near_sums;
+    x.template each<Group>(at[1], begin, end, [&](const auto& v, auto... span) { near_sums.add(v, span...); });
+    const double mean = Group::template join<SumJoin>(near_sums.total(), &sums[0]) / double(end - begin);
+    const double squares = Group::template join<SumJoin>(near_sums.squares_about(mean), &sums[0]);
     if (Group::rank() == 0) target.put(output, s, at, {mean, squares});
   }
 }
 
-// Kept elements are side by side in x: 32 columns per block, whose warps' rows are joined at the end. Tasks need no barrier
-// between them: between a thread's reading of one array and the next task's writing, the other array is processed.
+// Computes the moments of segments of outputs whose elements lie side by side in x: a block takes 32 columns, whose warps' rows are
+// joined at the end. Tasks need no barrier between them: between a thread's reading of one array and the next task's writing, the
+// other array is processed.
 template <class C>
 __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Space<3> kept, Target target) {
   SHARED(double, sums, [kBlockWarps][33]);
@@ -164,23 +166,23 @@ __global__ void __launch_bounds__(kThreads) moments_of_columns(Singles<C> x, Spa
     const bool inside = o < kept.numel;
     int64_t at[3] = {0, 0, 0};
     if (inside) kept.offsets(o, at);
-    NearSums<C> seen;
+    NearSums<C> near_sums;
     for (int64_t i = begin + warp; inside && i < end; i += kBlockWarps) {
       C v[1];
       x.load(at[1], i, v);
-      seen.add(v);
+      near_sums.add(v);
     }
-    sums[warp][column] = seen.total();
+    sums[warp][column] = near_sums.total();
     __syncthreads();
     double mean = 0;
     for (int w = 0; w < kBlockWarps; ++w) mean += sums[w][column];
     mean /= double(end - begin);
-    squares[warp][column] = seen.about(mean);
+    squares[warp][column] = near_sums.squares_about(mean);
     __syncthreads();
     if (warp != 0 || !inside) continue;
-    double all = 0;
-    for (int w = 0; w < kBlockWarps; ++w) all += squares[w][column];
-    target.put(o, s, at, {mean, all});
+    double total = 0;
+    for (int w = 0; w < kBlockWarps; ++w) total += squares[w][column];
+    target.put(o, s, at, {mean, total});
   }
 }
 
@@ -199,7 +201,7 @@ struct NearPacks {
     }
     ++count;
   }
-  __device__ NearSums<float> of(int j) const { return {near[j], sum[j], squares[j], count}; }
+  __device__ NearSums<float> of_column(int j) const { return {near[j], sum[j], squares[j], count}; }
 };
 
 // Does the same for a dense matrix of f16, bf16 or f32, [count, outputs] with rows `pitch` apart that are aligned for packs. Eight
@@ -217,7 +219,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
     const int64_t s = task % target.segments, from = task / target.segments * kWidth, begin = target.begin(s), end = target.end(s);
     const int64_t first = from + lane % kOctet * kRun;
     const bool inside = first < target.outputs;  // outputs are whole packs
-    NearPacks seen;
+    NearPacks near_sums;
     for (int64_t i = begin + octet; inside && i < end; i += kRows * kBatch) {
       RawPack packs[kBatch];
 #pragma unroll
@@ -228,7 +230,7 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
         if (i + k * kRows >= end) continue;
         float v[kRun];
         unpack(packs[k], x.dtype, v);
-        seen.add(v);
+        near_sums.add(v);
       }
     }
     // Joins the four octets of a warp; then one thread per column joins the warps.
@@ -237,17 +239,17 @@ __global__ void __launch_bounds__(kThreads) moments_of_packed_columns(Operand x,
       if (lane < kOctet) to[j * kOctet + lane] = value;
     };
     const auto joined = [&](const double(&of)[kBlockWarps][kWidth]) {
-      double all = 0;
-      for (int w = 0; w < kBlockWarps; ++w) all += of[w][place];
-      return all;
+      double total = 0;
+      for (int w = 0; w < kBlockWarps; ++w) total += of[w][place];
+      return total;
     };
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) join(seen.of(j).total(), sums[warp], j);
+    for (int j = 0; j < kRun; ++j) join(near_sums.of_column(j).total(), sums[warp], j);
     __syncthreads();
     if (place < kWidth) means[place] = joined(sums) / double(end - begin);
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < kRun; ++j) join(seen.of(j).about(means[j * kOctet + lane % kOctet]), squares[warp], j);
+    for (int j = 0; j < kRun; ++j) join(near_sums.of_column(j).squares_about(means[j * kOctet + lane % kOctet]), squares[warp], j);
     __syncthreads();
     if (place >= kWidth || from + column >= target.outputs) continue;
     int64_t at[3];
@@ -299,36 +301,48 @@ __global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Targe
       return sum;
     };
     const double mean = sum_up(sums, [&](int64_t s, double n) { return n * target.mean_of(o, s); }) / double(target.count);
-    const double all = sum_up(squares, [&](int64_t s, double n) {
+    const double total = sum_up(squares, [&](int64_t s, double n) {
       const double off = target.mean_of(o, s) - mean;
       return target.squares_of(o, s) + n * off * off;
     });
     if (int(threadIdx.x) >= kOctet || o >= kept.numel) continue;
     int64_t at[3];
     kept.offsets(o, at);
-    result.finish(at, {mean, all});
+    result.finish(at, {mean, total});
   }
 }
 
-template <class C>
-void variance_as(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
-                 const BatchStatistics* statistics) {
+struct VarianceInput {
+  Space<3> kept;     // the outputs: offsets in var, x and mean
+  Space<1> reduced;  // the elements of one output
+};
+
+// Splits the dimensions of x: those of size 1 in var are reduced.
+VarianceInput input_of(const TensorView& x, const TensorView& mean, const TensorView& var) {
   const Strides& mean_strides = mean ? mean.strides : var.strides;
   Shape kept_shape, reduced_shape;
   Strides kept_var, kept_in, kept_mean, reduced_in;
   for (int d = 0; d < x.shape.size(); ++d) {
-    const bool goes = var.shape[d] == 1 && x.shape[d] != 1;
-    (goes ? reduced_shape : kept_shape).push_back(x.shape[d]);
-    (goes ? reduced_in : kept_in).push_back(x.strides[d]);
-    if (!goes) kept_var.push_back(var.strides[d]);
-    if (!goes) kept_mean.push_back(mean_strides[d]);
+    const bool is_reduced = var.shape[d] == 1 && x.shape[d] != 1;
+    (is_reduced ? reduced_shape : kept_shape).push_back(x.shape[d]);
+    (is_reduced ? reduced_in : kept_in).push_back(x.strides[d]);
+    if (!is_reduced) kept_var.push_back(var.strides[d]);
+    if (!is_reduced) kept_mean.push_back(mean_strides[d]);
   }
-  const Space<3> kept(kept_shape, {&kept_var, &kept_in, &kept_mean});
-  const Space<1> reduced(reduced_shape, {&reduced_in});
+  return {Space<3>(kept_shape, {&kept_var, &kept_in, &kept_mean}), Space<1>(reduced_shape, {&reduced_in})};
+}
+
+// Computes mean and var, or with `statistics` those of batch normalisation, by the kernels that fit the layout.
+template <class C>
+void variance_as(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,
+                 const BatchStatistics* statistics) {
+  const VarianceInput input = input_of(x, mean, var);
+  const Space<3>& kept = input.kept;
+  const Space<1>& reduced = input.reduced;
   const int64_t kept_step = kept.rank > 0 ? kept.strides[1][kept.rank - 1] : 0;
   const int64_t reduced_step = reduced.rank > 0 ? reduced.strides[0][reduced.rank - 1] : 0;
   const auto magnitude = [](int64_t v) { return v < 0 ? -v : v; };
-  const bool columns = kept.rank > 0 && reduced.rank > 0 && kept.shape[kept.rank - 1] >= 8 && reduced.numel > 1 &&
+  const bool columns = kept.rank > 0 && reduced.rank > 0 && kept.shape[kept.rank - 1] >= kLeastColumns && reduced.numel > 1 &&
                        magnitude(kept_step) < magnitude(reduced_step);
   const bool narrow = packs_of_any(x) && x.dtype != DType::boolean;
   const bool packed_columns = columns && narrow && kept.rank == 1 && kept_step == 1 && reduced.rank == 1 &&
@@ -389,12 +403,12 @@ void batch_statistics(const Queue& q, const BatchNormArgs& a, const TensorView& 
       v.strides = {a.channels * inner, inner, 1};
       return v;
     };
-    const TensorView some_mean = part(mean, 1, 1), some_rstd = part(rstd, 1, 1);
+    const TensorView part_mean = part(mean, 1, 1), part_rstd = part(rstd, 1, 1);
     int64_t* const counted = first == 0 ? batches.as<int64_t>() : nullptr;
     const double n = double(a.batch * a.inner);
-    const BatchStatistics to{some_mean, some_rstd, part(running_mean, 1, 1), part(running_var, 1, 1), counted, n,
+    const BatchStatistics to{part_mean, part_rstd, part(running_mean, 1, 1), part(running_var, 1, 1), counted, n,
                              a.eps,     a.momentum};
-    variance_of(q, part(x, a.batch, a.inner), 0, some_mean, some_rstd, &to);
+    variance_of(q, part(x, a.batch, a.inner), 0, part_mean, part_rstd, &to);
   }
 }
 

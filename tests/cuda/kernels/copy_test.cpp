@@ -144,7 +144,7 @@ TEST_CASE("copies of slices, in the widest pieces that fit") {
   const OnDevice dev_tall(tall), dev_short(short_y);
   struct Blocks final : cuda::LaunchWatcher {
     unsigned blocks = 0;
-    void launched(const cuda::Launched& l) override { blocks += l.grid.x; }
+    void launched(const cuda::KernelLaunch& l) override { blocks += l.grid.x; }
     void uses_fixed(const void*) override {}
   } counted;
   cuda::launch_watcher = &counted;

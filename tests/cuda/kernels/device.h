@@ -81,7 +81,7 @@ template <class F>
 int launches_of(const F& f) {
   struct Counter final : cuda::LaunchWatcher {
     int count = 0;
-    void launched(const cuda::Launched&) override { ++count; }
+    void launched(const cuda::KernelLaunch&) override { ++count; }
     void uses_fixed(const void*) override {}
   } counter;
   cuda::launch_watcher = &counter;

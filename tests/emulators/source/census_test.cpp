@@ -83,7 +83,7 @@ class Census final : public cuda::LaunchWatcher {
   ~Census() { cuda::launch_watcher = nullptr; }
   Census(const Census&) = delete;
 
-  void launched(const cuda::Launched& l) override {
+  void launched(const cuda::KernelLaunch& l) override {
     std::set<std::pair<uintptr_t, size_t>> tensors;
     for (size_t i = 0; i < l.count; ++i) {
       for (size_t at = 0; at + sizeof(uintptr_t) <= l.sizes[i]; at += sizeof(uintptr_t)) {
