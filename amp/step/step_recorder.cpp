@@ -211,7 +211,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   rates_.prepare();
   recording_->replay();
   if (group_) group_->replayed();
-  rates_.advanced();
+  rates_.note_step();
   for (WatchedTensor& w : watched_) {
     if (!w.stepped) continue;
     w.tensor.bump_version();

@@ -349,7 +349,7 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   if (scaler_.is_enabled()) states_.restore_if_skipped(result.outcome.found_inf());
   window_loss_ = Tensor();
   if (rates_)
-    rates_->advanced();
+    rates_->note_step();
   else if (schedule_)
     schedule_->step(result.outcome.applied());
   return result;
