@@ -146,7 +146,7 @@ void Lookahead::stepped(const AmpStep& amp) {
         .update(updates, math::LookaheadRule{.k = double(options_.k), .alpha = options_.alpha}, control_of(amp));
     for (size_t k = 0; k < group.params.size(); ++k) {
       group.params[k].bump_version();
-      if (shadows[k].defined()) autocast::shadow_is_current(group.params[k]);
+      if (shadows[k].defined()) autocast::mark_shadow_current(group.params[k]);
     }
   }
 }

@@ -177,7 +177,7 @@ LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double 
       found = done = true;
       break;
     }
-    // As in PyTorch, go on by at least a hundredth of the last stretch, and to at most ten times the length.
+    // As in PyTorch: farther by at least a hundredth of the last stretch, to at most ten times the length.
     const double next =
         cubic_minimum(last.t, last.loss, last.slope, now.t, now.loss, now.slope, now.t + 0.01 * (now.t - last.t), now.t * 10);
     last = now;

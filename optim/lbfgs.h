@@ -54,8 +54,8 @@ class LBFGS : public WithOptions<LBFGSOptions, Optimizer> {
     double slope;
   };
   using Evaluate = std::function<Point(double t)>;
-  static Point search(const Evaluate& evaluate, const Point& start, double t, double max_element, double tolerance_change, int64_t max_tries,
-                      int64_t& evaluations);
+  static Point search(const Evaluate& evaluate, const Point& start, double t, double max_element, double tolerance_change,
+                      int64_t max_tries, int64_t& evaluations);
   Point search_along(const Closure& closure, const Tensor& direction, const Point& first, const LBFGSOptions& o, int64_t max_tries,
                      int64_t& evaluations);
 

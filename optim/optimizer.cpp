@@ -349,7 +349,7 @@ void Optimizer::finish(size_t group) {
     // Read the shadow before the version grows: a shadow of an older version is undefined.
     const bool shadowed = autocast::shadow_of(p).defined();
     p.bump_version();
-    if (shadowed) autocast::shadow_is_current(p);
+    if (shadowed) autocast::mark_shadow_current(p);
     if (amp_.grad_scale.defined()) p.raw_grad().bump_version();
   }
 }

@@ -113,7 +113,8 @@ const MultiplicativeLR::Product& MultiplicativeLR::at(int64_t count) const {
 }
 double MultiplicativeLR::factor(int64_t count) const { return at(count).zeros > 0 ? 0 : at(count).product; }
 
-HALFSTEP_OPTIONS(NoamLROptions, option("d_model", &O::d_model, "width of the model").at_least(1), warmup_steps_of<O>("steps of the rise"))
+HALFSTEP_OPTIONS(NoamLROptions, option("d_model", &O::d_model, "width of the model").at_least(1),
+                 warmup_steps_of<O>("steps of the rise"))
 double NoamLR::factor(int64_t count) const {
   const double t = double(count + 1);
   return std::min(1 / std::sqrt(t), t * std::pow(double(*options_.warmup_steps), -1.5)) / std::sqrt(double(*options_.d_model));

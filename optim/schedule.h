@@ -240,8 +240,8 @@ class WSDLR : public ListedSchedule<"WSDLR", WSDOptions> {
   double factor(int64_t count) const override;
 };
 
-// Grows linearly from lr / warmup_steps to lr over `warmup_steps`, then follows half a cosine from lr down to eta_min at T_max, and stays
-// there. eta_min is absolute, for all groups.
+// Grows linearly from lr / warmup_steps to lr over `warmup_steps`, then follows half a cosine from lr down to eta_min at T_max, and
+// stays there. eta_min is absolute, for all groups.
 struct CosineAnnealingLROptions {
   ByName by_name = ByName();
   Required<int64_t> T_max;
@@ -284,9 +284,9 @@ class CosineAnnealingWarmRestarts
 };
 
 // Raises the rate from maximum / div_factor to its maximum and lowers it to maximum / (div_factor final_div_factor); the momentum
-// moves the other way (Smith & Topin 2019). The first group's maximum is max_lr, or its own rate if that is 0; the other groups' are
-// in proportion to their rates. Give total_steps, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the
-// last one.
+// moves the other way (Smith & Topin 2019). The first group's maximum is max_lr, or its own rate if that is 0; the other groups'
+// are in proportion to their rates. Give total_steps, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond
+// the last one.
 struct OneCycleOptions {
   double max_lr = 0;
   int64_t total_steps = 0;

@@ -34,9 +34,9 @@ class Schedule {
   // Returns the initial rate with which rate(initial, count) is `rate`: the schedule continues from it if the user sets that rate.
   // Nothing if there is none, or if the user's rate counts for the next step only.
   virtual std::optional<double> initial_for(double rate, int64_t count) const;
-  // Returns whether a rate that the user sets stays, because the schedule's own is 0 or its minimum. held_for then returns the value
-  // to remember for that rate, and held_rate the rate at a later count from that value: in a combination of schedules, some may
-  // hold while others move.
+  // Returns whether a rate that the user sets stays, because the schedule's own is 0 or its minimum. held_for then returns the
+  // value to remember for that rate, and held_rate the rate at a later count from that value: in a combination of schedules, some
+  // may hold while others move.
   virtual bool holds(int64_t) const { return false; }
   virtual std::optional<double> held_for(double rate, int64_t) const { return rate; }
   virtual double held_rate(double held, int64_t) const { return held; }
@@ -79,7 +79,7 @@ class Schedule {
   // Sets the first learning rate from the rate that earlier schedules began with. Call it at the end of a constructor.
   void start();
   virtual bool is_made_of_others() const { return false; }  // made of schedules, which begin with the optimizer's rate
-  void changed();  // sets the rates anew; call when they changed though the count did not
+  void changed();                                           // sets the rates anew; call when they changed though the count did not
   Optimizer& optimizer() const { return optimizer_; }
 
  private:

@@ -81,8 +81,8 @@ Tensor Shards::part(size_t param, const Tensor& t, int rank) const {
 }
 
 void Shards::check_format(size_t param, const Tensor& parameter) const {
-  check<ValueError>(whole_tensors_ || parameter.format() == places_[param].format, "optimizer", "the memory format of parameter ", param,
-                    " changed, but ranks share its states in the order of its memory",
+  check<ValueError>(whole_tensors_ || parameter.format() == places_[param].format, "optimizer", "the memory format of parameter ",
+                    param, " changed, but ranks share its states in the order of its memory",
                     Help{"lay the module out before the optimizer is sharded"});
 }
 

@@ -53,9 +53,9 @@ class StateRollback {
   };
   Module& module_;
   std::optional<std::vector<Buffer>> buffers_;  // since the first save()
-  bool any_stateful_ = false;
-  std::vector<LayerState> kept_;  // of the step in progress
-  bool open_ = false;             // a step is in progress
+  bool has_stateful_layers_ = false;
+  std::vector<LayerState> layer_states_;  // of the step in progress
+  bool open_ = false;                     // a step is in progress
 };
 
 }  // namespace halfstep
