@@ -93,7 +93,7 @@ Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std:
   Tensor out;
   LayerRow layer;
   layer.name = name_.empty() ? "model" : name_;
-  layer.path = run_.stands_at.empty() ? path_ : run_.stands_at;
+  layer.path = run_.unfolded_at.empty() ? path_ : run_.unfolded_at;
   try {
     const Autocast region(Device::meta, run_.precision.region());
     std::optional<autocast::ModuleRegion> around;
@@ -155,15 +155,15 @@ Tensor Inference::layer(Json& self, const Tensor& x) {
   const ModuleRow& row = module_catalog().row(self);
   if (!fill_widths(self, row.component, x)) return {};
   const Tensor y = row.follow ? row.follow(self, x, *this) : run_leaf(self, row, x);
-  if (y.defined() && run_.stands_at.empty()) try_initial(self);
+  if (y.defined() && run_.unfolded_at.empty()) check_initial(self);
   return y;
 }
 
 // Checks that `init`, `tie`, `freeze` and `freeze_statistics` fit the layer.
-void Inference::try_initial(const Json& self) {
+void Inference::check_initial(const Json& self) {
   constexpr std::array kKeys{"init", "tie", "freeze", "freeze_statistics"};
   const auto given = [&](const char* key) {
-    return self.contains(key) && !self[key].is_null() && !module_catalog().own_field(self, key);
+    return self.contains(key) && !self[key].is_null() && !module_catalog().has_own_field(self, key);
   };
   for (const std::string_view key : kKeys) {
     if (!given(key.data())) continue;
@@ -181,22 +181,22 @@ Tensor Inference::child(Json& self, const std::string& key, const std::string& n
   return Inference(run_, join_path(path_, key), join_path(name_, name)).layer(self, x);
 }
 
-Tensor Inference::unfolded(Json& self, const Tensor& x) {
-  return elsewhere([&](Inference& at) { return at.layer(self, x); }, [](const Issue& issue) { return issue.message; });
+Tensor Inference::run_unfolded(Json& self, const Tensor& x) {
+  return report_here([&](Inference& at) { return at.layer(self, x); }, [](const Issue& issue) { return issue.message; });
 }
 
 Tensor Inference::infer_again(const std::string& which, const std::function<Tensor(Inference&)>& follow) {
-  return elsewhere(follow, [&](const Issue& issue) {
+  return report_here(follow, [&](const Issue& issue) {
     return which + " does not fit: " + issue.path.substr(std::min(issue.path.size(), path_.size() + 1)) + ": " + issue.message;
   });
 }
 
-Tensor Inference::elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say) {
+Tensor Inference::report_here(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& text_of) {
   Issues found;
   Run run{run_.facts, run_.precision, found, run_.rows, run_.built, path_};
   Inference at(run, path_, name_);
   const Tensor out = follow(at);
-  return found.errors() > 0 ? reject("", say(found.list()[0])) : out;
+  return found.errors() > 0 ? reject("", text_of(found.list()[0])) : out;
 }
 
 InferredModel infer_model(const Json& model, const DataFacts& facts, const ModelPrecision& precision, const std::string& path,

@@ -21,6 +21,7 @@ std::shared_ptr<Dataset> make_random(const SplitRequest& r) {
   options.batch_size = r.config["data"]["loader"]["batch_size"];
   options.input_shape = shape_of(self["input_shape"]);
   options.target_shape = shape_of(self["target_shape"]);
+  // Another seed for each of the three splits.
   options.seed = r.config["seed"].get<uint64_t>() * 3 + (r.split == "train" ? 0 : r.split == "val" ? 1 : 2);
   options.device = r.device;
   return std::make_shared<RandomDataset>(options);
@@ -83,8 +84,9 @@ void add_generated_rows(Catalog<DatasetRow>& all) {
   batches = batches.at_most(kMaxCount);
   random.insert(
       random.begin() + 1,
-      {list("input_shape", nullptr, integer("", nullptr, "size").at_least(1), "of one sample").items(1, 7).required(),
-       list("target_shape", Json::array(), integer("", nullptr, "size").at_least(1), "of one sample, for regression").items(0, 7)});
+      {list("input_shape", nullptr, integer("", nullptr, "size").at_least(1), "of one sample").items(1, kMaxDims - 1).required(),
+       list("target_shape", Json::array(), integer("", nullptr, "size").at_least(1), "of one sample, for regression")
+           .items(0, kMaxDims - 1)});
   random.push_back(not_yet("resident", true, "Random data that is not resident"));
   all.add({{"Random", "random tensors", random}, make_random, random_facts});
   add_problems(all);

@@ -64,8 +64,8 @@ std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
   else if (r.split != "train" && train.self()["type"] == "ImageFolder")
     options.classes = make_folder(train)->class_names();
   PicturesLine line;
-  options.check.progress = [&](int64_t done, int64_t all) {
-    line.show(done, all);
+  options.check.progress = [&](int64_t done, int64_t total) {
+    line.show(done, total);
     return true;
   };
   return std::make_shared<ImageFolderDataset>(data_path(r), options);
@@ -101,8 +101,8 @@ Field root_field(const char* doc) { return text("root", nullptr, joined(doc, "; 
 Field path_field(const char* doc) { return text("path", nullptr, joined(doc, ", relative to data.root")).required(); }
 
 std::optional<Normalize> normalize_of(const Json& self) {
-  const Transforms all = build_transforms(self["transforms"]);
-  return all.empty() ? std::nullopt : all[0]->as_normalize();
+  const Transforms transforms = build_transforms(self["transforms"]);
+  return transforms.empty() ? std::nullopt : transforms[0]->as_normalize();
 }
 
 Field which_split() { return choice("split", nullptr, {"train", "test"}, "left out: train for data.train, else test"); }

@@ -40,10 +40,10 @@ ModuleRow upsampling_row(const char* type, const char* doc, int dims) {
 
 }  // namespace
 
-ModuleRow from_input(ModuleRow row, std::string_view key, int dim, std::string_view otherwise) {
+ModuleRow from_input(ModuleRow row, std::string_view key, int dim, std::string_view default_text) {
   Field& f = field_of(row.component, key);
   f = f.from_input_dim(dim);
-  f.needed = false, f.doc += joined("; left out: ", otherwise);
+  f.needed = false, f.doc += joined("; left out: ", default_text);
   return row;
 }
 

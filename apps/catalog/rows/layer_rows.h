@@ -16,7 +16,7 @@ inline Field width(std::string key, std::string doc) {
   return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxSample);
 }
 // Returns the row with a field that a config may leave out: the size of dimension `dim` of the input.
-ModuleRow from_input(ModuleRow row, std::string_view key, int dim, std::string_view otherwise = "that of the input");
+ModuleRow from_input(ModuleRow row, std::string_view key, int dim, std::string_view default_text = "that of the input");
 ModuleRow linear_row();
 
 // Largest number of copies of a layer. Each copy is constructed and run when a config is checked, so a number must not cost hours.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows of optimizers, and the parameter groups of a config.
 #include "apps/catalog/optimizers.h"
 
 #include <algorithm>
@@ -14,9 +15,11 @@
 namespace halfstep::app {
 namespace {
 
+constexpr int kMaxGroups = 100;
+
 Field groups_field(const Section& section) {
   return list("groups", Json::array(), optional_section("", section, "a group"), "parameters with options of their own, by name")
-      .items(0, 100);
+      .items(0, kMaxGroups);
 }
 
 // Makes the row of a library optimizer: every option is a field, and a field of each group.
@@ -52,6 +55,8 @@ const Section& group_section() {
   return section;
 }
 
+// Sorts the parameters by the first group that matches their names; those that match none follow in a last group. With
+// no_decay_norm_bias each group is split in two.
 std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& self, const Module& model) {
   struct Rule {
     Pattern match;
@@ -69,10 +74,10 @@ std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& se
     rules.push_back(std::move(rule));
   }
   rules.push_back({Pattern(""), {}, {}});
-  const bool spare = self["no_decay_norm_bias"] == true;
-  check<ConfigError>(!spare || !row.options || self.contains("weight_decay"), "optimizer", self["type"].get<std::string>(),
+  const bool spares_some = self["no_decay_norm_bias"] == true;
+  check<ConfigError>(!spares_some || !row.options || self.contains("weight_decay"), "optimizer", self["type"].get<std::string>(),
                      " has no weight decay that no_decay_norm_bias could spare a parameter");
-  const std::vector<std::string> names = spare ? norms_and_biases(model) : std::vector<std::string>{};
+  const std::vector<std::string> names = spares_some ? norms_and_biases(model) : std::vector<std::string>{};
   const std::set<std::string> spared(names.begin(), names.end());
   for (Rule& r : rules) {
     r.other = r.decaying;
@@ -96,8 +101,8 @@ std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& se
     }
   }
   check<ConfigError>(!out.empty(), "optimizer", "the model has no parameters to train");
-  const auto all = model.parameters();
-  check<ConfigError>(std::any_of(all.begin(), all.end(), [](const Tensor& p) { return p.requires_grad(); }), "optimizer",
+  const auto parameters = model.parameters();
+  check<ConfigError>(std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) { return p.requires_grad(); }), "optimizer",
                      "the model has no parameters to train: all are frozen", Help{"leave a layer out of freeze"});
   return out;
 }

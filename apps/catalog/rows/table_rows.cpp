@@ -18,8 +18,8 @@ Field column_field(std::string key, std::string doc) {
   return f;
 }
 
-// Returns a cache key: the split's file, the training data's file, and the config.
-std::string kept_as(const SplitRequest& r) {
+// Returns a key for Keep: the split's file, the training data's file, and the config. Empty: do not keep the table.
+std::string cache_key(const SplitRequest& r) {
   const SplitRequest train = train_of(r);
   const bool table = train.self()["type"] == "CSV";
   const std::string own = file_stamp(data_path(r)), of_train = table ? file_stamp(data_path(train)) : "none";
@@ -31,7 +31,7 @@ std::string kept_as(const SplitRequest& r) {
   return joined(own, '\n', of_train, '\n', line_of(keys));
 }
 
-// Returns how "texts" are tokenised. learns: learn tokens instead of taking the training data's.
+// Returns how "texts" are tokenised. learns: by tokens of their own, instead of the training data's.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
   const Json& self = r.self();
   TokenRowOptions out;
@@ -74,9 +74,9 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
     if (!alike("task")) options.encoding->classes.clear();
   }
   const auto make = [&] { return std::make_shared<CsvDataset>(data_path(r), options); };
-  const auto trained = known ? Keep<CsvDataset>::find(kept_as(train)) : nullptr;
+  const auto trained = known ? Keep<CsvDataset>::find(cache_key(train)) : nullptr;
   const bool same = trained && known->options.encoding == trained->encoding() && r.form->scale == trained->target_scale();
-  return known && !same ? make() : Keep<CsvDataset>::get(kept_as(r), make);
+  return known && !same ? make() : Keep<CsvDataset>::get(cache_key(r), make);
 }
 
 std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {

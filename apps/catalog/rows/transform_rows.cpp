@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows of transforms.
 #include "apps/catalog/transforms.h"
 
 #include "apps/catalog/option_fields.h"
