@@ -81,7 +81,7 @@ Json with_split_statistics(const Json& config, const std::string& split, std::op
 }  // namespace
 
 Catalog<DatasetRow>& dataset_catalog() {
-  static Catalog<DatasetRow>& all = *[] {
+  static Catalog<DatasetRow>& catalog = *[] {
     auto* const made = new Catalog<DatasetRow>(
         "data set", joined_fields({fields_of<SplitOptions>(),
                                    {list("transforms", Json::array(), component("", transform_family(), "a transform"),
@@ -94,7 +94,7 @@ Catalog<DatasetRow>& dataset_catalog() {
     add_generated_rows(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::optional<int64_t> ignored_class(const SplitRequest& r) { return ignored_class(r.config.value("loss", Json())); }

@@ -191,7 +191,8 @@ Tensor Inference::infer_again(const std::string& which, const std::function<Tens
   });
 }
 
-Tensor Inference::report_here(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& text_of) {
+Tensor Inference::report_here(const std::function<Tensor(Inference&)>& follow,
+                              const std::function<std::string(const Issue&)>& text_of) {
   Issues found;
   Run run{run_.facts, run_.precision, found, run_.rows, run_.built, path_};
   Inference at(run, path_, name_);

@@ -102,13 +102,13 @@ void tie_weights(Module& module, const Json& names) {
 }  // namespace
 
 Catalog<InitRow>& init_catalog() {
-  static Catalog<InitRow>& all = *[] {
+  static Catalog<InitRow>& catalog = *[] {
     auto* const made =
         new Catalog<InitRow>("initialiser", {pattern("match", "", "pattern to find in a parameter's name; \"\": all")});
     add_init_rows(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::vector<Field> initial_fields() {

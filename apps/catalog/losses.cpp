@@ -74,12 +74,12 @@ bool scores_fit(const Shape& output, const DataFacts& facts, Issues& issues) {
 }  // namespace
 
 Catalog<LossRow>& loss_catalog() {
-  static Catalog<LossRow>& all = *[] {
+  static Catalog<LossRow>& catalog = *[] {
     auto* const made = new Catalog<LossRow>("loss", {});
     add_loss_rows(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 ComparedTensors by_position(const Tensor& output, const Tensor& target) {

@@ -67,13 +67,13 @@ Json completed(const Json& list, std::optional<Targets> given) {
 }  // namespace
 
 Catalog<MetricRow>& metric_catalog() {
-  static Catalog<MetricRow>& all = *[] {
+  static Catalog<MetricRow>& catalog = *[] {
     auto* const made = new Catalog<MetricRow>("metric", {text("name", nullptr, "in metrics.jsonl; left out: the type")});
     add_metric_rows(*made);
     add_label_metrics(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored) {

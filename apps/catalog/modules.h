@@ -150,7 +150,7 @@ struct InitRow {
   std::function<void(const Json& self, const Tensor& parameter)> fill;
 };
 Catalog<InitRow>& init_catalog();
-void add_init_rows(Catalog<InitRow>& all);
+void add_init_rows(Catalog<InitRow>& catalog);
 
 // Returns the keys that every layer has.
 std::vector<Field> initial_fields();

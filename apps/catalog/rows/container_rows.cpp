@@ -348,14 +348,14 @@ Json unfold_mlp(const Json& self) {
   return {{"type", "Sequential"}, {"layers", layers}};
 }
 
-void add_container_rows(Catalog<ModuleRow>& all) {
-  const Family& layers = all.family();
-  all.add(sequential_row(layers));
-  all.add(mlp_row(layers));
-  all.add(residual_row(layers));
-  all.add(parallel_row(layers));
-  all.add(repeat_row(layers));
-  all.add(graph_row(layers));
+void add_container_rows(Catalog<ModuleRow>& catalog) {
+  const Family& layers = catalog.family();
+  catalog.add(sequential_row(layers));
+  catalog.add(mlp_row(layers));
+  catalog.add(residual_row(layers));
+  catalog.add(parallel_row(layers));
+  catalog.add(repeat_row(layers));
+  catalog.add(graph_row(layers));
 }
 
 }  // namespace halfstep::app

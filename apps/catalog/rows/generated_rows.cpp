@@ -59,26 +59,27 @@ DatasetRow drawn_row(const char* type, const char* doc) {
           }};
 }
 
-void add_problems(Catalog<DatasetRow>& all) {
-  all.add(drawn_row<SpiralsDataset, SpiralsOptions>("Spirals", "points [2] on the arms of a spiral, one class for each arm"));
-  all.add(drawn_row<SinesDataset, SinesOptions>("Sines", "sums of sines [window, 1] with noise, and their next values [horizon]"));
-  all.add(drawn_row<CopyTaskDataset, CopyTaskOptions>("CopyTask", "tokens [2 length + wait]: symbols to repeat after a wait"));
-  all.add(drawn_row<AddingDataset, AddingOptions>(
+void add_problems(Catalog<DatasetRow>& catalog) {
+  catalog.add(drawn_row<SpiralsDataset, SpiralsOptions>("Spirals", "points [2] on the arms of a spiral, one class for each arm"));
+  catalog.add(
+      drawn_row<SinesDataset, SinesOptions>("Sines", "sums of sines [window, 1] with noise, and their next values [horizon]"));
+  catalog.add(drawn_row<CopyTaskDataset, CopyTaskOptions>("CopyTask", "tokens [2 length + wait]: symbols to repeat after a wait"));
+  catalog.add(drawn_row<AddingDataset, AddingOptions>(
       "Adding", "sequences [length, 2] of numbers; two numbers are marked, and the target is their sum"));
-  all.add(drawn_row<DigitStripsDataset, DigitStripsOptions>(
+  catalog.add(drawn_row<DigitStripsDataset, DigitStripsOptions>(
       "DigitStrips", "several Digits side by side [1, 28, 28 max_digits]; the targets are labels for CTCLoss, the digits plus 1"));
 }
 
 }  // namespace
 
-void add_generated_rows(Catalog<DatasetRow>& all) {
+void add_generated_rows(Catalog<DatasetRow>& catalog) {
   std::vector<Field> digits = fields_of<DigitsOptions>({}, {.most = kMaxCount});
   digits.insert(digits.begin(), which_split());
-  all.add({{"Digits", "generated digits in the form of MNIST; needs no files", digits},
-           make_digits,
-           digits_facts,
-           /*takes_range=*/false,
-           /*normalizes=*/true});
+  catalog.add({{"Digits", "generated digits in the form of MNIST; needs no files", digits},
+               make_digits,
+               digits_facts,
+               /*takes_range=*/false,
+               /*normalizes=*/true});
   std::vector<Field> random = fields_of<RandomOptions>();
   Field& batches = random.front();
   batches = batches.at_most(kMaxCount);
@@ -88,8 +89,8 @@ void add_generated_rows(Catalog<DatasetRow>& all) {
        list("target_shape", Json::array(), integer("", nullptr, "size").at_least(1), "of one sample, for regression")
            .items(0, kMaxDims - 1)});
   random.push_back(not_yet("resident", true, "Random data that is not resident"));
-  all.add({{"Random", "random tensors", random}, make_random, random_facts});
-  add_problems(all);
+  catalog.add({{"Random", "random tensors", random}, make_random, random_facts});
+  add_problems(catalog);
 }
 
 }  // namespace halfstep::app

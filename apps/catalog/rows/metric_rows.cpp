@@ -347,29 +347,29 @@ Tensor classes_of(const Tensor& target, const Tensor& output) {
   return shares ? argmax(target, -1) : target;
 }
 
-void add_metric_rows(Catalog<MetricRow>& all) {
+void add_metric_rows(Catalog<MetricRow>& catalog) {
   MetricRow accuracy = metric_row<Accuracy>("accuracy", "share of samples whose largest output is their class", Targets::classes);
   accuracy.always = true;
-  all.add(std::move(accuracy));
+  catalog.add(std::move(accuracy));
   const auto average = arg<std::string>(
       choice("average", "macro", {"macro", "micro"}, "\"macro\": mean over the classes that occur; \"micro\": over all samples"));
-  all.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
-                           arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
-  all.add(
+  catalog.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
+                               arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
+  catalog.add(
       metric_row<Precision>("precision", "share of the samples predicted as a class that belong to it", Targets::classes, average));
-  all.add(
+  catalog.add(
       metric_row<Recall>("recall", "share of the samples of a class that are predicted as this class", Targets::classes, average));
-  all.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
-  all.add(metric_row<Confusion>("confusion_matrix", "how often class i (row) was predicted as class j; its value is the accuracy",
-                                Targets::classes));
-  all.add(metric_row<Perplexity>("perplexity", "exp of the mean of -ln softmax(output)[class]", Targets::classes));
-  all.add(metric_row<BitsPerChar>("bits_per_char", "the mean of -log2 softmax(output)[class]", Targets::classes));
-  all.add(metric_row<Mae>("mae", "mean of |output - target|", Targets::numbers));
-  all.add(metric_row<Rmse>("rmse", "root of the mean of (output - target)^2", Targets::numbers));
-  all.add(metric_row<R2>("r2", "share of the target's variance that is explained, mean over the outputs", Targets::numbers));
-  all.add(metric_row<Auroc>("auroc",
-                            "area under the ROC curve: of each class against the rest, or of outputs for targets 0 and 1; the mean",
-                            std::nullopt));
+  catalog.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
+  catalog.add(metric_row<Confusion>(
+      "confusion_matrix", "how often class i (row) was predicted as class j; its value is the accuracy", Targets::classes));
+  catalog.add(metric_row<Perplexity>("perplexity", "exp of the mean of -ln softmax(output)[class]", Targets::classes));
+  catalog.add(metric_row<BitsPerChar>("bits_per_char", "the mean of -log2 softmax(output)[class]", Targets::classes));
+  catalog.add(metric_row<Mae>("mae", "mean of |output - target|", Targets::numbers));
+  catalog.add(metric_row<Rmse>("rmse", "root of the mean of (output - target)^2", Targets::numbers));
+  catalog.add(metric_row<R2>("r2", "share of the target's variance that is explained, mean over the outputs", Targets::numbers));
+  catalog.add(metric_row<Auroc>(
+      "auroc", "area under the ROC curve: of each class against the rest, or of outputs for targets 0 and 1; the mean",
+      std::nullopt));
 }
 
 }  // namespace halfstep::app

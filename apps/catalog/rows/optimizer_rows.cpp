@@ -102,15 +102,16 @@ std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& se
   }
   check<ConfigError>(!out.empty(), "optimizer", "the model has no parameters to train");
   const auto parameters = model.parameters();
-  check<ConfigError>(std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) { return p.requires_grad(); }), "optimizer",
-                     "the model has no parameters to train: all are frozen", Help{"leave a layer out of freeze"});
+  const bool trains = std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) { return p.requires_grad(); });
+  check<ConfigError>(trains, "optimizer", "the model has no parameters to train: all are frozen",
+                     Help{"leave a layer out of freeze"});
   return out;
 }
 
 }  // namespace
 
 Catalog<OptimizerRow>& optimizer_catalog() {
-  static Catalog<OptimizerRow>& all = *[] {
+  static Catalog<OptimizerRow>& catalog = *[] {
     auto* const made = new Catalog<OptimizerRow>(
         "optimizer",
         {groups_field(group_section()),
@@ -134,7 +135,7 @@ Catalog<OptimizerRow>& optimizer_catalog() {
     made->add(row_of<Adafactor>("second moments of matrices by rows and columns, to save memory"));
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::unique_ptr<Optimizer> build_optimizer(const Json& self, const Module& model) {

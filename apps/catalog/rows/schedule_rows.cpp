@@ -160,7 +160,7 @@ SchedulePtr build_sequence(const Json& list, Optimizer& optimizer, const RunLeng
 }  // namespace
 
 Catalog<SchedulerRow>& scheduler_catalog() {
-  static Catalog<SchedulerRow>& all = *[] {
+  static Catalog<SchedulerRow>& catalog = *[] {
     auto* const made = new Catalog<SchedulerRow>(
         "scheduler",
         {choice("interval", "step", {"step", "epoch"}, "unit of the schedule"),
@@ -181,7 +181,7 @@ Catalog<SchedulerRow>& scheduler_catalog() {
                }});
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 SchedulePtr build_scheduler(const Json& self, Optimizer& optimizer, const RunLength& run) {

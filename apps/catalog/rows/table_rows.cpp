@@ -103,7 +103,7 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);
 }
 
-void add_tables(Catalog<DatasetRow>& all) {
+void add_tables(Catalog<DatasetRow>& catalog) {
   Component row{"CSV", "a table", joined_fields({{path_field("the file"), root_field("folder of path")}, fields_of<CsvOptions>()})};
   Field texts = list("texts", Json::array(), column_field("", "column"),
                      "columns of texts: the input is their tokens, one text after another, and nothing else; texts that are longer "
@@ -115,7 +115,7 @@ void add_tables(Catalog<DatasetRow>& all) {
              "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root")}});
   const auto header = std::find_if(row.fields.begin(), row.fields.end(), [](const Field& f) { return f.key == "header"; });
   row.fields.insert(header, tokens.begin(), tokens.end());
-  all.add({row,
+  catalog.add({row,
            make_csv,
            [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
            /*takes_range=*/true,
@@ -124,8 +124,8 @@ void add_tables(Catalog<DatasetRow>& all) {
            /*takes_parts=*/true});
 }
 
-void add_series(Catalog<DatasetRow>& all) {
-  all.add({{"TimeSeries",
+void add_series(Catalog<DatasetRow>& catalog) {
+  catalog.add({{"TimeSeries",
             "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
             "columns' units",
             joined_fields({{path_field("the file"), root_field("folder of path"),
@@ -138,9 +138,9 @@ void add_series(Catalog<DatasetRow>& all) {
 
 }  // namespace
 
-void add_table_rows(Catalog<DatasetRow>& all) {
-  add_tables(all);
-  add_series(all);
+void add_table_rows(Catalog<DatasetRow>& catalog) {
+  add_tables(catalog);
+  add_series(catalog);
 }
 
 }  // namespace halfstep::app
