@@ -66,7 +66,7 @@ void StateRollback::save() {
     layer_states_.push_back({layer, {copy(layer->kept_state().h), copy(layer->kept_state().c), layer->kept_state().begins}});
 }
 
-void StateRollback::restore_if_skipped(const Tensor& found_inf) {
+void StateRollback::restore_after_step(const Tensor& found_inf) {
   if (!open_) return;
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);

@@ -20,9 +20,9 @@ class StateRollback {
   explicit StateRollback(Module& module) : module_(module) {}  // must outlive it
 
   void save();  // call before a step's first forward
-  // Restores by selects on the device, after the step; states that are not finite also if it was applied. `found_inf`: the step was
-  // skipped if it is not 0; undefined: it was applied.
-  void restore_if_skipped(const Tensor& found_inf);
+  // Call after the step. Restores the buffers if it was skipped, and in any case states that are not finite, by selects on the
+  // device. found_inf: the step was skipped if it is not 0; undefined: it was applied.
+  void restore_after_step(const Tensor& found_inf);
 
   // Restores the state of the last save() while it lives, for code that computes the step again.
   class Rewound {

@@ -244,7 +244,7 @@ StepResult TrainStep::without_targets() {
   StepResult out;
   out.stepped = out.no_target = true;
   out.outcome = StepOutcome(full({}, 1.0, {.device = options_.device}));
-  states_.restore_if_skipped(out.outcome.found_inf());
+  states_.restore_after_step(out.outcome.found_inf());
   window_loss_ = Tensor();
   if (!rates_ && schedule_) schedule_->step(false);
   return out;
@@ -352,7 +352,7 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail, skip);
   }
-  if (scaler_.is_enabled()) states_.restore_if_skipped(result.outcome.found_inf());
+  if (scaler_.is_enabled()) states_.restore_after_step(result.outcome.found_inf());
   window_loss_ = Tensor();
   if (rates_)
     rates_->note_step();
