@@ -116,7 +116,7 @@ Json with_statistics(const Json& config, std::string* note) {
   return out;
 }
 
-Json transforms_in_use(const Json& config) {
+Json prediction_transforms(const Json& config) {
   const Json& data = config["data"];
   Json out = Json::array();
   for (const Json& t : data[data["val"].is_null() ? "train" : "val"]["transforms"]) {
