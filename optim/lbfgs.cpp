@@ -230,14 +230,20 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
   check<ValueError>(groups().size() == 1, "LBFGS.step", "all parameters must be in one group, got ", groups().size(), " groups");
   adopt_changes();
   const LBFGSOptions o = options_with(0, last_known_lr(0));
-  const int64_t most_evaluations = o.max_eval > 0 ? o.max_eval : o.max_iter * 5 / 4;
   Tensor first_loss;
-  double loss = evaluate(closure, &first_loss);
+  const double loss = evaluate(closure, &first_loss);
   const NoGrad off;
   const Autocast exact(first_loss.device(), DType::bf16, false);
-  Tensor gradient = flat_gradient();
+  const Tensor gradient = flat_gradient();
   if (largest(gradient) <= o.tolerance_grad) return first_loss;
+  iterate(closure, o, loss, gradient);
+  run_followers();
+  return first_loss;
+}
 
+// Makes the iterations of a step. loss, gradient: at the current parameters.
+void LBFGS::iterate(const Closure& closure, const LBFGSOptions& o, double loss, Tensor gradient) {
+  const int64_t most_evaluations = o.max_eval > 0 ? o.max_eval : o.max_iter * 5 / 4;
   const auto vector_state = [&](const char* name) -> Tensor& { return state(0, name, gradient.shape(), gradient.dtype()); };
   const auto set_number = [&](StateNumber which, double value) {
     Tensor& numbers = state(0, "numbers", {kNumbers}, DType::f64);
@@ -279,8 +285,6 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
       break;
   }
   set_number(kEvaluations, total);
-  run_followers();
-  return first_loss;
 }
 
 }  // namespace halfstep

@@ -59,6 +59,7 @@ class LBFGS : public WithOptions<LBFGSOptions, Optimizer> {
   Point search_along(const Closure& closure, const Tensor& direction, const Point& first, const LBFGSOptions& o, int64_t max_tries,
                      int64_t& evaluations);
 
+  void iterate(const Closure& closure, const LBFGSOptions& o, double loss, Tensor gradient);
   double evaluate(const Closure& closure, Tensor* loss = nullptr);
   Tensor flat_gradient() const;
   void move(double t, const Tensor& direction, const Tensor* from = nullptr);

@@ -250,6 +250,8 @@ class Optimizer {
   void add_options(std::map<std::string, Tensor>& out) const;
   void load_options(const std::map<std::string, Tensor>& given);
   void load_states(const std::map<std::string, Tensor>& given);
+  std::vector<std::map<std::string, Tensor>> checked_states(const std::map<std::string, Tensor>& given) const;
+  bool has_stepped(const std::map<std::string, Tensor>& states) const;  // of one parameter
   bool is_follower_state(const std::string& state) const;
   bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !is_follower_state(state); }
   void unscale_all(size_t group) const;

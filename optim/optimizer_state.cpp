@@ -241,68 +241,73 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   }
 }
 
-void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
-  const std::vector<Tensor> params = parameters();
+// Returns whether they are more than followers' states: a follower may begin before the first step.
+bool Optimizer::has_stepped(const std::map<std::string, Tensor>& states) const {
+  return std::any_of(states.begin(), states.end(), [&](const auto& entry) { return !is_follower_state(entry.first); });
+}
+
+// Returns the states by parameter. Throws ValueError listing what does not fit.
+std::vector<std::map<std::string, Tensor>> Optimizer::checked_states(const std::map<std::string, Tensor>& given) const {
   const std::vector<std::vector<std::string>> names = all_state_names();
   std::vector<std::vector<std::string>> late;  // of each parameter
   for (size_t g = 0; g < groups_.size(); ++g) late.resize(late.size() + groups_[g].params.size(), late_state_names(g));
-  std::vector<std::map<std::string, Tensor>> by_param(params.size());
+  std::vector<std::map<std::string, Tensor>> by_param(params_.size());
   bool has_options = false;  // a state with options is complete: a late state that it lacks did not exist
   Problems problems;
   const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
-  // A follower may begin before the first step.
-  const auto stepped = [&](size_t param) {
-    return std::any_of(by_param[param].begin(), by_param[param].end(),
-                       [&](const auto& entry) { return !is_follower_state(entry.first); });
-  };
   for (const auto& [key, t] : given) {
     has_options = has_options || key.starts_with(kGroups);
     if (key.starts_with(kGroups) || key.starts_with(kFollowers)) continue;
     const std::optional<Key> at = parse_key(key);
     if (!at) {
       problems.add(key, ": a key must be <parameter>.<name>, as in 0.step");
-    } else if (at->param >= params.size()) {
-      problems.add(key, ": the optimizer has ", params.size(), " parameters");
+    } else if (at->param >= params_.size()) {
+      problems.add(key, ": the optimizer has ", params_.size(), " parameters");
     } else if (!names[at->param].empty() && !contains(names[at->param], at->name) && !contains(late[at->param], at->name)) {
       problems.add(key, ": ", describe(), " has no such state");
     } else if (!t.defined()) {
       problems.add(key, ": undefined");
-    } else if (const auto want = state_layout(at->name, params[at->param]); want && t.shape() != want->shape) {
+    } else if (const auto want = state_layout(at->name, params_[at->param]); want && t.shape() != want->shape) {
       problems.add(key, ": must be ", want->shape, ", got ", t.shape());
     } else {
       by_param[at->param][at->name] = t;
     }
   }
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (!stepped(i)) continue;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (!has_stepped(by_param[i])) continue;
     for (const std::string& name : names[i]) {
       const bool may_miss = may_lack(name) || is_derived(name) || (has_options && contains(late[i], name));
       if (!by_param[i].contains(name) && !may_miss) problems.add(i, ".", name, ": missing");
     }
   }
   problems.raise(describe());
+  return by_param;
+}
 
+void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
+  const std::vector<std::vector<std::string>> names = all_state_names();
+  std::vector<std::map<std::string, Tensor>> by_param = checked_states(given);
   NoGrad off;
-  for (size_t i = 0; i < params.size(); ++i) {
+  for (size_t i = 0; i < params_.size(); ++i) {
     std::map<std::string, Tensor>& old = state_[i];
     states_dropped_ += int64_t(std::erase_if(old, [&](const auto& entry) { return !by_param[i].contains(entry.first); }));
     if (derived_name()) by_param[i].erase(derived_name());
     for (const auto& [name, t] : by_param[i]) {
-      const auto layout = state_layout(name, params[i]);
+      const auto layout = state_layout(name, params_[i]);
       const DType dtype = layout ? layout->dtype : t.dtype();
       if (!is_shared(name)) {
         Tensor& mine = state(i, name, t.shape(), dtype);
         if (!mine.same(t)) mine.copy_(t);
       } else if (shards_->has(i)) {
-        const Tensor part = shards_->part(i, in_layout_of(params[i], t));
+        const Tensor part = shards_->part(i, in_layout_of(params_[i], t));
         state(i, name, part.shape(), dtype).copy_(part);
       }
     }
     // PyTorch's SGD keeps no step count, but a momentum buffer implies a step.
     const bool counts = contains(names[i], "step") && !by_param[i].contains("step");
-    if (counts && stepped(i)) state(i, "step", {}, DType::f32).fill_(1);
+    if (counts && has_stepped(by_param[i])) state(i, "step", {}, DType::f32).fill_(1);
     for (const std::string& name : names[i]) {
-      const bool unknown = name != "step" && may_lack(name) && stepped(i) && !by_param[i].contains(name);
+      const bool unknown = name != "step" && may_lack(name) && has_stepped(by_param[i]) && !by_param[i].contains(name);
       if (unknown) state(i, name, {}, DType::f32).fill_(std::numeric_limits<double>::quiet_NaN());
     }
   }

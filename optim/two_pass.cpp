@@ -17,51 +17,57 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
   adopt_changes();
   for (size_t g = 0; g < groups().size(); ++g) {
     Tensors keep;
-    const std::vector<std::string> names = states(g);
-    std::vector<ParamUpdate> params = updates(g, names, keep, number());
+    std::vector<ParamUpdate> params = updates(g, states(g), keep, number());
     if (params.empty()) continue;
-    const Device device = keep.front().device();
-    Backend& backend = backend_for(device);
-    const UpdateRule first = rule(g, last_known_lr(g));
-    if (!needs_two_passes(g)) {
+    if (needs_two_passes(g)) {
+      run_two_passes(g, params);
+    } else {
       // A schedule moves the momentum of the parameters with two passes; the others keep that of their options.
-      StepControl alone = control(g);
-      alone.momentum = nullptr;
-      backend.update(params, first, alone);
-      finish(g);
-      continue;
-    }
-    const Autocast exact(device, DType::bf16, false);
-    const MemoryScope tag(MemoryTag::workspace);
-    const StepControl control = this->control(g, /*whole=*/false);
-    StepControl second = control;  // the direction is not scaled
-    second.grad_scale = nullptr, second.write_back = false;
-    size_t next = 0;
-    for (size_t i = 0; i < groups()[g].params.size(); ++i) {
-      const Tensor& p = groups()[g].params[i];
-      if (!p.raw_grad().defined()) continue;
-      ParamUpdate& u = params[next++];
-      if (!has_part(first_param(g) + i)) {  // another rank's: only its step is counted
-        backend.update({&u, 1}, first, control);
-        continue;
-      }
-      const Tensor result = Tensor::empty(
-          p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device, .format = p.format()});
-      u.state[names.size()] = result.view();
-      backend.update({&u, 1}, first, control);
-      const Direction d = compute_direction(g, p.detach(), result);
-      const ParamUpdate taken{.param = u.param,
-                              .grad = d.direction.view(),
-                              .state = {},
-                              .shadow = u.shadow,
-                              .step = nullptr,
-                              .number = d.number.defined() ? d.number.data_ptr<float>() : nullptr};
-      backend.update({&taken, 1}, apply_rule(g, last_known_lr(g)), second);
+      const UpdateRule only = rule(g, last_known_lr(g));
+      StepControl one_pass = control(g);
+      one_pass.momentum = nullptr;
+      backend_for(keep.front().device()).update(params, only, one_pass);
     }
     finish(g);
   }
   run_followers();
   return loss;
+}
+
+// Updates the parameters of a group, one after the other. params: of those that have a gradient.
+void TwoPassOptimizer::run_two_passes(size_t group, std::vector<ParamUpdate>& params) {
+  const std::vector<Tensor>& tensors = groups()[group].params;
+  const Device device = tensors.front().device();
+  Backend& backend = backend_for(device);
+  const size_t state_count = states(group).size();
+  const UpdateRule first = rule(group, last_known_lr(group));
+  const Autocast exact(device, DType::bf16, false);
+  const MemoryScope tag(MemoryTag::workspace);
+  const StepControl first_pass = control(group, /*whole=*/false);
+  StepControl second_pass = first_pass;  // the direction is not scaled
+  second_pass.grad_scale = nullptr, second_pass.write_back = false;
+  size_t next = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& p = tensors[i];
+    if (!p.raw_grad().defined()) continue;
+    ParamUpdate& u = params[next++];
+    if (!has_part(first_param(group) + i)) {  // another rank's: only its step is counted
+      backend.update({&u, 1}, first, first_pass);
+      continue;
+    }
+    const Tensor result = Tensor::empty(
+        p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device, .format = p.format()});
+    u.state[state_count] = result.view();
+    backend.update({&u, 1}, first, first_pass);
+    const Direction d = compute_direction(group, p.detach(), result);
+    const ParamUpdate taken{.param = u.param,
+                            .grad = d.direction.view(),
+                            .state = {},
+                            .shadow = u.shadow,
+                            .step = nullptr,
+                            .number = d.number.defined() ? d.number.data_ptr<float>() : nullptr};
+    backend.update({&taken, 1}, apply_rule(group, last_known_lr(group)), second_pass);
+  }
 }
 
 HALFSTEP_OPTIONS(LAMBOptions, option("lr", &O::lr, "learning rate").at_least(0),
@@ -223,13 +229,30 @@ Tensor second_moment(const Tensor& grad, const Tensor& weight, double eps, const
   return matmul(row, column) / clamp(row.mean({-2}, true), eps, {});
 }
 
-}  // namespace
+// An update u and the rate r with which a parameter takes it: p = (1 - lr weight_decay) p - r u.
+struct RatedUpdate {
+  Tensor update, rate;  // like the parameter; 0-dim f32
+};
 
-// Computes, with w = t^beta2_decay in step t and rms(x) = |x| / sqrt(elements):
+// Computes step t of Adafactor, with w = t^beta2_decay and rms(x) = |x| / sqrt(elements):
 //
 //   row = lerp(row, means of g^2 over the columns, w), column alike;  v = row column / max(mean of row, eps0)
-//   u = g / sqrt(max(v, eps0^2)),  rate = max(eps1, rms(p)) min(lr, 1 / sqrt(t))
-//   p = (1 - lr weight_decay) p - rate / max(1, rms(u) / d) u
+//   u = g / sqrt(max(v, eps0^2)),  r = max(eps1, rms(p)) min(lr, 1 / sqrt(t)) / max(1, rms(u) / d)
+template <class Kept, class Commit>
+RatedUpdate rated_update(const Tensor& p, const Tensor& grad, const Tensor& t, const Tensor& lr, const AdafactorOptions& o,
+                         const Kept& kept, const Commit& commit) {
+  const Tensor weight = pow(t, o.beta2_decay);
+  const double elements = double(std::max<int64_t>(p.numel(), 1));
+  const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps[1], {});
+  const Tensor rate = size * minimum(lr, reciprocal(sqrt(t)));
+  const Tensor variance = second_moment(grad, weight, o.eps[0], kept, commit);
+  const Tensor update = (rsqrt(clamp(variance, o.eps[0] * o.eps[0], {})) * grad).to(p.format());
+  const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
+  return {update, (rate / excess).to(DType::f32)};
+}
+
+}  // namespace
+
 std::optional<Tensor> Adafactor::step(const Closure& closure) {
   std::optional<Tensor> loss = evaluate(closure);
   const NoGrad off;
@@ -268,21 +291,15 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
         if (write_back) commit(raw.detach(), grad);
       }
       if (o.maximize) grad = -grad;
-      const Tensor step = kept("step"), t = step + 1, weight = pow(t, o.beta2_decay);
-      const double elements = double(std::max<int64_t>(p.numel(), 1));
-      const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps[1], {});
-      const Tensor rate = size * minimum(lr, reciprocal(sqrt(t)));
-      const Tensor variance = second_moment(grad, weight, o.eps[0], kept, commit);
-      const Tensor update = (rsqrt(clamp(variance, o.eps[0] * o.eps[0], {})) * grad).to(p.format());
-      const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
-      const Tensor number = (rate / excess).to(DType::f32);
+      const Tensor step = kept("step"), t = step + 1;
+      const auto [update, rate] = rated_update(p, grad, t, lr, o, kept, commit);
       const Tensor shadow = autocast::shadow_of(params[i]);
       const ParamUpdate taken{.param = p.view(),
                               .grad = update.view(),
                               .state = {},
                               .shadow = shadow.defined() ? shadow.view() : TensorView{},
                               .step = nullptr,
-                              .number = number.data_ptr<float>()};
+                              .number = rate.data_ptr<float>()};
       backend_for(device).update(
           {&taken, 1}, math::ApplyRule{.lr = o.lr, .weight_decay = o.weight_decay, .rate = math::ApplyRule::Rate::number}, control);
       commit(step, t);

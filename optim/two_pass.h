@@ -31,6 +31,9 @@ class TwoPassOptimizer : public FusedOptimizer {
   // of `param`.
   virtual Direction compute_direction(size_t group, const Tensor& param, Tensor result) = 0;
   virtual math::ApplyRule apply_rule(size_t group, double lr) const = 0;
+
+ private:
+  void run_two_passes(size_t group, std::vector<ParamUpdate>& params);
 };
 
 // Adam whose step is scaled in each tensor to the tensor's own length: p -= lr |p| / |d| d with d = m^ / (sqrt(v^) + eps) +

@@ -51,29 +51,34 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
     }
     if (f.from_streams && !fill_stateful(self, f.key)) return false;
     if (f.from_input == 0 || self[f.key].is_array()) continue;  // the layer itself checks a list
-    const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
-    const Shape sample = without_batch(x.shape());
-    if (d < 1 || d >= x.dim()) {
-      const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // dimensions of a sample
-      reject("", component.type + " needs an input of at least " +
-                     (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " +
-                     joined(sample));
+    if (!fill_from_input(self, component.type, f, x)) return false;
+  }
+  return true;
+}
+
+bool Inference::fill_from_input(Json& self, const std::string& type, const Field& f, const Tensor& x) {
+  const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
+  const Shape sample = without_batch(x.shape());
+  if (d < 1 || d >= x.dim()) {
+    const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // dimensions of a sample
+    reject("", type + " needs an input of at least " +
+                   (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " +
+                   joined(sample));
+    return false;
+  }
+  const int64_t width = x.size(d);
+  Json& given = self[f.key];
+  if (given.is_null()) {
+    if (width < 1) {
+      reject(f.key, "cannot be taken from an input of shape " + joined(sample) + ", which is empty");
       return false;
     }
-    const int64_t width = x.size(d);
-    Json& given = self[f.key];
-    if (given.is_null()) {
-      if (width < 1) {
-        reject(f.key, "cannot be taken from an input of shape " + joined(sample) + ", which is empty");
-        return false;
-      }
-      given = width;
-    } else if (given.get<int64_t>() != width) {
-      const bool flat = sample.size() > 1 && given.get<int64_t>() == numel(sample);
-      reject(f.key, "must be " + std::to_string(width) + " for an input of shape " + joined(sample) + ", got " + given.dump() +
-                        (flat ? "; put \"Flatten\" before it" : ""));
-      return false;
-    }
+    given = width;
+  } else if (given.get<int64_t>() != width) {
+    const bool flat = sample.size() > 1 && given.get<int64_t>() == numel(sample);
+    reject(f.key, "must be " + std::to_string(width) + " for an input of shape " + joined(sample) + ", got " + given.dump() +
+                      (flat ? "; put \"Flatten\" before it" : ""));
+    return false;
   }
   return true;
 }

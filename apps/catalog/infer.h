@@ -56,6 +56,7 @@ class Inference {
   Tensor run_leaf(const Json& self, const ModuleRow& row, const Tensor& x);
   void check_initial(const Json& self);
   bool fill_stateful(Json& self, const std::string& key);
+  bool fill_from_input(Json& self, const std::string& type, const Field& f, const Tensor& x);
   // Runs `follow` with issues of its own, and reports the first at this place, with the text of `text_of`.
   Tensor report_here(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& text_of);
   Tensor record(const std::function<Tensor(LayerRow&)>& run, const std::string& of);

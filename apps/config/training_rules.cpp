@@ -44,30 +44,7 @@ class TrainingRules : private RuleSet {
     if (optimizer->needs_closure()) check_closure(*optimizer);
     if (are_valid({"scheduler"}) && config_["scheduler"].is_null() && rates_are_zero(*optimizer))
       issues_.warn("optimizer.lr", "is 0, so no step changes a parameter");
-    if (!are_valid({"scheduler", "train", "data"}) || config_["scheduler"].is_null()) return;
-    const std::optional<int64_t> steps = steps_per_epoch(facts);
-    const Json &epochs = config_["train"]["epochs"], &max_steps = config_["train"]["max_steps"];
-    const std::optional<int64_t> total = !max_steps.is_null() ? std::optional(max_steps.get<int64_t>())
-                                         : steps              ? std::optional(*steps * epochs.get<int64_t>())
-                                                              : std::nullopt;
-    if (total == 0) return;  // there are no steps
-    const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
-    std::shared_ptr<Schedule> schedule;
-    const bool made = run_or_report("scheduler", [&] { schedule = build_scheduler(config_["scheduler"], *optimizer, length); });
-    if (made && has_type(config_["scheduler"], "ReduceLROnPlateau") && are_valid({"checkpoint"}) &&
-        config_["checkpoint"]["monitor"].is_string() && never_evaluated(config_, config_["checkpoint"]["monitor"]))
-      issues_.error("scheduler", "ReduceLROnPlateau looks at " + config_["checkpoint"]["monitor"].get<std::string>() +
-                                     ", but train.eval_every is \"never\"");
-    if (config_["scheduler"].is_object() && !config_["scheduler"]["length"].is_null())
-      issues_.error("scheduler.length", "is for a schedule that another one follows, in a list");
-    if (!made || !total) return;
-    if (rates_are_zero(*optimizer, *schedule, *total))
-      issues_.warn(rates_are_zero(*optimizer) ? "optimizer.lr" : "scheduler",
-                   "makes the rate of each step 0, so no step changes a parameter");
-    if (!config_["scheduler"].is_object()) return;
-    const int64_t warmup = config_["scheduler"]["warmup_steps"];
-    if (warmup >= *total)
-      issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
+    if (are_valid({"scheduler", "train", "data"}) && !config_["scheduler"].is_null()) check_schedule(facts, *optimizer);
   }
 
   // Checks what needs no data, with a substitute model's parameters.
@@ -87,6 +64,33 @@ class TrainingRules : private RuleSet {
   }
 
  private:
+  // Constructs the schedule over the length of the run.
+  void check_schedule(const DataFacts& facts, Optimizer& optimizer) {
+    const std::optional<int64_t> steps = steps_per_epoch(facts);
+    const Json &epochs = config_["train"]["epochs"], &max_steps = config_["train"]["max_steps"];
+    const std::optional<int64_t> total = !max_steps.is_null() ? std::optional(max_steps.get<int64_t>())
+                                         : steps              ? std::optional(*steps * epochs.get<int64_t>())
+                                                              : std::nullopt;
+    if (total == 0) return;  // there are no steps
+    const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
+    std::shared_ptr<Schedule> schedule;
+    const bool made = run_or_report("scheduler", [&] { schedule = build_scheduler(config_["scheduler"], optimizer, length); });
+    if (made && has_type(config_["scheduler"], "ReduceLROnPlateau") && are_valid({"checkpoint"}) &&
+        config_["checkpoint"]["monitor"].is_string() && never_evaluated(config_, config_["checkpoint"]["monitor"]))
+      issues_.error("scheduler", "ReduceLROnPlateau looks at " + config_["checkpoint"]["monitor"].get<std::string>() +
+                                     ", but train.eval_every is \"never\"");
+    if (config_["scheduler"].is_object() && !config_["scheduler"]["length"].is_null())
+      issues_.error("scheduler.length", "is for a schedule that another one follows, in a list");
+    if (!made || !total) return;
+    if (rates_are_zero(optimizer, *schedule, *total))
+      issues_.warn(rates_are_zero(optimizer) ? "optimizer.lr" : "scheduler",
+                   "makes the rate of each step 0, so no step changes a parameter");
+    if (!config_["scheduler"].is_object()) return;
+    const int64_t warmup = config_["scheduler"]["warmup_steps"];
+    if (warmup >= *total)
+      issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
+  }
+
   // Runs `make`; an exception becomes an issue at `path`, or at the place below it that the error names. Returns whether there was
   // none.
   template <class F>

@@ -55,16 +55,16 @@ const Section& group_section() {
   return section;
 }
 
-// Sorts the parameters by the first group that matches their names; those that match none follow in a last group. With
-// no_decay_norm_bias each group is split in two.
-std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& self, const Module& model) {
-  struct Rule {
-    Pattern match;
-    ParamGroup decaying, other;  // other: biases and norms, if they do not decay
-  };
-  std::vector<Rule> rules;
+struct GroupRule {
+  Pattern match;
+  ParamGroup decaying, other;  // other: biases and norms, if they do not decay
+};
+
+// Returns a config's groups, without parameters, and a last one that matches all names.
+std::vector<GroupRule> group_rules(const OptimizerRow& row, const Json& self) {
+  std::vector<GroupRule> rules;
   for (const Json& g : self["groups"]) {
-    Rule rule{Pattern(g["match"].get<std::string>()), {}, {}};
+    GroupRule rule{Pattern(g["match"].get<std::string>()), {}, {}};
     if (row.options) {
       rule.decaying.options = row.options(self, g);
     } else {
@@ -74,17 +74,23 @@ std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& se
     rules.push_back(std::move(rule));
   }
   rules.push_back({Pattern(""), {}, {}});
+  for (GroupRule& r : rules) {
+    r.other = r.decaying;
+    r.other.weight_decay = 0.0;
+  }
+  return rules;
+}
+
+// Sorts the parameters by the first group that matches their names. With no_decay_norm_bias each group is split in two.
+std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& self, const Module& model) {
+  std::vector<GroupRule> rules = group_rules(row, self);
   const bool spares_some = self["no_decay_norm_bias"] == true;
   check<ConfigError>(!spares_some || !row.options || self.contains("weight_decay"), "optimizer", self["type"].get<std::string>(),
                      " has no weight decay that no_decay_norm_bias could spare a parameter");
   const std::vector<std::string> names = spares_some ? norms_and_biases(model) : std::vector<std::string>{};
   const std::set<std::string> spared(names.begin(), names.end());
-  for (Rule& r : rules) {
-    r.other = r.decaying;
-    r.other.weight_decay = 0.0;
-  }
   for (const NamedTensor& p : model.named_parameters()) {
-    for (Rule& r : rules) {
+    for (GroupRule& r : rules) {
       if (!r.match.found_in(p.name)) continue;
       (spared.contains(p.name) ? r.other : r.decaying).params.push_back(p.tensor);
       break;
