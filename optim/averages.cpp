@@ -72,19 +72,19 @@ bool WeightAverage::swap_in() {
   optimizer().check_own_values("WeightAverage::Scope");
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
-  const Tensors all = averages();
+  const Tensors averaged = averages();
   const std::vector<Tensor> params = optimizer().parameters();
   own_.resize(params.size());
   for (size_t i = 0; i < params.size(); ++i) {
-    if (!all[i].defined()) continue;
+    if (!averaged[i].defined()) continue;
     const Tensor p = params[i].detach();
     own_[i] = p.clone();
-    p.copy_(all[i]);
+    p.copy_(averaged[i]);
   }
-  return std::any_of(all.begin(), all.end(), [](const Tensor& t) { return t.defined(); });
+  return std::any_of(averaged.begin(), averaged.end(), [](const Tensor& t) { return t.defined(); });
 }
 
-void WeightAverage::take_out() {
+void WeightAverage::swap_out() {
   const NoGrad off;
   const std::vector<Tensor> params = optimizer().parameters();
   const Tensors own = std::exchange(own_, {});
@@ -96,11 +96,11 @@ void WeightAverage::take_out() {
 void WeightAverage::copy_to_parameters() {
   optimizer().check_own_values("WeightAverage");
   const NoGrad off;
-  const Tensors all = averages();
+  const Tensors averaged = averages();
   const std::vector<Tensor> params = optimizer().parameters();
   for (size_t i = 0; i < params.size(); ++i) {
-    if (!all[i].defined()) continue;
-    params[i].detach().copy_(all[i]);
+    if (!averaged[i].defined()) continue;
+    params[i].detach().copy_(averaged[i]);
     if (options_.equal) AveragedWeights::put_for_good();
   }
 }
@@ -108,18 +108,18 @@ void WeightAverage::copy_to_parameters() {
 std::string WeightAverage::describe() const {
   const std::string when = joined(options_.start > 0 ? joined(", start=", options_.start) : "",
                                   options_.every > 1 ? joined(", every=", options_.every) : "");
-  if (options_.equal) return "SWA(" + (when.empty() ? when : when.substr(2)) + ")";
+  if (options_.equal) return "SWA(" + (when.empty() ? when : when.substr(2)) + ")";  // without the first ", "
   return joined("EMA(decay=", options_.decay, options_.warm_up ? ", warm_up=True" : "", when, ")");
 }
 
 Lookahead::Lookahead(Optimizer& optimizer, const LookaheadOptions& o) : Follower(optimizer), options_(o) {
   check_options("Lookahead", o);
   begin_states(name_);
-  begin();
+  add_slow_weights();
 }
 
 // Initialises missing slow weights with the parameters.
-void Lookahead::begin() {
+void Lookahead::add_slow_weights() {
   const NoGrad off;
   const std::vector<Tensor> params = optimizer().parameters();
   for (size_t i = 0; i < params.size(); ++i)
@@ -128,7 +128,7 @@ void Lookahead::begin() {
 
 void Lookahead::stepped(const AmpStep& amp) {
   const NoGrad off;
-  begin();  // for a loaded state that lacks them
+  add_slow_weights();  // for a loaded state that lacks them
   size_t i = 0;
   for (const ParamGroup& group : groups()) {
     std::vector<ParamUpdate> updates;
@@ -146,7 +146,7 @@ void Lookahead::stepped(const AmpStep& amp) {
         .update(updates, math::LookaheadRule{.k = double(options_.k), .alpha = options_.alpha}, control_of(amp));
     for (size_t k = 0; k < group.params.size(); ++k) {
       group.params[k].bump_version();
-      if (shadows[k].defined()) autocast::shadow_is_current(group.params[k]);
+      if (shadows[k].defined()) autocast::mark_shadow_current(group.params[k]);
     }
   }
 }

@@ -54,24 +54,24 @@ class WeightAverage : public Optimizer::Follower {
    public:
     [[nodiscard]] explicit Scope(WeightAverage& average)
         : average_(average), averaged_(average.swap_in() && average.options_.equal) {}
-    ~Scope() { average_.take_out(); }
+    ~Scope() { average_.swap_out(); }
     Scope(const Scope&) = delete;
 
    private:
     WeightAverage& average_;
-    AveragedWeights averaged_;
+    AveragedWeights averaged_;  // on for SWA: batch norm then warns of statistics of other weights
   };
 
  private:
-  bool swap_in();  // returns whether there was an average
-  void take_out();
+  bool swap_in();  // puts the averages into the parameters; returns whether there was one
+  void swap_out();
   WeightAverageOptions options_;
   std::string name_ = free_name("average");
   Tensors own_;  // the parameters' own values, while they hold averages
 };
 
-// Every k steps moves the slow weights by alpha of the difference towards the fast weights, which continue from there (Zhang et
-// al. 2019).
+// Options of Lookahead (Zhang et al. 2019): every k steps the slow weights move by alpha of the difference towards the parameters,
+// and the parameters continue from there.
 struct LookaheadOptions {
   int64_t k = 5;
   double alpha = 0.5;
@@ -83,13 +83,13 @@ class Lookahead : public Optimizer::Follower {
   // options out of range.
   [[nodiscard]] explicit Lookahead(Optimizer& optimizer, const LookaheadOptions& options = {});
   void stepped(const AmpStep& amp) override;
-  void group_added() override { begin(); }
+  void group_added() override { add_slow_weights(); }
   std::vector<std::string> state_names() const override { return {name_, name_ + "_step"}; }
   std::string describe() const override;
   std::string kind() const override { return "Lookahead"; }
 
  private:
-  void begin();
+  void add_slow_weights();
   LookaheadOptions options_;
   std::string name_ = free_name("slow");
 };

@@ -11,6 +11,8 @@ namespace halfstep {
 
 namespace {
 
+constexpr double kLeastNorm = 1e-6;  // divisor of gradients of zeros in adaptive clipping, as in the paper's code
+
 // Returns the norm of gradients on one device; 0 if there are none.
 Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tensors& grads, double norm_type) {
   check<ValueError>(norm_type > 0, where, "norm_type must be > 0 or infinity, got ", norm_type);
@@ -27,7 +29,7 @@ Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tenso
 
 Tensor clip_grad_norm_(const Gradients& params, double max_norm, double norm_type, bool error_if_nonfinite) {
   check<ValueError>(max_norm >= 0, "clip_grad_norm_", "max_norm must be >= 0, got ", max_norm);
-  params.check_true("clip_grad_norm_");
+  params.check_unscaled("clip_grad_norm_");
   NoGrad off;
   const Tensors grads = gradients_of(params);
   const Tensor norm = norm_of("clip_grad_norm_", params, grads, norm_type);
@@ -44,7 +46,7 @@ Tensor clip_grad_norm_(const Gradients& params, double max_norm, double norm_typ
 }
 
 Tensor grad_norm(const Gradients& params, double norm_type) {
-  params.check_true("grad_norm");
+  params.check_unscaled("grad_norm");
   NoGrad off;
   return norm_of("grad_norm", params, gradients_of(params), norm_type);
 }
@@ -52,7 +54,7 @@ Tensor grad_norm(const Gradients& params, double norm_type) {
 void clip_grad_agc_(const Gradients& params, double clip_factor, double eps) {
   check<ValueError>(clip_factor > 0, "clip_grad_agc_", "clip_factor must be > 0, got ", clip_factor);
   check<ValueError>(eps > 0, "clip_grad_agc_", "eps must be > 0, got ", eps);
-  params.check_true("clip_grad_agc_");
+  params.check_unscaled("clip_grad_agc_");
   NoGrad off;
   for (const Tensor& p : params) {
     const Tensors found = gradients_of({p});
@@ -65,16 +67,16 @@ void clip_grad_agc_(const Gradients& params, double clip_factor, double eps) {
       for (int64_t d = 1; d < t.dim(); ++d) inner.push_back(d);
       return squares.sum(inner, true).sqrt();
     };
-    const Tensor most = clamp(unit_norms(w), eps, {}) * clip_factor, norm = unit_norms(g);
+    const Tensor max_norm = clamp(unit_norms(w), eps, {}) * clip_factor, norm = unit_norms(g);
     // If the norm is not finite, the comparison is true or NaN remains, so a scaler still sees the overflow.
-    const Tensor scaled = g.to(DType::f32) * (most / clamp(norm, 1e-6, {}));
-    g.copy_(where(norm.gt(most), scaled, g.to(DType::f32)));
+    const Tensor scaled = g.to(DType::f32) * (max_norm / clamp(norm, kLeastNorm, {}));
+    g.copy_(where(norm.gt(max_norm), scaled, g.to(DType::f32)));
   }
 }
 
 void clip_grad_value_(const Gradients& params, double clip_value) {
   check<ValueError>(clip_value >= 0, "clip_grad_value_", "clip_value must be >= 0, got ", clip_value);
-  params.check_true("clip_grad_value_");
+  params.check_unscaled("clip_grad_value_");
   NoGrad off;
   for (const Tensor& g : gradients_of(params)) g.copy_(clamp(g, -clip_value, clip_value));
 }
@@ -92,10 +94,10 @@ void vector_to_parameters(const Tensor& vector, const ParameterRange& params) {
   check<ShapeError>(vector.dim() == 1 && vector.numel() == elements, "vector_to_parameters", "the vector must be [", elements,
                     "], as many elements as the parameters have, got ", vector.shape());
   const NoGrad off;
-  int64_t at = 0;
+  int64_t offset = 0;
   for (const Tensor& p : params) {
-    p.detach().copy_(vector.detach().narrow(0, at, p.numel()).reshape(p.shape()));
-    at += p.numel();
+    p.detach().copy_(vector.detach().narrow(0, offset, p.numel()).reshape(p.shape()));
+    offset += p.numel();
   }
 }
 

@@ -33,8 +33,8 @@ DeviceRates::~DeviceRates() {
 
 void DeviceRates::prepare() {
   optimizer_.adopt_changes();
-  const int64_t most = sent_count_ + pending_;
-  if (schedule_ && (most + 1 >= window_end_ || most > last_ || (pending_ > 0 && user_wrote()))) sync_host();
+  const int64_t highest_count = sent_count_ + pending_;
+  if (schedule_ && (highest_count + 1 >= window_end_ || highest_count > last_ || (pending_ > 0 && user_wrote()))) sync_host();
   if (pending_ == 0) send();
 }
 
@@ -48,6 +48,7 @@ bool DeviceRates::user_wrote() const {
   return false;
 }
 
+// Copies the host's rates, and the count and the table if they are out of date, to the device.
 void DeviceRates::send() {
   Backend& backend = backend_for(rates_.device());
   if (schedule_) schedule_->follow();
@@ -92,7 +93,7 @@ void DeviceRates::add_to(math::StepTail& tail) const {
   tail.groups = rates_.numel();
 }
 
-void DeviceRates::advanced() {
+void DeviceRates::note_step() {
   if (schedule_) ++pending_;
 }
 

@@ -3,7 +3,7 @@
 // may be skipped, and a recorded step (Backend::begin_recording) follows the schedule.
 //
 // The device holds the rates of the next kWindow counts and picks one by its own count of applied steps. The host reads that count
-// when the schedule or the optimizer is asked for it, and at least once in kWindow steps.
+// before a rate or a count of the schedule or the optimizer is read or set, and at least once in kWindow steps.
 #pragma once
 
 #include <vector>
@@ -23,18 +23,17 @@ class DeviceRates {
   void prepare();                           // call before a step, outside a recording: sends the host's changes
   void add_to(math::StepTail& tail) const;  // adds the schedule's part of a step's end; may be recorded
   // Call after a step was queued, replayed or not: the device counts the step; the host notes that its count is out of date.
-  void advanced();
+  void note_step();
   void sync_host();  // updates schedule and optimizer; reads from the device if steps are pending
 
  private:
-  static constexpr int64_t kWindow = 1024;
+  static constexpr int64_t kWindow = 1024;  // counts in the table: 8 KB a row
   void send();
-
-  Optimizer& optimizer_;
-  Schedule* schedule_;
   std::vector<double> host_rates() const;
   bool user_wrote() const;
 
+  Optimizer& optimizer_;
+  Schedule* schedule_;
   bool moves_momentum_;
   Tensor rates_, table_, count_;  // f64 [rows], f64 [rows, kWindow], i64 []; rows: the groups' rates, then any momenta
   std::vector<double> sent_;      // the device's rates at the last sync_host

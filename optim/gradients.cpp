@@ -8,6 +8,7 @@
 namespace halfstep {
 namespace {
 
+// Returns whether elements of an expanded tensor share memory.
 bool overlaps(const Tensor& t) {
   for (int d = 0; d < t.dim(); ++d) {
     if (t.strides()[d] == 0 && t.shape()[d] > 1) return true;
@@ -17,7 +18,7 @@ bool overlaps(const Tensor& t) {
 
 }  // namespace
 
-void Gradients::check_true(const char* op) const {
+void Gradients::check_unscaled(const char* op) const {
   for (const Tensor& p : *this) {
     check<AmpError>(!p.impl()->autograd || !p.impl()->autograd->scaled, op, "these gradients are multiplied by the loss scale",
                     Help{"call scaler.unscale_(opt) first"});

@@ -16,24 +16,24 @@ namespace halfstep {
 class ParameterRange {
  public:
   ParameterRange() = default;
-  ParameterRange(const Tensor& one) : all_{one} {}
-  ParameterRange(std::vector<Tensor> all) : all_(std::move(all)) {}
-  ParameterRange(std::initializer_list<Tensor> all) : all_(all) {}
+  ParameterRange(const Tensor& param) : params_{param} {}
+  ParameterRange(std::vector<Tensor> params) : params_(std::move(params)) {}
+  ParameterRange(std::initializer_list<Tensor> params) : params_(params) {}
   template <class Range>
   requires(!std::convertible_to<const Range&, std::vector<Tensor>> && !std::convertible_to<const Range&, Tensor>) &&
-      requires(const Range& all) {
-    { *std::begin(all) } -> std::convertible_to<const Tensor&>;
+      requires(const Range& params) {
+    { *std::begin(params) } -> std::convertible_to<const Tensor&>;
   }
-  ParameterRange(const Range& all) {
-    for (const Tensor& p : all) all_.push_back(p);
+  ParameterRange(const Range& params) {
+    for (const Tensor& p : params) params_.push_back(p);
   }
-  operator const std::vector<Tensor>&() const { return all_; }
-  auto begin() const { return all_.begin(); }
-  auto end() const { return all_.end(); }
-  bool empty() const { return all_.empty(); }
+  operator const std::vector<Tensor>&() const { return params_; }
+  auto begin() const { return params_.begin(); }
+  auto end() const { return params_.end(); }
+  bool empty() const { return params_.empty(); }
 
  private:
-  std::vector<Tensor> all_;
+  std::vector<Tensor> params_;
 };
 
 // Gradients that are not multiplied by a scaler's scale, as clipping needs: the result of GradScaler::unscale_, or any list of
@@ -43,7 +43,7 @@ class Gradients : public ParameterRange {
   using ParameterRange::ParameterRange;
   Gradients() = default;
   // Throws AmpError for `op` if one is multiplied by a scale.
-  void check_true(const char* op) const;
+  void check_unscaled(const char* op) const;
 };
 // Declares that the gradients of `params` are not multiplied by a scale any more.
 void mark_unscaled(const std::vector<Tensor>& params);

@@ -13,6 +13,7 @@ namespace halfstep {
 namespace {
 
 double dot_of(const Tensor& a, const Tensor& b) { return (a * b).sum({}, false, DType::f64).item<double>(); }
+// Returns the largest |element|.
 double largest(const Tensor& a) { return a.abs().max().item<double>(); }
 
 // Returns the minimum, within [low, high], of the cubic through two points with these slopes.
@@ -25,8 +26,18 @@ double cubic_minimum(double x1, double f1, double g1, double x2, double f2, doub
   return std::min(std::max(at, low), high);
 }
 
+constexpr double kLeastCurvature = 1e-10;  // of a step that enters the history, as in PyTorch
+
 // Indices of the numbers that it keeps between steps. They and vectors over all parameters are states of the first parameter.
-enum StateNumber { kIterations, kEvaluations, kLength, kScale, kPairs, kNext, kNumbers };
+enum StateNumber {
+  kIterations,   // in all steps
+  kEvaluations,  // in all steps
+  kLength,       // of the last iteration: it moved by kLength direction
+  kScale,        // the initial inverse Hessian is kScale times the identity
+  kPairs,        // in the history
+  kNext,         // slot of the next pair
+  kNumbers
+};
 
 }  // namespace
 
@@ -79,26 +90,27 @@ void LBFGS::move(double t, const Tensor& direction, const Tensor* from) {
 // Adds the last step and the change of the gradient to the history, if the loss is convex along the step.
 void LBFGS::remember(const Tensor& gradient) {
   Tensor& numbers = state(0, "numbers", {kNumbers}, DType::f64);
-  std::vector<double> n = numbers.to_vector<double>();
+  std::vector<double> values = numbers.to_vector<double>();
   const Tensor change = gradient - state(0, "gradient", gradient.shape(), gradient.dtype());
-  const Tensor moved = state(0, "direction", gradient.shape(), gradient.dtype()) * n[kLength];
+  const Tensor moved = state(0, "direction", gradient.shape(), gradient.dtype()) * values[kLength];
   const double curvature = dot_of(change, moved);
-  if (!(curvature > 1e-10)) return;
-  const std::string slot = std::to_string(int64_t(n[kNext]));
+  if (!(curvature > kLeastCurvature)) return;
+  const std::string slot = std::to_string(int64_t(values[kNext]));
   state(0, "change" + slot, gradient.shape(), gradient.dtype()).copy_(change);
   state(0, "moved" + slot, gradient.shape(), gradient.dtype()).copy_(moved);
-  n[kNext] = double((int64_t(n[kNext]) + 1) % options_of(0).history_size);
-  n[kPairs] = std::min(n[kPairs] + 1, double(options_of(0).history_size));
-  n[kScale] = curvature / dot_of(change, change);
-  numbers.copy_(tensor(n, {kNumbers}, {.dtype = DType::f64}).to(numbers.device()));
+  values[kNext] = double((int64_t(values[kNext]) + 1) % options_of(0).history_size);
+  values[kPairs] = std::min(values[kPairs] + 1, double(options_of(0).history_size));
+  values[kScale] = curvature / dot_of(change, change);
+  numbers.copy_(tensor(values, {kNumbers}, {.dtype = DType::f64}).to(numbers.device()));
 }
 
-// Returns minus the approximate inverse Hessian times the gradient, by the two loops over the history.
+// Returns minus the approximate inverse Hessian times the gradient, by the two loops over the history (Nocedal & Wright 2006,
+// algorithm 7.4; y: change, s: moved, rho: inverse, alpha: weight).
 Tensor LBFGS::newton_direction(const Tensor& gradient) {
-  const std::vector<double> n = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
-  const int64_t pairs = int64_t(n[kPairs]), size = options_of(0).history_size;
+  const std::vector<double> numbers = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
+  const int64_t pairs = int64_t(numbers[kPairs]), size = options_of(0).history_size;
   const auto pair = [&](const char* name, int64_t i) {  // the i-th oldest
-    const int64_t slot = (int64_t(n[kNext]) - pairs + i + 2 * size) % size;
+    const int64_t slot = (int64_t(numbers[kNext]) - pairs + i + 2 * size) % size;
     return state(0, name + std::to_string(slot), gradient.shape(), gradient.dtype());
   };
   std::vector<double> weight(size_t(pairs), 0.0), inverse(size_t(pairs), 0.0);
@@ -109,7 +121,7 @@ Tensor LBFGS::newton_direction(const Tensor& gradient) {
     weight[size_t(i)] = dot_of(moved, q) * inverse[size_t(i)];
     q = q - change * weight[size_t(i)];
   }
-  q = q * n[kScale];
+  q = q * numbers[kScale];
   for (int64_t i = 0; i < pairs; ++i)
     q = q + pair("moved", i) * (weight[size_t(i)] - dot_of(pair("change", i), q) * inverse[size_t(i)]);
   return q;
@@ -131,7 +143,8 @@ double next_length(const Point (&bracket)[2], bool& insufficient) {
   return std::abs(at - right) < std::abs(at - left) ? right - margin : left + margin;
 }
 
-Tensor flat(const std::vector<Tensor>& params, DType dtype) {
+// Returns copies of all parameters as one vector.
+Tensor flat_values(const std::vector<Tensor>& params, DType dtype) {
   Tensors parts;
   for (const Tensor& p : params) parts.push_back(p.detach().reshape({-1}).to(dtype).clone());
   return cat(parts);
@@ -140,29 +153,31 @@ Tensor flat(const std::vector<Tensor>& params, DType dtype) {
 }  // namespace
 
 // Finds a length that satisfies the strong Wolfe conditions (Nocedal & Wright 2006, algorithms 3.5 and 3.6): brackets one, then
-// shrinks the bracket. `start`: the loss and slope at length 0; `longest`: the largest element of the direction.
-LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double t, double longest, double tolerance_change,
-                           int64_t most, int64_t& evaluations) {
-  constexpr double kDecrease = 1e-4, kCurvature = 0.9;
-  const auto flat = [&](const Point& p) { return std::abs(p.slope) <= -kCurvature * start.slope; };
+// shrinks the bracket. start: the loss and slope at length 0; t: the first length; max_element: the largest |element| of the
+// direction. Sets `evaluations` to their number.
+LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double t, double max_element, double tolerance_change,
+                           int64_t max_tries, int64_t& evaluations) {
+  constexpr double kDecrease = 1e-4, kCurvature = 0.9;  // c1 and c2 of the conditions
+  const auto is_flat = [&](const Point& p) { return std::abs(p.slope) <= -kCurvature * start.slope; };
   const auto too_high = [&](const Point& p) { return p.loss > start.loss + kDecrease * p.t * start.slope; };
   Point last = start, now = evaluate(t);
   evaluations = 1;
   int64_t tries = 0;
   Point bracket[2];
   bool found = false, done = false;
-  while (tries < most) {
+  while (tries < max_tries) {
     if (too_high(now) || (tries > 1 && now.loss >= last.loss) || now.slope >= 0) {
-      done = !too_high(now) && !(tries > 1 && now.loss >= last.loss) && flat(now);
+      done = !too_high(now) && !(tries > 1 && now.loss >= last.loss) && is_flat(now);
       bracket[0] = done ? now : last, bracket[1] = now;
       found = true;
       break;
     }
-    if (flat(now)) {
+    if (is_flat(now)) {
       bracket[0] = bracket[1] = now;
       found = done = true;
       break;
     }
+    // As in PyTorch: farther by at least a hundredth of the last stretch, to at most ten times the length.
     const double next =
         cubic_minimum(last.t, last.loss, last.slope, now.t, now.loss, now.slope, now.t + 0.01 * (now.t - last.t), now.t * 10);
     last = now;
@@ -173,8 +188,8 @@ LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double 
 
   int low = bracket[0].loss <= bracket[1].loss ? 0 : 1;
   bool insufficient = false;
-  while (!done && tries < most) {
-    if (std::abs(bracket[1].t - bracket[0].t) * longest < tolerance_change) break;
+  while (!done && tries < max_tries) {
+    if (std::abs(bracket[1].t - bracket[0].t) * max_element < tolerance_change) break;
     now = evaluate(next_length(bracket, insufficient));
     ++evaluations, ++tries;
     Point &best = bracket[low], &other = bracket[1 - low];
@@ -182,7 +197,7 @@ LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double 
       other = now;
       low = bracket[0].loss <= bracket[1].loss ? 0 : 1;
     } else {
-      if (flat(now))
+      if (is_flat(now))
         done = true;
       else if (now.slope * (other.t - best.t) >= 0)
         other = best;
@@ -195,8 +210,8 @@ LBFGS::Point LBFGS::search(const Evaluate& evaluate, const Point& start, double 
 // Moves the parameters to the result of a line search. first: the loss, gradient and slope at the start, and the first length to
 // try.
 LBFGS::Point LBFGS::search_along(const Closure& closure, const Tensor& direction, const Point& first, const LBFGSOptions& o,
-                                 int64_t most, int64_t& evaluations) {
-  const Tensor from = flat(groups()[0].params, first.gradient.dtype());
+                                 int64_t max_tries, int64_t& evaluations) {
+  const Tensor from = flat_values(groups()[0].params, first.gradient.dtype());
   const Evaluate at = [&](double length) {
     move(length, direction, &from);
     const double value = evaluate(closure);
@@ -204,7 +219,7 @@ LBFGS::Point LBFGS::search_along(const Closure& closure, const Tensor& direction
     return Point{length, value, slopes, dot_of(slopes, direction)};
   };
   const Point start{0, first.loss, first.gradient, first.slope};
-  const Point end = search(at, start, first.t, largest(direction), o.tolerance_change, most, evaluations);
+  const Point end = search(at, start, first.t, largest(direction), o.tolerance_change, max_tries, evaluations);
   move(end.t, direction, &from);
   return end;
 }
@@ -214,58 +229,62 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
                     Help{"opt.step([&] { opt.zero_grad(); Tensor loss = ...; loss.backward(); return loss; })"});
   check<ValueError>(groups().size() == 1, "LBFGS.step", "all parameters must be in one group, got ", groups().size(), " groups");
   adopt_changes();
-  const LBFGSOptions o = current(0, last_known_lr(0));
-  const int64_t most_evaluations = o.max_eval > 0 ? o.max_eval : o.max_iter * 5 / 4;
+  const LBFGSOptions o = options_with(0, last_known_lr(0));
   Tensor first_loss;
-  double loss = evaluate(closure, &first_loss);
+  const double loss = evaluate(closure, &first_loss);
   const NoGrad off;
   const Autocast exact(first_loss.device(), DType::bf16, false);
-  Tensor gradient = flat_gradient();
+  const Tensor gradient = flat_gradient();
   if (largest(gradient) <= o.tolerance_grad) return first_loss;
+  iterate(closure, o, loss, gradient);
+  run_followers();
+  return first_loss;
+}
 
-  const auto own = [&](const char* name) -> Tensor& { return state(0, name, gradient.shape(), gradient.dtype()); };
-  const auto number = [&](StateNumber which, double value) {
+// Makes the iterations of a step. loss, gradient: at the current parameters.
+void LBFGS::iterate(const Closure& closure, const LBFGSOptions& o, double loss, Tensor gradient) {
+  const int64_t most_evaluations = o.max_eval > 0 ? o.max_eval : o.max_iter * 5 / 4;
+  const auto vector_state = [&](const char* name) -> Tensor& { return state(0, name, gradient.shape(), gradient.dtype()); };
+  const auto set_number = [&](StateNumber which, double value) {
     Tensor& numbers = state(0, "numbers", {kNumbers}, DType::f64);
     numbers.select(0, which).fill_(value);
   };
-  std::vector<double> n = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
-  double iterations = n[kIterations], total = n[kEvaluations] + 1;
+  const std::vector<double> before_step = state(0, "numbers", {kNumbers}, DType::f64).to_vector<double>();
+  double iterations = before_step[kIterations], total = before_step[kEvaluations] + 1;
   int64_t evaluations = 1;
   for (int64_t i = 1; i <= o.max_iter; ++i) {
     const bool first = iterations++ == 0;
-    first ? number(kScale, 1) : remember(gradient);
-    own("direction").copy_(first ? -gradient : newton_direction(gradient));
-    const Tensor direction = own("direction");
-    own("gradient").copy_(gradient);
+    first ? set_number(kScale, 1) : remember(gradient);
+    vector_state("direction").copy_(first ? -gradient : newton_direction(gradient));
+    const Tensor direction = vector_state("direction");
+    vector_state("gradient").copy_(gradient);
     const double before = loss;
     double t = first ? std::min(1.0, 1 / gradient.abs().sum().item<double>()) * o.lr : o.lr;
     const double slope = dot_of(gradient, direction);
-    number(kLength, t);
-    number(kIterations, iterations);
+    set_number(kLength, t);
+    set_number(kIterations, iterations);
     if (slope > -o.tolerance_change) break;
 
-    int64_t here = 0;
+    int64_t evaluated = 0;
     if (o.line_search_fn == "strong_wolfe") {
-      const Point end = search_along(closure, direction, {t, loss, gradient, slope}, o, most_evaluations - evaluations, here);
+      const Point end = search_along(closure, direction, {t, loss, gradient, slope}, o, most_evaluations - evaluations, evaluated);
       t = end.t, loss = end.loss, gradient = end.gradient;
     } else {
       move(t, direction);
       if (i != o.max_iter) {
         loss = evaluate(closure);
         gradient = flat_gradient();
-        here = 1;
+        evaluated = 1;
       }
     }
-    number(kLength, t);
-    evaluations += here;
-    total += double(here);
+    set_number(kLength, t);
+    evaluations += evaluated;
+    total += double(evaluated);
     if (evaluations >= most_evaluations || largest(gradient) <= o.tolerance_grad ||
         largest(direction) * std::abs(t) <= o.tolerance_change || std::abs(loss - before) < o.tolerance_change)
       break;
   }
-  number(kEvaluations, total);
-  run_followers();
-  return first_loss;
+  set_number(kEvaluations, total);
 }
 
 }  // namespace halfstep

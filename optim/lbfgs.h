@@ -54,11 +54,12 @@ class LBFGS : public WithOptions<LBFGSOptions, Optimizer> {
     double slope;
   };
   using Evaluate = std::function<Point(double t)>;
-  static Point search(const Evaluate& evaluate, const Point& start, double t, double longest, double tolerance_change, int64_t most,
-                      int64_t& evaluations);
-  Point search_along(const Closure& closure, const Tensor& direction, const Point& first, const LBFGSOptions& o, int64_t most,
+  static Point search(const Evaluate& evaluate, const Point& start, double t, double max_element, double tolerance_change,
+                      int64_t max_tries, int64_t& evaluations);
+  Point search_along(const Closure& closure, const Tensor& direction, const Point& first, const LBFGSOptions& o, int64_t max_tries,
                      int64_t& evaluations);
 
+  void iterate(const Closure& closure, const LBFGSOptions& o, double loss, Tensor gradient);
   double evaluate(const Closure& closure, Tensor* loss = nullptr);
   Tensor flat_gradient() const;
   void move(double t, const Tensor& direction, const Tensor* from = nullptr);

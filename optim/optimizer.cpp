@@ -15,7 +15,7 @@
 namespace halfstep {
 namespace {
 
-// Checks a value that is set for optimizers of every class.
+// Throws ValueError unless a rate, a weight decay or a momentum is >= 0.
 void check_rate(const char* name, double value) {
   check<ValueError>(value >= 0, "optimizer", name, " must be >= 0, got ", value);
 }
@@ -346,10 +346,10 @@ void Optimizer::finish(size_t group) {
   if (shards_ && amp_.grad_scale.defined() && keeps_unscaled_) unscale_all(group);
   for (const Tensor& p : groups_[group].params) {
     if (!p.raw_grad().defined()) continue;
-    // Ask before the version grows, as the kernel's pass did.
+    // Read the shadow before the version grows: a shadow of an older version is undefined.
     const bool shadowed = autocast::shadow_of(p).defined();
     p.bump_version();
-    if (shadowed) autocast::shadow_is_current(p);
+    if (shadowed) autocast::mark_shadow_current(p);
     if (amp_.grad_scale.defined()) p.raw_grad().bump_version();
   }
 }
@@ -365,9 +365,9 @@ std::optional<Optimizer::StateLayout> Optimizer::state_layout(const std::string&
 }
 
 const Tensor* Optimizer::find_state(size_t param, const std::string& name) const {
-  const auto& all = state_.at(param);
-  const auto at = all.find(name);
-  return at == all.end() ? nullptr : &at->second;
+  const auto& states = state_.at(param);
+  const auto at = states.find(name);
+  return at == states.end() ? nullptr : &at->second;
 }
 
 void Optimizer::run_followers() {

@@ -137,15 +137,15 @@ class Optimizer {
   // false: a step with a scaler leaves gradients multiplied by the scale, and so need not write them.
   void keep_unscaled_gradients(bool keep) { keeps_unscaled_ = keep; }
   bool keeps_unscaled_gradients() const { return keeps_unscaled_; }
-  // An object that follows the parameters, such as an average of them: its turn comes after each step, on the device, and it reads
-  // found_inf itself. Its tensors are states of the optimizer, so that checkpoints contain them. An optimizer that overrides
-  // step() calls run_followers() at its end. The optimizer must outlive it.
+  // An object that follows the parameters, such as an average of them: it is updated after each step, on the device. Its tensors
+  // are states of the optimizer, so that checkpoints contain them. An optimizer that overrides step() calls run_followers() at its
+  // end. The optimizer must outlive it.
   class Follower {
    public:
     explicit Follower(Optimizer& optimizer) : optimizer_(optimizer) { optimizer.followers_.push_back(this); }
     virtual ~Follower() { std::erase(optimizer_.followers_, this); }
     Follower(const Follower&) = delete;
-    virtual void stepped(const AmpStep& amp) = 0;
+    virtual void stepped(const AmpStep& amp) = 0;  // follows a step, which may have been skipped: amp.found_inf
     virtual std::vector<std::string> state_names() const = 0;
     virtual std::string describe() const = 0;
     // Names the kind, for checks of loaded states: "EMA".
@@ -177,8 +177,8 @@ class Optimizer {
   // Throws ValueError naming `where` while a follower holds other values in the parameters.
   void check_own_values(const char* where) const;
 
-  // Makes kernels read rates from the device (optim/device_rates.h): rates[group] (f64), and the momentum behind them if there is
-  // room; `sync_host` updates the host's before they are read or set. Undefined and null end that.
+  // Makes kernels read rates from the device (optim/device_rates.h): f64 [groups], or [2 groups] with the momenta after the rates.
+  // `sync_host` updates the host's rates before they are read or set. Undefined and null end that.
   void use_device_rates(Tensor rates, std::function<void()> sync_host) {
     rates_ = std::move(rates);
     sync_host_ = std::move(sync_host);
@@ -201,8 +201,9 @@ class Optimizer {
   // Returns the named state of a parameter, made as zeros of `shape` on first use: then a skipped first step changes nothing.
   Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype);
   const Tensor* find_state(size_t param, const std::string& name) const;  // null: there is none
-  // Returns the parameters of `group` that have a gradient, as kernel views, with the named states. `keep` keeps the viewed
-  // tensors alive.
+  // Returns the parameters of `group` that have a gradient, as kernel views, with the named states, which it makes if they are
+  // missing. number: name of the state for ParamUpdate::number; null: none. Appends the viewed tensors to `keep`, which must live
+  // as long as the views.
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep,
                                    const char* number = nullptr);
   // Returns the settings for the kernel that updates `group`. Call it once for each group, after updates(). whole = false: the
@@ -210,7 +211,9 @@ class Optimizer {
   StepControl control(size_t group, bool whole = true);
   Tensor device_lr(size_t group) const;      // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const;  // for kernels; control(group).lr overrides it
-  void finish(size_t group);                 // advances versions and declares shadows current
+  // Ends the step of a group: advances versions, declares shadows current, and unscales gradients that the kernels of a sharded
+  // step have left scaled.
+  void finish(size_t group);
   void run_followers();                      // runs the followers; call at the end of each step
   size_t first_param(size_t group) const { return first_param_[group]; }
   virtual const double* momentum_of(size_t) const { return nullptr; }
@@ -247,13 +250,15 @@ class Optimizer {
   void add_options(std::map<std::string, Tensor>& out) const;
   void load_options(const std::map<std::string, Tensor>& given);
   void load_states(const std::map<std::string, Tensor>& given);
-  bool is_follower_state(const std::string& state) const;  // whether it is a follower's state
+  std::vector<std::map<std::string, Tensor>> checked_states(const std::map<std::string, Tensor>& given) const;
+  bool has_stepped(const std::map<std::string, Tensor>& states) const;  // of one parameter
+  bool is_follower_state(const std::string& state) const;
   bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !is_follower_state(state); }
   void unscale_all(size_t group) const;
   std::vector<ParamGroup> groups_;
   void append_group(ParamGroup group, bool one_of_several);
   void check_params() const;
-  void put_lr(double lr, size_t group);
+  void put_lr(double lr, size_t group);  // sets the rate in all places that have it
   // Sets a rate for a schedule; it does not count as written by the user. begin_schedule makes written rates the initial ones.
   void schedule_lr(double lr, size_t group);
   void begin_schedule();

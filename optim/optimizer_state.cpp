@@ -48,15 +48,17 @@ OptionValues::mapped_type value_of(const Tensor& t) {
   const std::vector<int> bytes = t.to_vector<int>();
   return std::string(bytes.begin(), bytes.end());
 }
+// Returns the value of a number; -1 for a text or a list.
 double number_of(const Tensor& t) { return t.numel() == 1 && t.dtype() != DType::u8 ? t.item<double>() : -1; }
 
-// Collects the lines of an error.
+// The lines of an error.
 class Problems {
  public:
   template <class... Parts>
   void add(const Parts&... parts) {
     if (++count_ <= kListed) ((text_ << "\n  ") << ... << parts);
   }
+  // Throws ValueError with the lines, if there are any.
   void raise(const std::string& described) const {
     const std::string more = count_ > kListed ? joined("\n  and ", count_ - kListed, " more") : "";
     check<ValueError>(count_ == 0, "optimizer.load_state_dict", "the state does not fit ", described, ":", text_.str(), more);
@@ -72,8 +74,36 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// The entries of a state that are no tensors of parameters.
+struct StoredOptions {
+  std::map<size_t, OptionValues> by_group;
+  std::map<std::string, std::string> kinds;  // of followers, by the name of their first state
+};
+
+StoredOptions parse_options(const std::map<std::string, Tensor>& given, Problems& problems) {
+  StoredOptions out;
+  for (const auto& [key, t] : given) {
+    if (!key.starts_with(kFollowers) && !key.starts_with(kGroups)) continue;
+    const OptionValues::mapped_type value = value_of(t);
+    if (key.starts_with(kFollowers)) {
+      const auto* const kind = std::get_if<std::string>(&value);
+      if (kind)
+        out.kinds[key.substr(kFollowers.size())] = *kind;
+      else
+        problems.add(key, ": must be a text");
+      continue;
+    }
+    const std::optional<Key> at = parse_key(key.substr(kGroups.size()));
+    if (at)
+      out.by_group[at->param][at->name] = value;
+    else
+      problems.add(key, ": a key must be ", kGroups, "<group>.<name>");
+  }
+  return out;
+}
+
 // Returns the state in its parameter's memory layout; other states are contiguous.
-Tensor in_order_of(const Tensor& param, const Tensor& state) {
+Tensor in_layout_of(const Tensor& param, const Tensor& state) {
   const MemoryFormat format = state.shape() == param.shape() ? param.format() : MemoryFormat::contiguous;
   return state.detach().contiguous(format);
 }
@@ -142,30 +172,11 @@ std::vector<std::vector<std::string>> Optimizer::all_state_names() const {
 
 // Adopts the options of a state. Followers must be of the same kinds.
 void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
-  std::map<size_t, OptionValues> options;
-  std::map<std::string, std::string> theirs, mine;  // kinds of followers, by the name of their first state
-  bool old = true;                                  // the state is of a halfstep that stored neither
   Problems problems;
+  auto [options, theirs] = parse_options(given, problems);
+  const bool old = options.empty();  // the state is of a halfstep that stored neither options nor kinds
+  std::map<std::string, std::string> mine;
   for (const Follower* f : followers_) mine[f->state_names().front()] = f->kind();
-  for (const auto& [key, t] : given) {
-    if (!key.starts_with(kFollowers) && !key.starts_with(kGroups)) continue;
-    const OptionValues::mapped_type value = value_of(t);
-    if (key.starts_with(kFollowers)) {
-      const auto* const kind = std::get_if<std::string>(&value);
-      if (kind)
-        theirs[key.substr(kFollowers.size())] = *kind;
-      else
-        problems.add(key, ": must be a text");
-      continue;
-    }
-    const std::optional<Key> at = parse_key(key.substr(kGroups.size()));
-    if (!at) {
-      problems.add(key, ": a key must be ", kGroups, "<group>.<name>");
-      continue;
-    }
-    old = false;
-    options[at->param][at->name] = value;
-  }
   for (const auto& [name, kind] : theirs) {
     if (!mine.contains(name))
       problems.add("it goes along with ", kind, " (", name, "), which ", describe(), " does not have here");
@@ -214,7 +225,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   for (size_t g = 0; g < groups_.size(); ++g) before.push_back(option_values(g));
   std::vector<double> rates;
   for (size_t g = 0; g < groups_.size(); ++g) rates.push_back(last_known_lr(g));
-  const auto taken = lr_;
+  const auto adopted = lr_;
   const auto initial = initial_lr_;
   const auto written = written_;
   try {
@@ -225,73 +236,78 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
       set_option_values(g, before[g]);
       put_lr(rates[g], g);
     }
-    lr_ = taken, initial_lr_ = initial, written_ = written;
+    lr_ = adopted, initial_lr_ = initial, written_ = written;
     throw;
   }
 }
 
-void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
-  const std::vector<Tensor> params = parameters();
+// Returns whether they are more than followers' states: a follower may begin before the first step.
+bool Optimizer::has_stepped(const std::map<std::string, Tensor>& states) const {
+  return std::any_of(states.begin(), states.end(), [&](const auto& entry) { return !is_follower_state(entry.first); });
+}
+
+// Returns the states by parameter. Throws ValueError listing what does not fit.
+std::vector<std::map<std::string, Tensor>> Optimizer::checked_states(const std::map<std::string, Tensor>& given) const {
   const std::vector<std::vector<std::string>> names = all_state_names();
   std::vector<std::vector<std::string>> late;  // of each parameter
   for (size_t g = 0; g < groups_.size(); ++g) late.resize(late.size() + groups_[g].params.size(), late_state_names(g));
-  std::vector<std::map<std::string, Tensor>> by_param(params.size());
-  bool has_options = false;  // has options, so a missing state did not exist
+  std::vector<std::map<std::string, Tensor>> by_param(params_.size());
+  bool has_options = false;  // a state with options is complete: a late state that it lacks did not exist
   Problems problems;
   const auto is_derived = [&](const std::string& name) { return derived_name() && name == derived_name(); };
-  // A follower may begin before the first step.
-  const auto stepped = [&](size_t param) {
-    return std::any_of(by_param[param].begin(), by_param[param].end(),
-                       [&](const auto& entry) { return !is_follower_state(entry.first); });
-  };
   for (const auto& [key, t] : given) {
     has_options = has_options || key.starts_with(kGroups);
     if (key.starts_with(kGroups) || key.starts_with(kFollowers)) continue;
     const std::optional<Key> at = parse_key(key);
     if (!at) {
       problems.add(key, ": a key must be <parameter>.<name>, as in 0.step");
-    } else if (at->param >= params.size()) {
-      problems.add(key, ": the optimizer has ", params.size(), " parameters");
+    } else if (at->param >= params_.size()) {
+      problems.add(key, ": the optimizer has ", params_.size(), " parameters");
     } else if (!names[at->param].empty() && !contains(names[at->param], at->name) && !contains(late[at->param], at->name)) {
       problems.add(key, ": ", describe(), " has no such state");
     } else if (!t.defined()) {
       problems.add(key, ": undefined");
-    } else if (const auto want = state_layout(at->name, params[at->param]); want && t.shape() != want->shape) {
+    } else if (const auto want = state_layout(at->name, params_[at->param]); want && t.shape() != want->shape) {
       problems.add(key, ": must be ", want->shape, ", got ", t.shape());
     } else {
       by_param[at->param][at->name] = t;
     }
   }
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (!stepped(i)) continue;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (!has_stepped(by_param[i])) continue;
     for (const std::string& name : names[i]) {
       const bool may_miss = may_lack(name) || is_derived(name) || (has_options && contains(late[i], name));
       if (!by_param[i].contains(name) && !may_miss) problems.add(i, ".", name, ": missing");
     }
   }
   problems.raise(describe());
+  return by_param;
+}
 
+void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
+  const std::vector<std::vector<std::string>> names = all_state_names();
+  std::vector<std::map<std::string, Tensor>> by_param = checked_states(given);
   NoGrad off;
-  for (size_t i = 0; i < params.size(); ++i) {
+  for (size_t i = 0; i < params_.size(); ++i) {
     std::map<std::string, Tensor>& old = state_[i];
     states_dropped_ += int64_t(std::erase_if(old, [&](const auto& entry) { return !by_param[i].contains(entry.first); }));
     if (derived_name()) by_param[i].erase(derived_name());
     for (const auto& [name, t] : by_param[i]) {
-      const auto layout = state_layout(name, params[i]);
+      const auto layout = state_layout(name, params_[i]);
       const DType dtype = layout ? layout->dtype : t.dtype();
       if (!is_shared(name)) {
         Tensor& mine = state(i, name, t.shape(), dtype);
         if (!mine.same(t)) mine.copy_(t);
       } else if (shards_->has(i)) {
-        const Tensor part = shards_->part(i, in_order_of(params[i], t));
+        const Tensor part = shards_->part(i, in_layout_of(params_[i], t));
         state(i, name, part.shape(), dtype).copy_(part);
       }
     }
     // PyTorch's SGD keeps no step count, but a momentum buffer implies a step.
     const bool counts = contains(names[i], "step") && !by_param[i].contains("step");
-    if (counts && stepped(i)) state(i, "step", {}, DType::f32).fill_(1);
+    if (counts && has_stepped(by_param[i])) state(i, "step", {}, DType::f32).fill_(1);
     for (const std::string& name : names[i]) {
-      const bool unknown = name != "step" && may_lack(name) && stepped(i) && !by_param[i].contains(name);
+      const bool unknown = name != "step" && may_lack(name) && has_stepped(by_param[i]) && !by_param[i].contains(name);
       if (unknown) state(i, name, {}, DType::f32).fill_(std::numeric_limits<double>::quiet_NaN());
     }
   }
@@ -317,7 +333,7 @@ void Optimizer::shard(ProcessGroup& group, const ShardOptions& options) {
   for (size_t i = 0; i < params_.size(); ++i) {
     for (auto& [name, t] : state_[i]) {
       if (is_shared(name) && shards_->has(i) && !shards_->part(i, t).same(t))
-        t = shards_->part(i, in_order_of(params_[i], t)).clone();
+        t = shards_->part(i, in_layout_of(params_[i], t)).clone();
     }
     states_dropped_ += int64_t(std::erase_if(state_[i], [&](const auto& s) { return is_shared(s.first) && !shards_->has(i); }));
   }
@@ -328,17 +344,17 @@ std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
   const NoGrad off;
   ProcessGroup& group = shards_->group();
   std::map<std::string, Tensor> out = own_states(), parts;
-  std::string mine;
+  std::string own_keys;
   for (const auto& [key, t] : out) {
     if (!is_shared(parse_key(key)->name)) continue;
-    mine += key + '\n';
+    own_keys += key + '\n';
     parts[key] = t;
   }
   for (const auto& [key, t] : parts) out.erase(key);
   // All ranks visit the states that any of them has.
   std::set<std::string> keys;
-  for (const std::string& of : group.gather(mine)) {
-    TextReader lines(of);
+  for (const std::string& keys_of_rank : group.gather(own_keys)) {
+    TextReader lines(keys_of_rank);
     for (std::string key; std::getline(lines, key);) keys.insert(key);
   }
   const MemoryScope tag(MemoryTag::workspace);
@@ -350,7 +366,7 @@ std::map<std::string, Tensor> Optimizer::gathered_state_dict(int root) const {
     const Tensor whole = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = p.device(), .format = format});
     Ticket last = 0;
     for (int rank = 0; rank < group.size(); ++rank) {
-      if (shards_->of(key.param, rank).size() == 0) continue;
+      if (shards_->range_of(key.param, rank).size() == 0) continue;
       const Tensor part = shards_->part(key.param, whole, rank), flat = part.alias({part.numel()}, {1});
       if (rank == group.rank()) part.copy_(parts.at(text));
       last = group.broadcast({flat}, rank);

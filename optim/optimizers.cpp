@@ -39,10 +39,10 @@ using StateNames = std::vector<std::string>;
 
 }  // namespace
 
-std::string option_text(const std::string& name, const OptionValue& value, const OptionValue& otherwise) {
+std::string option_text(const std::string& name, const OptionValue& value, const OptionValue& default_value) {
   const auto* const number = std::get_if<double>(&value);
   const auto* const flag = std::get_if<bool>(&value);
-  if (number && *number == 0 && std::get<double>(otherwise) == 0) return {};
+  if (number && *number == 0 && std::get<double>(default_value) == 0) return {};
   if (flag && !*flag) return {};
   std::string out = name + "=";
   if (number) return out + joined(*number);

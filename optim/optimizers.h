@@ -19,14 +19,14 @@
 
 namespace halfstep {
 
-// Accepts a module, which has a function `parameters`.
+// Accepts a module: a class with a function `named_parameters`.
 template <class M>
 concept HasParameters = requires(const M& m) {
   m.named_parameters();
 };
 
 // Returns "momentum=0.9", or nothing for options without an effect: false, and a 0 that is the default.
-std::string option_text(const std::string& name, const OptionValue& value, const OptionValue& otherwise);
+std::string option_text(const std::string& name, const OptionValue& value, const OptionValue& default_value);
 // Appends the value as numbers, a text by its hash, so that equal values give equal numbers.
 void add_numbers(const OptionValue& value, std::vector<double>& out);
 
@@ -75,13 +75,13 @@ class WithOptions : public Base {
   WithOptions(std::vector<ParamGroup> groups, const O& options = {})
       : Base(with_rates(std::move(groups)), options.lr), shared_(options) {
     check_options(options);
-    for (size_t g = 0; g < this->groups().size(); ++g) take_in(g, options_of(this->groups()[g]));
+    for (size_t g = 0; g < this->groups().size(); ++g) complete_group(g, options_of(this->groups()[g]));
   }
 
   void add_param_group(ParamGroup group) override {
     const O own = options_of(group);
     Base::add_param_group(std::move(with_rates({std::move(group)}).front()));
-    take_in(this->groups().size() - 1, own);
+    complete_group(this->groups().size() - 1, own);
   }
   std::string describe() const override {
     std::string out = std::string(O::kName) + "(" + joined("lr=", this->last_known_lr(0));
@@ -115,13 +115,13 @@ class WithOptions : public Base {
  protected:
   // Returns options() without waiting for the device.
   const O& options_of(size_t group) const {
-    check<IndexError>(group < kept_.size(), O::kName, "group must be below ", kept_.size(), ", got ", group);
+    check<IndexError>(group < adopted_.size(), O::kName, "group must be below ", adopted_.size(), ", got ", group);
     const O* const at = std::any_cast<O>(&this->groups()[group].options);
     check<ValueError>(at, O::kName, "options of a group must be ", O::kName, "Options, got those of another optimizer");
     return *at;
   }
   // Returns the group's options with this learning rate.
-  O current(size_t group, double lr) const {
+  O options_with(size_t group, double lr) const {
     O out = options_of(group);
     out.lr = lr;
     return out;
@@ -135,19 +135,19 @@ class WithOptions : public Base {
   void adopt(size_t g) override {
     std::optional<double>& decay = this->group(g).weight_decay;
     if constexpr (requires(O o) { o.weight_decay; }) {
-      if (decay == kept_[g].weight_decay && same_values(options_of(g), kept_[g])) return;
+      if (decay == adopted_[g].weight_decay && same_values(options_of(g), adopted_[g])) return;
     } else {
       check<ValueError>(!decay, O::kName, "has no weight_decay, got ", decay.value_or(0));
-      if (same_values(options_of(g), kept_[g])) return;
+      if (same_values(options_of(g), adopted_[g])) return;
     }
     O now = options_of(g);
     if constexpr (requires { now.weight_decay; }) {
-      if (decay && *decay != kept_[g].weight_decay) now.weight_decay = *decay;
+      if (decay && *decay != adopted_[g].weight_decay) now.weight_decay = *decay;
     }
-    if (!same_values(now, kept_[g])) {
+    if (!same_values(now, adopted_[g])) {
       check_options(now);
-      if constexpr (requires { now.check_change(now); }) now.check_change(kept_[g]);
-      this->group(g).template as<O>() = kept_[g] = now;
+      if constexpr (requires { now.check_change(now); }) now.check_change(adopted_[g]);
+      this->group(g).template as<O>() = adopted_[g] = now;
     }
     if constexpr (requires { now.weight_decay; }) decay = now.weight_decay;
   }
@@ -167,8 +167,8 @@ class WithOptions : public Base {
       check<ValueError>(known, O::kName, "the option \"", name, "\" of a state has no place in ", describe());
     }
     check_options(now);
-    if constexpr (requires { now.check_change(now); }) now.check_change(kept_[group]);
-    this->group(group).template as<O>() = kept_[group] = now;
+    if constexpr (requires { now.check_change(now); }) now.check_change(adopted_[group]);
+    this->group(group).template as<O>() = adopted_[group] = now;
     if constexpr (requires { now.weight_decay; }) this->group(group).weight_decay = now.weight_decay;
   }
 
@@ -178,6 +178,7 @@ class WithOptions : public Base {
     options.lr = lr;
     return options;
   }
+  // Sets the rate of each group whose options alone have one.
   static std::vector<ParamGroup> with_rates(std::vector<ParamGroup> groups) {
     for (ParamGroup& g : groups) {
       if (const O* own = std::any_cast<O>(&g.options); own && !g.lr) g.lr = own->lr;
@@ -196,14 +197,15 @@ class WithOptions : public Base {
     return *own;
   }
   // Sets all values of a group that Base has added.
-  void take_in(size_t g, O own) {
+  void complete_group(size_t g, O own) {
     ParamGroup& group = this->group(g);
     own.lr = *group.lr;
     if constexpr (requires { own.weight_decay; })
       group.weight_decay = own.weight_decay = group.weight_decay.value_or(own.weight_decay);
     group.options = own;
-    kept_.push_back(own);
+    adopted_.push_back(own);
   }
+  // Points to the momentum, or beta1; null: there is none.
   static double* momentum_in(O& o) {
     if constexpr (requires { o.betas; })
       return &o.betas[0];
@@ -215,7 +217,7 @@ class WithOptions : public Base {
   static void check_options(const O& options) { halfstep::check_options(O::kName, options); }
 
   O shared_;
-  std::vector<O> kept_;  // by group, as last adopted
+  std::vector<O> adopted_;  // by group, as last adopted
 };
 
 // An optimizer of one rule. O has, besides, UpdateRule rule() const, and std::vector<std::string> states() const: the names of the
@@ -228,9 +230,10 @@ class RuleOptimizer : public WithOptions<O, FusedOptimizer> {
   using WithOptions<O, FusedOptimizer>::WithOptions;
 
  protected:
-  UpdateRule rule(size_t group, double lr) const override { return this->current(group, lr).rule(); }
+  UpdateRule rule(size_t group, double lr) const override { return this->options_with(group, lr).rule(); }
   std::vector<std::string> states(size_t group) const override { return this->options_of(group).states(); }
   std::vector<std::string> late_state_names(size_t group) const override {
+    // Options with the fewest and the most states: any momentum above 0 has the same ones.
     O least = this->options_of(group), most = least;
     if constexpr (requires { least.momentum; }) least.momentum = 0, most.momentum = 0.5;
     if constexpr (requires { least.centered; }) least.centered = false, most.centered = true;

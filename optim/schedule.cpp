@@ -21,7 +21,7 @@ Option<O> eta_min_of(const char* doc) {
   return option("eta_min", &O::eta_min, doc).at_least(0);
 }
 template <class O>
-Option<O> rise_of(const char* doc) {
+Option<O> warmup_steps_of(const char* doc) {
   return option("warmup_steps", &O::warmup_steps, doc).at_least(1);
 }
 template <class O>
@@ -69,8 +69,9 @@ MultiStepLR::MultiStepLR(Optimizer& optimizer, const Options& options) : ListedS
   start();
 }
 double MultiStepLR::factor(int64_t count) const {
-  const std::vector<int64_t>& all = *options_.milestones;
-  return std::pow(options_.gamma, double(std::upper_bound(all.begin(), all.end(), count) - all.begin()));
+  const std::vector<int64_t>& milestones = *options_.milestones;
+  const auto next = std::upper_bound(milestones.begin(), milestones.end(), count);
+  return std::pow(options_.gamma, double(next - milestones.begin()));
 }
 
 HALFSTEP_OPTIONS(ExponentialLROptions, gamma_of<O>("factor of each step or epoch"))
@@ -112,13 +113,14 @@ const MultiplicativeLR::Product& MultiplicativeLR::at(int64_t count) const {
 }
 double MultiplicativeLR::factor(int64_t count) const { return at(count).zeros > 0 ? 0 : at(count).product; }
 
-HALFSTEP_OPTIONS(NoamLROptions, option("d_model", &O::d_model, "width of the model").at_least(1), rise_of<O>("steps of the rise"))
+HALFSTEP_OPTIONS(NoamLROptions, option("d_model", &O::d_model, "width of the model").at_least(1),
+                 warmup_steps_of<O>("steps of the rise"))
 double NoamLR::factor(int64_t count) const {
   const double t = double(count + 1);
   return std::min(1 / std::sqrt(t), t * std::pow(double(*options_.warmup_steps), -1.5)) / std::sqrt(double(*options_.d_model));
 }
 
-HALFSTEP_OPTIONS(InverseSqrtLROptions, rise_of<O>("steps of the line"))
+HALFSTEP_OPTIONS(InverseSqrtLROptions, warmup_steps_of<O>("steps of the line"))
 double InverseSqrtLR::factor(int64_t count) const {
   const double t = double(count + 1), warm = double(*options_.warmup_steps);
   return t < warm ? t / warm : std::sqrt(warm / t);
@@ -144,17 +146,17 @@ void(CosineAnnealingLROptions::check)(std::string_view name) const {
   halfstep::check<ValueError>(warmup_steps < *T_max, name, "warmup_steps must be in [0, T_max), got ", warmup_steps, " with T_max ",
                               *T_max);
 }
-double CosineAnnealingLR::passed(int64_t count) const {
+double CosineAnnealingLR::share_passed(int64_t count) const {
   const int64_t T_max = *options_.T_max, warmup = options_.warmup_steps;
   return double(std::min(count, T_max) - warmup) / double(T_max - warmup);
 }
 double CosineAnnealingLR::rate(double initial, int64_t count) const {
   if (count < options_.warmup_steps) return initial * double(count + 1) / double(options_.warmup_steps);
-  return cosine(initial, options_.eta_min, passed(count));
+  return cosine(initial, options_.eta_min, share_passed(count));
 }
 std::optional<double> CosineAnnealingLR::initial_for(double rate, int64_t count) const {
   if (count < options_.warmup_steps) return rate * double(options_.warmup_steps) / double(count + 1);
-  const double share = cosine(1, 0, passed(count));
+  const double share = cosine(1, 0, share_passed(count));
   if (share < 1e-12) return {};  // the result is eta_min for any rate
   return options_.eta_min + (rate - options_.eta_min) / share;
 }
@@ -198,7 +200,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const Options& options) : ListedSch
   start();
 }
 // Interpolates between the turning points of the cycle: its start, its top, the end of its second phase and its end.
-double OneCycleLR::at(int64_t count, const double (&turns)[4]) const {
+double OneCycleLR::interpolate(int64_t count, const double (&turns)[4]) const {
   const OneCycleOptions& o = options_;
   const double t = double(std::min(count, o.total_steps - 1)), total = double(o.total_steps), up = o.pct_start * total - 1;
   const double ends[] = {up, o.three_phase ? 2 * o.pct_start * total - 2 : total - 1, total - 1};
@@ -220,12 +222,12 @@ double OneCycleLR::scale() const {
 }
 double OneCycleLR::rate(double initial, int64_t count) const {
   const double top = initial * scale(), low = top / options_.div_factor, last = low / options_.final_div_factor;
-  return at(count, {low, top, options_.three_phase ? low : last, last});
+  return interpolate(count, {low, top, options_.three_phase ? low : last, last});
 }
 std::optional<double> OneCycleLR::momentum(int64_t count) const {
   if (!options_.cycle_momentum) return {};
   const double most = options_.max_momentum;
-  return at(count, {most, options_.base_momentum, most, most});
+  return interpolate(count, {most, options_.base_momentum, most, most});
 }
 std::string OneCycleLR::describe() const {
   Options shown = options_;

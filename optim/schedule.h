@@ -64,7 +64,7 @@ class StepLR : public ListedSchedule<"StepLR", StepLROptions> {
   double factor(int64_t count) const override;
 };
 
-// {30, 80}, or a std::vector. Not a vector itself, as GCC would take {.milestones = ...} for its elements.
+// An argument: {30, 80}, or a std::vector. Not a vector itself, because GCC would take {.milestones = ...} for its elements.
 class Milestones {
  public:
   template <std::integral... T>
@@ -240,8 +240,8 @@ class WSDLR : public ListedSchedule<"WSDLR", WSDOptions> {
   double factor(int64_t count) const override;
 };
 
-// Grows linearly from lr/warmup to lr over `warmup_steps`, then follows half a cosine from lr down to eta_min at T_max, and stays
-// there. eta_min is absolute, for all groups.
+// Grows linearly from lr / warmup_steps to lr over `warmup_steps`, then follows half a cosine from lr down to eta_min at T_max, and
+// stays there. eta_min is absolute, for all groups.
 struct CosineAnnealingLROptions {
   ByName by_name = ByName();
   Required<int64_t> T_max;
@@ -261,7 +261,7 @@ class CosineAnnealingLR : public ListedSchedule<"CosineAnnealingLR", CosineAnnea
   bool holds(int64_t count) const override { return count >= *options_.T_max; }
 
  private:
-  double passed(int64_t count) const;  // 0 after the warm-up, 1 from T_max on
+  double share_passed(int64_t count) const;  // 0 after the warm-up, 1 from T_max on
 };
 
 // Repeats half a cosine from lr to eta_min: the first takes T_0 steps, each other T_mult times as many as the one before.
@@ -283,9 +283,10 @@ class CosineAnnealingWarmRestarts
   bool is_absolute() const override { return true; }
 };
 
-// Raises the rate to its maximum and lowers it to almost nothing; the momentum moves the other way (Smith & Topin 2019). The first
-// group's maximum is max_lr, or its own rate if that is 0; the other groups' are in proportion to their rates. Give total_steps,
-// or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond the last one.
+// Raises the rate from maximum / div_factor to its maximum and lowers it to maximum / (div_factor final_div_factor); the momentum
+// moves the other way (Smith & Topin 2019). The first group's maximum is max_lr, or its own rate if that is 0; the other groups'
+// are in proportion to their rates. Give total_steps, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond
+// the last one.
 struct OneCycleOptions {
   double max_lr = 0;
   int64_t total_steps = 0;
@@ -311,7 +312,7 @@ class OneCycleLR : public ListedSchedule<"OneCycleLR", OneCycleOptions, Schedule
   std::string describe() const override;
 
  private:
-  double at(int64_t count, const double (&turns)[4]) const;
+  double interpolate(int64_t count, const double (&turns)[4]) const;
   double scale() const;  // the ratio of a group's maximum to its rate
 };
 

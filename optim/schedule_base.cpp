@@ -11,8 +11,7 @@ namespace halfstep {
 namespace {
 
 // Keys in a state, followed by the number of a group: the initial rate; the current rate; a rate that the user has set since the
-// last step; for a rate that was set earlier, the initial rate that follows from it, or the part of it that is kept, and the count
-// then.
+// last step; the value of a UserRate that was not held, or that was held, and its count.
 const std::string &kInitial = *new std::string("initial_lr."), &kRate = *new std::string("lr."),
                   &kSet = *new std::string("set_lr."), &kByHand = *new std::string("by_hand_lr."),
                   &kHeld = *new std::string("held_lr."), &kCount = *new std::string("count_of_lr.");
@@ -27,8 +26,8 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {
 
 void Schedule::start() {
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    const bool beside = optimizer_.stepped_by_ == 0 && optimizer_.lr_[g] != optimizer_.initial_lr_[g];
-    if (beside && !is_absolute() && !is_made_of_others()) initial_[g] = optimizer_.lr_[g];
+    const bool moved_by_others = optimizer_.stepped_by_ == 0 && optimizer_.lr_[g] != optimizer_.initial_lr_[g];
+    if (moved_by_others && !is_absolute() && !is_made_of_others()) initial_[g] = optimizer_.lr_[g];
   }
   set_count(0);
   optimizer_.stepped_by_ = 0;
@@ -49,21 +48,21 @@ std::optional<double> FactorSchedule::initial_for(double rate, int64_t count) co
   return initial;
 }
 
-const Schedule::ByHand* Schedule::by_hand(size_t group, int64_t count) const {
-  const auto at = by_hand_.find(group);
-  if (at == by_hand_.end() || section(at->second.count) != section(count) || (at->second.while_holding && !holds(count)))
+const Schedule::UserRate* Schedule::user_rate(size_t group, int64_t count) const {
+  const auto at = user_rates_.find(group);
+  if (at == user_rates_.end() || section(at->second.count) != section(count) || (at->second.while_holding && !holds(count)))
     return nullptr;
   return &at->second;
 }
 
 double Schedule::initial_lr(size_t group) const {
-  if (const ByHand* const set = by_hand(group, count_); set && !set->while_holding) return set->value;
+  if (const UserRate* const set = user_rate(group, count_); set && !set->while_holding) return set->value;
   const auto at = initial_.find(group);
   return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
 }
 
 double Schedule::rate_of(size_t group, int64_t count) const {
-  const ByHand* const set = by_hand(group, count);
+  const UserRate* const set = user_rate(group, count);
   if (set) return set->while_holding ? held_rate(set->value, count) : rate(set->value, count);
   const auto at = initial_.find(group);
   return rate(at == initial_.end() ? optimizer_.initial_lr(group) : at->second, count);
@@ -82,15 +81,16 @@ void Schedule::follow() {
     const double now = optimizer_.lr_[g], own = rate_of(g, count_);
     optimizer_.written_[g] = false;
     if (now == own || (!set && absolute)) continue;
-    const bool before = by_hand(g, count_) != nullptr, holding = holds(count_);
+    const bool before = user_rate(g, count_) != nullptr, holding = holds(count_);
     const std::optional<double> value = holding ? held_for(now, count_) : initial_for(now, count_);
     if (!value) {
       if (set) logging::warn_once(describe() + " replaces the learning rate that was set by hand: here it cannot continue from it");
       continue;
     }
+    // Another schedule multiplied the rate by now / own.
     if (!set && own != 0) initial_[g] = (initial_.contains(g) ? initial_[g] : optimizer_.initial_lr(g)) * (now / own);
     if (set || before || holding)
-      by_hand_[g] = {*value, count_, holding};
+      user_rates_[g] = {*value, count_, holding};
     else
       initial_[g] = *value;
     ++revision_;
@@ -137,7 +137,7 @@ std::map<std::string, double> Schedule::state_dict() const {
   for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
     const std::string group = std::to_string(g);
     out[kInitial + group] = initial_.contains(g) ? initial_.at(g) : optimizer_.initial_lr(g);
-    if (const ByHand* const set = by_hand(g, count_)) {
+    if (const UserRate* const set = user_rate(g, count_)) {
       out[(set->while_holding ? kHeld : kByHand) + group] = set->value;
       out[kCount + group] = double(set->count);
     }
@@ -159,11 +159,11 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
   };
   const size_t groups = optimizer_.groups_.size();
   for (size_t g = 0; g < groups; ++g) stored(kRate, g), stored(kSet, g), stored(kHeld, g), stored(kCount, g);
-  initial_.clear(), by_hand_.clear();
+  initial_.clear(), user_rates_.clear();
   for (size_t g = 0; g < groups; ++g) {
     if (const auto initial = stored(kInitial, g)) initial_[g] = *initial;
     const auto held = stored(kHeld, g), set = stored(kByHand, g), count = stored(kCount, g);
-    if (held || set) by_hand_[g] = {held ? *held : *set, int64_t(count.value_or(at->second)), held.has_value()};
+    if (held || set) user_rates_[g] = {held ? *held : *set, int64_t(count.value_or(at->second)), held.has_value()};
   }
   ++revision_;
   set_count(int64_t(at->second));

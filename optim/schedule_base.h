@@ -34,11 +34,12 @@ class Schedule {
   // Returns the initial rate with which rate(initial, count) is `rate`: the schedule continues from it if the user sets that rate.
   // Nothing if there is none, or if the user's rate counts for the next step only.
   virtual std::optional<double> initial_for(double rate, int64_t count) const;
-  // holds: returns whether a rate that the user sets stays, because the schedule's own is 0 or its minimum. Then held_for returns
-  // the part of it that is kept. In a combination of schedules, some may hold while others move.
+  // Returns whether a rate that the user sets stays, because the schedule's own is 0 or its minimum. held_for then returns the
+  // value to remember for that rate, and held_rate the rate at a later count from that value: in a combination of schedules, some
+  // may hold while others move.
   virtual bool holds(int64_t) const { return false; }
   virtual std::optional<double> held_for(double rate, int64_t) const { return rate; }
-  virtual double held_rate(double while_holding, int64_t) const { return while_holding; }
+  virtual double held_rate(double held, int64_t) const { return held; }
   // Returns the section of a schedule in which `count` is; a rate that the user sets has no effect beyond its section: a part of a
   // SequentialLR that begins anew.
   virtual int64_t section(int64_t) const { return 0; }
@@ -78,7 +79,7 @@ class Schedule {
   // Sets the first learning rate from the rate that earlier schedules began with. Call it at the end of a constructor.
   void start();
   virtual bool is_made_of_others() const { return false; }  // made of schedules, which begin with the optimizer's rate
-  void changed();                                           // call when rates changed though the count did not
+  void changed();                                           // sets the rates anew; call when they changed though the count did not
   Optimizer& optimizer() const { return optimizer_; }
 
  private:
@@ -89,15 +90,15 @@ class Schedule {
   void apply_rates(int64_t count, bool keep_set);
   Optimizer& optimizer_;
   int64_t count_ = 0, revision_ = 0;
-  // For a rate that the user set: the initial rate that follows from it, or the part that is kept while the schedule holds it.
-  struct ByHand {
-    double value;
-    int64_t count;
-    bool while_holding;
+  // A rate that the user set.
+  struct UserRate {
+    double value;        // the initial rate that follows from it; while_holding: the result of held_for
+    int64_t count;       // when it was set
+    bool while_holding;  // the schedule held the rate then
   };
-  const ByHand* by_hand(size_t group, int64_t count) const;  // null: none applies
-  std::map<size_t, double> initial_;                         // by group, after another schedule changed its rate
-  std::map<size_t, ByHand> by_hand_;                         // by group
+  const UserRate* user_rate(size_t group, int64_t count) const;  // null: none applies
+  std::map<size_t, double> initial_;                             // by group, after another schedule changed its rate
+  std::map<size_t, UserRate> user_rates_;                        // by group
   std::function<void()> sync_host_;
   uint64_t id_;  // unique
 };

@@ -8,6 +8,8 @@
 namespace halfstep {
 namespace {
 
+constexpr double kRounding = 1e-9;  // relative difference of two equal rates
+
 double worst(const std::string& mode) {
   return mode == "min" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
 }
@@ -41,7 +43,7 @@ double ReduceLROnPlateau::rate(double initial, int64_t) const {
 std::optional<double> ReduceLROnPlateau::initial_for(double rate, int64_t count) const {
   // A rate at or below the minimum is not reduced.
   for (const double initial : {rate / std::pow(options_.factor, double(reductions_)), rate}) {
-    if (std::abs(this->rate(initial, count) - rate) <= 1e-9 * rate) return initial;
+    if (std::abs(this->rate(initial, count) - rate) <= kRounding * rate) return initial;
   }
   return {};
 }
@@ -58,17 +60,17 @@ void ReduceLROnPlateau::observe(double metric) {
   follow();
   if (is_better(metric)) {
     best_ = metric;
-    bad_ = 0;
+    bad_evaluations_ = 0;
   } else {
-    ++bad_;
+    ++bad_evaluations_;
   }
-  if (cooling_ > 0) {
-    --cooling_;
-    bad_ = 0;
+  if (cooldown_left_ > 0) {
+    --cooldown_left_;
+    bad_evaluations_ = 0;
   }
-  if (bad_ <= options_.patience) return;
-  bad_ = 0;
-  cooling_ = options_.cooldown;
+  if (bad_evaluations_ <= options_.patience) return;
+  bad_evaluations_ = 0;
+  cooldown_left_ = options_.cooldown;
   ++reductions_;
   changed();
 }
@@ -79,7 +81,7 @@ std::map<std::string, double> ReduceLROnPlateau::state_dict() const {
     out["best"] = best_;
   else if (best_ != worst(options_.mode))
     out["best_is_infinite"] = 1;
-  out["bad"] = double(bad_), out["cooling"] = double(cooling_), out["reductions"] = double(reductions_);
+  out["bad"] = double(bad_evaluations_), out["cooling"] = double(cooldown_left_), out["reductions"] = double(reductions_);
   return out;
 }
 
@@ -95,7 +97,7 @@ void ReduceLROnPlateau::load_state_dict(const std::map<std::string, double>& sta
   best_ = state.contains("best")               ? state.at("best")
           : state.contains("best_is_infinite") ? -worst(options_.mode)
                                                : worst(options_.mode);
-  bad_ = bad, cooling_ = cooling, reductions_ = reductions;
+  bad_evaluations_ = bad, cooldown_left_ = cooling, reductions_ = reductions;
   Schedule::load_state_dict(state);
 }
 
@@ -248,17 +250,17 @@ double SequentialLR::rate(double initial, int64_t count) const {
 
 std::optional<double> SequentialLR::initial_for(double rate, int64_t count) const {
   const size_t part = part_at(count);
-  const std::optional<double> begun = parts()[part]->initial_for(rate, *count_of(part, count));
+  const std::optional<double> part_initial = parts()[part]->initial_for(rate, *count_of(part, count));
   const std::optional<double> factor = part > 0 ? parts()[part]->entry_factor() : std::nullopt;
-  if (!begun || !factor) return begun;
-  return *factor > 0 ? initial_for(*begun / *factor, milestones_[part - 1] - 1) : std::nullopt;
+  if (!part_initial || !factor) return part_initial;
+  return *factor > 0 ? initial_for(*part_initial / *factor, milestones_[part - 1] - 1) : std::nullopt;
 }
 
 int64_t SequentialLR::section(int64_t count) const {
   const size_t part = part_at(count);
-  const int64_t begun = part > 0 ? milestones_[part - 1] : 0;
-  const bool goes_on = part > 0 && parts()[part]->entry_factor();
-  return (goes_on ? section(begun - 1) : begun) + parts()[part]->section(count - begun);
+  const int64_t begin = part > 0 ? milestones_[part - 1] : 0;
+  const bool continues_rate = part > 0 && parts()[part]->entry_factor();
+  return (continues_rate ? section(begin - 1) : begin) + parts()[part]->section(count - begin);
 }
 
 WarmupLR::WarmupLR(Optimizer& optimizer, SchedulePtr schedule, int64_t steps)

@@ -51,7 +51,9 @@ class ReduceLROnPlateau : public ListedSchedule<"ReduceLROnPlateau", PlateauOpti
  private:
   bool is_better(double metric) const;
   double best_;
-  int64_t bad_ = 0, cooling_ = 0, reductions_ = 0;
+  int64_t bad_evaluations_ = 0;  // since the last improvement
+  int64_t cooldown_left_ = 0;    // evaluations
+  int64_t reductions_ = 0;
 };
 
 // A schedule made of other schedules of the same optimizer. The counts of these parts are not used.

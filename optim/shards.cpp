@@ -15,7 +15,7 @@ constexpr int64_t kAlign = 16;  // elements: kernels prefer parts that begin at 
 int64_t aligned(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 // Returns n elements of a tensor from element `from` on, in the order of its memory.
-TensorView run_of(const Tensor& t, int64_t from, int64_t n) {
+TensorView elements_of(const Tensor& t, int64_t from, int64_t n) {
   return {static_cast<char*>(t.view().data) + from * int64_t(size_of(t.dtype())), t.dtype(), {n}, {1}};
 }
 
@@ -31,7 +31,7 @@ struct Copies {
 }  // namespace
 
 Shards::Shards(ProcessGroup& group, bool whole_tensors, const ShardOptions& options)
-    : group_(group), whole_(whole_tensors), stage_bytes_(options.stage_mb * 1024 * 1024) {
+    : group_(group), whole_tensors_(whole_tensors), stage_bytes_(options.stage_mb * 1024 * 1024) {
   check<ValueError>(options.stage_mb > 0, "optimizer.shard", "stage_mb must be > 0, got ", options.stage_mb);
 }
 
@@ -46,16 +46,16 @@ void Shards::add(const std::vector<Tensor>& parameters) {
     places_.push_back({line, l.length, p.numel(), p.format()});
     l.length += aligned(p.numel());
   }
-  for (size_t line = first; line < lines_.size(); ++line) bound(lines_[line]);
+  for (size_t line = first; line < lines_.size(); ++line) set_bounds(lines_[line]);
 }
 
 // Sets the bounds of the ranks' ranges: equal shares, or the nearest beginnings of parameters.
-void Shards::bound(ParameterLine& line) const {
+void Shards::set_bounds(ParameterLine& line) const {
   const int64_t ranks = group_.size(), share = aligned((line.length + ranks - 1) / ranks);
   line.bounds = {0};
   for (int64_t r = 1; r < ranks; ++r) {
     int64_t at = std::min(r * share, line.length);
-    if (whole_) {
+    if (whole_tensors_) {
       int64_t nearest = line.length;
       for (const size_t i : line.params) {
         if (std::abs(places_[i].begin - at) < std::abs(nearest - at)) nearest = places_[i].begin;
@@ -67,7 +67,7 @@ void Shards::bound(ParameterLine& line) const {
   line.bounds.push_back(line.length);
 }
 
-Shards::ElementRange Shards::of(size_t param, int rank) const {
+Shards::ElementRange Shards::range_of(size_t param, int rank) const {
   const ParameterPlace& p = places_[param];
   const std::vector<int64_t>& bounds = lines_[p.line].bounds;
   const auto inside = [&](int64_t bound) { return std::clamp(bound - p.begin, int64_t(0), p.numel); };
@@ -75,14 +75,14 @@ Shards::ElementRange Shards::of(size_t param, int rank) const {
 }
 
 Tensor Shards::part(size_t param, const Tensor& t, int rank) const {
-  const ElementRange r = of(param, rank);
+  const ElementRange r = range_of(param, rank);
   if (r.size() == places_[param].numel) return t;
   return t.alias({r.size()}, {1}, r.size() > 0 ? r.begin : 0);
 }
 
 void Shards::check_format(size_t param, const Tensor& parameter) const {
-  check<ValueError>(whole_ || parameter.format() == places_[param].format, "optimizer", "the memory format of parameter ", param,
-                    " changed, but ranks share its states in the order of its memory",
+  check<ValueError>(whole_tensors_ || parameter.format() == places_[param].format, "optimizer", "the memory format of parameter ",
+                    param, " changed, but ranks share its states in the order of its memory",
                     Help{"lay the module out before the optimizer is sharded"});
 }
 
@@ -110,7 +110,7 @@ void Shards::gather(ParameterLine& line, const std::vector<Tensor>& parameters) 
     backend_for(line.device).fill(line.sent.view(), 0);  // including gaps between parameters
   }
   // Calls f(parameter, its elements, their place in the piece) for the part of a rank's range that begins at `from`.
-  const auto each = [&](size_t rank, int64_t from, const auto& f) {
+  const auto for_each_part = [&](size_t rank, int64_t from, const auto& f) {
     const int64_t low = line.bounds[rank] + from, high = std::min(low + piece, line.bounds[rank + 1]);
     const auto ends_before = [&](size_t i, int64_t at) { return places_[i].begin + places_[i].numel <= at; };
     auto i = std::lower_bound(line.params.begin(), line.params.end(), low, ends_before);
@@ -120,20 +120,20 @@ void Shards::gather(ParameterLine& line, const std::vector<Tensor>& parameters) 
       if (begin < end) f(parameters[*i], ElementRange{begin - p.begin, end - p.begin}, begin - low);
     }
   };
-  const auto me = size_t(group_.rank());
+  const auto own_rank = size_t(group_.rank());
   Copies copies;
   for (int64_t from = 0; from < longest; from += piece) {
-    each(me, from, [&](const Tensor& p, const ElementRange& r, int64_t at) {
-      copies.from.push_back(run_of(p, r.begin, r.size()));
-      copies.to.push_back(run_of(line.sent, at, r.size()));
+    for_each_part(own_rank, from, [&](const Tensor& p, const ElementRange& r, int64_t at) {
+      copies.from.push_back(elements_of(p, r.begin, r.size()));
+      copies.to.push_back(elements_of(line.sent, at, r.size()));
     });
     copies.run(line.device);
     group_.wait(group_.all_gather(line.sent, line.received));
     for (size_t rank = 0; rank < size_t(ranks); ++rank) {
-      if (rank == me) continue;
-      each(rank, from, [&](const Tensor& p, const ElementRange& r, int64_t at) {
-        copies.from.push_back(run_of(line.received, int64_t(rank) * piece + at, r.size()));
-        copies.to.push_back(run_of(p, r.begin, r.size()));
+      if (rank == own_rank) continue;
+      for_each_part(rank, from, [&](const Tensor& p, const ElementRange& r, int64_t at) {
+        copies.from.push_back(elements_of(line.received, int64_t(rank) * piece + at, r.size()));
+        copies.to.push_back(elements_of(p, r.begin, r.size()));
       });
     }
     copies.run(line.device);

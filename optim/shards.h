@@ -31,10 +31,10 @@ class Shards {
   // Appends parameters.
   void add(const std::vector<Tensor>& parameters);
   // Returns the elements of a parameter that belong to a rank, in the order of its memory.
-  ElementRange of(size_t param, int rank) const;
-  ElementRange mine(size_t param) const { return of(param, group_.rank()); }
+  ElementRange range_of(size_t param, int rank) const;
+  ElementRange own_range(size_t param) const { return range_of(param, group_.rank()); }
   // Returns whether this rank updates any of it. A parameter without elements belongs to all ranks.
-  bool has(size_t param) const { return places_[param].numel == 0 || mine(param).size() > 0; }
+  bool has(size_t param) const { return places_[param].numel == 0 || own_range(param).size() > 0; }
   // Returns this rank's elements of `t`, which has the parameter's layout: t itself if they are all; else [n], possibly [0]. It
   // shares the memory, without autograd.
   Tensor part(size_t param, const Tensor& t) const { return part(param, t, group_.rank()); }
@@ -62,11 +62,11 @@ class Shards {
     std::vector<int64_t> bounds = {};  // of the ranks' ranges: size() + 1
     Tensor sent = {}, received = {};   // buffers
   };
-  void bound(ParameterLine& line) const;
+  void set_bounds(ParameterLine& line) const;
   void gather(ParameterLine& line, const std::vector<Tensor>& parameters);
 
   ProcessGroup& group_;
-  bool whole_;
+  bool whole_tensors_;
   double stage_bytes_;
   std::vector<ParameterPlace> places_;  // of each parameter
   std::vector<ParameterLine> lines_;

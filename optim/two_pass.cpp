@@ -17,51 +17,57 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
   adopt_changes();
   for (size_t g = 0; g < groups().size(); ++g) {
     Tensors keep;
-    const std::vector<std::string> names = states(g);
-    std::vector<ParamUpdate> params = updates(g, names, keep, number());
+    std::vector<ParamUpdate> params = updates(g, states(g), keep, number());
     if (params.empty()) continue;
-    const Device device = keep.front().device();
-    Backend& backend = backend_for(device);
-    const UpdateRule first = rule(g, last_known_lr(g));
-    if (!takes_two(g)) {
+    if (needs_two_passes(g)) {
+      run_two_passes(g, params);
+    } else {
       // A schedule moves the momentum of the parameters with two passes; the others keep that of their options.
-      StepControl alone = control(g);
-      alone.momentum = nullptr;
-      backend.update(params, first, alone);
-      finish(g);
-      continue;
-    }
-    const Autocast exact(device, DType::bf16, false);
-    const MemoryScope tag(MemoryTag::workspace);
-    const StepControl control = this->control(g, /*whole=*/false);
-    StepControl second = control;  // the direction is not scaled
-    second.grad_scale = nullptr, second.write_back = false;
-    size_t next = 0;
-    for (size_t i = 0; i < groups()[g].params.size(); ++i) {
-      const Tensor& p = groups()[g].params[i];
-      if (!p.raw_grad().defined()) continue;
-      ParamUpdate& u = params[next++];
-      if (!has_part(first_param(g) + i)) {  // another rank's: only its step is counted
-        backend.update({&u, 1}, first, control);
-        continue;
-      }
-      const Tensor made = Tensor::empty(
-          p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device, .format = p.format()});
-      u.state[names.size()] = made.view();
-      backend.update({&u, 1}, first, control);
-      const Direction d = direct(g, p.detach(), made);
-      const ParamUpdate taken{.param = u.param,
-                              .grad = d.direction.view(),
-                              .state = {},
-                              .shadow = u.shadow,
-                              .step = nullptr,
-                              .number = d.number.defined() ? d.number.data_ptr<float>() : nullptr};
-      backend.update({&taken, 1}, apply(g, last_known_lr(g)), second);
+      const UpdateRule only = rule(g, last_known_lr(g));
+      StepControl one_pass = control(g);
+      one_pass.momentum = nullptr;
+      backend_for(keep.front().device()).update(params, only, one_pass);
     }
     finish(g);
   }
   run_followers();
   return loss;
+}
+
+// Updates the parameters of a group, one after the other. params: of those that have a gradient.
+void TwoPassOptimizer::run_two_passes(size_t group, std::vector<ParamUpdate>& params) {
+  const std::vector<Tensor>& tensors = groups()[group].params;
+  const Device device = tensors.front().device();
+  Backend& backend = backend_for(device);
+  const size_t state_count = states(group).size();
+  const UpdateRule first = rule(group, last_known_lr(group));
+  const Autocast exact(device, DType::bf16, false);
+  const MemoryScope tag(MemoryTag::workspace);
+  const StepControl first_pass = control(group, /*whole=*/false);
+  StepControl second_pass = first_pass;  // the direction is not scaled
+  second_pass.grad_scale = nullptr, second_pass.write_back = false;
+  size_t next = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& p = tensors[i];
+    if (!p.raw_grad().defined()) continue;
+    ParamUpdate& u = params[next++];
+    if (!has_part(first_param(group) + i)) {  // another rank's: only its step is counted
+      backend.update({&u, 1}, first, first_pass);
+      continue;
+    }
+    const Tensor result = Tensor::empty(
+        p.shape(), {.dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32, .device = device, .format = p.format()});
+    u.state[state_count] = result.view();
+    backend.update({&u, 1}, first, first_pass);
+    const Direction d = compute_direction(group, p.detach(), result);
+    const ParamUpdate taken{.param = u.param,
+                            .grad = d.direction.view(),
+                            .state = {},
+                            .shadow = u.shadow,
+                            .step = nullptr,
+                            .number = d.number.defined() ? d.number.data_ptr<float>() : nullptr};
+    backend.update({&taken, 1}, apply_rule(group, last_known_lr(group)), second_pass);
+  }
 }
 
 HALFSTEP_OPTIONS(LAMBOptions, option("lr", &O::lr, "learning rate").at_least(0),
@@ -72,26 +78,26 @@ HALFSTEP_OPTIONS(LAMBOptions, option("lr", &O::lr, "learning rate").at_least(0),
                  option("maximize", &O::maximize, "climb instead of descend"))
 
 UpdateRule LAMB::rule(size_t group, double lr) const {
-  const LAMBOptions o = current(group, lr);
+  const LAMBOptions o = options_with(group, lr);
   return math::LambRule{
       .lr = o.lr, .beta1 = o.betas[0], .beta2 = o.betas[1], .eps = o.eps, .weight_decay = o.weight_decay, .maximize = o.maximize};
 }
-math::ApplyRule LAMB::apply(size_t group, double lr) const {
-  const LAMBOptions o = current(group, lr);
+math::ApplyRule LAMB::apply_rule(size_t group, double lr) const {
+  const LAMBOptions o = options_with(group, lr);
   const bool adapts = o.always_adapt || o.weight_decay != 0;
   return {.lr = lr, .rate = adapts ? math::ApplyRule::Rate::lr_times_number : math::ApplyRule::Rate::lr};
 }
-TwoPassOptimizer::Direction LAMB::direct(size_t, const Tensor& param, Tensor made) {
+TwoPassOptimizer::Direction LAMB::compute_direction(size_t, const Tensor& param, Tensor result) {
   const auto norm_of = [](const Tensor& t) {
     const Tensor out = zeros({}, {.device = t.device()});
     const TensorView view = t.view();
     backend_for(t.device()).norm({&view, 1}, 2, out.data_ptr<float>());
     return out;
   };
-  const Tensor weights = norm_of(param), direction = norm_of(made);
+  const Tensor weights = norm_of(param), direction = norm_of(result);
   // Use 1 where one of them is 0.
   const Tensor ratio = where((weights * direction).gt(0), weights / direction, ones_like(weights));
-  return {std::move(made), ratio};
+  return {std::move(result), ratio};
 }
 
 HALFSTEP_OPTIONS(MuonOptions, option("lr", &O::lr, "learning rate").at_least(0),
@@ -120,7 +126,7 @@ std::vector<ParamGroup> split(std::vector<ParamGroup> groups, const MuonOptions&
   std::vector<ParamGroup> out;
   for (ParamGroup& group : groups) {
     const MuonOptions* const own = std::any_cast<MuonOptions>(&group.options);
-    if (group.options.has_value() && !own) return groups;  // refused later
+    if (group.options.has_value() && !own) return groups;  // the constructor refuses options of another type
     MuonOptions options = own ? *own : shared;
     const bool sorts = options.matrices;
     ParamGroup matrices = group, rest = group;
@@ -146,7 +152,7 @@ void Muon::add_param_group(ParamGroup group) {
 }
 
 UpdateRule Muon::rule(size_t group, double lr) const {
-  const MuonOptions o = current(group, lr);
+  const MuonOptions o = options_with(group, lr);
   if (o.matrices) return math::MuonRule{.lr = lr, .momentum = o.momentum, .nesterov = o.nesterov};
   return math::AdamRule{.lr = lr,
                         .beta1 = o.adamw_betas[0],
@@ -156,18 +162,19 @@ UpdateRule Muon::rule(size_t group, double lr) const {
                         .decoupled = true};
 }
 std::vector<std::string> Muon::states(size_t group) const {
-  if (takes_two(group)) return {"momentum_buffer"};
+  if (needs_two_passes(group)) return {"momentum_buffer"};
   return {"exp_avg", "exp_avg_sq"};
 }
-math::ApplyRule Muon::apply(size_t group, double lr) const {
-  return {.lr = lr, .weight_decay = current(group, lr).weight_decay, .rate = math::ApplyRule::Rate::lr_times_number};
+math::ApplyRule Muon::apply_rule(size_t group, double lr) const {
+  return {.lr = lr, .weight_decay = options_with(group, lr).weight_decay, .rate = math::ApplyRule::Rate::lr_times_number};
 }
-TwoPassOptimizer::Direction Muon::direct(size_t group, const Tensor& param, Tensor made) {
+TwoPassOptimizer::Direction Muon::compute_direction(size_t group, const Tensor& param, Tensor result) {
   const MuonOptions& o = options_of(group);
   const int64_t rows = param.size(0), columns = rows > 0 ? param.numel() / rows : 0;
-  Tensor x = made.to(DType::bf16).reshape({rows, columns});
+  Tensor x = result.to(DType::bf16).reshape({rows, columns});
   if (rows > columns) x = x.t();
   x = x / clamp(norm(x), o.eps, {});
+  // A Newton-Schulz step: x = (c0 + c1 gram + c2 gram^2) x.
   for (int64_t i = 0; i < o.ns_steps; ++i) {
     const Tensor gram = matmul(x, x.t());
     x = addmm(x, addmm(gram, gram, gram, o.ns_coefficients[1], o.ns_coefficients[2]), x, o.ns_coefficients[0]);
@@ -222,6 +229,28 @@ Tensor second_moment(const Tensor& grad, const Tensor& weight, double eps, const
   return matmul(row, column) / clamp(row.mean({-2}, true), eps, {});
 }
 
+// An update u and the rate r with which a parameter takes it: p = (1 - lr weight_decay) p - r u.
+struct RatedUpdate {
+  Tensor update, rate;  // like the parameter; 0-dim f32
+};
+
+// Computes step t of Adafactor, with w = t^beta2_decay and rms(x) = |x| / sqrt(elements):
+//
+//   row = lerp(row, means of g^2 over the columns, w), column alike;  v = row column / max(mean of row, eps0)
+//   u = g / sqrt(max(v, eps0^2)),  r = max(eps1, rms(p)) min(lr, 1 / sqrt(t)) / max(1, rms(u) / d)
+template <class Kept, class Commit>
+RatedUpdate rated_update(const Tensor& p, const Tensor& grad, const Tensor& t, const Tensor& lr, const AdafactorOptions& o,
+                         const Kept& kept, const Commit& commit) {
+  const Tensor weight = pow(t, o.beta2_decay);
+  const double elements = double(std::max<int64_t>(p.numel(), 1));
+  const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps[1], {});
+  const Tensor rate = size * minimum(lr, reciprocal(sqrt(t)));
+  const Tensor variance = second_moment(grad, weight, o.eps[0], kept, commit);
+  const Tensor update = (rsqrt(clamp(variance, o.eps[0] * o.eps[0], {})) * grad).to(p.format());
+  const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
+  return {update, (rate / excess).to(DType::f32)};
+}
+
 }  // namespace
 
 std::optional<Tensor> Adafactor::step(const Closure& closure) {
@@ -234,7 +263,7 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
     if (gradients_of(params, /*contiguous=*/true, /*raw=*/true).empty()) continue;
     const Device device = params.front().device();
     const Autocast exact(device, DType::bf16, false);
-    const AdafactorOptions o = current(g, last_known_lr(g));
+    const AdafactorOptions o = options_with(g, last_known_lr(g));
     StepControl control = this->control(g, /*whole=*/false);
     const bool write_back = control.write_back;
     control.grad_scale = nullptr, control.write_back = false;  // handled by the pass below
@@ -262,21 +291,15 @@ std::optional<Tensor> Adafactor::step(const Closure& closure) {
         if (write_back) commit(raw.detach(), grad);
       }
       if (o.maximize) grad = -grad;
-      const Tensor step = kept("step"), t = step + 1, weight = pow(t, o.beta2_decay);
-      const double elements = double(std::max<int64_t>(p.numel(), 1));
-      const Tensor size = clamp(norm(p.to(grad.dtype())) / std::sqrt(elements), o.eps[1], {});
-      const Tensor rate = size * minimum(lr, reciprocal(sqrt(t)));
-      const Tensor variance = second_moment(grad, weight, o.eps[0], kept, commit);
-      const Tensor update = (rsqrt(clamp(variance, o.eps[0] * o.eps[0], {})) * grad).to(p.format());
-      const Tensor excess = clamp(norm(update) / (std::sqrt(elements) * o.d), 1.0, {});
-      const Tensor number = (rate / excess).to(DType::f32);
+      const Tensor step = kept("step"), t = step + 1;
+      const auto [update, rate] = rated_update(p, grad, t, lr, o, kept, commit);
       const Tensor shadow = autocast::shadow_of(params[i]);
       const ParamUpdate taken{.param = p.view(),
                               .grad = update.view(),
                               .state = {},
                               .shadow = shadow.defined() ? shadow.view() : TensorView{},
                               .step = nullptr,
-                              .number = number.data_ptr<float>()};
+                              .number = rate.data_ptr<float>()};
       backend_for(device).update(
           {&taken, 1}, math::ApplyRule{.lr = o.lr, .weight_decay = o.weight_decay, .rate = math::ApplyRule::Rate::number}, control);
       commit(step, t);

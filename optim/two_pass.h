@@ -20,16 +20,20 @@ class TwoPassOptimizer : public FusedOptimizer {
  protected:
   using FusedOptimizer::FusedOptimizer;
   // Returns whether the parameters of a group need two passes; else rule() steps them in one.
-  virtual bool takes_two(size_t) const { return true; }
+  virtual bool needs_two_passes(size_t) const { return true; }
   Sharing sharing() const override { return Sharing::tensors; }
-  // The direction for the second pass. `number`: 0-dim f32, if the pass reads one.
+  // The direction for the second pass.
   struct Direction {
-    Tensor direction;  // like the parameter, of any floating dtype
-    Tensor number = {};
+    Tensor direction;    // like the parameter, of any floating dtype
+    Tensor number = {};  // 0-dim f32: factor of the rate, if apply_rule() reads one
   };
-  // Computes the direction from `made`, the rule's result, which follows its states. It has the shape and device of `param`.
-  virtual Direction direct(size_t group, const Tensor& param, Tensor made) = 0;
-  virtual math::ApplyRule apply(size_t group, double lr) const = 0;
+  // Computes the direction from the result of rule(), which the kernel writes behind the rule's states. It has the shape and device
+  // of `param`.
+  virtual Direction compute_direction(size_t group, const Tensor& param, Tensor result) = 0;
+  virtual math::ApplyRule apply_rule(size_t group, double lr) const = 0;
+
+ private:
+  void run_two_passes(size_t group, std::vector<ParamUpdate>& params);
 };
 
 // Adam whose step is scaled in each tensor to the tensor's own length: p -= lr |p| / |d| d with d = m^ / (sqrt(v^) + eps) +
@@ -50,8 +54,8 @@ class LAMB : public WithOptions<LAMBOptions, TwoPassOptimizer> {
  protected:
   UpdateRule rule(size_t group, double lr) const override;
   std::vector<std::string> states(size_t) const override { return {"exp_avg", "exp_avg_sq"}; }
-  Direction direct(size_t group, const Tensor& param, Tensor made) override;
-  math::ApplyRule apply(size_t group, double lr) const override;
+  Direction compute_direction(size_t group, const Tensor& param, Tensor result) override;
+  math::ApplyRule apply_rule(size_t group, double lr) const override;
 };
 
 // Momentum whose matrices are made nearly orthogonal by Newton-Schulz steps in bfloat16 (Jordan et al. 2024; PyTorch's Muon, with
@@ -86,9 +90,9 @@ class Muon : public WithOptions<MuonOptions, TwoPassOptimizer> {
  protected:
   UpdateRule rule(size_t group, double lr) const override;
   std::vector<std::string> states(size_t group) const override;
-  bool takes_two(size_t group) const override { return options_of(group).matrices; }
-  Direction direct(size_t group, const Tensor& param, Tensor made) override;
-  math::ApplyRule apply(size_t group, double lr) const override;
+  bool needs_two_passes(size_t group) const override { return options_of(group).matrices; }
+  Direction compute_direction(size_t group, const Tensor& param, Tensor result) override;
+  math::ApplyRule apply_rule(size_t group, double lr) const override;
 };
 
 // Adam without a first moment, which keeps the second moment of a matrix as the means of its rows and columns (Shazeer & Stern

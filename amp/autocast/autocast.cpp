@@ -24,14 +24,14 @@ namespace {
 
 using autocast::Mode, autocast::Region, autocast::Regions, autocast::state;
 
-Region& region_of(Device::Type type) { return state.of[size_t(type)]; }
+Region& region_of(Device::Type type) { return state.by_device[size_t(type)]; }
 
-void see_policies() {
+void update_any_policies() {
   state.any_policies =
-      std::any_of(std::begin(state.of), std::end(state.of), [](const Region& r) { return !r.policies.empty(); });
+      std::any_of(std::begin(state.by_device), std::end(state.by_device), [](const Region& r) { return !r.policies.empty(); });
 }
 
-void put(const Regions& regions) { static_cast<Regions&>(state) = regions; }
+void set_regions(const Regions& regions) { static_cast<Regions&>(state) = regions; }
 
 // Returns the region that applies to an op: the region of the device of its first tensor input. C++ numbers are on no device.
 const Region* region_for(std::span<const Tensor> inputs) {
@@ -68,9 +68,9 @@ ForkMutex& lock_of(const TensorImpl* parameter) {
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 
-// Does not hold the lock while it makes the copy: the device may be busy with the recording of another thread, which may want the
-// lock. If several threads make a copy at once, each uses its own, and the first one is kept. kept: whether the shadow holds the
-// returned copy.
+// Returns a copy of x in `low`: the shadow if it is current, else a new copy, which becomes the shadow if it may be kept. Does not
+// hold the lock while it makes the copy: the device may be busy with the recording of another thread, which may want the lock. If
+// several threads make a copy at once, each uses its own, and the first one is kept. kept: set to true if the shadow was current.
 Tensor low_data(const Tensor& x, DType low, bool& kept) {
   if (!keeps_shadow(x, low)) return convert(x, low, MemoryScope::current());
   ForkMutex& guard = lock_of(x.impl());
@@ -112,7 +112,7 @@ Tensor cast(const Tensor& x, DType target) {
 }  // namespace
 
 Autocast::Autocast(Device device, const AutocastOptions& options)
-    : type_(device.type), saved_(region_of(type_)), cache_(state.cache_enabled) {
+    : type_(device.type), saved_(region_of(type_)), saved_cache_(state.cache_enabled) {
   const DType chosen = options.dtype.value_or(saved_.dtype);
   bool enabled = options.enabled;
   if (enabled && !is_half(chosen)) {
@@ -124,14 +124,14 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
   }
   region_of(type_) = {enabled ? Mode::on : Mode::off, is_half(chosen) ? chosen : saved_.dtype,
                       options.policies.value_or(saved_.policies)};
-  state.cache_enabled = options.cache_enabled.value_or(cache_);
-  see_policies();
+  state.cache_enabled = options.cache_enabled.value_or(saved_cache_);
+  update_any_policies();
 }
 
 Autocast::~Autocast() {
   region_of(type_) = saved_;
-  state.cache_enabled = cache_;
-  see_policies();
+  state.cache_enabled = saved_cache_;
+  update_any_policies();
 }
 
 namespace autocast {
@@ -142,18 +142,18 @@ bool is_cache_enabled() { return state.cache_enabled; }
 uint64_t cast_count() { return state.casts; }
 
 const Regions& regions() { return state; }
-AsIn::AsIn(const Regions& then) : saved_(state) { put(then); }
-AsIn::~AsIn() { put(saved_); }
+AsIn::AsIn(const Regions& then) : saved_(state) { set_regions(then); }
+AsIn::~AsIn() { set_regions(saved_); }
 
 ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : saved_(state) {
-  for (Region& region : state.of) {
+  for (Region& region : state.by_device) {
     if (region.mode == Mode::off) continue;
     region.mode = is_half(dtype) ? Mode::on : Mode::paused;
     if (is_half(dtype)) region.dtype = dtype;
     region.set_for = path;
   }
 }
-ModuleRegion::~ModuleRegion() { put(saved_); }
+ModuleRegion::~ModuleRegion() { set_regions(saved_); }
 
 void ModuleRegion::widen(std::span<Tensor* const> inputs) const {
   std::vector<std::pair<Tensor, Tensor>> done;  // (input, its cast) pairs
@@ -172,7 +172,7 @@ Tensor shadow_of(const Tensor& parameter) {
   return meta->shadow.low;
 }
 
-void shadow_is_current(const Tensor& parameter) {
+void mark_shadow_current(const Tensor& parameter) {
   Shadow& shadow = parameter.impl()->meta().shadow;
   if (!shadow.low.defined()) return;
   shadow.low.bump_version();
@@ -209,23 +209,23 @@ std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool rea
   if (Observing::any()) [[unlikely]]
     Observing::report([&](OpObserver& o) { o.autocast({policy, casts, low, set.has_value(), region->set_for}, inputs); });
   if (!casts) return policy;
-  DType all[kDTypeCount];  // each dtype once: the list of inputs may be long
+  DType dtypes[kDTypeCount];  // each once: the list of inputs may be long
   size_t count = 0;
   for (const Tensor& t : inputs)
-    if (t.defined() && std::find(all, all + count, t.dtype()) == all + count) all[count++] = t.dtype();
+    if (t.defined() && std::find(dtypes, dtypes + count, t.dtype()) == dtypes + count) dtypes[count++] = t.dtype();
   for (Tensor& t : inputs)
-    if (t.defined()) t = cast(t, cast_target(policy, low, t.dtype(), {all, count}));
+    if (t.defined()) t = cast(t, cast_target(policy, low, t.dtype(), {dtypes, count}));
   return policy;
 }
 
 Off::Off() {
   for (int i = 0; i < kDeviceTypeCount; ++i) {
-    saved_[i] = state.of[i].mode;
-    state.of[i].mode = Mode::off;
+    saved_[i] = state.by_device[i].mode;
+    state.by_device[i].mode = Mode::off;
   }
 }
 Off::~Off() {
-  for (int i = 0; i < kDeviceTypeCount; ++i) state.of[i].mode = saved_[i];
+  for (int i = 0; i < kDeviceTypeCount; ++i) state.by_device[i].mode = saved_[i];
 }
 
 }  // namespace autocast

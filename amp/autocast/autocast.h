@@ -53,9 +53,9 @@ struct Region {
 };
 // Autocast state of this thread.
 struct Regions {
-  Region of[kDeviceTypeCount] = {{}, {.dtype = DType::f16}, {}};  // cpu, cuda, meta
+  Region by_device[kDeviceTypeCount] = {{}, {.dtype = DType::f16}, {}};  // cpu, cuda, meta
   bool cache_enabled = true;
-  bool any_policies = false;  // whether one of them has policies for some ops
+  bool any_policies = false;  // one of them has policies for some ops
 };
 struct State : Regions {
   uint64_t casts = 0;  // count of casts so far
@@ -78,7 +78,7 @@ class Autocast {
  private:
   Device::Type type_;
   autocast::Region saved_;
-  bool cache_;
+  bool saved_cache_;
 };
 
 namespace autocast {
@@ -89,6 +89,7 @@ bool is_cache_enabled();
 
 // Returns the whole autocast state, for code that must run later under the same rules.
 const Regions& regions();
+// Sets the whole autocast state of this thread while it lives.
 class AsIn {
  public:
   [[nodiscard]] explicit AsIn(const Regions& then);
@@ -116,10 +117,10 @@ class ModuleRegion {
 // Returns whether a region of this thread has policies for some ops.
 inline bool any_policies() { return state.any_policies; }
 
-// Returns the shadow of `parameter` in `low` if it is current, else an undefined tensor. The optimizer's kernel writes to it.
+// Returns the shadow of `parameter` if it is current, else an undefined tensor. The optimizer's kernel writes to it.
 Tensor shadow_of(const Tensor& parameter);
 // Marks the shadow as current. Call it after the shadow was rewritten and the parameter's version grew.
-void shadow_is_current(const Tensor& parameter);
+void mark_shadow_current(const Tensor& parameter);
 // Frees the shadow.
 void drop_shadow(const Tensor& parameter);
 // Returns how many casts autocast made in this thread; reuse of a shadow does not count. For tests and reports.

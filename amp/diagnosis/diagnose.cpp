@@ -15,6 +15,10 @@ namespace halfstep {
 namespace {
 
 const double kLargestHalf = max_value(DType::f16);
+constexpr int64_t kListedRows = 5;
+// Ratio of the loss scale to the largest that fits above which a lower initial scale is advised: the scaler would skip over six
+// steps.
+constexpr double kMuchTooLarge = 64;
 
 std::string text_of(const ValueCounts& c) {
   const std::string nan = c.nan > 0 ? joined(c.nan, " NaN") : "", inf = c.inf() > 0 ? joined(c.inf(), " inf") : "";
@@ -33,17 +37,17 @@ std::string bad_rows(const Tensor& t, const std::vector<int64_t>& samples) {
   std::string rows, numbers;
   int64_t count = 0;
   for (size_t i = 0; i < good.size(); ++i) {
-    if (good[i] || ++count > 5) continue;
+    if (good[i] || ++count > kListedRows) continue;
     rows += joined(count == 1 ? "" : ", ", i);
     if (samples.size() == good.size()) numbers += joined(count == 1 ? "" : ", ", samples[i]);
   }
   const char* const several = count == 1 ? "" : "s";
-  return joined("row", several, ' ', rows, count > 5 ? joined(" and ", count - 5, " more") : "", " of the batch",
-                numbers.empty() ? "" : joined(" (sample", several, ' ', numbers, " of the data, counted from 0)"));
+  return joined("row", several, ' ', rows, count > kListedRows ? joined(" and ", count - kListedRows, " more") : "",
+                " of the batch", numbers.empty() ? "" : joined(" (sample", several, ' ', numbers, " of the data, counted from 0)"));
 }
 
 // Checks the inputs and targets of the step.
-std::optional<Diagnosis> look_at_batches(const StepUnderTest& step) {
+std::optional<Diagnosis> check_batches(const StepUnderTest& step) {
   for (size_t i = 0; i < step.batches.size(); ++i) {
     const TestedBatch& b = step.batches[i];
     for (const auto& [tensors, what] : {std::pair(&b.inputs, "input"), std::pair(&b.targets, "target")}) {
@@ -64,7 +68,7 @@ std::optional<Diagnosis> look_at_batches(const StepUnderTest& step) {
 }
 
 // Checks the weights, buffers and kept states of the step.
-std::optional<Diagnosis> look_at_weights(const StepUnderTest& step) {
+std::optional<Diagnosis> check_weights(const StepUnderTest& step) {
   const auto broken = [](const char* cause, const std::string& name, const ValueCounts& c, const char* remedy) {
     return Diagnosis{.cause = cause,
                      .where = name,
@@ -93,45 +97,45 @@ class Diagnoser {
   Diagnoser(const StepUnderTest& step, const StepHistory& history) : step_(step), history_(history) {}
 
   Diagnosis find() {
-    Diagnosis d = cause();
+    Diagnosis d = find_cause();
     d.replays = std::move(replays_);
     return d;
   }
 
  private:
-  const StepReplayResult& run(const std::string& name, std::optional<DType> low, double scale) {
+  const StepReplayResult& add_replay(const std::string& name, std::optional<DType> low, double scale) {
     replays_.push_back(replay_step(step_, {.name = name, .low = low, .scale = scale}));
     return replays_.back();
   }
 
-  Diagnosis cause() {
+  Diagnosis find_cause() {
     replays_.reserve(4);
-    if (auto d = look_at_batches(step_)) return *d;
-    if (auto d = look_at_weights(step_)) return *d;
+    if (auto d = check_batches(step_)) return *d;
+    if (auto d = check_weights(step_)) return *d;
     const std::string dtype = step_.low ? joined(*step_.low) : "float32";
-    const StepReplayResult& was = run("as it was", step_.low, step_.scale);
-    if (!was.error.empty()) return of_error(was);
-    if (was.finite()) return of_good_step(was);
-    const StepReplayResult& single = step_.low ? run("float32", {}, 1) : was;
-    if (!single.finite()) return verdict_of_origin(single, history_);
-    if (auto d = jump_of_loss(single)) return *d;
-    const StepReplayResult& one = run(dtype + " at scale 1", step_.low, 1);
-    if (!one.finite()) return of_range(one);
-    return of_scale(was, single);
+    const StepReplayResult& unchanged = add_replay("as it was", step_.low, step_.scale);
+    if (!unchanged.error.empty()) return diagnose_error(unchanged);
+    if (unchanged.finite()) return diagnose_good_step(unchanged);
+    const StepReplayResult& float32 = step_.low ? add_replay("float32", {}, 1) : unchanged;
+    if (!float32.finite()) return verdict_of_origin(float32, history_);
+    if (auto d = find_loss_jump(float32)) return *d;
+    const StepReplayResult& unscaled = add_replay(dtype + " at scale 1", step_.low, 1);
+    if (!unscaled.finite()) return diagnose_range(unscaled);
+    return diagnose_scale(unchanged, float32);
   }
 
-  Diagnosis of_error(const StepReplayResult& was) {
-    if (!was.index_error)
-      return {.cause = "error", .sentence = "the step throws", .evidence = was.error, .remedies = {{"see the message"}}};
+  Diagnosis diagnose_error(const StepReplayResult& unchanged) {
+    if (!unchanged.index_error)
+      return {.cause = "error", .sentence = "the step throws", .evidence = unchanged.error, .remedies = {{"see the message"}}};
     return {.cause = "target_index",
             .where = "target",
             .sentence = "a target or an index is outside of its range",
-            .evidence = was.error,
+            .evidence = unchanged.error,
             .remedies = {{"labels lie in [0, classes), indices below num_embeddings"}}};
   }
 
   // Diagnoses a step in which no kernel wrote a bad value.
-  Diagnosis of_good_step(const StepReplayResult& was) {
+  Diagnosis diagnose_good_step(const StepReplayResult& unchanged) {
     if (history_.broke_weights) {
       // The update of a weight whose gradients were all 0 is divided by eps alone.
       std::vector<Remedy> remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}};
@@ -139,20 +143,20 @@ class Diagnoser {
       return {.cause = "optimizer_blowup",
               .where = "the update",
               .sentence = "gradients were finite, and the weights were not after the update",
-              .evidence = joined("loss ", was.loss, ", all gradients finite"),
+              .evidence = joined("loss ", unchanged.loss, ", all gradients finite"),
               .remedies = remedies};
     }
     return {.cause = "not_reproduced",
             .sentence = "the step is finite when it is computed again",
-            .evidence = joined("loss ", was.loss, ", all gradients finite"),
+            .evidence = joined("loss ", unchanged.loss, ", all gradients finite"),
             .remedies = {{"a transient fault of the hardware, or code that draws its own random numbers or counts its calls"}}};
   }
 
   // Blames the optimizer if the loss is over 100 times its median before, or over 10 times after a step larger than the weights.
-  std::optional<Diagnosis> jump_of_loss(const StepReplayResult& single) const {
-    const double before = history_.loss, now = std::abs(single.loss);
+  std::optional<Diagnosis> find_loss_jump(const StepReplayResult& float32) const {
+    const double before = history_.loss, now = std::abs(float32.loss);
     if (before <= 0 || now <= 10 * before || (now <= 100 * before && history_.update <= 1)) return {};
-    std::string evidence = joined("the loss is ", single.loss, " in float32 too; its median was ", before);
+    std::string evidence = joined("the loss is ", float32.loss, " in float32 too; its median was ", before);
     if (history_.update > 0) evidence += joined("; the largest step changed the weights by ", history_.update, " of their norm");
     return Diagnosis{.cause = "optimizer_blowup",
                      .where = "the weights",
@@ -161,7 +165,7 @@ class Diagnoser {
                      .remedies = {{"a lower optimizer.lr"}, {"scheduler.warmup_steps"}, {"train.clip_grad_norm"}}};
   }
 
-  std::string of_replays() const {
+  std::string replays_text() const {
     std::string out;
     for (size_t i = 1; i < replays_.size(); ++i) {
       const StepReplayResult& a = replays_[i];
@@ -172,46 +176,46 @@ class Diagnoser {
 
   // Tries the step in bfloat16, which has float32's range.
   Remedy bfloat16() {
-    const StepReplayResult& b = run("bfloat16", DType::bf16, 1);
+    const StepReplayResult& b = add_replay("bfloat16", DType::bf16, 1);
     return {R"("amp": {"dtype": "bfloat16"})", b.finite() ? Remedy::Tried::holds : Remedy::Tried::fails,
             b.finite() ? joined("loss ", b.loss) : ""};
   }
 
-  Diagnosis of_range(const StepReplayResult& one) {
+  // Diagnoses a step whose values leave the range of 16 bits at scale 1, too. unscaled: that replay.
+  Diagnosis diagnose_range(const StepReplayResult& unscaled) {
     Diagnosis d;
     const std::string dtype = joined(*step_.low);
-    const double most = largest_of(&TestedBatch::inputs);
-    d.where = place_of(one);
-    const std::string seen = one.event ? describe(*one.event) : "";
-    const std::string root = weight_behind(one);
-    if (*step_.low == DType::f16 && most > kLargestHalf) {
+    const double input = largest_of(&TestedBatch::inputs);
+    d.where = place_of(unscaled);
+    const std::string weight = weight_behind(unscaled);
+    if (*step_.low == DType::f16 && input > kLargestHalf) {
       d.cause = "input_range";
       d.where = "input";
       d.sentence = "float16 cannot hold the inputs";
-      d.evidence = joined("inputs up to ", most, ", where float16 ends at ", kLargestHalf);
+      d.evidence = joined("inputs up to ", input, ", where float16 ends at ", kLargestHalf);
       d.remedies = {{"scale the inputs, for example by the data's mean and standard deviation"}};
-    } else if (!root.empty()) {
+    } else if (!weight.empty()) {
       d.cause = "weight_range";
-      d.where = root;
-      d.sentence = joined(dtype, " cannot hold the values of ", root);
+      d.where = weight;
+      d.sentence = joined(dtype, " cannot hold the values of ", weight);
       double largest = 0;
       for (const NamedTensor& p : step_.module.named_parameters())
-        if (p.name == root) largest = count_values(p.tensor).largest;
+        if (p.name == weight) largest = count_values(p.tensor).largest;
       d.evidence = joined("weights up to ", largest, ", where ", dtype, " ends at ", max_value(*step_.low));
       d.remedies = {{"smaller initial weights, or optimizer.weight_decay"}};
     } else {
-      const bool forward = !one.loss_finite || !one.event || one.event->pass == StepPass::forward;
+      const bool forward = !unscaled.loss_finite || !unscaled.event || unscaled.event->pass == StepPass::forward;
       d.cause = forward ? "activation_range" : "gradient_range";
       d.sentence = joined(dtype, forward ? " cannot hold what " : " cannot hold the gradients of ", layer_phrase(d.where),
                           forward ? " computes" : "");
-      d.evidence = seen;
+      d.evidence = unscaled.event ? describe(*unscaled.event) : "";
     }
     const double target = largest_of(&TestedBatch::targets);
     if (*step_.low == DType::f16 && target > kLargestHalf)
       d.remedies.insert(d.remedies.begin(),
                         {joined("scale the targets, which go up to ", target, ": by their mean and standard deviation")});
-    add_trials(d, one);
-    d.evidence += of_replays();
+    add_trials(d, unscaled);
+    d.evidence += replays_text();
     return d;
   }
 
@@ -241,21 +245,22 @@ class Diagnoser {
     return cast || replay.origin.root.starts_with("copy:") ? replay.weight : "";
   }
 
-  Diagnosis of_scale(const StepReplayResult& was, const StepReplayResult& single) {
+  // Diagnoses a step whose gradients overflow under its loss scale alone.
+  Diagnosis diagnose_scale(const StepReplayResult& unchanged, const StepReplayResult& float32) {
     GradientPeak peak;
     const double fits = largest_scale(step_, &peak);
-    Diagnosis d{.cause = step_.scale <= 1 ? "gradient_range" : "overflow_scale", .where = place_of(was)};
+    Diagnosis d{.cause = step_.scale <= 1 ? "gradient_range" : "overflow_scale", .where = place_of(unchanged)};
     d.sentence = joined("the gradients do not fit into ", *step_.low, " under a loss scale of 2^", std::log2(step_.scale));
     d.evidence =
-        joined("float32: good, loss ", single.loss, "; largest 16-bit gradient at scale 1: ", peak.largest, " in ", peak.where);
+        joined("float32: good, loss ", float32.loss, "; largest 16-bit gradient at scale 1: ", peak.largest, " in ", peak.where);
     if (fits > 0) d.evidence += joined("; scales up to 2^", std::log2(fits), " fit");
     d.remedies = {{"none needed: the scaler lowers the scale and skips such steps"}};
     if (step_.scale <= 1) {
       d.remedies.clear();
-      add_trials(d, was);
+      add_trials(d, unchanged);
       return d;
     }
-    if (fits > 0 && fits * 64 < step_.scale)
+    if (fits > 0 && fits * kMuchTooLarge < step_.scale)
       d.remedies = {{joined(R"("amp": {"scaler": {"init_scale": )", fits / 2, "}}"), Remedy::Tried::untried, ""}};
     return d;
   }
@@ -271,14 +276,17 @@ double largest_scale(const StepUnderTest& step, GradientPeak* peak) {
   // Compare two scales: gradients grow with the scale. Values that backward computes again, such as the probabilities of attention,
   // do not.
   constexpr double factor = 1024;
-  const StepReplayResult one = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = 1});
-  const StepReplayResult more = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = factor});
-  GradientPeak most;
-  if (one.peaks.size() != more.peaks.size()) return 0;
-  for (size_t i = 0; i < one.peaks.size(); ++i)
-    if (more.peaks[i].largest > factor / 2 * one.peaks[i].largest && one.peaks[i].largest > most.largest) most = one.peaks[i];
-  if (peak) *peak = most;
-  return most.largest > 0 && std::isfinite(most.largest) ? std::exp2(std::floor(std::log2(kLargestHalf / most.largest))) : 0;
+  const StepReplayResult unscaled = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = 1});
+  const StepReplayResult scaled = replay_step(step, {.name = "bfloat16", .low = DType::bf16, .scale = factor});
+  GradientPeak highest;
+  if (unscaled.peaks.size() != scaled.peaks.size()) return 0;
+  for (size_t i = 0; i < unscaled.peaks.size(); ++i) {
+    const double largest = unscaled.peaks[i].largest;
+    if (scaled.peaks[i].largest > factor / 2 * largest && largest > highest.largest) highest = unscaled.peaks[i];
+  }
+  if (peak) *peak = highest;
+  return highest.largest > 0 && std::isfinite(highest.largest) ? std::exp2(std::floor(std::log2(kLargestHalf / highest.largest)))
+                                                               : 0;
 }
 
 Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history) { return Diagnoser(step, history).find(); }

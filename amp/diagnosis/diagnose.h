@@ -7,7 +7,7 @@
 //                                 .low = DType::f16, .scale = scaler.get_scale()});
 //   std::cout << d.text();
 //
-// docs/diagnostics.md has all causes. The run's state does not change: see run_arm.
+// docs/diagnostics.md has all causes. The run's state does not change (replay_step).
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct Remedy {
 struct Diagnosis {
   std::string cause;        // "activation_range"; the names of docs/diagnostics.md
   std::string where;        // "fc1": a layer, a tensor, "the loss"; may be empty
-  std::string config_path;  // replaces `where` in text() if the caller knows more: "model.hidden[0], Linear(...)"
+  std::string config_path;  // replaces `where` in text() if the caller has one: "model.hidden[0], Linear(...)"
   std::string sentence;     // "float16 cannot hold what fc1 computes"
   std::string evidence;
   std::vector<Remedy> remedies;
@@ -47,7 +47,7 @@ Diagnosis diagnose(const StepUnderTest& step, const StepHistory& history = {});
 // which rounds where float16 would but does not overflow. 0: the step has no such gradient, or none that is finite.
 double largest_scale(const StepUnderTest& step, GradientPeak* peak = nullptr);
 
-// Diagnoses a step whose float32 replay is not finite, by the kernel which wrote the first bad value.
+// Diagnoses a step whose float32 replay is not finite, by the kernel that wrote the first bad value.
 Diagnosis verdict_of_origin(const StepReplayResult& replay, const StepHistory& history);
 
 // Returns "fc1", or "the loss".

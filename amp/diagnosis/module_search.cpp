@@ -13,11 +13,11 @@ std::string widen_origin(const StepReplayResult& replay, Precisions& precisions)
   return {};
 }
 
-ModuleSearch search_modules(const StepUnderTest& step, const StepReplay& replay, size_t most) {
+ModuleSearch search_modules(const StepUnderTest& step, const StepReplay& replay, size_t max_modules) {
   ModuleSearch out;
   Precisions precisions(step.module);
   out.replay = replay_step(step, replay);
-  while (!out.replay.finite() && out.modules.size() < most) {
+  while (!out.replay.finite() && out.modules.size() < max_modules) {
     const std::string path = widen_origin(out.replay, precisions);
     if (path.empty()) return out;
     out.modules.push_back(path);
@@ -42,13 +42,13 @@ ModuleSearch search_modules(const StepUnderTest& step, const StepReplay& replay,
 
 std::string pattern_for(Module& model, const std::string& path) {
   const auto modules = model.named_modules();
-  const bool alone = std::none_of(modules.begin(), modules.end(), [&](const auto& m) {
+  const bool matches_no_other = std::none_of(modules.begin(), modules.end(), [&](const auto& m) {
     const std::string& name = m.first;
     return name.find(path) != std::string::npos && name != path && !name.starts_with(path + ".");
   });
   std::string out;
   for (const char c : path) out += c == '.' ? "\\." : std::string(1, c);
-  return alone ? out : "^" + out + "$";
+  return matches_no_other ? out : "^" + out + "$";
 }
 
 std::string as_setting(Module& model, const std::vector<std::string>& modules) {

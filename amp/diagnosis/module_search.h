@@ -17,8 +17,8 @@ struct ModuleSearch {
   StepReplayResult replay;           // the last one
 };
 
-// Restores the modules' precisions. Gives up after `most` modules, or if the origin is in none.
-ModuleSearch search_modules(const StepUnderTest& step, const StepReplay& replay, size_t most = 8);
+// Searches by replays of the step, and restores the modules' precisions. Gives up after `max_modules`, or if the origin is in none.
+ModuleSearch search_modules(const StepUnderTest& step, const StepReplay& replay, size_t max_modules = 8);
 
 // Sets the module at the origin of the bad value to float32, or, if it is in float32 already, the one that feeds it; returns its
 // path. Empty: there is none, or it is the model itself.

@@ -14,11 +14,12 @@ namespace halfstep {
 namespace {
 
 constexpr double kLargestFloat16 = 65504;
+constexpr int kExponentBias = 127;  // of float32, by whose exponents values are tallied
 
 // Returns the number of rows of a parameter to copy: all, or as many as fit.
-int64_t copied_rows(const Tensor& p, size_t most) {
+int64_t copied_rows(const Tensor& p, size_t max_bytes) {
   const size_t bytes = p.nbytes();
-  return bytes <= most ? p.size(0) : std::max<int64_t>(1, int64_t(double(p.size(0)) * double(most) / double(bytes)));
+  return bytes <= max_bytes ? p.size(0) : std::max<int64_t>(1, int64_t(double(p.size(0)) * double(max_bytes) / double(bytes)));
 }
 Tensor first_rows(const Tensor& t, int64_t rows) { return t.dim() == 0 ? t : t.narrow(0, 0, rows); }
 
@@ -31,19 +32,19 @@ void count_gradient(const Tensor& g, int shift, TensorObservation& out) {
   if (g.numel() == 0) return;
   const Tensor row = Tensor::empty({math::kTallyAll}, {.dtype = DType::i64, .device = g.device()});
   backend_for(g.device()).tally(g.view(), true, row.view());
-  const std::vector<int64_t> n = row.to_vector<int64_t>();
-  out.zero = double(n[math::kTallyZero]) / numel;
-  out.subnormal = double(n[math::kTallySubnormal]) / numel;
-  out.overflow = double(n[math::kTallyNan] + n[math::kTallyPositiveInf] + n[math::kTallyNegativeInf]) / numel;
-  const auto begin = n.begin() + math::kTallyExponents;
-  const auto first = std::find_if(begin, n.end(), [](int64_t count) { return count > 0; });
-  if (first == n.end()) return;
-  const auto end = std::find_if(n.rbegin(), n.rend(), [](int64_t count) { return count > 0; }).base();
-  out.exponents = {int(first - begin) - 127 - shift, {first, end}};
+  const std::vector<int64_t> counts = row.to_vector<int64_t>();
+  out.zero = double(counts[math::kTallyZero]) / numel;
+  out.subnormal = double(counts[math::kTallySubnormal]) / numel;
+  out.overflow = double(counts[math::kTallyNan] + counts[math::kTallyPositiveInf] + counts[math::kTallyNegativeInf]) / numel;
+  const auto begin = counts.begin() + math::kTallyExponents;
+  const auto first = std::find_if(begin, counts.end(), [](int64_t count) { return count > 0; });
+  if (first == counts.end()) return;
+  const auto end = std::find_if(counts.rbegin(), counts.rend(), [](int64_t count) { return count > 0; }).base();
+  out.exponents = {int(first - begin) - kExponentBias - shift, {first, end}};
 }
 
 // Returns the share of elements with a gradient that did not change.
-double unchanged(const Tensor& before, const Tensor& now, const Tensor& with_gradient, int64_t count) {
+double unchanged_share(const Tensor& before, const Tensor& now, const Tensor& with_gradient, int64_t count) {
   const Tensor same = logical_and(now == before, with_gradient);
   return double(count_nonzero(same).item<int64_t>()) / double(count);
 }
@@ -58,12 +59,12 @@ StepObserver::StepObserver(Module& module, Device device, double scale, int64_t 
 
 void StepObserver::copy_part(int64_t part, size_t most_bytes) {
   const NoGrad off;
-  const std::vector<Tensor> all = module_.parameters();
+  const std::vector<Tensor> params = module_.parameters();
   std::vector<std::vector<size_t>> parts;  // lists of tensors that fit into memory together
   size_t bytes = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!all[i].requires_grad()) continue;
-    const size_t more = std::min(all[i].nbytes(), most_bytes);
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!params[i].requires_grad()) continue;
+    const size_t more = std::min(params[i].nbytes(), most_bytes);
     if (parts.empty() || bytes + more > most_bytes) parts.emplace_back(), bytes = 0;
     parts.back().push_back(i);
     bytes += more;
@@ -71,8 +72,8 @@ void StepObserver::copy_part(int64_t part, size_t most_bytes) {
   if (parts.empty()) return;
   try {
     for (const size_t i : parts[size_t(part) % parts.size()]) {
-      const int64_t rows = all[i].dim() == 0 ? 1 : copied_rows(all[i], most_bytes);
-      before_.push_back({i, rows, first_rows(all[i].detach(), rows).clone()});
+      const int64_t rows = params[i].dim() == 0 ? 1 : copied_rows(params[i], most_bytes);
+      before_.push_back({i, rows, first_rows(params[i].detach(), rows).clone()});
     }
   } catch (const MemoryError&) { before_.clear(); }  // leave the memory to the step
 }
@@ -100,10 +101,11 @@ Observation StepObserver::finish(bool updated) {
       const Tensor moves = first_rows(g, copy->rows) != 0.0, now = first_rows(p.detach(), copy->rows);
       t.with_gradient = count_nonzero(moves).item<int64_t>();
       if (t.with_gradient > 0) {
-        t.lost = unchanged(copy->values, now, moves, t.with_gradient);
+        t.lost = unchanged_share(copy->values, now, moves, t.with_gradient);
         const Tensor low = autocast::shadow_of(p);
         // In a process's first step no copy existed before it: round the old values here.
-        if (low.defined()) t.lost_16 = unchanged(copy->values.to(low.dtype()), first_rows(low, copy->rows), moves, t.with_gradient);
+        if (low.defined())
+          t.lost_16 = unchanged_share(copy->values.to(low.dtype()), first_rows(low, copy->rows), moves, t.with_gradient);
       }
       t.update = relative_change({copy->values}, {now});
     }

@@ -16,6 +16,7 @@
 namespace halfstep {
 namespace {
 
+// Returns the largest relative error of a rounding to nearest.
 double unit_of(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24; }
 
 struct Computed {
@@ -32,16 +33,16 @@ double product_of(const Tensor& a, const Tensor& b) { return sum(a * b).item<dou
 //   bias^2  = (|mean d|^2 - sum |d_k - mean d|^2 / (n (n - 1))) / |mean g|^2: a mean is as large as the subtrahend by chance
 class Sums {
  public:
-  void add(const Computed& low, const Computed& single, double over) {
+  void add(const Computed& low, const Computed& float32, double over) {
     const NoGrad off;
     ++count_;
     over_ += over;
-    loss_ += low.loss * over, loss_f32_ += single.loss * over;
-    const size_t n = single.gradients.size();
+    loss_ += low.loss * over, loss_f32_ += float32.loss * over;
+    const size_t n = float32.gradients.size();
     mean_gradient_.resize(n), mean_error_.resize(n), squared_errors_.resize(n), squared_gradients_.resize(n);
-    double lg = 0, ll = 0, gg = 0;
+    double lg = 0, ll = 0, gg = 0;  // products of the whole gradients
     for (size_t i = 0; i < n; ++i) {
-      const Tensor &g = single.gradients[i], &l = low.gradients[i];
+      const Tensor &g = float32.gradients[i], &l = low.gradients[i];
       if (!g.defined() || !l.defined()) continue;
       const Tensor d = l - g;
       const double d2 = product_of(d, d), g2 = product_of(g, g);
@@ -69,7 +70,7 @@ class Sums {
     out.error = g > 0 ? rms_error() / g : rms_error() > 0 ? INFINITY : 0;
     out.noise = g > 0 ? noise() / g : 0;
     // Ignore noise as small as float32's own rounding, as when each batch is the whole data. That rounding is smaller than that of
-    // 16 bits by the ratio of their units; accumulated, it may differ by some binades.
+    // 16 bits by the ratio of their units; accumulated, it may be larger by some binades: by a factor of 16.
     out.by_noise = noise() > 16 * rms_error() * unit_of(DType::f32) / unit_of(out.low);
     out.cosine = cosines_ / n;
     out.flushed = nonzero_ > 0 ? flushed_ / nonzero_ : 0;
@@ -103,14 +104,14 @@ class Sums {
   std::vector<double> squared_errors_, squared_gradients_;  // sums of squares
 };
 
-// Returns |low - single|^2 of the gradients.
-double squared_difference(const Computed& low, const Computed& single) {
+// Returns |low - float32|^2 of the gradients.
+double squared_difference(const Computed& low, const Computed& float32) {
   if (!low.finite) return INFINITY;
   const NoGrad off;
   double out = 0;
-  for (size_t i = 0; i < single.gradients.size(); ++i) {
-    if (!single.gradients[i].defined() || !low.gradients[i].defined()) continue;
-    const Tensor d = low.gradients[i] - single.gradients[i];
+  for (size_t i = 0; i < float32.gradients.size(); ++i) {
+    if (!float32.gradients[i].defined() || !low.gradients[i].defined()) continue;
+    const Tensor d = low.gradients[i] - float32.gradients[i];
     out += product_of(d, d);
   }
   return out;
@@ -125,37 +126,37 @@ class Comparison {
   }
 
   Parity run() {
-    while (!pass()) {}
+    while (!compare_batches()) {}
     if (out_.fault) return std::move(out_);
     sums_.write(out_, step_.module.named_parameters());
     if (updates_) out_.update_error = updates_->error();
     const double unit = out_.by_noise ? sums_.noise() : sums_.rms_gradient();
-    for (const double d2 : of_variants_) out_.variants.push_back(d2 > 0 ? std::sqrt(d2 / double(out_.batches)) / unit : 0);
+    for (const double d2 : variant_errors_) out_.variants.push_back(d2 > 0 ? std::sqrt(d2 / double(out_.batches)) / unit : 0);
     out_.modules = compare_modules(step_);
     return std::move(out_);
   }
 
  private:
-  // Runs all batches. Returns false if a gradient overflowed and the scale was lowered.
-  bool pass() {
+  // Computes all batches in both dtypes. Returns false if a gradient overflowed and the scale was lowered: call it again.
+  bool compare_batches() {
     sums_ = {};
     if (optimizer_) updates_.emplace(step_.module, *optimizer_);
-    of_variants_.assign(variants_.size(), 0);
+    variant_errors_.assign(variants_.size(), 0);
     const StateGuard untouched(step_.module, {}, step_.random);
     for (const TestedBatch& b : step_.batches) {
       const StepStates before(step_.module);
       before.put_back_for({});
-      const Computed single = in_float32(b);
+      const Computed float32 = in_float32(b);
       const StepStates after(step_.module);
       before.put_back_for(step_.low);
       const Computed low = in_low(b, {});
-      if (!single.finite || !low.finite) {
+      if (!float32.finite || !low.finite) {
         before.put_back();
-        return lower_scale_or_fail(b, single.finite);
+        return lower_scale_or_fail(b, float32.finite);
       }
-      sums_.add(low, single, b.over);
-      if (updates_) updates_->add(low.gradients, single.gradients);
-      for (size_t i = 0; i < variants_.size(); ++i) of_variants_[i] += of_variant(b, variants_[i], before, single);
+      sums_.add(low, float32, b.over);
+      if (updates_) updates_->add(low.gradients, float32.gradients);
+      for (size_t i = 0; i < variants_.size(); ++i) variant_errors_[i] += variant_error(b, variants_[i], before, float32);
       after.put_back_for({});
     }
     return true;
@@ -163,23 +164,23 @@ class Comparison {
 
   // Returns a step with this batch alone.
   StepUnderTest step_of(const TestedBatch& b) const {
-    StepUnderTest one = step_;
-    one.batches = {b};
-    one.scale = out_.scale;
-    one.random = default_generator().state();
-    return one;
+    StepUnderTest step = step_;
+    step.batches = {b};
+    step.scale = out_.scale;
+    step.random = default_generator().state();
+    return step;
   }
 
   // Handles a batch whose gradients are not finite: lowers the scale, or records a fault if none is low enough. Returns whether
   // there is a fault.
   bool lower_scale_or_fail(const TestedBatch& b, bool good_in_float32) {
-    const StepUnderTest one = step_of(b);
+    const StepUnderTest step = step_of(b);
     if (good_in_float32 && out_.scale > 1) {
-      const double fits = largest_scale(one);
+      const double fits = largest_scale(step);
       out_.scale = std::max(1.0, std::min(out_.scale / 2, fits > 0 ? fits : out_.scale));
       return false;
     }
-    out_.fault = diagnose(one);
+    out_.fault = diagnose(step);
     return true;
   }
 
@@ -191,10 +192,11 @@ class Comparison {
     return compute(b, step_.module.parameters(), region, out_.scale, step_.low_gradients && v.low_gradients);
   }
 
-  double of_variant(const TestedBatch& b, const ParityVariant& v, const StepStates& before, const Computed& single) const {
+  // Returns |d|^2 of the batch for a variant.
+  double variant_error(const TestedBatch& b, const ParityVariant& v, const StepStates& before, const Computed& float32) const {
     before.put_back_for(step_.low);
     const Computed low = in_low(b, v);
-    if (!v.rounded_weights) return squared_difference(low, single);
+    if (!v.rounded_weights) return squared_difference(low, float32);
     const NamedTensors rounded(rounded_weights(b, before));
     Tensors leaves;
     for (const NamedTensor& p : step_.module.named_parameters()) {
@@ -260,7 +262,7 @@ class Comparison {
   Parity out_;
   Sums sums_;
   std::optional<TrialUpdates> updates_;
-  std::vector<double> of_variants_;  // sums of |d|^2
+  std::vector<double> variant_errors_;  // sums of |d|^2
 };
 
 }  // namespace

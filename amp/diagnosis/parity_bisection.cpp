@@ -20,6 +20,7 @@ namespace {
 // The rms error of a rounding to nearest, relative to the value, in units of 2^-8 (bfloat16) or 2^-11 (float16): 1/sqrt(3) times
 // sqrt(3 / (8 ln 2)) where the significands are spread evenly over a logarithmic scale.
 constexpr double kRmsRounding = 0.42;
+constexpr size_t kListedOps = 4;  // in the name of a variant
 double rounding_unit(DType low) { return low == DType::bf16 ? 0x1p-8 : 0x1p-11; }
 
 AutocastOptions low_region(const StepUnderTest& step) {
@@ -97,9 +98,9 @@ std::vector<ModuleParity> compare_modules(const StepUnderTest& step) {
   const StateGuard untouched(step.module, {}, step.random);
   const NoGrad off;
   const StepStates before(step.module);
-  SeenCalls single, low;
+  SeenCalls float32, low;
   {
-    const CallWatch watch(step.module, single);
+    const CallWatch watch(step.module, float32);
     const Autocast region(step.device, {.enabled = false});
     step.batches[0].loss();
   }
@@ -111,12 +112,12 @@ std::vector<ModuleParity> compare_modules(const StepUnderTest& step) {
   }
   std::vector<ModuleParity> out;
   for (const auto& [path, module] : step.module.named_modules()) {
-    const auto at = single.find(path), as_low = low.find(path);
-    if (at == single.end() || as_low == low.end() || !at->second.output.defined()) continue;
+    const auto at = float32.find(path), at_low = low.find(path);
+    if (at == float32.end() || at_low == low.end() || !at->second.output.defined()) continue;
     if (!at->second.output.is_floating_point()) continue;
     at->second.states->put_back_for(step.low);
     // Use the dtype that the input has if the layers before it compute in 16 bits.
-    const DType given = as_low->second.input.dtype();
+    const DType given = at_low->second.input.dtype();
     const bool rounds = is_half(given) && at->second.input.dtype() == DType::f32;
     const Tensor input = rounds ? at->second.input.to(given) : at->second.input;
     ModuleParity m{.path = path, .what = module->describe()};
@@ -148,9 +149,10 @@ std::vector<ParityVariant> bisection(const StepUnderTest& step) {
     size_t shown = 0;
     for (const std::string& op : ops) {
       list[op] = CastPolicy::f32;
-      if (++shown <= 4) names += (names.empty() ? "" : ", ") + op;
+      if (++shown <= kListedOps) names += (names.empty() ? "" : ", ") + op;
     }
-    out.push_back({.name = joined("ops of policy ", name(policy), ": ", names, shown > 4 ? ", ..." : ""), .policies = list});
+    out.push_back(
+        {.name = joined("ops of policy ", name(policy), ": ", names, shown > kListedOps ? ", ..." : ""), .policies = list});
   }
   for (const auto& [name, child] : step.module.named_children()) {
     if (child->precision() == DType::f32) continue;

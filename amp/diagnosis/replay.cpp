@@ -15,6 +15,7 @@
 namespace halfstep {
 namespace {
 
+// Names the tensors that exist before the step, so that an origin can be one of them.
 void name_roots(KernelLog& log, const StepUnderTest& step) {
   for (const NamedTensor& p : step.module.named_parameters()) {
     log.root("param:" + p.name, p.tensor);
@@ -42,17 +43,17 @@ std::string layer_of_weight(const std::string& weight) { return weight.substr(0,
 
 // Returns the weight that the kernel reads, perhaps through its cast: several layers may be one op.
 std::string weight_of(const KernelLog& log, const KernelEvent& e) {
-  const auto among = [&](const KernelRead& r) -> std::string {
+  const auto weight_among = [&](const KernelRead& r) -> std::string {
     for (const int p : r.producers)
       if (p <= -2 && !weight_named(log.root_name(p)).empty()) return weight_named(log.root_name(p));
     return {};
   };
   for (const KernelRead& r : e.reads) {
-    if (const std::string found = among(r); !found.empty()) return found;
+    if (const std::string found = weight_among(r); !found.empty()) return found;
     for (const int p : r.producers) {
       if (p < 0 || log.events()[size_t(p)].kernel != "copy") continue;
       for (const KernelRead& cast : log.events()[size_t(p)].reads)
-        if (const std::string found = among(cast); !found.empty()) return found;
+        if (const std::string found = weight_among(cast); !found.empty()) return found;
     }
   }
   return {};
@@ -62,14 +63,14 @@ std::string weight_of(const KernelLog& log, const KernelEvent& e) {
 std::string layer_before(const KernelLog& log, const KernelEvent& e) {
   if (e.pass != StepPass::backward || e.kernel != "copy" || e.writes.empty()) return {};
   for (const KernelEvent& cast : log.events()) {
-    const bool same = cast.pass == StepPass::forward && cast.kernel == "copy" && cast.layer == e.layer && !cast.reads.empty() &&
-                      cast.reads[0].shape == e.writes[0].shape && cast.reads[0].dtype == e.writes[0].dtype;
-    if (!same) continue;
+    const bool reverses = cast.pass == StepPass::forward && cast.kernel == "copy" && cast.layer == e.layer && !cast.reads.empty() &&
+                          cast.reads[0].shape == e.writes[0].shape && cast.reads[0].dtype == e.writes[0].dtype;
+    if (!reverses) continue;
     for (const int p : cast.reads[0].producers) {
       if (p < 0) continue;
-      const KernelEvent& made = log.events()[size_t(p)];
-      const std::string of_weight = layer_of_weight(weight_of(log, made));
-      if (!of_weight.empty() || made.layer) return of_weight.empty() ? *made.layer : of_weight;
+      const KernelEvent& producer = log.events()[size_t(p)];
+      const std::string of_weight = layer_of_weight(weight_of(log, producer));
+      if (!of_weight.empty() || producer.layer) return of_weight.empty() ? *producer.layer : of_weight;
     }
   }
   return {};
@@ -94,6 +95,7 @@ void find_origin(const KernelLog& log, const Tensor& sink, StepReplayResult& out
   if (out.origin.nan_born) out.nan_born = log.events()[size_t(*out.origin.nan_born)];
 }
 
+// Runs forward and backward of all batches, and finds the origin of the first loss or gradient that is not finite.
 void compute(const StepUnderTest& step, const StepReplay& replay, const KernelLog& log, StepReplayResult& out) {
   const EnableGrad on;
   out.loss_finite = out.gradients_finite = true;
@@ -102,10 +104,10 @@ void compute(const StepUnderTest& step, const StepReplay& replay, const KernelLo
     Tensor loss;
     {
       // Do not touch the run's own 16-bit copies in another precision.
-      const bool own = replay.low == step.low;
+      const bool in_own_dtype = replay.low == step.low;
       const Autocast region(step.device, {.dtype = replay.low,
                                           .enabled = replay.low.has_value(),
-                                          .cache_enabled = own ? std::nullopt : std::optional(false),
+                                          .cache_enabled = in_own_dtype ? std::nullopt : std::optional(false),
                                           .policies = step.policies});
       loss = b.loss();
     }
@@ -172,27 +174,27 @@ std::string layer_phrase(const std::string& layer) {
 std::string describe(const KernelEvent& e) {
   std::string out = joined(name(e.pass), " of ", e.op, e.kernel == e.op ? "" : joined(" (", e.kernel, ")"));
   if (e.layer) out += joined(" in ", layer_phrase(*e.layer));
-  std::string by = " writes ";
+  std::string separator = " writes ";
   for (const KernelWrite& w : e.writes) {
     if (!w.counts.any_not_finite()) continue;
     const bool nan = w.counts.nan > 0;
-    out += joined(by, nan ? joined(w.counts.nan, " NaN") : "", nan && w.counts.inf() > 0 ? " and " : "",
+    out += joined(separator, nan ? joined(w.counts.nan, " NaN") : "", nan && w.counts.inf() > 0 ? " and " : "",
                   w.counts.inf() > 0 ? joined(w.counts.inf(), " inf") : "", " of ", w.counts.numel, ' ', w.dtype, " values");
-    by = ", ";
+    separator = ", ";
   }
-  by = "; it reads ";
+  separator = "; it reads ";
   for (const KernelRead& r : e.reads) {
     if (!r.counts || !is_floating(r.dtype)) continue;
     const ValueCounts& c = *r.counts;
-    out += joined(by, r.number ? joined("the number ", number_of(c))
-                               : joined(r.dtype, r.shape, c.largest > 0 ? joined(" up to ", c.largest) : " all zero"));
+    out += joined(separator, r.number ? joined("the number ", number_of(c))
+                                      : joined(r.dtype, r.shape, c.largest > 0 ? joined(" up to ", c.largest) : " all zero"));
     std::string odd;
     const auto add = [&](int64_t n, const char* what) {
       if (n > 0) odd += joined(odd.empty() ? "" : ", ", n, ' ', what);
     };
     if (!r.number) add(c.nan, "NaN"), add(c.inf(), "inf"), add(c.largest > 0 ? c.zero : 0, "zero"), add(c.negative, "negative");
     if (!odd.empty()) out += joined(" (", odd, ")");
-    by = ", ";
+    separator = ", ";
   }
   return out;
 }

@@ -13,9 +13,9 @@ namespace halfstep {
 namespace {
 
 constexpr double kFaultShare = 0.5;             // share of a tensor's elements, and of its gradient's norm, above which it is bad
-constexpr int64_t kFewest = 16;                 // fewest elements with a gradient for which lost updates are reported
+constexpr int64_t kFewestGradients = 16;        // fewest elements with a gradient for which lost updates are reported
 constexpr double kLargestUsefulScale = 0x1p24;  // scale at which float16's smallest number is a gradient of 2^-48
-constexpr double kDefaultScale = 65536;
+constexpr double kDefaultScale = 65536;         // GradScalerOptions::init_scale
 
 // Returns "fc1.weight, fc1.bias, fc2.weight and 3 more".
 std::string listed(const std::vector<std::string>& names) {
@@ -36,13 +36,13 @@ struct GradientError {
 
 // Compares all tensors with a gradient. Gradients that are not finite in 16 bits have no error here: other causes cover them.
 std::vector<GradientError> compare(const StepUnderTest& step, const StepReplayResult& rounded, double scale,
-                                   const StepReplayResult& single) {
+                                   const StepReplayResult& float32) {
   std::vector<GradientError> out;
-  if (!single.finite()) return out;
+  if (!float32.finite()) return out;
   const NoGrad off;
   const std::vector<NamedTensor> all = step.module.named_parameters();
   for (size_t i = 0; i < all.size(); ++i) {
-    const Tensor& exact = single.gradients[i];
+    const Tensor& exact = float32.gradients[i];
     if (!exact.defined()) continue;
     const Tensor nonzero = exact != 0.0;
     const int64_t count = count_nonzero(nonzero).item<int64_t>();
@@ -72,10 +72,10 @@ double most_flushed(const std::vector<GradientError>& errors) {
 }
 
 // Tries the step with another dtype or scale.
-Remedy tried(const std::string& text, const StepUnderTest& step, DType low, double scale, const StepReplayResult& single) {
+Remedy try_remedy(const std::string& text, const StepUnderTest& step, DType low, double scale, const StepReplayResult& float32) {
   const StepReplayResult replay = in_16_bits(step, low, scale);
   if (!replay.finite()) return {text, Remedy::Tried::fails};
-  const std::vector<GradientError> errors = compare(step, replay, scale, single);
+  const std::vector<GradientError> errors = compare(step, replay, scale, float32);
   const bool holds = std::none_of(errors.begin(), errors.end(), underflows);
   return {text, holds ? Remedy::Tried::holds : Remedy::Tried::fails,
           joined("at most ", percent(most_flushed(errors)), " of a tensor's gradient flushed")};
@@ -86,15 +86,15 @@ Diagnosis underflow(const StepUnderTest& step, const std::vector<std::string>& n
   d.sentence = joined("gradients are too small for ", *step.low, " in ", listed(names));
   d.evidence = joined(percent(worst.flushed), " of the gradient of ", worst.name, " is 0, and not in float32; relative error ",
                       worst.error, "; loss scale ", step.scale);
-  const StepReplayResult single = in_float32(step);
+  const StepReplayResult float32 = in_float32(step);
   const double fits = largest_scale(step) / 2, scale = std::min(kDefaultScale, fits);
   if (*step.low == DType::f16 && scale > step.scale) {
     const char* const enabled = step.scale == 1 ? R"("enabled": true, )" : "";
     d.remedies.push_back(
-        tried(joined(R"("amp": {"scaler": {)", enabled, R"("init_scale": )", scale, "}}"), step, DType::f16, scale, single));
+        try_remedy(joined(R"("amp": {"scaler": {)", enabled, R"("init_scale": )", scale, "}}"), step, DType::f16, scale, float32));
   }
   if (*step.low == DType::f16)
-    d.remedies.push_back(tried(R"("amp": {"dtype": "bfloat16"})", step, DType::bf16, 1, single));
+    d.remedies.push_back(try_remedy(R"("amp": {"dtype": "bfloat16"})", step, DType::bf16, 1, float32));
   else
     d.remedies.push_back({"float32: --no-amp"});
   return d;
@@ -135,22 +135,23 @@ Diagnosis lost_updates(const std::vector<std::string>& names, const TensorObserv
 SilentCauses::TensorNames SilentCauses::new_names(const std::string& cause, const TensorNames& names) {
   TensorNames out;
   for (const std::string& name : names)
-    if (given_.insert({cause, name}).second) out.push_back(name);
+    if (reported_.insert({cause, name}).second) out.push_back(name);
   return out;
 }
 
 // Returns whether to compare gradients now. More than half of a gradient must be zero for more than half to be flushed. After
 // comparisons that found nothing new, counts down the wait instead.
-bool SilentCauses::compares(const Observation& seen) {
-  const bool sign = std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kFaultShare; });
-  if (!sign) return false;
+bool SilentCauses::should_compare(const Observation& seen) {
+  const bool mostly_zero =
+      std::any_of(seen.tensors.begin(), seen.tensors.end(), [](const auto& t) { return t.zero > kFaultShare; });
+  if (!mostly_zero) return false;
   if (wait_ == 0) return true;
   --wait_;
   return false;
 }
 
 std::vector<Diagnosis> SilentCauses::look(Observation& seen, const StepUnderTest& step) {
-  const auto of = [&](const std::string& name) {
+  const auto observation_of = [&](const std::string& name) {
     return std::find_if(seen.tensors.begin(), seen.tensors.end(), [&](const TensorObservation& t) { return t.name == name; });
   };
   std::set<std::string> zero;
@@ -160,26 +161,28 @@ std::vector<Diagnosis> SilentCauses::look(Observation& seen, const StepUnderTest
   if (!step.low) {
     for (const TensorObservation& t : seen.tensors)
       if (t.zero == 1) zero.insert(t.name);
-  } else if (!step.batches.empty() && compares(seen)) {
-    const StepReplayResult single = in_float32(step);
-    loss = single.loss;
-    errors = compare(step, in_16_bits(step, *step.low, step.scale), step.scale, single);
+  } else if (!step.batches.empty() && should_compare(seen)) {
+    const StepReplayResult float32 = in_float32(step);
+    loss = float32.loss;
+    errors = compare(step, in_16_bits(step, *step.low, step.scale), step.scale, float32);
     for (const GradientError& e : errors) {
-      if (const auto t = of(e.name); t != seen.tensors.end() && !e.zero) t->flushed = e.flushed;
+      if (const auto t = observation_of(e.name); t != seen.tensors.end() && !e.zero) t->flushed = e.flushed;
       if (e.zero) zero.insert(e.name);
       if (underflows(e)) small.push_back(e.name);
     }
-    const auto known = [&](const char* cause) { return [&, cause](const auto& name) { return given_.contains({cause, name}); }; };
-    const bool nothing = std::all_of(zero.begin(), zero.end(), known("dead_gradient")) &&
-                         std::all_of(small.begin(), small.end(), known("underflow"));
-    wait_ = nothing ? next_wait_ : 0;
-    next_wait_ = nothing ? 2 * next_wait_ : 1;
+    const auto is_reported = [&](const char* cause) {
+      return [&, cause](const auto& name) { return reported_.contains({cause, name}); };
+    };
+    const bool nothing_new = std::all_of(zero.begin(), zero.end(), is_reported("dead_gradient")) &&
+                             std::all_of(small.begin(), small.end(), is_reported("underflow"));
+    wait_ = nothing_new ? next_wait_ : 0;
+    next_wait_ = nothing_new ? 2 * next_wait_ : 1;
   }
   TensorNames dead, lost;
   std::copy_if(zero.begin(), zero.end(), std::back_inserter(dead), [&](const auto& name) { return zero_before_.contains(name); });
   zero_before_ = std::move(zero);
   for (const TensorObservation& t : seen.tensors)
-    if (is_half(t.stored) && t.lost && *t.lost > kFaultShare && t.with_gradient >= kFewest) lost.push_back(t.name);
+    if (is_half(t.stored) && t.lost && *t.lost > kFaultShare && t.with_gradient >= kFewestGradients) lost.push_back(t.name);
 
   std::vector<Diagnosis> out;
   if (const TensorNames names = new_names("dead_gradient", dead); !names.empty()) {
@@ -192,8 +195,8 @@ std::vector<Diagnosis> SilentCauses::look(Observation& seen, const StepUnderTest
     out.push_back(underflow(step, names, *std::max_element(errors.begin(), errors.end(), less)));
   }
   if (const TensorNames names = new_names("lost_updates", lost); !names.empty()) {
-    const auto less = [&](const auto& a, const auto& b) { return *of(a)->lost < *of(b)->lost; };
-    out.push_back(lost_updates(names, *of(*std::max_element(names.begin(), names.end(), less))));
+    const auto less = [&](const auto& a, const auto& b) { return *observation_of(a)->lost < *observation_of(b)->lost; };
+    out.push_back(lost_updates(names, *observation_of(*std::max_element(names.begin(), names.end(), less))));
   }
   return out;
 }

@@ -27,10 +27,10 @@ class SilentCauses {
  private:
   using TensorNames = std::vector<std::string>;
   TensorNames new_names(const std::string& cause, const TensorNames& names);  // the names for which the cause was not reported yet
-  bool compares(const Observation& seen);
+  bool should_compare(const Observation& seen);
 
-  std::set<std::pair<std::string, std::string>> given_;
-  std::set<std::string> zero_before_;  // tensors whose gradient was zero in the last observed step
+  std::set<std::pair<std::string, std::string>> reported_;  // (cause, tensor) pairs
+  std::set<std::string> zero_before_;                       // tensors whose gradient was zero in the last observed step
   // Counts of observed steps: a comparison that found nothing is not repeated soon.
   int64_t wait_ = 0, next_wait_ = 1;
 };

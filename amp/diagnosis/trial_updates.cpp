@@ -30,13 +30,13 @@ Tensors TrialUpdates::update_by(const Tensors& gradients) {
   return out;
 }
 
-void TrialUpdates::add(const Tensors& low, const Tensors& single) {
-  const Tensors of_low = update_by(low), of_single = update_by(single);
+void TrialUpdates::add(const Tensors& low, const Tensors& float32) {
+  const Tensors of_low = update_by(low), of_float32 = update_by(float32);
   const NoGrad off;
   const auto square_of = [](const Tensor& t) { return sum(t * t).item<double>(); };
-  for (size_t i = 0; i < of_single.size(); ++i) {
-    difference_ += square_of(of_low[i] - of_single[i]);
-    size_ += square_of(of_single[i]);
+  for (size_t i = 0; i < of_float32.size(); ++i) {
+    difference_ += square_of(of_low[i] - of_float32[i]);
+    size_ += square_of(of_float32[i]);
   }
 }
 

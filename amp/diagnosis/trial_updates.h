@@ -17,8 +17,8 @@ class TrialUpdates {
 
   // Takes a trial step with the 16-bit gradients and one with the float32 gradients of all parameters, in their order; undefined:
   // none. Clears the parameters' gradients.
-  void add(const Tensors& low, const Tensors& single);
-  // Returns rms |update of low - update of single| / rms |update of single|; nothing if the latter moves no weight.
+  void add(const Tensors& low, const Tensors& float32);
+  // Returns rms |update of low - update of float32| / rms |update of float32|; nothing if the latter moves no weight.
   std::optional<double> error() const;
 
  private:

@@ -11,7 +11,9 @@
 namespace halfstep {
 namespace {
 
-constexpr double kMostForRange = 0.5;  // share of the operations in float32 above which float16 is useless
+constexpr double kMostForRange = 0.5;    // share of the operations in float32 above which float16 is useless
+constexpr double kShareRounding = 1e-9;  // by which a sum of shares may exceed the budget
+constexpr double kLeastShare = 1e-3;     // added to a share, so that modules without operations have a finite gain
 
 class Tuner {
  public:
@@ -27,20 +29,21 @@ class Tuner {
       return std::move(out_);
     }
     if (out_.before.verdict() != Parity::Verdict::harmless) mend_precision();
-    take_out();
+    drop_needless();
     finish();
     return std::move(out_);
   }
 
  private:
-  StepUnderTest alone(const TestedBatch& b) const {
-    StepUnderTest one = step_;
-    one.batches = {b};
-    one.scale = 1;
-    return one;
+  // Returns a step with this batch alone, at scale 1.
+  StepUnderTest step_of(const TestedBatch& b) const {
+    StepUnderTest step = step_;
+    step.batches = {b};
+    step.scale = 1;
+    return step;
   }
   StepReplayResult in_low(const TestedBatch& b) const {
-    return replay_step(alone(b), {.name = joined(*step_.low, " at scale 1"), .low = step_.low, .scale = 1});
+    return replay_step(step_of(b), {.name = joined(*step_.low, " at scale 1"), .low = step_.low, .scale = 1});
   }
   bool all_finite() const {
     return std::all_of(step_.batches.begin(), step_.batches.end(), [&](const auto& b) { return in_low(b).finite(); });
@@ -49,8 +52,8 @@ class Tuner {
   // Widens modules until every batch is finite. Returns false if none help.
   bool mend_range() {
     for (const TestedBatch& b : step_.batches) {
-      if (replay_step(alone(b), {.name = "float32", .low = {}, .scale = 1}).finite()) continue;
-      out_.fault = diagnose(alone(b));
+      if (replay_step(step_of(b), {.name = "float32", .low = {}, .scale = 1}).finite()) continue;
+      out_.fault = diagnose(step_of(b));
       return false;
     }
     for (const TestedBatch& b : step_.batches) {
@@ -65,18 +68,18 @@ class Tuner {
     return true;
   }
 
-  void use(DType low, double scale) {
+  void set_dtype(DType low, double scale) {
     step_.low = out_.low = low;
     step_.scale = scale;
   }
 
-  // Tries bfloat16 if no modules help.
+  // Tries bfloat16, after no modules helped. Returns whether every batch is finite in it; records a fault if not.
   bool try_bfloat16(const TestedBatch& bad) {
     for (const TunedModule& m : chosen_) precisions_.put_back(m.path);
     chosen_.clear();
-    const Diagnosis why = diagnose(alone(bad));
+    const Diagnosis why = diagnose(step_of(bad));
     if (step_.low == DType::f16) {
-      use(DType::bf16, 1);
+      set_dtype(DType::bf16, 1);
       out_.why_low = why.sentence;
       if (all_finite()) return true;
     }
@@ -88,13 +91,13 @@ class Tuner {
   void prefer_bfloat16() {
     const double share = share_of_all(), scale = step_.scale;
     for (const TunedModule& m : chosen_) precisions_.put_back(m.path);
-    use(DType::bf16, 1);
+    set_dtype(DType::bf16, 1);
     if (all_finite() && compare_with_float32(step_).verdict() == Parity::Verdict::harmless) {
       out_.why_low = joined("the range of float16 would need ", std::round(100 * share), " % of the operations in float32");
       chosen_.clear();
       return;
     }
-    use(DType::f16, scale);
+    set_dtype(DType::f16, scale);
     for (const TunedModule& m : chosen_) precisions_.widen(m.path);
   }
 
@@ -116,7 +119,7 @@ class Tuner {
   // Sets the module to float32 if the budget allows it. Returns whether it did.
   bool choose(const std::string& path, const std::string& why) {
     const double share = share_of(path);
-    if (spent_ + share > options_.budget + 1e-9 || path.empty() || !precisions_.widen(path)) return false;
+    if (spent_ + share > options_.budget + kShareRounding || path.empty() || !precisions_.widen(path)) return false;
     spent_ += share;
     chosen_.push_back({path, why});
     return true;
@@ -139,22 +142,22 @@ class Tuner {
   bool choose_best() {
     std::vector<ParityVariant> trials;
     for (const ModuleParity& m : out_.after.modules)
-      if (m.roundings > 0 && !m.path.empty() && spent_ + share_of(m.path) <= options_.budget + 1e-9)
+      if (m.roundings > 0 && !m.path.empty() && spent_ + share_of(m.path) <= options_.budget + kShareRounding)
         trials.push_back({.name = m.path, .modules = {m.path}});
     if (trials.empty()) return false;
     const Parity p = compare_with_float32(step_, trials);
-    double best = 0;
-    size_t at = 0;
+    double best_gain = 0;
+    size_t best = 0;
     for (size_t i = 0; i < trials.size(); ++i) {
-      const double gain = (p.measure() - p.variants[i]) / (share_of(trials[i].name) + 1e-3);
-      if (gain > best) best = gain, at = i;
+      const double gain = (p.measure() - p.variants[i]) / (share_of(trials[i].name) + kLeastShare);
+      if (gain > best_gain) best_gain = gain, best = i;
     }
-    return best > 0 && choose(trials[at].name, joined("the error falls from ", p.measure(), " to ", p.variants[at],
-                                                      p.by_noise ? " of the noise" : " of the gradient"));
+    return best_gain > 0 && choose(trials[best].name, joined("the error falls from ", p.measure(), " to ", p.variants[best],
+                                                             p.by_noise ? " of the noise" : " of the gradient"));
   }
 
   // Removes modules that are not needed.
-  void take_out() {
+  void drop_needless() {
     if (chosen_.size() < 2 && out_.before.verdict() == Parity::Verdict::harmless) return;
     for (const TunedModule& m : std::vector<TunedModule>(chosen_)) {
       precisions_.put_back(m.path);

@@ -22,9 +22,9 @@ bool is_any_of(std::string_view name, std::initializer_list<std::string_view> li
 // The values that a kernel read; i is the position of an operand.
 struct KernelReads {
   const KernelEvent& e;
-  bool has(size_t i) const { return i < e.reads.size() && e.reads[i].counts.has_value(); }
-  bool zero(size_t i) const { return has(i) && e.reads[i].counts->zero > 0; }
-  bool negative(size_t i) const { return has(i) && e.reads[i].counts->negative > 0; }
+  bool has_counts(size_t i) const { return i < e.reads.size() && e.reads[i].counts.has_value(); }
+  bool has_zero(size_t i) const { return has_counts(i) && e.reads[i].counts->zero > 0; }
+  bool has_negative(size_t i) const { return has_counts(i) && e.reads[i].counts->negative > 0; }
   bool any_zero() const {
     return std::any_of(e.reads.begin(), e.reads.end(), [](const KernelRead& r) { return r.counts && r.counts->zero > 0; });
   }
@@ -32,13 +32,14 @@ struct KernelReads {
     return std::any_of(e.reads.begin(), e.reads.end(), [](const KernelRead& r) { return r.counts && r.counts->negative > 0; });
   }
   double largest() const {
-    double most = 0;
+    double out = 0;
     for (const KernelRead& r : e.reads)
-      if (r.counts) most = std::max(most, r.counts->largest);
-    return most;
+      if (r.counts) out = std::max(out, r.counts->largest);
+    return out;
   }
 };
 
+// Returns whether the kernel normalises rows, of which a mask may hide all scores.
 bool reads_rows_of_scores(const KernelEvent& e) {
   return is_any_of(e.kernel, {"softmax", "log_softmax"}) || e.op.find("attention") != std::string::npos || e.op == "logsumexp";
 }
@@ -68,9 +69,9 @@ CauseRow cause_of_forward(const KernelEvent& e, const std::string& place) {
     return {"sqrt_domain", "a square root of a negative value in " + place, "clamp its argument at 0"};
   if (is_any_of(k, {"normalize", "batch_norm"}) && r.largest() < kSafeToSquare)
     return {"division_by_zero", "values without variance are normalised with an eps of 0 in " + place, "use an eps above 0"};
-  if ((k == "div" && r.zero(1)) || (is_any_of(k, {"reciprocal", "rsqrt"}) && (r.any_zero() || r.any_negative())))
+  if ((k == "div" && r.has_zero(1)) || (is_any_of(k, {"reciprocal", "rsqrt"}) && (r.any_zero() || r.any_negative())))
     return {"division_by_zero", "a division by zero in " + place, "add an eps to the divisor; normalize and layer_norm have one"};
-  if (k == "pow" && (r.negative(0) || r.zero(0)))
+  if (k == "pow" && (r.has_negative(0) || r.has_zero(0)))
     return {"pow_domain", "a power of zero or of a negative value in " + place, "keep the base above 0"};
   if (is_any_of(k, {"exp", "exp2", "expm1", "sinh", "cosh", "poisson_nll_loss", "poisson_rate"}) && r.largest() > kExpNearOverflow)
     return {"exp_overflow", joined("an exponential of up to ", r.largest(), " in ", place),
@@ -100,7 +101,7 @@ CauseRow cause_of_backward(const KernelEvent& e, const std::string& place) {
             "take sqrt(x + eps); norm knows its slope at 0"};
   if (is_any_of(k, {"log_backward", "log2_backward", "log10_backward", "log1p_backward", "xlogy_backward"}) && r.any_zero())
     return {"log_domain", "the slope of a logarithm at 0 is infinite in " + place, "clamp its argument from below"};
-  if ((is_any_of(k, {"div_backward", "reciprocal_backward", "rsqrt_backward"}) && r.any_zero()) || (k == "div" && r.zero(1)))
+  if ((is_any_of(k, {"div_backward", "reciprocal_backward", "rsqrt_backward"}) && r.any_zero()) || (k == "div" && r.has_zero(1)))
     return {"division_by_zero", "the slope of a division by zero is infinite in " + place, "add an eps to the divisor"};
   if (k == "pow_backward" && r.any_zero())
     return {"pow_domain", "the slope of a power at 0 is infinite in " + place, "keep the base above 0"};

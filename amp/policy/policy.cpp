@@ -51,20 +51,20 @@ std::optional<CastPolicy> OpPolicies::find(std::string_view op) const {
 bool OpPolicies::checked() const { return !list_ || list_->checked.load(std::memory_order_relaxed); }
 void OpPolicies::set_checked() const { list_->checked.store(true, std::memory_order_relaxed); }
 
-DType cast_target(CastPolicy policy, DType low, DType self, std::span<const DType> all) {
-  if (!is_floating(self) || self == DType::f64) return self;
+DType cast_target(CastPolicy policy, DType low, DType own, std::span<const DType> inputs) {
+  if (!is_floating(own) || own == DType::f64) return own;
   switch (policy) {
     case CastPolicy::low: return low;
     case CastPolicy::f32: return DType::f32;
     case CastPolicy::promote:
-      for (DType d : all)
+      for (DType d : inputs)
         if (d == DType::f32 || (is_half(d) && d != low)) return DType::f32;
       return low;
     case CastPolicy::f32_output:
     case CastPolicy::keep:
     case CastPolicy::banned: break;
   }
-  return self;
+  return own;
 }
 
 }  // namespace halfstep

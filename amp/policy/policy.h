@@ -19,7 +19,7 @@ enum class CastPolicy : uint8_t {
   low,          // -> the region's dtype                                  matmul, linear, conv
   f32,          // -> float32                                             exp, pow, losses
   f32_output,   // inputs stay; the result is float32 unless the caller chose a dtype    sum, softmax
-  promote,      // -> the widest among them                               atan2, cat, scatter_add
+  promote,      // -> float32 if an input has it or the other 16-bit type, else the region's dtype    atan2, cat, scatter_add
   keep,         // unchanged                                              relu, dropout, views, add (which promotes by itself)
   banned,       // throws inside a region, naming the safe op             binary_cross_entropy
 };
@@ -47,8 +47,8 @@ class OpPolicies {
   const List* list_ = nullptr;  // shared by all equal lists and never freed: graphs that recompute may outlive the region
 };
 
-// Returns the dtype to which input `self` is cast in a region of dtype `low`; `all` are the dtypes of all tensor inputs. `promote`
-// does not depend on the order of the inputs: one input of float32, or of a 16-bit type other than `low`, gives float32.
-DType cast_target(CastPolicy policy, DType low, DType self, std::span<const DType> all);
+// Returns the dtype to which an input of dtype `own` is cast in a region of dtype `low`; `inputs` are the dtypes of all tensor
+// inputs. `promote` does not depend on their order: one of float32, or of a 16-bit type other than `low`, gives float32.
+DType cast_target(CastPolicy policy, DType low, DType own, std::span<const DType> inputs);
 
 }  // namespace halfstep

@@ -62,11 +62,11 @@ std::optional<BatchRows> AccumulationWindow::rows_of(const BatchRows& part) cons
 }
 
 AccumulationWindow::Draws::Draws(const AccumulationWindow& window, const BatchRows& part)
-    : rows_(window.rows_of(part)), later_(window.pending_ > 0), before_(default_generator().state()) {
-  if (later_) default_generator().set_state(window.random_);
+    : rows_(window.rows_of(part)), is_later_(window.pending_ > 0), before_(default_generator().state()) {
+  if (is_later_) default_generator().set_state(window.random_);
 }
 AccumulationWindow::Draws::~Draws() {
-  if (!later_) return;
+  if (!is_later_) return;
   const Generator::State now = default_generator().state();
   default_generator().set_state(now.offset < before_.offset ? before_ : now);
 }

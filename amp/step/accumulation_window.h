@@ -64,7 +64,7 @@ class AccumulationWindow {
 
    private:
     DrawsOf rows_;
-    bool later_;  // not the window's first
+    bool is_later_;  // not the window's first micro-batch
     Generator::State before_;
   };
 

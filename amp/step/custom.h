@@ -36,7 +36,7 @@ Tensors custom_fwd(FunctionContext& ctx, Device device, DType cast_inputs, const
   check<DTypeError>(is_floating(cast_inputs), "custom_fwd", "cast_inputs must be floating point, got ", cast_inputs);
   const DType dtype = autocast::dtype(device.type);
   autocast::Regions regions = autocast::regions();
-  regions.of[size_t(device.type)].mode = autocast::Mode::off;
+  regions.by_device[size_t(device.type)].mode = autocast::Mode::off;
   ctx.amp = regions;
   if (!autocast::is_enabled(device.type)) return std::forward<Body>(body)(inputs);
   const Autocast off(device, dtype, /*enabled=*/false);

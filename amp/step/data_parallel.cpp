@@ -53,10 +53,10 @@ void average_buffers(Module& module, ProcessGroup& group, double samples) {
   check<ValueError>(samples >= 0 && std::isfinite(samples), "average_buffers", "samples must be a number >= 0, got ", samples);
   const NoGrad off;
   std::vector<double> weights;
-  for (const std::vector<double>& of : group.gather(std::vector<double>{samples})) weights.push_back(of[0]);
+  for (const std::vector<double>& of_rank : group.gather(std::vector<double>{samples})) weights.push_back(of_rank[0]);
   const auto [least, most] = std::minmax_element(weights.begin(), weights.end());
   const double weight = *least == *most ? 1 : samples;  // 1: the same bits as the mean of all
-  const double all = *least == *most ? double(group.size()) : std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double total = *least == *most ? double(group.size()) : std::accumulate(weights.begin(), weights.end(), 0.0);
   for (const NamedTensor& b : module.named_buffers()) {
     if (!b.tensor.defined()) continue;
     // Use float64, so that values that agree on all ranks stay equal bit for bit, also with three ranks.
@@ -65,7 +65,7 @@ void average_buffers(Module& module, ProcessGroup& group, double samples) {
     if (is_mean && weight == 0) whole.fill_(0);  // also what is not finite
     if (is_mean && weight != 1) whole.mul_(weight);
     group.wait(group.all_reduce({whole}, is_mean ? ReduceOp::sum : ReduceOp::max));
-    if (is_mean) whole.div_(all);
+    if (is_mean) whole.div_(total);
     if (!whole.shares_memory_with(b.tensor)) b.tensor.detach().copy_(whole);
   }
 }

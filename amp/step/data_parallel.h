@@ -33,12 +33,12 @@ class DistributedDataParallel : public Module {
   // Keeps backward from exchanging gradients while it lives: around all but the last micro-batch of a step.
   class NoSync {
    public:
-    [[nodiscard]] explicit NoSync(DistributedDataParallel& of) : of_(of), saved_(of.sync_) { of_.sync_ = false; }
-    ~NoSync() { of_.sync_ = saved_; }
+    [[nodiscard]] explicit NoSync(DistributedDataParallel& model) : model_(model), saved_(model.sync_) { model_.sync_ = false; }
+    ~NoSync() { model_.sync_ = saved_; }
     NoSync(const NoSync&) = delete;
 
    private:
-    DistributedDataParallel& of_;
+    DistributedDataParallel& model_;
     bool saved_;
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }

@@ -50,7 +50,7 @@ struct GradScaler::Impl {
   double init_scale = 0;  // initial value of the device scalar
   int64_t init_tracker = 0;
   Tensor scale, tracker;               // 0-dim f32 and i32 on the device; made by the first scale()
-  Tensor one;                          // first gradient of backward if disabled
+  Tensor unit_seed;                    // first gradient of backward if disabled
   std::map<uint64_t, Record> records;  // by optimizer id
 
   static void check_growth_factor(double v) { check<ValueError>(v > 1, "GradScaler", "growth_factor must be > 1, got ", v); }
@@ -114,7 +114,7 @@ struct GradScaler::Impl {
     return found;
   }
 
-  void scale_moved() {
+  void bump_versions() {
     scale.bump_version();
     tracker.bump_version();
   }
@@ -163,8 +163,9 @@ Tensor GradScaler::seed(Device device, double weight) {
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
   if (is_enabled() && !impl_->scale.defined()) impl_->create_state(device);
-  if (!is_enabled() && (!impl_->one.defined() || impl_->one.device() != device)) impl_->one = ones({}, {.device = device});
-  const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->one;
+  if (!is_enabled() && (!impl_->unit_seed.defined() || impl_->unit_seed.device() != device))
+    impl_->unit_seed = ones({}, {.device = device});
+  const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->unit_seed;
   const Tensor out = weight == 1 ? unweighted : unweighted * weight;
   if (impl_->scales()) out.impl()->meta().scaled = true;
   return out;
@@ -267,28 +268,28 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
   const auto end = [&](const Tensor& found, Device device) {
     backend_for(device).end_step(found.defined() ? found.data_ptr<float>() : nullptr, tail);
   };
-  const bool empty = !tail.count && !tail.ring;
+  const bool tail_is_empty = !tail.count && !tail.ring;
   if (!is_enabled()) {
     const AmpGuard amp(optimizer, {skip, Tensor()}, nullptr, tail);
     StepOutcome outcome;
     outcome.found_inf_ = skip;
     outcome.value_ = optimizer.step();
-    if (optimizer.end_amp().tail && !empty) end(skip, optimizer.parameters().front().device());
+    if (optimizer.end_amp().tail && !tail_is_empty) end(skip, optimizer.parameters().front().device());
     return outcome;
   }
   impl_->check_has_scale("GradScaler.finish");
-  const bool alone = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(optimizer.id()));
-  if (alone) impl_->add_to(tail);
+  const bool is_only_one = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(optimizer.id()));
+  if (is_only_one) impl_->add_to(tail);
   bool tail_pending = true;
   StepOutcome outcome = step_with_tail(optimizer, tail, tail_pending);
-  if (!alone || !outcome.found_inf().defined()) {  // update() throws if there is no gradient
+  if (!is_only_one || !outcome.found_inf().defined()) {  // update() throws if there is no gradient
     tail.scale = nullptr;
     update();
-    if (!empty && tail_pending) end(outcome.found_inf(), impl_->scale.device());
+    if (!tail_is_empty && tail_pending) end(outcome.found_inf(), impl_->scale.device());
     return outcome;
   }
   if (tail_pending) end(outcome.found_inf(), impl_->scale.device());
-  impl_->scale_moved();
+  impl_->bump_versions();
   impl_->records.clear();
   return outcome;
 }
@@ -305,15 +306,15 @@ void GradScaler::update(std::optional<double> new_scale) {
   } else {
     Tensor found;
     for (const auto& entry : impl_->records) {
-      const Tensor& one = entry.second.found_inf;
-      if (one.defined()) found = found.defined() ? add(found, one) : one;
+      const Tensor& found_inf = entry.second.found_inf;
+      if (found_inf.defined()) found = found.defined() ? add(found, found_inf) : found_inf;
     }
     check<AmpError>(found.defined(), "GradScaler.update", "no inf checks were recorded prior to update",
                     Help{"call scaler.step(optimizer) or scaler.unscale_(optimizer) first, with gradients in place"});
     math::StepTail tail;
     impl_->add_to(tail);
     backend_for(impl_->scale.device()).end_step(found.data_ptr<float>(), tail);
-    impl_->scale_moved();
+    impl_->bump_versions();
   }
   impl_->records.clear();
 }

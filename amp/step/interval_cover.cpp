@@ -10,17 +10,19 @@
 namespace halfstep {
 namespace {
 
+// A choice among the intervals that end at or before a place.
 struct PartialChoice {
   double saved = 0, cost = 0;
-  int last = -1;  // index in `links` of the item chosen last
+  int last = -1;  // index in `links` of the interval chosen last; -1: none
 };
+// An element of a list that is linked from its last interval to its first.
 struct ChosenInterval {
-  size_t item;
-  int before;  // index in `links` of the item chosen before it; -1: none
+  size_t item;  // index in IntervalCover::items
+  int before;   // index in `links` of the interval chosen before it; -1: none
 };
 
-// Keeps the Pareto-optimal pairs, largest savings first.
-void thin(std::vector<PartialChoice>& front, size_t most) {
+// Keeps the Pareto-optimal pairs, largest savings first; of more than max_pairs, evenly chosen ones.
+void thin(std::vector<PartialChoice>& front, size_t max_pairs) {
   std::stable_sort(front.begin(), front.end(), [](const PartialChoice& a, const PartialChoice& b) {
     return a.saved != b.saved ? a.saved > b.saved : a.cost < b.cost;
   });
@@ -28,18 +30,18 @@ void thin(std::vector<PartialChoice>& front, size_t most) {
   for (const PartialChoice& p : front)
     if (kept == 0 || p.cost < front[kept - 1].cost) front[kept++] = p;
   front.resize(kept);
-  if (kept <= most || most < 2) return;
-  for (size_t i = 0; i < most; ++i) front[i] = front[i * (kept - 1) / (most - 1)];  // keeps the first and the last
-  front.resize(most);
+  if (kept <= max_pairs || max_pairs < 2) return;
+  for (size_t i = 0; i < max_pairs; ++i) front[i] = front[i * (kept - 1) / (max_pairs - 1)];  // keeps the first and the last
+  front.resize(max_pairs);
 }
 
 }  // namespace
 
-std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most) {
+std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t max_pairs) {
   const size_t places = problem.needs.size();
   if (places == 0) return std::vector<size_t>();
-  std::vector<double> later(places, 0);  // largest need at a place or behind it: more savings are useless
-  for (size_t p = places; p-- > 0;) later[p] = std::max(problem.needs[p], p + 1 < places ? later[p + 1] : 0);
+  std::vector<double> later_need(places, 0);  // the largest at a place or behind it: more savings are useless
+  for (size_t p = places; p-- > 0;) later_need[p] = std::max(problem.needs[p], p + 1 < places ? later_need[p + 1] : 0);
   std::vector<std::vector<size_t>> starting(places);
   for (size_t i = 0; i < problem.items.size(); ++i) starting[problem.items[i].begin].push_back(i);
 
@@ -49,7 +51,7 @@ std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t
   for (size_t p = 0; p < places; ++p) {
     std::vector<PartialChoice>& here = fronts[p];
     std::erase_if(here, [&](const PartialChoice& choice) { return choice.saved < problem.needs[p]; });
-    thin(here, most);
+    thin(here, max_pairs);
     for (const size_t i : starting[p]) {
       const IntervalCover::Interval& item = problem.items[i];
       double within = 0;  // need that only earlier savings can meet
@@ -57,13 +59,13 @@ std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t
       for (const PartialChoice& choice : here) {
         if (choice.saved < within) break;  // pairs are sorted by falling savings
         fronts[item.end].push_back(
-            {std::min(choice.saved + item.saves, later[item.end]), choice.cost + item.cost, int(links.size())});
+            {std::min(choice.saved + item.saves, later_need[item.end]), choice.cost + item.cost, int(links.size())});
         links.push_back({i, choice.last});
       }
     }
     if (p + 1 == places) break;
     for (PartialChoice choice : here) {
-      choice.saved = std::min(choice.saved, later[p + 1]);
+      choice.saved = std::min(choice.saved, later_need[p + 1]);
       fronts[p + 1].push_back(choice);
     }
     here = {};

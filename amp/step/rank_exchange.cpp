@@ -12,16 +12,16 @@ namespace halfstep {
 int RankExchange::agree(int readiness, const BatchRows& part) {
   enum : size_t { kReadiness, kRows, kTotal, kNotice, kDrawn };  // fields that each rank sends
   const auto drawn = double(default_generator().state().offset);
-  const std::vector<double> mine{double(readiness), double(part.rows), double(part.total), double(notice_), drawn};
+  const std::vector<double> own_fields{double(readiness), double(part.rows), double(part.total), double(notice_), drawn};
   double least = readiness, samples = 0, position = 0;
   bool one_batch = true;
   notices_ = 0;
-  for (const std::vector<double>& of : group_.gather(mine)) {
-    least = std::min(least, of[kReadiness]);
-    samples += of[kRows];
-    one_batch = one_batch && of[kTotal] == double(part.total);
-    notices_ |= uint32_t(of[kNotice]);
-    position = std::max(position, of[kDrawn]);
+  for (const std::vector<double>& fields : group_.gather(own_fields)) {
+    least = std::min(least, fields[kReadiness]);
+    samples += fields[kRows];
+    one_batch = one_batch && fields[kTotal] == double(part.total);
+    notices_ |= uint32_t(fields[kNotice]);
+    position = std::max(position, fields[kDrawn]);
   }
   default_generator().move_on_to(uint64_t(position));
   // All ranks compute the same answer from the same numbers.
@@ -34,19 +34,20 @@ Tensor RankExchange::finish(AccumulationWindow& window) {
   reducer_.send_rest();
   enum : size_t { kLoss, kSamples, kNotice, kDrawn, kTotal, kUnit };  // fields that each rank sends
   const auto drawn = double(default_generator().state().offset);
-  const std::vector<double> mine{loss_sum_, double(window.own_samples()), double(notice_), drawn, window.total(), window.unit()};
+  const std::vector<double> own_fields{loss_sum_,    double(window.own_samples()), double(notice_), drawn, window.total(),
+                                       window.unit()};
   double loss = 0, samples = 0, position = 0, total = 0, unit = 0;
   bool one_batch_size = true;
   notices_ = 0;
   // Gather after the gradients, and so wait for them too.
-  for (const std::vector<double>& of : group_.gather(mine)) {
-    loss += of[kLoss];
-    samples += of[kSamples];
-    notices_ |= uint32_t(of[kNotice]);
-    position = std::max(position, of[kDrawn]);  // a rank without samples has drawn nothing
-    total += of[kTotal];
-    if (unit == 0) unit = of[kUnit];
-    one_batch_size = one_batch_size && (of[kUnit] == 0 || of[kUnit] == unit || window.is_sum());
+  for (const std::vector<double>& fields : group_.gather(own_fields)) {
+    loss += fields[kLoss];
+    samples += fields[kSamples];
+    notices_ |= uint32_t(fields[kNotice]);
+    position = std::max(position, fields[kDrawn]);  // a rank without samples has drawn nothing
+    total += fields[kTotal];
+    if (unit == 0) unit = fields[kUnit];
+    one_batch_size = one_batch_size && (fields[kUnit] == 0 || fields[kUnit] == unit || window.is_sum());
   }
   notice_ = 0;
   check<ValueError>(int64_t(samples) == window.samples(), "TrainStep", "the ranks computed ", samples, " samples of a window of ",

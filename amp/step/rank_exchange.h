@@ -28,13 +28,14 @@ class RankExchange {
   void add_loss(double loss, const Denominator& over) {  // of a micro-batch
     if (over.value() != 0) loss_sum_ += loss * over.value();
   }
-  // Ends a window. Returns its loss over all ranks, and passes the loss's denominator to the window. Throws ValueError if the
-  // ranks disagree about its samples or their size.
+  // Ends a window: sums the gradients, passes the loss's denominator to the window, exchanges notices, and moves the default
+  // generator to the furthest position of any rank. Returns the loss over all ranks. Throws ValueError if the ranks disagree about
+  // its samples or their size.
   Tensor finish(AccumulationWindow& window);
 
   // ---- for a step that may be replayed, which otherwise exchanges nothing over the host
   // Call before the step. Returns the least readiness of all ranks; 0 if the ranks' parts are not parts of one batch, which eager
-  // steps report.
+  // steps report. Exchanges notices and generator positions, as finish().
   int agree(int readiness, const BatchRows& part);
   // Replaces finish(), on the device alone. `loss`: of this rank's samples.
   Tensor finish_recorded(AccumulationWindow& window, const Tensor& loss);
@@ -47,8 +48,9 @@ class RankExchange {
   ProcessGroup& group_;
   GradientReducer reducer_;
   bool planned_;
-  double loss_sum_ = 0;  // sum over this rank's micro-batches in the window of loss times denominator
-  uint32_t notice_ = 0, notices_ = 0;
+  double loss_sum_ = 0;   // sum over this rank's micro-batches in the window of loss times denominator
+  uint32_t notice_ = 0;   // bits to send
+  uint32_t notices_ = 0;  // bits that any rank sent last
 };
 
 }  // namespace halfstep

@@ -23,6 +23,7 @@ constexpr double kOperationsOfByte = 10;
 constexpr double kWorthIt = 1e-3;  // share of the peak below which a module's savings are ignored
 constexpr int kAttempts = 12;      // number of steps measured to find one that fits
 constexpr size_t kRemovals = 200;  // number of chosen modules to try without
+constexpr int kBisections = 40;    // of a peak: to a byte for a terabyte
 
 std::string bytes_of(size_t bytes) {
   return bytes < 1'000'000'000 ? fixed_text(double(bytes) / 1e6, 1) + " MB" : fixed_text(double(bytes) / 1e9, 2) + " GB";
@@ -33,7 +34,7 @@ struct Candidate {
   Module* module = nullptr;
   std::string name;
   size_t begin = 0, end = 0;  // its calls are [begin, end)
-  size_t undone = 0;          // call of the step with which its backward begins
+  size_t backward_begin = 0;  // call of the step with which its backward begins
   int calls = 0;
   double cost = 0;   // operations of its forward, with bytes as operations
   size_t saves = 0;  // bytes between its forward and its backward
@@ -71,16 +72,17 @@ class Planner {
     Choice best;
     if (base_.memory.peak > budget) {
       find_candidates();
-      best = fitting(budget);
+      best = find_fitting(budget);
       if (best.measured.memory.peak > budget) {
-        best = smallest();
-        if (best.measured.memory.peak > budget && options_.must_fit) does_not_fit(budget, best.measured);
+        best = find_smallest();
+        if (best.measured.memory.peak > budget && options_.must_fit) throw_does_not_fit(budget, best.measured);
       }
       drop_needless(best, std::max(budget, best.measured.memory.peak));
     }
     RecomputationPlan plan{.before = base_.memory, .flops_before = base_.flops};
-    std::sort(best.chosen.begin(), best.chosen.end(), [&](size_t a, size_t b) { return all_[a].begin < all_[b].begin; });
-    for (const size_t i : best.chosen) plan.modules.push_back(all_[i].name);
+    std::sort(best.chosen.begin(), best.chosen.end(),
+              [&](size_t a, size_t b) { return candidates_[a].begin < candidates_[b].begin; });
+    for (const size_t i : best.chosen) plan.modules.push_back(candidates_[i].name);
     plan.after = best.chosen.empty() ? base_.memory : best.measured.memory;
     plan.flops_after = best.chosen.empty() ? base_.flops : best.measured.flops;
     return plan;
@@ -88,7 +90,7 @@ class Planner {
 
  private:
   struct Choice {
-    std::vector<size_t> chosen;  // of all_
+    std::vector<size_t> chosen;  // of candidates_
     MeasuredStep measured;
   };
 
@@ -110,9 +112,9 @@ class Planner {
     while (out.first > 0 && is_forward(out.first - 1)) --out.first;
     return out;
   }
-  MeasuredStep measured(const std::vector<size_t>& chosen) const {
+  MeasuredStep measure_choice(const std::vector<size_t>& chosen) const {
     std::vector<Module*> modules;
-    for (const size_t i : chosen) modules.push_back(all_[i].module);
+    for (const size_t i : chosen) modules.push_back(candidates_[i].module);
     return measure(modules);
   }
 
@@ -141,12 +143,12 @@ class Planner {
           if (c.calls++ == 0) c.begin = t - base_.first;
           c.end = t - base_.first + 1;
           c.cost += call.flops() + kOperationsOfByte * (call.bytes_read + call.bytes_written);
-        } else if (c.undone == 0) {
-          c.undone = t;
+        } else if (c.backward_begin == 0) {
+          c.backward_begin = t;
         }
       }
     }
-    std::erase_if(out, [](const Candidate& c) { return c.calls == 0 || c.undone == 0; });
+    std::erase_if(out, [](const Candidate& c) { return c.calls == 0 || c.backward_begin == 0; });
     return out;
   }
 
@@ -165,49 +167,49 @@ class Planner {
         entry->second = base_.bytes_at_backward() > held ? base_.bytes_at_backward() - held : 0;
       }
       c.saves = entry->second;
-      if (c.saves >= least) all_.push_back(c);
+      if (c.saves >= least) candidates_.push_back(c);
     }
-    set_tops();
+    find_live_bytes();
   }
 
   // Computes, for each place, the most live bytes at the times when only modules that end at or before it are between their forward
   // and their backward. A target below these bytes is the savings required of those modules.
-  void set_tops() {
-    tops_.assign(base_.forward_end - base_.first + 1, 0);
+  void find_live_bytes() {
+    live_by_place_.assign(base_.forward_end - base_.first + 1, 0);
     size_t highest = base_.first > 0 ? base_.calls[base_.first - 1].peak : 0;
     for (size_t t = base_.first; t < base_.calls.size(); ++t) {
       const LoggedCall& call = base_.calls[t];
-      const size_t top = call.peak > highest ? call.peak : call.live;  // within the call, if known
+      const size_t live = call.peak > highest ? call.peak : call.live;  // within the call, if known
       highest = std::max(highest, call.peak);
       size_t place = 0;
       if (t < base_.forward_end) {
         place = t - base_.first + 1;
       } else {
-        for (const Candidate& c : all_)
-          if (c.undone > t) place = std::max(place, c.end);
+        for (const Candidate& c : candidates_)
+          if (c.backward_begin > t) place = std::max(place, c.end);
       }
-      tops_[place] = std::max(tops_[place], top);
+      live_by_place_[place] = std::max(live_by_place_[place], live);
     }
   }
 
   std::optional<std::vector<size_t>> solve(double target) const {
     IntervalCover problem;
     target += double(options_.others.live);
-    for (const size_t top : tops_) problem.needs.push_back(std::max(0.0, double(top) - target));
-    for (const Candidate& c : all_) problem.items.push_back({c.begin, c.end, double(c.saves), c.cost});
+    for (const size_t live : live_by_place_) problem.needs.push_back(std::max(0.0, double(live) - target));
+    for (const Candidate& c : candidates_) problem.items.push_back({c.begin, c.end, double(c.saves), c.cost});
     return cheapest(problem);
   }
 
   // Finds a choice that fits. The model of times and bytes is approximate: if a measured step exceeds the budget, the next one
   // must save more.
-  Choice fitting(size_t budget) const {
+  Choice find_fitting(size_t budget) const {
     Choice best;
     best.measured.memory.peak = std::numeric_limits<size_t>::max();
     double margin = 0;
     for (int i = 0; i < kAttempts; ++i) {
       const auto chosen = solve(double(budget) - margin);
       if (!chosen) break;
-      MeasuredStep m = measured(*chosen);
+      MeasuredStep m = measure_choice(*chosen);
       const double excess = double(m.memory.peak) - double(budget);
       if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
       if (excess <= 0) break;
@@ -216,17 +218,19 @@ class Planner {
     return best;
   }
 
-  Choice smallest() const {
+  // Finds the choice with the smallest peak: bisects for the smallest target that a choice meets. The model of bytes is
+  // approximate, so somewhat larger targets are measured, too.
+  Choice find_smallest() const {
     double low = 0, high = double(base_.memory.peak);
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < kBisections; ++i) {
       const double middle = (low + high) / 2;
       (solve(middle) ? high : low) = middle;
     }
     Choice best{{}, base_};
-    for (const double more : {1.0, 1.005, 1.01, 1.02, 1.04, 1.08}) {
-      const auto chosen = solve(high * more);
+    for (const double factor : {1.0, 1.005, 1.01, 1.02, 1.04, 1.08}) {
+      const auto chosen = solve(high * factor);
       if (!chosen) continue;
-      MeasuredStep m = measured(*chosen);
+      MeasuredStep m = measure_choice(*chosen);
       if (m.memory.peak < best.measured.memory.peak) best = {*chosen, std::move(m)};
     }
     return best;
@@ -235,17 +239,17 @@ class Planner {
   // Drops modules that are not needed, most expensive first.
   void drop_needless(Choice& choice, size_t budget) const {
     std::vector<size_t> order = choice.chosen;
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return all_[a].cost > all_[b].cost; });
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return candidates_[a].cost > candidates_[b].cost; });
     if (order.size() > kRemovals) order.resize(kRemovals);
     for (const size_t i : order) {
       std::vector<size_t> fewer = choice.chosen;
       std::erase(fewer, i);
-      MeasuredStep m = measured(fewer);
+      MeasuredStep m = measure_choice(fewer);
       if (m.memory.peak <= budget) choice = {std::move(fewer), std::move(m)};
     }
   }
 
-  [[noreturn]] void does_not_fit(size_t budget, const MeasuredStep& least) const {
+  [[noreturn]] void throw_does_not_fit(size_t budget, const MeasuredStep& least) const {
     std::vector<std::pair<size_t, std::string>> purposes, layers;
     for (int i = 0; i < kMemoryTagCount; ++i) purposes.emplace_back(least.memory.peak_by_tag[size_t(i)], name(MemoryTag(i)));
     std::map<std::string, int64_t> growth;  // of the live bytes over the forward
@@ -255,8 +259,8 @@ class Planner {
       growth[call.layer.empty() ? call.op : call.layer] += int64_t(call.live) - int64_t(before);
     }
     for (const auto& [layer, bytes] : growth) layers.emplace_back(size_t(std::max<int64_t>(bytes, 0)), layer);
-    const size_t at = least.memory.peak + options_.others.live;
-    const auto reached = std::find_if(least.calls.begin(), least.calls.end(), [&](const LoggedCall& c) { return c.peak == at; });
+    const size_t peak = least.memory.peak + options_.others.live;
+    const auto reached = std::find_if(least.calls.begin(), least.calls.end(), [&](const LoggedCall& c) { return c.peak == peak; });
     std::string place;
     if (reached != least.calls.end()) {
       place = joined(", in ", reached->op, reached->layer.empty() ? "" : " of " + reached->layer, ", ", name(reached->pass));
@@ -267,11 +271,12 @@ class Planner {
                       Help{"smaller batches with more accumulation, mixed precision, or an optimizer with less state"});
   }
 
-  static std::string largest(std::vector<std::pair<size_t, std::string>> what, size_t count) {
-    std::stable_sort(what.begin(), what.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  // Returns "fc1 2.0 MB, fc2 1.0 MB": the largest of (bytes, name) pairs.
+  static std::string largest(std::vector<std::pair<size_t, std::string>> parts, size_t count) {
+    std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     std::string out;
-    for (size_t i = 0; i < std::min(count, what.size()); ++i)
-      if (what[i].first > 0) out += joined(out.empty() ? "" : ", ", what[i].second, ' ', bytes_of(what[i].first));
+    for (size_t i = 0; i < std::min(count, parts.size()); ++i)
+      if (parts[i].first > 0) out += joined(out.empty() ? "" : ", ", parts[i].second, ' ', bytes_of(parts[i].first));
     return out;
   }
 
@@ -279,8 +284,8 @@ class Planner {
   const std::function<void()>& step_;
   const RecomputationOptions& options_;
   MeasuredStep base_;
-  std::vector<Candidate> all_;
-  std::vector<size_t> tops_;  // by place: the most live bytes while only modules that end at or before it hold activations
+  std::vector<Candidate> candidates_;
+  std::vector<size_t> live_by_place_;  // by place: the most live bytes while only modules that end at or before it hold activations
 };
 
 }  // namespace

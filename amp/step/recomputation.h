@@ -44,8 +44,8 @@ struct RecomputationPlan {
   double repeated() const { return flops_before > 0 ? flops_after / flops_before - 1 : 0; }  // share of the operations
 };
 
-// Plans for `step`, which runs one training step of `model`, all on Device::meta. Calls it about as often as the model has kinds
-// of modules.
+// Plans for `step`, which runs one training step of `model`, all on Device::meta. Calls it twice; if modules must recompute, also
+// once for each kind of module, and up to about 220 times to compare choices.
 //
 // Modules that can be chosen are called from one tensor to one, and neither they nor their descendants have hooks,
 // parametrizations or a state that continues from batch to batch. A module that already recomputes still does. Among the choices
@@ -73,8 +73,8 @@ struct IntervalCover {
 };
 
 // Returns the cheapest choice that saves enough, as ascending indices of `items`; nothing if there is none. Walks along the line
-// with all Pareto-optimal pairs of savings and cost. If there are more than `most` pairs, some are dropped: the choice still saves
-// enough, but may cost a little more.
-std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t most = 2000);
+// with all Pareto-optimal pairs of savings and cost. If a place has more than `max_pairs`, some are dropped: the choice still
+// saves enough, but may cost a little more.
+std::optional<std::vector<size_t>> cheapest(const IntervalCover& problem, size_t max_pairs = 2000);
 
 }  // namespace halfstep

@@ -13,7 +13,7 @@ namespace halfstep {
 namespace {
 
 // Restores `before` in `now` if the flag is set; states begin as zero.
-void select_back(const Tensor& now, const Tensor& before, const Tensor& flag) {
+void restore_where(const Tensor& now, const Tensor& before, const Tensor& flag) {
   if (!now.defined()) return;
   const bool fits = before.defined() && before.shape() == now.shape();
   now.copy_(where(flag, fits ? before.to(now.dtype()) : zeros_like(now), now.detach()));
@@ -21,7 +21,7 @@ void select_back(const Tensor& now, const Tensor& before, const Tensor& flag) {
 
 // Copies from[i] to to[i] if the flag is set or undefined. Runs one kernel for each device: on a GPU a launch for each buffer
 // would cost more than the copies.
-void copy_each(const Tensors& from, const Tensors& to, const Tensor& flag = {}) {
+void copy_where(const Tensors& from, const Tensors& to, const Tensor& flag = {}) {
   std::vector<bool> done(to.size());
   for (size_t first = 0; first < to.size(); ++first) {
     if (done[first]) continue;
@@ -43,7 +43,7 @@ void StateRollback::save() {
   if (!buffers_) {
     buffers_.emplace();
     for (const NamedTensor& b : module_.named_buffers()) buffers_->push_back({b.tensor});
-    any_stateful_ = !stateful_layers(module_).empty();
+    has_stateful_layers_ = !stateful_layers(module_).empty();
   }
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
@@ -58,15 +58,15 @@ void StateRollback::save() {
     now.push_back(t.detach());
     before.push_back(b.before);
   }
-  copy_each(now, before);
-  kept_.clear();
-  if (!any_stateful_) return;
+  copy_where(now, before);
+  layer_states_.clear();
+  if (!has_stateful_layers_) return;
   const auto copy = [](const Tensor& t) { return t.defined() ? t.clone() : t; };
   for (const auto& [name, layer] : stateful_layers(module_))
-    kept_.push_back({layer, {copy(layer->kept_state().h), copy(layer->kept_state().c), layer->kept_state().begins}});
+    layer_states_.push_back({layer, {copy(layer->kept_state().h), copy(layer->kept_state().c), layer->kept_state().begins}});
 }
 
-void StateRollback::restore_if_skipped(const Tensor& found_inf) {
+void StateRollback::restore_after_step(const Tensor& found_inf) {
   if (!open_) return;
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
@@ -79,18 +79,18 @@ void StateRollback::restore_if_skipped(const Tensor& found_inf) {
     }
   }
   open_ = false;
-  copy_each(before, now, found_inf);
-  for (const LayerState& k : kept_) {
-    const RecurrentLayer::KeptState& now = k.layer->kept_state();
-    if (!now.h.defined()) continue;
-    const Tensor bad = zeros({}, {.device = now.h.device()});
-    const TensorView views[] = {now.h.view(), now.c.defined() ? now.c.view() : now.h.view()};
-    backend_for(now.h.device()).check_finite(views, bad.data_ptr<float>());
+  copy_where(before, now, found_inf);
+  for (const LayerState& k : layer_states_) {
+    const RecurrentLayer::KeptState& state = k.layer->kept_state();
+    if (!state.h.defined()) continue;
+    const Tensor bad = zeros({}, {.device = state.h.device()});
+    const TensorView views[] = {state.h.view(), state.c.defined() ? state.c.view() : state.h.view()};
+    backend_for(state.h.device()).check_finite(views, bad.data_ptr<float>());
     const Tensor flag = bad.ne(0);
-    select_back(now.h, k.before.h, flag);
-    select_back(now.c, k.before.c, flag);
+    restore_where(state.h, k.before.h, flag);
+    restore_where(state.c, k.before.c, flag);
   }
-  kept_.clear();
+  layer_states_.clear();
 }
 
 void StateRollback::exchange() {
@@ -102,7 +102,7 @@ void StateRollback::exchange() {
     b.tensor.copy_(b.before);
     b.before = now;
   }
-  for (LayerState& k : kept_) std::swap(k.layer->kept_state(), k.before);
+  for (LayerState& k : layer_states_) std::swap(k.layer->kept_state(), k.before);
 }
 
 }  // namespace halfstep

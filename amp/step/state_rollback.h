@@ -20,9 +20,9 @@ class StateRollback {
   explicit StateRollback(Module& module) : module_(module) {}  // must outlive it
 
   void save();  // call before a step's first forward
-  // Restores by selects on the device, after the step; states that are not finite also if it was applied. `found_inf`: the step was
-  // skipped if it is not 0; undefined: it was applied.
-  void restore_if_skipped(const Tensor& found_inf);
+  // Call after the step. Restores the buffers if it was skipped, and in any case states that are not finite, by selects on the
+  // device. found_inf: the step was skipped if it is not 0; undefined: it was applied.
+  void restore_after_step(const Tensor& found_inf);
 
   // Restores the state of the last save() while it lives, for code that computes the step again.
   class Rewound {
@@ -53,9 +53,9 @@ class StateRollback {
   };
   Module& module_;
   std::optional<std::vector<Buffer>> buffers_;  // since the first save()
-  bool any_stateful_ = false;
-  std::vector<LayerState> kept_;  // of the step in progress
-  bool open_ = false;             // a step is in progress
+  bool has_stateful_layers_ = false;
+  std::vector<LayerState> layer_states_;  // of the step in progress
+  bool open_ = false;                     // a step is in progress
 };
 
 }  // namespace halfstep

@@ -43,28 +43,28 @@ StepRecorder::StepRecorder(EagerStep step, Module& module, Optimizer& optimizer,
       decided_(mode != GraphMode::automatic),
       times_{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()} {}
 
-StepRecorder::~StepRecorder() { forget(); }
+StepRecorder::~StepRecorder() { discard(); }
 
 StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, const BatchRows& part) {
   const auto eager = [&] { return step_(input, target, part, nullptr); };
   if (given_up_) return eager();
   const int ready = group_ ? agree_(readiness(input, target, part), part) : readiness(input, target, part);
   if (ready == kEager) return eager();
-  if (ready == kChanged) forget();
+  if (ready == kChanged) discard();
   if (ready != kReady) {
     if (recording_) {
       StepResult result = eager();
       for (WatchedTensor& w : watched_) w.version = w.tensor.version();  // which this step has advanced, copies included
       return result;
     }
-    warm_ = timed_eager_ = 0;
+    warm_up_steps_ = timed_eager_ = 0;
     input_ = input;
     target_ = target;
     part_ = part;
   }
   if (!recording_) {
-    if (warm_ < kWarmup) return ++warm_, eager();
-    if (!decided_ && timed_eager_ < kTimed) return timed(timed_eager_, times_.eager, eager);
+    if (warm_up_steps_ < kWarmup) return ++warm_up_steps_, eager();
+    if (!decided_ && timed_eager_ < kTimed) return time_step(timed_eager_, times_.eager, eager);
     if (!record(input, target, part)) return eager();
     replays_ = 0;
   }
@@ -72,17 +72,17 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
     const auto replayed = [&] { return replay(input, target); };
     if (decided_) return replayed();
     if (replays_ == 0) return ++replays_, replayed();  // the first replay also brings the graph to the device
-    StepResult result = timed(replays_, times_.replayed, replayed);
+    StepResult result = time_step(replays_, times_.replayed, replayed);
     decided_ = replays_ > kTimed;
     if (decided_ && group_) {
-      for (const std::vector<double>& of : group_->gather(std::vector<double>{times_.eager, times_.replayed}))
-        times_ = {std::max(times_.eager, of[0]), std::max(times_.replayed, of[1])};
+      for (const std::vector<double>& of_rank : group_->gather(std::vector<double>{times_.eager, times_.replayed}))
+        times_ = {std::max(times_.eager, of_rank[0]), std::max(times_.replayed, of_rank[1])};
     }
     given_up_ = decided_ && !times_.replaying_pays();
-    if (given_up_) forget();
+    if (given_up_) discard();
     return result;
   } catch (const RecordingError&) {  // the generator was seeded again
-    forget();
+    discard();
     return eager();
   }
 }
@@ -95,7 +95,8 @@ StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tenso
   return fits ? kReady : kOther;
 }
 
-StepResult StepRecorder::timed(int& steps, double& shortest, const std::function<StepResult()>& step) {
+// Runs a step from an idle device to an idle device, counts it in `steps`, and lowers `shortest` to its seconds.
+StepResult StepRecorder::time_step(int& steps, double& shortest, const std::function<StepResult()>& step) {
   backend_.synchronize();
   const auto begin = Clock::now();
   StepResult result = step();
@@ -105,6 +106,7 @@ StepResult StepRecorder::timed(int& steps, double& shortest, const std::function
   return result;
 }
 
+// Records a step, and watches what must not change while it is replayed. Returns false if that failed: a step must run eagerly.
 bool StepRecorder::record(const Tensor& input, const Tensor& target, const BatchRows& part) {
   const NoGrad off;
   {
@@ -125,12 +127,12 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
     begun = true;
     {
       const EnableGrad on;
-      const auto same = [](const Tensor& t) { return t.alias(t.shape(), t.strides()); };
-      recorded_ = step_(same(input_), same(target_), part, static_cast<math::ResultRing*>(ring_.data_ptr()));
+      const auto alias = [](const Tensor& t) { return t.alias(t.shape(), t.strides()); };
+      recorded_ = step_(alias(input_), alias(target_), part, static_cast<math::ResultRing*>(ring_.data_ptr()));
     }
     begun = false;
     recording_ = backend_.end_recording();
-    for (size_t i = 0; i < 2; ++i) kept_[i] = (i == 0 ? input_ : target_).storage().use_count() > 1;
+    for (size_t i = 0; i < 2; ++i) keeps_[i] = (i == 0 ? input_ : target_).storage().use_count() > 1;
   } catch (const NotPrepared& e) {
     unprepared = true;
     problem = first_line(e.what());
@@ -142,28 +144,38 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
   }
   if (!problem.empty()) abandon(begun);
   if (group_) {
-    const std::vector<std::string> all = group_->gather((unprepared ? "later" : "never") + problem);
-    const bool mine = !problem.empty();
-    for (size_t r = 0; r < all.size(); ++r) {
-      const std::string of = all[r].substr(5);
-      if (of.empty() || (!problem.empty() && !unprepared)) continue;
-      unprepared = all[r][0] == 'l';
-      problem = joined("rank ", r, ": ", of);
-    }
-    if (!problem.empty() && !mine) abandon(false);
+    const bool own = !problem.empty();
+    gather_problems(problem, unprepared);
+    if (!problem.empty() && !own) abandon(false);
   }
   if (!problem.empty()) {
     given_up_ = !unprepared || ++unprepared_ == kPreparations;
     if (!unprepared && (!group_ || group_->rank() == 0)) logging::info("training steps run eagerly: " + problem);
     return false;
   }
+  watch_tensors();
+  settings_ = settings();
+  return true;
+}
+
+// Exchanges the ranks' problems, so that all ranks do the same. A problem that no eager step solves wins over one that it does.
+void StepRecorder::gather_problems(std::string& problem, bool& unprepared) const {
+  const std::string later = "later ", never = "never ";  // of one length
+  const std::vector<std::string> all = group_->gather((unprepared ? later : never) + problem);
+  for (size_t r = 0; r < all.size(); ++r) {
+    const std::string of_rank = all[r].substr(later.size());
+    if (of_rank.empty() || (!problem.empty() && !unprepared)) continue;
+    unprepared = all[r].starts_with(later);
+    problem = joined("rank ", r, ": ", of_rank);
+  }
+}
+
+void StepRecorder::watch_tensors() {
   for (const auto& [name, buffer] : module_.named_buffers())
     watched_.push_back({buffer, {}, buffer.view().data, nullptr, 0, false, false});
   for (const Tensor& p : module_.parameters()) {
     watched_.push_back({p, p.raw_grad(), p.view().data, shadow_data(p), p.version(), p.requires_grad(), p.raw_grad().defined()});
   }
-  settings_ = settings();
-  return true;
 }
 
 std::vector<double> StepRecorder::settings() const {
@@ -186,7 +198,7 @@ bool StepRecorder::is_valid() const {
 }
 
 void StepRecorder::copy_input(size_t i, const Tensor& from, const Tensor& to) {
-  if (from.device() == device_ && from.is_contiguous() && !kept_[i] && recording_->read_input(i, from.data_ptr())) return;
+  if (from.device() == device_ && from.is_contiguous() && !keeps_[i] && recording_->read_input(i, from.data_ptr())) return;
   recording_->read_input(i, to.data_ptr());
   if (from.device().is_cpu() && from.is_contiguous())
     backend_.copy_from_host(from.data_ptr(), to.data_ptr(), from.nbytes());
@@ -194,36 +206,36 @@ void StepRecorder::copy_input(size_t i, const Tensor& from, const Tensor& to) {
     to.copy_(from);
 }
 
-void StepRecorder::new_ring() {
+void StepRecorder::allocate_ring() {
   const MemoryScope memory(MemoryTag::workspace);
   losses_ = Tensor::empty({kRing}, {.dtype = recorded_.loss.dtype(), .device = device_});
   found_infs_ = Tensor::empty({kRing}, {.device = device_});
   const math::ResultRing ring{losses_.data_ptr(), found_infs_.data_ptr<float>(), 0};
   backend_.copy_from_host(&ring, ring_.data_ptr(), sizeof ring);
-  used_ = 0;
+  used_slots_ = 0;
 }
 
 StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   const NoGrad off;
   copy_input(0, input, input_);
   copy_input(1, target, target_);
-  if (!losses_.defined() || used_ == kRing) new_ring();
+  if (!losses_.defined() || used_slots_ == kRing) allocate_ring();
   rates_.prepare();
   recording_->replay();
   if (group_) group_->replayed();
-  rates_.advanced();
+  rates_.note_step();
   for (WatchedTensor& w : watched_) {
     if (!w.stepped) continue;
     w.tensor.bump_version();
-    if (w.shadow) autocast::shadow_is_current(w.tensor);
+    if (w.shadow) autocast::mark_shadow_current(w.tensor);
     w.version = w.tensor.version();
     if (!w.tensor.raw_grad().defined() || !w.tensor.raw_grad().same(w.grad)) move_grad(w.tensor, w.grad);
   }
   StepResult result = recorded_;
-  result.loss = losses_.alias({}, {}, used_);
+  result.loss = losses_.alias({}, {}, used_slots_);
   result.over = recorded_.over.clone();
-  if (recorded_.outcome.found_inf().defined()) result.outcome = StepOutcome(found_infs_.alias({}, {}, used_));
-  ++used_;
+  if (recorded_.outcome.found_inf().defined()) result.outcome = StepOutcome(found_infs_.alias({}, {}, used_slots_));
+  ++used_slots_;
   return result;
 }
 
@@ -233,15 +245,15 @@ void StepRecorder::abandon(bool begun) {
   optimizer_.zero_grad();
   scaler_.abandon();
   for (const Tensor& p : module_.parameters()) autocast::drop_shadow(p);
-  forget();
+  discard();
 }
 
-void StepRecorder::forget() {
+void StepRecorder::discard() {
   recording_.reset();
   recorded_ = {};
   watched_.clear();
   input_ = target_ = ring_ = losses_ = found_infs_ = Tensor();
-  warm_ = timed_eager_ = 0;
+  warm_up_steps_ = timed_eager_ = 0;
 }
 
 }  // namespace halfstep

@@ -53,7 +53,7 @@ class StepRecorder {
   static constexpr int kPreparations = 4;                    // recordings that may meet unprepared work before it gives up
   static constexpr int kTimed = 4;                           // automatic: eager steps after the warm-up, replays after the first
   static constexpr int kDecided = kWarmup + 2 * kTimed + 1;  // steps after which it chooses
-  static constexpr int64_t kRing = 256;
+  static constexpr int64_t kRing = 256;                      // steps whose results a ring holds
   // `ring`: destination of the step's loss and found_inf, in device memory; null outside a recording.
   using EagerStep =
       std::function<StepResult(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring)>;
@@ -87,14 +87,16 @@ class StepRecorder {
   // for a batch unlike the last ones; ready for the next phase.
   enum Readiness { kEager, kChanged, kOther, kReady };
   Readiness readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const;
-  StepResult timed(int& steps, double& shortest, const std::function<StepResult()>& step);
+  StepResult time_step(int& steps, double& shortest, const std::function<StepResult()>& step);
   bool record(const Tensor& input, const Tensor& target, const BatchRows& part);
+  void gather_problems(std::string& problem, bool& unprepared) const;
+  void watch_tensors();
   bool is_valid() const;
   std::vector<double> settings() const;
   void copy_input(size_t i, const Tensor& from, const Tensor& to);
   StepResult replay(const Tensor& input, const Tensor& target);
-  void new_ring();
-  void forget();
+  void allocate_ring();
+  void discard();
   void abandon(bool begun);
 
   EagerStep step_;
@@ -108,8 +110,8 @@ class StepRecorder {
   ProcessGroup* group_;
   Agree agree_;
   bool given_up_ = false;
-  int unprepared_ = 0;  // recordings that met work which an eager step has to prepare
-  int warm_ = 0;
+  int unprepared_ = 0;                 // recordings that met work which an eager step has to prepare
+  int warm_up_steps_ = 0;              // done
   bool decided_;                       // nothing is timed any more
   int timed_eager_ = 0, replays_ = 0;  // automatic: counts of timed and replayed steps
   StepTimes times_;
@@ -119,10 +121,10 @@ class StepRecorder {
   std::vector<WatchedTensor> watched_;
   std::vector<double> settings_;
   StepResult recorded_;         // in the recording's memory
-  bool kept_[2] = {};           // whether the step kept input or target beyond its end: these must stay where it read them
+  bool keeps_[2] = {};          // the step keeps its input, its target beyond its end: it must stay where it was read
   Tensor ring_;                 // a math::ResultRing
   Tensor losses_, found_infs_;  // memory to which it points
-  int64_t used_ = 0;            // elements of these in use
+  int64_t used_slots_ = 0;      // elements of these in use
   std::unique_ptr<Recording> recording_;
 };
 

@@ -60,7 +60,7 @@ bool TrainStep::may_record() const {
 
 StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
   const BatchRows rows = rows_of(input, part);
-  if (keeps_step_) keep(work_of(input, target, rows), rows);
+  if (keeps_step_) keep_batch(work_of(input, target, rows), rows);
   if (!recorder_) return eager(input, target, rows, nullptr);
   StepResult result = (*recorder_)(input, target, rows);
   notify(0);
@@ -70,7 +70,7 @@ StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, cons
 StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, const std::optional<BatchRows>& part) {
   check<ValueError>(!inputs.empty(), "TrainStep", "a step needs an input");
   if (inputs.size() == 1) return (*this)(inputs[0], target, part);
-  if (!forward_of_several_) train_step::wrong_inputs(module_, inputs.size());
+  if (!forward_of_several_) train_step::throw_wrong_inputs(module_, inputs.size());
   const BatchRows rows = rows_of(inputs[0], part);
   const auto forward = [this, inputs, target](const Tensor& seed) {
     const Tensor output = forward_of_several_(module_, inputs);
@@ -78,7 +78,7 @@ StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, co
   };
   const Work work{
       forward, inputs, {target}, inputs[0].defined() && inputs[0].device() == options_.device, denominator_of(target, rows)};
-  if (keeps_step_) keep(work, rows);
+  if (keeps_step_) keep_batch(work, rows);
   return eager(work, rows, nullptr);
 }
 
@@ -89,7 +89,7 @@ StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std:
   const Denominator given = over ? Denominator(rows.rows, 1, full({}, *over, {.dtype = DType::f64, .device = Device::cpu}))
                                  : Denominator(double(rows.rows));
   const Work work{[loss](const Tensor&) { return std::pair(Tensor(), loss()); }, {}, {}, false, given};
-  if (keeps_step_) keep(work, rows);
+  if (keeps_step_) keep_batch(work, rows);
   return eager(work, rows, nullptr);
 }
 
@@ -183,9 +183,9 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   if (work.over.is_zero()) return result;  // the loss is NaN and has no gradient
   if (options_.on_bad_loss && !std::isfinite(result.loss.item<double>())) {
     const StateRollback::Rewound as_before(states_);
-    StepUnderTest step = under_test();
+    StepUnderTest step = step_without_batches();
     step.random = window_.random();
-    step.batches.push_back(tested(work, part));
+    step.batches.push_back(describe_batch(work, part));
     options_.on_bad_loss(step);
   }
   // Halves memory and traffic, but only if no code computes with the gradients before the optimizer does.
@@ -199,7 +199,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
 
 bool TrainStep::keeps_low_gradients() const { return options_.accumulate_steps == 1 && !clips() && !options_.group; }
 
-StepUnderTest TrainStep::under_test() const {
+StepUnderTest TrainStep::step_without_batches() const {
   StepUnderTest out{.module = module_, .batches = {}, .device = options_.device, .low = options_.amp};
   out.policies = options_.policies;
   out.scale = scaler_.get_scale();
@@ -207,24 +207,24 @@ StepUnderTest TrainStep::under_test() const {
   return out;
 }
 
-TestedBatch TrainStep::tested(const Work& work, const BatchRows& part) const {
+TestedBatch TrainStep::describe_batch(const Work& work, const BatchRows& part) const {
   AccumulationWindow window = window_;
   if (window.pending() == 0) window.open(part);
   const Denominator over = work.over.on_host();
   window.begin(part, over);
   const auto loss = [forward = work.forward, window, part, group = options_.group] {
     const AccumulationWindow::Draws draws(window, part);
-    const GroupScope of(group);
+    const GroupScope scope(group);
     return forward({}).second;
   };
   return {loss, work.inputs, work.targets, window.loss_weight(over), {}, window.rows_of(part), over.value()};
 }
 
 StepUnderTest TrainStep::described(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
-  StepUnderTest out = under_test();
+  StepUnderTest out = step_without_batches();
   out.random = default_generator().state();
   const BatchRows rows = rows_of(input, part);
-  if (rows.rows > 0) out.batches.push_back(tested(work_of(input, target, rows), rows));
+  if (rows.rows > 0) out.batches.push_back(describe_batch(work_of(input, target, rows), rows));
   return out;
 }
 
@@ -233,19 +233,19 @@ void TrainStep::keep_step(bool keep) {
   if (!keep) kept_step_.reset();
 }
 
-void TrainStep::keep(const Work& work, const BatchRows& part) {
+void TrainStep::keep_batch(const Work& work, const BatchRows& part) {
   if (window_.pending() == 0) {
-    kept_step_.emplace(under_test());
+    kept_step_.emplace(step_without_batches());
     kept_step_->random = default_generator().state();
   }
-  if (kept_step_ && part.rows > 0) kept_step_->batches.push_back(tested(work, part));
+  if (kept_step_ && part.rows > 0) kept_step_->batches.push_back(describe_batch(work, part));
 }
 
 StepResult TrainStep::without_targets() {
   StepResult out;
   out.stepped = out.no_target = true;
   out.outcome = StepOutcome(full({}, 1.0, {.device = options_.device}));
-  states_.restore_if_skipped(out.outcome.found_inf());
+  states_.restore_after_step(out.outcome.found_inf());
   window_loss_ = Tensor();
   if (!rates_ && schedule_) schedule_->step(false);
   return out;
@@ -299,6 +299,21 @@ Tensor TrainStep::measured_norm() {
   return scaler_.is_enabled() ? norm / scaler_.seed(options_.device) : norm;
 }
 
+// Multiplies the gradients by the window's factor (accumulation_window.h). Returns, as bool on the device, whether no target
+// counts, which makes the factor infinite; undefined if the host has checked that.
+Tensor TrainStep::apply_gradient_factor() {
+  const NoGrad off;
+  if (window_.total_on_device().defined()) {
+    const Tensor factor = window_.gradient_factor_on_device().to(DType::f32);
+    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
+    return eq(window_.total_on_device(), 0.0);
+  }
+  if (const double factor = window_.gradient_factor(); factor != 1) {
+    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
+  }
+  return {};
+}
+
 StepResult TrainStep::flush() { return window_.pending() > 0 ? finish_window() : StepResult{}; }
 
 StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) {
@@ -308,33 +323,28 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   result.loss = !ranks_ ? loss : ring ? ranks_->finish_recorded(window_, loss) : ranks_->finish(window_);
   math::StepTail tail;
   tail.ring = ring;
-  Tensor known = window_loss_.defined() ? window_loss_ : result.loss;
+  Tensor tail_loss = window_loss_.defined() ? window_loss_ : result.loss;
   result.over = window_.denominator();
   if (window_.counts_nothing()) {
-    Tensor none = std::move(result.loss);
+    Tensor window_loss = std::move(result.loss);
     result = without_targets();
-    result.loss = std::move(none);
+    result.loss = std::move(window_loss);
     result.over = window_.denominator();
     return result;
   }
+  const Tensor counts_nothing = apply_gradient_factor();
   Tensor skip;
-  if (window_.total_on_device().defined()) {
-    const NoGrad off;
+  if (counts_nothing.defined()) {
     // Skip a step without any target that counts. Under a scaler its gradients do so: they are not finite, since the factor is
     // infinite. The loss becomes NaN, so that the scale stays.
-    const Tensor counts_nothing = eq(window_.total_on_device(), 0.0);
+    const NoGrad off;
     if (!scaler_.is_enabled()) skip = counts_nothing.to(DType::f32);
-    if (known.defined()) known = where(counts_nothing, NAN, known);
-    const Tensor factor = window_.gradient_factor_on_device().to(DType::f32);
-    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
-  } else if (const double factor = window_.gradient_factor(); factor != 1) {
-    NoGrad off;
-    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
+    if (tail_loss.defined()) tail_loss = where(counts_nothing, NAN, tail_loss);
   }
-  if (known.defined() && (ring || scaler_.is_enabled())) {
-    if (ranks_) known = known.to(options_.device);  // may be on the host
-    tail.loss = known.data_ptr();
-    tail.loss_dtype = known.dtype();
+  if (tail_loss.defined() && (ring || scaler_.is_enabled())) {
+    if (ranks_) tail_loss = tail_loss.to(options_.device);  // may be on the host
+    tail.loss = tail_loss.data_ptr();
+    tail.loss_dtype = tail_loss.dtype();
   }
   if (clips()) {
     const CallScope span(SpanKind::task, "clip_grad");
@@ -350,10 +360,10 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     if (rates_) rates_->add_to(tail);
     result.outcome = scaler_.finish(optimizer_, tail, skip);
   }
-  if (scaler_.is_enabled() || skip.defined()) states_.restore_if_skipped(result.outcome.found_inf());
+  if (scaler_.is_enabled() || skip.defined()) states_.restore_after_step(result.outcome.found_inf());
   window_loss_ = Tensor();
   if (rates_)
-    rates_->advanced();
+    rates_->note_step();
   else if (schedule_)
     schedule_->step(result.outcome.applied());
   return result;
@@ -419,7 +429,7 @@ BatchRows TrainStep::rows_of(const Tensor& input, const std::optional<BatchRows>
   return {rank * samples, samples, ranks * samples};
 }
 
-void train_step::wrong_inputs(const Module& module, size_t given) {
+void train_step::throw_wrong_inputs(const Module& module, size_t given) {
   fail<ValueError>("TrainStep", "the module must take the tensors before the target and give one, got ", given, " for ",
                    module.describe(),
                    Help{"give the step a function of the loss: step([&] { return loss_fn(net(a, b), target); })"});

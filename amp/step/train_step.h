@@ -59,7 +59,7 @@ template <class M, size_t... k>
 inline constexpr bool kTakes = requires(M& m, const Tensors& t) {
   { m.forward(t[k]...) } -> std::same_as<Tensor>;
 };
-[[noreturn]] void wrong_inputs(const Module& module, size_t given);  // throws ValueError
+[[noreturn]] void throw_wrong_inputs(const Module& module, size_t given);  // throws ValueError
 template <class M>
 Tensor forward_of_several(Module& module, const Tensors& t) {
   [[maybe_unused]] M& m = static_cast<M&>(module);
@@ -78,7 +78,7 @@ Tensor forward_of_several(Module& module, const Tensors& t) {
   if constexpr (kTakes<M, 0, 1, 2, 3, 4, 5>) {
     if (t.size() == 6) return m(t[0], t[1], t[2], t[3], t[4], t[5]);
   }
-  wrong_inputs(module, t.size());
+  throw_wrong_inputs(module, t.size());
 }
 
 }  // namespace train_step
@@ -176,10 +176,11 @@ class TrainStep {
   Work work_of(const Tensor& input, const Tensor& target, const BatchRows& part);
   Denominator denominator_of(const Tensor& target, const BatchRows& part) const;
   StepResult without_targets();      // ends a window in which no target counts; returns its result
-  StepUnderTest under_test() const;  // without batches
-  TestedBatch tested(const Work& work, const BatchRows& part) const;
-  void keep(const Work& work, const BatchRows& part);
+  StepUnderTest step_without_batches() const;
+  TestedBatch describe_batch(const Work& work, const BatchRows& part) const;
+  void keep_batch(const Work& work, const BatchRows& part);
   StepResult finish_window(math::ResultRing* ring = nullptr, const Tensor& loss = {});
+  Tensor apply_gradient_factor();
   AutocastOptions region_options() const;
   bool clips() const;
   bool keeps_low_gradients() const;

@@ -52,7 +52,7 @@ class Catalog {
   }
   const std::deque<Row>& rows() const { return rows_; }
   // Returns whether the type has a field of its own that replaces the common one.
-  bool own_field(const Json& self, std::string_view key) const {
+  bool has_own_field(const Json& self, std::string_view key) const {
     const std::vector<Field>& own = row(self).component.fields;
     return std::any_of(own.begin(), own.end(), [&](const Field& f) { return f.key == key; });
   }

@@ -22,9 +22,9 @@ constexpr int kMaxTransforms = 64;
 
 // Returns the transforms that the data set does not apply itself.
 Transforms transforms_after(const DatasetRow& row, const Json& self) {
-  Transforms all = build_transforms(self["transforms"]);
-  if (row.normalizes && !all.empty() && all[0]->as_normalize()) all.erase(all.begin());
-  return all;
+  Transforms transforms = build_transforms(self["transforms"]);
+  if (row.normalizes && !transforms.empty() && transforms[0]->as_normalize()) transforms.erase(transforms.begin());
+  return transforms;
 }
 
 // Returns whether the catalogue takes the requested part, because the data set does not.
@@ -70,7 +70,7 @@ Json with_split_statistics(const Json& config, const std::string& split, std::op
       const std::string train = "train";
       PicturesLine line("measuring pictures");
       found = picture_statistics(*make_part(dataset_catalog().row(raw["data"][train]), {raw, train}),
-                                 [&](int64_t done, int64_t all) { line.show(done, all); });
+                                 [&](int64_t done, int64_t total) { line.show(done, total); });
     }
     t["from"] = nullptr;
     t["mean"] = found->means(), t["std"] = found->deviations();
@@ -81,7 +81,7 @@ Json with_split_statistics(const Json& config, const std::string& split, std::op
 }  // namespace
 
 Catalog<DatasetRow>& dataset_catalog() {
-  static Catalog<DatasetRow>& all = *[] {
+  static Catalog<DatasetRow>& catalog = *[] {
     auto* const made = new Catalog<DatasetRow>(
         "data set", joined_fields({fields_of<SplitOptions>(),
                                    {list("transforms", Json::array(), component("", transform_family(), "a transform"),
@@ -94,7 +94,7 @@ Catalog<DatasetRow>& dataset_catalog() {
     add_generated_rows(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::optional<int64_t> ignored_class(const SplitRequest& r) { return ignored_class(r.config.value("loss", Json())); }
@@ -116,7 +116,7 @@ Json with_statistics(const Json& config, std::string* note) {
   return out;
 }
 
-Json transforms_in_use(const Json& config) {
+Json prediction_transforms(const Json& config) {
   const Json& data = config["data"];
   Json out = Json::array();
   for (const Json& t : data[data["val"].is_null() ? "train" : "val"]["transforms"]) {

@@ -69,9 +69,9 @@ Json stored_vocabulary(const Json& config);
 // Returns the config with the numbers that "from": "data" requests filled into the transforms of all splits, so that the training
 // data need not be read again. note: gets a line if they are those of a sample. Throws as build_dataset.
 Json with_statistics(const Json& config, std::string* note = nullptr);
-// Returns the transforms of inputs when the model is used: those of data.val, or else of data.train, without random ones; a random
+// Returns the transforms for the inputs of a trained model: those of data.val, or else of data.train, without random ones; a random
 // crop becomes a centre crop.
-Json transforms_in_use(const Json& config);
+Json prediction_transforms(const Json& config);
 
 // Keeps tables and texts in memory while it lives, so that equal requests do not read them again.
 struct KeptData {

@@ -51,29 +51,34 @@ bool Inference::fill_widths(Json& self, const Component& component, const Tensor
     }
     if (f.from_streams && !fill_stateful(self, f.key)) return false;
     if (f.from_input == 0 || self[f.key].is_array()) continue;  // the layer itself checks a list
-    const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
-    const Shape sample = without_batch(x.shape());
-    if (d < 1 || d >= x.dim()) {
-      const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // dimensions of a sample
-      reject("", component.type + " needs an input of at least " +
-                     (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " +
-                     joined(sample));
+    if (!fill_from_input(self, component.type, f, x)) return false;
+  }
+  return true;
+}
+
+bool Inference::fill_from_input(Json& self, const std::string& type, const Field& f, const Tensor& x) {
+  const int64_t d = f.from_input < 0 ? x.dim() + f.from_input : f.from_input;
+  const Shape sample = without_batch(x.shape());
+  if (d < 1 || d >= x.dim()) {
+    const int needed = f.from_input < 0 ? -f.from_input : f.from_input;  // dimensions of a sample
+    reject("", type + " needs an input of at least " +
+                   (needed == 1 ? std::string("one dimension") : std::to_string(needed) + " dimensions") + ", got " +
+                   joined(sample));
+    return false;
+  }
+  const int64_t width = x.size(d);
+  Json& given = self[f.key];
+  if (given.is_null()) {
+    if (width < 1) {
+      reject(f.key, "cannot be taken from an input of shape " + joined(sample) + ", which is empty");
       return false;
     }
-    const int64_t width = x.size(d);
-    Json& given = self[f.key];
-    if (given.is_null()) {
-      if (width < 1) {
-        reject(f.key, "cannot be taken from an input of shape " + joined(sample) + ", which is empty");
-        return false;
-      }
-      given = width;
-    } else if (given.get<int64_t>() != width) {
-      const bool flat = sample.size() > 1 && given.get<int64_t>() == numel(sample);
-      reject(f.key, "must be " + std::to_string(width) + " for an input of shape " + joined(sample) + ", got " + given.dump() +
-                        (flat ? "; put \"Flatten\" before it" : ""));
-      return false;
-    }
+    given = width;
+  } else if (given.get<int64_t>() != width) {
+    const bool flat = sample.size() > 1 && given.get<int64_t>() == numel(sample);
+    reject(f.key, "must be " + std::to_string(width) + " for an input of shape " + joined(sample) + ", got " + given.dump() +
+                      (flat ? "; put \"Flatten\" before it" : ""));
+    return false;
   }
   return true;
 }
@@ -93,7 +98,7 @@ Tensor Inference::record(const std::function<Tensor(LayerRow&)>& run, const std:
   Tensor out;
   LayerRow layer;
   layer.name = name_.empty() ? "model" : name_;
-  layer.path = run_.stands_at.empty() ? path_ : run_.stands_at;
+  layer.path = run_.unfolded_at.empty() ? path_ : run_.unfolded_at;
   try {
     const Autocast region(Device::meta, run_.precision.region());
     std::optional<autocast::ModuleRegion> around;
@@ -155,15 +160,15 @@ Tensor Inference::layer(Json& self, const Tensor& x) {
   const ModuleRow& row = module_catalog().row(self);
   if (!fill_widths(self, row.component, x)) return {};
   const Tensor y = row.follow ? row.follow(self, x, *this) : run_leaf(self, row, x);
-  if (y.defined() && run_.stands_at.empty()) try_initial(self);
+  if (y.defined() && run_.unfolded_at.empty()) check_initial(self);
   return y;
 }
 
 // Checks that `init`, `tie`, `freeze` and `freeze_statistics` fit the layer.
-void Inference::try_initial(const Json& self) {
+void Inference::check_initial(const Json& self) {
   constexpr std::array kKeys{"init", "tie", "freeze", "freeze_statistics"};
   const auto given = [&](const char* key) {
-    return self.contains(key) && !self[key].is_null() && !module_catalog().own_field(self, key);
+    return self.contains(key) && !self[key].is_null() && !module_catalog().has_own_field(self, key);
   };
   for (const std::string_view key : kKeys) {
     if (!given(key.data())) continue;
@@ -181,22 +186,23 @@ Tensor Inference::child(Json& self, const std::string& key, const std::string& n
   return Inference(run_, join_path(path_, key), join_path(name_, name)).layer(self, x);
 }
 
-Tensor Inference::unfolded(Json& self, const Tensor& x) {
-  return elsewhere([&](Inference& at) { return at.layer(self, x); }, [](const Issue& issue) { return issue.message; });
+Tensor Inference::run_unfolded(Json& self, const Tensor& x) {
+  return report_here([&](Inference& at) { return at.layer(self, x); }, [](const Issue& issue) { return issue.message; });
 }
 
 Tensor Inference::infer_again(const std::string& which, const std::function<Tensor(Inference&)>& follow) {
-  return elsewhere(follow, [&](const Issue& issue) {
+  return report_here(follow, [&](const Issue& issue) {
     return which + " does not fit: " + issue.path.substr(std::min(issue.path.size(), path_.size() + 1)) + ": " + issue.message;
   });
 }
 
-Tensor Inference::elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say) {
+Tensor Inference::report_here(const std::function<Tensor(Inference&)>& follow,
+                              const std::function<std::string(const Issue&)>& text_of) {
   Issues found;
   Run run{run_.facts, run_.precision, found, run_.rows, run_.built, path_};
   Inference at(run, path_, name_);
   const Tensor out = follow(at);
-  return found.errors() > 0 ? reject("", say(found.list()[0])) : out;
+  return found.errors() > 0 ? reject("", text_of(found.list()[0])) : out;
 }
 
 InferredModel infer_model(const Json& model, const DataFacts& facts, const ModelPrecision& precision, const std::string& path,

@@ -12,7 +12,7 @@
 
 namespace halfstep::app {
 
-// Restores the default generator: random weights on Device::meta advance it as any others do.
+// Restores the default generator at its end: random weights on Device::meta advance it as any others do.
 class SavedGenerator {
  public:
   [[nodiscard]] SavedGenerator() : state_(default_generator().state()) {}
@@ -32,7 +32,7 @@ class Inference {
     Issues& issues;
     std::vector<LayerRow>& rows;
     int64_t& built;              // number of layers and parameter tensors so far
-    std::string stands_at = {};  // for layers that the config does not spell out: path of the layer that expands to them
+    std::string unfolded_at = {};  // path of the layer that expands to the layers that run; empty: the config spells them out
   };
   Inference(Run& run, std::string path, std::string name) : run_(run), path_(std::move(path)), name_(std::move(name)) {}
 
@@ -41,7 +41,7 @@ class Inference {
   // Runs the child `name`, whose config is at `key` below this one.
   Tensor child(Json& self, const std::string& key, const std::string& name, const Tensor& x);
   // Runs layers that this one's config expands to. Their issues are reported at this one's place.
-  Tensor unfolded(Json& self, const Tensor& x);
+  Tensor run_unfolded(Json& self, const Tensor& x);
   // Joins outputs of layers by join(), and appends a row for it, of type `what`, at `key` below this place, named `name`.
   Tensor infer_join(const std::string& what, const std::function<Tensor()>& join, const std::string& key = "",
               const std::string& name = "");
@@ -54,9 +54,11 @@ class Inference {
 
  private:
   Tensor run_leaf(const Json& self, const ModuleRow& row, const Tensor& x);
-  void try_initial(const Json& self);
+  void check_initial(const Json& self);
   bool fill_stateful(Json& self, const std::string& key);
-  Tensor elsewhere(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& say);
+  bool fill_from_input(Json& self, const std::string& type, const Field& f, const Tensor& x);
+  // Runs `follow` with issues of its own, and reports the first at this place, with the text of `text_of`.
+  Tensor report_here(const std::function<Tensor(Inference&)>& follow, const std::function<std::string(const Issue&)>& text_of);
   Tensor record(const std::function<Tensor(LayerRow&)>& run, const std::string& of);
   std::optional<DType> inherited() const;
   Run& run_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-
+// First values: `init`, `tie`, `freeze` and `freeze_statistics` of a layer's config.
 #include <algorithm>
 
 #include "apps/catalog/infer.h"
@@ -13,8 +13,11 @@
 namespace halfstep::app {
 namespace {
 
+constexpr int kMaxInitRules = 100;  // in one list
+
 Pattern pattern_of(const Json& rule) { return Pattern(rule["match"].get<std::string>()); }
 
+// Fills each parameter by the first rule that matches its name.
 void fill_parameters(Module& module, const Json& rules) {
   std::vector<Pattern> patterns;
   for (const Json& rule : rules) patterns.push_back(pattern_of(rule));
@@ -99,36 +102,37 @@ void tie_weights(Module& module, const Json& names) {
 }  // namespace
 
 Catalog<InitRow>& init_catalog() {
-  static Catalog<InitRow>& all = *[] {
+  static Catalog<InitRow>& catalog = *[] {
     auto* const made =
         new Catalog<InitRow>("initialiser", {pattern("match", "", "pattern to find in a parameter's name; \"\": all")});
     add_init_rows(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::vector<Field> initial_fields() {
   return {
       list("init", nullptr, component("", init_catalog().family(), "an initialiser"),
            "first values; a parameter takes the first entry that matches")
-          .items(1, 100)
+          .items(1, kMaxInitRules)
           .or_one(),
-      list("tie", nullptr, text("", nullptr, "a layer's name"), "Embedding and Linear layers that share one weight").items(2, 100),
+      list("tie", nullptr, text("", nullptr, "a layer's name"), "Embedding and Linear layers that share one weight")
+          .items(2, kMaxInitRules),
       weights_field(),
       list("freeze", nullptr, pattern("", nullptr, "found in a parameter's name"), "parameters that are not trained; true: all")
-          .items(1, 100)
+          .items(1, kMaxInitRules)
           .or_boolean(),
       list("freeze_statistics", nullptr, pattern("", nullptr, "found in a norm's name"),
            "batch and instance norms that also while training normalise by their running statistics, which stay as they are; true: "
            "all")
-          .items(1, 100)
+          .items(1, kMaxInitRules)
           .or_boolean()};
 }
 
 void initialise(Module& module, const Json& self) {
   const auto given = [&](const char* key) { return self.contains(key) && !self[key].is_null(); };
-  const bool own_meaning = module_catalog().own_field(self, "init");
+  const bool own_meaning = module_catalog().has_own_field(self, "init");
   if (given("init") && !own_meaning) fill_parameters(module, self["init"].is_array() ? self["init"] : Json::array({self["init"]}));
   if (given("tie")) tie_weights(module, self["tie"]);
   if (given("freeze_statistics")) freeze_norms(module, self["freeze_statistics"]);

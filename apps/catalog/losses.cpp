@@ -35,10 +35,12 @@ std::string losses_for(Targets targets) {
   return one_of(names);
 }
 
-const char* has(Targets targets) {
+// Completes "data.train has".
+const char* present_targets(Targets targets) {
   return targets == Targets::classes ? "classes" : targets == Targets::numbers ? "numbers as targets" : "rows of labels as targets";
 }
-const char* needs(Targets targets) { return targets == Targets::classes ? "data with classes" : has(targets); }
+// Completes "a loss needs".
+const char* needed_targets(Targets targets) { return targets == Targets::classes ? "data with classes" : present_targets(targets); }
 
 // Checks that the output has a score for each class, at each position that has a class.
 bool scores_fit(const Shape& output, const DataFacts& facts, Issues& issues) {
@@ -72,12 +74,12 @@ bool scores_fit(const Shape& output, const DataFacts& facts, Issues& issues) {
 }  // namespace
 
 Catalog<LossRow>& loss_catalog() {
-  static Catalog<LossRow>& all = *[] {
+  static Catalog<LossRow>& catalog = *[] {
     auto* const made = new Catalog<LossRow>("loss", {});
     add_loss_rows(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 ComparedTensors by_position(const Tensor& output, const Tensor& target) {
@@ -117,8 +119,8 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
   const Targets given = facts.targets();
   const Shape& output = *model.output;
   if (row.targets != given) {
-    return issues.error("loss", joined(row.component.type, " needs ", needs(row.targets), ", but data.train has ", has(given),
-                                       "; use ", losses_for(given)));
+    return issues.error("loss", joined(row.component.type, " needs ", needed_targets(row.targets), ", but data.train has ",
+                                       present_targets(given), "; use ", losses_for(given)));
   }
   if (given != Targets::numbers && !scores_fit(output, facts, issues)) return;
   if (given == Targets::numbers && !(output == facts.target))

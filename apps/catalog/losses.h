@@ -21,7 +21,7 @@ struct LossRow {
   Targets targets;
 };
 Catalog<LossRow>& loss_catalog();
-void add_loss_rows(Catalog<LossRow>& all);
+void add_loss_rows(Catalog<LossRow>& catalog);
 inline const Family& loss_family() { return loss_catalog().family(); }
 
 template <class L, class... Ts>

@@ -13,39 +13,40 @@ namespace {
 // A metric on transformed outputs or targets.
 class MetricAdapter : public Metric {
  public:
-  explicit MetricAdapter(std::unique_ptr<Metric> of) : of_(std::move(of)) {}
-  void reset() override { of_->reset(); }
-  double value() const override { return of_->value(); }
-  Json details() const override { return of_->details(); }
-  bool more_is_better() const override { return of_->more_is_better(); }
-  bool is_share() const override { return of_->is_share(); }
-  int64_t counted() const override { return of_->counted(); }
+  explicit MetricAdapter(std::unique_ptr<Metric> metric) : metric_(std::move(metric)) {}
+  void reset() override { metric_->reset(); }
+  double value() const override { return metric_->value(); }
+  Json details() const override { return metric_->details(); }
+  bool more_is_better() const override { return metric_->more_is_better(); }
+  bool is_share() const override { return metric_->is_share(); }
+  int64_t counted() const override { return metric_->counted(); }
 
  protected:
-  std::unique_ptr<Metric> of_;
+  std::unique_ptr<Metric> metric_;
 };
 
 // A metric of classes that ignores one class: it passes that class on as a negative one, which no metric counts.
 class IgnoringMetric : public MetricAdapter {
  public:
-  IgnoringMetric(std::unique_ptr<Metric> of, int64_t ignored) : MetricAdapter(std::move(of)), ignored_(ignored) {}
+  IgnoringMetric(std::unique_ptr<Metric> metric, int64_t ignored) : MetricAdapter(std::move(metric)), ignored_(ignored) {}
   void add(const Tensor& output, const Tensor& target) override {
-    of_->add(output, target.dtype() == DType::i64 ? target.masked_fill(target.eq(ignored_), -1) : target);
+    metric_->add(output, target.dtype() == DType::i64 ? target.masked_fill(target.eq(ignored_), -1) : target);
   }
 
  private:
   int64_t ignored_;
 };
 
-// A metric of every k-th number of a sample from number j on: of one of several columns.
+// A metric of one column of samples [..., columns].
 class ColumnMetric : public MetricAdapter {
  public:
-  ColumnMetric(std::unique_ptr<Metric> of, int64_t j, int64_t k) : MetricAdapter(std::move(of)), j_(j), k_(k) {}
-  void add(const Tensor& output, const Tensor& target) override { of_->add(column(output), column(target)); }
+  ColumnMetric(std::unique_ptr<Metric> metric, int64_t column, int64_t columns)
+      : MetricAdapter(std::move(metric)), column_(column), columns_(columns) {}
+  void add(const Tensor& output, const Tensor& target) override { metric_->add(in_column(output), in_column(target)); }
 
  private:
-  Tensor column(const Tensor& numbers) const { return numbers.reshape({numbers.size(0), -1, k_}).select(2, j_); }
-  int64_t j_, k_;
+  Tensor in_column(const Tensor& numbers) const { return numbers.reshape({numbers.size(0), -1, columns_}).select(2, column_); }
+  int64_t column_, columns_;
 };
 
 std::string name_of(const Json& self) { return (self["name"].is_null() ? self["type"] : self["name"]).get<std::string>(); }
@@ -66,13 +67,13 @@ Json completed(const Json& list, std::optional<Targets> given) {
 }  // namespace
 
 Catalog<MetricRow>& metric_catalog() {
-  static Catalog<MetricRow>& all = *[] {
+  static Catalog<MetricRow>& catalog = *[] {
     auto* const made = new Catalog<MetricRow>("metric", {text("name", nullptr, "in metrics.jsonl; left out: the type")});
     add_metric_rows(*made);
     add_label_metrics(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> given, std::optional<int64_t> ignored) {
@@ -87,27 +88,27 @@ std::vector<NamedMetric> build_metrics(const Json& list, std::optional<Targets> 
 }
 
 std::vector<NamedMetric> build_number_metrics(const Json& list, const std::vector<std::string>& columns, bool last_value) {
-  Json all = list;  // rmse too, for comparison with predicting no change
+  Json with_rmse = list;  // for comparison with predicting no change
   const std::vector<NamedMetric> given = build_metrics(list, Targets::numbers);
   if (std::none_of(given.begin(), given.end(), [](const NamedMetric& m) { return m.name == "rmse"; }))
-    all.push_back({{"type", "rmse"}, {"name", nullptr}});
-  const auto build = [&] { return build_metrics(all, Targets::numbers); };
+    with_rmse.push_back({{"type", "rmse"}, {"name", nullptr}});
+  const auto build = [&] { return build_metrics(with_rmse, Targets::numbers); };
   std::vector<NamedMetric> out = build();
   if (last_value) {
-    std::vector<NamedMetric> same = build();
-    for (size_t m = 0; m < out.size(); ++m) out[m].last_value = std::move(same[m].metric);
+    std::vector<NamedMetric> no_change = build();
+    for (size_t m = 0; m < out.size(); ++m) out[m].last_value = std::move(no_change[m].metric);
   }
   const auto k = int64_t(columns.size());
   for (int64_t j = 0; j < k && k > 1; ++j) {
-    std::vector<NamedMetric> model = build(), none = build();
+    std::vector<NamedMetric> model = build(), no_change = build();
     std::string column = columns[size_t(j)];
     std::replace_if(
         column.begin(), column.end(), [](unsigned char c) { return c < 0x20; }, ' ');  // names are parts of lines
     for (size_t m = 0; m < model.size(); ++m) {
-      NamedMetric one{joined(model[m].name, '.', column), std::make_unique<ColumnMetric>(std::move(model[m].metric), j, k),
-                      model[m].always, column};
-      if (last_value) one.last_value = std::make_unique<ColumnMetric>(std::move(none[m].metric), j, k);
-      out.push_back(std::move(one));
+      NamedMetric of_column{joined(model[m].name, '.', column), std::make_unique<ColumnMetric>(std::move(model[m].metric), j, k),
+                            model[m].always, column};
+      if (last_value) of_column.last_value = std::make_unique<ColumnMetric>(std::move(no_change[m].metric), j, k);
+      out.push_back(std::move(of_column));
     }
   }
   return out;

@@ -38,10 +38,10 @@ struct MetricRow {
   bool always = false;                  // computed wherever possible, even if a config does not list it
 };
 Catalog<MetricRow>& metric_catalog();
-void add_metric_rows(Catalog<MetricRow>& all);
+void add_metric_rows(Catalog<MetricRow>& catalog);
 // Converts class targets to class numbers: for shares of classes, which have the output's shape, the largest.
 Tensor classes_of(const Tensor& target, const Tensor& output);
-void add_label_metrics(Catalog<MetricRow>& all);  // metrics of labels
+void add_label_metrics(Catalog<MetricRow>& catalog);  // metrics of labels
 inline const Family& metric_family() { return metric_catalog().family(); }
 
 // Makes the row of a class whose constructor takes the values of its fields, in order.

@@ -10,7 +10,7 @@
 namespace halfstep::app {
 
 Catalog<ModuleRow>& module_catalog() {
-  static Catalog<ModuleRow>& all = *[] {
+  static Catalog<ModuleRow>& catalog = *[] {
     std::vector<Field> common = initial_fields();
     common.insert(common.begin(), text("name", nullptr, "prefix in the state_dict; left out: the index"));
     auto* const made = new Catalog<ModuleRow>("layer", std::move(common));
@@ -26,7 +26,7 @@ Catalog<ModuleRow>& module_catalog() {
     add_attention_rows(*made);
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::shared_ptr<Module> build_model(const Json& model) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,7 +35,8 @@ struct ModuleRow {
   // Runs a batch through the children of a container, and fills in fields that their configs omit.
   std::function<Tensor(Json& self, const Tensor& x, Inference& at)> follow = {};
   std::function<std::vector<LayerPart>(Json& self)> parts = {};
-  size_t positional = 1000;  // number of fields that the class takes by position; the others follow by name in braces
+  // Number of fields that the class takes by position, by default all; the others follow by name in braces.
+  size_t positional = std::numeric_limits<size_t>::max();
 };
 Catalog<ModuleRow>& module_catalog();
 inline const Family& module_family() { return module_catalog().family(); }
@@ -92,7 +94,7 @@ ModuleRow class_row(std::string doc) {
     return class_row<M>(std::move(doc), nullptr);
 }
 
-// A layer of a model, as it was run.
+// A layer of a model, as infer_model ran it.
 struct LayerRow {
   std::string name;  // as in the state_dict: "0", "head"
   std::string path;  // path in the config: "model.layers.0"
@@ -148,7 +150,7 @@ struct InitRow {
   std::function<void(const Json& self, const Tensor& parameter)> fill;
 };
 Catalog<InitRow>& init_catalog();
-void add_init_rows(Catalog<InitRow>& all);
+void add_init_rows(Catalog<InitRow>& catalog);
 
 // Returns the keys that every layer has.
 std::vector<Field> initial_fields();

@@ -7,6 +7,8 @@
 namespace halfstep::app {
 namespace {
 
+constexpr int kMaxListed = 1 << 20;  // numbers in a list without a bound of its own
+
 Json json_of(const OptionValue& value, const OptionFacts& o) {
   if (const auto* const flag = std::get_if<bool>(&value)) return *flag;
   if (const auto* const integer = std::get_if<int64_t>(&value)) return *integer;
@@ -64,9 +66,9 @@ Field& field_of(Component& component, std::string_view key) {
   return *found;
 }
 
-Field field_of(const OptionFacts& o, const OptionValue& otherwise, const FieldRules& rules) {
-  const bool none = o.needed || o.zero_is_none || std::holds_alternative<std::monostate>(otherwise);
-  const Json fallback = !none ? json_of(otherwise, o) : o.none.empty() ? Json() : Json(o.none);
+Field field_of(const OptionFacts& o, const OptionValue& default_value, const FieldRules& rules) {
+  const bool none = o.needed || o.zero_is_none || std::holds_alternative<std::monostate>(default_value);
+  const Json fallback = !none ? json_of(default_value, o) : o.none.empty() ? Json() : Json(o.none);
   Field f;
   switch (o.kind) {
     case OptionKind::flag: f = boolean(o.name, fallback, o.doc); break;
@@ -80,12 +82,12 @@ Field field_of(const OptionFacts& o, const OptionValue& otherwise, const FieldRu
       f = sizes(o.name, fallback, rules.dims, std::isfinite(o.least) ? int64_t(o.least) : -kMaxSample, o.doc);
       break;
     case OptionKind::tensor:
-      return list(o.name, nullptr, bounded(number("", nullptr, "weight"), o, rules.most), o.doc).items(1, 1 << 20);
+      return list(o.name, nullptr, bounded(number("", nullptr, "weight"), o, rules.most), o.doc).items(1, kMaxListed);
     case OptionKind::numbers:
       f = list(o.name, fallback, bounded(o.whole ? integer("", nullptr, o.item) : number("", nullptr, o.item), o, rules.most),
                o.doc);
       if (o.count || o.fewest || fallback != Json::array())
-        f = f.items(o.fewest ? o.fewest : o.count ? o.count : 1, o.count ? o.count : 1 << 20);
+        f = f.items(o.fewest ? o.fewest : o.count ? o.count : 1, o.count ? o.count : kMaxListed);
       break;
   }
   if (o.kind == OptionKind::numbers || o.kind == OptionKind::texts) f.or_single = o.fewest == 1;
@@ -108,7 +110,7 @@ std::vector<std::string> texts_in(const Json& json) {
   if (json.is_number()) return {std::to_string(json.get<int64_t>())};
   if (!json.is_array()) return {json.get<std::string>()};
   std::vector<std::string> out;
-  for (const Json& one : json) out.push_back(texts_in(one)[0]);
+  for (const Json& item : json) out.push_back(texts_in(item)[0]);
   return out;
 }
 

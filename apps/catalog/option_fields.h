@@ -16,8 +16,8 @@ struct FieldRules {
   int dims = 0;              // dimensions of sizes that are not one number; 0: up to kMaxDims
   double most = kMaxSample;  // bound of integers that have a lower bound only
 };
-// Makes the field of an option. `otherwise`: the default; monostate: none.
-Field field_of(const OptionFacts& option, const OptionValue& otherwise, const FieldRules& rules = {});
+// Makes the field of an option. default_value: monostate for none.
+Field field_of(const OptionFacts& option, const OptionValue& default_value, const FieldRules& rules = {});
 
 // Converts a value of a checked config for the option. A word in place of a number or for nothing is no value.
 OptionValue value_in(const Json& json, const OptionFacts& option);

@@ -78,25 +78,26 @@ PictureReport read_report(const Json& j) {
 }
 
 PictureReport examine_pictures(const Json& config, const ExamineOptions& o) {
-  const std::vector<fs::path> all = pictures_of(config);
-  std::vector<fs::path> mine;
-  for (size_t i = size_t(o.rank); i < all.size(); i += size_t(o.ranks)) mine.push_back(all[i]);
+  const std::vector<fs::path> pictures = pictures_of(config);
+  std::vector<fs::path> own;  // this rank's
+  for (size_t i = size_t(o.rank); i < pictures.size(); i += size_t(o.ranks)) own.push_back(pictures[i]);
   PicturesLine line("opening pictures", o.draws && o.rank == 0);
-  const PictureCheck found = check_pictures(mine, {o.seconds, [&](int64_t done, int64_t of) {
-                                                     line.show(done * o.ranks, of * o.ranks);
-                                                     return !o.stopped || !o.stopped();
-                                                   }});
-  PictureReport out{.pictures = int64_t(mine.size()),
+  const PictureCheck found = check_pictures(own, {o.seconds, [&](int64_t done, int64_t total) {
+                                                    line.show(done * o.ranks, total * o.ranks);
+                                                    return !o.stopped || !o.stopped();
+                                                  }});
+  PictureReport out{.pictures = int64_t(own.size()),
                     .checked = found.checked,
                     .bad = std::ssize(found.faults),
                     .flawed = std::ssize(found.flaws)};
   for (const auto& fault : found.faults) {
     if (out.faults.size() == kShownFaults) break;
+    constexpr std::string_view kHelp = "\nhelp: ", kTag = "[image] ";
     std::string text = replace_not_utf8(fault.text);
-    if (const size_t help = text.find("\nhelp: "); help != std::string::npos) text = text.replace(help, 7, " (") + ")";
-    out.faults.push_back(text.starts_with("[image] ") ? text.substr(8) : text);
+    if (const size_t help = text.find(kHelp); help != std::string::npos) text = text.replace(help, kHelp.size(), " (") + ")";
+    out.faults.push_back(text.starts_with(kTag) ? text.substr(kTag.size()) : text);
   }
-  if (!found.flaws.empty()) out.flaw = replace_not_utf8(mine[found.flaws[0].index].string());
+  if (!found.flaws.empty()) out.flaw = replace_not_utf8(own[found.flaws[0].index].string());
   return out;
 }
 
@@ -107,9 +108,9 @@ PicturesLine::~PicturesLine() {
   if (drawn_) std::fputs("\r\033[K", stderr);
 }
 
-void PicturesLine::show(int64_t done, int64_t all) {
+void PicturesLine::show(int64_t done, int64_t total) {
   if (!draws_ || seconds_now() - begun_ < kQuickSeconds) return;
-  std::fprintf(stderr, "\r\033[K%s: %lld of %lld", what_, (long long)done, (long long)all);
+  std::fprintf(stderr, "\r\033[K%s: %lld of %lld", what_, (long long)done, (long long)total);
   std::fflush(stderr);
   drawn_ = true;
 }

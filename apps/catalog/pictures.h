@@ -44,7 +44,7 @@ class PicturesLine {
   [[nodiscard]] explicit PicturesLine(const char* what = "opening pictures", bool draws = true);
   ~PicturesLine();
   PicturesLine(const PicturesLine&) = delete;
-  void show(int64_t done, int64_t all);
+  void show(int64_t done, int64_t total);
 
  private:
   const char* what_;

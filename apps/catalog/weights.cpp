@@ -25,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kMaxWeightRules = 100;  // in one list
+
 const Section& rename_section() {
   static const Section made{"rename",
                             {pattern("match", nullptr, "pattern to find in a name of the file").required(),
@@ -33,7 +35,7 @@ const Section& rename_section() {
 }
 
 Field name_patterns(const char* key, const char* doc) {
-  return list(key, Json::array(), pattern("", nullptr, "found in a name"), doc).items(0, 100).or_one();
+  return list(key, Json::array(), pattern("", nullptr, "found in a name"), doc).items(0, kMaxWeightRules).or_one();
 }
 
 const Section& part_section() {
@@ -49,7 +51,7 @@ const Section& join_section() {
   static const Section made{"join",
                             {list("match", nullptr, pattern("", nullptr, "a pattern"),
                                   "a pattern for each part, in their order, to find in a name after \"rename\"")
-                                 .items(2, 100)
+                                 .items(2, kMaxWeightRules)
                                  .required(),
                              text("to", "", "replacement of the match, which gives the parts one name; \\1 is the first group"),
                              choice("combine", "concat", {"concat", "add"}, "the parts follow each other along dim, or are added"),
@@ -68,56 +70,59 @@ const Section& weights_section() {
        text("prefix", "", "use only names that begin with it, and remove it from them"),
        list("rename", Json::array(), optional_section("", rename_section(), "a change of name"),
             "changes of the file's names, one after the other")
-           .items(0, 100),
+           .items(0, kMaxWeightRules),
        name_patterns("skip", "tensors of the file that are not read, and tensors of the model that keep their first values"),
        name_patterns("transpose", "matrices that are [in, out] in the file"),
        list("part", Json::array(), optional_section("", part_section(), "a part"),
             "tensors of the file of which only a part is used")
-           .items(0, 100),
+           .items(0, kMaxWeightRules),
        list("join", Json::array(), optional_section("", join_section(), "parts of one tensor"),
             "tensors of the file that are one in the model; queries, keys and values under usual names are joined without it")
-           .items(0, 100)}};
+           .items(0, kMaxWeightRules)}};
   return made;
 }
 
+// Returns a function that says whether a pattern is found in a name; empty without patterns.
 std::function<bool(const std::string&)> finder(const Json& patterns) {
-  const auto all = std::make_shared<std::vector<Pattern>>();
-  for (const Json& text : patterns.is_array() ? patterns : Json::array({patterns})) all->emplace_back(text.get<std::string>());
-  if (all->empty()) return {};
-  return [all](const std::string& name) {
-    return std::any_of(all->begin(), all->end(), [&](const Pattern& p) { return p.found_in(name); });
+  const auto compiled = std::make_shared<std::vector<Pattern>>();
+  for (const Json& text : patterns.is_array() ? patterns : Json::array({patterns})) compiled->emplace_back(text.get<std::string>());
+  if (compiled->empty()) return {};
+  return [compiled](const std::string& name) {
+    return std::any_of(compiled->begin(), compiled->end(), [&](const Pattern& p) { return p.found_in(name); });
   };
 }
 
+// Returns a function from a name to the part of its tensor that is used; empty without rules.
 std::function<std::optional<TensorPart>(const std::string&)> part_taker(const Json& rules) {
-  const auto all = std::make_shared<std::vector<std::pair<Pattern, TensorPart>>>();
+  const auto parts = std::make_shared<std::vector<std::pair<Pattern, TensorPart>>>();
   for (const Json& rule : rules)
-    all->emplace_back(Pattern(rule["match"].get<std::string>()),
-                      TensorPart{rule["start"], ReadArg<std::optional<int64_t>>::from(rule["end"]), rule["dim"]});
-  if (all->empty()) return {};
-  return [all](const std::string& name) -> std::optional<TensorPart> {
-    for (const auto& [match, part] : *all)
+    parts->emplace_back(Pattern(rule["match"].get<std::string>()),
+                        TensorPart{rule["start"], ReadArg<std::optional<int64_t>>::from(rule["end"]), rule["dim"]});
+  if (parts->empty()) return {};
+  return [parts](const std::string& name) -> std::optional<TensorPart> {
+    for (const auto& [match, part] : *parts)
       if (match.found_in(name)) return part;
     return {};
   };
 }
 
+// Returns a function from a name to its place in a joined tensor; empty without rules.
 std::function<std::optional<JoinedPart>(const std::string&)> joiner(const Json& rules) {
   struct Rule {
     std::vector<Pattern> match;
     std::string to;
     JoinedPart part;
   };
-  const auto all = std::make_shared<std::vector<Rule>>();
+  const auto joins = std::make_shared<std::vector<Rule>>();
   for (const Json& rule : rules) {
-    Rule& made = all->emplace_back();
+    Rule& made = joins->emplace_back();
     for (const Json& match : rule["match"]) made.match.emplace_back(match.get<std::string>());
     made.to = rule["to"];
     made.part = {"", 0, std::ssize(made.match), rule["combine"] == "add", rule["dim"]};
   }
-  if (all->empty()) return {};
-  return [all](const std::string& name) -> std::optional<JoinedPart> {
-    for (const Rule& rule : *all) {
+  if (joins->empty()) return {};
+  return [joins](const std::string& name) -> std::optional<JoinedPart> {
+    for (const Rule& rule : *joins) {
       for (size_t i = 0; i < rule.match.size(); ++i) {
         if (!rule.match[i].found_in(name)) continue;
         JoinedPart out = rule.part;
@@ -150,19 +155,19 @@ LoadOptions load_options_of(const Json& weights) {
 
 // Checks that tensors shared in the model are equal in the file; else the last one's value would win silently.
 void check_tied(const Module& module, const StateDict& state) {
-  const StateDict mine = module.state_tensors();
+  const StateDict own = module.state_tensors();
   const auto find = [&](const std::string& name) {
     return std::find_if(state.begin(), state.end(), [&](const NamedTensor& n) { return n.name == name; });
   };
-  for (size_t i = 0; i < mine.size(); ++i) {
-    const auto first = find(mine[i].name);
+  for (size_t i = 0; i < own.size(); ++i) {
+    const auto first = find(own[i].name);
     if (first == state.end()) continue;
-    for (size_t k = i + 1; k < mine.size(); ++k) {
-      if (!mine[k].tensor.shares_memory_with(mine[i].tensor)) continue;
-      const auto second = find(mine[k].name);
+    for (size_t k = i + 1; k < own.size(); ++k) {
+      if (!own[k].tensor.shares_memory_with(own[i].tensor)) continue;
+      const auto second = find(own[k].name);
       if (second == state.end() || first->tensor.shape() != second->tensor.shape()) continue;
       if (second->tensor.device().is_meta() || second->tensor.const_data_ptr() == first->tensor.const_data_ptr()) continue;
-      check<ValueError>(equal(first->tensor, second->tensor), "load", mine[i].name, " and ", mine[k].name,
+      check<ValueError>(equal(first->tensor, second->tensor), "load", own[i].name, " and ", own[k].name,
                         " are one tensor in the model, but differ in the file",
                         Help{"without \"tie\" the model has a tensor for each"});
     }
@@ -210,7 +215,7 @@ fs::path file_of(const fs::path& path) {
 bool contains_help(const std::string& message) { return message.find("\nhelp: ") != std::string::npos; }
 
 // Counts the model's tensors that the file has with their names and shapes.
-size_t fitting(const Module& module, const WeightFile& file, const LoadOptions& options) {
+size_t count_fitting(const Module& module, const WeightFile& file, const LoadOptions& options) {
   std::map<std::string, Shape> held;
   try {
     for (const NamedTensor& n : state_for(module, file, options).state) held.emplace(n.name, n.tensor.shape());
@@ -229,22 +234,22 @@ WeightFile read_chosen(const Module& module, const fs::path& file, const LoadOpt
     return read_weight_file(file, options.key);
   } catch (const SeveralStates& e) {
     std::vector<std::string> best;
-    size_t most = 0;
+    size_t most_fitting = 0;
     for (const std::string& key : e.keys) {
-      const size_t fits = fitting(module, read_weight_file(file, key), options);
-      if (fits > most) best.clear(), most = fits;
-      if (fits == most) best.push_back(joined("\"key\": \"", printable(key), '"'));
+      const size_t fits = count_fitting(module, read_weight_file(file, key), options);
+      if (fits > most_fitting) best.clear(), most_fitting = fits;
+      if (fits == most_fitting) best.push_back(joined("\"key\": \"", printable(key), '"'));
     }
-    if (most == 0) throw;
+    if (most_fitting == 0) throw;
     const std::string what = e.what();
-    const bool one = best.size() == 1;
+    const bool is_one = best.size() == 1;
     fail<ConfigError>(place, what.substr(0, what.find("\nhelp: ")),
-                      Help{joined(list_text(best, 8, " and "), one ? " fits this model: it has " : " fit this model: each has ",
-                                  most, " of its ", module.state_tensors().size(), " tensors")});
+                      Help{joined(list_text(best, 8, " and "), is_one ? " fits this model: it has " : " fit this model: each has ",
+                                  most_fitting, " of its ", module.state_tensors().size(), " tensors")});
   }
 }
 
-constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // largest file whose values `validate` reads too
+constexpr uint64_t kMostChecked = uint64_t(4) << 30;  // largest file whose values `validate` reads too
 
 uint64_t bytes_of(const StateDict& state) {
   uint64_t out = 0;
@@ -253,6 +258,7 @@ uint64_t bytes_of(const StateDict& state) {
   return out;
 }
 
+// Copies a file's values into the module; on Device::meta it only compares names and shapes. Returns the line about it.
 std::string load_file(Module& module, const Json& weights, const std::string& place) {
   fs::path file = weights["path"].get<std::string>();
   try {
@@ -262,9 +268,9 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
     StateForModule read;
     std::vector<std::string> kept;
     LoadReport report;
-    const StateDict mine = module.state_tensors();
-    const bool loads = std::none_of(mine.begin(), mine.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
-    bool looked = true;
+    const StateDict own = module.state_tensors();
+    const bool loads = std::none_of(own.begin(), own.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
+    bool checked = true;
     size_t loaded = 0;
     try {
       read = state_for(module, held, options);
@@ -274,25 +280,25 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
       kept.insert(kept.end(), report.missing.begin(), report.missing.end());
       loaded = read.state.size() - read.skipped.size() - report.unexpected.size();
       check<ValueError>(loaded > 0, "load", "no name of the file is one of the model, so nothing would be read");
-      looked = loads || bytes_of(read.state) <= kMostLookedAt;
-      if (looked) warn_of_bad_values(read.state, file.string());
+      checked = loads || bytes_of(read.state) <= kMostChecked;
+      if (checked) warn_of_bad_values(read.state, file.string());
     } catch (const ValueError& e) {
       const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, held, weights, read.state);
       fail<ConfigError>(place, file.string(), ": ", what, help.empty() ? "" : "\nhelp: " + help);
     }
     return summary(weights["path"], held, read, loaded, kept, report.unexpected.size()) +
-           (looked ? "" : "; its values are not looked at, since they are more than 4 GiB");
+           (checked ? "" : "; its values are not looked at, since they are more than 4 GiB");
   } catch (const ConfigError&) { throw; } catch (const Error& e) {
     fail<ConfigError>(place, e.what());
   }
 }
 
-// Loads all files. absent_too: a missing file is an error.
-void load_all(Module& module, const Json& model, const std::string& path, bool absent_too, std::vector<std::string>& lines) {
+// Loads all files, and appends their lines. must_exist: a missing file is an error.
+void load_all(Module& module, const Json& model, const std::string& path, bool must_exist, std::vector<std::string>& lines) {
   if (model.contains("weights") && !model["weights"].is_null()) {
     std::error_code none;
     const std::string file = model["weights"]["path"];
-    if (absent_too || fs::exists(file, none))
+    if (must_exist || fs::exists(file, none))
       lines.push_back(load_file(module, model["weights"], join_path(path, "weights")));
     else
       lines.push_back("weights: " + file + " is not there, and was not checked");
@@ -303,7 +309,7 @@ void load_all(Module& module, const Json& model, const std::string& path, bool a
   Json self = model;
   for (const LayerPart& part : row.parts(self)) {
     for (const auto& [name, child] : below) {
-      if (name == part.name) load_all(*child, *part.config, join_path(path, part.key), absent_too, lines);
+      if (name == part.name) load_all(*child, *part.config, join_path(path, part.key), must_exist, lines);
     }
   }
 }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the line of a config with which a file of weights would fit the model. Here "mine" are the model's tensors, and "theirs"
+// the file's.
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -16,14 +18,15 @@ constexpr size_t kPatterns = 3;  // most patterns in a line of advice; a model w
 
 using Strings = std::vector<std::string>;
 
+// Differences of a file from a model.
 struct Misfit {
-  StateDict missing, unexpected;
-  Strings misshapen, turned;  // names; turned: matrices that fit when transposed
+  StateDict missing, unexpected;  // tensors of the model alone, of the file alone
+  Strings misshapen, turned;      // names of both, with other shapes; turned: matrices that fit when transposed
 };
 
-const Tensor* find_tensor(const StateDict& all, const std::string& name) {
-  const auto at = std::find_if(all.begin(), all.end(), [&](const NamedTensor& n) { return n.name == name; });
-  return at == all.end() ? nullptr : &at->tensor;
+const Tensor* find_tensor(const StateDict& state, const std::string& name) {
+  const auto at = std::find_if(state.begin(), state.end(), [&](const NamedTensor& n) { return n.name == name; });
+  return at == state.end() ? nullptr : &at->tensor;
 }
 
 Misfit misfit_of(const StateDict& mine, const StateDict& theirs) {
@@ -69,7 +72,8 @@ bool is_number(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-// Generalises names to patterns with any number in place of theirs: "^h\.\d+\.attn\.bias$".
+// Generalises names to patterns with any number in place of theirs: "^h\.\d+\.attn\.bias$". layers: to the names of their layers,
+// with their numbers: "^h\.0\.attn\.".
 Json patterns_of(const Strings& names, bool layers) {
   std::set<std::string> seen;
   for (const std::string& name : names) {
@@ -84,17 +88,19 @@ Json patterns_of(const Strings& names, bool layers) {
 
 // Returns the JSON to write: all of `weights` if it is only a path, else the key to set in it.
 std::string line_with(const Json& weights, const std::string& key, const Json& value) {
-  bool alone = true;
+  bool only_path = true;
   for (const auto& [name, given] : weights.items())
-    alone &= name == "path" || given.is_null() || given == true || given == "" || (given.is_array() && given.empty());
-  if (alone) return "\"weights\": " + Json{{"path", weights["path"]}, {key, value}}.dump();
-  Json all = weights[key].is_array() ? weights[key] : Json::array();
-  if (weights[key].is_string() && value.is_array()) all.push_back(weights[key]);
-  for (const Json& each : value) all.push_back(each);
-  return "\"" + key + "\": " + (value.is_array() ? all : value).dump() + " in \"weights\"";
+    only_path &= name == "path" || given.is_null() || given == true || given == "" || (given.is_array() && given.empty());
+  if (only_path) return "\"weights\": " + Json{{"path", weights["path"]}, {key, value}}.dump();
+  Json list = weights[key].is_array() ? weights[key] : Json::array();
+  if (weights[key].is_string() && value.is_array()) list.push_back(weights[key]);
+  for (const Json& item : value) list.push_back(item);
+  return "\"" + key + "\": " + (value.is_array() ? list : value).dump() + " in \"weights\"";
 }
 
-size_t matches(const StateDict& mine, const StateDict& theirs, const std::string& mine_prefix, const std::string& their_prefix) {
+// Counts the names of `mine` that `theirs` has after the exchange of the prefix.
+size_t count_matches(const StateDict& mine, const StateDict& theirs, const std::string& mine_prefix,
+                     const std::string& their_prefix) {
   std::set<std::string> there;
   for (const NamedTensor& n : theirs) there.insert(n.name);
   return size_t(std::count_if(mine.begin(), mine.end(), [&](const NamedTensor& n) {
@@ -106,10 +112,10 @@ size_t matches(const StateDict& mine, const StateDict& theirs, const std::string
 std::string prefix_of(const StateDict& longer, const StateDict& shorter, const std::string& example) {
   const Strings parts = components(example);
   std::string best;
-  size_t most = matches(shorter, longer, "", "");
+  size_t most = count_matches(shorter, longer, "", "");
   for (size_t count = 1; count < parts.size(); ++count) {
     const std::string prefix = joined_name(parts, count) + ".";
-    if (const size_t found = matches(shorter, longer, "", prefix); found > most) most = found, best = prefix;
+    if (const size_t found = count_matches(shorter, longer, "", prefix); found > most) most = found, best = prefix;
   }
   return best;
 }
@@ -133,6 +139,7 @@ std::string new_layer(const Json& weights, const Json& layers) {
   return "a layer that is new, such as a head for other classes, keeps its first values with " + line_with(weights, "skip", layers);
 }
 
+// Returns the advice for a file that lacks names and has others.
 std::string names_help(const Misfit& m, const StateDict& mine, const StateDict& theirs, const Json& weights) {
   if (weights["rename"].empty()) {
     if (const std::string prefix = prefix_of(theirs, mine, m.unexpected.front().name); !prefix.empty())

@@ -27,19 +27,21 @@ void refuse_data(const std::filesystem::path& file) {
   const bool folder = std::filesystem::is_directory(file, none);
   if (file.extension() == ".json" || !(folder || std::filesystem::is_regular_file(file, none))) return;
   if (folder && std::filesystem::exists(file / "config.resolved.json", none)) return;
-  std::string begin(64, '\0');
+  constexpr size_t kHeadBytes = 64;
+  std::string begin(kHeadBytes, '\0');
   std::ifstream in(file, std::ios::binary);
   in.read(begin.data(), std::streamsize(begin.size()));
   begin.resize(size_t(std::max<std::streamsize>(0, in.gcount())));
-  const size_t first = begin.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  if (!folder && first != std::string::npos && (begin[first] == '{' || begin[first] == '/')) return;
+  const size_t first = begin.find_first_not_of(" \t\r\n\xef\xbb\xbf");  // the last three: a byte order mark
+  if (!folder && first != std::string::npos && (begin[first] == '{' || begin[first] == '/')) return;  // '/': a comment
   fail<ConfigError>("config", file.string(),
                     folder ? " must be a config; it is a directory, not a file"
                            : " must be a config, an object in JSON, but does not begin with {",
                     Help{"if it is data, `halfstep init " + shell_word(file.string()) + "` writes a config for it"});
 }
 
-Config finish(ParsedJson parsed, const std::filesystem::path& file, const ConfigOptions& options, Issues& issues) {
+// Applies the options, and fills in and checks all keys.
+Config complete(ParsedJson parsed, const std::filesystem::path& file, const ConfigOptions& options, Issues& issues) {
   for (const std::string& s : options.sets) apply_set(parsed, s, issues);
   const bool object = parsed.json.is_object();  // else validate() reports it
   replace_rivals(parsed, options.sets, issues);
@@ -73,13 +75,13 @@ Config load_config(const std::filesystem::path& file, const ConfigOptions& optio
   refuse_data(file);
   ParsedJson parsed = load_with_bases(file, issues);
   refuse_sweep(parsed, file);
-  return finish(std::move(parsed), file, options, issues);
+  return complete(std::move(parsed), file, options, issues);
 }
 
 Config resolve_config(const Json& json, const std::string& name, const ConfigOptions& options) {
   Issues issues;
   ParsedJson parsed{nlohmann::json(json), {{"", SourceLocation{name, {}, {}}}}};
-  return finish(std::move(parsed), name, options, issues);
+  return complete(std::move(parsed), name, options, issues);
 }
 
 }  // namespace halfstep::app

@@ -20,28 +20,28 @@ class DataRules : private RuleSet {
  public:
   using RuleSet::RuleSet;
 
-  void alone() {
-    ranges();
-    held_out();
-    streams();
+  void check_alone() {
+    check_splits();
+    check_held_out();
+    check_streams();
   }
 
-  void with(const DataFacts& facts) {
-    batches(facts);
-    class_users(facts);
+  void check_with(const DataFacts& facts) {
+    check_batch_size(facts);
+    check_class_users(facts);
   }
 
  private:
-  void ranges() {
+  void check_splits() {
     for (const char* split : {"train", "val", "test"}) {
       const std::string path = join_path("data", split);
-      if (issues_.touches(path) || c_["data"][split].is_null()) continue;
-      const Json& self = c_["data"][split];
+      if (issues_.touches(path) || config_["data"][split].is_null()) continue;
+      const Json& self = config_["data"][split];
       if (!(self["range"][0].get<double>() < self["range"][1].get<double>())) {
         issues_.error(path + ".range", "must go from a smaller to a larger fraction, got " + self["range"].dump());
       }
-      parts(self, path);
-      table(self, path);
+      check_parts(self, path);
+      check_table(self, path);
       for (const char* shape : {"input_shape", "target_shape"}) {
         if (!self.contains(shape) || sample_fits(self[shape])) continue;
         issues_.error(join_path(path, shape),
@@ -53,7 +53,7 @@ class DataRules : private RuleSet {
     }
   }
 
-  void table(const Json& self, const std::string& path) {
+  void check_table(const Json& self, const std::string& path) {
     if (!self.contains("delimiter")) return;
     const std::string delimiter = self["delimiter"];
     if (delimiter != "auto" && delimiter != "blanks" && (delimiter.size() != 1 || delimiter == "\n" || delimiter == "\""))
@@ -67,13 +67,13 @@ class DataRules : private RuleSet {
       issues_.error(path + ".unknown", "is \"missing\", which needs a rule for missing values, but missing is \"refuse\"");
     if (!self["features"].empty() && !self["exclude"].empty())
       issues_.error(path + ".exclude", "must not be given together with features");
-    texts(self, path);
+    check_texts(self, path);
     if (self["dates"].empty() && (self["dates_as"] != "number" || self["date_order"] != "ymd"))
       issues_.error(path + ".dates", "must name the columns that dates_as and date_order are for");
   }
 
   // Checks that texts are a table's only input.
-  void texts(const Json& self, const std::string& path) {
+  void check_texts(const Json& self, const std::string& path) {
     const bool has_texts = !self["texts"].empty();
     for (const Field& f : dataset_catalog().row(self).component.fields) {
       const bool of_texts = f.key == "tokenizer" || f.key == "seq_len" || f.key == "max_words" || f.key == "min_count" ||
@@ -92,12 +92,12 @@ class DataRules : private RuleSet {
   }
 
   // Checks held-out data against the training data: no shared samples, and inputs of the same kind.
-  void held_out() {
+  void check_held_out() {
     if (!are_valid({"data.train"})) return;
-    const Json& train = c_["data"]["train"];
+    const Json& train = config_["data"]["train"];
     for (const char* split : {"val", "test"}) {
       const std::string path = join_path("data", split);
-      const Json& self = c_["data"][split];
+      const Json& self = config_["data"][split];
       if (self.is_null() || !are_valid({path.c_str()})) continue;
       for (size_t i = 0; i < self["transforms"].size(); ++i) {
         if (transform_catalog().row(self["transforms"][i]).softens_targets)
@@ -117,13 +117,13 @@ class DataRules : private RuleSet {
       if (!self["fold"].is_null() && self["fold"] != train["fold"])
         issues_.error(path + ".fold", "must be that of data.train, " + train["fold"].dump() + ", or both share samples, got " +
                                           self["fold"].dump());
-      const Json &a = self["range"], &b = train["range"];
-      const double least = std::max(a[0].get<double>(), b[0].get<double>()),
-                   most = std::min(a[1].get<double>(), b[1].get<double>());
-      if (!self["fold"].is_null() || !(least < most)) continue;
+      const Json &range = self["range"], &trained = train["range"];
+      const double begin = std::max(range[0].get<double>(), trained[0].get<double>()),
+                   end = std::min(range[1].get<double>(), trained[1].get<double>());
+      if (!self["fold"].is_null() || !(begin < end)) continue;
       const bool file = self.contains("path") || self.contains("files") || self.contains("input");
-      if (a != b)
-        issues_.warn(path + ".range", joined("shares the samples of [", least, ", ", most, ") with data.train"));
+      if (range != trained)
+        issues_.warn(path + ".range", joined("shares the samples of [", begin, ", ", end, ") with data.train"));
       else if (file)
         issues_.warn(path, "has samples of data.train, which the model has seen: \"range\" or \"fold\" parts them");
     }
@@ -139,12 +139,14 @@ class DataRules : private RuleSet {
     for (const char* key : {"root", "path", "files", "input", "part", "size"}) {
       if (self.contains(key) && self[key] != train[key]) return false;
     }
-    const auto part = [](const Json& of, const char* otherwise) { return of["split"].is_null() ? Json(otherwise) : of["split"]; };
+    const auto part = [](const Json& data, const char* default_split) {
+      return data["split"].is_null() ? Json(default_split) : data["split"];
+    };
     return !self.contains("split") || part(self, "test") == part(train, "train");
   }
 
   // Checks "fold" and "stratified".
-  void parts(const Json& self, const std::string& path) {
+  void check_parts(const Json& self, const std::string& path) {
     const bool folds = !self["fold"].is_null(), full_range = self["range"] == Json{0.0, 1.0};
     if (folds && !full_range) issues_.error(path + ".fold", "must not be given together with range");
     if (folds && (self["fold"][1] < 2 || self["fold"][0] >= self["fold"][1]))
@@ -160,17 +162,17 @@ class DataRules : private RuleSet {
   }
 
   // Checks transforms that make shares of classes, and samplers that weigh classes.
-  void class_users(const DataFacts& facts) {
-    const Json& transforms = c_["data"]["train"]["transforms"];
+  void check_class_users(const DataFacts& facts) {
+    const Json& transforms = config_["data"]["train"]["transforms"];
     for (size_t i = 0; i < transforms.size(); ++i) {
       if (!transform_catalog().row(transforms[i]).softens_targets || !are_valid({"loss"})) continue;
-      if (c_["loss"]["type"] != "CrossEntropyLoss")
+      if (config_["loss"]["type"] != "CrossEntropyLoss")
         issues_.error(join_path("data.train.transforms", i),
                       transforms[i]["type"].get<std::string>() +
                           " makes shares of classes, which CrossEntropyLoss takes, but loss is " +
-                          c_["loss"]["type"].get<std::string>());
+                          config_["loss"]["type"].get<std::string>());
     }
-    const Json& sampler = c_["data"]["loader"]["sampler"];
+    const Json& sampler = config_["data"]["loader"]["sampler"];
     if (sampler.is_null() || sampler["type"] != "weighted") return;
     if (facts.classes == 0) return issues_.error("data.loader.sampler", "weighted needs data with classes");
     const Json &weights = sampler["weights"], &draws = sampler["num_samples"];
@@ -185,21 +187,21 @@ class DataRules : private RuleSet {
                     joined("must be at most the ", *facts.size, " samples of data.train without replacement, got ", draws.dump()));
   }
 
-  // Checks data that is read in streams, which has an order of its own.
-  void streams() {
+  // Checks data that is read in streams, which has an order of its own, and fills in the default of shuffle.
+  void check_streams() {
     if (!are_valid({"data"})) return;
-    Json& loader = c_["data"]["loader"];
+    Json& loader = config_["data"]["loader"];
     const bool stateful = loader["stateful"] == true;
     if (stateful && loader["shuffle"] == true)
       issues_.error("data.loader.shuffle", "must not be true with stateful: a batch starts where the one before it ended");
     if (stateful && !loader["sampler"].is_null())
       issues_.error("data.loader.sampler", "must not be given with stateful: a batch starts where the one before it ended");
-    if (stateful && are_valid({"train"}) && !c_["train"]["checkpoint_activations"].empty())
+    if (stateful && are_valid({"train"}) && !config_["train"]["checkpoint_activations"].empty())
       issues_.error("train.checkpoint_activations",
                     "must not be given with stateful, whose layers would advance their state twice");
     if (loader["shuffle"].is_null()) loader["shuffle"] = !stateful;
     for (const char* split : {"train", "val", "test"}) {
-      const Json& self = c_["data"][split];
+      const Json& self = config_["data"][split];
       if (stateful && !self.is_null() && !dataset_catalog().row(self).streams) {
         issues_.error("data.loader.stateful", joined("needs data that can be read in streams, which is Text, but data.", split,
                                                      " is ", self["type"].get<std::string>()));
@@ -209,10 +211,10 @@ class DataRules : private RuleSet {
     }
   }
 
-  void batches(const DataFacts& facts) {
-    const int64_t batch = c_["data"]["loader"]["batch_size"];
+  void check_batch_size(const DataFacts& facts) {
+    const int64_t batch = config_["data"]["loader"]["batch_size"];
     if (facts.size && *facts.size < 1) return issues_.error("data.train", "has no samples");
-    if (facts.size && c_["data"]["loader"]["drop_last"] == true && batch > *facts.size) {
+    if (facts.size && config_["data"]["loader"]["drop_last"] == true && batch > *facts.size) {
       issues_.error("data.loader.batch_size", "is " + std::to_string(batch) + ", but data.train has " +
                                                   std::to_string(*facts.size) + " samples: with drop_last there is no batch");
     }
@@ -221,7 +223,7 @@ class DataRules : private RuleSet {
 
 }  // namespace
 
-void data_rules(Json& config, Issues& issues) { DataRules(config, issues).alone(); }
-void data_rules(Json& config, const DataFacts& facts, Issues& issues) { DataRules(config, issues).with(facts); }
+void data_rules(Json& config, Issues& issues) { DataRules(config, issues).check_alone(); }
+void data_rules(Json& config, const DataFacts& facts, Issues& issues) { DataRules(config, issues).check_with(facts); }
 
 }  // namespace halfstep::app

@@ -15,7 +15,8 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kWidth = 100;
+constexpr size_t kWidth = 100;     // columns of a line
+constexpr size_t kLabelWidth = 9;  // columns of "default  "
 
 // A place of a key, with the types that have it if it is a component's.
 struct KeyPlace {
@@ -28,35 +29,35 @@ struct KeyPlace {
 const Family* family_of(const Field& f) { return f.family ? f.family : f.item ? family_of(*f.item) : nullptr; }
 const Section* section_of(const Field& f) { return f.section ? f.section : f.item ? section_of(*f.item) : nullptr; }
 
-bool same(const Field& a, const Field& b) { return a.expects() == b.expects() && a.doc == b.doc && a.fallback == b.fallback; }
+bool same_text(const Field& a, const Field& b) { return a.expects() == b.expects() && a.doc == b.doc && a.fallback == b.fallback; }
 
 // All keys of a config, each once; those of a family below the first key that takes it.
 class KeyIndex {
  public:
-  KeyIndex() { section("", root_schema().fields); }
+  KeyIndex() { add_section("", root_schema().fields); }
   const std::vector<KeyPlace>& places() const& { return places_; }
   const std::vector<std::pair<std::string, const Family*>>& families() const& { return families_; }
   void places() && = delete;  // for (... : KeyIndex().places()) would dangle
   void families() && = delete;
 
  private:
-  void section(const std::string& path, const std::vector<Field>& fields) {
+  void add_section(const std::string& path, const std::vector<Field>& fields) {
     for (const Field& f : fields)
       if (f.kind != FieldKind::not_yet) add(path.empty() ? f.key : path + "." + f.key, f, {}, nullptr);
   }
-  void add(const std::string& path, const Field& f, const std::string& type, const Family* of) {
+  void add(const std::string& path, const Field& f, const std::string& type, const Family* family) {
     const auto known =
-        std::find_if(places_.begin(), places_.end(), [&](const KeyPlace& p) { return p.path == path && same(*p.field, f); });
+        std::find_if(places_.begin(), places_.end(), [&](const KeyPlace& p) { return p.path == path && same_text(*p.field, f); });
     if (known != places_.end()) {
       if (!type.empty()) known->types.push_back(type);
       return;
     }
-    places_.push_back({path, &f, type.empty() ? std::vector<std::string>() : std::vector<std::string>{type}, of});
-    if (const Section* inner = section_of(f)) section(path, inner->fields);
-    if (const Family* inner = family_of(f)) family(path, *inner);
+    places_.push_back({path, &f, type.empty() ? std::vector<std::string>() : std::vector<std::string>{type}, family});
+    if (const Section* inner = section_of(f)) add_section(path, inner->fields);
+    if (const Family* inner = family_of(f)) add_family(path, *inner);
   }
-  void family(const std::string& path, const Family& f) {
-    for (const auto& [at, known] : families_)
+  void add_family(const std::string& path, const Family& f) {
+    for (const auto& [known_path, known] : families_)
       if (known == &f) return;
     families_.emplace_back(path, &f);
     for (const Component& c : f.components)
@@ -136,7 +137,9 @@ std::string types_of(const Family& family) {
   return out;
 }
 
-std::string line(const char* name, const std::string& text) { return "  " + padded(name, 9) + wrapped(text, 11) + '\n'; }
+std::string line(const char* name, const std::string& text) {
+  return "  " + padded(name, kLabelWidth) + wrapped(text, kLabelWidth + 2) + '\n';
+}
 
 std::string text_of(const KeyPlace& p) {
   const Field& f = *p.field;

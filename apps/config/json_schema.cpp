@@ -44,8 +44,8 @@ class SchemaWriter {
     if (!f.doc.empty()) out["description"] = f.doc;
     switch (f.kind) {  // compilers differ in whether one value in braces is a list
       case FieldKind::boolean: out["type"] = Json::array({"boolean"}); break;
-      case FieldKind::integer: bounded(out, "integer", f); break;
-      case FieldKind::number: bounded(out, "number", f); break;
+      case FieldKind::integer: write_bounds(out, "integer", f); break;
+      case FieldKind::number: write_bounds(out, "number", f); break;
       case FieldKind::text:
         out["type"] = Json::array({"string"});
         if (f.also_integer) out["type"].push_back("integer");
@@ -60,7 +60,7 @@ class SchemaWriter {
         out["minimum"] = 1;
         out["pattern"] = "^[0-9.]+ *(B|bytes|[kMGT]B|[KMGT]iB)?$";
         break;
-      case FieldKind::list: list_of(out, f); break;
+      case FieldKind::list: write_list(out, f); break;
       case FieldKind::map:
         out["type"] = Json::array({"object"});
         out["additionalProperties"] = value_of(*f.item);
@@ -117,17 +117,17 @@ class SchemaWriter {
     return std::find(list.begin(), list.end(), word) != list.end();
   }
 
-  static void bounded(Json& out, const char* type, const Field& f) {
+  static void write_bounds(Json& out, const char* type, const Field& f) {
     out["type"] = Json::array({type});
     if (std::isfinite(f.low)) out[f.low_open ? "exclusiveMinimum" : "minimum"] = f.low;
     if (std::isfinite(f.high)) out[f.high_open ? "exclusiveMaximum" : "maximum"] = f.high;
   }
 
-  void list_of(Json& out, const Field& f) {
+  void write_list(Json& out, const Field& f) {
     Json item = value_of(*f.item);
     Json list{{"type", "array"}, {"items", item}, {"minItems", f.min_items}};
     if (f.null_items) list["items"] = {{"anyOf", {item, {{"type", "null"}}}}};
-    if (f.max_items < 1 << 30) list["maxItems"] = f.max_items;
+    if (f.max_items < kNoMaxItems) list["maxItems"] = f.max_items;
     Json others = Json::array({{{"type", "null"}}});
     if (f.or_single) others.push_back(item);
     if (f.also_boolean) others.push_back({{"type", "boolean"}});
@@ -187,20 +187,21 @@ class SchemaWriter {
     }
     return out.empty() ? Json() : out;
   }
+  // Returns the requirements of a component; a type that needs no keys may be a name alone.
   Json needs_of(const Family& family) {
     const std::string name = "complete_" + name_of(family);
     const Json reference{{"$ref", "#/definitions/" + name}};
     if (definitions_.contains(name)) return reference;
     definitions_[name] = nullptr;
-    Json alone = Json::array(), cases = Json::array();
+    Json without_keys = Json::array(), cases = Json::array();
     for (const Component& c : family.components) {
       const Json needs = needs_of(Groups{&c.fields, &family.common});
-      if (needs.is_null() || !needs.contains("required")) alone.push_back(c.type);
+      if (needs.is_null() || !needs.contains("required")) without_keys.push_back(c.type);
       if (!needs.is_null()) cases.push_back({{"if", is_type(c)}, {"then", needs}});
     }
     Json object{{"required", {"type"}}};
     if (!cases.empty()) object["allOf"] = std::move(cases);
-    definitions_[name] = {{"if", {{"type", "string"}}}, {"then", {{"enum", std::move(alone)}}}, {"else", std::move(object)}};
+    definitions_[name] = {{"if", {{"type", "string"}}}, {"then", {{"enum", std::move(without_keys)}}}, {"else", std::move(object)}};
     return reference;
   }
 

@@ -22,7 +22,8 @@ using Tree = nlohmann::json;
 
 constexpr size_t kMaxChain = 32;                  // longest chain of "extends"
 constexpr size_t kMaxExpanded = size_t(1) << 20;  // most bytes that ${...} may expand to, in all
-constexpr size_t kMaxShownOption = 200;
+constexpr size_t kMaxShownOption = 200;           // bytes of a --set in messages
+constexpr size_t kMaxIndexDigits = 7;             // of a list's index: std::stoul never overflows
 
 bool is_off(const Tree& section) { return section.is_object() && section.contains("enabled") && section["enabled"] == false; }
 
@@ -92,7 +93,7 @@ std::vector<std::string> split_path(const std::string& path) {
 }
 
 bool is_index(const std::string& s) {
-  return !s.empty() && s.size() < 8 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !s.empty() && s.size() <= kMaxIndexDigits && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // Returns whether a string can be written as JSON and passed to C interfaces. Strings of files were checked when they were read;
@@ -121,12 +122,13 @@ void copy_origins(Origins& origins, const std::string& from, const std::string& 
   for (auto& [path, origin] : found) origins[path] = std::move(origin);
 }
 
+// Replaces the variables in strings.
 class Expander {
  public:
   Expander(const Tree& root, const std::filesystem::path& file, Issues& issues)
       : name_(root.value("name", Tree())), seed_(root.value("seed", Tree(0))), file_(file), issues_(issues) {}
 
-  void value(Tree& v, const std::string& path) {
+  void expand_value(Tree& v, const std::string& path) {
     if (v.is_string()) {
       std::string& s = v.get_ref<std::string&>();
       if (s.find("${") != std::string::npos) s = expanded(s, path);
@@ -138,10 +140,10 @@ class Expander {
           v = nullptr;
           return;
         }
-        if (it.key() != "vocabulary") value(*it, join_path(path, it.key()));  // a text's tokens are literal
+        if (it.key() != "vocabulary") expand_value(*it, join_path(path, it.key()));  // a text's tokens are literal
       }
     } else if (v.is_array()) {
-      for (size_t i = 0; i < v.size(); ++i) value(v[i], join_path(path, i));
+      for (size_t i = 0; i < v.size(); ++i) expand_value(v[i], join_path(path, i));
     }
   }
 
@@ -155,18 +157,18 @@ class Expander {
         if (open != std::string::npos) out += in.substr(open);
         break;
       }
-      const std::string put = variable(in.substr(open + 2, close - open - 2), path);
-      if (put.size() > left_) {
+      const std::string text = value_of(in.substr(open + 2, close - open - 2), path);
+      if (text.size() > bytes_left_) {
         issues_.error(path, "all ${...} together must not come to more than " + std::to_string(kMaxExpanded) + " bytes");
         return "";
       }
-      left_ -= put.size();
-      out += put;
+      bytes_left_ -= text.size();
+      out += text;
       at = close + 1;
     }
     return out;
   }
-  std::string variable(const std::string& name, const std::string& path) {
+  std::string value_of(const std::string& name, const std::string& path) {
     if (name == "name" && name_.is_string()) return name_.get<std::string>();
     if (name == "seed") return seed_.is_number() ? seed_.dump() : "0";
     if (name == "config_dir") return file_.parent_path().empty() ? "." : file_.parent_path().string();
@@ -182,7 +184,7 @@ class Expander {
   const Tree name_, seed_;  // copies: strings are replaced during the walk
   const std::filesystem::path& file_;
   Issues& issues_;
-  size_t left_ = kMaxExpanded;
+  size_t bytes_left_ = kMaxExpanded;
 };
 
 }  // namespace
@@ -317,7 +319,7 @@ void expand(ParsedJson& config, const std::filesystem::path& file, Issues& issue
   Tree& name = config.json["name"];
   if (name.is_null()) name = file.stem().string();
   if (!config.json.contains("output_dir") || config.json["output_dir"].is_null()) config.json["output_dir"] = "runs/${name}";
-  Expander(config.json, file, issues).value(config.json, "");
+  Expander(config.json, file, issues).expand_value(config.json, "");
 }
 
 }  // namespace halfstep::app

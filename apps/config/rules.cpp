@@ -26,38 +26,38 @@ class Rules : private RuleSet {
   Rules(Json& config, Issues& issues, const DataForm* known) : RuleSet(config, issues), known_(known) {}
 
   RuleResult run() {
-    length();
-    output_dir();
+    check_length();
+    check_output_dir();
     RuleResult out;
-    precision(out);
-    schedule();
-    observed();
-    data_rules(c_, issues_);
-    if (are_valid({"data", "seed"}) && !waits_for_others(out)) facts(out);
+    find_precision(out);
+    check_schedule();
+    check_diagnostics();
+    data_rules(config_, issues_);
+    if (are_valid({"data", "seed"}) && !waits_for_others(out)) find_facts(out);
     if (out.facts) {
-      data_rules(c_, *out.facts, issues_);
-      if (are_valid({"model"})) model(out);
+      data_rules(config_, *out.facts, issues_);
+      if (are_valid({"model"})) infer_layers(out);
     }
-    if (are_valid({"metrics", "data"})) metrics(out.facts);
-    if (out.facts && are_valid({"model"})) training_rules(c_, *out.facts, out.precision, issues_);
+    if (are_valid({"metrics", "data"})) check_metric_list(out.facts);
+    if (out.facts && are_valid({"model"})) training_rules(config_, *out.facts, out.precision, issues_);
     return out;
   }
 
  private:
-  void length() {
+  void check_length() {
     if (!are_valid({"train"})) return;
-    const Json& t = c_["train"];
+    const Json& t = config_["train"];
     if (t["deterministic"] == false)
       issues_.error("train.deterministic", "must be true: every run gives the same bits on every device, at no cost in speed");
-    if (t["overfit_batches"].is_number() && !c_["data"].is_null() && are_valid({"data"}) &&
-        !c_["data"]["loader"]["sampler"].is_null())
+    if (t["overfit_batches"].is_number() && !config_["data"].is_null() && are_valid({"data"}) &&
+        !config_["data"]["loader"]["sampler"].is_null())
       issues_.error("train.overfit_batches", "must not be given together with data.loader.sampler");
-    const Json &again = t["checkpoint_activations"], &budget = t["memory_budget"];
-    if (are_valid({"performance"}) && c_["performance"]["cuda_graph"] == true && !(again.empty() && budget.is_null()))
+    const Json &recomputed = t["checkpoint_activations"], &budget = t["memory_budget"];
+    if (are_valid({"performance"}) && config_["performance"]["cuda_graph"] == true && !(recomputed.empty() && budget.is_null()))
       issues_.error("performance.cuda_graph",
-                    joined("must not be true together with train.", again.empty() ? "memory_budget" : "checkpoint_activations",
+                    joined("must not be true together with train.", recomputed.empty() ? "memory_budget" : "checkpoint_activations",
                            ", whose steps are not recorded"));
-    if (!budget.is_null() && !again.empty() && again != "auto")
+    if (!budget.is_null() && !recomputed.empty() && recomputed != "auto")
       issues_.error("train.memory_budget",
                     "must not be given together with patterns in checkpoint_activations: either the plan chooses, or you do");
     if (t["epochs"].is_null() && t["max_steps"].is_null()) issues_.error("train", "needs epochs or max_steps");
@@ -67,37 +67,37 @@ class Rules : private RuleSet {
       issues_.error("train.swa", "must not be given together with ema: evaluations use one average");
   }
 
-  void observed() {
+  void check_diagnostics() {
     if (!are_valid({"diagnostics"})) return;
-    const Json& every = c_["diagnostics"]["every"];
+    const Json& every = config_["diagnostics"]["every"];
     if (parse_interval(every)->unit == Interval::Unit::seconds)
       issues_.error("diagnostics.every",
                     "must be in steps or epochs, got " + every.dump() + ": the clock does not decide which steps are observed");
   }
 
   // Reports a name that no file system takes, before anything is trained.
-  void output_dir() {
+  void check_output_dir() {
     if (!are_valid({"output_dir"})) return;
-    const std::filesystem::path path = c_["output_dir"].get<std::string>();
+    const std::filesystem::path path = config_["output_dir"].get<std::string>();
     const bool long_part = std::any_of(path.begin(), path.end(), [](const auto& p) { return p.native().size() > kMaxName; });
     if (path.empty()) issues_.error("output_dir", "must not be empty");
-    if (are_valid({"name"}) && c_["name"] == "") issues_.error("name", "must not be empty");
+    if (are_valid({"name"}) && config_["name"] == "") issues_.error("name", "must not be empty");
     if (long_part || path.native().size() > kMaxPath) {
       issues_.error("output_dir", "may have " + std::to_string(kMaxPath) + " bytes, and " + std::to_string(kMaxName) +
                                       " between two slashes, got " + std::to_string(path.native().size()));
     }
   }
 
-  void precision(RuleResult& out) {
+  void find_precision(RuleResult& out) {
     if (are_valid({"device"})) {
       try {
-        named_device(c_["device"]);
+        named_device(config_["device"]);
       } catch (const ConfigError& e) {
-        issues_.error("device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got " + c_["device"].dump());
+        issues_.error("device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got " + config_["device"].dump());
       }
     }
     if (!are_valid({"amp", "device"})) return;
-    out.precision = mixed_precision(c_);
+    out.precision = mixed_precision(config_);
     for (const auto& [op, policy] : out.precision.policies.by_name()) {
       try {
         check_names(OpPolicies{{op, policy}});
@@ -122,11 +122,11 @@ class Rules : private RuleSet {
     }
   }
 
-  void schedule() {
-    if (!are_valid({"scheduler", "train"}) || !c_["scheduler"].is_object() || !c_["scheduler"].contains("T_max")) return;
-    const Json& s = c_["scheduler"];
+  void check_schedule() {
+    if (!are_valid({"scheduler", "train"}) || !config_["scheduler"].is_object() || !config_["scheduler"].contains("T_max")) return;
+    const Json& s = config_["scheduler"];
     Json end = s["interval"] == "step" ? s["T_max"] : Json();
-    if (end.is_null() && s["T_max"].is_null()) end = c_["train"]["max_steps"];
+    if (end.is_null() && s["T_max"].is_null()) end = config_["train"]["max_steps"];
     if (!end.is_null() && s["warmup_steps"].get<int64_t>() >= end.get<int64_t>()) {
       issues_.error("scheduler.warmup_steps",
                     "must be less than the " + end.dump() + " steps until the end, got " + s["warmup_steps"].dump());
@@ -135,30 +135,30 @@ class Rules : private RuleSet {
 
   // Returns whether the data, which takes long to read, should wait until errors that need no data are fixed.
   bool waits_for_others(const RuleResult& out) {
-    constexpr double kQuick = 16e6;  // bytes
-    if (known_ || bytes_to_read(c_) < kQuick) return false;
-    training_rules_before_data(c_, out.precision, issues_);
-    if (are_valid({"metrics"})) check_metrics(c_["metrics"], {}, issues_);
+    constexpr double kQuickBytes = 16e6;  // read before a user waits
+    if (known_ || bytes_to_read(config_) < kQuickBytes) return false;
+    training_rules_before_data(config_, out.precision, issues_);
+    if (are_valid({"metrics"})) check_metrics(config_["metrics"], {}, issues_);
     return issues_.errors() > 0;
   }
 
-  void facts(RuleResult& out) {
+  void find_facts(RuleResult& out) {
     const Keep<const CsvTable> tables;  // each split takes a part of one table
     if (known_) {
-      out.facts = facts_of(*known_, c_);
+      out.facts = facts_of(*known_, config_);
       return;
     }
     out.facts = facts_of_split("train", out);
     if (!out.facts) return;
     store_numbering(*out.facts);
-    balance(*out.facts);
-    if (are_valid({"model"})) compare_padding(c_["model"], "model", out.facts->padding);
+    balance_weights(*out.facts);
+    if (are_valid({"model"})) compare_padding(config_["model"], "model", out.facts->padding);
     if (out.facts->classes == 1 && !out.facts->label_sequences)
       issues_.warn("data.train", "has one class, of which every model is right: accuracy is always 100 %");
     std::vector<std::string> warned = out.facts->notes.warnings;
     for (const std::string& w : warned) issues_.warn("data.train", w);
     for (const char* split : {"val", "test"}) {
-      if (c_["data"][split].is_null()) continue;
+      if (config_["data"][split].is_null()) continue;
       const auto held_out = facts_of_split(split, out);
       if (!held_out) continue;
       for (const std::string& w : held_out->notes.warnings) {
@@ -180,7 +180,7 @@ class Rules : private RuleSet {
       return std::nullopt;
     };
     try {
-      return dataset_facts(c_, split);
+      return dataset_facts(config_, split);
     } catch (const DataError& e) { return unreadable(e); } catch (const IoError& e) {
       return unreadable(e);
     } catch (const MemoryError&) { throw; } catch (const Error& e) {  // such as missing columns
@@ -199,12 +199,12 @@ class Rules : private RuleSet {
   }
 
   // Replaces "balanced" by numbers computed from the training data, so that resuming and evaluating a run use the same weights.
-  void balance(const DataFacts& facts) {
-    Json& loss = c_["loss"];
+  void balance_weights(const DataFacts& facts) {
+    Json& loss = config_["loss"];
     if (!are_valid({"loss"}) || !loss.contains("weight") || loss["weight"] != "balanced" || facts.classes == 0) return;
     std::vector<int64_t> counts;
     try {
-      Json raw = c_;
+      Json raw = config_;
       raw["data"]["train"]["transforms"] = Json::array();  // may need statistics of all samples
       counts = class_counts(*build_dataset(raw, "train"), loss.value("ignore_index", int64_t(-1)));
     } catch (const DataError&) { return; } catch (const IoError&) {
@@ -228,8 +228,8 @@ class Rules : private RuleSet {
   // Stores the meaning of the training data's numbers (tokens, classes, scaling) in the config, so that held-out data is read in
   // the same way even after the training data was removed.
   void store_numbering(const DataFacts& facts) {
-    Json& train = c_["data"]["train"];
-    const Json tokens = stored_vocabulary(c_);
+    Json& train = config_["data"]["train"];
+    const Json tokens = stored_vocabulary(config_);
     if (!tokens.is_null()) train["vocabulary"] = tokens;
     const auto fill = [&](const char* key, int64_t value) {
       if (train.contains(key) && train[key].is_null() && value > 0) train[key] = value;
@@ -238,46 +238,46 @@ class Rules : private RuleSet {
     fill("classes", facts.classes);
   }
 
-  void metrics(const std::optional<DataFacts>& facts) {
+  void check_metric_list(const std::optional<DataFacts>& facts) {
     const std::optional<Targets> targets = facts ? std::optional(facts->targets()) : std::nullopt;
-    check_metrics(c_["metrics"], targets, issues_);
-    for (size_t i = 0; are_valid({"metrics"}) && facts && facts->classes > 0 && i < c_["metrics"].size(); ++i) {
-      const Json& m = c_["metrics"][i];
+    check_metrics(config_["metrics"], targets, issues_);
+    for (size_t i = 0; are_valid({"metrics"}) && facts && facts->classes > 0 && i < config_["metrics"].size(); ++i) {
+      const Json& m = config_["metrics"][i];
       if (m["type"] == "top_k" && m["k"].get<int64_t>() > facts->classes)
         issues_.error(join_path(join_path("metrics", i), "k"),
                       "must be at most the number of classes, " + std::to_string(facts->classes) + ", got " + m["k"].dump());
     }
-    if (are_valid({"metrics", "checkpoint"})) monitor(targets);
+    if (are_valid({"metrics", "checkpoint"})) choose_monitors(targets);
   }
 
   // Returns the metric that is always computed for such data, or the loss.
   std::string first_choice(std::optional<Targets> targets) const {
     if (targets) {
-      for (const NamedMetric& m : build_metrics(c_["metrics"], targets))
+      for (const NamedMetric& m : build_metrics(config_["metrics"], targets))
         if (m.always) return m.name;
     }
     return "loss";
   }
 
   // Chooses the values that decide about the best checkpoint and about stopping, and their direction.
-  void monitor(std::optional<Targets> targets) {
-    Json& ck = c_["checkpoint"];
-    if (ck["keep_best"].is_null()) ck["keep_best"] = c_["data"]["val"].is_null() ? 0 : 1;
-    monitored(ck, "checkpoint", ck["keep_best"] != 0, targets);
-    Json& stop = c_["train"]["early_stopping"];
-    if (are_valid({"train"}) && !stop.is_null()) monitored(stop, "train.early_stopping", true, targets);
+  void choose_monitors(std::optional<Targets> targets) {
+    Json& ck = config_["checkpoint"];
+    if (ck["keep_best"].is_null()) ck["keep_best"] = config_["data"]["val"].is_null() ? 0 : 1;
+    choose_monitor(ck, "checkpoint", ck["keep_best"] != 0, targets);
+    Json& stop = config_["train"]["early_stopping"];
+    if (are_valid({"train"}) && !stop.is_null()) choose_monitor(stop, "train.early_stopping", true, targets);
   }
 
-  void monitored(Json& ck, const std::string& path, bool used, std::optional<Targets> targets) {
-    const bool val = !c_["data"]["val"].is_null();
+  void choose_monitor(Json& ck, const std::string& path, bool used, std::optional<Targets> targets) {
+    const bool val = !config_["data"]["val"].is_null();
     if (ck["monitor"].is_null()) ck["monitor"] = !val ? "train/loss" : "val/" + first_choice(targets);
     const std::string what = ck["monitor"];
     bool more_is_better = false, known = false;  // known: a metric that fits the data
     std::vector<std::string> legal = {"val/loss"};
-    for (const NamedMetric& m : build_metrics(c_["metrics"], {})) {
+    for (const NamedMetric& m : build_metrics(config_["metrics"], {})) {
       if (what == "val/" + m.name) known = true, more_is_better = m.metric->more_is_better();
     }
-    for (const NamedMetric& m : build_metrics(c_["metrics"], targets)) legal.push_back("val/" + m.name);
+    for (const NamedMetric& m : build_metrics(config_["metrics"], targets)) legal.push_back("val/" + m.name);
     legal.push_back("train/loss");
     const bool fits = std::find(legal.begin(), legal.end(), what) != legal.end();
     const char* better = more_is_better ? "max" : "min";
@@ -290,16 +290,16 @@ class Rules : private RuleSet {
                            "must be " + one_of(legal) + ", got " + ck["monitor"].dump() + did_you_mean(what, legal));
     if (!used) return;
     if (what.starts_with("val/") && !val) issues_.error(path + ".monitor", what + " needs data.val");
-    if (path == "train.early_stopping" && never_evaluated(c_, what))
+    if (path == "train.early_stopping" && never_evaluated(config_, what))
       issues_.error(path, "looks at " + what + ", but train.eval_every is \"never\"");
     if (!fits)
       issues_.error(path + ".monitor",
                     what + (targets == Targets::numbers ? " needs data with classes" : " needs numbers as targets"));
   }
 
-  void model(RuleResult& out) {
-    InferredModel inferred = infer_model(c_["model"], *out.facts, out.precision, "model", issues_);
-    c_["model"] = inferred.model;
+  void infer_layers(RuleResult& out) {
+    InferredModel inferred = infer_model(config_["model"], *out.facts, out.precision, "model", issues_);
+    config_["model"] = inferred.model;
     if (!inferred.output) return;
     out.layers = inferred.layers;
     int64_t parameters = 0;
@@ -309,11 +309,11 @@ class Rules : private RuleSet {
         return issues_.error("model", "may have " + std::to_string(kMaxParameters) + " parameters, got more");
     }
     if (!are_valid({"loss"})) return;
-    check_loss(c_["loss"], inferred, *out.facts, out.precision, issues_);
-    if (c_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
+    check_loss(config_["loss"], inferred, *out.facts, out.precision, issues_);
+    if (config_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
       issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
     }
-    if (c_["loss"]["type"] == "NLLLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Linear("))
+    if (config_["loss"]["type"] == "NLLLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Linear("))
       issues_.warn("model",
                    "ends in Linear, but NLLLoss takes log-probabilities: put LogSoftmax behind it, or use CrossEntropyLoss");
   }

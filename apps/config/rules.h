@@ -18,7 +18,7 @@ namespace halfstep::app {
 
 class RuleSet {
  public:
-  RuleSet(Json& config, Issues& issues) : c_(config), issues_(issues) {}
+  RuleSet(Json& config, Issues& issues) : config_(config), issues_(issues) {}
 
  protected:
   // Returns whether these parts of the config have no errors.
@@ -26,11 +26,11 @@ class RuleSet {
     return std::none_of(paths.begin(), paths.end(), [&](const char* path) { return issues_.touches(path); });
   }
 
-  Json& c_;
+  Json& config_;
   Issues& issues_;
 };
 
-// Checks the section "data", by itself and with the facts of the training data.
+// Check the section "data": by itself, which also fills in data.loader.shuffle, and with the facts of the training data.
 void data_rules(Json& config, Issues& issues);
 void data_rules(Json& config, const DataFacts& facts, Issues& issues);
 

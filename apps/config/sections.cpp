@@ -106,7 +106,7 @@ class Reader {
 }  // namespace
 
 const Section& sampler_section() {
-  static const Section all{
+  static const Section section{
       "sampler",
       {choice("type", nullptr, {"weighted", "bucket"},
               "\"weighted\": samples drawn by the weight of their class; \"bucket\": batches of samples of nearly one length")
@@ -121,16 +121,16 @@ const Section& sampler_section() {
        integer("window", 100, "of bucket: number of batches within which samples are sorted by length")
            .at_least(1)
            .at_most(kMaxCount)}};
-  return all;
+  return section;
 }
 
 const Section& early_stopping_section() {
-  static const Section all{
+  static const Section section{
       "early_stopping",
       {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
        integer("patience", 3, "evaluations in a row without improvement after which training ends").at_least(1).at_most(kMaxCount),
        number("min_delta", 0.0, "only an improvement larger than this counts").at_least(0)}};
-  return all;
+  return section;
 }
 
 const Section& root_schema() { return SchemaOf::section_of<Sections>(""); }
@@ -156,8 +156,9 @@ MixedPrecision mixed_precision(const Json& config) {
     out.modules.emplace_back(pattern, *parse_dtype(dtype.get<std::string>()));
   const bool any_f16 = out.low == DType::f16 ||
                        std::any_of(out.modules.begin(), out.modules.end(), [](const auto& m) { return m.second == DType::f16; });
-  const double bounded = std::clamp(65536.0, amp.scaler.min_scale, std::max(amp.scaler.min_scale, amp.scaler.max_scale));
-  out.scaler = {.init_scale = amp.scaler.init_scale.value_or(bounded),
+  const double default_scale =
+      std::clamp(GradScalerOptions().init_scale, amp.scaler.min_scale, std::max(amp.scaler.min_scale, amp.scaler.max_scale));
+  out.scaler = {.init_scale = amp.scaler.init_scale.value_or(default_scale),
                 .growth_factor = amp.scaler.growth_factor,
                 .backoff_factor = amp.scaler.backoff_factor,
                 .growth_interval = amp.scaler.growth_interval,

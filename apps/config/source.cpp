@@ -10,7 +10,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMaxOriginBytes = size_t(64) << 20;
+constexpr size_t kMaxOriginBytes = size_t(64) << 20;  // memory for the places of values
 
 // Walks valid JSON text and notes where keys and values begin.
 class Scanner {
@@ -18,8 +18,8 @@ class Scanner {
   Scanner(std::string_view text, const std::string& file, Origins& origins, Issues& issues)
       : text_(text), file_(file), origins_(origins), issues_(issues) {}
 
-  void value(const std::string& path, Mark key) {
-    space();
+  void scan_value(const std::string& path, Mark key) {
+    skip_space();
     bytes_ += path.size() + file_.size() + sizeof(SourceLocation);
     if (bytes_ > kMaxOriginBytes) {
       const Mark at = here();
@@ -29,25 +29,25 @@ class Scanner {
     origins_[path] = {file_, key, here()};
     if (repeated) issues_.error(path, "given twice", true);
     if (peek() == '{') {
-      members('}', [&](size_t) {
+      scan_members('}', [&](size_t) {
         const Mark at = here();
-        const std::string name = string();
-        space();
+        const std::string name = scan_string();
+        skip_space();
         ++at_;  // ':'
-        value(join_path(path, name), at);
+        scan_value(join_path(path, name), at);
       });
     } else if (peek() == '[') {
-      members(']', [&](size_t i) { value(join_path(path, i), here()); });
+      scan_members(']', [&](size_t i) { scan_value(join_path(path, i), here()); });
     } else if (peek() == '"') {
-      string();
+      scan_string();
     } else {
-      while (at_ < text_.size() && !strchr_any(",]} \t\r\n/")) ++at_;
+      while (at_ < text_.size() && !is_any_of(",]} \t\r\n/")) ++at_;
     }
   }
 
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  bool strchr_any(std::string_view set) const { return set.find(text_[at_]) != std::string_view::npos; }
+  bool is_any_of(std::string_view set) const { return set.find(text_[at_]) != std::string_view::npos; }
   Mark here() {
     for (; counted_ < at_; ++counted_) {
       if (text_[counted_] == '\n') {
@@ -57,9 +57,9 @@ class Scanner {
     }
     return {line_, int(at_ - line_start_) + 1};
   }
-  void space() {
+  void skip_space() {
     while (at_ < text_.size()) {
-      if (strchr_any(" \t\r\n")) {
+      if (is_any_of(" \t\r\n")) {
         ++at_;
       } else if (text_.substr(at_, 2) == "//") {
         at_ = std::min(text_.find('\n', at_), text_.size());
@@ -71,18 +71,18 @@ class Scanner {
     }
   }
   template <class F>
-  void members(char close, F&& member) {
+  void scan_members(char close, F&& member) {
     ++at_;
     for (size_t i = 0;; ++i) {
-      space();
+      skip_space();
       if (peek() == close || at_ >= text_.size()) break;
       member(i);
-      space();
+      skip_space();
       if (peek() == ',') ++at_;
     }
     ++at_;
   }
-  std::string string() {
+  std::string scan_string() {
     const size_t begin = at_++;
     while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
     ++at_;
@@ -108,7 +108,7 @@ ParsedJson parse_json(std::string_view text, const std::string& file, Issues& is
     const std::string place = e.line ? ":" + std::to_string(e.line) + ":" + std::to_string(e.column) : "";
     fail<ConfigError>("config", file, place, ": ", e.what());
   }
-  Scanner(text, file, out.origins, issues).value("", {});
+  Scanner(text, file, out.origins, issues).scan_value("", {});
   return out;
 }
 

@@ -26,44 +26,25 @@ class TrainingRules : private RuleSet {
   void run(const DataFacts& facts) {
     const SavedGenerator generator;
     const DefaultDevice on(Device::meta);
-    const std::shared_ptr<Module> model = build_model(c_["model"]);
+    const std::shared_ptr<Module> model = build_model(config_["model"]);
     if (are_valid({"train"}))
-      accepted("train.checkpoint_activations", [&] { recompute_activations(*model, c_["train"]["checkpoint_activations"]); });
-    if (are_valid({"amp"})) accepted("amp.modules", [&] { check_precisions(*model, precision_); });
+      run_or_report("train.checkpoint_activations",
+                    [&] { recompute_activations(*model, config_["train"]["checkpoint_activations"]); });
+    if (are_valid({"amp"})) run_or_report("amp.modules", [&] { check_precisions(*model, precision_); });
     if (are_valid({"data", "train", "amp"})) check_batch_of_one(facts, *model);
-    if (are_valid({"train"}) && c_["train"]["accumulate_steps"] > 1 && divides_by_uses(c_["model"]))
-      issues_.warn("train.accumulate_steps",
-                   joined("is ", c_["train"]["accumulate_steps"].dump(), ", and scale_grad_by_freq counts the uses of a row in ",
-                          "each micro-batch, as in PyTorch: the gradient is not that of one large batch"));
+    if (are_valid({"train"}) && config_["train"]["accumulate_steps"] > 1 && divides_by_uses(config_["model"]))
+      issues_.warn(
+          "train.accumulate_steps",
+          joined("is ", config_["train"]["accumulate_steps"].dump(), ", and scale_grad_by_freq counts the uses of a row in ",
+                 "each micro-batch, as in PyTorch: the gradient is not that of one large batch"));
     std::unique_ptr<Optimizer> optimizer;
-    if (!are_valid({"optimizer"}) || !accepted("optimizer", [&] { optimizer = build_optimizer(c_["optimizer"], *model); })) return;
+    if (!are_valid({"optimizer"}) ||
+        !run_or_report("optimizer", [&] { optimizer = build_optimizer(config_["optimizer"], *model); }))
+      return;
     if (optimizer->needs_closure()) check_closure(*optimizer);
-    if (are_valid({"scheduler"}) && c_["scheduler"].is_null() && rates_are_zero(*optimizer))
+    if (are_valid({"scheduler"}) && config_["scheduler"].is_null() && rates_are_zero(*optimizer))
       issues_.warn("optimizer.lr", "is 0, so no step changes a parameter");
-    if (!are_valid({"scheduler", "train", "data"}) || c_["scheduler"].is_null()) return;
-    const std::optional<int64_t> steps = steps_per_epoch(facts);
-    const Json &epochs = c_["train"]["epochs"], &most = c_["train"]["max_steps"];
-    const std::optional<int64_t> total = !most.is_null() ? std::optional(most.get<int64_t>())
-                                         : steps         ? std::optional(*steps * epochs.get<int64_t>())
-                                                         : std::nullopt;
-    if (total == 0) return;  // there are no steps
-    const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
-    std::shared_ptr<Schedule> schedule;
-    const bool made = accepted("scheduler", [&] { schedule = build_scheduler(c_["scheduler"], *optimizer, length); });
-    if (made && has_type(c_["scheduler"], "ReduceLROnPlateau") && are_valid({"checkpoint"}) &&
-        c_["checkpoint"]["monitor"].is_string() && never_evaluated(c_, c_["checkpoint"]["monitor"]))
-      issues_.error("scheduler", "ReduceLROnPlateau looks at " + c_["checkpoint"]["monitor"].get<std::string>() +
-                                     ", but train.eval_every is \"never\"");
-    if (c_["scheduler"].is_object() && !c_["scheduler"]["length"].is_null())
-      issues_.error("scheduler.length", "is for a schedule that another one follows, in a list");
-    if (!made || !total) return;
-    if (rates_are_zero(*optimizer, *schedule, *total))
-      issues_.warn(rates_are_zero(*optimizer) ? "optimizer.lr" : "scheduler",
-                   "makes the rate of each step 0, so no step changes a parameter");
-    if (!c_["scheduler"].is_object()) return;
-    const int64_t warmup = c_["scheduler"]["warmup_steps"];
-    if (warmup >= *total)
-      issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
+    if (are_valid({"scheduler", "train", "data"}) && !config_["scheduler"].is_null()) check_schedule(facts, *optimizer);
   }
 
   // Checks what needs no data, with a substitute model's parameters.
@@ -72,20 +53,48 @@ class TrainingRules : private RuleSet {
     const DefaultDevice on(Device::meta);
     const Linear model(1, 1);
     if (!are_valid({"optimizer"})) return;
-    Json alone = c_["optimizer"];
+    Json alone = config_["optimizer"];
     alone["groups"] = Json::array();  // groups name parameters of the real model
     std::unique_ptr<Optimizer> optimizer;
-    if (!accepted("optimizer", [&] { optimizer = build_optimizer(alone, model); })) return;
-    if (!are_valid({"scheduler", "train"}) || c_["scheduler"].is_null() || !c_["optimizer"]["groups"].empty()) return;
-    const Json& most = c_["train"]["max_steps"];
-    const RunLength length{kUnknownSteps, most.is_null() ? kUnknownSteps * kUnknownSteps : std::max<int64_t>(1, most)};
-    accepted("scheduler", [&] { build_scheduler(c_["scheduler"], *optimizer, length); });
+    if (!run_or_report("optimizer", [&] { optimizer = build_optimizer(alone, model); })) return;
+    if (!are_valid({"scheduler", "train"}) || config_["scheduler"].is_null() || !config_["optimizer"]["groups"].empty()) return;
+    const Json& max_steps = config_["train"]["max_steps"];
+    const RunLength length{kUnknownSteps, max_steps.is_null() ? kUnknownSteps * kUnknownSteps : std::max<int64_t>(1, max_steps)};
+    run_or_report("scheduler", [&] { build_scheduler(config_["scheduler"], *optimizer, length); });
   }
 
  private:
-  // Runs `make`; an exception becomes an issue at `path`, or at the place below it that the error names.
+  // Constructs the schedule over the length of the run.
+  void check_schedule(const DataFacts& facts, Optimizer& optimizer) {
+    const std::optional<int64_t> steps = steps_per_epoch(facts);
+    const Json &epochs = config_["train"]["epochs"], &max_steps = config_["train"]["max_steps"];
+    const std::optional<int64_t> total = !max_steps.is_null() ? std::optional(max_steps.get<int64_t>())
+                                         : steps              ? std::optional(*steps * epochs.get<int64_t>())
+                                                              : std::nullopt;
+    if (total == 0) return;  // there are no steps
+    const RunLength length{steps.value_or(kUnknownSteps), total.value_or(kUnknownSteps * kUnknownSteps)};
+    std::shared_ptr<Schedule> schedule;
+    const bool made = run_or_report("scheduler", [&] { schedule = build_scheduler(config_["scheduler"], optimizer, length); });
+    if (made && has_type(config_["scheduler"], "ReduceLROnPlateau") && are_valid({"checkpoint"}) &&
+        config_["checkpoint"]["monitor"].is_string() && never_evaluated(config_, config_["checkpoint"]["monitor"]))
+      issues_.error("scheduler", "ReduceLROnPlateau looks at " + config_["checkpoint"]["monitor"].get<std::string>() +
+                                     ", but train.eval_every is \"never\"");
+    if (config_["scheduler"].is_object() && !config_["scheduler"]["length"].is_null())
+      issues_.error("scheduler.length", "is for a schedule that another one follows, in a list");
+    if (!made || !total) return;
+    if (rates_are_zero(optimizer, *schedule, *total))
+      issues_.warn(rates_are_zero(optimizer) ? "optimizer.lr" : "scheduler",
+                   "makes the rate of each step 0, so no step changes a parameter");
+    if (!config_["scheduler"].is_object()) return;
+    const int64_t warmup = config_["scheduler"]["warmup_steps"];
+    if (warmup >= *total)
+      issues_.warn("scheduler.warmup_steps", joined(warmup, " steps of warm-up do not end within the run, which takes ", *total));
+  }
+
+  // Runs `make`; an exception becomes an issue at `path`, or at the place below it that the error names. Returns whether there was
+  // none.
   template <class F>
-  bool accepted(const std::string& path, const F& make) {
+  bool run_or_report(const std::string& path, const F& make) {
     try {
       make();
       return true;
@@ -101,15 +110,15 @@ class TrainingRules : private RuleSet {
     }
   }
 
-  // Returns whether the rate of every group is 0, at first or in each step of the run. The second checks one or two thousand
-  // steps.
+  // Returns whether the rate of every group is 0, at first or in each step of the run. The second checks kCheckedSteps
+  // steps or up to twice as many.
   static bool rates_are_zero(const Optimizer& optimizer) {
     for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
       if (optimizer.initial_lr(g) != 0) return false;
     return true;
   }
   static bool rates_are_zero(const Optimizer& optimizer, const Schedule& schedule, int64_t steps) {
-    const int64_t stride = std::max<int64_t>(steps / 1000, 1);
+    const int64_t stride = std::max<int64_t>(steps / kCheckedSteps, 1);
     for (size_t g = 0; g < optimizer.param_groups().size(); ++g)
       for (int64_t step = 0; step < steps && schedule.covers(step); step += stride)
         if (schedule.rate(optimizer.initial_lr(g), step) != 0) return false;
@@ -124,7 +133,7 @@ class TrainingRules : private RuleSet {
 
   // Checks an optimizer that evaluates the loss itself, several times in a step.
   void check_closure(const Optimizer& optimizer) {
-    const std::string type = c_["optimizer"]["type"];
+    const std::string type = config_["optimizer"]["type"];
     if (optimizer.param_groups().size() > 1) issues_.error("optimizer", type + " takes all parameters in one group");
     if (are_valid({"amp", "device", "train"}) && precision_.scaler.fixed)
       issues_.error("train.guard", "must not be true with " + type + ", which evaluates the loss itself");
@@ -136,26 +145,26 @@ class TrainingRules : private RuleSet {
     const Json none = nullptr;
     const std::pair<const char*, Json> keys[] = {{"accumulate_steps", 1}, {"clip_grad_norm", none}, {"clip_grad_value", none},
                                                  {"clip_grad_agc", none}, {"grad_norm", false},     {"memory_budget", none}};
-    for (const auto& [key, only] : keys) {
-      if (c_["train"][key] != only)
+    for (const auto& [key, allowed] : keys) {
+      if (config_["train"][key] != allowed)
         issues_.error(join_path("train", key), "must not be given with " + type + ", which evaluates the loss itself");
     }
-    if (c_["train"]["checkpoint_activations"] == "auto")
+    if (config_["train"]["checkpoint_activations"] == "auto")
       issues_.error("train.checkpoint_activations", "must not be \"auto\" with " + type + ", whose steps cannot be planned");
   }
 
   // Checks layers, such as batch norms, that cannot train on a single sample, which an epoch's last batch may be.
   void check_batch_of_one(const DataFacts& facts, Module& model) {
-    const Json &loader = c_["data"]["loader"], &t = c_["train"];
+    const Json &loader = config_["data"]["loader"], &t = config_["train"];
     const int64_t batch = loader["batch_size"];
     const std::optional<Epoch> epoch = epoch_of(facts);
     const bool last = epoch && epoch->samples % batch == 1 && loader["drop_last"] == false && batch > 1;
     if ((!last && batch > 1) || facts.streams > 0) return;
     // Returns whether training ends before that batch.
-    const auto before = [&](const Json& most, int64_t each) {
-      return !most.is_null() && most.get<int64_t>() * each < epoch->batches;
+    const auto ends_before = [&](const Json& limit, int64_t batches) {
+      return !limit.is_null() && limit.get<int64_t>() * batches < epoch->batches;
     };
-    if (last && (before(t["limit_batches"], 1) || before(t["max_steps"], t["accumulate_steps"]))) return;
+    if (last && (ends_before(t["limit_batches"], 1) || ends_before(t["max_steps"], t["accumulate_steps"]))) return;
     if (t["epochs"] == 0) return;
     try {
       const NoGrad off;
@@ -177,7 +186,7 @@ class TrainingRules : private RuleSet {
   };
   static int64_t rounded_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
   std::optional<Epoch> epoch_of(const DataFacts& facts) const {
-    const Json &loader = c_["data"]["loader"], &sampler = loader["sampler"], &t = c_["train"];
+    const Json &loader = config_["data"]["loader"], &sampler = loader["sampler"], &t = config_["train"];
     if (!facts.size) return {};
     const int64_t batch = loader["batch_size"];
     int64_t samples = *facts.size;
@@ -191,7 +200,7 @@ class TrainingRules : private RuleSet {
 
   // Returns the optimizer steps of an epoch, if the size of the data is known.
   std::optional<int64_t> steps_per_epoch(const DataFacts& facts) const {
-    const Json& t = c_["train"];
+    const Json& t = config_["train"];
     const std::optional<Epoch> epoch = epoch_of(facts);
     if (!epoch) return {};
     int64_t batches = epoch->batches;
@@ -200,6 +209,7 @@ class TrainingRules : private RuleSet {
   }
 
   const MixedPrecision& precision_;
+  static constexpr int64_t kCheckedSteps = 1000;
   static constexpr int64_t kUnknownSteps = int64_t(1) << 20;  // of an epoch: more than schedules need
 
   static bool has_type(const Json& schedule, const char* type) {

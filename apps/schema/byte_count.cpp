@@ -20,10 +20,11 @@ std::optional<ByteCount> parse_byte_count(const Json& value) {
     std::string word, rest;
     if (!(number >> count) || (number >> rest) || !(unit >> word) || (unit >> rest)) return {};
     constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB", "B", "KiB", "MiB", "GiB", "TiB"};
+    constexpr size_t kDecimalUnits = 5;  // powers of 1000; the others are of 1024
     size_t u = 0;
     while (u < std::size(kUnits) && word != kUnits[u]) ++u;
     if (u == std::size(kUnits)) return {};
-    count *= u < 5 ? std::pow(1000.0, double(u)) : std::pow(1024.0, double(u - 5));
+    count *= u < kDecimalUnits ? std::pow(1000.0, double(u)) : std::pow(1024.0, double(u - kDecimalUnits));
   } else {
     return {};
   }

@@ -8,15 +8,15 @@
 namespace halfstep::app {
 
 std::vector<std::string> cpp_only_components(const std::string& what) {
-  static const std::map<std::string, std::vector<std::string>> all = {
+  static const std::map<std::string, std::vector<std::string>> types = {
       {"layer",
        {"Bilinear", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "TransformerDecoderLayer", "TransformerDecoder", "Transformer",
         "AdaptiveLogSoftmaxWithLoss", "PairwiseDistance", "CosineSimilarity", "FractionalMaxPool2d", "FractionalMaxPool3d"}},
       {"loss",
        {"CosineEmbeddingLoss", "MarginRankingLoss", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "GaussianNLLLoss"}},
   };
-  const auto found = all.find(what);
-  return found == all.end() ? std::vector<std::string>{} : found->second;
+  const auto found = types.find(what);
+  return found == types.end() ? std::vector<std::string>{} : found->second;
 }
 
 std::string in_place_of(const std::string& what, const std::string& type, const std::string& key) {

@@ -10,6 +10,8 @@
 namespace halfstep::app {
 namespace {
 
+constexpr size_t kShownPathBytes = 200, kShownMessageBytes = 2000;
+
 bool inside(std::string_view path, std::string_view above) {
   return above.empty() || (path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '.'));
 }
@@ -27,11 +29,11 @@ const SourceLocation* find_origin(std::string path, const Origins& origins, bool
   }
 }
 
-// Returns at most `n` bytes, without characters that would move a terminal's cursor.
-std::string printable(std::string text, size_t n) {
-  if (text.size() > n) {
-    while (n > 0 && (text[n] & 0xc0) == 0x80) --n;  // do not split a character
-    text = text.substr(0, n) + "...";
+// Returns at most `bytes` bytes and "...", without characters that would move a terminal's cursor.
+std::string printable(std::string text, size_t bytes) {
+  if (text.size() > bytes) {
+    while (bytes > 0 && (text[bytes] & 0xc0) == 0x80) --bytes;  // do not split a character
+    text = text.substr(0, bytes) + "...";
   }
   for (char& c : text) {
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
@@ -64,20 +66,20 @@ std::string Issues::line(const Issue& issue, const Origins& origins) {
     if (mark.line) out += ":" + std::to_string(mark.line) + ":" + std::to_string(mark.column);
     out += ": ";
   }
-  if (!issue.path.empty()) out += printable(issue.path, 200) + ": ";
-  return out + printable(issue.message, 2000);
+  if (!issue.path.empty()) out += printable(issue.path, kShownPathBytes) + ": ";
+  return out + printable(issue.message, kShownMessageBytes);
 }
 
 void Issues::raise(std::string_view file, const Origins& origins) const {
   if (errors() == 0) return;
-  std::vector<Issue> wrong;
-  std::copy_if(list_.begin(), list_.end(), std::back_inserter(wrong), [](const Issue& i) { return !i.warning; });
-  std::stable_sort(wrong.begin(), wrong.end(), [&](const Issue& a, const Issue& b) {
+  std::vector<Issue> errors;
+  std::copy_if(list_.begin(), list_.end(), std::back_inserter(errors), [](const Issue& i) { return !i.warning; });
+  std::stable_sort(errors.begin(), errors.end(), [&](const Issue& a, const Issue& b) {
     const Mark x = mark_of(a, origins), y = mark_of(b, origins);
     return std::tie(x.line, x.column) < std::tie(y.line, y.column);
   });
   std::string text;
-  for (const Issue& issue : wrong) text += "\n  " + line(issue, origins);
+  for (const Issue& issue : errors) text += "\n  " + line(issue, origins);
   if (errors_ > kListed) text += "\n  and " + std::to_string(errors_ - kListed) + " more";
   fail<ConfigError>("config", errors_, errors_ == 1 ? " error in " : " errors in ", file, text);
 }

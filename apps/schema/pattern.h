@@ -22,11 +22,11 @@ class Pattern {
   std::string error() const;  // empty: it is a valid regular expression
   bool found_in(const std::string& text) const;
   std::optional<size_t> match_length(const std::string& text) const;  // of the first match; unset: no match
-  // Returns `text` with the first match replaced by `by`, in which \1 to \9 are the match's groups.
-  std::string replaced(std::string text, const std::string& by) const;
+  // Returns `text` with the first match replaced; \1 to \9 in the replacement are the match's groups.
+  std::string replaced(std::string text, const std::string& replacement) const;
 
  private:
-  std::unique_ptr<re2::RE2> re_;
+  std::unique_ptr<re2::RE2> regex_;
 };
 
 }  // namespace halfstep::app

@@ -48,7 +48,7 @@ std::string with_article(const std::string& noun) {
   return (std::string_view("aeiou").find(noun[0]) == std::string_view::npos ? "a " : "an ") + noun;
 }
 
-Field make(std::string key, FieldKind kind, Json fallback, std::string doc) {
+Field make_field(std::string key, FieldKind kind, Json fallback, std::string doc) {
   Field f{.key = std::move(key), .kind = kind, .doc = std::move(doc)};
   f.fallback = std::move(fallback);
   return f;
@@ -156,7 +156,7 @@ std::string Field::expects() const {
             (or_single ? (item->family ? with_article(item->family->what) : item->expects()) + " or " : "") + "a list of ";
       if (min_items == max_items) out += std::to_string(min_items) + " ";
       if (min_items == 1 && max_items > 1) out += "one or more ";
-      if (min_items == 0 && max_items > 1 && max_items < 1 << 30) out += "at most " + std::to_string(max_items) + " ";
+      if (min_items == 0 && max_items > 1 && max_items < kNoMaxItems) out += "at most " + std::to_string(max_items) + " ";
       out += plural_text(*item);
       if (null_items) out += ", null for some";
       break;
@@ -174,16 +174,16 @@ std::string Field::expects() const {
 }
 
 Field boolean(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), FieldKind::boolean, std::move(fallback), std::move(doc));
+  return make_field(std::move(key), FieldKind::boolean, std::move(fallback), std::move(doc));
 }
 Field integer(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), FieldKind::integer, std::move(fallback), std::move(doc));
+  return make_field(std::move(key), FieldKind::integer, std::move(fallback), std::move(doc));
 }
 Field number(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), FieldKind::number, std::move(fallback), std::move(doc));
+  return make_field(std::move(key), FieldKind::number, std::move(fallback), std::move(doc));
 }
 Field text(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), FieldKind::text, std::move(fallback), std::move(doc));
+  return make_field(std::move(key), FieldKind::text, std::move(fallback), std::move(doc));
 }
 Field pattern(std::string key, Json fallback, std::string doc) {
   Field f = text(std::move(key), std::move(fallback), std::move(doc));
@@ -191,13 +191,13 @@ Field pattern(std::string key, Json fallback, std::string doc) {
   return f;
 }
 Field interval(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), FieldKind::interval, std::move(fallback), std::move(doc));
+  return make_field(std::move(key), FieldKind::interval, std::move(fallback), std::move(doc));
 }
 Field byte_count(std::string key, Json fallback, std::string doc) {
-  return make(std::move(key), FieldKind::byte_count, std::move(fallback), std::move(doc));
+  return make_field(std::move(key), FieldKind::byte_count, std::move(fallback), std::move(doc));
 }
 Field not_yet(std::string key, Json accepted, std::string doc) {
-  return make(std::move(key), FieldKind::not_yet, std::move(accepted), std::move(doc));
+  return make_field(std::move(key), FieldKind::not_yet, std::move(accepted), std::move(doc));
 }
 Field choice(std::string key, Json fallback, std::vector<std::string> words, std::string doc) {
   Field f = text(std::move(key), std::move(fallback), std::move(doc));
@@ -205,19 +205,19 @@ Field choice(std::string key, Json fallback, std::vector<std::string> words, std
   return f;
 }
 Field list(std::string key, Json fallback, Field item, std::string doc) {
-  Field f = make(std::move(key), FieldKind::list, std::move(fallback), std::move(doc));
+  Field f = make_field(std::move(key), FieldKind::list, std::move(fallback), std::move(doc));
   f.item = std::make_shared<const Field>(std::move(item));
   return f;
 }
 Field map(std::string key, Field value, bool keys_are_patterns, std::string doc) {
-  Field f = make(std::move(key), FieldKind::map, Json::object(), std::move(doc));
+  Field f = make_field(std::move(key), FieldKind::map, Json::object(), std::move(doc));
   f.item = std::make_shared<const Field>(std::move(value));
   f.keys_are_patterns = keys_are_patterns;
-  f.max_items = 100;
+  f.max_items = kMaxMapItems;
   return f;
 }
 Field optional_section(std::string key, const Section& section, std::string doc) {
-  Field f = make(std::move(key), FieldKind::section, nullptr, std::move(doc));
+  Field f = make_field(std::move(key), FieldKind::section, nullptr, std::move(doc));
   f.section = &section;
   return f;
 }
@@ -227,7 +227,7 @@ Field section(std::string key, const Section& section, std::string doc) {
   return f;
 }
 Field component(std::string key, const Family& family, std::string doc) {
-  Field f = make(std::move(key), FieldKind::component, nullptr, std::move(doc));
+  Field f = make_field(std::move(key), FieldKind::component, nullptr, std::move(doc));
   f.family = &family;
   return f;
 }

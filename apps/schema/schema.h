@@ -20,6 +20,8 @@ namespace halfstep::app {
 
 inline constexpr int64_t kMaxSample = (int64_t(1) << 31) - 1;  // values in a sample, and width of a layer
 inline constexpr double kMaxCount = 1e9;                       // most steps, epochs, samples and the like
+inline constexpr int kNoMaxItems = 1 << 30;                    // a list may have any length
+inline constexpr int kMaxMapItems = 100;                       // keys of a map
 
 struct Section;
 struct Family;
@@ -35,7 +37,7 @@ struct Field {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool low_open = false, high_open = false;     // the bound itself is excluded
   std::vector<std::string> words = {};          // text: the allowed words (none: any); other kinds: words allowed besides values
-  int min_items = 0, max_items = 1 << 30;       // length of a list
+  int min_items = 0, max_items = kNoMaxItems;   // length of a list
   std::shared_ptr<const Field> item = nullptr;  // of a list; of a map: its values
   bool keys_are_patterns = false;               // of a map: keys are regular expressions
   bool or_single = false;                       // of a list: one item without brackets is allowed
@@ -83,7 +85,7 @@ Field choice(std::string key, Json fallback, std::vector<std::string> words, std
 Field interval(std::string key, Json fallback, std::string doc);
 Field byte_count(std::string key, Json fallback, std::string doc);  // apps/schema/byte_count.h
 Field list(std::string key, Json fallback, Field item, std::string doc);
-// Makes a field for an object with the user's own keys, at most max_items of them.
+// Makes a field for an object with the user's own keys, at most kMaxMapItems of them.
 Field map(std::string key, Field value, bool keys_are_patterns, std::string doc);
 Field section(std::string key, const Section& section, std::string doc);
 Field optional_section(std::string key, const Section& section, std::string doc);  // absent by default

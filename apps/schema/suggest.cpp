@@ -85,15 +85,17 @@ bool same_word(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto legal = [&](std::string_view w) { return std::find(candidates.begin(), candidates.end(), w) != candidates.end(); };
+  const auto is_candidate = [&](std::string_view w) {
+    return std::find(candidates.begin(), candidates.end(), w) != candidates.end();
+  };
   for (const std::string& c : candidates) {
     if (same_word(c, word)) return c;
   }
   for (const auto& [other, ours] : kSynonyms) {
-    if (same_word(other, word) && legal(ours)) return std::string(ours);
+    if (same_word(other, word) && is_candidate(ours)) return std::string(ours);
   }
   for (const auto& [other, ours] : kLike) {
-    if (other == word && legal(ours)) return std::string(ours);
+    if (other == word && is_candidate(ours)) return std::string(ours);
   }
   return nearest_name(word, candidates);
 }

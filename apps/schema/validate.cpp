@@ -16,8 +16,9 @@ namespace {
 
 std::string shown(const Json& value) {
   std::string text = value.dump();
-  if (text.size() <= 60) return text;
-  size_t end = 57;
+  constexpr size_t kShownBytes = 60;
+  if (text.size() <= kShownBytes) return text;
+  size_t end = kShownBytes - 3;  // for "..."
   while ((text[end] & 0xc0) == 0x80) --end;  // do not split a character
   return text.substr(0, end) + "...";
 }
@@ -26,7 +27,7 @@ class Checker {
  public:
   Checker(Issues& issues, const Section* document) : issues_(issues), document_(document) {}
 
-  Json field(const Json& given, const Field& f, const std::string& path) {
+  Json check_field(const Json& given, const Field& f, const std::string& path) {
     const Json& value = given.is_null() ? f.fallback : given;
     if (value.is_null()) {
       if (f.needed) issues_.error(path, "is missing: " + f.doc);
@@ -34,19 +35,19 @@ class Checker {
     }
     if (value.is_string() && !f.words.empty() && f.kind != FieldKind::text && contains(f.words, value)) return value;
     switch (f.kind) {
-      case FieldKind::boolean: return value.is_boolean() ? value : wrong(value, f, path);
-      case FieldKind::integer: return integer(value, f, path);
-      case FieldKind::number: return value.is_number() && in_range(value, f) ? value : wrong(value, f, path);
+      case FieldKind::boolean: return value.is_boolean() ? value : report_wrong(value, f, path);
+      case FieldKind::integer: return check_integer(value, f, path);
+      case FieldKind::number: return value.is_number() && in_range(value, f) ? value : report_wrong(value, f, path);
       case FieldKind::text:
-        if (f.also_integer && value.is_number_integer()) return integer(value, f, path);
-        if (f.is_pattern && value.is_string()) return pattern(value, path);
-        return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : wrong(value, f, path);
-      case FieldKind::interval: return parse_interval(value) ? value : wrong(value, f, path);
-      case FieldKind::byte_count: return parse_byte_count(value) ? value : wrong(value, f, path);
-      case FieldKind::list: return list(value, f, path);
-      case FieldKind::map: return map(value, f, path);
-      case FieldKind::section: return switched(value, f, path);
-      case FieldKind::component: return component(value, *f.family, f, path);
+        if (f.also_integer && value.is_number_integer()) return check_integer(value, f, path);
+        if (f.is_pattern && value.is_string()) return check_pattern(value, path);
+        return value.is_string() && (f.words.empty() || contains(f.words, value)) ? value : report_wrong(value, f, path);
+      case FieldKind::interval: return parse_interval(value) ? value : report_wrong(value, f, path);
+      case FieldKind::byte_count: return parse_byte_count(value) ? value : report_wrong(value, f, path);
+      case FieldKind::list: return check_list(value, f, path);
+      case FieldKind::map: return check_map(value, f, path);
+      case FieldKind::section: return check_switched(value, f, path);
+      case FieldKind::component: return check_component(value, *f.family, f, path);
       case FieldKind::not_yet: break;
     }
     if (value != f.fallback && !(value.is_structured() && value.empty())) {
@@ -56,7 +57,7 @@ class Checker {
     return f.fallback;
   }
 
-  Json section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
+  Json check_section(const Json& value, const std::vector<Field>& fields, const std::vector<Field>& common, const std::string& what,
                const std::string& path, const Json& head = Json::object(), const Family* family = nullptr) {
     Json out = head;
     std::vector<std::string> known, offered;  // keys that are not supported yet are known, but not offered
@@ -68,16 +69,16 @@ class Checker {
       }
     }
     for (const auto& [key, ignored] : value.items()) {
-      if (!contains(known, key)) unknown(key, offered, what, path, family);
+      if (!contains(known, key)) report_unknown(key, offered, what, path, family);
     }
-    const auto own = [&](const std::string& key) {
+    const auto is_own = [&](const std::string& key) {
       return std::any_of(fields.begin(), fields.end(), [&](const Field& f) { return f.key == key; });
     };
     for (const auto* group : {&fields, &common}) {
       for (const Field& f : *group) {
-        if (group == &common && own(f.key)) continue;  // the type's own field overrides it
+        if (group == &common && is_own(f.key)) continue;  // the type's own field overrides it
         const auto it = value.find(f.key);
-        Json checked = field(it == value.end() ? Json() : *it, f, join_path(path, f.key));
+        Json checked = check_field(it == value.end() ? Json() : *it, f, join_path(path, f.key));
         if (f.kind != FieldKind::not_yet) out[f.key] = std::move(checked);
       }
     }
@@ -93,28 +94,28 @@ class Checker {
     return std::isfinite(v) && (f.low_open ? v > f.low : v >= f.low) && (f.high_open ? v < f.high : v <= f.high);
   }
 
-  Json wrong(const Json& value, const Field& f, const std::string& path) {
+  Json report_wrong(const Json& value, const Field& f, const std::string& path) {
     std::string hint;
     if (value.is_string() && !f.words.empty()) hint = did_you_mean(value.get<std::string>(), f.words);
-    const Field& one = f.item ? *f.item : f;
-    if (value.is_number() && value.get<double>() > one.high && one.is_far(one.high))
-      hint = "; at most " + std::to_string(int64_t(one.high));
+    const Field& item = f.item ? *f.item : f;
+    if (value.is_number() && value.get<double>() > item.high && item.is_far(item.high))
+      hint = "; at most " + std::to_string(int64_t(item.high));
     if (value.is_array() && f.family && f.family->find("Sequential"))
       hint = R"(; layers in a row are {"type": "Sequential", "layers": [...]})";
     issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + hint);
     return nullptr;
   }
 
-  Json integer(const Json& value, const Field& f, const std::string& path) {
+  Json check_integer(const Json& value, const Field& f, const std::string& path) {
     if (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>() &&
         std::abs(value.get<double>()) < 0x1p53) {
-      return integer(Json(int64_t(value.get<double>())), f, path);  // accepts 1e4
+      return check_integer(Json(int64_t(value.get<double>())), f, path);  // accepts 1e4
     }
     const bool fits = !value.is_number_unsigned() || value.get<uint64_t>() <= uint64_t(std::numeric_limits<int64_t>::max());
-    return value.is_number_integer() && fits && in_range(value, f) ? value : wrong(value, f, path);
+    return value.is_number_integer() && fits && in_range(value, f) ? value : report_wrong(value, f, path);
   }
 
-  Json pattern(const Json& value, const std::string& path) {
+  Json check_pattern(const Json& value, const std::string& path) {
     constexpr size_t kLongest = 1000;  // bytes of a pattern
     const std::string text = value.get<std::string>();
     if (text.size() > kLongest) {
@@ -125,18 +126,18 @@ class Checker {
     return value;
   }
 
-  Json list(const Json& value, const Field& f, const std::string& path) {
+  Json check_list(const Json& value, const Field& f, const std::string& path) {
     if (value.is_boolean() && f.also_boolean) return value;
-    if (!value.is_array() && f.or_single && f.item->kind == FieldKind::component) return field(value, *f.item, path);
+    if (!value.is_array() && f.or_single && f.item->kind == FieldKind::component) return check_field(value, *f.item, path);
     if (!value.is_array()) {
       Issues discarded;  // the list's message already describes single items
-      const Json one = f.or_single ? Checker(discarded, document_).field(value, *f.item, path) : Json();
-      if (one.is_null()) return wrong(value, f, path);
+      const Json item = f.or_single ? Checker(discarded, document_).check_field(value, *f.item, path) : Json();
+      if (item.is_null()) return report_wrong(value, f, path);
       for (const Issue& issue : discarded.list())
         issues_.error(issue.path, issue.message, issue.at_key);  // right kind, other error
-      return one;
+      return item;
     }
-    if (int(value.size()) < f.min_items || int(value.size()) > f.max_items) return wrong(value, f, path);
+    if (int(value.size()) < f.min_items || int(value.size()) > f.max_items) return report_wrong(value, f, path);
     Json out = Json::array();
     for (size_t i = 0; i < value.size(); ++i) {
       if (value[i].is_null() && f.null_items) {
@@ -144,32 +145,32 @@ class Checker {
       } else if (value[i].is_null()) {
         issues_.error(join_path(path, i), "must be " + f.item->expects() + ", got null");
       } else {
-        out.push_back(field(value[i], *f.item, join_path(path, i)));
+        out.push_back(check_field(value[i], *f.item, join_path(path, i)));
       }
     }
     return out;
   }
 
-  Json map(const Json& value, const Field& f, const std::string& path) {
-    if (!value.is_object() || int(value.size()) > f.max_items) return wrong(value, f, path);
+  Json check_map(const Json& value, const Field& f, const std::string& path) {
+    if (!value.is_object() || int(value.size()) > f.max_items) return report_wrong(value, f, path);
     Json out = Json::object();
     for (const auto& [key, given] : value.items()) {
       if (given.is_null()) continue;
       const std::string at = join_path(path, key);
-      if (f.keys_are_patterns) pattern(Json(key), at);
-      out[key] = field(given, *f.item, at);
+      if (f.keys_are_patterns) check_pattern(Json(key), at);
+      out[key] = check_field(given, *f.item, at);
     }
     return out;
   }
 
-  Json switched(const Json& value, const Field& f, const std::string& path) {
+  Json check_switched(const Json& value, const Field& f, const std::string& path) {
     if (f.switchable && value.is_boolean()) {
-      return section(Json{{"enabled", value}}, f.section->fields, {}, f.section->name, path);
+      return check_section(Json{{"enabled", value}}, f.section->fields, {}, f.section->name, path);
     }
     if (!f.short_for.empty() && value.is_string()) {
-      return section(Json{{f.short_for, value}}, f.section->fields, {}, f.section->name, path);
+      return check_section(Json{{f.short_for, value}}, f.section->fields, {}, f.section->name, path);
     }
-    if (value.is_object()) return section(value, f.section->fields, {}, f.section->name, path);
+    if (value.is_object()) return check_section(value, f.section->fields, {}, f.section->name, path);
     issues_.error(path, "must be " + f.expects() + ", got " + shown(value) + word_of(*f.section, value, path));
     return nullptr;
   }
@@ -183,11 +184,11 @@ class Checker {
     return "";
   }
 
-  Json component(const Json& value, const Family& family, const Field& f, const std::string& path) {
+  Json check_component(const Json& value, const Family& family, const Field& f, const std::string& path) {
     std::vector<std::string> types;
     for (const Component& c : family.components) types.push_back(c.type);
     const Json object = value.is_string() ? Json{{"type", value}} : value;
-    if (!object.is_object()) return wrong(value, f, path);
+    if (!object.is_object()) return report_wrong(value, f, path);
     const auto type = object.find("type");
     const std::string type_path = value.is_string() ? path : join_path(path, "type");
     if (type == object.end() || !type->is_string()) {
@@ -210,17 +211,17 @@ class Checker {
       }
       return nullptr;
     }
-    return section(object, found->fields, family.common, found->type, path, Json{{"type", name}}, &family);
+    return check_section(object, found->fields, family.common, found->type, path, Json{{"type", name}}, &family);
   }
 
   // family: of the component that has the key; null for a section.
-  void unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what, const std::string& path,
-               const Family* family) {
+  void report_unknown(const std::string& key, const std::vector<std::string>& keys, const std::string& what,
+                      const std::string& path, const Family* family) {
     if (issues_.full()) return issues_.error("", "");
     std::string hint = family ? in_place_of(family->what, what, key) : "", owners;
     if (hint.empty()) hint = did_you_mean(key, keys);
     if (hint.empty() && family) owners = owners_of(key, *family);
-    if (hint.empty() && owners.empty()) hint = elsewhere(key);
+    if (hint.empty() && owners.empty()) hint = suggest_elsewhere(key);
     if (hint.empty() && keys.empty()) hint = "; " + what + " takes none";
     if (hint.empty()) {
       hint = "; " + (what.empty() ? "a config" : what) + " takes ";
@@ -232,7 +233,7 @@ class Checker {
   static std::string owners_of(const std::string& key, const Family& family) {
     if (family.what == "data set") return "";
     std::string out;
-    int others = -2;  // beyond those that are named
+    int others = -2;  // beyond the two that are named
     for (const Component& c : family.components) {
       if (std::none_of(c.fields.begin(), c.fields.end(), [&](const Field& f) { return f.key == key; })) continue;
       if (++others <= 0) out += (out.empty() ? ", which " : ", ") + c.type;
@@ -243,28 +244,28 @@ class Checker {
   }
 
   // Suggests a key of another section, also for another program's name.
-  std::string elsewhere(const std::string& key) const {
+  std::string suggest_elsewhere(const std::string& key) const {
     if (!document_) return "";
-    std::vector<std::pair<std::string, std::string>> all = {
+    std::vector<std::pair<std::string, std::string>> keys = {
         {"optimizer", "lr"}, {"optimizer", "momentum"}, {"optimizer", "weight_decay"}, {"scheduler", "warmup_steps"}};
-    gather(*document_, "", all);
-    for (const auto& [section, name] : all) {
+    collect_keys(*document_, "", keys);
+    for (const auto& [section, name] : keys) {
       if (name == key) return "; did you mean \"" + join_path(section, name) + "\"?";
     }
-    for (const auto& [section, name] : all) {
+    for (const auto& [section, name] : keys) {
       const std::string found = suggest(key, {name});
       if (found.empty()) continue;
       const int distance = edit_distance(key, name);
-      const bool synonym = distance > std::max(1, int(key.size()) / 3);
+      const bool synonym = distance > std::max(1, int(key.size()) / 3);  // farther than nearest_name() goes
       if (distance <= 1 || synonym) return "; did you mean \"" + join_path(section, name) + "\"?";
     }
     return "";
   }
-  static void gather(const Section& in, const std::string& path, std::vector<std::pair<std::string, std::string>>& out) {
+  static void collect_keys(const Section& in, const std::string& path, std::vector<std::pair<std::string, std::string>>& out) {
     for (const Field& f : in.fields) {
       if (f.kind == FieldKind::not_yet) continue;
       out.emplace_back(path, f.key);
-      if (f.section) gather(*f.section, join_path(path, f.key), out);
+      if (f.section) collect_keys(*f.section, join_path(path, f.key), out);
     }
   }
 
@@ -277,13 +278,13 @@ class Checker {
 Json validate(const Json& value, const Section& section, const std::string& path, Issues& issues) {
   if (!value.is_object()) {
     issues.error(path, "must be an object, got " + shown(value));
-    return Checker(issues, &section).section(Json::object(), section.fields, {}, section.name, path);
+    return Checker(issues, &section).check_section(Json::object(), section.fields, {}, section.name, path);
   }
-  return Checker(issues, &section).section(value, section.fields, {}, section.name, path);
+  return Checker(issues, &section).check_section(value, section.fields, {}, section.name, path);
 }
 
 Json validate(const Json& value, const Field& field, const std::string& path, Issues& issues) {
-  return Checker(issues, nullptr).field(value, field, path);
+  return Checker(issues, nullptr).check_field(value, field, path);
 }
 
 }  // namespace halfstep::app

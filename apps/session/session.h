@@ -125,7 +125,7 @@ std::string stored_data_sha256(const CheckpointContents& contents);  // empty: a
 // Facts about a model's training data; unset for a checkpoint of a halfstep before 0.2.0, or of a C++ program.
 struct StoredData {
   DataForm form;
-  Json transforms;  // see transforms_in_use
+  Json transforms;  // see prediction_transforms
 };
 std::optional<StoredData> stored_data(const CheckpointContents& contents);
 

@@ -188,7 +188,7 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
   // Recorded for people who compare runs.
   out.meta["written_by"] = {
       {"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(s.device).describe()}};
-  out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", transforms_in_use(config)}};
+  out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", prediction_transforms(config)}};
   return out;
 }
 

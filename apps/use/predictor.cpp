@@ -32,7 +32,7 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // Reads the training data, for a checkpoint of an older halfstep that does not describe it.
 StoredData of_training_data(const Config& config) {
-  return {build_dataset(config.json, "train")->form(), transforms_in_use(with_statistics(config.json))};
+  return {build_dataset(config.json, "train")->form(), prediction_transforms(with_statistics(config.json))};
 }
 
 // Returns whether a call writes into the model: stateful layers keep their last state, and embeddings with max_norm scale rows of

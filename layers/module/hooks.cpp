@@ -135,7 +135,7 @@ void SpecialCall::after(const std::vector<Tensor*>& outputs) {
   // Cast the outputs back: a float32 module around one of 16 bits takes them as its input.
   std::vector<Tensor*> given;
   for (Tensor* const t : outputs)
-    if (t->defined() && autocast::regions().of[size_t(t->device().type)].mode == autocast::Mode::paused) given.push_back(t);
+    if (t->defined() && autocast::regions().by_device[size_t(t->device().type)].mode == autocast::Mode::paused) given.push_back(t);
   if (!given.empty()) autocast::ModuleRegion(DType::f32, kept_forever("")).widen(given);
 }
 

@@ -32,7 +32,7 @@ void advance(DeviceRates& rates, const Tensor& found_inf) {
   math::StepTail tail;
   rates.add_to(tail);
   backend_for(Device::cpu).end_step(found_inf.defined() ? found_inf.data_ptr<float>() : nullptr, tail);
-  rates.advanced();
+  rates.note_step();
 }
 
 }  // namespace

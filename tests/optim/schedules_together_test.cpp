@@ -128,7 +128,7 @@ TEST_CASE("a schedule on the device continues from what another has made of the 
     CAPTURE(n);
     rates.prepare();
     backend_for(Device::cpu).end_step(nullptr, tail);
-    rates.advanced();
+    rates.note_step();
     beside.step();
     CHECK(o.lr() == doctest::Approx(std::pow(0.5, n / 2) * std::pow(0.9, n)));
   }

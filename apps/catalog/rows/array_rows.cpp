@@ -51,17 +51,17 @@ DatasetRow array_row(const char* type, const char* doc, std::vector<Field> files
 
 }  // namespace
 
-void add_array_rows(Catalog<DatasetRow>& all) {
-  all.add(array_row("NPY", "two arrays of NumPy, with a row for each sample; float32, uint8 and int64 are mapped, not read",
-                    {text("input", nullptr, "file of the inputs, relative to data.root").required(),
-                     text("target", nullptr, "file of the targets, relative to data.root").required()},
-                    "input", [](const SplitRequest& r, const ArrayOptions& o) {
-                      return ArrayDataset::npy(data_path(r, "input"), data_path(r, "target"), o);
-                    }));
-  all.add(array_row("NPZ", "two arrays of an archive of NumPy", {path_field("the file")}, "path",
-                    [](const SplitRequest& r, const ArrayOptions& o) { return ArrayDataset::npz(data_path(r), o); }));
-  all.add(array_row("Safetensors", "two tensors of a safetensors file, which is mapped", {path_field("the file")}, "path",
-                    [](const SplitRequest& r, const ArrayOptions& o) { return ArrayDataset::safetensors(data_path(r), o); }));
+void add_array_rows(Catalog<DatasetRow>& catalog) {
+  catalog.add(array_row("NPY", "two arrays of NumPy, with a row for each sample; float32, uint8 and int64 are mapped, not read",
+                        {text("input", nullptr, "file of the inputs, relative to data.root").required(),
+                         text("target", nullptr, "file of the targets, relative to data.root").required()},
+                        "input", [](const SplitRequest& r, const ArrayOptions& o) {
+                          return ArrayDataset::npy(data_path(r, "input"), data_path(r, "target"), o);
+                        }));
+  catalog.add(array_row("NPZ", "two arrays of an archive of NumPy", {path_field("the file")}, "path",
+                        [](const SplitRequest& r, const ArrayOptions& o) { return ArrayDataset::npz(data_path(r), o); }));
+  catalog.add(array_row("Safetensors", "two tensors of a safetensors file, which is mapped", {path_field("the file")}, "path",
+                        [](const SplitRequest& r, const ArrayOptions& o) { return ArrayDataset::safetensors(data_path(r), o); }));
 }
 
 }  // namespace halfstep::app

@@ -25,19 +25,20 @@ std::shared_ptr<TransformerEncoder> encoder(const Json& self) {
 
 }  // namespace
 
-void add_attention_rows(Catalog<ModuleRow>& all) {
-  all.add(batch_first_row<MultiheadAttention>("attention of [L, E] to itself", "embed_dim"));
+void add_attention_rows(Catalog<ModuleRow>& catalog) {
+  catalog.add(batch_first_row<MultiheadAttention>("attention of [L, E] to itself", "embed_dim"));
   const ModuleRow layer =
       batch_first_row<TransformerEncoderLayer>("attention of [L, E] to itself, then a feed-forward net", "d_model");
-  all.add(layer);
+  catalog.add(layer);
   std::vector<Field> fields = layer.component.fields;
   fields.push_back(field_of(TransformerEncoder::arguments().each[0], {}, {.most = kMaxCopies}));
   fields.push_back(boolean("norm", false, "a LayerNorm at the end"));
-  all.add({{"TransformerEncoder", "TransformerEncoderLayers one after the other, with equal initial weights", fields}, encoder});
-  all.add(batch_first_row<PositionalEncoding>("x + sines and cosines of the position, and dropout", "d_model"));
-  all.add(batch_first_row<PositionEmbedding>("x + a learned row for each position", "d_model"));
-  all.add(from_input(class_row<RotaryEmbedding>("pairs of features of [L, E], turned by their position"), "dim", -1,
-                     "those of the input"));
+  catalog.add(
+      {{"TransformerEncoder", "TransformerEncoderLayers one after the other, with equal initial weights", fields}, encoder});
+  catalog.add(batch_first_row<PositionalEncoding>("x + sines and cosines of the position, and dropout", "d_model"));
+  catalog.add(batch_first_row<PositionEmbedding>("x + a learned row for each position", "d_model"));
+  catalog.add(from_input(class_row<RotaryEmbedding>("pairs of features of [L, E], turned by their position"), "dim", -1,
+                         "those of the input"));
 }
 
 }  // namespace halfstep::app

@@ -25,8 +25,8 @@ std::vector<LayerPart> parts_of(Json& layers, const std::string& key, const std:
     out.push_back({join_path(key, i), join_path(name, child_name(layers[i], i)), &layers[i]});
   return out;
 }
-void append(std::vector<LayerPart>& all, std::vector<LayerPart> more) {
-  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+void append(std::vector<LayerPart>& parts, std::vector<LayerPart> more) {
+  parts.insert(parts.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 // Names of the layers in one place; reports invalid and duplicate names.
@@ -36,15 +36,15 @@ class LayerNames {
   void add(const std::string& key, const std::string& own) {
     if (own.empty() || own.find('.') != std::string::npos) {
       at_.reject(join_path(key, "name"), "must not be empty or contain a dot, got \"" + own + "\"");
-    } else if (std::find(all_.begin(), all_.end(), own) != all_.end()) {
+    } else if (std::find(names_.begin(), names_.end(), own) != names_.end()) {
       at_.reject(join_path(key, "name"), "two layers are called \"" + own + "\"");
     }
-    all_.push_back(own);
+    names_.push_back(own);
   }
 
  private:
   Inference& at_;
-  std::vector<std::string> all_;
+  std::vector<std::string> names_;
 };
 
 // Runs x through the layers. used: a single layer's name is used by the layer around it.
@@ -97,7 +97,7 @@ Tensor follow_mlp(Json& self, const Tensor& x, Inference& at) {
   const Tensor y = flat(x);
   if (!at.fill_widths(self, {"MLP", "", {linear_row().component.fields[0]}}, y)) return {};
   Json unfolded = unfold_mlp(self);
-  return at.unfolded(unfolded, y);
+  return at.run_unfolded(unfolded, y);
 }
 
 class FlatMlp : public Sequential {
@@ -154,9 +154,9 @@ ModuleRow residual_row(const Family& layers) {
             return at.infer_join("Residual", [&] { return combine(Combine::add, {body, across}); });
           },
           [=](Json& self) {
-            std::vector<LayerPart> all = parts_of(self["body"], "body", "body");
-            if (has_shortcut(self)) append(all, parts_of(self["shortcut"], "shortcut", "shortcut"));
-            return all;
+            std::vector<LayerPart> parts = parts_of(self["body"], "body", "body");
+            if (has_shortcut(self)) append(parts, parts_of(self["shortcut"], "shortcut", "shortcut"));
+            return parts;
           }};
 }
 
@@ -189,10 +189,10 @@ ModuleRow parallel_row(const Family& layers) {
             return at.infer_join("Parallel", [&] { return combine(combine_in(self), made, self["dim"].get<int64_t>()); });
           },
           [=](Json& self) {
-            std::vector<LayerPart> all;
+            std::vector<LayerPart> parts;
             for (size_t i = 0; i < self["branches"].size(); ++i)
-              append(all, parts_of(self["branches"][i], key(i), own_name(self["branches"][i], i)));
-            return all;
+              append(parts, parts_of(self["branches"][i], key(i), own_name(self["branches"][i], i)));
+            return parts;
           }};
 }
 
@@ -218,10 +218,10 @@ ModuleRow repeat_row(const Family& layers) {
             return y;
           },
           [](Json& self) {
-            std::vector<LayerPart> all;
+            std::vector<LayerPart> parts;
             for (int64_t i = 0; i < self["times"].get<int64_t>(); ++i)
-              append(all, parts_of(self["layers"], "layers", std::to_string(i)));
-            return all;
+              append(parts, parts_of(self["layers"], "layers", std::to_string(i)));
+            return parts;
           }};
 }
 
@@ -320,13 +320,13 @@ ModuleRow graph_row(const Family& layers) {
           [](const Json& self) { return make_graph(self, make_layers); },
           follow_graph,
           [](Json& self) {
-            std::vector<LayerPart> all;
+            std::vector<LayerPart> parts;
             for (size_t i = 0; i < self["nodes"].size(); ++i) {
               Json& n = self["nodes"][i];
               if (!n["layer"].is_null())
-                append(all, parts_of(n["layer"], join_path(join_path("nodes", i), "layer"), node_name(n, i)));
+                append(parts, parts_of(n["layer"], join_path(join_path("nodes", i), "layer"), node_name(n, i)));
             }
-            return all;
+            return parts;
           }};
 }
 
@@ -348,14 +348,14 @@ Json unfold_mlp(const Json& self) {
   return {{"type", "Sequential"}, {"layers", layers}};
 }
 
-void add_container_rows(Catalog<ModuleRow>& all) {
-  const Family& layers = all.family();
-  all.add(sequential_row(layers));
-  all.add(mlp_row(layers));
-  all.add(residual_row(layers));
-  all.add(parallel_row(layers));
-  all.add(repeat_row(layers));
-  all.add(graph_row(layers));
+void add_container_rows(Catalog<ModuleRow>& catalog) {
+  const Family& layers = catalog.family();
+  catalog.add(sequential_row(layers));
+  catalog.add(mlp_row(layers));
+  catalog.add(residual_row(layers));
+  catalog.add(parallel_row(layers));
+  catalog.add(repeat_row(layers));
+  catalog.add(graph_row(layers));
 }
 
 }  // namespace halfstep::app

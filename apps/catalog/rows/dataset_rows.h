@@ -14,11 +14,11 @@
 
 namespace halfstep::app {
 
-void add_image_rows(Catalog<DatasetRow>& all);
-void add_table_rows(Catalog<DatasetRow>& all);
-void add_array_rows(Catalog<DatasetRow>& all);
-void add_text_rows(Catalog<DatasetRow>& all);
-void add_generated_rows(Catalog<DatasetRow>& all);
+void add_image_rows(Catalog<DatasetRow>& catalog);
+void add_table_rows(Catalog<DatasetRow>& catalog);
+void add_array_rows(Catalog<DatasetRow>& catalog);
+void add_text_rows(Catalog<DatasetRow>& catalog);
+void add_generated_rows(Catalog<DatasetRow>& catalog);
 
 // Returns the folder to which the paths of a split's files are relative; and its file "path".
 std::filesystem::path data_root(const SplitRequest& r);

@@ -21,6 +21,7 @@ std::shared_ptr<Dataset> make_random(const SplitRequest& r) {
   options.batch_size = r.config["data"]["loader"]["batch_size"];
   options.input_shape = shape_of(self["input_shape"]);
   options.target_shape = shape_of(self["target_shape"]);
+  // Another seed for each of the three splits.
   options.seed = r.config["seed"].get<uint64_t>() * 3 + (r.split == "train" ? 0 : r.split == "val" ? 1 : 2);
   options.device = r.device;
   return std::make_shared<RandomDataset>(options);
@@ -58,36 +59,38 @@ DatasetRow drawn_row(const char* type, const char* doc) {
           }};
 }
 
-void add_problems(Catalog<DatasetRow>& all) {
-  all.add(drawn_row<SpiralsDataset, SpiralsOptions>("Spirals", "points [2] on the arms of a spiral, one class for each arm"));
-  all.add(drawn_row<SinesDataset, SinesOptions>("Sines", "sums of sines [window, 1] with noise, and their next values [horizon]"));
-  all.add(drawn_row<CopyTaskDataset, CopyTaskOptions>("CopyTask", "tokens [2 length + wait]: symbols to repeat after a wait"));
-  all.add(drawn_row<AddingDataset, AddingOptions>(
+void add_problems(Catalog<DatasetRow>& catalog) {
+  catalog.add(drawn_row<SpiralsDataset, SpiralsOptions>("Spirals", "points [2] on the arms of a spiral, one class for each arm"));
+  catalog.add(
+      drawn_row<SinesDataset, SinesOptions>("Sines", "sums of sines [window, 1] with noise, and their next values [horizon]"));
+  catalog.add(drawn_row<CopyTaskDataset, CopyTaskOptions>("CopyTask", "tokens [2 length + wait]: symbols to repeat after a wait"));
+  catalog.add(drawn_row<AddingDataset, AddingOptions>(
       "Adding", "sequences [length, 2] of numbers; two numbers are marked, and the target is their sum"));
-  all.add(drawn_row<DigitStripsDataset, DigitStripsOptions>(
+  catalog.add(drawn_row<DigitStripsDataset, DigitStripsOptions>(
       "DigitStrips", "several Digits side by side [1, 28, 28 max_digits]; the targets are labels for CTCLoss, the digits plus 1"));
 }
 
 }  // namespace
 
-void add_generated_rows(Catalog<DatasetRow>& all) {
+void add_generated_rows(Catalog<DatasetRow>& catalog) {
   std::vector<Field> digits = fields_of<DigitsOptions>({}, {.most = kMaxCount});
   digits.insert(digits.begin(), which_split());
-  all.add({{"Digits", "generated digits in the form of MNIST; needs no files", digits},
-           make_digits,
-           digits_facts,
-           /*takes_range=*/false,
-           /*normalizes=*/true});
+  catalog.add({{"Digits", "generated digits in the form of MNIST; needs no files", digits},
+               make_digits,
+               digits_facts,
+               /*takes_range=*/false,
+               /*normalizes=*/true});
   std::vector<Field> random = fields_of<RandomOptions>();
   Field& batches = random.front();
   batches = batches.at_most(kMaxCount);
   random.insert(
       random.begin() + 1,
-      {list("input_shape", nullptr, integer("", nullptr, "size").at_least(1), "of one sample").items(1, 7).required(),
-       list("target_shape", Json::array(), integer("", nullptr, "size").at_least(1), "of one sample, for regression").items(0, 7)});
+      {list("input_shape", nullptr, integer("", nullptr, "size").at_least(1), "of one sample").items(1, kMaxDims - 1).required(),
+       list("target_shape", Json::array(), integer("", nullptr, "size").at_least(1), "of one sample, for regression")
+           .items(0, kMaxDims - 1)});
   random.push_back(not_yet("resident", true, "Random data that is not resident"));
-  all.add({{"Random", "random tensors", random}, make_random, random_facts});
-  add_problems(all);
+  catalog.add({{"Random", "random tensors", random}, make_random, random_facts});
+  add_problems(catalog);
 }
 
 }  // namespace halfstep::app

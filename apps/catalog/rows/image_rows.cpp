@@ -64,8 +64,8 @@ std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
   else if (r.split != "train" && train.self()["type"] == "ImageFolder")
     options.classes = make_folder(train)->class_names();
   PicturesLine line;
-  options.check.progress = [&](int64_t done, int64_t all) {
-    line.show(done, all);
+  options.check.progress = [&](int64_t done, int64_t total) {
+    line.show(done, total);
     return true;
   };
   return std::make_shared<ImageFolderDataset>(data_path(r), options);
@@ -101,8 +101,8 @@ Field root_field(const char* doc) { return text("root", nullptr, joined(doc, "; 
 Field path_field(const char* doc) { return text("path", nullptr, joined(doc, ", relative to data.root")).required(); }
 
 std::optional<Normalize> normalize_of(const Json& self) {
-  const Transforms all = build_transforms(self["transforms"]);
-  return all.empty() ? std::nullopt : all[0]->as_normalize();
+  const Transforms transforms = build_transforms(self["transforms"]);
+  return transforms.empty() ? std::nullopt : transforms[0]->as_normalize();
 }
 
 Field which_split() { return choice("split", nullptr, {"train", "test"}, "left out: train for data.train, else test"); }
@@ -116,20 +116,20 @@ SplitRequest train_of(const SplitRequest& r) {
   return {r.config, train, r.device, r.form};
 }
 
-void add_image_rows(Catalog<DatasetRow>& all) {
-  all.add(mnist_row("MNIST", "images [1, 28, 28] in 10 classes, from IDX files", MnistKind::mnist));
-  all.add(mnist_row("FashionMNIST", "clothes in the form of MNIST", MnistKind::fashion));
-  all.add(mnist_row("KMNIST", "cursive Japanese characters in the form of MNIST", MnistKind::kmnist));
-  all.add(mnist_row("EMNIST", "letters and digits in the form of MNIST, transposed as in its files", MnistKind::balanced,
-                    {emnist_part()}));
+void add_image_rows(Catalog<DatasetRow>& catalog) {
+  catalog.add(mnist_row("MNIST", "images [1, 28, 28] in 10 classes, from IDX files", MnistKind::mnist));
+  catalog.add(mnist_row("FashionMNIST", "clothes in the form of MNIST", MnistKind::fashion));
+  catalog.add(mnist_row("KMNIST", "cursive Japanese characters in the form of MNIST", MnistKind::kmnist));
+  catalog.add(mnist_row("EMNIST", "letters and digits in the form of MNIST, transposed as in its files", MnistKind::balanced,
+                        {emnist_part()}));
   std::vector<Field> folder = fields_of<ImageFolderOptions>();
   folder.insert(folder.begin(), {path_field("the folder"), root_field("folder of path")});
-  all.add({{"ImageFolder", "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made", folder},
-           make_folder,
-           folder_facts});
-  all.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", CifarLabels::ten));
-  all.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",
-                    CifarLabels::fine));
+  catalog.add({{"ImageFolder", "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made", folder},
+               make_folder,
+               folder_facts});
+  catalog.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", CifarLabels::ten));
+  catalog.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",
+                        CifarLabels::fine));
 }
 
 }  // namespace halfstep::app

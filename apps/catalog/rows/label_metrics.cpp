@@ -53,8 +53,8 @@ class LabelErrorRate : public Metric {
 
 }  // namespace
 
-void add_label_metrics(Catalog<MetricRow>& all) {
-  all.add(metric_row<LabelErrorRate>(
+void add_label_metrics(Catalog<MetricRow>& catalog) {
+  catalog.add(metric_row<LabelErrorRate>(
       "label_error_rate", "missing, extra and wrong labels over the number of labels; output: the likeliest of each step",
       Targets::labels, arg<int64_t>(integer("blank", 0, "class that means no label").at_least(0))));
 }

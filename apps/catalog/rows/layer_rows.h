@@ -16,7 +16,7 @@ inline Field width(std::string key, std::string doc) {
   return integer(std::move(key), nullptr, std::move(doc)).at_least(1).at_most(kMaxSample);
 }
 // Returns the row with a field that a config may leave out: the size of dimension `dim` of the input.
-ModuleRow from_input(ModuleRow row, std::string_view key, int dim, std::string_view otherwise = "that of the input");
+ModuleRow from_input(ModuleRow row, std::string_view key, int dim, std::string_view default_text = "that of the input");
 ModuleRow linear_row();
 
 // Largest number of copies of a layer. Each copy is constructed and run when a config is checked, so a number must not cost hours.
@@ -28,15 +28,15 @@ inline Field copies(std::string key, std::string doc) {
 // Expands an MLP into a Sequential: Linear, activation, Dropout... All its fields are filled in.
 Json unfold_mlp(const Json& mlp);
 
-void add_container_rows(Catalog<ModuleRow>& all);
-void add_activation_rows(Catalog<ModuleRow>& all);
-void add_window_rows(Catalog<ModuleRow>& all);  // convolutions and pooling
-void add_norm_rows(Catalog<ModuleRow>& all);
-void add_dropout_rows(Catalog<ModuleRow>& all);
-void add_embedding_rows(Catalog<ModuleRow>& all);
-void add_recurrent_rows(Catalog<ModuleRow>& all);
-void add_shape_rows(Catalog<ModuleRow>& all);
-void add_attention_rows(Catalog<ModuleRow>& all);
+void add_container_rows(Catalog<ModuleRow>& catalog);
+void add_activation_rows(Catalog<ModuleRow>& catalog);
+void add_window_rows(Catalog<ModuleRow>& catalog);  // convolutions and pooling
+void add_norm_rows(Catalog<ModuleRow>& catalog);
+void add_dropout_rows(Catalog<ModuleRow>& catalog);
+void add_embedding_rows(Catalog<ModuleRow>& catalog);
+void add_recurrent_rows(Catalog<ModuleRow>& catalog);
+void add_shape_rows(Catalog<ModuleRow>& catalog);
+void add_attention_rows(Catalog<ModuleRow>& catalog);
 
 template <>
 struct ReadArg<Sizes> {

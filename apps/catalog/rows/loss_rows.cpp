@@ -35,29 +35,29 @@ LossRow option_row(std::string doc, Targets targets) {
           targets};
 }
 
-void add_number_rows(Catalog<LossRow>& all) {
+void add_number_rows(Catalog<LossRow>& catalog) {
   const Targets numbers = Targets::numbers;
-  all.add(option_row<MSELoss>("mean of (output - target)^2", numbers));
-  all.add(option_row<L1Loss>("mean of |output - target|", numbers));
-  all.add(option_row<SmoothL1Loss>("(output - target)^2 / (2 beta), |output - target| - beta/2 from beta on", numbers));
-  all.add(option_row<HuberLoss>("(output - target)^2 / 2, delta (|output - target| - delta/2) from delta on", numbers));
-  all.add(option_row<PoissonNLLLoss>("exp(output) - target output", numbers));
-  all.add(option_row<KLDivLoss>("target (ln(target) - output), output in log space", numbers));
-  all.add(option_row<BCELoss>("-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision",
-                              numbers));
-  all.add(option_row<BCEWithLogitsLoss>("BCELoss of sigmoid(output), without its rounding", numbers));
-  all.add(option_row<SoftMarginLoss>("ln(1 + exp(-target output)), target 1 or -1", numbers));
-  all.add(option_row<HingeEmbeddingLoss>("output for target 1, max(0, margin - output) for target -1", numbers));
-  all.add(option_row<MultiLabelMarginLoss>(
+  catalog.add(option_row<MSELoss>("mean of (output - target)^2", numbers));
+  catalog.add(option_row<L1Loss>("mean of |output - target|", numbers));
+  catalog.add(option_row<SmoothL1Loss>("(output - target)^2 / (2 beta), |output - target| - beta/2 from beta on", numbers));
+  catalog.add(option_row<HuberLoss>("(output - target)^2 / 2, delta (|output - target| - delta/2) from delta on", numbers));
+  catalog.add(option_row<PoissonNLLLoss>("exp(output) - target output", numbers));
+  catalog.add(option_row<KLDivLoss>("target (ln(target) - output), output in log space", numbers));
+  catalog.add(option_row<BCELoss>(
+      "-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision", numbers));
+  catalog.add(option_row<BCEWithLogitsLoss>("BCELoss of sigmoid(output), without its rounding", numbers));
+  catalog.add(option_row<SoftMarginLoss>("ln(1 + exp(-target output)), target 1 or -1", numbers));
+  catalog.add(option_row<HingeEmbeddingLoss>("output for target 1, max(0, margin - output) for target -1", numbers));
+  catalog.add(option_row<MultiLabelMarginLoss>(
       "max(0, 1 - output[t] + output[j]) over classes t before the first -1 of the target and all others j", numbers));
-  all.add(option_row<MultiLabelSoftMarginLoss>("BCEWithLogitsLoss, averaged over the classes", numbers));
+  catalog.add(option_row<MultiLabelSoftMarginLoss>("BCEWithLogitsLoss, averaged over the classes", numbers));
 }
 
-void add_class_rows(Catalog<LossRow>& all) {
+void add_class_rows(Catalog<LossRow>& catalog) {
   const Targets classes = Targets::classes;
-  all.add(option_row<CrossEntropyLoss>("negative log-likelihood of the class under softmax(output)", classes));
-  all.add(option_row<NLLLoss>("-output[class], output in log space, as of LogSoftmax", classes));
-  all.add(option_row<MultiMarginLoss>("max(0, margin - output[class] + output[j])^p over the other classes j", classes));
+  catalog.add(option_row<CrossEntropyLoss>("negative log-likelihood of the class under softmax(output)", classes));
+  catalog.add(option_row<NLLLoss>("-output[class], output in log space, as of LogSoftmax", classes));
+  catalog.add(option_row<MultiMarginLoss>("max(0, margin - output[class] + output[j])^p over the other classes j", classes));
 }
 
 // CTCLoss over all steps of each sample's output, and over its target up to the first -1: the mean over rows of each row's mean.
@@ -84,10 +84,10 @@ class LabelsCtc : public Loss {
 
 }  // namespace
 
-void add_loss_rows(Catalog<LossRow>& all) {
-  add_number_rows(all);
-  add_class_rows(all);
-  all.add(option_row<LabelsCtc>(
+void add_loss_rows(Catalog<LossRow>& catalog) {
+  add_number_rows(catalog);
+  add_class_rows(catalog);
+  catalog.add(option_row<LabelsCtc>(
       "negative log-likelihood of the labels under all ways to spread them over the steps; output in log space, as of LogSoftmax",
       Targets::labels));
 }

@@ -51,6 +51,7 @@ class ClassMetric : public Metric {
   virtual void count(std::span<const float> scores, int64_t truth) = 0;
 };
 
+// Returns the class with the largest score; with NaN among the scores, that of the first NaN.
 size_t best_of(std::span<const float> scores) {
   size_t best = 0;
   for (size_t c = 1; c < scores.size(); ++c) {
@@ -59,15 +60,15 @@ size_t best_of(std::span<const float> scores) {
   return best;
 }
 
-double share(double part, double all) { return all > 0 ? part / all : 0; }
+double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 class TopK : public ClassMetric {
  public:
   explicit TopK(int64_t k) : k_(k) {}
-  void reset() override { hits_ = all_ = 0; }
-  double value() const override { return double(hits_) / double(all_); }
+  void reset() override { hits_ = count_ = 0; }
+  double value() const override { return double(hits_) / double(count_); }
   bool is_share() const override { return true; }
-  int64_t counted() const override { return all_; }
+  int64_t counted() const override { return count_; }
 
  protected:
   void count(std::span<const float> scores, int64_t truth) override {
@@ -80,11 +81,11 @@ class TopK : public ClassMetric {
       before += s > own || (s == own && c < truth) || (std::isnan(s) && !std::isnan(own));
     }
     hits_ += before < k_ && !std::isnan(own);
-    ++all_;
+    ++count_;
   }
 
  private:
-  int64_t k_, hits_ = 0, all_ = 0;
+  int64_t k_, hits_ = 0, count_ = 0;
 };
 
 // Counts how often class t (row) was predicted as class p (column).
@@ -115,9 +116,9 @@ class Confusion : public ClassMetric {
   }
   double count(size_t t, size_t p) const { return double(table_[t * classes_ + p]); }
   double sum() const {
-    double all = 0;
-    for (const int64_t n : table_) all += double(n);
-    return all;
+    double out = 0;
+    for (const int64_t n : table_) out += double(n);
+    return out;
   }
   double actual(size_t c) const {
     double n = 0;
@@ -142,55 +143,55 @@ class Averaged : public Confusion {
   explicit Averaged(const std::string& average) : micro_(average == "micro") {}
   double value() const final {
     if (micro_) return Confusion::value();
-    double total = 0, there = 0;
+    double total = 0, classes = 0;
     for (size_t c = 0; c < classes_; ++c) {
       const double answers = predicted(c), members = actual(c);
       if (answers + members == 0) continue;
-      total += of(count(c, c), answers, members);
-      ++there;
+      total += score(count(c, c), answers, members);
+      ++classes;
     }
-    return total / there;
+    return total / classes;
   }
   Json details() const final { return {}; }
 
  protected:
-  virtual double of(double hits, double predicted, double actual) const = 0;
+  virtual double score(double hits, double predicted, double actual) const = 0;
 
  private:
   bool micro_;
 };
 class Precision : public Averaged {
   using Averaged::Averaged;
-  double of(double hits, double predicted, double) const override { return share(hits, predicted); }
+  double score(double hits, double predicted, double) const override { return share(hits, predicted); }
 };
 class Recall : public Averaged {
   using Averaged::Averaged;
-  double of(double hits, double, double actual) const override { return share(hits, actual); }
+  double score(double hits, double, double actual) const override { return share(hits, actual); }
 };
 class F1 : public Averaged {
   using Averaged::Averaged;
-  double of(double hits, double predicted, double actual) const override { return share(2 * hits, predicted + actual); }
+  double score(double hits, double predicted, double actual) const override { return share(2 * hits, predicted + actual); }
 };
 
 // The mean of -ln softmax(output)[class].
 class LogLikelihood : public ClassMetric {
  public:
-  void reset() override { sum_ = 0, all_ = 0; }
+  void reset() override { sum_ = 0, count_ = 0; }
   bool more_is_better() const override { return false; }
 
  protected:
   void count(std::span<const float> scores, int64_t truth) override {
-    const double most = double(*std::max_element(scores.begin(), scores.end()));
+    const double largest = double(*std::max_element(scores.begin(), scores.end()));
     double total = 0;
-    for (const float s : scores) total += std::exp(double(s) - most);
-    sum_ += most + std::log(total) - double(scores[size_t(truth)]);
-    ++all_;
+    for (const float s : scores) total += std::exp(double(s) - largest);
+    sum_ += largest + std::log(total) - double(scores[size_t(truth)]);
+    ++count_;
   }
-  double mean() const { return sum_ / double(all_); }
+  double mean() const { return sum_ / double(count_); }
 
  private:
   double sum_ = 0;
-  int64_t all_ = 0;
+  int64_t count_ = 0;
 };
 class Perplexity : public LogLikelihood {
   double value() const override { return std::exp(mean()); }
@@ -218,15 +219,15 @@ class NumberMetric : public Metric {
 
 class MeanError : public NumberMetric {
  public:
-  void reset() override { sum_ = 0, all_ = 0; }
+  void reset() override { sum_ = 0, count_ = 0; }
 
  protected:
-  void add_error(double error) { sum_ += error, ++all_; }
-  double mean() const { return sum_ / double(all_); }
+  void add_error(double error) { sum_ += error, ++count_; }
+  double mean() const { return sum_ / double(count_); }
 
  private:
   double sum_ = 0;
-  int64_t all_ = 0;
+  int64_t count_ = 0;
 };
 class Mae : public MeanError {
   void count(double output, double target, size_t) override { add_error(std::abs(output - target)); }
@@ -286,21 +287,21 @@ class Auroc : public Metric {
       const float* const row = scores.const_data_ptr<float>() + i * classes;
       const int64_t c = truth.data_ptr<int64_t>()[i];
       if (c < 0) continue;
-      const double most = double(*std::max_element(row, row + classes));
+      const double largest = double(*std::max_element(row, row + classes));
       double total = 0;
-      for (int64_t j = 0; j < classes; ++j) total += std::exp(double(row[j]) - most);
-      for (int64_t j = 0; j < classes; ++j) columns_[size_t(j)].emplace_back(std::exp(double(row[j]) - most) / total, j == c);
+      for (int64_t j = 0; j < classes; ++j) total += std::exp(double(row[j]) - largest);
+      for (int64_t j = 0; j < classes; ++j) columns_[size_t(j)].emplace_back(std::exp(double(row[j]) - largest) / total, j == c);
     }
   }
 
   double value() const override {
     double total = 0;
-    int64_t there = 0;
+    int64_t areas = 0;
     for (const auto& column : columns_) {
       const double area = area_of(column);
-      if (!std::isnan(area)) total += area, ++there;
+      if (!std::isnan(area)) total += area, ++areas;
     }
-    return there > 0 ? total / double(there) : std::numeric_limits<double>::quiet_NaN();
+    return areas > 0 ? total / double(areas) : std::numeric_limits<double>::quiet_NaN();
   }
 
  private:
@@ -329,7 +330,7 @@ class Auroc : public Metric {
       size_t to = from;
       while (to < column.size() && column[to].first == column[from].first) ++to;
       for (size_t i = from; i < to; ++i) {
-        if (column[i].second) ranks += 0.5 * double(from + 1 + to);
+        if (column[i].second) ranks += 0.5 * double(from + 1 + to);  // equal scores share their mean rank
       }
       from = to;
     }
@@ -346,29 +347,29 @@ Tensor classes_of(const Tensor& target, const Tensor& output) {
   return shares ? argmax(target, -1) : target;
 }
 
-void add_metric_rows(Catalog<MetricRow>& all) {
+void add_metric_rows(Catalog<MetricRow>& catalog) {
   MetricRow accuracy = metric_row<Accuracy>("accuracy", "share of samples whose largest output is their class", Targets::classes);
   accuracy.always = true;
-  all.add(std::move(accuracy));
+  catalog.add(std::move(accuracy));
   const auto average = arg<std::string>(
       choice("average", "macro", {"macro", "micro"}, "\"macro\": mean over the classes that occur; \"micro\": over all samples"));
-  all.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
-                           arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
-  all.add(
+  catalog.add(metric_row<TopK>("top_k", "share of samples whose class is among the k largest outputs", Targets::classes,
+                               arg<int64_t>(integer("k", 5, "how many").at_least(1).at_most(kMaxSample))));
+  catalog.add(
       metric_row<Precision>("precision", "share of the samples predicted as a class that belong to it", Targets::classes, average));
-  all.add(
+  catalog.add(
       metric_row<Recall>("recall", "share of the samples of a class that are predicted as this class", Targets::classes, average));
-  all.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
-  all.add(metric_row<Confusion>("confusion_matrix", "how often class i (row) was predicted as class j; its value is the accuracy",
-                                Targets::classes));
-  all.add(metric_row<Perplexity>("perplexity", "exp of the mean of -ln softmax(output)[class]", Targets::classes));
-  all.add(metric_row<BitsPerChar>("bits_per_char", "the mean of -log2 softmax(output)[class]", Targets::classes));
-  all.add(metric_row<Mae>("mae", "mean of |output - target|", Targets::numbers));
-  all.add(metric_row<Rmse>("rmse", "root of the mean of (output - target)^2", Targets::numbers));
-  all.add(metric_row<R2>("r2", "share of the target's variance that is explained, mean over the outputs", Targets::numbers));
-  all.add(metric_row<Auroc>("auroc",
-                            "area under the ROC curve: of each class against the rest, or of outputs for targets 0 and 1; the mean",
-                            std::nullopt));
+  catalog.add(metric_row<F1>("f1", "harmonic mean of precision and recall", Targets::classes, average));
+  catalog.add(metric_row<Confusion>(
+      "confusion_matrix", "how often class i (row) was predicted as class j; its value is the accuracy", Targets::classes));
+  catalog.add(metric_row<Perplexity>("perplexity", "exp of the mean of -ln softmax(output)[class]", Targets::classes));
+  catalog.add(metric_row<BitsPerChar>("bits_per_char", "the mean of -log2 softmax(output)[class]", Targets::classes));
+  catalog.add(metric_row<Mae>("mae", "mean of |output - target|", Targets::numbers));
+  catalog.add(metric_row<Rmse>("rmse", "root of the mean of (output - target)^2", Targets::numbers));
+  catalog.add(metric_row<R2>("r2", "share of the target's variance that is explained, mean over the outputs", Targets::numbers));
+  catalog.add(metric_row<Auroc>(
+      "auroc", "area under the ROC curve: of each class against the rest, or of outputs for targets 0 and 1; the mean",
+      std::nullopt));
 }
 
 }  // namespace halfstep::app

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows of optimizers, and the parameter groups of a config.
 #include "apps/catalog/optimizers.h"
 
 #include <algorithm>
@@ -14,9 +15,11 @@
 namespace halfstep::app {
 namespace {
 
+constexpr int kMaxGroups = 100;
+
 Field groups_field(const Section& section) {
   return list("groups", Json::array(), optional_section("", section, "a group"), "parameters with options of their own, by name")
-      .items(0, 100);
+      .items(0, kMaxGroups);
 }
 
 // Makes the row of a library optimizer: every option is a field, and a field of each group.
@@ -52,14 +55,16 @@ const Section& group_section() {
   return section;
 }
 
-std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& self, const Module& model) {
-  struct Rule {
-    Pattern match;
-    ParamGroup decaying, other;  // other: biases and norms, if they do not decay
-  };
-  std::vector<Rule> rules;
+struct GroupRule {
+  Pattern match;
+  ParamGroup decaying, other;  // other: biases and norms, if they do not decay
+};
+
+// Returns a config's groups, without parameters, and a last one that matches all names.
+std::vector<GroupRule> group_rules(const OptimizerRow& row, const Json& self) {
+  std::vector<GroupRule> rules;
   for (const Json& g : self["groups"]) {
-    Rule rule{Pattern(g["match"].get<std::string>()), {}, {}};
+    GroupRule rule{Pattern(g["match"].get<std::string>()), {}, {}};
     if (row.options) {
       rule.decaying.options = row.options(self, g);
     } else {
@@ -69,17 +74,23 @@ std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& se
     rules.push_back(std::move(rule));
   }
   rules.push_back({Pattern(""), {}, {}});
-  const bool spare = self["no_decay_norm_bias"] == true;
-  check<ConfigError>(!spare || !row.options || self.contains("weight_decay"), "optimizer", self["type"].get<std::string>(),
-                     " has no weight decay that no_decay_norm_bias could spare a parameter");
-  const std::vector<std::string> names = spare ? norms_and_biases(model) : std::vector<std::string>{};
-  const std::set<std::string> spared(names.begin(), names.end());
-  for (Rule& r : rules) {
+  for (GroupRule& r : rules) {
     r.other = r.decaying;
     r.other.weight_decay = 0.0;
   }
+  return rules;
+}
+
+// Sorts the parameters by the first group that matches their names. With no_decay_norm_bias each group is split in two.
+std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& self, const Module& model) {
+  std::vector<GroupRule> rules = group_rules(row, self);
+  const bool spares_some = self["no_decay_norm_bias"] == true;
+  check<ConfigError>(!spares_some || !row.options || self.contains("weight_decay"), "optimizer", self["type"].get<std::string>(),
+                     " has no weight decay that no_decay_norm_bias could spare a parameter");
+  const std::vector<std::string> names = spares_some ? norms_and_biases(model) : std::vector<std::string>{};
+  const std::set<std::string> spared(names.begin(), names.end());
   for (const NamedTensor& p : model.named_parameters()) {
-    for (Rule& r : rules) {
+    for (GroupRule& r : rules) {
       if (!r.match.found_in(p.name)) continue;
       (spared.contains(p.name) ? r.other : r.decaying).params.push_back(p.tensor);
       break;
@@ -96,16 +107,17 @@ std::vector<ParamGroup> group_parameters(const OptimizerRow& row, const Json& se
     }
   }
   check<ConfigError>(!out.empty(), "optimizer", "the model has no parameters to train");
-  const auto all = model.parameters();
-  check<ConfigError>(std::any_of(all.begin(), all.end(), [](const Tensor& p) { return p.requires_grad(); }), "optimizer",
-                     "the model has no parameters to train: all are frozen", Help{"leave a layer out of freeze"});
+  const auto parameters = model.parameters();
+  const bool trains = std::any_of(parameters.begin(), parameters.end(), [](const Tensor& p) { return p.requires_grad(); });
+  check<ConfigError>(trains, "optimizer", "the model has no parameters to train: all are frozen",
+                     Help{"leave a layer out of freeze"});
   return out;
 }
 
 }  // namespace
 
 Catalog<OptimizerRow>& optimizer_catalog() {
-  static Catalog<OptimizerRow>& all = *[] {
+  static Catalog<OptimizerRow>& catalog = *[] {
     auto* const made = new Catalog<OptimizerRow>(
         "optimizer",
         {groups_field(group_section()),
@@ -129,7 +141,7 @@ Catalog<OptimizerRow>& optimizer_catalog() {
     made->add(row_of<Adafactor>("second moments of matrices by rows and columns, to save memory"));
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 std::unique_ptr<Optimizer> build_optimizer(const Json& self, const Module& model) {

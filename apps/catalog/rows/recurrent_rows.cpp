@@ -23,13 +23,13 @@ ModuleRow cell_row(const char* doc) {
 
 }  // namespace
 
-void add_recurrent_rows(Catalog<ModuleRow>& all) {
-  all.add(layer_row<RNN>("h' = tanh or ReLU of W x + V h + biases, over a sequence"));
-  all.add(layer_row<LSTM>("long short-term memory over a sequence"));
-  all.add(layer_row<GRU>("gated recurrent units over a sequence"));
-  all.add(cell_row<RNNCell>("one step of RNN, from a state of zeros"));
-  all.add(cell_row<LSTMCell>("one step of LSTM, from states of zeros: h"));
-  all.add(cell_row<GRUCell>("one step of GRU, from a state of zeros"));
+void add_recurrent_rows(Catalog<ModuleRow>& catalog) {
+  catalog.add(layer_row<RNN>("h' = tanh or ReLU of W x + V h + biases, over a sequence"));
+  catalog.add(layer_row<LSTM>("long short-term memory over a sequence"));
+  catalog.add(layer_row<GRU>("gated recurrent units over a sequence"));
+  catalog.add(cell_row<RNNCell>("one step of RNN, from a state of zeros"));
+  catalog.add(cell_row<LSTMCell>("one step of LSTM, from states of zeros: h"));
+  catalog.add(cell_row<GRUCell>("one step of GRU, from a state of zeros"));
 }
 
 }  // namespace halfstep::app

@@ -18,8 +18,8 @@ Field column_field(std::string key, std::string doc) {
   return f;
 }
 
-// Returns a cache key: the split's file, the training data's file, and the config.
-std::string kept_as(const SplitRequest& r) {
+// Returns a key for Keep: the split's file, the training data's file, and the config. Empty: do not keep the table.
+std::string cache_key(const SplitRequest& r) {
   const SplitRequest train = train_of(r);
   const bool table = train.self()["type"] == "CSV";
   const std::string own = file_stamp(data_path(r)), of_train = table ? file_stamp(data_path(train)) : "none";
@@ -31,7 +31,7 @@ std::string kept_as(const SplitRequest& r) {
   return joined(own, '\n', of_train, '\n', line_of(keys));
 }
 
-// Returns how "texts" are tokenised. learns: learn tokens instead of taking the training data's.
+// Returns how "texts" are tokenised. learns: by tokens of their own, instead of the training data's.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
   const Json& self = r.self();
   TokenRowOptions out;
@@ -74,9 +74,9 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
     if (!alike("task")) options.encoding->classes.clear();
   }
   const auto make = [&] { return std::make_shared<CsvDataset>(data_path(r), options); };
-  const auto trained = known ? Keep<CsvDataset>::find(kept_as(train)) : nullptr;
+  const auto trained = known ? Keep<CsvDataset>::find(cache_key(train)) : nullptr;
   const bool same = trained && known->options.encoding == trained->encoding() && r.form->scale == trained->target_scale();
-  return known && !same ? make() : Keep<CsvDataset>::get(kept_as(r), make);
+  return known && !same ? make() : Keep<CsvDataset>::get(cache_key(r), make);
 }
 
 std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
@@ -103,7 +103,7 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);
 }
 
-void add_tables(Catalog<DatasetRow>& all) {
+void add_tables(Catalog<DatasetRow>& catalog) {
   Component row{"CSV", "a table", joined_fields({{path_field("the file"), root_field("folder of path")}, fields_of<CsvOptions>()})};
   Field texts = list("texts", Json::array(), column_field("", "column"),
                      "columns of texts: the input is their tokens, one text after another, and nothing else; texts that are longer "
@@ -115,7 +115,7 @@ void add_tables(Catalog<DatasetRow>& all) {
              "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root")}});
   const auto header = std::find_if(row.fields.begin(), row.fields.end(), [](const Field& f) { return f.key == "header"; });
   row.fields.insert(header, tokens.begin(), tokens.end());
-  all.add({row,
+  catalog.add({row,
            make_csv,
            [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
            /*takes_range=*/true,
@@ -124,8 +124,8 @@ void add_tables(Catalog<DatasetRow>& all) {
            /*takes_parts=*/true});
 }
 
-void add_series(Catalog<DatasetRow>& all) {
-  all.add({{"TimeSeries",
+void add_series(Catalog<DatasetRow>& catalog) {
+  catalog.add({{"TimeSeries",
             "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
             "columns' units",
             joined_fields({{path_field("the file"), root_field("folder of path"),
@@ -138,9 +138,9 @@ void add_series(Catalog<DatasetRow>& all) {
 
 }  // namespace
 
-void add_table_rows(Catalog<DatasetRow>& all) {
-  add_tables(all);
-  add_series(all);
+void add_table_rows(Catalog<DatasetRow>& catalog) {
+  add_tables(catalog);
+  add_series(catalog);
 }
 
 }  // namespace halfstep::app

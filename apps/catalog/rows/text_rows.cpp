@@ -59,8 +59,8 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
 
 }  // namespace
 
-void add_text_rows(Catalog<DatasetRow>& all) {
-  all.add(
+void add_text_rows(Catalog<DatasetRow>& catalog) {
+  catalog.add(
       {{"Text",
         "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
         joined_fields(

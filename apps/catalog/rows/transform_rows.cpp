@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rows of transforms.
 #include "apps/catalog/transforms.h"
 
 #include "apps/catalog/option_fields.h"
@@ -50,7 +51,7 @@ TransformRow erasing_row() {
 }  // namespace
 
 Catalog<TransformRow>& transform_catalog() {
-  static Catalog<TransformRow>& all = *[] {
+  static Catalog<TransformRow>& catalog = *[] {
     auto* const made = new Catalog<TransformRow>("transform", {});
     const auto add_mix = [&](TransformRow row) {
       row.softens_targets = true;
@@ -77,7 +78,7 @@ Catalog<TransformRow>& transform_catalog() {
         "replaces a rectangle by that of another sample of the batch, and mixes the targets by its size; for CrossEntropyLoss"));
     return made;
   }();
-  return all;
+  return catalog;
 }
 
 Transforms build_transforms(const Json& list) {

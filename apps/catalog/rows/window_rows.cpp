@@ -47,28 +47,28 @@ ModuleRow adaptive_row(const char* what) {
 
 }  // namespace
 
-void add_window_rows(Catalog<ModuleRow>& all) {
-  all.add(conv_row<Conv1d>("convolution"));
-  all.add(conv_row<Conv2d>("convolution"));
-  all.add(conv_row<Conv3d>("convolution"));
-  all.add(conv_transpose_row<ConvTranspose1d>());
-  all.add(conv_transpose_row<ConvTranspose2d>());
-  all.add(conv_transpose_row<ConvTranspose3d>());
-  all.add(max_pool_row<MaxPool1d>());
-  all.add(max_pool_row<MaxPool2d>());
-  all.add(max_pool_row<MaxPool3d>());
-  all.add(avg_pool_row<AvgPool1d>());
-  all.add(avg_pool_row<AvgPool2d>());
-  all.add(avg_pool_row<AvgPool3d>());
-  all.add(lp_pool_row<LPPool1d>());
-  all.add(lp_pool_row<LPPool2d>());
-  all.add(lp_pool_row<LPPool3d>());
-  all.add(adaptive_row<AdaptiveAvgPool1d>("means"));
-  all.add(adaptive_row<AdaptiveAvgPool2d>("means"));
-  all.add(adaptive_row<AdaptiveAvgPool3d>("means"));
-  all.add(adaptive_row<AdaptiveMaxPool1d>("largest elements"));
-  all.add(adaptive_row<AdaptiveMaxPool2d>("largest elements"));
-  all.add(adaptive_row<AdaptiveMaxPool3d>("largest elements"));
+void add_window_rows(Catalog<ModuleRow>& catalog) {
+  catalog.add(conv_row<Conv1d>("convolution"));
+  catalog.add(conv_row<Conv2d>("convolution"));
+  catalog.add(conv_row<Conv3d>("convolution"));
+  catalog.add(conv_transpose_row<ConvTranspose1d>());
+  catalog.add(conv_transpose_row<ConvTranspose2d>());
+  catalog.add(conv_transpose_row<ConvTranspose3d>());
+  catalog.add(max_pool_row<MaxPool1d>());
+  catalog.add(max_pool_row<MaxPool2d>());
+  catalog.add(max_pool_row<MaxPool3d>());
+  catalog.add(avg_pool_row<AvgPool1d>());
+  catalog.add(avg_pool_row<AvgPool2d>());
+  catalog.add(avg_pool_row<AvgPool3d>());
+  catalog.add(lp_pool_row<LPPool1d>());
+  catalog.add(lp_pool_row<LPPool2d>());
+  catalog.add(lp_pool_row<LPPool3d>());
+  catalog.add(adaptive_row<AdaptiveAvgPool1d>("means"));
+  catalog.add(adaptive_row<AdaptiveAvgPool2d>("means"));
+  catalog.add(adaptive_row<AdaptiveAvgPool3d>("means"));
+  catalog.add(adaptive_row<AdaptiveMaxPool1d>("largest elements"));
+  catalog.add(adaptive_row<AdaptiveMaxPool2d>("largest elements"));
+  catalog.add(adaptive_row<AdaptiveMaxPool3d>("largest elements"));
 }
 
 }  // namespace halfstep::app

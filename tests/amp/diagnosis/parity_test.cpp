@@ -10,6 +10,7 @@
 #include "amp/autocast/autocast.h"
 #include "framework/ops/ops.h"
 #include "layers/layers.h"
+#include "optim/optimizers.h"
 #include "tests/amp/diagnosis/faults.h"
 
 using namespace halfstep;
