@@ -83,8 +83,8 @@ struct Counters {
   int64_t data_size = 0;                               // samples of data.train when the checkpoint was written
   std::string data_sha256;                             // and its fingerprint; empty: an older halfstep stored none
   // Sums over this epoch so far: finite losses times their denominators, and the denominators (Loss::denominator).
-  double epoch_loss = 0, epoch_over = 0;
-  double window_loss = 0, window_over = 0;  // since the last line of metrics.jsonl
+  double epoch_loss_sum = 0, epoch_denominator = 0;
+  double line_loss_sum = 0, line_denominator = 0;  // the same since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
   BestCheckpoints bests;
   std::optional<double> stop_best;             // value of train.early_stopping.monitor

@@ -157,10 +157,10 @@ CheckpointContents pack(Session& s, const Json& config, const Counters& n, Proce
                   {"steps_per_epoch", s.steps_per_epoch},
                   {"skipped", n.skipped},
                   {"samples", n.samples},
-                  {"epoch_loss", n.epoch_loss},
-                  {"epoch_over", n.epoch_over},
-                  {"window_loss", n.window_loss},
-                  {"window_over", n.window_over},
+                  {"epoch_loss", n.epoch_loss_sum},
+                  {"epoch_over", n.epoch_denominator},
+                  {"window_loss", n.line_loss_sum},
+                  {"window_over", n.line_denominator},
                   {"last_log_step", n.last_log_step},
                   {"last_eval_step", n.last_eval_step},
                   {"stop_best", optional(n.stop_best)},
@@ -211,12 +211,14 @@ Counters unpack(const CheckpointContents& contents, Session& s) {
                     .seconds = t.number("seconds"),
                     .first_loss = t.number_or_null("first_loss")};
   if (t.has("epoch_over")) {
-    counters.epoch_loss = t.number("epoch_loss"), counters.epoch_over = t.number("epoch_over");
-    counters.window_loss = t.number("window_loss"), counters.window_over = t.number("window_over");
+    counters.epoch_loss_sum = t.number("epoch_loss"), counters.epoch_denominator = t.number("epoch_over");
+    counters.line_loss_sum = t.number("window_loss"), counters.line_denominator = t.number("window_over");
   } else {  // an older halfstep weighed losses by samples
     const double each = usual_denominator(s);
-    counters.epoch_loss = t.number("epoch_loss") * each, counters.epoch_over = double(t.integer("epoch_samples", 0)) * each;
-    counters.window_loss = t.number("window_loss") * each, counters.window_over = double(t.integer("window_samples", 0)) * each;
+    counters.epoch_loss_sum = t.number("epoch_loss") * each,
+    counters.epoch_denominator = double(t.integer("epoch_samples", 0)) * each;
+    counters.line_loss_sum = t.number("window_loss") * each,
+    counters.line_denominator = double(t.integer("window_samples", 0)) * each;
   }
   counters.usual_loss = stored_usual_loss(contents), counters.evaluation_due = int(t.integer("evaluation_due", 0, 0));
   if (t.has("last_skip")) {

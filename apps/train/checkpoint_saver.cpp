@@ -5,40 +5,42 @@
 
 namespace halfstep::app {
 
-void CheckpointSaver::resumed() { saved_ = {run_.n.steps, run_.s.train->state().next_batch}, saved_step_ = run_.n.applied(); }
+void CheckpointSaver::resumed() {
+  saved_ = {run_.counters.steps, run_.session.train->state().next_batch}, saved_step_ = run_.counters.applied();
+}
 
 void CheckpointSaver::save() {
   outcomes_.read();
-  const std::pair<int64_t, int64_t> now{run_.n.steps, run_.s.train->state().next_batch};
+  const std::pair<int64_t, int64_t> now{run_.counters.steps, run_.session.train->state().next_batch};
   if (saved_ == now) return;
-  if (outcomes_.bad_losses() > 0 && !run_.s.scaler.is_enabled()) {
-    run_.progress.warn(joined("the loss is not finite at step ", run_.n.applied(), ": no checkpoint was written"));
+  if (outcomes_.bad_losses() > 0 && !run_.session.scaler.is_enabled()) {
+    run_.progress.warn(joined("the loss is not finite at step ", run_.counters.applied(), ": no checkpoint was written"));
     return;
   }
   health_.check_weights();
-  run_.n.seconds = run_.clock.seconds();
+  run_.counters.seconds = run_.clock.seconds();
   health_.learn_cause();
   run_.share_buffers();
   run_.make_averaged_statistics();
   if (pace_.is_due()) run_.dir.sync();  // a checkpoint requires that the lines up to its step are on disk
   write();
   saved_ = now;
-  saved_step_ = run_.n.applied();
+  saved_step_ = run_.counters.applied();
   run_.dir.established();
 }
 
 void CheckpointSaver::save_at_interval() {
   outcomes_.read();
-  if (saved_step_ != run_.n.applied()) save();
+  if (saved_step_ != run_.counters.applied()) save();
 }
 
 void CheckpointSaver::save_before_evaluation(int ended) {
   if (saved_step_ != -1 || !run_.saves()) return;
   outcomes_.read();
   if (outcomes_.bad_losses() > 0) return;
-  run_.n.evaluation_due = ended;
+  run_.counters.evaluation_due = ended;
   save();
-  run_.n.evaluation_due = 0;
+  run_.counters.evaluation_due = 0;
   saved_.reset(), saved_step_ = kSecured;  // is replaced by a checkpoint of the same step with the evaluation's results
 }
 
@@ -56,7 +58,7 @@ void CheckpointSaver::wait_until_written() {
 
 std::vector<int64_t> CheckpointSaver::best_steps() const {
   std::vector<int64_t> out;
-  for (const BestCheckpoint& b : run_.n.bests.list) out.push_back(b.step);
+  for (const BestCheckpoint& b : run_.counters.bests.list) out.push_back(b.step);
   return out;
 }
 
@@ -64,9 +66,10 @@ std::vector<int64_t> CheckpointSaver::best_steps() const {
 void CheckpointSaver::write() {
   const std::vector<int64_t> best = best_steps();
   CheckpointContents contents;
-  if (writes(run_.group) || run_.s.optimizer->is_sharded()) contents = pack(run_.s, run_.config.json, run_.n, run_.group);
+  if (writes(run_.group) || run_.session.optimizer->is_sharded())
+    contents = pack(run_.session, run_.config.json, run_.counters, run_.group);
   if (writes(run_.group))
-    save_checkpoint(run_.dir.path(), run_.n.applied(), contents, run_.config.checkpoint.keep_last, best, &pace_);
+    save_checkpoint(run_.dir.path(), run_.counters.applied(), contents, run_.config.checkpoint.keep_last, best, &pace_);
   if (run_.group) run_.group->wait(run_.group->barrier());  // ranks wait until the checkpoint is complete
 }
 

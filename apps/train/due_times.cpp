@@ -27,7 +27,7 @@ bool DueTimes::is_due(Due what, int ended) {
 
 bool DueTimes::is_due_at(Due what, bool epoch_end) {
   const Interval& every = interval(what);
-  const auto at_multiple = [&] { return run_.n.applied() % int64_t(every.count) == 0; };
+  const auto at_multiple = [&] { return run_.counters.applied() % int64_t(every.count) == 0; };
   switch (every.unit) {
     case Interval::Unit::never: return false;
     case Interval::Unit::steps:

@@ -30,25 +30,27 @@ std::string command_name() {
 
 TrainSummary RunEnding::summary(Ending ending) const {
   // Report an incomplete epoch's mean so far.
-  if (run_.n.epoch_over > 0) run_.n.train_loss = run_.n.epoch_loss / run_.n.epoch_over;
+  if (run_.counters.epoch_denominator > 0)
+    run_.counters.train_loss = run_.counters.epoch_loss_sum / run_.counters.epoch_denominator;
   TrainSummary out;
   out.ending = ending;
-  for (const NamedMetric& m : run_.s.metrics)
+  for (const NamedMetric& m : run_.session.metrics)
     if (m.always) out.json["val." + m.name] = nullptr;  // for a run without data.val
-  out.json.update(metrics_json("val", run_.n.val_metrics));
-  out.json.update(Json{{"val.loss", or_null(run_.n.val_loss)},
-                       {"train.loss", or_null(run_.n.train_loss)},
+  out.json.update(metrics_json("val", run_.counters.val_metrics));
+  out.json.update(Json{{"val.loss", or_null(run_.counters.val_loss)},
+                       {"train.loss", or_null(run_.counters.train_loss)},
                        {"epochs", run_.epoch()},
-                       {"stopped_early", run_.n.stopped},
-                       {"steps_applied", run_.n.applied()},
-                       {"steps_skipped", run_.n.skipped},
+                       {"stopped_early", run_.counters.stopped},
+                       {"steps_applied", run_.counters.applied()},
+                       {"steps_skipped", run_.counters.skipped},
                        {"seconds", run_.clock.seconds()},
-                       {"samples_per_second", double(run_.n.samples - run_.first_samples) / std::max(1e-9, run_.clock.training())},
+                       {"samples_per_second", double(run_.counters.samples - run_.first_samples) /
+                                                  std::max(kLeastSeconds, run_.clock.training_seconds())},
                        {"metrics_lines_lost", run_.dir.metrics().lost()},
-                       {"peak_bytes", allocator(run_.s.device).stats().peak},
+                       {"peak_bytes", allocator(run_.session.device).stats().peak},
                        {"scale", run_.scale() ? Json(*run_.scale()) : Json(1.0)},
-                       {"device", joined(run_.s.device)},
-                       {"dtype", joined(run_.s.low.value_or(DType::f32))},
+                       {"device", joined(run_.session.device)},
+                       {"dtype", joined(run_.session.low.value_or(DType::f32))},
                        {"output_dir", run_.dir.path().string()}});
   out.json["best"] = best_json();
   return out;
@@ -56,8 +58,8 @@ TrainSummary RunEnding::summary(Ending ending) const {
 
 // Returns the best checkpoint with its values, as {"step": 16, "epoch": 4, "val.loss": 0.3}; null: there is none here.
 Json RunEnding::best_json() const {
-  if (run_.n.bests.list.empty() || !writes(run_.group)) return nullptr;
-  const BestCheckpoint& best = run_.n.bests.list[0];
+  if (run_.counters.bests.list.empty() || !writes(run_.group)) return nullptr;
+  const BestCheckpoint& best = run_.counters.bests.list[0];
   Json out = {{"step", best.step}, {"epoch", best.epoch > 0 ? Json(best.epoch) : Json()}};
   std::ifstream in(run_.dir.path() / checkpoint_name(best.step) / "state.json");
   const Json state = Json::parse(in, nullptr, /*allow_exceptions=*/false);
@@ -72,29 +74,29 @@ Json RunEnding::best_json() const {
 
 void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   std::string values;
-  for (const MetricValue& m : run_.n.val_metrics) values += m.in_lines() ? "val " + shown(m) + beside(m) + ", " : "";
-  if (run_.s.total_steps == 0 && run_.n.steps == 0) {
+  for (const MetricValue& m : run_.counters.val_metrics) values += m.in_lines() ? "val " + shown(m) + beside(m) + ", " : "";
+  if (run_.session.total_steps == 0 && run_.counters.steps == 0) {
     run_.progress.line(joined("done: 0 steps, as train.epochs says; the first values are saved", values.empty() ? "" : ", ",
                               values.substr(0, values.empty() ? 0 : values.size() - 2)));
     return print_next_commands();
   }
-  if (run_.n.steps == run_.first_step) {
-    const std::string ended = run_.n.stopped ? "stopped early at step " : "ended at step ";
+  if (run_.counters.steps == run_.first_step) {
+    const std::string ended = run_.counters.stopped ? "stopped early at step " : "ended at step ";
     const std::string length = run_.config.train.epochs ? "train.epochs" : "train.max_steps";
-    run_.progress.line(joined("nothing left to do: ", values, ended, run_.n.applied(),
-                              run_.n.stopped ? "" : "; a larger " + length + " continues it"));
+    run_.progress.line(joined("nothing left to do: ", values, ended, run_.counters.applied(),
+                              run_.counters.stopped ? "" : "; a larger " + length + " continues it"));
     return print_next_commands();
   }
   std::string line = "done: ";
-  if (run_.n.stopped)
+  if (run_.counters.stopped)
     line += joined("stopped early in epoch ", run_.epoch_now(),
                    run_.config.train.epochs ? joined(" of ", *run_.config.train.epochs) : "", ", ");
-  line += joined(run_.n.applied(), " steps applied, ", run_.n.skipped, " skipped, ", values);
+  line += joined(run_.counters.applied(), " steps applied, ", run_.counters.skipped, " skipped, ", values);
   line += duration_text(run_.clock.seconds()) + ", " + count_text(summary["samples_per_second"]) + " samples/s, peak " +
           bytes_text(summary["peak_bytes"]);
   if (run_.dir.metrics().lost() > 0) line += joined(", ", run_.dir.metrics().lost(), " lines of metrics lost");
   run_.progress.line(line);
-  for (const std::string& columns : lines_by_column(run_.n.val_metrics, 12)) run_.progress.line("val " + columns);
+  for (const std::string& columns : lines_by_column(run_.counters.val_metrics, 12)) run_.progress.line("val " + columns);
   warn_of_scale(skips_in_row);
   warn_of_no_progress();
   print_next_commands();
@@ -103,15 +105,17 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
 // Warns of a loss scale that began too high.
 void RunEnding::warn_of_scale(int64_t skips_in_row) const {
   const std::optional<double> scale = run_.scale();
-  if (!scale || *scale >= run_.config.scaler.init_scale || double(run_.n.skipped) <= kManySkips * double(run_.n.steps)) return;
+  if (!scale || *scale >= run_.config.scaler.init_scale ||
+      double(run_.counters.skipped) <= kManySkips * double(run_.counters.steps))
+    return;
   const std::string now = number_text(*scale, 6);
   // Count the skips that lowered the first scale to the last one; growth made room for the others.
   const double search_skips = std::log(run_.config.scaler.init_scale / *scale) / -std::log(run_.config.scaler.backoff_factor);
   const std::string remedy =
-      double(run_.n.skipped) > 2 * search_skips + 1
+      double(run_.counters.skipped) > 2 * search_skips + 1
           ? joined("\"amp.scaler.growth_interval\": a larger number than ", run_.config.scaler.growth_interval)
           : joined("\"amp.scaler.init_scale\": ", skips_in_row > 0 ? "\"auto\"" : now + " or \"auto\"");
-  run_.progress.warn(joined(run_.n.skipped, " of ", run_.n.steps,
+  run_.progress.warn(joined(run_.counters.skipped, " of ", run_.counters.steps,
                             " steps were skipped and changed no weight: the loss scale began at ",
                             number_text(run_.config.scaler.init_scale, 6), " and is ", now, " now. ", remedy,
                             " would have skipped fewer; bfloat16 needs no scale"));
@@ -120,20 +124,20 @@ void RunEnding::warn_of_scale(int64_t skips_in_row) const {
 // Warns of a run that did not learn: its accuracy is that of guessing, or its loss is far above the first one.
 void RunEnding::warn_of_no_progress() const {
   std::string why;
-  if (const int64_t classes = run_.s.form.classes; classes > 1 && run_.s.val) {
+  if (const int64_t classes = run_.session.form.classes; classes > 1 && run_.session.val) {
     const double guess = 1 / double(classes);
-    for (const MetricValue& m : run_.n.val_metrics) {
-      const double n = double(m.counted > 0 ? m.counted : run_.s.val->dataset().size());
+    for (const MetricValue& m : run_.counters.val_metrics) {
+      const double n = double(m.counted > 0 ? m.counted : run_.session.val->dataset().size());
       if (m.name == "accuracy" && n >= kEnoughSamples && m.value <= guess + std::sqrt(guess * (1 - guess) / n))
         why = joined("val ", shown(m), ", and guessing one of ", classes, " classes gives ", number_text(100 * guess, 4), " %");
     }
   }
-  if (run_.n.train_loss && run_.n.first_loss > 0 && *run_.n.train_loss > kFarAbove * *run_.n.first_loss)
-    why += joined(why.empty() ? "" : "; ", "train loss ", number_text(*run_.n.train_loss, 4), ", and that of the first batch was ",
-                  number_text(*run_.n.first_loss, 4));
+  if (run_.counters.train_loss && run_.counters.first_loss > 0 && *run_.counters.train_loss > kFarAbove * *run_.counters.first_loss)
+    why += joined(why.empty() ? "" : "; ", "train loss ", number_text(*run_.counters.train_loss, 4),
+                  ", and that of the first batch was ", number_text(*run_.counters.first_loss, 4));
   if (!why.empty())
     run_.progress.warn(joined("the run has learned nothing: ", why, ". Often optimizer.lr is the cause, here ",
-                              run_.s.optimizer_text, "; ", command_name(), " lr-find ",
+                              run_.session.optimizer_text, "; ", command_name(), " lr-find ",
                               shell_word((run_.dir.path() / "config.resolved.json").string()), " measures which rates suit"));
 }
 
@@ -141,19 +145,19 @@ void RunEnding::warn_of_no_progress() const {
 void RunEnding::print_next_commands() const {
   if (!run_.saves()) return;
   const std::string folder = run_.dir.path().string();
-  const bool text = std::holds_alternative<TextForm>(run_.s.form.source);
+  const bool text = std::holds_alternative<TextForm>(run_.session.form.source);
   const std::string next =
       joined("next: ", command_name(), text ? " generate " : " predict ", shell_word(folder), text ? "" : " FILE...");
-  if (run_.n.bests.list.empty()) {
-    run_.progress.line(joined("model: step ", run_.n.applied(), " in ", folder));
+  if (run_.counters.bests.list.empty()) {
+    run_.progress.line(joined("model: step ", run_.counters.applied(), " in ", folder));
     return run_.progress.line(next);
   }
-  const BestCheckpoint& best = run_.n.bests.list[0];
-  std::string when = joined("step ", best.step, " of ", run_.n.applied());
+  const BestCheckpoint& best = run_.counters.bests.list[0];
+  std::string when = joined("step ", best.step, " of ", run_.counters.applied());
   if (best.epoch > 0) when = joined("epoch ", best.epoch, " of ", run_.epoch_now(), ", ") + when;
   std::string value = joined(run_.config.checkpoint.monitor, " ", number_text(best.value, 4));
-  if (run_.n.bests.top && *run_.n.bests.top != best.value)
-    value += joined(", within the standard error of the best, ", number_text(*run_.n.bests.top, 4));
+  if (run_.counters.bests.top && *run_.counters.bests.top != best.value)
+    value += joined(", within the standard error of the best, ", number_text(*run_.counters.bests.top, 4));
   run_.progress.line(joined("best model: ", (run_.dir.path() / "best").string(), ", ", when, ", ", value));
   run_.progress.line(next);
 }

@@ -14,7 +14,7 @@ class RunHealth {
  public:
   RunHealth(RunContext& run, const Explainer& explainer) : run_(run), explainer_(explainer) {}
 
-  void resumed() { skip_noted_ = run_.n.skipped > 0; }  // with the counters of a checkpoint
+  void resumed() { skip_noted_ = run_.counters.skipped > 0; }  // with the counters of a checkpoint
   // Notes the first skipped step of each kind. step: its number among applied ones.
   void note_skip(int64_t step, bool loss_finite);
   void note_no_target(int64_t step);

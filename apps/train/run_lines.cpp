@@ -21,106 +21,115 @@ std::string shown(const MetricValue& m) {
 }
 
 RunLines::RunLines(RunContext& run)
-    : run_(run), epochs_(run.progress, run.s.total_steps / std::max<int64_t>(1, run.s.steps_per_epoch)) {}
+    : run_(run), epochs_(run.progress, run.session.total_steps / std::max<int64_t>(1, run.session.steps_per_epoch)) {}
 
 void RunLines::introduce() const {
   std::string precision = "float32";
-  if (run_.s.low) {
+  if (run_.session.low) {
     const bool measured = run_.config.calibrates_scale && !run_.dir.checkpoint();
-    precision = joined("mixed ", *run_.s.low);
+    precision = joined("mixed ", *run_.session.low);
     if (run_.scale()) precision += joined(", loss scale from ", *run_.scale(), measured ? " (measured)" : "");
   }
   int64_t trained = 0;
-  for (const Tensor& p : run_.s.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
-  const int64_t all = run_.s.model->parameter_count();
+  for (const Tensor& p : run_.session.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
+  const int64_t all = run_.session.model->parameter_count();
   run_.progress.line(joined(run_.config.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "",
-                            " on ", run_.s.device, ", ", precision));
-  for (const std::string& line : run_.s.weights_read) run_.progress.line(line);
-  if (makes_averaged_statistics(run_.s, run_.config.train))
+                            " on ", run_.session.device, ", ", precision));
+  for (const std::string& line : run_.session.weights_read) run_.progress.line(line);
+  if (makes_averaged_statistics(run_.session, run_.config.train))
     run_.progress.line(
         "swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");
-  if (run_.s.recomputation) run_.progress.line("memory: " + text(*run_.s.recomputation));
-  run_.progress.line(joined("data: ", run_.s.train->dataset().describe()));
-  if (const std::string notes = run_.s.train->dataset().notes().line(); !notes.empty()) run_.progress.line(joined("      ", notes));
-  if (run_.s.val) run_.progress.line(joined("val:  ", run_.s.val->dataset().describe()));
-  const DataNotes of_val = run_.s.val ? run_.s.val->dataset().notes() : DataNotes();
+  if (run_.session.recomputation) run_.progress.line("memory: " + text(*run_.session.recomputation));
+  run_.progress.line(joined("data: ", run_.session.train->dataset().describe()));
+  if (const std::string notes = run_.session.train->dataset().notes().line(); !notes.empty())
+    run_.progress.line(joined("      ", notes));
+  if (run_.session.val) run_.progress.line(joined("val:  ", run_.session.val->dataset().describe()));
+  const DataNotes of_val = run_.session.val ? run_.session.val->dataset().notes() : DataNotes();
   const std::string& held_out = of_val.summary;
-  const bool has_texts = run_.s.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(run_.s.form.source);
+  const bool has_texts = run_.session.form.input_dtype == DType::i64 && std::holds_alternative<TableForm>(run_.session.form.source);
   if (held_out.starts_with("left out") || (has_texts && !held_out.empty())) run_.progress.line(joined("      ", held_out));
   if (!of_val.ignored.empty()) run_.progress.line(joined("      ", of_val.ignored));
-  run_.progress.line(joined(run_.s.optimizer_text, run_.s.schedule ? ", " + run_.s.schedule->describe() : "", ", ",
-                            run_.s.total_steps, " steps, ", run_.s.steps_per_epoch, " an epoch -> ", run_.dir.path().string()));
+  run_.progress.line(joined(run_.session.optimizer_text, run_.session.schedule ? ", " + run_.session.schedule->describe() : "",
+                            ", ", run_.session.total_steps, " steps, ", run_.session.steps_per_epoch, " an epoch -> ",
+                            run_.dir.path().string()));
   if (run_.group)
     run_.progress.line(describe_ranks(*run_.group) +
                        joined(", batches of ", run_.config.data.loader.batch_size, " in ", run_.group->size(), " parts"));
   if (run_.dir.checkpoint())
-    run_.progress.line(joined("resumed from ", run_.dir.checkpoint()->string(), " at step ", run_.n.applied()));
+    run_.progress.line(joined("resumed from ", run_.dir.checkpoint()->string(), " at step ", run_.counters.applied()));
   if (epochs_.every() > 1)
     run_.progress.line(joined("one epoch in ", epochs_.every(), " is shown, and the best before it; metrics.jsonl has all"));
 }
 
 void RunLines::show(bool evaluates) {
-  const double spent = run_.clock.here();
-  const int64_t steps = run_.n.steps - run_.first_step;
+  const double spent = run_.clock.own_seconds();
+  const int64_t steps = run_.counters.steps - run_.first_step;
   ProgressView v;
   v.epochs = run_.config.train.epochs.value_or(0);
   v.epoch = v.epochs > 0 ? std::min(run_.epoch() + (evaluates ? 0 : 1), v.epochs) : run_.epoch() + 1;
-  v.step = run_.n.applied(), v.steps = run_.s.total_steps;
-  v.lr = run_.s.optimizer->lr();
-  v.samples_per_second = steps > 0 ? double(run_.n.samples - run_.first_samples) / std::max(1e-9, run_.clock.training()) : 0;
+  v.step = run_.counters.applied(), v.steps = run_.session.total_steps;
+  v.lr = run_.session.optimizer->lr();
+  v.samples_per_second =
+      steps > 0 ? double(run_.counters.samples - run_.first_samples) / std::max(kLeastSeconds, run_.clock.training_seconds()) : 0;
   // Epochs count all steps, train.max_steps applied ones.
-  const int64_t done = run_.config.train.epochs ? run_.n.steps : run_.n.applied(),
-                left = std::max<int64_t>(run_.s.total_steps - done, 0);
+  const int64_t done = run_.config.train.epochs ? run_.counters.steps : run_.counters.applied(),
+                left = std::max<int64_t>(run_.session.total_steps - done, 0);
   v.seconds_left = steps > 0 ? spent / double(steps) * double(left) : INFINITY;
-  v.skipped = run_.n.skipped;
-  v.loader_wait = steps > 0 ? std::clamp(run_.s.train->wait_seconds() / std::max(1e-9, run_.clock.training()), 0.0, 1.0) : 0;
-  if (run_.group) v.rank_wait = std::clamp(run_.group->wait_seconds() / std::max(1e-9, run_.clock.training()), 0.0, 1.0);
+  v.skipped = run_.counters.skipped;
+  v.loader_wait =
+      steps > 0 ? std::clamp(run_.session.train->wait_seconds() / std::max(kLeastSeconds, run_.clock.training_seconds()), 0.0, 1.0)
+                : 0;
+  if (run_.group)
+    v.rank_wait = std::clamp(run_.group->wait_seconds() / std::max(kLeastSeconds, run_.clock.training_seconds()), 0.0, 1.0);
   if (run_.progress.has_bar()) {
     v.step = done;
     v.evaluates = evaluates;
-    v.loss = run_.n.epoch_over > 0 ? std::optional(run_.n.epoch_loss / run_.n.epoch_over) : run_.n.train_loss;
+    v.loss = run_.counters.epoch_denominator > 0 ? std::optional(run_.counters.epoch_loss_sum / run_.counters.epoch_denominator)
+                                                 : run_.counters.train_loss;
     return run_.progress.update(v);
   }
-  if (run_.n.window_over > 0) v.loss = run_.n.window_loss / run_.n.window_over;
+  if (run_.counters.line_denominator > 0) v.loss = run_.counters.line_loss_sum / run_.counters.line_denominator;
   v.scale = run_.scale();
   if (run_.grad_norm.defined()) v.grad_norm = run_.grad_norm.item<double>();
-  v.peak_bytes = double(allocator(run_.s.device).stats().peak);
+  v.peak_bytes = double(allocator(run_.session.device).stats().peak);
   run_.progress.update(v);
 }
 
 void RunLines::log(bool epoch_end) {
-  const double loss = run_.n.window_over > 0 ? run_.n.window_loss / run_.n.window_over : NAN;
-  const double spent = std::max(1e-9, run_.clock.training() - logged_.seconds), wait = run_.s.train->wait_seconds() - logged_.wait;
-  Json entry = {{"step", run_.n.applied()},
-                {"attempted", run_.n.steps},
+  const double loss = run_.counters.line_denominator > 0 ? run_.counters.line_loss_sum / run_.counters.line_denominator : NAN;
+  const double spent = std::max(kLeastSeconds, run_.clock.training_seconds() - logged_.seconds),
+               wait = run_.session.train->wait_seconds() - logged_.wait;
+  Json entry = {{"step", run_.counters.applied()},
+                {"attempted", run_.counters.steps},
                 {"epoch", run_.epoch()},
-                {"train/loss", run_.n.window_over > 0 ? Json(loss) : Json()},
-                {"lr", run_.s.optimizer->lr()},
-                {"skipped", run_.n.skipped},
-                {"samples", run_.n.samples},
+                {"train/loss", run_.counters.line_denominator > 0 ? Json(loss) : Json()},
+                {"lr", run_.session.optimizer->lr()},
+                {"skipped", run_.counters.skipped},
+                {"samples", run_.counters.samples},
                 {"seconds", run_.clock.seconds()},
-                {"samples_per_second", double(run_.n.samples - logged_.samples) / spent},
+                {"samples_per_second", double(run_.counters.samples - logged_.samples) / spent},
                 {"data_wait", std::clamp(wait / spent, 0.0, 1.0)},
-                {"peak_bytes", allocator(run_.s.device).stats().peak}};
-  if (epoch_end) entry["train/epoch_loss"] = or_null(run_.n.train_loss);
+                {"peak_bytes", allocator(run_.session.device).stats().peak}};
+  if (epoch_end) entry["train/epoch_loss"] = or_null(run_.counters.train_loss);
   if (run_.group) entry["rank_wait"] = std::clamp((run_.group->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
   if (run_.scale()) entry["scale"] = *run_.scale();
-  if (const auto& skip = run_.n.last_skip)
+  if (const auto& skip = run_.counters.last_skip)
     entry["last_skip"] = {{"step", skip->step}, {"cause", skip->cause.empty() ? Json() : Json(skip->cause)}};
   if (run_.grad_norm.defined()) entry["grad_norm"] = or_null(run_.grad_norm.item<double>());
-  run_.n.last_log_step = run_.n.steps;
+  run_.counters.last_log_step = run_.counters.steps;
   run_.dir.metrics().write(entry);
   show();
-  run_.n.window_loss = 0, run_.n.window_over = 0;
-  logged_ = {run_.clock.training(), run_.s.train->wait_seconds(), run_.group ? run_.group->wait_seconds() : 0, run_.n.samples};
+  run_.counters.line_loss_sum = 0, run_.counters.line_denominator = 0;
+  logged_ = {run_.clock.training_seconds(), run_.session.train->wait_seconds(), run_.group ? run_.group->wait_seconds() : 0,
+             run_.counters.samples};
 }
 
 void RunLines::log_epoch() {
-  run_.dir.metrics().write({{"step", run_.n.applied()},
-                            {"attempted", run_.n.steps},
+  run_.dir.metrics().write({{"step", run_.counters.applied()},
+                            {"attempted", run_.counters.steps},
                             {"epoch", run_.epoch()},
-                            {"train/epoch_loss", or_null(run_.n.train_loss)},
-                            {"samples", run_.n.samples},
+                            {"train/epoch_loss", or_null(run_.counters.train_loss)},
+                            {"samples", run_.counters.samples},
                             {"seconds", run_.clock.seconds()}});
 }
 
@@ -134,15 +143,15 @@ std::vector<LinePart> RunLines::epoch_parts(bool evaluated) const {
   const auto add = [&](const std::string& name, const std::string& brief, const std::string& value) {
     out.push_back({name + value, brief + value});
   };
-  add("train loss ", "train ", run_.n.train_loss ? number_text(*run_.n.train_loss, 4) : "not finite");
-  if (evaluated) add("val loss ", "val ", number_text(*run_.n.val_loss, 4));
+  add("train loss ", "train ", run_.counters.train_loss ? number_text(*run_.counters.train_loss, 4) : "not finite");
+  if (evaluated) add("val loss ", "val ", number_text(*run_.counters.val_loss, 4));
   if (evaluated)
-    for (const MetricValue& m : run_.n.val_metrics)
+    for (const MetricValue& m : run_.counters.val_metrics)
       if (m.in_lines()) add(terminal ? "" : "val ", "", shown(m));
-  out.push_back({"lr " + number_text(run_.s.optimizer->lr(), 3), "", true});
+  out.push_back({"lr " + number_text(run_.session.optimizer->lr(), 3), "", true});
   if (run_.scale()) {
     out.push_back({joined("scale ", *run_.scale()), "", true});
-    out.push_back({joined("skipped ", run_.n.skipped), "", run_.n.skipped == 0});
+    out.push_back({joined("skipped ", run_.counters.skipped), "", run_.counters.skipped == 0});
   }
   out.push_back({duration_text(run_.clock.seconds())});
   return out;

@@ -22,7 +22,7 @@ class RunLines {
   explicit RunLines(RunContext& run);
 
   void introduce() const;
-  void begin() { logged_.samples = run_.n.samples; }
+  void begin() { logged_.samples = run_.counters.samples; }
   // Redraws a terminal's bar with known values. It reads no losses, which would cost a GPU its lead.
   void show(bool evaluates = false);
   void log(bool epoch_end);  // writes a line of metrics.jsonl and one for a person; outcomes must have been read

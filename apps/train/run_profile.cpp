@@ -11,12 +11,12 @@ namespace halfstep::app {
 void RunProfile::take(int64_t steps) {
   if (!writes(run_.group)) return;
   run_.progress.line("profile: measuring what this machine can do");
-  MachineRates rates(run_.s.device);
+  MachineRates rates(run_.session.device);
   PlannedCalls planned;
   try {
     planned = planned_calls(plan_step(run_.config, 0, run_.group ? run_.group->size() : 1).calls, rates);
   } catch (const Error& e) { run_.progress.note("the profile has no operations, bytes and floors: " + one_line(e)); }
-  profiler_.emplace(steps, run_.s.device, std::move(planned));
+  profiler_.emplace(steps, run_.session.device, std::move(planned));
 }
 
 void RunProfile::begin_step() {
@@ -40,7 +40,7 @@ void RunProfile::report() {
   if (profiler_->profiled_steps() == 0)
     return run_.progress.warn(joined("no profile: it needs ", StepProfiler::kWarmUp + 2, " steps, the first ",
                                      StepProfiler::kWarmUp, " to warm up and then every other one, and this process took ",
-                                     run_.n.steps - run_.first_step));
+                                     run_.counters.steps - run_.first_step));
   for (const std::string& line : profile_lines(profiler_->result())) run_.progress.line(line);
   try {
     write_profile(run_.dir.path(), *profiler_);

@@ -23,39 +23,40 @@ void StepOutcomes::read() {
     // A step without targets says nothing about the scale, and does not end a row of skips.
     if (p.stepped) skips_in_row_ = applied ? 0 : p.no_target ? std::max<int64_t>(skips_in_row_, 1) : skips_in_row_ + 1;
     if (!applied) {
-      run_.n.last_skip = {step - run_.n.skipped, p.no_target ? "targets_ignored" : ""};
+      run_.counters.last_skip = {step - run_.counters.skipped, p.no_target ? "targets_ignored" : ""};
       if (p.no_target)
-        health_.note_no_target(run_.n.last_skip->step);
+        health_.note_no_target(run_.counters.last_skip->step);
       else
-        health_.note_skip(run_.n.last_skip->step, std::isfinite(loss));
-      ++run_.n.skipped;
+        health_.note_skip(run_.counters.last_skip->step, std::isfinite(loss));
+      ++run_.counters.skipped;
     }
     const double over = p.loss.defined() ? p.over.value() : 0;
     if (over == 0) continue;  // no target counted
     bad_run_ = std::isfinite(loss) ? 0 : bad_run_ + 1;
     if (!std::isfinite(loss)) continue;
-    if (!run_.n.first_loss) run_.n.first_loss = loss;
-    for (auto* sum : {&run_.n.epoch_loss, &run_.n.window_loss}) *sum += loss * over;
+    if (!run_.counters.first_loss) run_.counters.first_loss = loss;
+    for (auto* sum : {&run_.counters.epoch_loss_sum, &run_.counters.line_loss_sum}) *sum += loss * over;
     if (const double size = std::abs(loss); size > 0)
-      run_.n.usual_loss = run_.n.usual_loss > 0 ? run_.n.usual_loss * std::pow(size / run_.n.usual_loss, kNewLoss) : size;
-    run_.n.epoch_over += over;
-    run_.n.window_over += over;
+      run_.counters.usual_loss =
+          run_.counters.usual_loss > 0 ? run_.counters.usual_loss * std::pow(size / run_.counters.usual_loss, kNewLoss) : size;
+    run_.counters.epoch_denominator += over;
+    run_.counters.line_denominator += over;
   }
   pending_.clear();
-  first_step_ = run_.n.steps;
-  if (bad_run_ >= (run_.s.scaler.is_enabled() ? kBadLossesScaled : kBadLosses))
+  first_step_ = run_.counters.steps;
+  if (bad_run_ >= (run_.session.scaler.is_enabled() ? kBadLossesScaled : kBadLosses))
     health_.diverged(joined("the last ", bad_run_, " losses are not finite"));
   if (skips_in_row_ >= kBadLosses && run_.scale() &&
-      *run_.scale() * run_.s.scaler.get_backoff_factor() < run_.s.scaler.get_min_scale())
+      *run_.scale() * run_.session.scaler.get_backoff_factor() < run_.session.scaler.get_min_scale())
     health_.diverged(joined("the last ", skips_in_row_, " steps were skipped, and the loss scale, ", *run_.scale(),
                             ", cannot fall below amp.scaler.min_scale"));
 }
 
 bool StepOutcomes::applied_reach(int64_t count) {
-  if (run_.n.applied() >= count) read();
-  return run_.n.applied() >= count;
+  if (run_.counters.applied() >= count) read();
+  return run_.counters.applied() >= count;
 }
 
-bool StepOutcomes::are_bad_at_end() const { return bad_run_ >= (run_.s.scaler.is_enabled() ? kBadLosses : 1); }
+bool StepOutcomes::are_bad_at_end() const { return bad_run_ >= (run_.session.scaler.is_enabled() ? kBadLosses : 1); }
 
 }  // namespace halfstep::app

@@ -22,7 +22,7 @@ class StepOutcomes {
   };
   StepOutcomes(RunContext& run, Explainer& explainer, RunHealth& health) : run_(run), explainer_(explainer), health_(health) {}
 
-  void begin() { first_step_ = run_.n.steps; }  // after the counters were set
+  void begin() { first_step_ = run_.counters.steps; }  // after the counters were set
   void add(Pending outcome) { pending_.push_back(std::move(outcome)); }
   // Reads pending outcomes into the counters. Throws DivergedError after many bad losses.
   void read();

@@ -26,39 +26,40 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     : run_{config, dir, progress, group,
            make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)},
       recorded_(!watch),
-      explainer_(run_.config, run_.s, step_, progress, dir, group, watch),
-      step_(*run_.s.model, *run_.s.loss, *run_.s.optimizer, run_.s.scaler, run_.s.schedule.get(),
+      explainer_(run_.config, run_.session, step_, progress, dir, group, watch),
+      step_(*run_.session.model, *run_.session.loss, *run_.session.optimizer, run_.session.scaler, run_.session.schedule.get(),
             explainer_.added_to(step_options(config, group))) {
-  if (writes(run_.group)) run_.s.data_sha256 = fingerprint(run_.s.train->dataset());
+  if (writes(run_.group)) run_.session.data_sha256 = fingerprint(run_.session.train->dataset());
   if (run_.dir.checkpoint()) {
-    const CheckpointContents contents = load_checkpoint(*run_.dir.checkpoint(), run_.s.device);
-    run_.n = restore("resume", *run_.dir.checkpoint(), contents, run_.s);
-    if (const std::string changed = changed_keys(run_.config.json, stored_config(contents), run_.s); !changed.empty())
+    const CheckpointContents contents = load_checkpoint(*run_.dir.checkpoint(), run_.session.device);
+    run_.counters = restore("resume", *run_.dir.checkpoint(), contents, run_.session);
+    if (const std::string changed = changed_keys(run_.config.json, stored_config(contents), run_.session); !changed.empty())
       run_.progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
-    if (const int64_t now = run_.s.train->dataset().size(); now != run_.n.data_size)
-      run_.progress.warn(joined("data.train has ", now, " samples, but had ", run_.n.data_size,
+    if (const int64_t now = run_.session.train->dataset().size(); now != run_.counters.data_size)
+      run_.progress.warn(joined("data.train has ", now, " samples, but had ", run_.counters.data_size,
                                 " when the checkpoint was written: the run will not repeat bit for bit"));
-    else if (!run_.n.data_sha256.empty() && !run_.s.data_sha256.empty() && run_.n.data_sha256 != run_.s.data_sha256)
+    else if (!run_.counters.data_sha256.empty() && !run_.session.data_sha256.empty() &&
+             run_.counters.data_sha256 != run_.session.data_sha256)
       run_.progress.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
-    if (!run_.s.other_pace.empty()) run_.progress.warn(run_.s.other_pace);
-    run_.clock.resumed(run_.n.seconds);
+    if (!run_.session.other_pace.empty()) run_.progress.warn(run_.session.other_pace);
+    run_.clock.continue_from(run_.counters.seconds);
     if (run_.dir.continues()) saver_.resumed();
     health_.resumed();
-    explainer_.resumed(run_.n.skipped, run_.n.usual_loss);
+    explainer_.resumed(run_.counters.skipped, run_.counters.usual_loss);
   } else if (run_.config.calibrates_scale) {
     GradScalerOptions fitting = run_.config.scaler;
-    const double measured = first_scale(run_.config.scaler, run_.s, step_, run_.group);
+    const double measured = first_scale(run_.config.scaler, run_.session, step_, run_.group);
     fitting.init_scale = std::max(measured, run_.config.scaler.min_scale);
-    run_.s.scaler = GradScaler(fitting);
+    run_.session.scaler = GradScaler(fitting);
     if (measured < fitting.init_scale)
       run_.progress.warn(joined("the loss scale begins at amp.scaler.min_scale, ", fitting.init_scale,
                                 ", under which the first batches "
                                 "overflow: ",
                                 measured, " was measured"));
   }
-  run_.first_step = run_.n.steps;
+  run_.first_step = run_.counters.steps;
   outcomes_.begin();
-  run_.first_samples = run_.n.samples;
+  run_.first_samples = run_.counters.samples;
 }
 
 TrainSummary Trainer::run() {
@@ -93,17 +94,17 @@ TrainSummary Trainer::run_steps() {
   };
   ranks_.on_start();
   if (ranks_.stop_requested()) return stopped("before training began; nothing was changed");
-  const ResumePoint from{run_.n.steps,        run_.n.last_log_step, run_.n.last_eval_step,
-                         run_.n.bests.step(), run_.n.applied(),     run_.epoch()};
+  const ResumePoint from{run_.counters.steps,        run_.counters.last_log_step, run_.counters.last_eval_step,
+                         run_.counters.bests.step(), run_.counters.applied(),     run_.epoch()};
   const int64_t best = run_.dir.open(run_.config.json, from, run_.config.logging.sinks);
-  if (recorded_) run_.dir.record_start(run_facts(), run_.n.applied());
+  if (recorded_) run_.dir.record_start(run_facts(), run_.counters.applied());
   if (run_.dir.continues()) bests_.continue_from(best);
   lines_.introduce();
   if (run_.progress.has_bar()) lines_.show();
-  run_.s.model->train();
-  allocator(run_.s.device).reset_peak();
+  run_.session.model->train();
+  allocator(run_.session.device).reset_peak();
   lines_.begin();
-  if (const int ended = std::exchange(run_.n.evaluation_due, 0)) finish(ended, run_.s.val != nullptr);
+  if (const int ended = std::exchange(run_.counters.evaluation_due, 0)) finish(ended, run_.session.val != nullptr);
   while (!finished()) {
     train_batch();
     if (run_.progress.is_due()) lines_.show();
@@ -111,14 +112,15 @@ TrainSummary Trainer::run_steps() {
     // Stop only between optimizer steps, since checkpoints do not contain the gradients of an open window.
     if (ranks_.stop_requested() && step_.pending() == 0) {
       saver_.save();
-      return stopped(joined("after step ", run_.n.applied(), "; continue with --resume auto"));
+      return stopped(joined("after step ", run_.counters.applied(), "; continue with --resume auto"));
     }
   }
   outcomes_.read();
   // Such weights are not saved, so the run must not end successfully.
   if (outcomes_.are_bad_at_end()) health_.diverged("the last losses are not finite");
-  if (run_.s.val && run_.n.last_eval_step != run_.n.steps) saver_.save_before_evaluation(0), evaluate_now();
-  if (run_.n.epoch_over > 0) bests_.consider("train/loss", run_.n.epoch_loss / run_.n.epoch_over);  // for an incomplete epoch
+  if (run_.session.val && run_.counters.last_eval_step != run_.counters.steps) saver_.save_before_evaluation(0), evaluate_now();
+  if (run_.counters.epoch_denominator > 0)
+    bests_.consider("train/loss", run_.counters.epoch_loss_sum / run_.counters.epoch_denominator);  // for an incomplete epoch
   if (run_.saves())
     saver_.save();
   else
@@ -131,42 +133,43 @@ TrainSummary Trainer::run_steps() {
 }
 
 bool Trainer::finished() {
-  if (run_.n.stopped) return true;
+  if (run_.counters.stopped) return true;
   const auto& epochs = run_.config.train.epochs;
-  return epochs ? run_.epoch() >= *epochs : outcomes_.applied_reach(run_.s.total_steps);
+  return epochs ? run_.epoch() >= *epochs : outcomes_.applied_reach(run_.session.total_steps);
 }
 
 void Trainer::train_batch() {
   if (step_.pending() == 0) profile_.begin_step();
   std::optional<Batch> batch;
-  if (run_.s.train->state().next_batch >= run_.s.batches_per_epoch && run_.s.batches_per_epoch < run_.s.train->size()) {
-    run_.s.train->set_state({run_.epoch() + 1, 0});
+  if (run_.session.train->state().next_batch >= run_.session.batches_per_epoch &&
+      run_.session.batches_per_epoch < run_.session.train->size()) {
+    run_.session.train->set_state({run_.epoch() + 1, 0});
   } else {
     const CallScope span(SpanKind::wait, "data");
-    batch = run_.s.train->next();
+    batch = run_.session.train->next();
   }
   if (!batch) return end_epoch();
-  const auto [input, target] = on_device(*batch, run_.s.device);
+  const auto [input, target] = on_device(*batch, run_.session.device);
   run_.grad_norm = Tensor();  // a recorded step's memory must not be held when the step is recorded again
   ranks_.forget();
   std::optional<BatchRows> part;
   if (run_.group) {
-    part = run_.s.train->part();
+    part = run_.session.train->part();
     ranks_.notify(step_, due_.by_clock());
   }
-  if (step_.pending() == 0 && explainer_.observes(run_.n.applied() + 1)) outcomes_.read();
-  explainer_.begin(run_.n.steps + 1, run_.n.applied(), run_.epoch() + 1, {input, target});
+  if (step_.pending() == 0 && explainer_.observes(run_.counters.applied() + 1)) outcomes_.read();
+  explainer_.begin(run_.counters.steps + 1, run_.counters.applied(), run_.epoch() + 1, {input, target});
   StepResult r = step_(input, target, part);
   explainer_.stepped(r);
-  run_.n.samples += run_.s.train->part().total;
-  run_.own_samples += run_.s.train->part().rows;
+  run_.counters.samples += run_.session.train->part().total;
+  run_.own_samples += run_.session.train->part().rows;
   if (run_.group && !r.stepped) return;
   // With ranks a window has one loss, in one process each micro-batch.
-  outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.over : run_.s.loss->denominator(target)});
+  outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.over : run_.session.loss->denominator(target)});
   if (!r.stepped) return;
   ranks_.take(step_);
   run_.grad_norm = r.grad_norm;
-  ++run_.n.steps;
+  ++run_.counters.steps;
   profile_.end_step(true);
   after_step();
 }
@@ -180,38 +183,42 @@ void Trainer::end_epoch() {
     outcomes_.add({last.loss, last.outcome, true, last.no_target, last.over});
     ranks_.take(step_);
     run_.grad_norm = last.grad_norm;
-    ++run_.n.steps;
+    ++run_.counters.steps;
   }
   profile_.end_step(last.stepped);
-  reset_states(*run_.s.model);  // the data's streams begin again
+  reset_states(*run_.session.model);  // the data's streams begin again
   outcomes_.read();
   // train.max_steps counts applied steps, and would never be reached if no target of the data counts.
-  const bool whole_epoch = run_.s.batches_per_epoch == run_.s.train->size();
-  if (!run_.config.train.epochs && run_.n.epoch_over == 0 && outcomes_.bad_losses() == 0 &&
+  const bool whole_epoch = run_.session.batches_per_epoch == run_.session.train->size();
+  if (!run_.config.train.epochs && run_.counters.epoch_denominator == 0 && outcomes_.bad_losses() == 0 &&
       (whole_epoch || run_.epoch() >= kEmptyEpochs))
     health_.check_progress();
-  run_.n.train_loss = run_.n.epoch_over > 0 ? std::optional(run_.n.epoch_loss / run_.n.epoch_over) : std::nullopt;
-  run_.n.epoch_loss = 0, run_.n.epoch_over = 0;
+  run_.counters.train_loss = run_.counters.epoch_denominator > 0
+                                 ? std::optional(run_.counters.epoch_loss_sum / run_.counters.epoch_denominator)
+                                 : std::nullopt;
+  run_.counters.epoch_loss_sum = 0, run_.counters.epoch_denominator = 0;
   // Keep this order: a checkpoint then follows the lines of its step, and resuming writes none twice.
   const int ended = kEpochEnds | (last.stepped ? kStepEnds : 0);
   if (due_.is_due(Due::log, ended))
     log(true);
   else
     lines_.log_epoch();
-  finish(ended, run_.s.val && due_.is_due(Due::evaluation, ended));
+  finish(ended, run_.session.val && due_.is_due(Due::evaluation, ended));
 }
 
 void Trainer::after_step() {
   if (due_.is_due(Due::log, kStepEnds)) log(false);
-  finish(kStepEnds, run_.s.val && run_.n.last_eval_step != run_.n.steps && due_.is_due(Due::evaluation, kStepEnds));
+  finish(kStepEnds,
+         run_.session.val && run_.counters.last_eval_step != run_.counters.steps && due_.is_due(Due::evaluation, kStepEnds));
 }
 
 void Trainer::finish(int ended, bool evaluates) {
   if (evaluates) saver_.save_before_evaluation(ended), evaluate_now();
   if (ended & kEpochEnds) {
-    consider_stopping("train/loss", run_.n.train_loss);
-    bests_.consider("train/loss", run_.n.train_loss);
-    lines_.end_epoch(evaluates, run_.n.bests.step() == run_.n.applied() && run_.n.bests.list[0].value == run_.n.bests.top);
+    consider_stopping("train/loss", run_.counters.train_loss);
+    bests_.consider("train/loss", run_.counters.train_loss);
+    lines_.end_epoch(evaluates, run_.counters.bests.step() == run_.counters.applied() &&
+                                    run_.counters.bests.list[0].value == run_.counters.bests.top);
   }
   if (due_.is_due(Due::checkpoint, ended)) saver_.save_at_interval();
 }
@@ -228,14 +235,17 @@ void Trainer::evaluate_now() {
   run_.share_buffers();
   run_.make_averaged_statistics();
   std::optional<WeightAverage::Scope> averaged;
-  if (run_.s.average) averaged.emplace(*run_.s.average);
-  std::optional<AveragedStatistics> statistics(run_.s);
-  const EvalResult r = evaluate(*run_.s.model, *run_.s.loss, run_.config.loss, run_.s.metrics, *run_.s.val, run_.s.device,
-                                run_.s.region, run_.group);
+  if (run_.session.average) averaged.emplace(*run_.session.average);
+  std::optional<AveragedStatistics> statistics(run_.session);
+  const EvalResult r = evaluate(*run_.session.model, *run_.session.loss, run_.config.loss, run_.session.metrics, *run_.session.val,
+                                run_.session.device, run_.session.region, run_.group);
   statistics.reset(), averaged.reset();
-  run_.clock.evaluated(r.seconds);
-  run_.n.val_loss = r.loss, run_.n.val_metrics = r.metrics, run_.n.last_eval_step = run_.n.steps;
-  Json entry = {{"step", run_.n.applied()}, {"attempted", run_.n.steps}, {"epoch", run_.epoch()}, {"val/loss", or_null(r.loss)}};
+  run_.clock.exclude_evaluation(r.seconds);
+  run_.counters.val_loss = r.loss, run_.counters.val_metrics = r.metrics, run_.counters.last_eval_step = run_.counters.steps;
+  Json entry = {{"step", run_.counters.applied()},
+                {"attempted", run_.counters.steps},
+                {"epoch", run_.epoch()},
+                {"val/loss", or_null(r.loss)}};
   for (const MetricValue& m : r.metrics) {
     entry["val/" + m.name] = or_null(m.value);
     if (m.last_value) entry["val/" + m.name + ".last_value"] = or_null(*m.last_value);
@@ -252,28 +262,28 @@ void Trainer::evaluate_now() {
 // Applies a value's effects on a schedule that follows it, and on early stopping. Call it before writing a checkpoint of this
 // moment, which then contains the decisions.
 void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
-  if (run_.s.schedule && run_.config.checkpoint.monitor == what && value) run_.s.schedule->observe(*value);
+  if (run_.session.schedule && run_.config.checkpoint.monitor == what && value) run_.session.schedule->observe(*value);
   const Json& stop = run_.config.train.early_stopping;
-  if (stop.is_null() || stop["monitor"] != what || run_.n.stopped) return;
+  if (stop.is_null() || stop["monitor"] != what || run_.counters.stopped) return;
   const double least = stop["min_delta"];
   const bool finite = value && std::isfinite(*value);
-  const bool better = finite && (!run_.n.stop_best ||
-                                 (stop["mode"] == "max" ? *value > *run_.n.stop_best + least : *value < *run_.n.stop_best - least));
-  if (better) run_.n.stop_best = value;
-  run_.n.stop_waited = better ? 0 : run_.n.stop_waited + 1;
-  if (run_.n.stop_waited < stop["patience"].get<int64_t>()) return;
-  run_.n.stopped = true;
+  const bool better = finite && (!run_.counters.stop_best || (stop["mode"] == "max" ? *value > *run_.counters.stop_best + least
+                                                                                    : *value < *run_.counters.stop_best - least));
+  if (better) run_.counters.stop_best = value;
+  run_.counters.stop_waited = better ? 0 : run_.counters.stop_waited + 1;
+  if (run_.counters.stop_waited < stop["patience"].get<int64_t>()) return;
+  run_.counters.stopped = true;
   run_.progress.note(joined("stopped early: ", what, " got no better than ",
-                            run_.n.stop_best ? number_text(*run_.n.stop_best, 4) : "nothing", " in ", run_.n.stop_waited,
-                            " evaluations"));
+                            run_.counters.stop_best ? number_text(*run_.counters.stop_best, 4) : "nothing", " in ",
+                            run_.counters.stop_waited, " evaluations"));
 }
 
 Json Trainer::run_facts() const {
-  Json out = {{"device", backend_for(run_.s.device).describe()},
+  Json out = {{"device", backend_for(run_.session.device).describe()},
               {"threads", num_threads()},
               {"ranks", run_.group ? run_.group->size() : 1}};
-  if (!run_.s.data_sha256.empty()) out["data_sha256"] = run_.s.data_sha256;
-  if (run_.s.recomputation) out["recomputation"] = to_json(*run_.s.recomputation);
+  if (!run_.session.data_sha256.empty()) out["data_sha256"] = run_.session.data_sha256;
+  if (run_.session.recomputation) out["recomputation"] = to_json(*run_.session.recomputation);
   if (run_.config.logging.machine) out["host"] = host_name(), out["command"] = command_line();
   return out;
 }

@@ -58,7 +58,7 @@ class Trainer {
   // run().
   void profile(int64_t steps) { profile_.take(steps); }
 
-  const Session& session() const { return run_.s; }
+  const Session& session() const { return run_.session; }
 
  private:
   TrainSummary run_steps();
