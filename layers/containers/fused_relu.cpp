@@ -34,7 +34,8 @@ bool is_relu(const Module& module) { return typeid(module) == typeid(ReLU); }
 bool policies_forbid_fusing() {
   if (!autocast::any_policies()) [[likely]]
     return false;
-  return std::any_of(std::begin(autocast::regions().of), std::end(autocast::regions().of), [](const autocast::Region& region) {
+  const auto& regions = autocast::regions().by_device;
+  return std::any_of(std::begin(regions), std::end(regions), [](const autocast::Region& region) {
     for (const char* op : {"linear", "relu", "gelu_tanh", "conv1d", "conv2d", "conv3d", "batch_norm", "add"})
       if (region.policies.find(op)) return true;
     return false;
