@@ -65,9 +65,10 @@ struct PackedFactor {
     Backend& backend = backend_for(b.device());
     const bool often = walk.steps() > 2;
     const AuxLayout layout = often ? backend.packed_layout(b.size(0), b.size(1), b.dtype()) : AuxLayout{};
-    const int64_t sides = layout.shape.empty() ? 0 : backend.sides(walk.batch, walk.steps() * b.size(0) * b.size(1), b.dtype());
-    if (sides > 0) {
-      parts = sides;
+    const int64_t chunks =
+        layout.shape.empty() ? 0 : backend.parallel_chunks(walk.batch, walk.steps() * b.size(0) * b.size(1), b.dtype());
+    if (chunks > 0) {
+      parts = chunks;
       packed = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = b.device()});
       backend.pack(b.view(), packed.view());
       matrix = b;
@@ -83,7 +84,7 @@ struct PackedFactor {
   // Calls f(k, r) for the steps k of the walk, first to last or last to first, with the rows r of each part in that step.
   template <class F>
   void each_step(Backend& backend, const Walk& walk, bool backwards, const F& f) const {
-    backend.side_by_side(parts, [&](int64_t part) {
+    backend.run_side_by_side(parts, [&](int64_t part) {
       const Range all{walk.batch * part / parts, walk.batch * (part + 1) / parts};
       for (int64_t i = 0; i < walk.steps(); ++i) {
         const int64_t k = backwards ? walk.steps() - 1 - i : i, n = walk.size(k);
