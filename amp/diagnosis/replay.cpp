@@ -18,18 +18,18 @@ namespace {
 // Names the tensors that exist before the step, so that an origin can be one of them.
 void name_roots(KernelLog& log, const StepUnderTest& step) {
   for (const NamedTensor& p : step.module.named_parameters()) {
-    log.root("param:" + p.name, p.tensor);
-    log.root("copy:" + p.name, autocast::shadow_of(p.tensor));
+    log.add_root("param:" + p.name, p.tensor);
+    log.add_root("copy:" + p.name, autocast::shadow_of(p.tensor));
   }
   for (const NamedTensor& b : step.module.named_buffers())
-    log.root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
+    log.add_root("buffer:" + b.name, b.tensor, b.tensor.defined() && count_values(b.tensor).nan == 0);
   for (const auto& [name, layer] : stateful_layers(step.module)) {
-    log.root("kept:h", layer->kept_state().h);
-    log.root("kept:c", layer->kept_state().c);
+    log.add_root("kept:h", layer->kept_state().h);
+    log.add_root("kept:c", layer->kept_state().c);
   }
   for (const TestedBatch& b : step.batches) {
-    for (const Tensor& t : b.inputs) log.root("input", t);
-    for (const Tensor& t : b.targets) log.root("target", t);
+    for (const Tensor& t : b.inputs) log.add_root("input", t);
+    for (const Tensor& t : b.targets) log.add_root("target", t);
   }
 }
 

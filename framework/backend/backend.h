@@ -243,10 +243,10 @@ class Backend {
 
   // ---- independent calls: runs task(i) for i in [0, n), perhaps in parallel on threads of the host. A device that queues its
   // work runs them one after another.
-  virtual void side_by_side(int64_t n, const std::function<void(int64_t)>& task);
-  // Returns into how many chunks side_by_side should split `rows` rows, if each multiplies by a packed matrix and a row costs
+  virtual void run_side_by_side(int64_t n, const std::function<void(int64_t)>& task);
+  // Returns into how many chunks run_side_by_side should split `rows` rows, if each multiplies by a packed matrix and a row costs
   // `multiplications`. 0: products are faster with the unpacked matrix, shared by all threads.
-  virtual int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const;
+  virtual int64_t parallel_chunks(int64_t rows, int64_t multiplications, DType dtype) const;
 
   // ---- checks of values. Return the position of the first target outside [0, classes) that is not ignore_index, or of the first
   // index outside [0, size), or -1. CUDA checks on the device without waiting and returns -1; the IndexError comes with the next

@@ -92,7 +92,7 @@ KernelLog::KernelLog(Device device, Change change, Look look)
 }
 KernelLog::~KernelLog() = default;
 
-void KernelLog::root(std::string name, const Tensor& t, bool on_purpose) {
+void KernelLog::add_root(std::string name, const Tensor& t, bool on_purpose) {
   if (!t.defined()) return;
   roots_.push_back(std::move(name));
   on_purpose_.push_back(on_purpose);

@@ -3,7 +3,7 @@
 // which kernel an infinity or NaN comes from.
 //
 //   KernelLog log(Device::cpu);
-//   log.root("input", x);
+//   log.add_root("input", x);
 //   Tensor loss = loss_fn(net(x), y);
 //   const Origin origin = origin_of(log, loss);     // log.events()[origin.event], or a root that was not finite
 //
@@ -78,7 +78,7 @@ class KernelLog final : public OpObserver {
 
   // Adds a tensor that existed before: "input", "param:fc1.weight". Ignores undefined tensors. `on_purpose`: its infinities are
   // intended, such as those of a mask.
-  void root(std::string name, const Tensor& t, bool on_purpose = false);
+  void add_root(std::string name, const Tensor& t, bool on_purpose = false);
   // Called after each event, with the memory that it wrote.
   using Seen = std::function<void(const KernelEvent&, std::span<const TensorView> writes)>;
   void on_event(Seen seen) { seen_ = std::move(seen); }
@@ -98,7 +98,7 @@ class KernelLog final : public OpObserver {
 
  private:
   static constexpr int kHost = -1;  // the producer of memory that the host wrote
-  // Roots are the producers -2, -3, ... in the order of root().
+  // Roots are the producers -2, -3, ... in the order of add_root().
   static size_t root_index(int producer) { return size_t(-2 - producer); }
 
   struct Range {

@@ -142,8 +142,8 @@ class MetaBackend final : public CountingBackend, public AttentionLibrary {
   bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {
     return plans_for_cpu() && cpu::gains_by_packing(rows, k, n, dtype);
   }
-  int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
-    return plans_for_cpu() ? cpu::sides(rows, multiplications, dtype) : 0;
+  int64_t parallel_chunks(int64_t rows, int64_t multiplications, DType dtype) const override {
+    return plans_for_cpu() ? cpu::parallel_chunks(rows, multiplications, dtype) : 0;
   }
 
   int64_t check_targets(const TensorView& target, int64_t, int64_t) override {

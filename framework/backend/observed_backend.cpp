@@ -52,7 +52,7 @@ std::string reported_name(std::string_view kernel, std::string_view kind) {
   return std::string(kind) + (kernel.ends_with("_backward") ? "_backward" : "");
 }
 
-// Passes each call on to the device's backend, and reports it. It lays out no weights, runs side_by_side()'s tasks one after
+// Passes each call on to the device's backend, and reports it. It lays out no weights, runs run_side_by_side()'s tasks one after
 // another and records no work, as Backend does by default, so that the thread sees each kernel.
 class ObservedBackend : public Backend {
  public:
@@ -88,8 +88,8 @@ class ObservedBackend : public Backend {
     return real_.gains_by_packing(rows, k, n, dtype);
   }
   // Returns the device's own number of chunks, which determines the bits of the result.
-  int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
-    return real_.sides(rows, multiplications, dtype);
+  int64_t parallel_chunks(int64_t rows, int64_t multiplications, DType dtype) const override {
+    return real_.parallel_chunks(rows, multiplications, dtype);
   }
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
     return real_.check_targets(target, classes, ignore_index);

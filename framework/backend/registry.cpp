@@ -132,10 +132,10 @@ bool Backend::gains_by_packing(int64_t, int64_t, int64_t, DType) const { return 
 ConvWeightLayout Backend::laid_weight_layout(const ConvArgs&) const { return {}; }
 void Backend::lay_weight(const ConvArgs&, InView, OutView) {}
 void Backend::conv_laid(const ConvArgs& a, InView) { conv(a.x, a.weight, a.bias, a.window, a.groups, a.relu, a.out); }
-void Backend::side_by_side(int64_t n, const std::function<void(int64_t)>& task) {
+void Backend::run_side_by_side(int64_t n, const std::function<void(int64_t)>& task) {
   for (int64_t i = 0; i < n; ++i) task(i);
 }
-int64_t Backend::sides(int64_t, int64_t, DType) const { return 0; }
+int64_t Backend::parallel_chunks(int64_t, int64_t, DType) const { return 0; }
 
 AuxLayout Backend::activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const {
   if (activation == Activation::gelu) return {{rows, columns}, dtype};

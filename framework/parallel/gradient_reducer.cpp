@@ -37,17 +37,17 @@ void GradientReducer::assign_slots(const std::vector<Tensor>& parameters) {
     if (!fits) buckets_.emplace_back();
     Bucket& bucket = buckets_.back();
     slot_of_[p->impl()] = slots_.size();
-    bucket.slots.push_back(slots_.size());
+    bucket.slot_indices.push_back(slots_.size());
     slots_.push_back({*p, buckets_.size() - 1, bucket.used});
     bucket.used += (p->numel() + kAlignment - 1) / kAlignment * kAlignment;
   }
 }
 
 void GradientReducer::allocate(Bucket& bucket, double limit_bytes) {
-  const Tensor& first = slots_[bucket.slots[0]].parameter;
+  const Tensor& first = slots_[bucket.slot_indices[0]].parameter;
   const int64_t granule = kAlignment * group_.size();  // every rank sums the same number of aligned elements
   const auto round_up = [&](int64_t n) { return (n + granule - 1) / granule * granule; };
-  const int64_t end = round_up(bucket.used + int64_t(bucket.slots.size()));
+  const int64_t end = round_up(bucket.used + int64_t(bucket.slot_indices.size()));
   bucket.buffer = Tensor::empty({end}, {.dtype = first.dtype(), .device = first.device()});
   backend_for(first.device()).fill(bucket.buffer.view(), 0);  // including the gaps between gradients
   // Equal pieces. The flags and the rest of a line do not make another one.
@@ -117,7 +117,7 @@ void GradientReducer::fill(Slot& slot, const Tensor& gradient) {
 
 void GradientReducer::set_flags(Bucket& bucket) {
   std::vector<bool> given;
-  for (const size_t slot : bucket.slots) given.push_back(slots_[slot].given);
+  for (const size_t slot : bucket.slot_indices) given.push_back(slots_[slot].given);
   Backend& backend = backend_for(bucket.buffer.device());
   Tensor& flags = bucket.flags[given];
   if (!flags.defined()) {
@@ -133,7 +133,7 @@ void GradientReducer::set_flags(Bucket& bucket) {
 }
 
 void GradientReducer::send_full() {
-  for (; sent_ < buckets_.size() && buckets_[sent_].filled == buckets_[sent_].slots.size(); ++sent_) {
+  for (; sent_ < buckets_.size() && buckets_[sent_].filled == buckets_[sent_].slot_indices.size(); ++sent_) {
     Bucket& bucket = buckets_[sent_];
     if (options_.scale != 1) {
       const NoGrad off;
@@ -158,8 +158,9 @@ void GradientReducer::take() {
   for (Slot& slot : slots_) slot.shared = slot.given;
   for (const Bucket& bucket : buckets_) {
     if (bucket.buffer.device().is_meta()) continue;  // in a plan all ranks equal this one
-    const std::vector<double> users = bucket.buffer.alias({int64_t(bucket.slots.size())}, {1}, bucket.used).to_vector<double>();
-    for (size_t i = 0; i < users.size(); ++i) slots_[bucket.slots[i]].shared = users[i] > 0;
+    const std::vector<double> users =
+        bucket.buffer.alias({int64_t(bucket.slot_indices.size())}, {1}, bucket.used).to_vector<double>();
+    for (size_t i = 0; i < users.size(); ++i) slots_[bucket.slot_indices[i]].shared = users[i] > 0;
   }
   for (Slot& slot : slots_) {
     slot.expected = slot.given;

@@ -62,7 +62,7 @@ class GradientReducer final : public LeafListener {
   struct Bucket {
     Tensor buffer;     // the gradients, then for each the number of ranks that have it
     int64_t used = 0;  // elements of gradients
-    std::vector<size_t> slots;   // of its gradients
+    std::vector<size_t> slot_indices;  // of its gradients
     std::vector<Tensor> pieces;  // of the buffer, each sent by an operation of its own
     size_t filled = 0;           // number of its slots with data
     Ticket ticket = 0;  // of the last piece

@@ -59,8 +59,8 @@ TEST_CASE("what is not finite is traced to the kernel that it comes from") {
   const auto origin = [&](const Tensor& x, const std::function<Tensor(const Tensor&)>& f, KernelEvent* event = nullptr) {
     w.zero_grad();
     KernelLog log(Device::cpu);
-    log.root("input", x);
-    log.root("param:w", w);
+    log.add_root("input", x);
+    log.add_root("param:w", w);
     const Tensor loss = sum(f(linear(x, w)));
     const bool bad = !std::isfinite(loss.item<double>());
     if (!bad) loss.backward();
@@ -104,7 +104,7 @@ TEST_CASE("infinities of a mask are no origin, but a row that is all masked is")
   const auto attend = [&](const Tensor& mask, Origin& o, KernelEvent& e) {
     w.zero_grad();
     KernelLog log(Device::cpu);
-    log.root("buffer:mask", mask, true);
+    log.add_root("buffer:mask", mask, true);
     const Tensor loss = sum(softmax(linear(x, w) + mask, 1) * x);
     if (std::isfinite(loss.item<double>())) loss.backward();
     const Tensor sink = std::isfinite(loss.item<double>()) ? w.grad() : loss.detach();

@@ -82,9 +82,11 @@ class CpuBackend final : public Backend {
   ConvWeightLayout laid_weight_layout(const ConvArgs& args) const override { return cpu::laid_weight_layout(args); }
   void lay_weight(const ConvArgs& args, InView weight, OutView laid) override { cpu::lay_weight(args, weight, laid); }
   void conv_laid(const ConvArgs& args, InView laid) override { cpu::conv_laid(args, laid); }
-  void side_by_side(int64_t n, const std::function<void(int64_t)>& task) override { cpu::parallel_tasks(n, n * cpu::kShare, task); }
-  int64_t sides(int64_t rows, int64_t multiplications, DType dtype) const override {
-    return cpu::sides(rows, multiplications, dtype);
+  void run_side_by_side(int64_t n, const std::function<void(int64_t)>& task) override {
+    cpu::parallel_tasks(n, n * cpu::kShare, task);
+  }
+  int64_t parallel_chunks(int64_t rows, int64_t multiplications, DType dtype) const override {
+    return cpu::parallel_chunks(rows, multiplications, dtype);
   }
 
   int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {

@@ -15,7 +15,7 @@ bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype);
 ConvWeightLayout laid_weight_layout(const ConvArgs& args);
 void lay_weight(const ConvArgs& args, const TensorView& weight, const TensorView& laid);
 void conv_laid(const ConvArgs& args, const TensorView& laid);
-int64_t sides(int64_t rows, int64_t multiplications, DType dtype);
+int64_t parallel_chunks(int64_t rows, int64_t multiplications, DType dtype);
 
 int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index);
 int64_t check_indices(const TensorView& index, int64_t size);

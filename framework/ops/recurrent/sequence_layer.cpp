@@ -70,9 +70,10 @@ struct PackedFactor {
     Backend& backend = backend_for(b.device());
     const bool has_many_uses = order.steps() > 2;
     const AuxLayout layout = has_many_uses ? backend.packed_layout(b.size(0), b.size(1), b.dtype()) : AuxLayout{};
-    const int64_t sides = layout.shape.empty() ? 0 : backend.sides(order.batch, order.steps() * b.size(0) * b.size(1), b.dtype());
-    if (sides > 0) {
-      parts = sides;
+    const int64_t chunks =
+        layout.shape.empty() ? 0 : backend.parallel_chunks(order.batch, order.steps() * b.size(0) * b.size(1), b.dtype());
+    if (chunks > 0) {
+      parts = chunks;
       packed = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = b.device()});
       backend.pack(b.view(), packed.view());
       matrix = b;
@@ -89,7 +90,7 @@ struct PackedFactor {
   // run in parallel.
   template <class F>
   void each_step(Backend& backend, const StepOrder& order, bool backwards, const F& f) const {
-    backend.side_by_side(parts, [&](int64_t part) {
+    backend.run_side_by_side(parts, [&](int64_t part) {
       const RowRange of_part{order.batch * part / parts, order.batch * (part + 1) / parts};
       for (int64_t i = 0; i < order.steps(); ++i) {
         const int64_t k = backwards ? order.steps() - 1 - i : i, n = order.size(k);

@@ -36,7 +36,7 @@ void check_numbers() {
   CHECK(numbers_in(a) == x);
   CHECK(numbers_in(a + b * a) == sum);
   CHECK(numbers_in((a - T(2)) * T(3) + T(1)) == scaled);
-  drop(b, a, T(1));
+  zero_where_at_most(b, a, T(1));
   CHECK(numbers_in(b) == dropped);
   Lanes<T, bytes> last;
   load_last(x.data(), n, 3, last);

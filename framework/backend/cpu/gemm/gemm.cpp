@@ -163,7 +163,7 @@ bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) {
 
 // Measured. With fewer rows per thread than kLeast, all threads should share each product. One thread always gains, except for a
 // single row of float32, for which it reads the same bytes either way.
-int64_t sides(int64_t rows, int64_t multiplications, DType dtype) {
+int64_t parallel_chunks(int64_t rows, int64_t multiplications, DType dtype) {
   constexpr int64_t kLeast = 8;
   const int threads = threads_to_cut_for(rows * (multiplications / 16));
   if (threads == 1) return dtype != DType::f32 || rows > 1 ? 1 : 0;

@@ -103,25 +103,25 @@ TEST_CASE("a packed matrix that threads share gives the product with bias and Re
 
 TEST_CASE("calls side by side are each made once, and an error in one comes out") {
   std::atomic<int> calls[5] = {};
-  cpu().side_by_side(5, [&](int64_t i) { ++calls[i]; });
+  cpu().run_side_by_side(5, [&](int64_t i) { ++calls[i]; });
   for (const auto& n : calls) CHECK(n == 1);
-  CHECK_THROWS_AS(cpu().side_by_side(3, [](int64_t i) { check<ValueError>(i != 1, "task", "fails"); }), ValueError);
+  CHECK_THROWS_AS(cpu().run_side_by_side(3, [](int64_t i) { check<ValueError>(i != 1, "task", "fails"); }), ValueError);
   set_num_threads(4);
-  CHECK(cpu().sides(64, 1 << 20, DType::f32) == 4);
-  CHECK(cpu().sides(20, 1 << 20, DType::f32) == 2);  // at least 8 rows each
-  CHECK(cpu().sides(8, 1 << 20, DType::f32) == 0);   // all threads share a product
-  CHECK(cpu().sides(64, 16, DType::f32) == 1);       // not worth a second thread
+  CHECK(cpu().parallel_chunks(64, 1 << 20, DType::f32) == 4);
+  CHECK(cpu().parallel_chunks(20, 1 << 20, DType::f32) == 2);  // at least 8 rows each
+  CHECK(cpu().parallel_chunks(8, 1 << 20, DType::f32) == 0);   // all threads share a product
+  CHECK(cpu().parallel_chunks(64, 16, DType::f32) == 1);       // not worth a second thread
   set_num_threads(1);
-  CHECK(cpu().sides(64, 1 << 20, DType::f32) == 1);
-  CHECK(cpu().sides(1, 1 << 20, DType::f32) == 0);
-  CHECK(cpu().sides(1, 1 << 20, DType::bf16) == 1);
+  CHECK(cpu().parallel_chunks(64, 1 << 20, DType::f32) == 1);
+  CHECK(cpu().parallel_chunks(1, 1 << 20, DType::f32) == 0);
+  CHECK(cpu().parallel_chunks(1, 1 << 20, DType::bf16) == 1);
   const ByShape cut;
   for (int threads : {1, 2, 8}) {
     set_num_threads(threads);
-    CHECK(cpu().sides(20, 1 << 20, DType::f32) == 2);
-    CHECK(cpu().sides(64, 1 << 20, DType::f32) == 2);
-    CHECK(cpu().sides(256, 1 << 20, DType::f32) == 4);
-    CHECK(cpu().sides(8, 1 << 20, DType::f32) == 0);
+    CHECK(cpu().parallel_chunks(20, 1 << 20, DType::f32) == 2);
+    CHECK(cpu().parallel_chunks(64, 1 << 20, DType::f32) == 2);
+    CHECK(cpu().parallel_chunks(256, 1 << 20, DType::f32) == 4);
+    CHECK(cpu().parallel_chunks(8, 1 << 20, DType::f32) == 0);
     CHECK(cpu().gains_by_packing(16, 512, 512, DType::f32) == false);
   }
 }
