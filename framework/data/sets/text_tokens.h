@@ -15,8 +15,8 @@
 namespace halfstep {
 
 struct TextTokens {
-  std::variant<std::span<const uint8_t>, std::span<const uint16_t>, std::span<const uint32_t>> all;
-  std::shared_ptr<const void> owner;  // owner of these numbers, which may be the pages of the file
+  std::variant<std::span<const uint8_t>, std::span<const uint16_t>, std::span<const uint32_t>> numbers;
+  std::shared_ptr<const void> owner;  // owner of their memory, which may be the pages of the file
   Vocabulary vocabulary;
   int64_t size = 0;  // of the vocabulary; for files of tokens, one more than the largest
   DataNotes notes;
