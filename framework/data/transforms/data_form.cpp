@@ -406,9 +406,9 @@ TextForm read_text(const StoredJson& stored, const DataForm& form) {
 
 }  // namespace
 
-DataForm read_form(const JsonValue& json) {
-  check<CheckpointError>(json->is_object(), "form", kSubject, " must be an object");
-  const StoredJson stored(*json, kSubject);
+DataForm read_form(const JsonValue& form_json) {
+  check<CheckpointError>(form_json->is_object(), "form", kSubject, " must be an object");
+  const StoredJson stored(*form_json, kSubject);
   const int64_t version = stored.integer("version", 1);
   check<CheckpointError>(version <= form_words::kFormVersion, "form", "version ", version,
                          " of the data's form was written by a newer halfstep, this one reads version ", form_words::kFormVersion);
