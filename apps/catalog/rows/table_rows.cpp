@@ -74,9 +74,9 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
     if (!alike("task")) options.encoding->classes.clear();
   }
   const auto make = [&] { return std::make_shared<CsvDataset>(data_path(r), options); };
-  const auto trained = known ? Keep<CsvDataset>::find(kept_as(train)) : nullptr;
+  const auto trained = known ? ReadCache<CsvDataset>::find(kept_as(train)) : nullptr;
   const bool same = trained && known->options.encoding == trained->encoding() && r.form->scale == trained->target_scale();
-  return known && !same ? make() : Keep<CsvDataset>::get(kept_as(r), make);
+  return known && !same ? make() : ReadCache<CsvDataset>::get(kept_as(r), make);
 }
 
 std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
@@ -115,9 +115,7 @@ void add_tables(Catalog<DatasetRow>& all) {
              "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root")}});
   const auto header = std::find_if(row.fields.begin(), row.fields.end(), [](const Field& f) { return f.key == "header"; });
   row.fields.insert(header, tokens.begin(), tokens.end());
-  all.add({row,
-           make_csv,
-           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
+  all.add({row, make_csv, [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
            /*takes_range=*/true,
            /*normalizes=*/false,
            /*streams=*/false,

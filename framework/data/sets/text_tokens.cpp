@@ -255,7 +255,7 @@ std::shared_ptr<const TextTokens> read_tokens(const std::filesystem::path& path,
     return joined(file, '\n', name(o.tokenizer), ' ', int(o.encoding), ' ', learns ? o.max_words : 0, ' ', hash.hex(), ' ',
                   o.bpe.get(), ' ', o.bpe ? o.vocab_size : 0);
   };
-  const auto tokens = Keep<const TextTokens>::get(key(o.vocabulary), [&] {
+  const auto tokens = ReadCache<const TextTokens>::get(key(o.vocabulary), [&] {
     DataNotes notes;
     const FileText text = open_for_tokenizer(path, o, notes);
     TextTokens out = tokens_of_text(text, o, path.string());
@@ -263,7 +263,7 @@ std::shared_ptr<const TextTokens> read_tokens(const std::filesystem::path& path,
     return std::make_shared<const TextTokens>(std::move(out));
   });
   if (!has_vocabulary(o.tokenizer) || o.vocabulary.size() > 0) return tokens;
-  return Keep<const TextTokens>::get(key(tokens->vocabulary), [&] { return tokens; });  // also for readers with its vocabulary
+  return ReadCache<const TextTokens>::get(key(tokens->vocabulary), [&] { return tokens; });  // also for readers with its vocabulary
 }
 
 }  // namespace halfstep

@@ -22,7 +22,7 @@ struct TextTokens {
   DataNotes notes;
 };
 
-// Reads the tokens for TextDataset, before it takes a part. Remembered while Keep<const TextTokens> lives.
+// Reads the tokens for TextDataset, before it takes a part. Remembered while ReadCache<const TextTokens> lives.
 std::shared_ptr<const TextTokens> read_tokens(const std::filesystem::path& path, const TextOptions& options);
 
 // Returns the tokens of a text, which must stay alive; the owner may be null. `label`: its name in errors.

@@ -69,7 +69,7 @@ std::shared_ptr<const CsvTable> CsvTable::open(const std::filesystem::path& path
   std::string key = file_stamp(path);
   if (!key.empty()) key += joined('\n', int(f.delimiter), ' ', f.decimal, ' ', int(f.thousands), ' ', int(f.encoding));
   for (const int64_t line : f.skip_rows) key += key.empty() ? "" : joined(' ', line);
-  return Keep<const CsvTable>::get(key, [&] { return std::make_shared<const CsvTable>(path, f); });
+  return ReadCache<const CsvTable>::get(key, [&] { return std::make_shared<const CsvTable>(path, f); });
 }
 
 // Reads Excel's first line "sep=;".

@@ -34,7 +34,7 @@ class CsvTable {
  public:
   CsvTable(const std::filesystem::path& path, const CsvFormat& format);
   CsvTable(const CsvTable&) = delete;
-  // Returns the same, reused while a Keep<const CsvTable> lives.
+  // Returns the same, reused while a ReadCache<const CsvTable> lives.
   static std::shared_ptr<const CsvTable> open(const std::filesystem::path& path, const CsvFormat& format);
 
   size_t rows() const { return begins_.size(); }
