@@ -75,8 +75,8 @@ Json prediction_transforms(const Json& config);
 
 // Keeps tables and texts in memory while it lives, so that equal requests do not read them again.
 struct KeptData {
-  Keep<CsvDataset> tables;
-  Keep<const TextTokens> texts;
+  ReadCache<CsvDataset> tables;
+  ReadCache<const TextTokens> texts;
 };
 
 // Throws DataError for missing or malformed files. known: see SplitRequest.

@@ -143,7 +143,7 @@ class Rules : private RuleSet {
   }
 
   void find_facts(RuleResult& out) {
-    const Keep<const CsvTable> tables;  // each split takes a part of one table
+    const ReadCache<const CsvTable> tables;  // each split takes a part of one table
     if (known_) {
       out.facts = facts_of(*known_, config_);
       return;

@@ -173,7 +173,7 @@ std::string rates_of_groups(const Optimizer& optimizer) {
 
 Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   backend_for(config.device);
-  const Keep<const CsvTable> tables;  // data.train and data.val may share them
+  const ReadCache<const CsvTable> tables;  // data.train and data.val may share them
   auto train = make_loader(config, "train", group);
   infer_from(config, train->dataset());
   Session s;
@@ -214,8 +214,7 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
                                                                  int64_t steps_per_epoch, int64_t total_steps) {
   std::vector<std::unique_ptr<Optimizer::Follower>> out;
-  if (train.lookahead.enabled)
-    out.push_back(std::make_unique<Lookahead>(optimizer, train.lookahead.slow));
+  if (train.lookahead.enabled) out.push_back(std::make_unique<Lookahead>(optimizer, train.lookahead.slow));
   if (train.ema.enabled) out.push_back(std::make_unique<WeightAverage>(optimizer, train.ema.average));
   if (train.swa.enabled) {
     out.push_back(std::make_unique<WeightAverage>(

@@ -44,7 +44,7 @@ struct Parts {
   std::vector<int> counts, offsets;
   int64_t mine = 0;  // elements in this rank's part
 
-  // Splits n elements of `bytes` each others_parts nearly equal parts.
+  // Splits n elements of `bytes` each into nearly equal parts.
   Parts(int64_t n, size_t bytes, int rank, int size) {
     for (int r = 0; r < size; ++r) {
       const int64_t from = n * r / size, to = n * (r + 1) / size;

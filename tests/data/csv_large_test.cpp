@@ -224,14 +224,14 @@ TEST_CASE("csv: a table that needs more memory than is free is refused before it
 }
 #endif
 
-TEST_CASE("Keep: a table is read once while it lives, and anew when its file has changed") {
+TEST_CASE("ReadCache: a table is read once while it lives, and anew when its file has changed") {
   const TempDir dir;
   write_bytes(dir / "t.csv", "1,2\n3,4\n");
   CHECK(file_stamp(dir / "t.csv").empty());  // it may be written again in the same moment
   while (file_stamp(dir / "t.csv").empty()) {}
   const auto open = [&](char thousands = 0) { return CsvTable::open(dir / "t.csv", {.thousands = thousands}); };
   CHECK(open() != open());
-  const Keep<const CsvTable> keep;
+  const ReadCache<const CsvTable> keep;
   const auto first = open();
   CHECK(open() == first);
   CHECK(open(' ') != first);

@@ -230,14 +230,14 @@ TEST_CASE("Text: a large file as tokens of one, two and four bytes, which its pa
                  "tokens must be below vocab_size 69000, but token 69000 is 69999"));
 }
 
-TEST_CASE("Text: while Keep lives, parts and those who know the vocabulary share one reading") {
+TEST_CASE("Text: while ReadCache lives, parts and those who know the vocabulary share one reading") {
   const TempDir dir;
   write_bytes(dir / "t", "one two two three three three\n");
   while (file_stamp(dir / "t").empty()) {}
   const TextOptions words{.tokenizer = Tokenizer::word};
   const auto read = [&](const TextOptions& o) { return read_tokens(dir / "t", o); };
   CHECK(read(words) != read(words));
-  const Keep<const TextTokens> keep;
+  const ReadCache<const TextTokens> keep;
   const auto first = read(words);
   TextOptions same = words, fewer = words, other = words;
   same.vocabulary = first->vocabulary;

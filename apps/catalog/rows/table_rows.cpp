@@ -74,9 +74,9 @@ std::shared_ptr<CsvDataset> make_csv(const SplitRequest& r) {
     if (!alike("task")) options.encoding->classes.clear();
   }
   const auto make = [&] { return std::make_shared<CsvDataset>(data_path(r), options); };
-  const auto trained = known ? Keep<CsvDataset>::find(cache_key(train)) : nullptr;
+  const auto trained = known ? ReadCache<CsvDataset>::find(cache_key(train)) : nullptr;
   const bool same = trained && known->options.encoding == trained->encoding() && r.form->scale == trained->target_scale();
-  return known && !same ? make() : Keep<CsvDataset>::get(cache_key(r), make);
+  return known && !same ? make() : ReadCache<CsvDataset>::get(cache_key(r), make);
 }
 
 std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {

@@ -17,44 +17,44 @@ namespace halfstep {
 // another change could have the same time.
 std::string file_stamp(const std::filesystem::path& path);
 
-// Makes get() remember its results while any Keep<T> lives.
+// Results of reading files, by key: get() remembers them while any ReadCache<T> lives, and makes them anew else.
 template <class T>
-class Keep {
+class ReadCache {
  public:
-  [[nodiscard]] Keep() {
+  [[nodiscard]] ReadCache() {
     const std::lock_guard lock(state().mutex);
-    ++state().living;
+    ++state().users;
   }
-  ~Keep() {
+  ~ReadCache() {
     const std::lock_guard lock(state().mutex);
-    if (--state().living == 0) state().all.clear();
+    if (--state().users == 0) state().results.clear();
   }
-  Keep(const Keep&) = delete;
+  ReadCache(const ReadCache&) = delete;
   // Returns the earlier result of get() for the key; null: none yet.
   static std::shared_ptr<T> find(const std::string& key) {
     const std::lock_guard lock(state().mutex);
-    const auto found = state().all.find(key);
-    return found == state().all.end() ? nullptr : found->second;
+    const auto found = state().results.find(key);
+    return found == state().results.end() ? nullptr : found->second;
   }
   // Returns the result of `make`, or its earlier result for the same key. The key "" is not remembered.
   template <class F>
   static std::shared_ptr<T> get(const std::string& key, const F& make) {
-    if (std::shared_ptr<T> before = find(key)) return before;
+    if (std::shared_ptr<T> earlier = find(key)) return earlier;
     std::shared_ptr<T> made = make();
     const std::lock_guard lock(state().mutex);
-    if (state().living > 0 && !key.empty()) state().all[key] = made;
+    if (state().users > 0 && !key.empty()) state().results[key] = made;
     return made;
   }
 
  private:
   struct State {
     ForkMutex mutex;
-    size_t living = 0;
-    std::map<std::string, std::shared_ptr<T>> all;
+    size_t users = 0;                                   // living objects
+    std::map<std::string, std::shared_ptr<T>> results;  // by key
   };
   static State& state() {
-    static State* const one = new State;  // never destroyed: other static objects may end later
-    return *one;
+    static State* const instance = new State;  // never destroyed: other static objects may end later
+    return *instance;
   }
 };
 

@@ -14,18 +14,18 @@
 namespace halfstep {
 namespace {
 
-bool consecutive(std::span<const int64_t> indices) {
+bool are_consecutive(std::span<const int64_t> indices) {
   for (size_t i = 1; i < indices.size(); ++i) {
     if (indices[i] != indices[i - 1] + 1) return false;
   }
   return !indices.empty();
 }
 
-// Returns rows of `t` in its own dtype.
-Tensor take(const Tensor& t, std::span<const int64_t> indices) {
+// Returns rows of `t` in its own dtype: a view of consecutive ones, else a copy.
+Tensor rows_of(const Tensor& t, std::span<const int64_t> indices) {
   const Shape sample = without_batch(t.shape()), shape = with_batch(int64_t(indices.size()), sample);
   const int64_t row = numel(sample);
-  if (consecutive(indices)) return t.alias(shape, contiguous_strides(shape), indices[0] * row);
+  if (are_consecutive(indices)) return t.alias(shape, contiguous_strides(shape), indices[0] * row);
   const Tensor out = Tensor::empty(shape, {.dtype = t.dtype(), .device = t.device()});
   const size_t bytes = size_t(row) * size_of(t.dtype());
   if (bytes == 0) return out;
@@ -42,21 +42,22 @@ Tensor take(const Tensor& t, std::span<const int64_t> indices) {
   return out;
 }
 
-Tensor take_u8_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine affine) {
-  std::array<float, 256> value;
-  for (size_t i = 0; i < 256; ++i) value[i] = affine.of(float(i));
+// Returns rows of bytes, converted by `affine`.
+Tensor rows_as_f32(const Tensor& t, std::span<const int64_t> indices, Affine affine) {
+  std::array<float, 256> value_of_byte;
+  for (size_t i = 0; i < value_of_byte.size(); ++i) value_of_byte[i] = affine.of(float(i));
   const Shape sample = without_batch(t.shape());
   const int64_t row = numel(sample);
   const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.device = Device::cpu});
   float* to = out.data_ptr<float>();
   for (int64_t index : indices) {
     const uint8_t* from = t.const_data_ptr<uint8_t>() + index * row;
-    for (int64_t j = 0; j < row; ++j) *to++ = value[from[j]];
+    for (int64_t j = 0; j < row; ++j) *to++ = value_of_byte[from[j]];
   }
   return out;
 }
 
-Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
+Tensor rows_as_i64(const Tensor& t, std::span<const int64_t> indices) {
   const Shape sample = without_batch(t.shape());
   const int64_t row = numel(sample);
   const Tensor out = Tensor::empty(with_batch(int64_t(indices.size()), sample), {.dtype = DType::i64, .device = Device::cpu});
@@ -65,7 +66,7 @@ Tensor take_u8_as_i64(const Tensor& t, std::span<const int64_t> indices) {
   return out;
 }
 
-// Returns how many are ignored.
+// Checks that labels are in [0, classes) or `ignored`; returns the number of the latter.
 template <class T>
 int64_t check_classes(const Tensor& target, int64_t classes, std::optional<int64_t> ignored, const std::string& label) {
   const T* p = target.const_data_ptr<T>();
@@ -74,9 +75,9 @@ int64_t check_classes(const Tensor& target, int64_t classes, std::optional<int64
     const auto c = int64_t(p[i]);
     out += c == ignored;
     if (c == ignored || (c >= 0 && c < classes)) continue;
-    const bool alike = ignored && (c < 0 || *ignored >= 0);
-    fail<DataError>(label, "labels must be in 0..", classes - 1, alike ? joined(", or ", *ignored, ", which is ignored") : "",
-                    ", but label ", i, " is ", c);
+    const bool may_mean_ignored = ignored && (c < 0 || *ignored >= 0);
+    fail<DataError>(label, "labels must be in 0..", classes - 1,
+                    may_mean_ignored ? joined(", or ", *ignored, ", which is ignored") : "", ", but label ", i, " is ", c);
   }
   return out;
 }
@@ -84,18 +85,19 @@ int64_t check_classes(const Tensor& target, int64_t classes, std::optional<int64
 // Returns the number of classes of a target; 0: the target has numbers.
 int64_t classes_of_target(const Tensor& target) {
   if (!target.defined() || target.dtype() != DType::i64 || target.numel() == 0) return 0;
-  const std::vector<int64_t> all = target.to_vector<int64_t>();
-  const bool negative = std::any_of(all.begin(), all.end(), [](int64_t c) { return c < 0 && c != kIgnoredClass; });
-  return negative ? 0 : classes_in(target, kIgnoredClass);
+  const std::vector<int64_t> labels = target.to_vector<int64_t>();
+  const bool has_negative = std::any_of(labels.begin(), labels.end(), [](int64_t c) { return c < 0 && c != kIgnoredClass; });
+  return has_negative ? 0 : classes_in(target, kIgnoredClass);
 }
 
 }  // namespace
 
 int64_t classes_in(const Tensor& labels, std::optional<int64_t> ignored) {
-  int64_t most = -1;
+  int64_t largest = -1;
   bool has_ignored = false;
-  for (const int64_t c : labels.to_vector<int64_t>()) c == ignored ? void(has_ignored = true) : void(most = std::max(most, c));
-  return std::max<int64_t>(most, has_ignored && *ignored <= most + 1 ? *ignored : -1) + 1;
+  for (const int64_t c : labels.to_vector<int64_t>())
+    c == ignored ? void(has_ignored = true) : void(largest = std::max(largest, c));
+  return std::max<int64_t>(largest, has_ignored && *ignored <= largest + 1 ? *ignored : -1) + 1;
 }
 
 namespace samples {
@@ -120,13 +122,12 @@ Tensor rows(const Tensor& t, std::span<const int64_t> indices) {
     check<IndexError>(i >= 0 && i < t.size(0), "TensorDataset", "a sample index must be in [0, ", t.size(0), "), got ", i);
   }
   const MemoryScope scope(MemoryTag::data);
-  return take(t, indices);
+  return rows_of(t, indices);
 }
 
 }  // namespace samples
 
-TensorDataset<2>::TensorDataset(Tensor input, Tensor target)
-    : TensorDataset(std::move(input), target, classes_of_target(target)) {}
+TensorDataset<2>::TensorDataset(Tensor input, Tensor target) : TensorDataset(std::move(input), target, classes_of_target(target)) {}
 
 TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Affine affine, std::string label,
                                 std::optional<int64_t> ignored)
@@ -138,13 +139,13 @@ TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Af
   check<ShapeError>(input_.is_contiguous() && target_.is_contiguous(), label_, "input and target must be contiguous");
   check<DeviceError>(input_.device() == target_.device(), label_, "input and target must be on one device, got ", input_.device(),
                      " and ", target_.device());
-  const bool tokens = input_.dtype() == DType::i64;
-  check<DTypeError>(input_.dtype() == DType::f32 || input_.dtype() == DType::u8 || tokens, label_,
+  const bool has_tokens = input_.dtype() == DType::i64;
+  check<DTypeError>(input_.dtype() == DType::f32 || input_.dtype() == DType::u8 || has_tokens, label_,
                     "input must be float32, uint8 or int64, got ", input_.dtype());
-  const bool host = input_.device().is_cpu();
-  check<ValueError>(host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8 && !tokens), label_,
+  const bool is_on_host = input_.device().is_cpu();
+  check<ValueError>(is_on_host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8 && !has_tokens), label_,
                     "bytes and tokens must be on the host");
-  for (int64_t i = 0; tokens && i < input_.numel(); ++i) {
+  for (int64_t i = 0; has_tokens && i < input_.numel(); ++i) {
     const int64_t token = input_.const_data_ptr<int64_t>()[i];
     check<DataError>(token >= 0, label_, "tokens must not be negative, but token ", i, " is ", token);
     vocabulary_ = std::max(vocabulary_, token + 1);
@@ -156,9 +157,9 @@ TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Af
   }
   check<DTypeError>(target_.dtype() == DType::i64 || target_.dtype() == DType::u8, label_, "classes must be int64 or uint8, got ",
                     target_.dtype());
-  if (!host) return;
-  const auto check_them = target_.dtype() == DType::u8 ? check_classes<uint8_t> : check_classes<int64_t>;
-  const int64_t left_out = check_them(target_, classes_, ignored, label_);
+  if (!is_on_host) return;
+  const auto check_labels = target_.dtype() == DType::u8 ? check_classes<uint8_t> : check_classes<int64_t>;
+  const int64_t left_out = check_labels(target_, classes_, ignored, label_);
   if (left_out > 0)
     ignored_text_ = joined(left_out, " of ", target_.numel(), " labels are ", *ignored, ", which loss and metrics leave out");
 }
@@ -176,14 +177,14 @@ void TensorDataset<2>::check_indices(std::span<const int64_t> indices) const {
 }
 
 Tensor TensorDataset<2>::target_of(std::span<const int64_t> indices) const {
-  return target_.dtype() == DType::u8 ? take_u8_as_i64(target_, indices) : take(target_, indices);
+  return target_.dtype() == DType::u8 ? rows_as_i64(target_, indices) : rows_of(target_, indices);
 }
 
 Batch TensorDataset<2>::batch(std::span<const int64_t> indices) const {
   check_indices(indices);
   const MemoryScope scope(MemoryTag::data);
   Batch out;
-  out.input = input_.dtype() == DType::u8 ? take_u8_as_f32(input_, indices, affine_) : take(input_, indices);
+  out.input = input_.dtype() == DType::u8 ? rows_as_f32(input_, indices, affine_) : rows_of(input_, indices);
   out.target = target_of(indices);
   return out;
 }

@@ -18,6 +18,7 @@ namespace samples {
 
 // Checks the tensors of TensorDataset<n>, which documents the errors, and makes them contiguous.
 void check_rows(std::span<Tensor> tensors);
+// Return a row, or rows: a view if the indices are consecutive, else a copy. Throw IndexError.
 Tensor row(const Tensor& t, int64_t i);
 Tensor rows(const Tensor& t, std::span<const int64_t> indices);
 
@@ -29,17 +30,16 @@ Tensor rows(const Tensor& t, std::span<const int64_t> indices);
 template <size_t n = 2>
 class TensorDataset {
   template <size_t>
-  using One = Tensor;
+  using TensorAt = Tensor;
   template <size_t... k>
-  static std::tuple<One<k>...> tuple_of(std::index_sequence<k...>);
+  static std::tuple<TensorAt<k>...> tuple_of(std::index_sequence<k...>);
 
  public:
   using Sample = decltype(tuple_of(std::make_index_sequence<n>()));
 
   // Throws ValueError for an undefined tensor, and ShapeError for tensors without rows or with different numbers of them.
   template <std::derived_from<Tensor>... T>
-    requires(sizeof...(T) == n)
-  explicit TensorDataset(T... tensors) : tensors_{std::move(tensors)...} {
+  requires(sizeof...(T) == n) explicit TensorDataset(T... tensors) : tensors_{std::move(tensors)...} {
     samples::check_rows(tensors_);
   }
   int64_t size() const { return tensors_[0].size(0); }
@@ -86,7 +86,7 @@ class TensorDataset<2> : public Dataset {
   Shape target_shape() const override;
   int64_t classes() const override { return classes_; }
   DType input_dtype() const override { return input_.dtype() == DType::i64 ? DType::i64 : DType::f32; }
-  int64_t vocabulary() const override { return vocabulary_; }  // one more than the largest token, unless more are known
+  int64_t vocabulary() const override { return vocabulary_; }  // one more than the largest token, unless set_vocabulary() set more
   Batch batch(std::span<const int64_t> indices) const override;
   std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override;
   std::vector<int64_t> labels() const override;  // empty also on a GPU
@@ -112,6 +112,6 @@ class TensorDataset<2> : public Dataset {
 
 template <std::derived_from<Tensor>... T>
 TensorDataset(Tensor, T...) -> TensorDataset<1 + sizeof...(T)>;
-TensorDataset(Tensor, Tensor, int64_t, Affine = {}, std::string = {}, std::optional<int64_t> = {}) -> TensorDataset<2>;
+TensorDataset(Tensor, Tensor, int64_t, Affine = {}, std::string = {}, std::optional<int64_t> = {})->TensorDataset<2>;
 
 }  // namespace halfstep

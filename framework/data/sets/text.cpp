@@ -19,13 +19,14 @@ constexpr const char* kText = "Text";
 
 // Returns the tokens [begin, end) of a part. Rounds so that 0.3 of 10 is 3, as in split_indices.
 template <class T>
-std::span<const T> part_of(std::span<const T> all, const TextOptions& o) {
+std::span<const T> part_in(std::span<const T> all, const TextOptions& o) {
+  constexpr double kRounding = 1e-9;
   const double n = double(all.size());
-  const auto at = [&](double f) { return std::min(all.size(), size_t(std::floor(f * n + 1e-9 * n))); };
+  const auto at = [&](double fraction) { return std::min(all.size(), size_t(std::floor(fraction * n + kRounding * n))); };
   return all.subspan(at(o.begin), at(o.end) - at(o.begin));
 }
 
-// Checks the tokens of a file of tokens.
+// Checks that the tokens of a file of tokens are below vocab_size. size: one more than the largest.
 template <class T>
 void check_tokens(const std::string& path, std::span<const T> all, int64_t size, int64_t vocab_size) {
   if (vocab_size == 0 || size <= vocab_size) return;
@@ -85,7 +86,7 @@ std::vector<int64_t> encode_text(std::string_view text, const TextOptions& optio
   check<ValueError>(options.tokenizer != Tokenizer::u16 && options.tokenizer != Tokenizer::u32, kText,
                     "a file of tokens does not say what its tokens mean");
   const TextTokens tokens = tokens_of_text({text, {}, false}, options, label);
-  return std::visit([](const auto& all) { return std::vector<int64_t>(all.begin(), all.end()); }, tokens.all);
+  return std::visit([](const auto& all) { return std::vector<int64_t>(all.begin(), all.end()); }, tokens.numbers);
 }
 
 TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& options)
@@ -100,23 +101,23 @@ TextDataset::TextDataset(const std::filesystem::path& path, const TextOptions& o
   tokens_ = read_tokens(path, o);
   notes_ = tokens_->notes;
   o.vocabulary = tokens_->vocabulary;
-  const bool numbers = o.tokenizer == Tokenizer::u16 || o.tokenizer == Tokenizer::u32;
-  int64_t total = 0, held = 0;
+  const bool is_token_file = o.tokenizer == Tokenizer::u16 || o.tokenizer == Tokenizer::u32;
+  int64_t total = 0, part_tokens = 0;
   std::visit(
       [&](const auto& all) {
-        if (numbers) check_tokens(file, all, tokens_->size, o.vocab_size);
-        const auto part = part_of(all, o);
-        total = int64_t(all.size()), held = int64_t(part.size());
+        if (is_token_file) check_tokens(file, all, tokens_->size, o.vocab_size);
+        const auto part = part_in(all, o);
+        total = int64_t(all.size()), part_tokens = int64_t(part.size());
         part_ = part;
       },
-      tokens_->all);
-  if (numbers && o.vocab_size == 0) o.vocab_size = tokens_->size;
-  vocab_size_ = numbers ? o.vocab_size : tokens_->size;
-  pieces_ = (held - 1) / o.seq_len / std::max<int64_t>(1, o.streams);
+      tokens_->numbers);
+  if (is_token_file && o.vocab_size == 0) o.vocab_size = tokens_->size;
+  vocab_size_ = is_token_file ? o.vocab_size : tokens_->size;
+  pieces_ = (part_tokens - 1) / o.seq_len / std::max<int64_t>(1, o.streams);
   check<DataError>(
-      held > o.seq_len && pieces_ >= 1, kText, file, ": the part [", o.begin, ", ", o.end, ") has ", held, " of the file's ", total,
-      " tokens, which is less than ", std::max<int64_t>(1, o.streams), o.streams > 1 ? " streams" : " piece", " of seq_len ",
-      o.seq_len, " and one token more",
+      part_tokens > o.seq_len && pieces_ >= 1, kText, file, ": the part [", o.begin, ", ", o.end, ") has ", part_tokens,
+      " of the file's ", total, " tokens, which is less than ", std::max<int64_t>(1, o.streams),
+      o.streams > 1 ? " streams" : " piece", " of seq_len ", o.seq_len, " and one token more",
       Help{o.streams > 1 ? "a smaller batch_size makes fewer streams; or a smaller seq_len" : "a smaller seq_len would do"});
 }
 
@@ -163,8 +164,8 @@ std::string TextDataset::decode(std::span<const int64_t> tokens) const {
       continue;
     }
     const std::string token = has_vocabulary(options_.tokenizer) ? options_.vocabulary.tokens()[size_t(t)] : std::to_string(t);
-    const bool spaced = options_.tokenizer != Tokenizer::character && !out.empty() && out.back() != '\n' && token != "\n";
-    out += (spaced ? " " : "") + token;
+    const bool needs_space = options_.tokenizer != Tokenizer::character && !out.empty() && out.back() != '\n' && token != "\n";
+    out += (needs_space ? " " : "") + token;
   }
   return out;
 }

@@ -42,7 +42,8 @@ class Vocabulary {
 
   int64_t size() const { return int64_t(tokens_.size()); }
   const std::vector<std::string>& tokens() const { return tokens_; }
-  int64_t find(std::string_view token) const;  // -1: not there
+  // Returns the number of a token; -1 if there is none.
+  int64_t find(std::string_view token) const;
 
  private:
   struct TokenHash : std::hash<std::string_view> {
@@ -103,7 +104,8 @@ class TextDataset : public Dataset {
 
   const Vocabulary& tokens() const { return options_.vocabulary; }
   std::vector<int64_t> encode(std::string_view text) const { return encode_text(text, options_); }
-  std::string decode(std::span<const int64_t> tokens) const;  // of u16 and u32: numbers with spaces; bpe: with special tokens
+  // Returns the text of tokens; of u16 and u32 the numbers, with spaces between; of bpe with special tokens.
+  std::string decode(std::span<const int64_t> tokens) const;
 
  private:
   DataNotes notes_;

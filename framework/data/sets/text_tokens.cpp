@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kTextFile = "Text";
 constexpr const char* kUnknown = "<unk>";
 constexpr size_t kCodePoints = 0x110000;
+constexpr size_t kWindowStep = 4096;  // bytes after which a window on the file is moved
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 
@@ -46,11 +47,11 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' |
 
 // Calls f(code point, at, bytes) for each character.
 template <class F>
-void each_character(const std::string& path, const FileText& file, F&& f) {
+void for_each_character(const std::string& path, const FileText& file, F&& f) {
   const std::string_view text = file.text;
   PageWindow window(text, file.mapped);
   for (size_t at = 0, bytes = 1; at < text.size(); at += bytes) {
-    if (at % 4096 < bytes) window.move_to(text.data() + at);
+    if (at % kWindowStep < bytes) window.move_to(text.data() + at);
     const uint8_t first = uint8_t(text[at]);
     bytes = first < 0x80 ? 1 : utf8_length(text, at);
     if (first == 0) fail_nul(path, text, at);
@@ -61,52 +62,87 @@ void each_character(const std::string& path, const FileText& file, F&& f) {
 
 // Calls f(word) for each word, and each line's end.
 template <class F>
-void each_text_word(const std::string& path, const FileText& file, F&& f) {
+void for_each_word(const std::string& path, const FileText& file, F&& f) {
   const std::string_view text = file.text;
-  size_t word = text.npos;  // start of the open word
-  const auto close = [&](size_t end) {
-    if (word != text.npos) f(text.substr(word, end - word));
-    word = text.npos;
+  size_t begin = text.npos;  // of the word that is being read
+  const auto end_word = [&](size_t end) {
+    if (begin != text.npos) f(text.substr(begin, end - begin));
+    begin = text.npos;
   };
-  each_character(path, file, [&](char32_t point, size_t at, size_t) {
+  for_each_character(path, file, [&](char32_t point, size_t at, size_t) {
     if (point >= 0x80 || !(point == '\n' || is_space(char(point)))) {
-      if (word == text.npos) word = at;
+      if (begin == text.npos) begin = at;
       return;
     }
-    close(at);
+    end_word(at);
     if (point == '\n') f(text.substr(at, 1));
   });
-  close(text.size());
+  end_word(text.size());
 }
 
 Vocabulary learn_characters(const std::string& path, const FileText& file) {
-  std::vector<bool> there(kCodePoints);
-  bool ascii[0x80] = {};
-  each_character(path, file, [&](char32_t point, size_t, size_t) {
+  std::vector<bool> occurs(kCodePoints);
+  bool ascii_occurs[0x80] = {};
+  for_each_character(path, file, [&](char32_t point, size_t, size_t) {
     if (point < 0x80)
-      ascii[point] = true;
+      ascii_occurs[point] = true;
     else
-      there[point] = true;
+      occurs[point] = true;
   });
   std::vector<std::string> tokens;
   for (char32_t point = 0; point < kCodePoints; ++point)
-    if (point < 0x80 ? ascii[point] : there[point]) append_utf8(tokens.emplace_back(), point);
+    if (point < 0x80 ? ascii_occurs[point] : occurs[point]) append_utf8(tokens.emplace_back(), point);
   return Vocabulary(std::move(tokens));
 }
 
 Vocabulary learn_words(const std::string& path, const FileText& file, int64_t max_words) {
-  std::unordered_map<std::string_view, int64_t> count;
-  each_text_word(path, file, [&](std::string_view word) { ++count[word]; });
-  count.erase(kUnknown);
-  std::vector<std::pair<std::string_view, int64_t>> sorted(count.begin(), count.end());
+  std::unordered_map<std::string_view, int64_t> counts;
+  for_each_word(path, file, [&](std::string_view word) { ++counts[word]; });
+  counts.erase(kUnknown);
+  std::vector<std::pair<std::string_view, int64_t>> sorted(counts.begin(), counts.end());
   std::sort(sorted.begin(), sorted.end(),
             [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
   if (max_words > 0 && int64_t(sorted.size()) > max_words) sorted.resize(size_t(max_words));
   std::vector<std::string> tokens{kUnknown};
-  for (const auto& [word, times] : sorted) tokens.emplace_back(word);
+  for (const auto& [word, count] : sorted) tokens.emplace_back(word);
   return Vocabulary(std::move(tokens));
 }
 
+// Returns the numbers of the characters of a text.
+template <class T>
+std::vector<T> numbers_of_characters(const std::string& path, const FileText& file, const TextOptions& o) {
+  const auto begins_character = [](char c) { return (uint8_t(c) & 0xc0) != 0x80; };
+  const double bytes = double(file.text.size()) * sizeof(T);
+  check_room(kTextFile, path, bytes, joined("a text of ", file.text.size(), " bytes"),
+             "a file of u16 or u32 tokens is mapped, not read, so it may be larger than the memory: docs/configs.md");
+  size_t count = 0;
+  PageWindow window(file.text, file.mapped);
+  for (size_t at = 0; at < file.text.size(); at += kWindowStep) {
+    window.move_to(file.text.data() + at);
+    const std::string_view piece = file.text.substr(at, kWindowStep);
+    count += size_t(std::count_if(piece.begin(), piece.end(), begins_character));
+  }
+  std::vector<T> out(count);
+  std::vector<int32_t> number_of(0x80, -1);  // by code point; -1: none
+  for (size_t i = 0; i < o.vocabulary.tokens().size(); ++i) {
+    const std::string& token = o.vocabulary.tokens()[i];
+    const size_t length = token.empty() ? 0 : utf8_length(token, 0);
+    if (length == 0 || length != token.size()) continue;
+    const char32_t point = utf8_at(token, 0, length);
+    if (point >= number_of.size()) number_of.resize(point + 1, -1);
+    number_of[point] = int32_t(i);
+  }
+  T* to = out.data();
+  for_each_character(path, file, [&](char32_t point, size_t at, size_t length) {
+    const int32_t found = point < number_of.size() ? number_of[point] : -1;
+    if (found < 0) [[unlikely]]
+      fail_unknown(path, file.text, file.text.substr(at, length), o);
+    *to++ = T(found);
+  });
+  return out;
+}
+
+// Returns the numbers of the tokens of a text.
 template <class T>
 std::vector<T> numbers_of(const std::string& path, const FileText& file, const TextOptions& o) {
   std::vector<T> out;
@@ -116,45 +152,19 @@ std::vector<T> numbers_of(const std::string& path, const FileText& file, const T
     o.bpe->encode_in_pieces(file.text, [&](std::span<const int64_t> ids) { out.insert(out.end(), ids.begin(), ids.end()); });
   } else if (o.tokenizer == Tokenizer::word) {
     const int64_t unknown = o.vocabulary.find(kUnknown);
-    each_text_word(path, file, [&](std::string_view word) {
+    for_each_word(path, file, [&](std::string_view word) {
       int64_t number = o.vocabulary.find(word);
       if (number < 0) number = unknown;
       if (number < 0) fail_unknown(path, file.text, word, o);
       out.push_back(T(number));
     });
   } else {
-    const auto begins = [](char c) { return (uint8_t(c) & 0xc0) != 0x80; };
-    const double bytes = double(file.text.size()) * sizeof(T);
-    check_room(kTextFile, path, bytes, joined("a text of ", file.text.size(), " bytes"),
-               "a file of u16 or u32 tokens is mapped, not read, so it may be larger than the memory: docs/configs.md");
-    size_t count = 0;
-    PageWindow window(file.text, file.mapped);
-    for (size_t at = 0; at < file.text.size(); at += 4096) {
-      window.move_to(file.text.data() + at);
-      const std::string_view piece = file.text.substr(at, 4096);
-      count += size_t(std::count_if(piece.begin(), piece.end(), begins));
-    }
-    out.resize(count);
-    std::vector<int32_t> number(0x80, -1);  // for each code point
-    for (size_t i = 0; i < o.vocabulary.tokens().size(); ++i) {
-      const std::string& token = o.vocabulary.tokens()[i];
-      const size_t length = token.empty() ? 0 : utf8_length(token, 0);
-      if (length == 0 || length != token.size()) continue;
-      const char32_t point = utf8_at(token, 0, length);
-      if (point >= number.size()) number.resize(point + 1, -1);
-      number[point] = int32_t(i);
-    }
-    T* to = out.data();
-    each_character(path, file, [&](char32_t point, size_t at, size_t length) {
-      const int32_t found = point < number.size() ? number[point] : -1;
-      if (found < 0) [[unlikely]]
-        fail_unknown(path, file.text, file.text.substr(at, length), o);
-      *to++ = T(found);
-    });
+    return numbers_of_characters<T>(path, file, o);
   }
   return out;
 }
 
+// Returns the bytes of a file of tokens as tokens of type T.
 template <class T>
 std::span<const T> tokens_in(const std::string& path, std::string_view bytes) {
   check<DataError>(bytes.size() % sizeof(T) == 0, kTextFile, path, ": a file of u", 8 * sizeof(T),
@@ -163,8 +173,8 @@ std::span<const T> tokens_in(const std::string& path, std::string_view bytes) {
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};  // little-endian, like the host
 }
 
-// Returns the number of tokens, which only files of tokens leave open.
-int64_t known_size(const TextOptions& o) {
+// Returns the size of the vocabulary, for tokenizers other than files of tokens.
+int64_t vocabulary_size(const TextOptions& o) {
   if (o.tokenizer == Tokenizer::byte) return 256;
   if (o.tokenizer != Tokenizer::bpe) return o.vocabulary.size();
   const int64_t least = o.bpe->size();
@@ -173,29 +183,30 @@ int64_t known_size(const TextOptions& o) {
   return std::max(least, o.vocab_size);
 }
 
+// Stores numbers as the tokens.
 template <class T>
-void take(TextTokens& out, std::vector<T> numbers) {
+void store(TextTokens& out, std::vector<T> numbers) {
   const auto own = std::make_shared<const std::vector<T>>(std::move(numbers));
-  out.all = std::span<const T>(*own);
+  out.numbers = std::span<const T>(*own);
   out.owner = own;
 }
 
-// Finds the largest token of a file of tokens, which sets the vocabulary's size.
+// Stores a file of tokens, whose largest one sets the vocabulary's size.
 template <class T>
-void take_file(TextTokens& out, const std::string& path, const FileText& file) {
+void store_file(TextTokens& out, const std::string& path, const FileText& file) {
   const std::span<const T> all = tokens_in<T>(path, file.text);
   PageWindow window(file.text, file.mapped);
-  constexpr size_t kAtOnce = 1 << 16;
-  for (size_t i = 0; i < all.size(); i += kAtOnce) {
-    const std::span<const T> piece = all.subspan(i, std::min(kAtOnce, all.size() - i));
+  constexpr size_t kPiece = 1 << 16;  // tokens
+  for (size_t i = 0; i < all.size(); i += kPiece) {
+    const std::span<const T> piece = all.subspan(i, std::min(kPiece, all.size() - i));
     window.move_to(reinterpret_cast<const char*>(piece.data()));
     out.size = std::max(out.size, int64_t(*std::max_element(piece.begin(), piece.end())) + 1);
   }
-  out.all = all;
+  out.numbers = all;
 }
 
-// Reads the file as its tokenizer needs it. Bytes and tokens are not text: such a file is unpacked only if its name says so.
-FileText read_as(const std::filesystem::path& path, const TextOptions& o, DataNotes& notes) {
+// Opens the file as its tokenizer needs it. Bytes and tokens are not text: such a file is unpacked only if its name says so.
+FileText open_for_tokenizer(const std::filesystem::path& path, const TextOptions& o, DataNotes& notes) {
   if (has_vocabulary(o.tokenizer) || o.tokenizer == Tokenizer::bpe)
     return open_text_file(path, o.encoding, kTextFile, /*tables=*/false, notes);
   FileText file = open_file(path, kTextFile);
@@ -213,9 +224,9 @@ TextTokens tokens_of_text(const FileText& file, const TextOptions& options, cons
   TextTokens out;
   out.owner = file.owner;
   switch (options.tokenizer) {
-    case Tokenizer::byte: out.all = tokens_in<uint8_t>(label, file.text), out.size = 256; return out;
-    case Tokenizer::u16: take_file<uint16_t>(out, label, file); return out;
-    case Tokenizer::u32: take_file<uint32_t>(out, label, file); return out;
+    case Tokenizer::byte: out.numbers = tokens_in<uint8_t>(label, file.text), out.size = 256; return out;
+    case Tokenizer::u16: store_file<uint16_t>(out, label, file); return out;
+    case Tokenizer::u32: store_file<uint32_t>(out, label, file); return out;
     case Tokenizer::character:
     case Tokenizer::word:
     case Tokenizer::bpe: break;
@@ -223,13 +234,13 @@ TextTokens tokens_of_text(const FileText& file, const TextOptions& options, cons
   TextOptions o = options;
   if (has_vocabulary(o.tokenizer) && o.vocabulary.size() == 0)
     o.vocabulary = o.tokenizer == Tokenizer::word ? learn_words(label, file, o.max_words) : learn_characters(label, file);
-  out.size = known_size(o);
+  out.size = vocabulary_size(o);
   if (out.size <= 1 << 8)
-    take(out, numbers_of<uint8_t>(label, file, o));
+    store(out, numbers_of<uint8_t>(label, file, o));
   else if (out.size <= 1 << 16)
-    take(out, numbers_of<uint16_t>(label, file, o));
+    store(out, numbers_of<uint16_t>(label, file, o));
   else
-    take(out, numbers_of<uint32_t>(label, file, o));
+    store(out, numbers_of<uint32_t>(label, file, o));
   out.vocabulary = std::move(o.vocabulary);
   return out;
 }
@@ -244,15 +255,15 @@ std::shared_ptr<const TextTokens> read_tokens(const std::filesystem::path& path,
     return joined(file, '\n', name(o.tokenizer), ' ', int(o.encoding), ' ', learns ? o.max_words : 0, ' ', hash.hex(), ' ',
                   o.bpe.get(), ' ', o.bpe ? o.vocab_size : 0);
   };
-  const auto made = Keep<const TextTokens>::get(key(o.vocabulary), [&] {
+  const auto tokens = ReadCache<const TextTokens>::get(key(o.vocabulary), [&] {
     DataNotes notes;
-    const FileText text = read_as(path, o, notes);
+    const FileText text = open_for_tokenizer(path, o, notes);
     TextTokens out = tokens_of_text(text, o, path.string());
     out.notes = std::move(notes);
     return std::make_shared<const TextTokens>(std::move(out));
   });
-  if (!has_vocabulary(o.tokenizer) || o.vocabulary.size() > 0) return made;
-  return Keep<const TextTokens>::get(key(made->vocabulary), [&] { return made; });  // also for readers that know its vocabulary
+  if (!has_vocabulary(o.tokenizer) || o.vocabulary.size() > 0) return tokens;
+  return ReadCache<const TextTokens>::get(key(tokens->vocabulary), [&] { return tokens; });  // also for readers with its vocabulary
 }
 
 }  // namespace halfstep

@@ -15,14 +15,14 @@
 namespace halfstep {
 
 struct TextTokens {
-  std::variant<std::span<const uint8_t>, std::span<const uint16_t>, std::span<const uint32_t>> all;
-  std::shared_ptr<const void> owner;  // owner of these numbers, which may be the pages of the file
+  std::variant<std::span<const uint8_t>, std::span<const uint16_t>, std::span<const uint32_t>> numbers;
+  std::shared_ptr<const void> owner;  // owner of their memory, which may be the pages of the file
   Vocabulary vocabulary;
   int64_t size = 0;  // of the vocabulary; for files of tokens, one more than the largest
   DataNotes notes;
 };
 
-// Reads the tokens for TextDataset, before it takes a part. Remembered while Keep<const TextTokens> lives.
+// Reads the tokens for TextDataset, before it takes a part. Remembered while ReadCache<const TextTokens> lives.
 std::shared_ptr<const TextTokens> read_tokens(const std::filesystem::path& path, const TextOptions& options);
 
 // Returns the tokens of a text, which must stay alive; the owner may be null. `label`: its name in errors.

@@ -60,62 +60,65 @@ Tensor tokens_of_rows(const TokenRows& tokens, const TextColumns& texts, std::sp
   const int64_t length = tokens.options().length;
   Tensor out = Tensor::empty({int64_t(rows.size()), length}, {.dtype = DType::i64, .device = Device::cpu});
   TokenRows::Counts counts;
-  std::vector<std::string_view> of_row(texts.size());
-  int64_t* at = out.data_ptr<int64_t>();
+  std::vector<std::string_view> row_texts(texts.size());
+  int64_t* to = out.data_ptr<int64_t>();
   for (const int64_t row : rows) {
-    for (size_t c = 0; c < texts.size(); ++c) of_row[c] = texts[c].at(size_t(row));
-    tokens.encode(of_row, at, counts);
-    at += length;
+    for (size_t c = 0; c < texts.size(); ++c) row_texts[c] = texts[c].at(size_t(row));
+    tokens.encode(row_texts, to, counts);
+    to += length;
   }
-  std::string made = joined(texts.size(), texts.size() == 1 ? " column of texts (" : " columns of texts (");
-  for (size_t c = 0; c < columns.size(); ++c) made += (c == 0 ? "" : ", ") + sheet.names()[columns[c]];
-  made += joined(") became ", length, " tokens a row, of ", tokens.size(), " different ones");
-  if (tokens.padding() != 0) made += joined("; padding is token ", tokens.padding());  // padding_idx must then be set to it
-  if (const std::string more = tokens.describe(counts); !more.empty()) made += "; " + more;
-  notes.summary.insert(0, made);  // the existing text begins with "; "
+  std::string note = joined(texts.size(), texts.size() == 1 ? " column of texts (" : " columns of texts (");
+  for (size_t c = 0; c < columns.size(); ++c) note += (c == 0 ? "" : ", ") + sheet.names()[columns[c]];
+  note += joined(") became ", length, " tokens a row, of ", tokens.size(), " different ones");
+  if (tokens.padding() != 0) note += joined("; padding is token ", tokens.padding());  // padding_idx must then be set to it
+  if (const std::string more = tokens.describe(counts); !more.empty()) note += "; " + more;
+  notes.summary.insert(0, note);  // the existing text begins with "; "
   return out;
 }
 
 // Drops rows with a missing value in one of these columns. given: the training data's encoding.
 void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const CsvColumns& cells,
                   const std::vector<CsvEncoding::Column>& given, const std::string& path) {
-  std::vector<size_t> whole;
+  std::vector<size_t> kept;
   for (size_t r = 0; r < sheet.rows(); ++r) {
-    bool out = false;
-    for (size_t i = 0; i < columns.size() && !out; ++i) out = cells.is_left_out(r, columns[i], given.empty() ? nullptr : &given[i]);
-    if (!out) whole.push_back(r);
+    bool is_dropped = false;
+    for (size_t i = 0; i < columns.size() && !is_dropped; ++i)
+      is_dropped = cells.is_left_out(r, columns[i], given.empty() ? nullptr : &given[i]);
+    if (!is_dropped) kept.push_back(r);
   }
-  check<DataError>(!whole.empty(), kCsv, path, ": every row has a missing value, so no row is left");
-  if (whole.size() < sheet.rows()) sheet.keep(whole);
+  check<DataError>(!kept.empty(), kCsv, path, ": every row has a missing value, so no row is left");
+  if (kept.size() < sheet.rows()) sheet.keep(kept);
 }
 
+// Returns the scale of these rows' values.
 template <class Values>
-TargetScale measured(const Values& values, const std::vector<int64_t>& rows) {
+TargetScale scale_of_rows(const Values& values, const std::vector<int64_t>& rows) {
   std::vector<double> chosen;
   chosen.reserve(rows.size());
   for (int64_t r : rows) chosen.push_back(values[size_t(r)]);
   return scale_of_column(chosen);
 }
 
-void measure(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, CsvEncoding& out) {
+// Appends the mean and deviation of each input to the encoding; 0 and 1 for categories.
+void add_scales(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, CsvEncoding& out) {
   for (const CsvFeature& f : features) {
-    const TargetScale scale = f.categorical ? TargetScale() : measured(f.values, rows);
+    const TargetScale scale = f.categorical ? TargetScale() : scale_of_rows(f.values, rows);
     out.mean.push_back(scale.mean);
     out.std.push_back(scale.std);
   }
 }
 
-// Notes the target, the columns left out, and the missing values. all_rows: number of rows with a target; some others have none.
+// Notes the target, the columns left out, and the missing values. all_rows: number of rows with a target.
 void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t>& chosen, size_t target, size_t all_rows,
                size_t without_target, const CsvColumns& columns) {
   const int64_t missing = columns.missing(), unknown = columns.unknown();
   notes.summary += joined("; target ", sheet.names()[target]);
   std::string others;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
-    const bool used = c == target || std::find(chosen.begin(), chosen.end(), c) != chosen.end();
-    if (!used) others += (others.empty() ? "" : ", ") + sheet.names()[c];
+    const bool is_used = c == target || std::find(chosen.begin(), chosen.end(), c) != chosen.end();
+    if (!is_used) others += (others.empty() ? "" : ", ") + sheet.names()[c];
   }
-  constexpr size_t kLongest = 200;
+  constexpr size_t kLongest = 200;  // characters
   if (others.size() > kLongest) others = others.substr(0, kLongest) + "...";
   if (!others.empty()) notes.summary += "; left out: " + others;
   if (without_target > 0)
@@ -128,22 +131,44 @@ void note_rest(DataNotes& notes, const CsvSheet& sheet, const std::vector<size_t
                             columns.unknown_example(), "), read by \"unknown\"");
 }
 
+// Returns the scaled inputs, [rows, features] f32. learns_ranges: appends each input's range before scaling to the encoding.
+Tensor inputs_of(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, bool learns_ranges,
+                 CsvEncoding& encoding) {
+  constexpr size_t kBlock = 256;  // rows whose inputs fit into caches
+  const Tensor out = Tensor::empty({int64_t(rows.size()), int64_t(features.size())}, {.device = Device::cpu});
+  float* const x = out.data_ptr<float>();
+  for (size_t first = 0; first < rows.size(); first += kBlock) {
+    for (size_t j = 0; j < features.size(); ++j) {
+      const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
+      double low = std::numeric_limits<double>::infinity(), high = -low;
+      for (size_t i = first; i < std::min(first + kBlock, rows.size()); ++i) {
+        const double value = features[j].values[size_t(rows[i])];
+        low = std::min(low, value), high = std::max(high, value);
+        x[i * features.size() + j] = float((value - mean) / std);
+      }
+      if (!learns_ranges) continue;
+      if (first == 0) encoding.low.push_back(low), encoding.high.push_back(high);
+      encoding.low[j] = std::min(encoding.low[j], low), encoding.high[j] = std::max(encoding.high[j], high);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
-
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
-  std::vector<std::string> named = o.features;
-  named.push_back(o.target);
+  std::vector<std::string> named_columns = o.features;
+  named_columns.push_back(o.target);
   check_options(kCsv, o);
-  CsvSheet sheet(kCsv, path, o.format, o.header, /*each_row_alone=*/false, named);
+  CsvSheet sheet(kCsv, path, o.format, o.header, /*each_row_alone=*/false, named_columns);
   CsvColumns columns(sheet, o);
   const bool by_name = o.encoding && o.encoding->header && sheet.has_header();
   const size_t target = sheet.find(!o.target.empty() ? o.target : by_name ? o.encoding->target : "-1");
   const size_t without_target = drop_without_target(sheet, target, o.missing_words, path.string());
-  const std::vector<std::string> known = o.encoding ? o.encoding->classes : std::vector<std::string>();
-  const size_t ignored = o.classification && o.ignored ? drop_ignored(sheet, target, *o.ignored, known) : 0;
+  const std::vector<std::string> known_classes = o.encoding ? o.encoding->classes : std::vector<std::string>();
+  const size_t ignored = o.classification && o.ignored ? drop_ignored(sheet, target, *o.ignored, known_classes) : 0;
   const size_t all_rows = sheet.rows();
-  const std::vector<size_t> chosen = columns.choose(target, path.string());
+  const std::vector<size_t> feature_columns = columns.choose(target, path.string());
   const std::string& name = sheet.names()[target];
   check<ConfigError>(std::count(sheet.names().begin(), sheet.names().end(), name) == 1, kCsv, path.string(),
                      ": the target must have a name of its own, but several columns are called \"", name, '"',
@@ -155,45 +180,48 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   out.label = "CSV " + path.string();
   out.path = path;
   if (o.missing == CsvMissing::drop_row)
-    drop_missing(sheet, chosen, columns, o.encoding ? o.encoding->columns : std::vector<CsvEncoding::Column>(), path.string());
+    drop_missing(sheet, feature_columns, columns, o.encoding ? o.encoding->columns : std::vector<CsvEncoding::Column>(),
+                 path.string());
   if (o.encoding) out.encoding = *o.encoding;
   CsvEncoding& encoding = out.encoding;
   std::vector<CsvFeature> features;
-  const bool given = !encoding.columns.empty();
-  if (!given) encoding.header = sheet.has_header(), encoding.target = sheet.names()[target], encoding.columns.resize(chosen.size());
+  const bool has_encoding = !encoding.columns.empty();
+  if (!has_encoding)
+    encoding.header = sheet.has_header(), encoding.target = sheet.names()[target], encoding.columns.resize(feature_columns.size());
   TextColumns texts;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    if (o.tokens) texts.push_back(columns.texts(chosen[i]));
-    if (o.tokens && !given) encoding.columns[i].name = sheet.names()[chosen[i]];
-    if (!o.tokens) encoding.columns[i] = columns.append(chosen[i], given ? &encoding.columns[i] : nullptr, features);
+  for (size_t i = 0; i < feature_columns.size(); ++i) {
+    if (o.tokens) texts.push_back(columns.texts(feature_columns[i]));
+    if (o.tokens && !has_encoding) encoding.columns[i].name = sheet.names()[feature_columns[i]];
+    if (!o.tokens)
+      encoding.columns[i] = columns.append(feature_columns[i], has_encoding ? &encoding.columns[i] : nullptr, features);
   }
-  if (!given && o.unknown != "refuse" && o.unknown != "missing") {
+  if (!has_encoding && o.unknown != "refuse" && o.unknown != "missing") {
     const auto has = [&](const CsvEncoding::Column& c) { return find_label(c.categories, o.unknown, sheet.format().decimal) >= 0; };
     check<ConfigError>(std::any_of(encoding.columns.begin(), encoding.columns.end(), has), kCsv, path.string(),
                        ": unknown must be \"refuse\", \"missing\" or a text of a column of texts, got ", spelled(o.unknown));
   }
   out.notes = columns.notes();
-  note_rest(out.notes, sheet, chosen, target, all_rows, without_target, columns);
+  note_rest(out.notes, sheet, feature_columns, target, all_rows, without_target, columns);
   if (ignored > 0)
     out.notes.summary +=
         joined("; ", ignored, " of ", all_rows + ignored, " rows left out, whose target ", *o.ignored, " the loss ignores");
-  std::vector<int64_t> of_row;
-  if (o.classification) of_row = read_classes(sheet, target, encoding.classes, out.notes);
+  std::vector<int64_t> class_of_row;
+  if (o.classification) class_of_row = read_classes(sheet, target, encoding.classes, out.notes);
   std::vector<double> numbers;
   for (size_t r = 0; r < sheet.rows() && !o.classification; ++r) numbers.push_back(sheet.number(r, target));
-  const std::vector<int64_t> rows = split_indices(int64_t(sheet.rows()), o.part, of_row);
+  const std::vector<int64_t> rows = split_indices(int64_t(sheet.rows()), o.part, class_of_row);
   check<DataError>(!rows.empty(), kCsv, path.string(), ": ", text(o.part), " of ", sheet.rows(), " rows is empty");
   if (const std::string forms = sheet.number_forms(); !forms.empty()) out.notes.summary += "; " + forms;
   const MemoryScope scope(MemoryTag::data);
   if (o.tokens) {
     if (!encoding.tokens) encoding.tokens = learn_tokens(*o.tokens, texts, rows, path.string());
-    out.input = tokens_of_rows(*encoding.tokens, texts, rows, sheet, chosen, out.notes);
+    out.input = tokens_of_rows(*encoding.tokens, texts, rows, sheet, feature_columns, out.notes);
   }
   fill_missing(features, rows, o, path.string(), encoding.fill);
-  if (o.standardize && encoding.mean.empty()) measure(features, rows, encoding);
+  if (o.standardize && encoding.mean.empty()) add_scales(features, rows, encoding);
   if (o.standardize_target) {
     check<ValueError>(!o.classification, kCsv, "standardize_target is for regression, got classes");
-    out.target_scale = o.target_scale ? *o.target_scale : measured(numbers, rows);
+    out.target_scale = o.target_scale ? *o.target_scale : scale_of_rows(numbers, rows);
     check<ValueError>(out.target_scale.std > 0, kCsv, "the deviation of a scaling must be positive, got ", out.target_scale.std);
   }
   const auto fits = [&](const std::vector<double>& v) { return v.empty() || v.size() == features.size(); };
@@ -201,36 +229,17 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
                     features.size(), " means and deviations, one an input, got ", encoding.mean.size(), " and ",
                     encoding.std.size());
 
-  const int64_t n = int64_t(rows.size()), width = int64_t(features.size());
-  float* x = nullptr;
-  if (!o.tokens) {
-    out.input = Tensor::empty({n, width}, {.device = Device::cpu});
-    x = out.input.data_ptr<float>();
-  }
-  for (size_t i = 0; i < texts.size(); ++i) out.feature_names.push_back(sheet.names()[chosen[i]]);
+  const int64_t n = int64_t(rows.size());
+  if (!o.tokens) out.input = inputs_of(features, rows, /*learns_ranges=*/!has_encoding, encoding);
+  for (size_t i = 0; i < texts.size(); ++i) out.feature_names.push_back(sheet.names()[feature_columns[i]]);
   for (const CsvFeature& f : features) out.feature_names.push_back(f.name);
-  constexpr size_t kAtOnce = 256;  // rows whose inputs fit into caches
-  for (size_t first = 0; first < rows.size(); first += kAtOnce) {
-    for (size_t j = 0; j < features.size(); ++j) {
-      const double mean = encoding.mean.empty() ? 0 : encoding.mean[j], std = encoding.std.empty() ? 1 : encoding.std[j];
-      double low = std::numeric_limits<double>::infinity(), high = -low;
-      for (size_t i = first; i < std::min(first + kAtOnce, rows.size()); ++i) {
-        const double value = features[j].values[size_t(rows[i])];
-        low = std::min(low, value), high = std::max(high, value);
-        x[i * features.size() + j] = float((value - mean) / std);
-      }
-      if (given) continue;
-      if (first == 0) encoding.low.push_back(low), encoding.high.push_back(high);
-      encoding.low[j] = std::min(encoding.low[j], low), encoding.high[j] = std::max(encoding.high[j], high);
-    }
-  }
   out.target = o.classification ? Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})
                                 : Tensor::empty({n, 1}, {.device = Device::cpu});
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t row = size_t(rows[i]);
     out.lines.push_back(sheet.line(row));
     if (o.classification)
-      out.target.data_ptr<int64_t>()[i] = of_row[row];
+      out.target.data_ptr<int64_t>()[i] = class_of_row[row];
     else
       out.target.data_ptr<float>()[i] = float((numbers[row] - out.target_scale.mean) / out.target_scale.std);
   }

@@ -14,15 +14,15 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Returns the length of a thousands separator at the beginning of `s`; 0: none.
-size_t separator_length(std::string_view s, char thousands) {
+// Returns the length of a thousands separator at the beginning of `text`; 0: none.
+size_t separator_length(std::string_view text, char thousands) {
   if (thousands == 0) return 0;
-  if (!s.empty() && s[0] == thousands) return 1;
+  if (!text.empty() && text[0] == thousands) return 1;
   constexpr std::string_view kSpaces[] = {"\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};  // no-break, narrow no-break, thin
   for (const std::string_view space : kSpaces)
-    if (thousands == ' ' && s.starts_with(space)) return space.size();
+    if (thousands == ' ' && text.starts_with(space)) return space.size();
   constexpr std::string_view kApostrophe = "\xe2\x80\x99";
-  return thousands == '\'' && s.starts_with(kApostrophe) ? kApostrophe.size() : 0;
+  return thousands == '\'' && text.starts_with(kApostrophe) ? kApostrophe.size() : 0;
 }
 
 bool is_missing_word(std::string_view cell) {
@@ -47,13 +47,14 @@ std::string_view without_marks(std::string_view cell, CsvHint& out) {
   return bare;
 }
 
-std::string option(const char* key, char c) { return joined('"', key, "\": \"", c, '"'); }
+// Returns an entry of a config, "decimal": ",".
+std::string config_entry(const char* key, char c) { return joined('"', key, "\": \"", c, '"'); }
 
 }  // namespace
 
-bool parse_integer(std::string_view s, int64_t& value) {
-  const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-  return error == std::errc() && end == s.data() + s.size();
+bool parse_integer(std::string_view text, int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
 namespace {
@@ -82,9 +83,9 @@ HALFSTEP_OPTIONS(
 
 bool parse_number(std::string_view cell, double& value) {
   if (cell.size() > 1 && cell[0] == '+' && cell[1] != '-') cell.remove_prefix(1);
-  const std::optional<double> read = number_of(cell);
-  if (read) value = *read;
-  return read.has_value();
+  const std::optional<double> number = number_of(cell);
+  if (number) value = *number;
+  return number.has_value();
 }
 
 namespace {
@@ -95,20 +96,20 @@ bool parse_plain(std::string_view cell, const CsvFormat& f, double& value) {
   std::string plain;
   if (!cell.empty() && (cell[0] == '+' || cell[0] == '-')) plain += cell[0], cell.remove_prefix(1);
   size_t group = 0;  // digits since the last separator
-  bool grouped = false;
+  bool has_groups = false;
   while (!cell.empty()) {
     const size_t separator = separator_length(cell, f.thousands);
     if (is_digit(cell[0])) {
       plain += cell[0], cell.remove_prefix(1), ++group;
     } else if (separator > 0) {
-      if (group == 0 || group > 3 || (grouped && group != 3)) return false;
-      grouped = true, group = 0;
+      if (group == 0 || group > 3 || (has_groups && group != 3)) return false;
+      has_groups = true, group = 0;
       cell.remove_prefix(separator);
     } else {
       break;
     }
   }
-  if (grouped && group != 3) return false;
+  if (has_groups && group != 3) return false;
   if (!cell.empty() && cell[0] == f.decimal) {
     plain += '.', cell.remove_prefix(1);
   } else if (!cell.empty() && cell[0] == '.') {
@@ -118,6 +119,7 @@ bool parse_plain(std::string_view cell, const CsvFormat& f, double& value) {
   return parse_number(plain += cell, value);
 }
 
+// Parses a number without accounting marks, whose signs and digits may be those of other alphabets.
 bool parse_signed(std::string_view cell, const CsvFormat& f, double& value, CsvNumberForm& form) {
   CsvPlainCell plain = with_plain_signs(cell, f);
   if (!plain.form.what) return parse_plain(cell, f, value);
@@ -155,7 +157,7 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   const std::string_view bare = without_marks(cell, out);
   if (bare.empty() || !std::any_of(bare.begin(), bare.end(), is_digit)) return {};
   if (parse_number(bare, f, value)) return out;
-  const auto with = [&](const char* what, const std::string& remedy) {
+  const auto add_hint = [&](const char* what, const std::string& remedy) {
     return CsvHint{out.what.empty() ? what : out.what + " and " + what,
                    out.remedy.empty() ? remedy : remedy + ", and " + out.remedy};
   };
@@ -163,18 +165,19 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   const auto reads = [&](char decimal, char thousands) {
     return decimal != thousands && parse_number(bare, {f.delimiter, decimal, thousands}, value);
   };
-  const bool decimal = reads(other, f.thousands == other ? '\0' : f.thousands);
+  const bool has_other_decimal = reads(other, f.thousands == other ? '\0' : f.thousands);
   for (const char t : {',', '.', ' ', '\'', '_'}) {
     if (t == f.decimal || !reads(f.decimal, t)) continue;
-    const std::string groups = option("thousands", t);
-    if (decimal && t == other)
-      return with("commas or points", option("decimal", t) + " or " + groups + ", depending on the meaning");
-    return with("thousands separators", groups);
+    const std::string groups = config_entry("thousands", t);
+    if (has_other_decimal && t == other)
+      return add_hint("commas or points", config_entry("decimal", t) + " or " + groups + ", depending on the meaning");
+    return add_hint("thousands separators", groups);
   }
-  if (decimal) return with(other == ',' ? "a decimal comma" : "a decimal point", option("decimal", other));
+  if (has_other_decimal) return add_hint(other == ',' ? "a decimal comma" : "a decimal point", config_entry("decimal", other));
   for (const char t : {',', '.', ' ', '\'', '_'}) {
     if (t != other && reads(other, t))
-      return with(other == ',' ? "a decimal comma" : "a decimal point", option("decimal", other) + ", " + option("thousands", t));
+      return add_hint(other == ',' ? "a decimal comma" : "a decimal point",
+                      config_entry("decimal", other) + ", " + config_entry("thousands", t));
   }
   CsvDate date;
   constexpr const char* kOrders[] = {"ymd", "dmy", "mdy"};
@@ -195,12 +198,12 @@ CsvHint quantity_hint(std::string_view cell, const CsvFormat& f) {
   const auto colons = std::count(cell.begin(), cell.end(), ':');
   if (colons == 1 || colons == 2) {  // "1:02:03.5"
     size_t at = cell.find(':');
-    bool clock = at >= 1 && at <= 3 && std::all_of(cell.begin(), cell.begin() + std::ptrdiff_t(at), is_digit);
-    for (; clock && at < cell.size() && cell[at] == ':'; at += 3)
-      clock = at + 2 < cell.size() && is_digit(cell[at + 1]) && is_digit(cell[at + 2]);
-    clock = clock &&
-            (at == cell.size() || (cell[at] == '.' && std::all_of(cell.begin() + std::ptrdiff_t(at) + 1, cell.end(), is_digit)));
-    return clock ? CsvHint{"colons, as of a clock", "write them as seconds or as hours"} : CsvHint();
+    bool is_time = at >= 1 && at <= 3 && std::all_of(cell.begin(), cell.begin() + std::ptrdiff_t(at), is_digit);
+    for (; is_time && at < cell.size() && cell[at] == ':'; at += 3)
+      is_time = at + 2 < cell.size() && is_digit(cell[at + 1]) && is_digit(cell[at + 2]);
+    is_time = is_time &&
+              (at == cell.size() || (cell[at] == '.' && std::all_of(cell.begin() + std::ptrdiff_t(at) + 1, cell.end(), is_digit)));
+    return is_time ? CsvHint{"colons, as of a clock", "write them as seconds or as hours"} : CsvHint();
   }
   const size_t end = cell.find_first_not_of("+-0123456789.,' ");
   if (end == 0 || end == cell.npos) return {};

@@ -37,7 +37,8 @@ struct CsvNumberForm {
 // because they have no other meaning. Also accepts other minus signs (U+2212, an en dash), and full-width and Arabic digits.
 bool parse_number(std::string_view cell, const CsvFormat& format, double& value);
 bool parse_number(std::string_view cell, const CsvFormat& format, double& value, CsvNumberForm& form);
-bool parse_integer(std::string_view s, int64_t& value);
+// Returns whether `text` is an integer, and stores it in `value`.
+bool parse_integer(std::string_view text, int64_t& value);
 
 enum class CsvDateOrder : uint8_t { ymd, dmy, mdy };
 HALFSTEP_OPTION_NAMES(CsvDateOrder, "ymd", "dmy", "mdy");
@@ -46,9 +47,9 @@ HALFSTEP_OPTION_NAMES(CsvDateOrder, "ymd", "dmy", "mdy");
 struct CsvDate {
   double days = 0;  // since 1970-01-01; the time is the fraction
   int year = 0, month = 0, day = 0;
-  int weekday = 0;  // 0: Monday
-  double hour = 0;  // with minutes and seconds as a fraction
-  bool timed = false;
+  int weekday = 0;          // 0: Monday
+  double hour = 0;          // with minutes and seconds as a fraction
+  bool timed = false;       // whether it has a time of day
   bool short_year = false;  // whether it has two digits
 };
 // Parses a date: year, month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03" and "20240318".
@@ -72,6 +73,6 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& format);
 // Returns the same for a number with a unit, "50 kg", and for "12:30", which may also be names: if all cells of a column have one
 // hint.
 CsvHint quantity_hint(std::string_view cell, const CsvFormat& format);
-inline constexpr size_t kFewQuantities = 10;  // different ones, which are as good as names: "8GB", "16GB"
+inline constexpr size_t kFewQuantities = 10;  // number of different ones up to which they may be names: "8GB", "16GB"
 
 }  // namespace halfstep

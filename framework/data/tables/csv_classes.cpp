@@ -16,12 +16,14 @@ namespace {
 
 constexpr size_t kMaxClasses = 1000;
 
+// Returns each row's class among those of the training data.
+
 std::vector<int64_t> find_classes(const CsvSheet& sheet, size_t column, const std::vector<std::string>& classes) {
   std::unordered_map<std::string_view, int64_t> seen;
   std::vector<int64_t> out;
   for (size_t r = 0; r < sheet.rows(); ++r) {
-    const auto [at, fresh] = seen.try_emplace(sheet.cell(r, column));
-    if (fresh) at->second = find_known(sheet, r, column, at->first, classes, "class");
+    const auto [at, is_new] = seen.try_emplace(sheet.cell(r, column));
+    if (is_new) at->second = find_known(sheet, r, column, at->first, classes, "class");
     out.push_back(at->second);
   }
   return out;
@@ -70,7 +72,7 @@ size_t drop_ignored(CsvSheet& sheet, size_t column, int64_t ignored, const std::
 
 size_t drop_without_target(CsvSheet& sheet, size_t column, const std::vector<std::string>& missing_words, const std::string& path) {
   const size_t before = sheet.rows();
-  std::vector<size_t> whole;
+  std::vector<size_t> kept;
   const bool words_are_texts = are_texts(missing_words, sheet.format());
   const auto is_missing = [&](size_t r) {
     return !(words_are_texts && !std::isnan(sheet.plain_number(r, column))) &&
@@ -79,12 +81,12 @@ size_t drop_without_target(CsvSheet& sheet, size_t column, const std::vector<std
   size_t r = 0;
   while (r < before && !is_missing(r)) ++r;
   if (r == before) return 0;
-  for (size_t k = 0; k < r; ++k) whole.push_back(k);
+  for (size_t k = 0; k < r; ++k) kept.push_back(k);
   for (; r < before; ++r)
-    if (!is_missing(r)) whole.push_back(r);
-  check<DataError>(!whole.empty(), "CSV", path, ": no row has a target: column \"", sheet.names()[column], "\" is empty");
-  sheet.keep(whole);
-  return before - whole.size();
+    if (!is_missing(r)) kept.push_back(r);
+  check<DataError>(!kept.empty(), "CSV", path, ": no row has a target: column \"", sheet.names()[column], "\" is empty");
+  sheet.keep(kept);
+  return before - kept.size();
 }
 
 }  // namespace halfstep

@@ -18,7 +18,7 @@ namespace halfstep {
 namespace {
 
 constexpr const char* kColumns = "CSV";
-constexpr size_t kMaxCategories = 64;
+constexpr size_t kMaxCategories = 64;                                  // of a column; more are probably names or texts
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();  // a missing value until it is filled in
 
 double part_of_date(const CsvDate& date, std::string_view part) {
@@ -34,16 +34,16 @@ std::string count_of(size_t n, const char* what) { return joined(n, ' ', what, n
 // Returns the replacement for missing values of a feature, computed from these rows.
 double fill_of(const CsvFeature& f, const std::vector<int64_t>& rows, const CsvOptions& o, const std::string& path) {
   if (o.missing == CsvMissing::constant) return o.fill;
-  std::vector<double> there;
+  std::vector<double> values;
   for (int64_t r : rows)
-    if (const double value = f.values[size_t(r)]; !std::isnan(value)) there.push_back(value);
-  check<DataError>(!there.empty(), kColumns, path, ": column \"", f.name,
+    if (const double value = f.values[size_t(r)]; !std::isnan(value)) values.push_back(value);
+  check<DataError>(!values.empty(), kColumns, path, ": column \"", f.name,
                    "\" has no value in the part that is read, of which to take the ",
                    o.missing == CsvMissing::mean ? "mean" : "median");
-  if (o.missing == CsvMissing::mean) return std::accumulate(there.begin(), there.end(), 0.0) / double(there.size());
-  std::sort(there.begin(), there.end());
-  const size_t middle = there.size() / 2;
-  return there.size() % 2 == 1 ? there[middle] : (there[middle - 1] + there[middle]) / 2;
+  if (o.missing == CsvMissing::mean) return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ bool CsvColumns::is_missing(size_t row, size_t column) const {
   return is_missing_cell(cell, options_.missing_words);
 }
 
-bool CsvColumns::meets_missing(size_t row, size_t column, const char* kind) {
+bool CsvColumns::count_missing(size_t row, size_t column, const char* kind) {
   if (!is_missing(row, column)) return false;
   const std::string_view cell = sheet_.cell(row, column);
   if (options_.missing == CsvMissing::refuse)
@@ -161,11 +161,11 @@ bool CsvColumns::has_numbers(size_t column) const {
 }
 
 CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column* given, std::vector<CsvFeature>& out) {
-  CsvEncoding::Column made{sheet_.names()[column]};
+  CsvEncoding::Column encoding{sheet_.names()[column]};
   bool date = false, numeric = false;
   if (given) {
-    made = *given;
-    date = !made.date.empty(), numeric = !date && made.categories.empty();
+    encoding = *given;
+    date = !encoding.date.empty(), numeric = !date && encoding.categories.empty();
   } else {
     for (const std::string& name : options_.dates) date = date || sheet_.find(name) == column;
     numeric = !date && has_numbers(column);
@@ -173,43 +173,43 @@ CsvEncoding::Column CsvColumns::append(size_t column, const CsvEncoding::Column*
   const size_t before = out.size();
   if (numeric) {
     CsvValues values;
-    bool held = true;  // whether the values are still those of the sheet
+    bool is_as_in_sheet = true;  // whether the values are still those of the sheet
     for (size_t r = 0; r < sheet_.rows(); ++r) {
-      const double holds = sheet_.plain_number(r, column);
-      if (held && words_are_texts_ && std::abs(holds) <= double(std::numeric_limits<float>::max())) continue;
-      const double value = meets_missing(r, column, "be a number") ? kNoValue : sheet_.number(r, column);
-      if (held && (value == holds || (std::isnan(value) && std::isnan(holds)))) continue;
-      for (size_t k = 0; held && k < r; ++k) values.push_back(sheet_.plain_number(k, column));
-      held = false;
+      const double sheet_value = sheet_.plain_number(r, column);
+      if (is_as_in_sheet && words_are_texts_ && std::abs(sheet_value) <= double(std::numeric_limits<float>::max())) continue;
+      const double value = count_missing(r, column, "be a number") ? kNoValue : sheet_.number(r, column);
+      if (is_as_in_sheet && (value == sheet_value || (std::isnan(value) && std::isnan(sheet_value)))) continue;
+      for (size_t k = 0; is_as_in_sheet && k < r; ++k) values.push_back(sheet_.plain_number(k, column));
+      is_as_in_sheet = false;
       values.push_back(value);
     }
-    out.push_back({made.name, held ? CsvValues(sheet_, column) : std::move(values)});
-    ++numbers_;
-    return made;
+    out.push_back({encoding.name, is_as_in_sheet ? CsvValues(sheet_, column) : std::move(values)});
+    ++number_columns_;
+    return encoding;
   }
   if (date)
-    append_date(column, made, given, out);
+    append_date(column, encoding, given, out);
   else
-    append_texts(column, made, given, out);
-  others_.push_back({made.name.empty() ? joined("column ", column) : made.name, out.size() - before, date});
-  return made;
+    append_texts(column, encoding, given, out);
+  converted_columns_.push_back({encoding.name.empty() ? joined("column ", column) : encoding.name, out.size() - before, date});
+  return encoding;
 }
 
 std::vector<std::string_view> CsvColumns::texts(size_t column) {
   std::vector<std::string_view> out;
   for (size_t r = 0; r < sheet_.rows(); ++r)
-    out.push_back(meets_missing(r, column, "have a text") ? std::string_view() : sheet_.cell(r, column));
+    out.push_back(count_missing(r, column, "have a text") ? std::string_view() : sheet_.cell(r, column));
   return out;
 }
 
-void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out) {
+void CsvColumns::append_date(size_t column, CsvEncoding::Column& encoding, bool given, std::vector<CsvFeature>& out) {
   std::vector<CsvDate> dates(sheet_.rows());
-  std::vector<bool> there(sheet_.rows());
+  std::vector<bool> has_date(sheet_.rows());
   bool timed = false, short_years = false;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
-    if (meets_missing(r, column, "be a date")) continue;
+    if (count_missing(r, column, "be a date")) continue;
     const std::string_view cell = sheet_.cell(r, column);
-    there[r] = true;
+    has_date[r] = true;
     if (!parse_date(cell, options_.date_order, dates[r]))
       sheet_.fail_at(r, column, "must be a date such as ",
                      options_.date_order == CsvDateOrder::ymd   ? "2024-03-18 or 2024-03-18 14:30"
@@ -219,23 +219,24 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& made, bool give
                      Help{"\"date_order\": \"ymd\", \"dmy\" or \"mdy\" sets the order of year, month and day"});
     timed = timed || dates[r].timed;
     if (dates[r].short_year && !short_years)
-      joined_ += joined("; column ", made.name, ": years have two digits, \"", cell.substr(0, 60), "\" is ", text_of(dates[r]));
+      spelling_notes_ +=
+          joined("; column ", encoding.name, ": years have two digits, \"", cell.substr(0, 60), "\" is ", text_of(dates[r]));
     short_years = short_years || dates[r].short_year;
   }
   if (!given) {
-    made.date = {"days"};
-    if (options_.date_parts) made.date = {"year", "month", "day", "weekday"};
-    if (options_.date_parts && timed) made.date.emplace_back("hour");
+    encoding.date = {"days"};
+    if (options_.date_parts) encoding.date = {"year", "month", "day", "weekday"};
+    if (options_.date_parts && timed) encoding.date.emplace_back("hour");
   }
-  for (const std::string& part : made.date) {
-    CsvFeature f{part == "days" ? made.name : made.name + '.' + part, {}};
-    for (size_t r = 0; r < dates.size(); ++r) f.values.push_back(there[r] ? part_of_date(dates[r], part) : kNoValue);
+  for (const std::string& part : encoding.date) {
+    CsvFeature f{part == "days" ? encoding.name : encoding.name + '.' + part, {}};
+    for (size_t r = 0; r < dates.size(); ++r) f.values.push_back(has_date[r] ? part_of_date(dates[r], part) : kNoValue);
     out.push_back(std::move(f));
   }
 }
 
-// Returns the same as doubt() for many different numbers with one unit.
-std::string CsvColumns::doubt_quantities(size_t column) const {
+// Returns the same as probable_meaning() for many different numbers with one unit.
+std::string CsvColumns::probable_quantity(size_t column) const {
   CsvHint first;
   std::set<std::string_view> different;
   std::string_view example;
@@ -252,61 +253,61 @@ std::string CsvColumns::doubt_quantities(size_t column) const {
 
 // Returns the probable meaning of a text column whose cells all look like numbers or dates, and the remedy, on two lines; "":
 // none.
-std::string CsvColumns::doubt(size_t column) const {
+std::string CsvColumns::probable_meaning(size_t column) const {
   CsvHint first;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
     if (is_missing(r, column)) continue;
     const CsvHint hint = number_hint(sheet_.cell(r, column), sheet_.format());
-    if (hint.what.empty()) return doubt_quantities(column);
+    if (hint.what.empty()) return probable_quantity(column);
     if (first.what.empty() && !hint.word)
       first = {joined(hint.what == "dates" ? "" : "numbers with ", hint.what, " (\"", sheet_.cell(r, column), "\")"), hint.remedy};
   }
   return first.what.empty() ? "" : first.what + '\n' + first.remedy;
 }
 
-std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Column& made) {
+std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Column& encoding) {
   const auto text_of = [&](size_t r) {
-    return meets_missing(r, column, "have a value") ? std::string_view() : sheet_.spelled(r, column);
+    return count_missing(r, column, "have a value") ? std::string_view() : sheet_.spelled(r, column);
   };
-  const std::string doubted = doubt(column);
-  const size_t cut = doubted.find('\n');
+  const std::string meaning = probable_meaning(column);
+  const size_t line_end = meaning.find('\n');
   LabelSet categories(sheet_.format().decimal);
   std::vector<size_t> of_row;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
     of_row.push_back(categories.add(text_of(r)));
     if (categories.size() > kMaxCategories)
       sheet_.fail_at(r, column, "has no numbers, and more than ", kMaxCategories, " different texts",
-                     doubted.empty() ? std::string() : ", all of them " + doubted.substr(0, cut),
-                     Help{doubted.empty() ? "leave it out with \"exclude\", or make it the target" : doubted.substr(cut + 1)});
+                     meaning.empty() ? std::string() : ", all of them " + meaning.substr(0, line_end),
+                     Help{meaning.empty() ? "leave it out with \"exclude\", or make it the target" : meaning.substr(line_end + 1)});
   }
   std::vector<int64_t> places, out;
-  made.categories = categories.names(places);
-  if (!doubted.empty())
-    warnings_.push_back(joined("column \"", made.name, "\" has ", doubted.substr(0, cut), ", read as ", made.categories.size(),
-                               " different texts; ", doubted.substr(cut + 1)));
+  encoding.categories = categories.names(places);
+  if (!meaning.empty())
+    warnings_.push_back(joined("column \"", encoding.name, "\" has ", meaning.substr(0, line_end), ", read as ",
+                               encoding.categories.size(), " different texts; ", meaning.substr(line_end + 1)));
   if (const std::string alike = categories.joined_spellings(); !alike.empty())
-    joined_ += joined("; column ", made.name, ": ", alike);
+    spelling_notes_ += joined("; column ", encoding.name, ": ", alike);
   if (const std::string cases = categories.differ_in_case("values"); !cases.empty())
-    warnings_.push_back(joined("column \"", made.name, "\": ", cases));
+    warnings_.push_back(joined("column \"", encoding.name, "\": ", cases));
   for (const size_t label : of_row) out.push_back(places[label]);
   return out;
 }
 
 // Returns the category for a text that the training data lacks; -1: none.
-int64_t CsvColumns::unknown_category(size_t row, size_t column, const CsvEncoding::Column& made) {
+int64_t CsvColumns::unknown_category(size_t row, size_t column, const CsvEncoding::Column& encoding) {
   const std::string_view text = is_missing(row, column) ? std::string_view() : sheet_.cell(row, column);
-  const std::string& as = options_.unknown;
-  const bool missing = as == "missing";
-  if (as == "refuse" || (missing && options_.missing == CsvMissing::refuse))
-    return find_known(sheet_, row, column, text, made.categories, "value");
-  const int64_t place = find_label(made.categories, missing ? std::string_view() : as, sheet_.format().decimal);
+  const std::string& replacement = options_.unknown;
+  const bool missing = replacement == "missing";
+  if (replacement == "refuse" || (missing && options_.missing == CsvMissing::refuse))
+    return find_known(sheet_, row, column, text, encoding.categories, "value");
+  const int64_t place = find_label(encoding.categories, missing ? std::string_view() : replacement, sheet_.format().decimal);
   if (place < 0 && (!missing || (!options_.one_hot && options_.missing != CsvMissing::drop_row)))
     sheet_.fail_at(row, column, "must be a value of the training data, got ", spelled(text), ", and \"unknown\" is ",
-                   missing ? "missing, but the training data misses no value" : spelled(as) + ", which is none of them",
-                   Help{joined("it has ", some_labels(made.categories),
+                   missing ? "missing, but the training data misses no value" : spelled(replacement) + ", which is none of them",
+                   Help{joined("it has ", some_labels(encoding.categories),
                                missing ? "; \"categories\": \"one_hot\" can say that it is none of them" : "")});
   if (missing && is_missing(row, column)) return place;  // counted where it was first read
-  if (unknown_++ == 0) unknown_example_ = joined(spelled(text.substr(0, 60)), " in column ", made.name);
+  if (unknown_++ == 0) unknown_example_ = joined(spelled(text.substr(0, 60)), " in column ", encoding.name);
   if (missing) ++missing_;
   return place;
 }
@@ -317,22 +318,22 @@ bool CsvColumns::is_left_out(size_t row, size_t column, const CsvEncoding::Colum
          find_label(given->categories, sheet_.cell(row, column), sheet_.format().decimal) < 0;
 }
 
-void CsvColumns::append_texts(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out) {
+void CsvColumns::append_texts(size_t column, CsvEncoding::Column& encoding, bool given, std::vector<CsvFeature>& out) {
   std::vector<int64_t> of_row;
   if (!given) {
-    of_row = learn_categories(column, made);
+    of_row = learn_categories(column, encoding);
   } else {
     std::unordered_map<std::string_view, int64_t> seen;  // indices in the list; -1: missing
     for (size_t r = 0; r < sheet_.rows(); ++r) {
-      const std::string_view text = meets_missing(r, column, "have a value") ? std::string_view() : sheet_.cell(r, column);
-      const auto [at, fresh] = seen.try_emplace(text, -1);
-      if (fresh) at->second = find_label(made.categories, text, sheet_.format().decimal);
-      of_row.push_back(at->second >= 0 ? at->second : unknown_category(r, column, made));
+      const std::string_view text = count_missing(r, column, "have a value") ? std::string_view() : sheet_.cell(r, column);
+      const auto [at, is_new] = seen.try_emplace(text, -1);
+      if (is_new) at->second = find_label(encoding.categories, text, sheet_.format().decimal);
+      of_row.push_back(at->second >= 0 ? at->second : unknown_category(r, column, encoding));
     }
   }
-  if (!options_.one_hot) return out.push_back({made.name, {of_row.begin(), of_row.end()}, true});
-  for (size_t c = 0; c < made.categories.size(); ++c) {
-    CsvFeature f{made.name + '=' + made.categories[c], {}, true};
+  if (!options_.one_hot) return out.push_back({encoding.name, {of_row.begin(), of_row.end()}, true});
+  for (size_t c = 0; c < encoding.categories.size(); ++c) {
+    CsvFeature f{encoding.name + '=' + encoding.categories[c], {}, true};
     for (const int64_t category : of_row) f.values.push_back(category == int64_t(c) ? 1 : 0);
     out.push_back(std::move(f));
   }
@@ -352,11 +353,11 @@ DataNotes CsvColumns::notes() const {
   DataNotes out = sheet_.notes();
   out.warnings.insert(out.warnings.end(), warnings_.begin(), warnings_.end());
   const std::string file = std::exchange(out.summary, "");
-  if (numbers_ > 0) out.summary = count_of(size_t(numbers_), "column") + " of numbers";
+  if (number_columns_ > 0) out.summary = count_of(size_t(number_columns_), "column") + " of numbers";
   for (const bool date : {false, true}) {
     std::string list;
     size_t columns = 0, inputs = 0;
-    for (const Became& b : others_) {
+    for (const ConvertedColumn& b : converted_columns_) {
       if (b.date != date) continue;
       ++columns, inputs += b.inputs;
       list += joined(list.empty() ? "" : ", ", b.column, ' ', b.inputs);
@@ -365,7 +366,7 @@ DataNotes CsvColumns::notes() const {
     out.summary += joined(out.summary.empty() ? "" : "; ", count_of(columns, date ? "date column" : "text column"), " became ",
                           count_of(inputs, "input"), ": ", list);
   }
-  out.summary += joined_;
+  out.summary += spelling_notes_;
   if (!file.empty()) out.summary += "; " + file;
   return out;
 }

@@ -39,7 +39,8 @@ class CsvValues {
     for (; begin != end; ++begin) push_back(double(*begin));
   }
   void push_back(double value);
-  void fill(double value) { fill_ = value; }  // replaces NaN
+  // Replaces missing values.
+  void fill(double value) { fill_ = value; }
   double operator[](size_t row) const {
     double value = 0;
     if (sheet_)
@@ -55,8 +56,8 @@ class CsvValues {
   static constexpr uint8_t kNone = 255;
   const CsvSheet* sheet_ = nullptr;
   size_t column_ = 0;
-  std::vector<uint8_t> small_;
-  std::vector<double> wide_;
+  std::vector<uint8_t> small_;  // the values, while all are small integers or missing
+  std::vector<double> wide_;    // else
   double fill_ = std::numeric_limits<double>::quiet_NaN();
 };
 
@@ -72,6 +73,7 @@ struct CsvFeature {
 std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& names, const std::vector<std::string>& all,
                                                 const std::vector<size_t>& from);
 
+// Reads columns of a sheet as inputs, and collects notes on how they were read.
 class CsvColumns {
  public:
   CsvColumns(const CsvSheet& sheet, const CsvOptions& options)
@@ -95,26 +97,27 @@ class CsvColumns {
   const std::string& unknown_example() const { return unknown_example_; }  // "\"peat\" in column soil"
 
  private:
-  bool meets_missing(size_t row, size_t column, const char* kind);
+  // Returns whether a value is missing, and counts it. Throws DataError if that is refused; kind: what the cell must be.
+  bool count_missing(size_t row, size_t column, const char* kind);
   bool has_numbers(size_t column) const;
-  void append_date(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
-  void append_texts(size_t column, CsvEncoding::Column& made, bool given, std::vector<CsvFeature>& out);
-  std::vector<int64_t> learn_categories(size_t column, CsvEncoding::Column& made);
-  int64_t unknown_category(size_t row, size_t column, const CsvEncoding::Column& made);
-  std::string doubt(size_t column) const;
-  std::string doubt_quantities(size_t column) const;
+  void append_date(size_t column, CsvEncoding::Column& encoding, bool given, std::vector<CsvFeature>& out);
+  void append_texts(size_t column, CsvEncoding::Column& encoding, bool given, std::vector<CsvFeature>& out);
+  std::vector<int64_t> learn_categories(size_t column, CsvEncoding::Column& encoding);
+  int64_t unknown_category(size_t row, size_t column, const CsvEncoding::Column& encoding);
+  std::string probable_meaning(size_t column) const;
+  std::string probable_quantity(size_t column) const;
 
   const CsvSheet& sheet_;
   const CsvOptions& options_;
   bool words_are_texts_;  // whether no word for a missing value is a number
-  int64_t numbers_ = 0, missing_ = 0, unknown_ = 0;
-  std::string unknown_example_, joined_;
-  struct Became {
+  int64_t number_columns_ = 0, missing_ = 0, unknown_ = 0;
+  std::string unknown_example_, spelling_notes_;
+  struct ConvertedColumn {
     std::string column;
     size_t inputs;
     bool date;
   };
-  std::vector<Became> others_;
+  std::vector<ConvertedColumn> converted_columns_;
   std::vector<std::string> warnings_;
 };
 

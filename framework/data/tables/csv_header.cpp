@@ -25,6 +25,7 @@ bool is_like_number(std::string_view cell, const CsvFormat& format, bool strictl
   return !hint.what.empty() && !hint.word;
 }
 
+// Returns whether the cell has no value.
 bool is_gap(std::string_view cell, const CsvFormat& format) { return cell.empty() || number_hint(cell, format).word; }
 
 // Returns whether the cells below `row` are numbers, except gaps and repetitions of the text of `row`, and at least one is.
@@ -51,14 +52,15 @@ bool is_text(std::string_view cell, const CsvFormat& format) {
 
 // Returns the numbers of the first row if there are several, rising in equal steps.
 std::vector<double> rising_numbers(const CsvTable& table, const CsvFormat& format, std::vector<size_t>& columns) {
-  constexpr size_t kLeast = 3;
+  constexpr size_t kLeast = 3;        // fewer numbers rise evenly by chance
+  constexpr double kRounding = 1e-6;  // of a step, relative to the numbers
   std::vector<double> out;
   for (size_t c = 0; c < table.columns(); ++c) {
     double value = 0;
     if (!parse_number(table.cell(0, c), format, value) || !std::isfinite(value)) continue;
     const size_t n = out.size();
     if (n > 0 && !(out[n - 1] < value)) return {};
-    if (n > 1 && std::abs((value - out[n - 1]) - (out[1] - out[0])) > 1e-6 * std::abs(value)) return {};
+    if (n > 1 && std::abs((value - out[n - 1]) - (out[1] - out[0])) > kRounding * std::abs(value)) return {};
     out.push_back(value);
     columns.push_back(c);
   }
@@ -83,29 +85,30 @@ double distance_of(const CsvTable& table, const CsvFormat& format, const std::ve
   return std::max(first.front() - high, low - first.back()) / std::max(high - low, 1e-300);
 }
 
-constexpr size_t kNamed = 20;
+constexpr size_t kListedLines = 20;  // in an error
 
 std::string list_of(const std::vector<int64_t>& lines) {
   std::string out;
-  for (size_t i = 0; i < lines.size() && i < kNamed; ++i) out += (i ? ", " : "") + std::to_string(lines[i]);
-  return out + (lines.size() > kNamed ? ", ..." : "");
+  for (size_t i = 0; i < lines.size() && i < kListedLines; ++i) out += (i ? ", " : "") + std::to_string(lines[i]);
+  return out + (lines.size() > kListedLines ? ", ..." : "");
 }
 
 }  // namespace
 
 CsvHeader find_header(const CsvTable& table, const CsvFormat& format) {
-  bool strict = false, loose = false, below = false;
+  // Whether a cell of the first row is a number; whether one is like a number; whether the row below has one.
+  bool has_number = false, has_like_number = false, below = false;
   for (size_t c = 0; c < table.columns(); ++c) {
     const bool like = is_like_number(table.cell(0, c), format, false);
-    strict = strict || is_like_number(table.cell(0, c), format, true);
-    loose = loose || like;
+    has_number = has_number || is_like_number(table.cell(0, c), format, true);
+    has_like_number = has_like_number || like;
     if (table.rows() > 1) below = below || is_like_number(table.cell(1, c), format, like);
   }
-  if (!strict) {
-    if (below || (table.rows() == 1 && !loose)) return {true};
-    for (size_t c = 0; c < table.columns() && !loose; ++c)  // a row of units may be above the numbers
+  if (!has_number) {
+    if (below || (table.rows() == 1 && !has_like_number)) return {true};
+    for (size_t c = 0; c < table.columns() && !has_like_number; ++c)  // a row of units may be above the numbers
       if (has_numbers_below(table, 1, c, format)) return {true};
-    return {loose ? std::optional(false) : std::nullopt};
+    return {has_like_number ? std::optional(false) : std::nullopt};
   }
   for (size_t c = 0; c < table.columns(); ++c) {
     const std::string_view cell = table.cell(0, c);
@@ -131,7 +134,7 @@ void check_below_header(const char* where, const CsvTable& table, const CsvForma
   if (!numbers) return;
   const int64_t line = table.line(1);
   std::vector<int64_t> lines;  // files joined together each have their row of units
-  for (size_t r = 1; r < table.rows() && lines.size() <= kNamed; ++r) {
+  for (size_t r = 1; r < table.rows() && lines.size() <= kListedLines; ++r) {
     bool same = true;
     for (size_t c = 0; c < table.columns() && same; ++c) same = table.cell(r, c) == std::string(table.cell(1, c));
     if (same) lines.push_back(table.line(r));

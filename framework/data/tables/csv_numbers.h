@@ -50,10 +50,10 @@ class CsvNumbers {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   // Adds a number to the open row.
   void add(size_t column, const CsvDecimal& number) {
-    int32_t* const to = open_ + (column << shift_);
-    if (number.places == places_[column] && uint64_t(number.digits + kMost) <= 2 * uint64_t(kMost) && !number.minus_zero &&
-        !wide_[column]) [[likely]]
-      to[at_] = int32_t(number.digits);
+    int32_t* const to = open_block_ + (column << shift_);
+    if (number.places == open_places_[column] && uint64_t(number.digits + kMost) <= 2 * uint64_t(kMost) && !number.minus_zero &&
+        !open_wide_[column]) [[likely]]
+      to[open_row_] = int32_t(number.digits);
     else
       add_other(column, number);
   }
@@ -62,13 +62,13 @@ class CsvNumbers {
   void finish();  // after the last row
 
   double at(size_t row, size_t column) const {
-    const Block& b = blocks_[row >> shift_];
+    const Block& block = blocks_[row >> shift_];
     const size_t place = row & ((size_t(1) << shift_) - 1);
-    if (const double* const wide = b.wide[column].get()) return wide[place];
-    const int32_t value = b.narrow[(column << shift_) + place];
+    if (const double* const wide = block.wide[column].get()) return wide[place];
+    const int32_t value = block.narrow[(column << shift_) + place];
     if (value < -kMost) [[unlikely]]
       return value == kMinusZero ? -0.0 : kNone;
-    return double(value) / kPowers[b.places[column]];
+    return double(value) / kPowers[block.places[column]];
   }
 
  private:
@@ -84,12 +84,12 @@ class CsvNumbers {
   double* widen(size_t column);
 
   size_t columns_;
-  int shift_ = 12;  // rows of a block: 2^shift
-  size_t at_ = 0;   // index of the open row in the last block
+  int shift_ = 12;       // rows of a block: 2^shift
+  size_t open_row_ = 0;  // index of the open row in the last block
   std::vector<Block> blocks_;
-  int32_t* open_ = nullptr;
-  std::vector<int> places_;
-  std::vector<double*> wide_;
+  int32_t* open_block_ = nullptr;
+  std::vector<int> open_places_;    // of the open block, by column
+  std::vector<double*> open_wide_;  // the same; null: the column is narrow there
 };
 
 }  // namespace halfstep

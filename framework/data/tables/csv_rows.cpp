@@ -71,6 +71,7 @@ double target_of(const CsvSheet& sheet, size_t column, const CsvOptions& o, bool
   return value;
 }
 
+// Throws DataError if the row has a missing value and the training data's such rows were dropped.
 void check_whole(const CsvOptions& o, const CsvColumns& cells, const std::string& path) {
   if (o.missing == CsvMissing::drop_row && cells.missing() > 0)
     fail<DataError>(kRows, path, ": a value is missing",
@@ -78,26 +79,26 @@ void check_whole(const CsvOptions& o, const CsvColumns& cells, const std::string
                     ", and the model was trained on whole rows");
 }
 
-// Returns the inputs of the row that the sheet shows, and adds to `says` those far outside the training data's range. Throws
+// Returns the inputs of the row that the sheet shows, and adds to `out_rows` those far outside the training data's range. Throws
 // DataError for an unreadable row.
 std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
-                                  const std::string& path, size_t row, CsvRows& says) {
-  const CsvEncoding& e = *o.encoding;
+                                  const std::string& path, size_t row, CsvRows& out_rows) {
+  const CsvEncoding& encoding = *o.encoding;
   std::vector<CsvFeature> features;
-  for (size_t i = 0; i < columns.size(); ++i) cells.append(columns[i], &e.columns[i], features);
+  for (size_t i = 0; i < columns.size(); ++i) cells.append(columns[i], &encoding.columns[i], features);
   check_whole(o, cells, path);
-  std::vector<double> fills = e.fill;
+  std::vector<double> fills = encoding.fill;
   fill_missing(features, {0}, o, path, fills);
   std::vector<double> out;
-  for (size_t j = 0; j < std::min(features.size(), e.low.size()); ++j) {
+  for (size_t j = 0; j < std::min(features.size(), encoding.low.size()); ++j) {
     const double value = features[j].values[0];
-    if (features[j].categorical || !is_far(value, e.low[j], e.high[j])) continue;
-    if (says.far_values++ == 0)
-      says.far_value = joined(features[j].name, " is ", value, " in row ", row + 1, ", where the training data has ", e.low[j],
-                              " to ", e.high[j]);
+    if (features[j].categorical || !is_far(value, encoding.low[j], encoding.high[j])) continue;
+    if (out_rows.far_values++ == 0)
+      out_rows.far_value = joined(features[j].name, " is ", value, " in row ", row + 1, ", where the training data has ",
+                                  encoding.low[j], " to ", encoding.high[j]);
   }
   for (size_t j = 0; j < features.size(); ++j)
-    out.push_back(e.mean.empty() ? features[j].values[0] : (features[j].values[0] - e.mean[j]) / e.std[j]);
+    out.push_back(encoding.mean.empty() ? features[j].values[0] : (features[j].values[0] - encoding.mean[j]) / encoding.std[j]);
   return out;
 }
 
@@ -147,11 +148,11 @@ std::unique_ptr<CsvSheet> open_rows(const std::filesystem::path& path, const Csv
 
 CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   check<ValueError>(o.encoding && !o.encoding->columns.empty(), kRows, "rows are read by the training data's encoding, got none");
-  const CsvEncoding& e = *o.encoding;
+  const CsvEncoding& encoding = *o.encoding;
   const std::unique_ptr<CsvSheet> read = open_rows(path, o);
   CsvSheet& sheet = *read;
-  const std::vector<size_t> columns = find_features(sheet, e, path.string());
-  const std::optional<size_t> target = find_target(sheet, columns, e);
+  const std::vector<size_t> columns = find_features(sheet, encoding, path.string());
+  const std::optional<size_t> target = find_target(sheet, columns, encoding);
   CsvRows out;
   if (sheet.has_header()) out.header = sheet.names();
   out.notes = sheet.notes();
@@ -167,19 +168,19 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
     for (size_t c = 0; c < sheet.names().size(); ++c) cells.emplace_back(sheet.cell(0, c));
     out.cells.push_back(std::move(cells));
     try {
-      CsvColumns read_as(sheet, o);
+      CsvColumns row_columns(sheet, o);
       std::vector<double> inputs;
       std::vector<int64_t> row;
-      if (e.tokens)
-        row = tokens_of_row(columns, o, read_as, path.string(), counts);
+      if (encoding.tokens)
+        row = tokens_of_row(columns, o, row_columns, path.string(), counts);
       else
-        inputs = inputs_of_row(columns, o, read_as, path.string(), r, out);
+        inputs = inputs_of_row(columns, o, row_columns, path.string(), r, out);
       bool unknown = false;
       if (target) out.targets.push_back(target_of(sheet, *target, o, unknown));
       if (unknown && out.unknown_answers++ == 0)
         out.unknown_answer = joined(spelled(sheet.cell(0, *target).substr(0, 60)), " in row ", r + 1);
-      if (read_as.unknown() > 0 && out.unknown_values == 0) out.unknown_value = read_as.unknown_example();
-      out.unknown_values += read_as.unknown();
+      if (row_columns.unknown() > 0 && out.unknown_values == 0) out.unknown_value = row_columns.unknown_example();
+      out.unknown_values += row_columns.unknown();
       values.insert(values.end(), inputs.begin(), inputs.end());
       tokens.insert(tokens.end(), row.begin(), row.end());
       out.rows.push_back(r);
@@ -187,9 +188,9 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   }
   const MemoryScope scope(MemoryTag::data);
   const size_t n = out.rows.size();
-  out.input = e.tokens ? rows_of(tokens, n, tokens.size() / std::max<size_t>(n, 1))
-                       : rows_of(values, n, values.size() / std::max<size_t>(n, 1));
-  for (const std::string& more : {e.tokens ? e.tokens->describe(counts) : std::string(), sheet.number_forms()})
+  out.input = encoding.tokens ? rows_of(tokens, n, tokens.size() / std::max<size_t>(n, 1))
+                              : rows_of(values, n, values.size() / std::max<size_t>(n, 1));
+  for (const std::string& more : {encoding.tokens ? encoding.tokens->describe(counts) : std::string(), sheet.number_forms()})
     if (!more.empty()) out.notes.summary += (out.notes.summary.empty() ? "" : "; ") + more;
   return out;
 }

@@ -14,7 +14,7 @@
 namespace halfstep {
 namespace {
 
-constexpr size_t kMaxShown = 500;
+constexpr size_t kMaxShown = 500;  // characters of a list of names
 
 // Returns whether the first row has all these names, one of which is not a number.
 bool has_names(const CsvTable& table, const std::vector<std::string>& named) {
@@ -59,8 +59,7 @@ CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const C
                                      found.doubtful ? joined(", though its numbers from ", table_->cell(0, 0).substr(0, 40),
                                                              " on rise evenly as names of columns do")
                                                     : std::string(),
-                                     repeats_text(*table_),
-                                     "; if it is a header, set \"header\": true (false: no warning)"));
+                                     repeats_text(*table_), "; if it is a header, set \"header\": true (false: no warning)"));
   if (has_header_ && !each_row_alone) check_below_header(where_, *table_, format_, path_);
   leave_out_repeats();
   for (size_t c = 0; c < table_->columns(); ++c)
@@ -139,15 +138,14 @@ double CsvSheet::number(size_t row, size_t column) const {
   CsvNumberForm form;
   if (!parse_number(given, format_, value, form))
     fail_at(row, column, "must be a number, got \"", given.substr(0, 60), '"', help());
-  if (!(std::abs(value) <= kMost))
-    fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"', help());
+  if (!(std::abs(value) <= kMost)) fail_at(row, column, "must be finite in float32, got \"", given.substr(0, 60), '"', help());
   if (form.what) {
-    Written& all = written_[form.what];
-    if (all.count++ == 0) all.first = joined(halfstep::spelled(given.substr(0, 60)), ", which is ", value);
+    UnusualNumbers& numbers = unusual_numbers_[form.what];
+    if (numbers.count++ == 0) numbers.first = joined(halfstep::spelled(given.substr(0, 60)), ", which is ", value);
   }
   if (!form.currency.empty()) {
-    const auto [first, fresh] = currencies_.try_emplace(column, form.currency);
-    if (!fresh && first->second != form.currency)
+    const auto [first, is_new] = currencies_.try_emplace(column, form.currency);
+    if (!is_new && first->second != form.currency)
       fail_at(row, column, "must have one currency, got ", halfstep::spelled(given.substr(0, 60)), " after numbers in ",
               first->second, Help{"convert the numbers, and leave the signs out"});
   }
@@ -156,9 +154,9 @@ double CsvSheet::number(size_t row, size_t column) const {
 
 std::string CsvSheet::number_forms() const {
   std::string out;
-  for (const auto& [what, all] : written_)
-    out += joined(out.empty() ? "" : "; ", all.count, all.count == 1 ? " number" : " numbers", " with ", what, ", such as ",
-                  all.first);
+  for (const auto& [what, numbers] : unusual_numbers_)
+    out += joined(out.empty() ? "" : "; ", numbers.count, numbers.count == 1 ? " number" : " numbers", " with ", what, ", such as ",
+                  numbers.first);
   return out;
 }
 
@@ -169,7 +167,8 @@ TargetScale scale_of_column(std::span<const double> values) {
   const double mean = sum / count;
   for (double v : values) squares += (v - mean) * (v - mean);
   const double std = std::sqrt(squares / count);
-  return {mean, std > 1e-12 * std::abs(mean) ? std : 1};
+  constexpr double kRounding = 1e-12;  // of a constant, relative to it
+  return {mean, std > kRounding * std::abs(mean) ? std : 1};
 }
 
 }  // namespace halfstep

@@ -38,7 +38,7 @@ class CsvSheet {
   const std::vector<size_t>& same_as_first() const { return table_->repeats(); }
   // Keeps only these rows.
   void keep(const std::vector<size_t>& rows);
-  // Shows only one row, counted among those of the file.
+  // Makes row 0 the given one of the rows of the file, and the only one.
   void show_row(size_t row) { rows_ = {first_rows_.empty() ? (has_header_ ? 1 : 0) + row : first_rows_[row]}; }
   // Finds a column by name or index, negative from the end. Throws ConfigError for a missing one.
   size_t find(const std::string& column) const;
@@ -63,19 +63,19 @@ class CsvSheet {
   CsvFormat format_;
   DataNotes notes_;
   bool has_header_;
-  std::vector<size_t> rows_;  // kept rows of the table; empty: all below the header
-  std::vector<size_t> first_rows_;  // the same, before other code dropped any
+  std::vector<size_t> rows_;        // kept rows of the table; empty: all below the header
+  std::vector<size_t> first_rows_;  // rows_ before the first call of keep() or show_row()
 
   void leave_out_repeats();
   size_t row_of(size_t row) const { return rows_.empty() ? row + (has_header_ ? 1 : 0) : rows_[row]; }
 
   std::vector<std::string> names_;
-  struct Written {
+  struct UnusualNumbers {
     int64_t count = 0;
     std::string first{};
   };
-  mutable std::map<std::string, Written> written_;      // unusual numbers, by their form
-  mutable std::map<size_t, std::string> currencies_{};  // for each column
+  mutable std::map<std::string, UnusualNumbers> unusual_numbers_;  // unusual numbers, by their form
+  mutable std::map<size_t, std::string> currencies_{};             // for each column
 };
 
 // Returns the mean and deviation of a column's values; the deviation of a constant is 1.

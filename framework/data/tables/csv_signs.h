@@ -11,7 +11,7 @@ namespace halfstep {
 
 // A cell after unusual signs were replaced.
 struct CsvPlainCell {
-  std::string text{};    // in ASCII digits and signs, with kGroup between groups of three digits
+  std::string text{};    // in ASCII digits and signs, with kCsvGroup between groups of three digits
   CsvNumberForm form{};  // what was replaced; nothing: `text` is empty, because the cell has only usual signs
 };
 inline constexpr char kCsvGroup = '\x01';
@@ -20,8 +20,8 @@ inline constexpr char kCsvGroup = '\x01';
 // digits if the format has no other separator of thousands.
 CsvPlainCell with_plain_signs(std::string_view cell, const CsvFormat& format);
 
-// Removes the marks of CsvFormat::accounting. negative: whether they mean that. Returns false for a cell without them, or with two
-// minus signs.
+// Removes the marks of CsvFormat::accounting. negative: whether they mean a negative number. Returns false for a cell without them,
+// or with two minus signs.
 bool take_accounting_marks(std::string_view& cell, bool& negative, CsvNumberForm& form);
 
 }  // namespace halfstep

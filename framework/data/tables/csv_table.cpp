@@ -16,20 +16,21 @@ namespace halfstep {
 namespace {
 
 constexpr const char* kTable = "CSV";
-constexpr size_t kMostRepeats = 100'000;
+constexpr size_t kMostRepeats = 100'000;  // of the first row that are listed
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
-std::string_view trim(std::string_view s) {
-  while (!s.empty() && is_blank(s.front())) s.remove_prefix(1);
-  while (!s.empty() && is_blank(s.back())) s.remove_suffix(1);
-  return s;
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
 }
 
-// Returns part of a cell, up to its first byte that is not text.
-std::string_view around(std::string_view cell) {
+// Returns the part of a cell around its first byte that is not text.
+std::string_view around_fault(std::string_view cell) {
+  constexpr size_t kBefore = 20, kShown = 24;  // bytes before the fault, and in all
   const size_t at = std::min({find_not_utf8(cell), cell.find('\0'), cell.size()});
-  return cell.substr(at - std::min<size_t>(at, 20), 24);
+  return cell.substr(at - std::min(at, kBefore), kShown);
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
       delimiter_(format.delimiter) {
   std::sort(skipped_.begin(), skipped_.end());
   skipped_.erase(std::unique(skipped_.begin(), skipped_.end()), skipped_.end());
-  size_t end = text_.size();  // end of the last nonempty line
+  size_t end = text_.size();         // end of the last nonempty line
   constexpr char kEndOfFile = 0x1a;  // of DOS
   while (end > 0 && (text_[end - 1] == '\n' || text_[end - 1] == '\r' || text_[end - 1] == ' ' || text_[end - 1] == kEndOfFile))
     --end;
@@ -59,7 +60,7 @@ CsvTable::CsvTable(const std::filesystem::path& path, const CsvFormat& format)
   read_separator(skipped);
   if (delimiter_ == 0) find_delimiter(format);
   format_.delimiter = delimiter_;
-  look_at_first_rows();
+  find_columns();
   parse(skipped);
   note_skipped(skipped);
 }
@@ -68,7 +69,7 @@ std::shared_ptr<const CsvTable> CsvTable::open(const std::filesystem::path& path
   std::string key = file_stamp(path);
   if (!key.empty()) key += joined('\n', int(f.delimiter), ' ', f.decimal, ' ', int(f.thousands), ' ', int(f.encoding));
   for (const int64_t line : f.skip_rows) key += key.empty() ? "" : joined(' ', line);
-  return Keep<const CsvTable>::get(key, [&] { return std::make_shared<const CsvTable>(path, f); });
+  return ReadCache<const CsvTable>::get(key, [&] { return std::make_shared<const CsvTable>(path, f); });
 }
 
 // Reads Excel's first line "sep=;".
@@ -156,8 +157,8 @@ void CsvTable::find_delimiter(const CsvFormat& format) {
 // the first line has one, which counts as a blank if there are several blanks in a row.
 bool CsvTable::are_blanks_delimiters(const CsvFormat& format, bool tabs) const {
   if (format.thousands == ' ') return false;
-  size_t wanted = 0;
-  bool run = false;
+  size_t expected = 0;    // cells of the first line
+  bool has_runs = false;  // of blanks
   int64_t line = first_line_;
   for (size_t at = begin_; at < text_.size(); ++at, ++line) {
     skip_lines(at, line, true);
@@ -168,13 +169,13 @@ bool CsvTable::are_blanks_delimiters(const CsvFormat& format, bool tabs) const {
       const char c = text_[at];
       if (!quoted && ((c == ',' && format.decimal != ',') || c == ';' || c == '|')) return false;
       if (!quoted && is_blank(before) && !is_blank(c)) ++cells;
-      run = run || (!quoted && cells > 0 && c == ' ' && before == ' ');
+      has_runs = has_runs || (!quoted && cells > 0 && c == ' ' && before == ' ');
       if (c == '"') quoted = !quoted;
     }
-    if (wanted == 0) wanted = cells;
-    if (cells != wanted || cells < 2 || (tabs && !run)) return false;
+    if (expected == 0) expected = cells;
+    if (cells != expected || cells < 2 || (tabs && !has_runs)) return false;
   }
-  return wanted > 1;
+  return expected > 1;
 }
 
 int64_t CsvTable::line(size_t row) const {
@@ -196,17 +197,17 @@ std::string_view CsvTable::spelled(size_t row, size_t column) const {
     window_.move_to(texts_[column][row].data());
     return texts_[column][row];
   }
-  const size_t mark = column / kMarked, marks = (columns_ - 1) / kMarked;
+  const size_t mark = column / kMarkStep, marks = (columns_ - 1) / kMarkStep;
   size_t at = begins_[row] + (mark > 0 ? marks_[row * marks + mark - 1] : 0);
   window_.move_to(text_.data() + at);
   int64_t ignored = 0;
   bool more = true;
-  for (size_t c = mark * kMarked; c < column; ++c) take(at, ignored, c, more);
-  return take(at, ignored, column, more);
+  for (size_t c = mark * kMarkStep; c < column; ++c) read_cell(at, ignored, c, more);
+  return read_cell(at, ignored, column, more);
 }
 
 // Reads a cell that begins with a quote at text_[at]; leaves `at` behind the closing quote.
-std::string_view CsvTable::quoted(size_t& at, int64_t& line, size_t field) const {
+std::string_view CsvTable::read_quoted(size_t& at, int64_t& line, size_t field) const {
   const int64_t first = line;
   const size_t begin = ++at;
   bool doubled = false;
@@ -220,27 +221,27 @@ std::string_view CsvTable::quoted(size_t& at, int64_t& line, size_t field) const
   }
   const std::string_view raw(text_.data() + begin, at++ - begin);
   if (!doubled) return raw;
-  const auto [plain, fresh] = unquoted_.try_emplace(begin);
-  for (size_t i = 0; i < raw.size() && fresh; ++i) {
+  const auto [plain, is_new] = unquoted_.try_emplace(begin);
+  for (size_t i = 0; i < raw.size() && is_new; ++i) {
     plain->second += raw[i];
     if (raw[i] == '"') ++i;
   }
   return plain->second;
 }
 
-size_t CsvTable::pass_blanks(size_t at) const {
+size_t CsvTable::skip_blanks(size_t at) const {
   while (delimiter_ == kCsvBlanks && at < text_.size() && is_blank(text_[at])) ++at;
   return at;
 }
 
 // Reads the cell at text_[at]; leaves `at` at the next cell. more: whether that is in the same row.
-std::string_view CsvTable::take(size_t& at, int64_t& line, size_t field, bool& more) const {
+std::string_view CsvTable::read_cell(size_t& at, int64_t& line, size_t field, bool& more) const {
   const bool by_blanks = delimiter_ == kCsvBlanks;
   const size_t end = text_.size();
   const auto ends = [&](char c) { return c == '\n' || (by_blanks ? is_blank(c) : c == delimiter_); };
   std::string_view out;
   if (at < end && text_[at] == '"') {
-    out = quoted(at, line, field);
+    out = read_quoted(at, line, field);
     while (!by_blanks && at < end && (text_[at] == '\r' || text_[at] == ' ')) ++at;
     check<DataError>(at >= end || ends(text_[at]), kTable, path_, ':', line, ':', field, ": text follows a closing quote");
   } else {
@@ -251,7 +252,7 @@ std::string_view CsvTable::take(size_t& at, int64_t& line, size_t field, bool& m
       while (at < end && text_[at] != delimiter_ && text_[at] != '\n') ++at;
     out = trim(text_.substr(begin, at - begin));
   }
-  at = pass_blanks(at);
+  at = skip_blanks(at);
   more = at < end && (by_blanks ? text_[at] != '\n' : text_[at] == delimiter_);
   if (at < end && !(by_blanks && more)) ++at;
   return out;
@@ -259,8 +260,8 @@ std::string_view CsvTable::take(size_t& at, int64_t& line, size_t field, bool& m
 
 // Returns the same for a number in plain digits, which is added to the column; does nothing for another cell. Before the last line
 // end, digits cannot lead out of the text.
-bool CsvTable::take_number(size_t& at, size_t column, std::string_view& cell, bool& more) {
-  if (at > safe_ || safe_ == text_.npos) return false;
+bool CsvTable::read_number(size_t& at, size_t column, std::string_view& cell, bool& more) {
+  if (at > last_line_end_ || last_line_end_ == text_.npos) return false;
   const char* const begin = text_.data() + at;
   const char point = format_.decimal == delimiter_ ? '\n' : format_.decimal;
   CsvDecimal number;
@@ -271,7 +272,7 @@ bool CsvTable::take_number(size_t& at, size_t column, std::string_view& cell, bo
     at = text_.size(), more = false;
   } else if (delimiter_ == kCsvBlanks) {
     if (*after != '\n' && !is_blank(*after)) return false;
-    at = pass_blanks(size_t(after - text_.data()));
+    at = skip_blanks(size_t(after - text_.data()));
     more = at < text_.size() && text_[at] != '\n';
     at += !more;
   } else {
@@ -284,6 +285,7 @@ bool CsvTable::take_number(size_t& at, size_t column, std::string_view& cell, bo
   return true;
 }
 
+// Adds a cell to the texts or numbers of its column.
 void CsvTable::add(size_t column, std::string_view cell) {
   if (number_of_[column] < 0) return texts_[column].push_back(cell);
   double value = 0;
@@ -300,19 +302,19 @@ void CsvTable::add(size_t column, std::string_view cell) {
 }
 
 // Finds the number of columns, and which of them have numbers.
-void CsvTable::look_at_first_rows() {
-  constexpr size_t kRows = 256;
+void CsvTable::find_columns() {
+  constexpr size_t kRows = 256;  // that are examined
   check<DataError>(begin_ < text_.size(), kTable, path_, ": the file has no rows");
   std::vector<bool> numeric;
   size_t rows = 0, at = begin_;
   for (int64_t line = first_line_; at < text_.size() && rows < kRows; ++line, ++rows) {
     skip_lines(at, line, columns_ > 1);
     if (at >= text_.size()) break;
-    at = pass_blanks(at);
+    at = skip_blanks(at);
     size_t fields = 0;
     double ignored = 0;
     for (bool more = true; more; ++fields) {
-      const std::string_view cell = bare(take(at, line, fields + 1, more));
+      const std::string_view cell = bare(read_cell(at, line, fields + 1, more));
       if (rows == 0)
         first_row_.emplace_back(cell);
       else if (fields < columns_ && !numeric[fields])
@@ -322,18 +324,19 @@ void CsvTable::look_at_first_rows() {
     if (fields != columns_) break;  // parse() will refuse it
   }
   size_t numbers = 0;
-  for (const bool is : numeric) number_of_.push_back(is ? int32_t(numbers++) : -1);
+  for (const bool is_number : numeric) number_of_.push_back(is_number ? int32_t(numbers++) : -1);
   numbers_.emplace(numbers);
   texts_.resize(columns_);
   const double share = double(text_.size() - begin_) / double(std::max<size_t>(1, at - begin_));
-  const size_t all = rows < kRows ? rows : size_t(1.02 * share * double(rows));
-  const size_t of_row = 8 * numbers + sizeof(std::string_view) * (columns_ - numbers) + sizeof(size_t) + columns_ / 4;
-  check_room(kTable, path_, all * of_row, joined(all, " rows of ", columns_, " columns"),
+  constexpr double kMargin = 1.02;  // for rows that are shorter than the first ones
+  const size_t estimated_rows = rows < kRows ? rows : size_t(kMargin * share * double(rows));
+  const size_t row_bytes = 8 * numbers + sizeof(std::string_view) * (columns_ - numbers) + sizeof(size_t) + columns_ / 4;
+  check_room(kTable, path_, estimated_rows * row_bytes, joined(estimated_rows, " rows of ", columns_, " columns"),
              "an array (.npy) is mapped, not read, so it may be larger than the memory: docs/configs.md");
-  begins_.reserve(all);
-  marks_.reserve(all * ((columns_ - 1) / kMarked));
+  begins_.reserve(estimated_rows);
+  marks_.reserve(estimated_rows * ((columns_ - 1) / kMarkStep));
   for (size_t c = 0; c < columns_; ++c)
-    if (number_of_[c] < 0) texts_[c].reserve(all);
+    if (number_of_[c] < 0) texts_[c].reserve(estimated_rows);
 }
 
 // Returns the remedy for a last row of another length than the first; "": none is known.
@@ -367,6 +370,7 @@ std::string CsvTable::help_for_length(size_t fields) const {
                 "\").to_csv(NEW, index=False)");
 }
 
+// Checks the row that has ended, and notes its line and whether it repeats the first one.
 void CsvTable::end_row(size_t fields, int64_t line, std::string_view first) {
   const size_t row = rows() - 1;
   if (const int64_t jump = line - int64_t(row); jumps_.empty() || jumps_.back().second != jump) jumps_.emplace_back(row, jump);
@@ -387,45 +391,45 @@ void CsvTable::end_row(size_t fields, int64_t line, std::string_view first) {
 }
 
 void CsvTable::parse(SkippedLines& skipped) {
-  constexpr size_t kPiece = 1 << 16;
+  constexpr size_t kPiece = 1 << 16;                   // bytes that are checked at a time
   const auto is_plain = [&](size_t from, size_t to) {  // ASCII without NUL
     uint8_t others = 0;
     for (size_t i = from; i < to; ++i) others |= uint8_t(uint8_t(text_[i] - 1) >= 0x7f);
     return others == 0;
   };
-  safe_ = file_.text.rfind('\n');  // may be behind text_
-  bool plain = true;
-  size_t at = begin_, looked = begin_;
+  last_line_end_ = file_.text.rfind('\n');  // may be behind text_
+  bool all_plain = true;
+  size_t at = begin_, checked = begin_;  // end of the checked bytes
   for (int64_t line = first_line_; at < text_.size(); ++line) {
     skip_lines(at, line, columns_ > 1, &skipped);
     if (at >= text_.size()) break;
     const int64_t row_line = line;
-    at = pass_blanks(at);
+    at = skip_blanks(at);
     begins_.push_back(at);
     window_.move_to(text_.data() + at);
     size_t fields = 0;
     std::string_view cell, first;
     for (bool more = true; more; ++fields) {
-      if (fields % kMarked == 0 && fields > 0 && fields < columns_) marks_.push_back(uint32_t(at - begins_.back()));
+      if (fields % kMarkStep == 0 && fields > 0 && fields < columns_) marks_.push_back(uint32_t(at - begins_.back()));
       const bool has_column = fields < columns_;
-      if (!has_column || number_of_[fields] < 0 || !take_number(at, fields, cell, more)) {
-        cell = take(at, line, fields + 1, more);
+      if (!has_column || number_of_[fields] < 0 || !read_number(at, fields, cell, more)) {
+        cell = read_cell(at, line, fields + 1, more);
         if (has_column) add(fields, cell);
       }
       if (fields == 0) first = cell;
     }
     end_row(fields, row_line, first);
     const size_t read = std::min(at, text_.size());
-    if (read - looked < kPiece) continue;
-    plain = plain && is_plain(looked, read);
-    looked = read;
+    if (read - checked < kPiece) continue;
+    all_plain = all_plain && is_plain(checked, read);
+    checked = read;
   }
   numbers_->finish();
   check<DataError>(rows() > 0, kTable, path_, ": skip_rows leaves no rows");
-  if (!plain || !is_plain(looked, text_.size())) check_cells(columns_);
+  if (!all_plain || !is_plain(checked, text_.size())) check_cells(columns_);
 }
 
-// Requires text that can be stored and read again.
+// Throws DataError for a cell that is not UTF-8 or has a NUL character, which could not be stored and read again.
 void CsvTable::check_cells(size_t fields_of_last) const {
   const size_t wrong = find_not_utf8(text_);
   if (wrong == text_.npos && text_.find('\0') == text_.npos) return;
@@ -435,10 +439,10 @@ void CsvTable::check_cells(size_t fields_of_last) const {
     int64_t line = 0;
     bool more = true;
     for (size_t column = 0; column < (row + 1 < rows() ? columns_ : fields_of_last); ++column) {
-      const std::string_view cell = take(at, line, column, more);
+      const std::string_view cell = read_cell(at, line, column, more);
       const bool utf8 = find_not_utf8(cell) == cell.npos;
       if (utf8 && cell.find('\0') == cell.npos) continue;
-      const std::string place = where(row, column), shown = halfstep::spelled(around(cell));
+      const std::string place = where(row, column), shown = halfstep::spelled(around_fault(cell));
       check<DataError>(utf8, kTable, place, ": the text must be UTF-8, got ", shown, Help{not_utf8_help(text_, wrong, path_)});
       fail<DataError>(kTable, place, ": a cell must not hold a NUL character, got ", shown,
                       Help{joined("tr -d '\\000' < ", name, " > new-", name, " removes them")});

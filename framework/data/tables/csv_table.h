@@ -34,7 +34,7 @@ class CsvTable {
  public:
   CsvTable(const std::filesystem::path& path, const CsvFormat& format);
   CsvTable(const CsvTable&) = delete;
-  // The same, reused while a Keep<const CsvTable> lives.
+  // Returns the same, reused while a ReadCache<const CsvTable> lives.
   static std::shared_ptr<const CsvTable> open(const std::filesystem::path& path, const CsvFormat& format);
 
   size_t rows() const { return begins_.size(); }
@@ -56,7 +56,7 @@ class CsvTable {
   const DataNotes& notes() const { return notes_; }
 
  private:
-  static constexpr size_t kMarked = 16;  // stores the position of every 16th cell of a row
+  static constexpr size_t kMarkStep = 16;  // cells of a row from one stored position to the next
   struct SkippedLines {
     std::vector<std::string_view> lines{};  // texts of those that skip_rows lists
     std::vector<int64_t> empty{};           // numbers of empty ones
@@ -77,7 +77,9 @@ class CsvTable {
   std::vector<std::string> first_row_;
   std::vector<size_t> repeats_;
   std::vector<int64_t> skipped_;
-  size_t columns_ = 0, begin_ = 0, safe_ = 0, plain_ = 0;
+  size_t columns_ = 0;
+  size_t begin_ = 0;          // of the first row in text_
+  size_t last_line_end_ = 0;  // of the file, which may be behind text_
   int64_t first_line_ = 1;
   char delimiter_ = 0;
 
@@ -88,16 +90,16 @@ class CsvTable {
   void note_skipped(const SkippedLines& skipped);
   void find_delimiter(const CsvFormat& format);
   bool are_blanks_delimiters(const CsvFormat& format, bool tabs) const;
-  size_t pass_blanks(size_t at) const;
-  void look_at_first_rows();
+  size_t skip_blanks(size_t at) const;
+  void find_columns();
   void parse(SkippedLines& skipped);
-  std::string_view take(size_t& at, int64_t& line, size_t field, bool& more) const;
-  bool take_number(size_t& at, size_t column, std::string_view& cell, bool& more);
+  std::string_view read_cell(size_t& at, int64_t& line, size_t field, bool& more) const;
+  bool read_number(size_t& at, size_t column, std::string_view& cell, bool& more);
   void add(size_t column, std::string_view cell);
   std::string help_for_length(size_t fields) const;
   void end_row(size_t fields, int64_t line, std::string_view first);
   void check_cells(size_t fields_of_last) const;
-  std::string_view quoted(size_t& at, int64_t& line, size_t field) const;
+  std::string_view read_quoted(size_t& at, int64_t& line, size_t field) const;
 };
 
 }  // namespace halfstep

@@ -87,13 +87,13 @@ std::string text_key(std::string_view text) {
   text = without_blanks(text);
   if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
   std::string out;
-  bool blank = false;
+  bool after_blank = false;
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
     bytes = std::max<size_t>(1, utf8_length(text, at));
-    const bool is = utf8_length(text, at) > 0 && is_blank_point(utf8_at(text, at, bytes));
-    if (is && !blank) out += ' ';
-    if (!is) out += text.substr(at, bytes);
-    blank = is;
+    const bool is_blank = utf8_length(text, at) > 0 && is_blank_point(utf8_at(text, at, bytes));
+    if (is_blank && !after_blank) out += ' ';
+    if (!is_blank) out += text.substr(at, bytes);
+    after_blank = is_blank;
   }
   return find_not_utf8(out) == out.npos ? normalize_nfc(out) : out;
 }
@@ -124,9 +124,9 @@ size_t LabelSet::add(std::string_view text) {
   ++count_;
   auto seen = by_text_.find(text);
   if (seen == by_text_.end()) {
-    const auto [at, fresh] = by_key_.try_emplace(label_key(text, decimal_), labels_.size());
-    if (fresh) labels_.push_back({at->first, {}});
-    seen = by_text_.emplace(text, Seen{at->second, &labels_[at->second].spellings[text]}).first;
+    const auto [at, is_new] = by_key_.try_emplace(label_key(text, decimal_), labels_.size());
+    if (is_new) labels_.push_back({at->first, {}});
+    seen = by_text_.emplace(text, KnownText{at->second, &labels_[at->second].spellings[text]}).first;
   }
   ++*seen->second.count;
   return seen->second.label;
@@ -136,14 +136,14 @@ std::vector<std::string> LabelSet::names(std::vector<int64_t>& places, bool by_n
   std::vector<size_t> order(labels_.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::vector<int64_t> integers(labels_.size());
-  bool sort_by_number = by_number, as_integers = true, several = false;
+  bool sort_by_number = by_number, as_integers = true, has_spellings = false;
   for (size_t i = 0; i < labels_.size(); ++i) {
     sort_by_number = sort_by_number && parse_integer(labels_[i].key, integers[i]);
-    several = several || labels_[i].spellings.size() > 1;
+    has_spellings = has_spellings || labels_[i].spellings.size() > 1;
     int64_t ignored;
     for (const auto& [text, n] : labels_[i].spellings) as_integers = as_integers && parse_integer(without_blanks(text), ignored);
   }
-  sort_by_number = sort_by_number && (as_integers || several);
+  sort_by_number = sort_by_number && (as_integers || has_spellings);
   std::vector<std::string> named;
   for (const Label& label : labels_) {
     const bool number = plain_number(label.key, decimal_).has_value() && label.spellings.size() > 1;
@@ -200,7 +200,8 @@ std::string LabelSet::differ_in_case(const char* what) const {
 std::string some_labels(const std::vector<std::string>& names) {
   std::vector<std::string> out;
   for (const std::string& name : names) out.push_back(spelled(name));
-  return list_text(out, 10);
+  constexpr size_t kListed = 10;
+  return list_text(out, kListed);
 }
 
 std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem::path& root,

@@ -57,11 +57,11 @@ class LabelSet {
   int64_t count_ = 0;
   std::vector<Label> labels_;
   std::unordered_map<std::string, size_t> by_key_;
-  struct Seen {
+  struct KnownText {
     size_t label;
     int64_t* count;
   };
-  std::unordered_map<std::string_view, Seen> by_text_;
+  std::unordered_map<std::string_view, KnownText> by_text_;
 };
 
 // Returns the class of each folder of a root. classes: the training data's; empty: learnt here. Adds to `notes` what was joined,

@@ -17,9 +17,11 @@ namespace {
 
 constexpr double kNoCell = std::numeric_limits<double>::quiet_NaN();
 
-std::string counted_rows(size_t n, const char* one, const char* many) { return joined(n, ' ', n == 1 ? one : many); }
+std::string counted_rows(size_t n, const char* singular, const char* plural) { return joined(n, ' ', n == 1 ? singular : plural); }
 
-bool has_column(const std::vector<size_t>& all, size_t one) { return std::find(all.begin(), all.end(), one) != all.end(); }
+bool has_column(const std::vector<size_t>& columns, size_t column) {
+  return std::find(columns.begin(), columns.end(), column) != columns.end();
+}
 
 // Returns the columns of numbers except those of time, and describes the others.
 std::vector<size_t> number_columns(const CsvSheet& sheet, const std::vector<size_t>& time, const TimeSeriesOptions& o,
@@ -93,7 +95,7 @@ size_t read_series_cells(const CsvSheet& sheet, const std::vector<size_t>& colum
 }
 
 // Drops the rows at the start that have no value before them to fill in. Returns their number.
-size_t cut_start(SeriesRows& s) {
+size_t drop_start(SeriesRows& s) {
   std::vector<uint8_t> seen(s.columns);
   size_t start = 0;
   for (; start < s.rows(); ++start) {
@@ -137,6 +139,26 @@ void fill_series(SeriesRows& s, SeriesMissing how) {
   }
 }
 
+// Fills in `missing` cells and `added` rows, which are NaN, and describes that in filled_text. Throws DataError for a column
+// without values.
+void fill_in(SeriesRows& out, const CsvSheet& sheet, const std::vector<size_t>& columns, SeriesMissing how, size_t missing,
+             size_t added, const std::string& path) {
+  for (const double v : out.values) out.filled.push_back(std::isnan(v));
+  for (size_t c = 0; c < out.columns; ++c) {
+    bool has_value = false;
+    for (size_t r = 0; r < out.rows() && !has_value; ++r) has_value = !out.is_filled(r, c);
+    check<DataError>(has_value, kTimeSeries, path, ": column \"", sheet.names()[columns[c]], "\" has no value to fill in with");
+  }
+  const size_t dropped = drop_start(out);
+  fill_series(out, how);
+  const char* method = how == SeriesMissing::last ? "with the last value" : "by interpolation";
+  if (added > 0) out.filled_text = joined(counted_rows(added, "lacking row", "lacking rows"), missing > 0 ? " and " : "");
+  if (missing > 0) out.filled_text += counted_rows(missing, "missing cell", "missing cells");
+  out.filled_text += joined(missing + added == 1 ? " is" : " are", " filled in ", method);
+  if (dropped > 0)
+    out.filled_text += joined("; ", counted_rows(dropped, "row", "rows"), " at the start left out, before which nothing is known");
+}
+
 }  // namespace
 
 float* SeriesRows::copy_window(size_t from, size_t to, float* out) const {
@@ -168,17 +190,17 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   int64_t lacking_rows = 0;
   for (const SeriesGap& g : times.gaps) lacking_rows += g.lacking;
   // Fills in rows if many single ones are missing and that is requested, but not pauses such as nights.
-  const bool few = times.on_grid && 2 * lacking_rows <= int64_t(sheet.rows());
-  const bool gaps = times.irregular_text.empty() || (fills && few);
-  if (!gaps) out.notes.warnings.push_back(times.irregular_text);
-  if (gaps) out.gaps_text = times.gaps_text;
+  const bool few_lack = times.on_grid && 2 * lacking_rows <= int64_t(sheet.rows());
+  const bool has_gaps = times.irregular_text.empty() || (fills && few_lack);
+  if (!has_gaps) out.notes.warnings.push_back(times.irregular_text);
+  if (has_gaps) out.gaps_text = times.gaps_text;
   out.columns = k;
   size_t dropped = 0, added = 0, next = 0;
-  bool broken = false;
+  bool is_break = false;  // whether rows are missing before the next one
   for (size_t r = 0; r < sheet.rows(); ++r) {
     const auto from = cells.begin() + std::ptrdiff_t(r * k), to = from + std::ptrdiff_t(k);
-    const bool gap = gaps && next < times.gaps.size() && times.gaps[next].row == r;
-    if (gap && fills) {
+    const bool is_gap = has_gaps && next < times.gaps.size() && times.gaps[next].row == r;
+    if (is_gap && fills) {
       const auto lacking = size_t(times.gaps[next].lacking);
       added += lacking;
       if (added > sheet.rows())
@@ -189,34 +211,18 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
       out.breaks.insert(out.breaks.end(), lacking, 0);
       out.lines.insert(out.lines.end(), lacking, sheet.line(r));
     }
-    next += gap;
-    broken |= gap && !fills;
+    next += is_gap;
+    is_break |= is_gap && !fills;
     if (o.missing == SeriesMissing::drop && std::any_of(from, to, [](double v) { return std::isnan(v); })) {
-      ++dropped, broken = true;
+      ++dropped, is_break = true;
       continue;
     }
     out.values.insert(out.values.end(), from, to);
-    out.breaks.push_back(std::exchange(broken, false));
+    out.breaks.push_back(std::exchange(is_break, false));
     out.lines.push_back(sheet.line(r));
   }
   check<DataError>(out.rows() > 0, kTimeSeries, path.string(), ": each row has a missing value, so that none is left");
-  if (fills && missing + added > 0) {
-    for (const double v : out.values) out.filled.push_back(std::isnan(v));
-    for (size_t c = 0; c < k; ++c) {
-      bool any = false;
-      for (size_t r = 0; r < out.rows() && !any; ++r) any = !out.is_filled(r, c);
-      check<DataError>(any, kTimeSeries, path.string(), ": column \"", sheet.names()[columns[c]],
-                       "\" has no value to fill in with");
-    }
-    const size_t cut = cut_start(out);
-    fill_series(out, o.missing);
-    const char* how = o.missing == SeriesMissing::last ? "with the last value" : "by interpolation";
-    if (added > 0) out.filled_text = joined(counted_rows(added, "lacking row", "lacking rows"), missing > 0 ? " and " : "");
-    if (missing > 0) out.filled_text += counted_rows(missing, "missing cell", "missing cells");
-    out.filled_text += joined(missing + added == 1 ? " is" : " are", " filled in ", how);
-    if (cut > 0)
-      out.filled_text += joined("; ", counted_rows(cut, "row", "rows"), " at the start left out, before which nothing is known");
-  }
+  if (fills && missing + added > 0) fill_in(out, sheet, columns, o.missing, missing, added, path.string());
   if (dropped > 0) out.filled_text = counted_rows(dropped, "row", "rows") + " with missing cells left out";
   for (const std::string& note : {left_out, sheet.number_forms()})
     if (!note.empty()) out.notes.summary += (out.notes.summary.empty() ? "" : "; ") + note;

@@ -246,7 +246,8 @@ std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, CsvDateOrder
 }
 
 // Returns the dates of one column, in the order of day, month and year that fits all; if two fit, in the better one.
-std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::optional<SeriesStep>& known, SeriesTimes& says) {
+std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::optional<SeriesStep>& known,
+                              SeriesTimes& out_times) {
   const std::string& name = sheet.names()[column];
   const auto as_read = [&](const Times& t, size_t row) {
     return joined(quoted_time(sheet.cell(row, column)), " is ", text_of(t.times[row]));
@@ -263,18 +264,18 @@ std::optional<Times> dates_in(const CsvSheet& sheet, size_t column, const std::o
       while (row < sheet.rows() && day->times[row].days == month->times[row].days) ++row;
       const std::string first = joined(name, ": no day is above 12; dates are read ", month_first ? "month" : "day", " first, as ");
       if (row < sheet.rows() && of_day != of_month)
-        says.read_text = first + as_read(month_first ? *month : *day, row) + ", since so they " +
-                         (of_day.late != of_month.late ? "grow from row to row" : "are evenly apart");
+        out_times.read_text = first + as_read(month_first ? *month : *day, row) + ", since so they " +
+                              (of_day.late != of_month.late ? "grow from row to row" : "are evenly apart");
       else if (row < sheet.rows())
-        says.doubt_text = first + as_read(*day, row) + "; month first would fit as well: dates such as " +
-                          text_of(month->times[row]) + " leave no choice";
+        out_times.doubt_text = first + as_read(*day, row) + "; month first would fit as well: dates such as " +
+                               text_of(month->times[row]) + " leave no choice";
     }
     out = month_first ? std::move(month) : std::move(day);
   }
   const auto is_short = [](const CsvDate& d) { return d.short_year; };
   if (const auto at = std::find_if(out->times.begin(), out->times.end(), is_short);
-      at != out->times.end() && says.read_text.empty())
-    says.read_text = joined(name, ": years have two digits, ", as_read(*out, size_t(at - out->times.begin())));
+      at != out->times.end() && out_times.read_text.empty())
+    out_times.read_text = joined(name, ": years have two digits, ", as_read(*out, size_t(at - out->times.begin())));
   return out;
 }
 

@@ -40,11 +40,11 @@ void warn_of_constants(const SeriesRows& s, const TimeSeriesOptions& o, int64_t 
   }
 }
 
-void scale_rows(SeriesRows& s, const std::vector<TargetScale>& by) {
+void scale_rows(SeriesRows& s, const std::vector<TargetScale>& scales) {
   for (std::vector<double>* values : {&s.values, &s.last})
     for (size_t i = 0; i < values->size(); ++i) {
-      const TargetScale& of = by[i % s.columns];
-      (*values)[i] = ((*values)[i] - of.mean) / of.std;
+      const TargetScale& scale = scales[i % s.columns];
+      (*values)[i] = ((*values)[i] - scale.mean) / scale.std;
     }
 }
 
@@ -64,9 +64,9 @@ std::vector<int64_t> places_of_targets(const TimeSeriesOptions& o) {
 }
 
 Tensor last_values(const Tensor& input, const TimeSeriesOptions& o) {
-  const Tensor now = input.select(1, -1).index_select(1, tensor(places_of_targets(o)).to(input.device()));
+  const Tensor last = input.select(1, -1).index_select(1, tensor(places_of_targets(o)).to(input.device()));
   std::vector<int64_t> times = {1, o.horizon};
-  return now.repeat(times);
+  return last.repeat(times);
 }
 
 namespace {
@@ -108,7 +108,8 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
   check_range(kTimeSeries, o.begin, o.end);
   SeriesRows s = read_series(path, o);
   const auto rows = int64_t(s.rows());
-  const auto row_at = [&](double f) { return std::min(rows, int64_t(std::floor(f * double(rows) + 1e-9))); };
+  constexpr double kRounding = 1e-9;  // so that 0.3 of 10 is 3
+  const auto row_at = [&](double f) { return std::min(rows, int64_t(std::floor(f * double(rows) + kRounding))); };
   const int64_t begin = row_at(o.begin), end = row_at(o.end), first = std::max(begin, o.window), room = end - first - o.horizon;
   const auto windows = [](int64_t n) { return joined(n, n == 1 ? " window" : " windows"); };
   check<DataError>(room >= 0, kTimeSeries, path.string(), ": the part [", o.begin, ", ", o.end, ") has ", end - begin, " of ", rows,
@@ -118,7 +119,7 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
   const std::vector<int64_t> unknown = sums_of_rows(s.rows(), [&](size_t r) {
     return std::any_of(places.begin(), places.end(), [&](int64_t c) { return s.is_filled(r, size_t(c)); });
   });
-  int64_t across = 0, without = 0;
+  int64_t across = 0, without = 0;  // windows that cross a gap, and whose targets are missing
   for (int64_t at = first; at <= first + room; at += o.stride) {
     const auto from = size_t(at - o.window + 1), now = size_t(at), to = size_t(at + o.horizon);
     if (breaks[to] > breaks[from])
@@ -190,7 +191,7 @@ namespace {
 // Returns "sold has 1 value far outside of the training data's, such as 1e+06 in line 40, where that has 12 in the mean and a
 // deviation of 3: ..." for rows from `from` on; "" if there is none, or if the scale is unknown.
 std::string far_values(const SeriesRows& s, size_t from, const TimeSeriesOptions& o) {
-  constexpr double kFarDeviations = 40;
+  constexpr double kFarDeviations = 40;  // from the mean
   std::string out;
   for (size_t c = 0; c < s.columns; ++c) {
     const TargetScale& of = o.scaling[c];

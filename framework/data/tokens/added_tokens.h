@@ -27,7 +27,7 @@ class AddedTokenFinder {
 
   // Calls between(text) for each nonempty part without a token, and found(id) for each token, in order.
   template <class Between, class Found>
-  void each(std::string_view text, Between&& between, Found&& found) const {
+  void split(std::string_view text, Between&& between, Found&& found) const {
     size_t done = 0;
     for (size_t at = 0; at < text.size() && !tokens_.empty();) {
       const AddedToken* const token = longest_at(text, at);

@@ -15,6 +15,7 @@ namespace {
 
 constexpr const char* kBpe = "BpeTokenizer";
 
+// Returns the token of each byte. Throws ValueError if one has none.
 std::array<uint32_t, 256> byte_tokens(const StringMap<uint32_t>& ids) {
   std::array<uint32_t, 256> out{};
   for (int byte = 0; byte < 256; ++byte) {
@@ -38,23 +39,24 @@ StringMap<uint32_t> whole_words(const TokenizerFile& file) {
   StringMap<uint32_t> out;
   if (!file.ignore_merges) return out;
   for (size_t i = 0; i < file.model_size; ++i) {
-    // Skip tokens with characters outside the byte alphabet; they cannot be words.
-    std::string again;
+    // Skips tokens with characters that stand for no byte: they cannot be words.
+    std::string written_again;
     const std::string bytes = bytes_of_token(file.tokens[i]);
-    for (const char c : bytes) append_utf8(again, letter_of_byte(uint8_t(c)));
-    if (again == file.tokens[i] && !bytes.empty()) out.emplace(bytes, uint32_t(i));
+    for (const char c : bytes) append_utf8(written_again, letter_of_byte(uint8_t(c)));
+    if (written_again == file.tokens[i] && !bytes.empty()) out.emplace(bytes, uint32_t(i));
   }
   return out;
 }
 
+// Returns the finder of the added tokens that are normalized, or of those that are not.
 AddedTokenFinder finder_of(const TokenizerFile& file, bool normalized) {
   std::vector<AddedToken> out;
   StringMap<int64_t> seen;
   for (AddedToken token : file.added) {
     if (token.normalized != normalized) continue;
     if (normalized && file.nfc) token.content = normalize_nfc(token.content);
-    const bool once = seen.emplace(token.content, token.id).second;
-    check<DataError>(once, kBpe, "added tokens must differ in normal form C, but \"", token.content, "\" is there twice");
+    const bool is_new = seen.emplace(token.content, token.id).second;
+    check<DataError>(is_new, kBpe, "added tokens must differ in normal form C, but \"", token.content, "\" is there twice");
     out.push_back(std::move(token));
   }
   return AddedTokenFinder(std::move(out));
@@ -115,9 +117,9 @@ struct BpeTokenizer::State {
 BpeTokenizer::BpeTokenizer(TokenizerFile file) : state_(std::make_shared<const State>(std::move(file))) {}
 
 BpeTokenizer BpeTokenizer::load(const std::filesystem::path& path) {
-  std::error_code none;  // the reader reports files that cannot be accessed
-  if (!std::filesystem::is_directory(path, none)) return BpeTokenizer(read_tokenizer_json(path));
-  if (std::filesystem::exists(path / "vocab.json", none) && !std::filesystem::exists(path / "tokenizer.json", none))
+  std::error_code ignored;  // the reader reports files that cannot be accessed
+  if (!std::filesystem::is_directory(path, ignored)) return BpeTokenizer(read_tokenizer_json(path));
+  if (std::filesystem::exists(path / "vocab.json", ignored) && !std::filesystem::exists(path / "tokenizer.json", ignored))
     return load(path / "vocab.json", path / "merges.txt");
   return BpeTokenizer(read_tokenizer_json(path / "tokenizer.json"));
 }
@@ -148,28 +150,28 @@ std::vector<int64_t> BpeTokenizer::encode(std::string_view text, bool add_specia
 }
 
 void BpeTokenizer::encode_in_pieces(std::string_view text, const std::function<void(std::span<const int64_t>)>& f) const {
-  const State& s = *state_;
-  auto scratch = s.scratches.take();
+  const State& state = *state_;
+  auto scratch = state.scratches.take();
   std::vector<int64_t> out;
   const auto found = [&](int64_t id) { out.push_back(id); };
   const auto encode_part = [&](std::string_view part) {
-    each_word(s.file.rules, part, [&](std::string_view word) {
-      constexpr size_t kAtOnce = 1 << 14;
-      s.merges.encode(word, *scratch, out);
-      if (out.size() < kAtOnce) return;
+    for_each_word(state.file.rules, part, [&](std::string_view word) {
+      constexpr size_t kIdsPerCall = 1 << 14;
+      state.merges.encode(word, *scratch, out);
+      if (out.size() < kIdsPerCall) return;
       f(out);
       out.clear();
     });
   };
-  s.as_written.each(
+  state.as_written.split(
       text,
       [&](std::string_view part) {
-        const std::string normal = s.file.nfc ? normalize_nfc(part) : std::string();
-        s.normalized.each(s.file.nfc ? normal : part, encode_part, found);
+        const std::string normal = state.file.nfc ? normalize_nfc(part) : std::string();
+        state.normalized.split(state.file.nfc ? normal : part, encode_part, found);
       },
       found);
   f(out);
-  s.scratches.put(std::move(scratch));
+  state.scratches.put(std::move(scratch));
 }
 
 std::string BpeTokenizer::bytes(std::span<const int64_t> ids, bool skip_special_tokens) const {

@@ -12,15 +12,18 @@ namespace halfstep {
 namespace {
 
 constexpr uint64_t kNoPair = ~uint64_t(0);
-constexpr size_t kCachedWords = 1 << 15, kCachedBytes = 64;  // bytes of a cached word; longer ones hardly repeat
+constexpr size_t kCachedWords = 1 << 15;
+constexpr size_t kCachedBytes = 64;     // of a cached word; longer ones hardly repeat
+constexpr size_t kKeptBytes = 1 << 16;  // of a word whose scratch memory is kept
 
 constexpr bool is_own_letter(int byte) {
   return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
 }
 
+// The letter of each byte, and the byte of each letter; -1: none. The last letter is U+0143.
 struct Letters {
   std::array<char32_t, 256> letter{};
-  std::array<int16_t, 324> byte{};
+  std::array<int16_t, 0x144> byte{};
   constexpr Letters() {
     for (int16_t& b : byte) b = -1;
     char32_t next = 256;
@@ -67,7 +70,8 @@ BpeMerges::BpeMerges(const std::array<uint32_t, 256>& byte_tokens, const std::ve
 // Returns the slot of the pair, or the empty slot where it would be.
 size_t BpeMerges::find(uint32_t left, uint32_t right) const {
   const uint64_t pair = uint64_t(left) << 32 | right;
-  size_t at = size_t(pair * 0x9e3779b97f4a7c15u >> shift_);
+  constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // of 2^64: Fibonacci hashing
+  size_t at = size_t(pair * kGoldenRatio >> shift_);
   while (slots_[at].pair != pair && slots_[at].pair != kNoPair) at = (at + 1) & (slots_.size() - 1);
   return at;
 }
@@ -122,7 +126,7 @@ void BpeMerges::encode(std::string_view word, BpeScratch& scratch, std::vector<i
   for (const BpeScratch::Symbol& symbol : scratch.symbols)
     if (!symbol.merged) out.push_back(symbol.token);
   if (word.size() > kCachedBytes) {
-    if (word.size() > size_t(1) << 16) scratch.symbols = {}, scratch.heap = {};  // frees the memory of a rare long word
+    if (word.size() > kKeptBytes) scratch.symbols = {}, scratch.heap = {};  // frees the memory of a rare long word
     return;
   }
   if (scratch.words.size() >= kCachedWords) scratch.words.clear();

@@ -24,7 +24,8 @@ using StringMap = std::unordered_map<std::string, V, StringHash, std::equal_to<>
 // Returns the letter that tokenizer files write for a byte, so that every token is printable: '!' to '~' and most of Latin-1 are
 // themselves, and the other bytes are U+0100 to U+0143 in order (GPT-2's bytes_to_unicode).
 char32_t letter_of_byte(uint8_t byte);
-int byte_of_letter(char32_t letter);  // -1: none
+// Returns the byte for which a letter is written; -1: none.
+int byte_of_letter(char32_t letter);
 // Returns the bytes of such a token; a token with any other letter is its own UTF-8, as in `tokenizers`.
 std::string bytes_of_token(std::string_view token);
 
@@ -44,6 +45,7 @@ struct BpeScratch {
   StringMap<std::vector<uint32_t>> words;
 };
 
+// The merges of a vocabulary.
 class BpeMerges {
  public:
   struct Merge {
@@ -62,7 +64,7 @@ class BpeMerges {
     uint32_t rank, token;
   };
   size_t find(uint32_t left, uint32_t right) const;
-  void add_candidate(BpeScratch& scratch, int32_t at) const;
+  void add_candidate(BpeScratch& scratch, int32_t at) const;  // for symbol `at` and the one behind it, if they merge
   void merge(std::string_view word, BpeScratch& scratch) const;
 
   std::array<uint32_t, 256> byte_tokens_;

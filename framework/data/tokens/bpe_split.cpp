@@ -30,9 +30,9 @@ PointClass class_at(std::string_view text, size_t at, size_t& end) {
   return class_of(utf8_at(text, at, bytes));
 }
 
-// Returns the end of the run of code points of class `is` that begins at `at`; at most `most` of them.
-size_t run_end(std::string_view text, size_t at, PointClass is, size_t most = size_t(-1)) {
-  for (size_t end = at; most > 0 && at < text.size() && class_at(text, at, end) == is; --most) at = end;
+// Returns the end of the run of code points of class `point_class` that begins at `at`; at most `most` of them.
+size_t run_end(std::string_view text, size_t at, PointClass point_class, size_t most = size_t(-1)) {
+  for (size_t end = at; most > 0 && at < text.size() && class_at(text, at, end) == point_class; --most) at = end;
   return at;
 }
 
@@ -59,20 +59,22 @@ size_t space_end(std::string_view text, size_t at) {
   return next == text.size() || last == at ? next : last;
 }
 
+// Returns the end of the match of SplitRule::gpt2 at `at`.
 size_t gpt2_end(std::string_view text, size_t at) {
   if (const size_t end = contraction_end(text, at, false); end > at) return end;
   const size_t word = text[at] == ' ' && at + 1 < text.size() ? at + 1 : at;
   size_t end = at;
-  const PointClass is = class_at(text, word, end);
-  return is == PointClass::space ? space_end(text, at) : run_end(text, word, is);
+  const PointClass point_class = class_at(text, word, end);
+  return point_class == PointClass::space ? space_end(text, at) : run_end(text, word, point_class);
 }
 
+// Returns the end of the match of SplitRule::llama3 at `at`, with at most `digits` digits in a number.
 size_t llama3_end(std::string_view text, size_t at, size_t digits) {
   if (const size_t end = contraction_end(text, at, true); end > at) return end;
   size_t next = at, end = at;
-  const PointClass is = class_at(text, at, next);
-  if (is == PointClass::letter) return run_end(text, at, is);
-  if (is == PointClass::number) return run_end(text, at, is, digits);
+  const PointClass point_class = class_at(text, at, next);
+  if (point_class == PointClass::letter) return run_end(text, at, point_class);
+  if (point_class == PointClass::number) return run_end(text, at, point_class, digits);
   if (!is_line_end(text[at]) && next < text.size() && class_at(text, next, end) == PointClass::letter)
     return run_end(text, next, PointClass::letter);
   const size_t word = text[at] == ' ' ? next : at;
@@ -93,10 +95,11 @@ bool digit_at(std::string_view text, size_t at, size_t& end) {
   return (point >= 0x11de0 && point <= 0x11de9) || (point >= 0x16ff4 && point <= 0x16ff6);
 }
 
+// Returns the end of a run of digits, or of one digit with `each`, or of a run without digits.
 size_t digits_end(std::string_view text, size_t at, bool each) {
   size_t next = at, end = at;
-  const bool digit = digit_at(text, at, next);
-  while (next < text.size() && !(digit && each) && digit_at(text, next, end) == digit) next = end;
+  const bool is_digit = digit_at(text, at, next);
+  while (next < text.size() && !(is_digit && each) && digit_at(text, next, end) == is_digit) next = end;
   return next;
 }
 

@@ -30,15 +30,15 @@ size_t piece_end(SplitRule rule, std::string_view text, size_t at);
 // Calls f(word) for each piece of `text`, after each rule has split the pieces of the rules before it. The words are valid during
 // the call.
 template <class F>
-void each_word(std::span<const SplitRule> rules, std::string_view text, F&& f) {
+void for_each_word(std::span<const SplitRule> rules, std::string_view text, F&& f) {
   if (text.empty()) return;
   if (rules.empty()) return f(text);
   const auto rest = rules.subspan(1);
   if (rules[0] == SplitRule::prefix_space)
-    return text[0] == ' ' ? each_word(rest, text, f) : each_word(rest, ' ' + std::string(text), f);
+    return text[0] == ' ' ? for_each_word(rest, text, f) : for_each_word(rest, ' ' + std::string(text), f);
   for (size_t at = 0; at < text.size();) {
     const size_t end = piece_end(rules[0], text, at);
-    each_word(rest, text.substr(at, end - at), f);
+    for_each_word(rest, text.substr(at, end - at), f);
     at = end;
   }
 }

@@ -19,59 +19,60 @@ const std::vector<std::string>& first_tokens() {
   static const auto& all = *new std::vector<std::string>{"<pad>", "<unk>", "<sep>"};
   return all;
 }
-constexpr int64_t kUnknownToken = 1, kBetweenTokens = 2;
+constexpr int64_t kUnknownToken = 1, kSeparatorToken = 2;  // places in first_tokens()
 
 // The ranges of is_ideograph as a regular expression, for tokenizer_json().
 constexpr const char* kIdeographs = R"(\x{3400}-\x{4dbf}\x{4e00}-\x{9fff}\x{f900}-\x{faff}\x{20000}-\x{323af})";
 
 // Calls f(word) for each word of a text in lower case.
 template <class F>
-void each_word_of(std::string_view text, F&& f) {
-  size_t begin = 0, at = 0;  // the open word is [begin, at)
-  const auto close = [&] {
+void for_each_word_in(std::string_view text, F&& f) {
+  size_t begin = 0, at = 0;  // of the word that is being read: [begin, at)
+  const auto end_word = [&] {
     if (begin < at) f(text.substr(begin, at - begin));
   };
   for (size_t bytes = 0; at < text.size(); at += bytes) {
     bytes = utf8_length(text, at);
     const char32_t point = utf8_at(text, at, bytes);
     if (is_word_point(point) && !is_ideograph(point)) continue;
-    close();
+    end_word();
     if (class_of(point) != PointClass::space) f(text.substr(at, bytes));
     begin = at + bytes;
   }
-  close();
+  end_word();
 }
 
-std::string in_small_letters(std::string_view text) {
+std::string lower_case_of(std::string_view text) {
   std::string out;
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
     bytes = utf8_length(text, at);
-    append_small(out, utf8_at(text, at, bytes));
+    append_lower_case(out, utf8_at(text, at, bytes));
   }
   return out;
 }
 
 // Removes white space at both ends, which cells of a table have lost as well.
 std::string_view stripped(std::string_view text) {
-  const auto is_space = [&](size_t at) {
+  const auto space_bytes = [&](size_t at) {  // 0: no white space
     const size_t bytes = utf8_length(text, at);
     return bytes > 0 && class_of(utf8_at(text, at, bytes)) == PointClass::space ? bytes : size_t(0);
   };
-  for (size_t bytes = 0; !text.empty() && (bytes = is_space(0)) > 0;) text.remove_prefix(bytes);
+  for (size_t bytes = 0; !text.empty() && (bytes = space_bytes(0)) > 0;) text.remove_prefix(bytes);
   while (!text.empty()) {
     size_t last = text.size() - 1;
     while (last > 0 && (uint8_t(text[last]) & 0xc0) == 0x80) --last;
-    if (is_space(last) == 0) break;
+    if (space_bytes(last) == 0) break;
     text.remove_suffix(text.size() - last);
   }
   return text;
 }
 
+// Calls f(token) for each word or character of a text, in normal form C. Throws DataError for a text that is not UTF-8.
 template <class F>
-void each_token_of(std::string_view text, Tokenizer tokenizer, F&& f) {
+void for_each_token_in(std::string_view text, Tokenizer tokenizer, F&& f) {
   check<DataError>(find_not_utf8(text) == text.npos, kTokenRows, "a text must be UTF-8, got ", spelled(text.substr(0, 60)));
   const std::string form = normalize_nfc(text);
-  if (tokenizer == Tokenizer::word) return each_word_of(in_small_letters(form), f);
+  if (tokenizer == Tokenizer::word) return for_each_word_in(lower_case_of(form), f);
   for (size_t at = 0, bytes = 0; at < form.size(); at += bytes) {
     bytes = utf8_length(form, at);
     f(std::string_view(form).substr(at, bytes));
@@ -79,11 +80,12 @@ void each_token_of(std::string_view text, Tokenizer tokenizer, F&& f) {
 }
 
 // Learns a vocabulary: the most frequent first; equally frequent ones by code point.
-Vocabulary learnt(const TokenRowOptions& o, const TextColumns& texts, std::span<const int64_t> rows) {
+Vocabulary learn_vocabulary(const TokenRowOptions& o, const TextColumns& texts, std::span<const int64_t> rows) {
   std::unordered_map<std::string, int64_t> counts;
   for (const auto& column : texts)
     for (const int64_t row : rows)
-      each_token_of(stripped(column.at(size_t(row))), o.tokenizer, [&](std::string_view token) { ++counts[std::string(token)]; });
+      for_each_token_in(stripped(column.at(size_t(row))), o.tokenizer,
+                        [&](std::string_view token) { ++counts[std::string(token)]; });
   check<DataError>(!counts.empty(), kTokenRows, "the texts have no words");
   std::vector<std::pair<std::string, int64_t>> sorted;
   for (const auto& token : counts)
@@ -103,17 +105,18 @@ Vocabulary learnt(const TokenRowOptions& o, const TextColumns& texts, std::span<
 TokenRows::TokenRows(const TokenRowOptions& options, const TextColumns& texts, std::span<const int64_t> rows) : options_(options) {
   check_options(texts.size());
   const bool bpe = options_.tokenizer == Tokenizer::bpe;
-  vocabulary_ = std::make_shared<const Vocabulary>(bpe ? Vocabulary() : learnt(options_, texts, rows));
+  vocabulary_ = std::make_shared<const Vocabulary>(bpe ? Vocabulary() : learn_vocabulary(options_, texts, rows));
   find_special_tokens();
 }
 
 TokenRows::TokenRows(const TokenRowOptions& options, const Vocabulary& vocabulary)
     : options_(options), vocabulary_(std::make_shared<const Vocabulary>(vocabulary)) {
   check_options(1);
-  const std::vector<std::string>&first = first_tokens(), &all = vocabulary.tokens();
-  const bool begins = all.size() >= first.size() && std::equal(first.begin(), first.end(), all.begin());
-  check<ValueError>(options_.tokenizer == Tokenizer::bpe ? all.empty() : begins, kTokenRows,
-                    "a vocabulary must begin with <pad>, <unk> and <sep>, and that of bpe be empty, got ", all.size(), " tokens");
+  const std::vector<std::string>&first = first_tokens(), &tokens = vocabulary.tokens();
+  const bool begins = tokens.size() >= first.size() && std::equal(first.begin(), first.end(), tokens.begin());
+  check<ValueError>(options_.tokenizer == Tokenizer::bpe ? tokens.empty() : begins, kTokenRows,
+                    "a vocabulary must begin with <pad>, <unk> and <sep>, and that of bpe be empty, got ", tokens.size(),
+                    " tokens");
   find_special_tokens();
 }
 
@@ -138,15 +141,15 @@ void TokenRows::check_options(size_t columns) const {
 }
 
 void TokenRows::find_special_tokens() {
-  if (options_.tokenizer != Tokenizer::bpe) return void(between_ = kBetweenTokens);
-  const auto named = [&](std::initializer_list<const char*> names) {
+  if (options_.tokenizer != Tokenizer::bpe) return void(separator_ = kSeparatorToken);
+  const auto first_id_of = [&](std::initializer_list<const char*> names) {
     int64_t found = -1;
     for (const char* n : names) found = found < 0 ? options_.bpe->id(n) : found;
     return found;
   };
-  padding_ = named({"<pad>", "[PAD]", "<|pad|>", "<|padding|>"});
+  padding_ = first_id_of({"<pad>", "[PAD]", "<|pad|>", "<|padding|>"});
   if (padding_ < 0) padding_ = options_.bpe->size();
-  between_ = named({"</s>", "[SEP]", "<|endoftext|>", "<|end_of_text|>"});
+  separator_ = first_id_of({"</s>", "[SEP]", "<|endoftext|>", "<|end_of_text|>"});
 }
 
 int64_t TokenRows::size() const {
@@ -158,7 +161,7 @@ std::vector<int64_t> TokenRows::numbers_of(std::string_view given, Counts& count
   const std::string_view text = stripped(given);
   if (options_.tokenizer == Tokenizer::bpe) return options_.bpe->encode(text, /*add_special_tokens=*/false);
   std::vector<int64_t> out;
-  each_token_of(text, options_.tokenizer, [&](std::string_view token) {
+  for_each_token_in(text, options_.tokenizer, [&](std::string_view token) {
     const int64_t number = vocabulary_->find(token);
     if (number < 0 && counts.unknown++ == 0) counts.example = token;
     out.push_back(number < 0 ? kUnknownToken : number);
@@ -174,7 +177,7 @@ void TokenRows::encode(std::span<const std::string_view> texts, int64_t* to, Cou
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rows[a].size() < rows[b].size(); });
-  const size_t length = size_t(options_.length), gaps = between_ < 0 ? 0 : rows.size() - 1;
+  const size_t length = size_t(options_.length), gaps = separator_ < 0 ? 0 : rows.size() - 1;
   size_t left = length - gaps;
   bool cut = false;
   for (size_t i = 0; i < order.size(); ++i) {
@@ -189,7 +192,7 @@ void TokenRows::encode(std::span<const std::string_view> texts, int64_t* to, Cou
   counts.cut += cut;
   int64_t* at = to;
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (i > 0 && gaps > 0) *at++ = between_;
+    if (i > 0 && gaps > 0) *at++ = separator_;
     at = std::copy(rows[i].begin(), rows[i].end(), at);
   }
   std::fill(at, to + length, padding_);
@@ -197,7 +200,7 @@ void TokenRows::encode(std::span<const std::string_view> texts, int64_t* to, Cou
 
 int64_t TokenRows::tokens_in(std::string_view text, Tokenizer tokenizer) {
   int64_t out = 0;
-  each_token_of(text, tokenizer, [&](std::string_view) { ++out; });
+  for_each_token_in(text, tokenizer, [&](std::string_view) { ++out; });
   return out;
 }
 
@@ -239,10 +242,10 @@ std::string TokenRows::tokenizer_json() const {
                     {"pad_token", token(padding_)}};
   const auto text = [](const char* which) { return json{{"Sequence", {{"id", which}, {"type_id", 0}}}}; };
   json pair = json::array({text("A")}), special = json::object();
-  if (between_ >= 0) {
-    const std::string name = token(between_);
+  if (separator_ >= 0) {
+    const std::string name = token(separator_);
     pair.push_back({{"SpecialToken", {{"id", name}, {"type_id", 0}}}});
-    special[name] = {{"id", name}, {"ids", json::array({between_})}, {"tokens", json::array({name})}};
+    special[name] = {{"id", name}, {"ids", json::array({separator_})}, {"tokens", json::array({name})}};
   }
   pair.push_back(text("B"));
   out["post_processor"] = {

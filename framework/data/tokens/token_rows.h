@@ -65,7 +65,7 @@ class TokenRows {
 
   TokenRowOptions options_;
   std::shared_ptr<const Vocabulary> vocabulary_;
-  int64_t padding_ = 0, between_ = -1;  // -1: nothing between texts
+  int64_t padding_ = 0, separator_ = -1;  // separator_: token between texts; -1: none
 };
 
 }  // namespace halfstep

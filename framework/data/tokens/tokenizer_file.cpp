@@ -20,11 +20,13 @@ namespace {
 using Json = nlohmann::json;
 constexpr const char* kTokenizer = "BpeTokenizer";
 constexpr size_t kMaxFile = size_t(1) << 28;  // bytes; Llama 3's has 9 million
-constexpr size_t kMaxRules = 16;
+constexpr size_t kMaxRules = 16;              // of a pre-tokenizer
 
+// Returns the beginning of a value as JSON.
 std::string shortened(const Json& value) {
   const std::string text = value.dump(-1, ' ', true);
-  return text.size() > 80 ? text.substr(0, 80) + "..." : text;
+  constexpr size_t kShown = 80;
+  return text.size() > kShown ? text.substr(0, kShown) + "..." : text;
 }
 
 // A value of the file, with its path for errors.
@@ -34,8 +36,8 @@ class JsonPart {
 
   const Json& operator*() const { return value_; }
   template <class... Parts>
-  void expect(bool ok, const Parts&... rule) const {
-    if (!ok) fail<DataError>(kTokenizer, place_, ' ', rule..., ", got ", shortened(value_));
+  void expect(bool holds, const Parts&... rule) const {
+    if (!holds) fail<DataError>(kTokenizer, place_, ' ', rule..., ", got ", shortened(value_));
   }
   bool has(const std::string& key) const { return value_.is_object() && value_.contains(key) && !value_[key].is_null(); }
   JsonPart at(const std::string& key) const {
@@ -49,8 +51,8 @@ class JsonPart {
   const std::string& text() const { return expect(value_.is_string(), "must be a string"), value_.get_ref<const std::string&>(); }
   bool flag() const { return expect(value_.is_boolean(), "must be true or false"), value_.get<bool>(); }
   int64_t number(size_t below) const {
-    const bool ok = value_.is_number_unsigned() && value_.get<uint64_t>() < below;
-    expect(ok, "must be an integer in [0, ", below, ')');
+    const bool is_valid = value_.is_number_unsigned() && value_.get<uint64_t>() < below;
+    expect(is_valid, "must be an integer in [0, ", below, ')');
     return value_.get<int64_t>();
   }
   // Checks that the object has only these keys: others could change ids in an unknown way.
@@ -122,7 +124,7 @@ void check_unique(const std::vector<BpeMerges::Merge>& merges, const std::string
 void read_model(const JsonPart& model, const std::string& file, TokenizerFile& out, StringMap<uint32_t>& ids) {
   if (model.has("type")) model.at("type").expect((*model.at("type")) == "BPE", "must be \"BPE\"");
   model.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", "byte_fallback",
-              "ignore_merges", "vocab", "merges"});
+                    "ignore_merges", "vocab", "merges"});
   if (model.has("dropout")) model.at("dropout").expect(*model.at("dropout") == 0, "must be null or 0");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (model.has(key)) model.at(key).expect(model.at(key).text().empty(), "must be null or empty");
@@ -188,7 +190,8 @@ void read_split(const JsonPart& part, std::vector<SplitRule>& out) {
   out.push_back(*rule);
 }
 
-// Returns whether the last rule is ByteLevel, which turns words into the letters of the vocabulary.
+// Adds the rules of a pre-tokenizer. Returns whether the last one is ByteLevel, which turns words into the letters of the
+// vocabulary.
 bool read_pre_tokenizer(const JsonPart& part, std::vector<SplitRule>& out) {
   part.expect(part.has("type"), "must be an object with a type");
   const std::string& type = part.at("type").text();
@@ -207,17 +210,18 @@ bool read_pre_tokenizer(const JsonPart& part, std::vector<SplitRule>& out) {
     part.at("type").expect(type == "Sequence", "must be \"ByteLevel\", \"Split\", \"Digits\" or \"Sequence\" of these");
     part.allow_only({"type", "pretokenizers"});
     const JsonPart list = part.at("pretokenizers");
-    bool bytes = false;
+    bool ends_in_bytes = false;
     for (size_t i = 0, count = list.list(); i < count; ++i) {
-      list.at(i).expect(!bytes, "must not follow ByteLevel");
+      list.at(i).expect(!ends_in_bytes, "must not follow ByteLevel");
       list.at(i).expect(out.size() < kMaxRules, "is one step too many: at most ", kMaxRules, " are read");
-      bytes = read_pre_tokenizer(list.at(i), out);
+      ends_in_bytes = read_pre_tokenizer(list.at(i), out);
     }
-    return bytes;
+    return ends_in_bytes;
   }
   return false;
 }
 
+// Returns whether texts are converted to normal form C.
 bool read_normalizer(const JsonPart& part) {
   if ((*part).is_null()) return false;
   const std::string& type = part.at("type").text();
@@ -229,6 +233,7 @@ bool read_normalizer(const JsonPart& part) {
   return nfc;
 }
 
+// Reads the tokens that a template puts around a text.
 void read_template(const JsonPart& part, size_t size, std::vector<int64_t>& before, std::vector<int64_t>& after) {
   bool past = false;
   const JsonPart single = part.at("single");
@@ -285,15 +290,10 @@ std::string as_tokenizer_json(const TokenizerFile& file, bool add_prefix_space) 
                      {"special", t.special}});
   for (size_t id = 0; id < file.tokens.size(); ++id) vocabulary[file.tokens[id]] = id;
   for (const BpeMerges::Merge& m : file.merges) merges.push_back(file.tokens[m.left] + ' ' + file.tokens[m.right]);
-  return Json{{"version", "1.0"},
-              {"truncation", nullptr},
-              {"padding", nullptr},
-              {"added_tokens", added},
-              {"normalizer", nullptr},
-              {"pre_tokenizer", bytes},
-              {"post_processor", nullptr},
-              {"decoder", bytes},
-              {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}}
+  return Json{
+      {"version", "1.0"},          {"truncation", nullptr}, {"padding", nullptr},
+      {"added_tokens", added},     {"normalizer", nullptr}, {"pre_tokenizer", bytes},
+      {"post_processor", nullptr}, {"decoder", bytes},      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}}
       .dump();
 }
 

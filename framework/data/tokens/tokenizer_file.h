@@ -15,7 +15,7 @@
 
 namespace halfstep {
 
-// How to use vocab.json and merges.txt, which do not say it.
+// How to use vocab.json and merges.txt, which lack these options.
 struct BpePairOptions {
   bool add_prefix_space = false;
   // Those in the vocabulary are found in texts unsplit, and decoding may omit them, as in transformers.GPT2Tokenizer.
@@ -36,7 +36,7 @@ struct TokenizerFile {
 
 // Throw IoError for an unreadable file, and DataError for one that is damaged or needs something unsupported.
 TokenizerFile read_tokenizer_json(const std::filesystem::path& path);
-TokenizerFile parse_tokenizer_json(std::string text, const std::string& file);  // `file`: its name, for messages
+TokenizerFile parse_tokenizer_json(std::string text, const std::string& file);  // file: name for messages
 TokenizerFile read_vocab_and_merges(const std::filesystem::path& vocab, const std::filesystem::path& merges,
                                     const BpePairOptions& options = {});
 

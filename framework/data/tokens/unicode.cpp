@@ -17,6 +17,7 @@ namespace {
 constexpr uint32_t kSyllables = 0xac00, kLeads = 0x1100, kVowels = 0x1161, kTails = 0x11a7;
 constexpr uint32_t kLeadCount = 19, kVowelCount = 21, kTailCount = 28, kSyllableCount = kLeadCount * kVowelCount * kTailCount;
 
+// A code point with its combining class.
 struct OrderedPoint {
   uint32_t value, order;
 };
@@ -28,7 +29,7 @@ const Range* range_of(std::span<const Range> ranges, uint32_t point) {
   return at != ranges.begin() && point <= (at - 1)->last ? &*(at - 1) : nullptr;
 }
 
-PointClass look_up(uint32_t point) {
+PointClass class_by_tables(uint32_t point) {
   const bool space = (point >= 0x9 && point <= 0xd) || point == 0x20 || point == 0x85 || point == 0xa0 || point == 0x1680 ||
                      (point >= 0x2000 && point <= 0x200a) || point == 0x2028 || point == 0x2029 || point == 0x202f ||
                      point == 0x205f || point == 0x3000;
@@ -37,12 +38,14 @@ PointClass look_up(uint32_t point) {
   return range_of(number_ranges(), point) ? PointClass::number : PointClass::other;
 }
 
+// Returns the combining class of a point; 0: a starter.
 uint32_t order_of(uint32_t point) {
   const CombiningRange* const range = point < 0x300 ? nullptr : range_of(combining_ranges(), point);
   return range ? range->order : 0;
 }
 
-void take_apart(uint32_t point, std::vector<OrderedPoint>& out) {
+// Appends the full decomposition of a point.
+void decompose(uint32_t point, std::vector<OrderedPoint>& out) {
   if (point >= kSyllables && point < kSyllables + kSyllableCount) {
     const uint32_t i = point - kSyllables;
     out.push_back({kLeads + i / (kVowelCount * kTailCount), 0});
@@ -53,8 +56,8 @@ void take_apart(uint32_t point, std::vector<OrderedPoint>& out) {
   const auto all = decompositions();
   const auto at = std::lower_bound(all.begin(), all.end(), point, [](const Decomposition& d, uint32_t p) { return d.whole < p; });
   if (at == all.end() || at->whole != point) return out.push_back({point, order_of(point)});
-  take_apart(at->first, out);
-  if (at->second != 0) take_apart(at->second, out);
+  decompose(at->first, out);
+  if (at->second != 0) decompose(at->second, out);
 }
 
 // Returns the code point that combines `a` and `b`; 0: none.
@@ -75,7 +78,7 @@ uint32_t compose(uint32_t a, uint32_t b) {
 }
 
 // Joins each mark with the last starter before it, unless a mark between them has the same or a greater class.
-void put_together(std::vector<OrderedPoint>& points) {
+void compose_points(std::vector<OrderedPoint>& points) {
   size_t starter = points.size(), kept = 0;  // points.size(): none yet
   for (const OrderedPoint p : points) {
     if (starter < kept) {
@@ -167,10 +170,10 @@ std::string replace_not_utf8(std::string text) {
 PointClass class_of(char32_t point) {
   static const std::array<PointClass, 0x400> small = [] {  // most texts need no others
     std::array<PointClass, 0x400> out{};
-    for (uint32_t i = 0; i < out.size(); ++i) out[i] = look_up(i);
+    for (uint32_t i = 0; i < out.size(); ++i) out[i] = class_by_tables(i);
     return out;
   }();
-  return point < small.size() ? small[point] : look_up(uint32_t(point));
+  return point < small.size() ? small[point] : class_by_tables(uint32_t(point));
 }
 
 bool is_blank_point(char32_t point) {
@@ -178,8 +181,8 @@ bool is_blank_point(char32_t point) {
 }
 
 bool is_word_point(char32_t point) {
-  const PointClass is = class_of(point);
-  if (is == PointClass::letter || is == PointClass::number) return true;
+  const PointClass point_class = class_of(point);
+  if (point_class == PointClass::letter || point_class == PointClass::number) return true;
   return point >= 0x300 && range_of(mark_ranges(), uint32_t(point));
 }
 
@@ -188,12 +191,12 @@ bool is_ideograph(char32_t point) {
   return point >= kRanges[0].first && range_of(std::span<const PointRange>(kRanges), uint32_t(point));
 }
 
-void append_small(std::string& out, char32_t point) {
+void append_lower_case(std::string& out, char32_t point) {
   if (point == 0x130) return append_utf8(out, 'i'), append_utf8(out, 0x307);  // the only one that becomes two
   if (point < 0x80) return out += char(point >= 0x41 && point <= 0x5a ? point + 0x20 : point), void();
   const SmallLetters* const row = range_of(small_letters(), uint32_t(point));
-  const bool has = row && (uint32_t(point) - row->first) % row->step == 0;
-  append_utf8(out, has ? char32_t(int32_t(point) + row->distance) : point);
+  const bool has_lower_case = row && (uint32_t(point) - row->first) % row->step == 0;
+  append_utf8(out, has_lower_case ? char32_t(int32_t(point) + row->distance) : point);
 }
 
 std::string spelled(std::string_view text) {
@@ -214,12 +217,12 @@ std::string spelled(std::string_view text) {
 }
 
 std::string normalize_nfc(std::string_view text) {
-  const auto plain = [](char c) { return uint8_t(c) < 0xcc; };  // nothing below U+0300 combines or changes
-  if (std::all_of(text.begin(), text.end(), plain)) return std::string(text);
+  const auto is_unchanged = [](char c) { return uint8_t(c) < 0xcc; };  // nothing below U+0300 combines or changes
+  if (std::all_of(text.begin(), text.end(), is_unchanged)) return std::string(text);
   std::vector<OrderedPoint> points;
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
     bytes = utf8_length(text, at);
-    take_apart(uint32_t(utf8_at(text, at, bytes)), points);
+    decompose(uint32_t(utf8_at(text, at, bytes)), points);
   }
   for (auto at = points.begin(); at != points.end();) {  // sorts each run of marks
     at = std::find_if(at, points.end(), [](const OrderedPoint& p) { return p.order != 0; });
@@ -227,7 +230,7 @@ std::string normalize_nfc(std::string_view text) {
     std::stable_sort(at, end, [](const OrderedPoint& a, const OrderedPoint& b) { return a.order < b.order; });
     at = end;
   }
-  put_together(points);
+  compose_points(points);
   std::string out;
   for (const OrderedPoint& p : points) append_utf8(out, p.value);
   return out;

@@ -15,6 +15,7 @@ namespace halfstep {
 size_t utf8_length(std::string_view text, size_t at);
 // Returns the code point at `at`, with the length `bytes` from utf8_length.
 char32_t utf8_at(std::string_view text, size_t at, size_t bytes);
+// Appends a code point.
 void append_utf8(std::string& out, char32_t point);
 // Returns the first byte that is not UTF-8; npos: none.
 size_t find_not_utf8(std::string_view text);
@@ -40,7 +41,7 @@ bool is_word_point(char32_t point);
 // Returns whether the point is an ideograph, which is a word without blanks around it.
 bool is_ideograph(char32_t point);
 // Appends the lower-case form, or the point itself if it has none.
-void append_small(std::string& out, char32_t point);
+void append_lower_case(std::string& out, char32_t point);
 
 // The underlying tables, each in ascending order.
 struct PointRange {

@@ -17,7 +17,8 @@ struct Rgb {
   float r, g, b;
 };
 
-Rgb turned_hue(Rgb in, float by) {
+// Returns the color with its hue moved by a part of the circle, by way of HSV.
+Rgb with_hue_moved(Rgb in, float by) {
   const float most = std::max({in.r, in.g, in.b}), least = std::min({in.r, in.g, in.b}), range = most - least;
   const bool is_grey = most == least;
   const float s = range / (is_grey ? 1 : most), divisor = is_grey ? 1 : range;
@@ -67,7 +68,7 @@ void adjust_hue(float* image, const Shape& sample, double factor) {
   if (sample[0] != 3) return;
   const int64_t plane = sample[1] * sample[2];
   for (int64_t i = 0; i < plane; ++i) {
-    const Rgb out = turned_hue({image[i], image[plane + i], image[2 * plane + i]}, float(factor));
+    const Rgb out = with_hue_moved({image[i], image[plane + i], image[2 * plane + i]}, float(factor));
     image[i] = out.r, image[plane + i] = out.g, image[2 * plane + i] = out.b;
   }
 }

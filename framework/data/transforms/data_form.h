@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The form of a model's inputs and outputs, taken from its training data: what is needed to read other files in the same way, but
-// for transforms, and to interpret an answer. A checkpoint stores both (data.json), so that a model can be used without that data.
+// The form of a model's inputs and outputs, taken from its training data: what is needed to read other files in the same way,
+// except for transforms, and to interpret an answer. A checkpoint stores both (data.json), so that a model can be used without that
+// data.
 #pragma once
 
 #include <cstdint>

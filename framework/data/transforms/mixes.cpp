@@ -31,6 +31,7 @@ Tensor shares_of(const Tensor& target, int64_t classes) {
   return out;
 }
 
+// Writes row b of the mixture: lambda times the row, plus 1 - lambda times the row before it.
 void mix_row(const Tensor& from, const Tensor& to, int64_t b, float lambda) {
   const int64_t n = from.numel() / from.size(0), before = (b == 0 ? from.size(0) : b) - 1;
   const float *x = from.const_data_ptr<float>() + b * n, *y = from.const_data_ptr<float>() + before * n;
@@ -38,7 +39,7 @@ void mix_row(const Tensor& from, const Tensor& to, int64_t b, float lambda) {
   for (int64_t i = 0; i < n; ++i) out[i] = lambda * x[i] + (1 - lambda) * y[i];
 }
 
-Tensor like(const Tensor& t) { return Tensor::empty(t.shape(), {.device = Device::cpu}); }
+Tensor empty_like_on_host(const Tensor& t) { return Tensor::empty(t.shape(), {.device = Device::cpu}); }
 
 }  // namespace
 
@@ -50,8 +51,8 @@ Batch Mixup::apply(const Batch& batch, const Draws& draws) const {
   check<DeviceError>(!batch.input.device().is_cuda(), kName, "needs data on the host, got ", batch.input.device());
   check_classes(kName, batch, draws);
   if (batch.input.device().is_meta()) return batch;
-  const Tensor input = batch.input.contiguous(), out = like(input);
-  const Tensor target = shares_of(batch.target, draws.classes), mixed = like(target);
+  const Tensor input = batch.input.contiguous(), out = empty_like_on_host(input);
+  const Tensor target = shares_of(batch.target, draws.classes), mixed = empty_like_on_host(target);
   for (int64_t b = 0; b < input.size(0); ++b) {
     SampleRandom random(draws, size_t(b));
     const float lambda = float(random.beta(options_.alpha));
@@ -67,7 +68,7 @@ Batch CutMix::apply(const Batch& batch, const Draws& draws) const {
   check_classes(kName, batch, draws);
   if (batch.input.device().is_meta()) return batch;
   const Tensor input = batch.input.contiguous(), out = batch.input.clone().contiguous();
-  const Tensor target = shares_of(batch.target, draws.classes), mixed = like(target);
+  const Tensor target = shares_of(batch.target, draws.classes), mixed = empty_like_on_host(target);
   const int64_t samples = input.size(0), channels = input.size(1), height = input.size(2), width = input.size(3);
   for (int64_t b = 0; b < samples; ++b) {
     SampleRandom random(draws, size_t(b));

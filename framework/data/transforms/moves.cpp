@@ -23,7 +23,7 @@ Option<O> padding_of() {
 }
 
 // Returns the index in [0, n) to which an outside `i` is mapped; -1: none.
-int64_t inside(int64_t i, int64_t n, PadMode mode) {
+int64_t source_index(int64_t i, int64_t n, PadMode mode) {
   if (i >= 0 && i < n) return i;
   switch (mode) {
     case PadMode::edge: return i < 0 ? 0 : n - 1;
@@ -34,6 +34,7 @@ int64_t inside(int64_t i, int64_t n, PadMode mode) {
   return -1;
 }
 
+// Pads the sources of an axis, as `mode` says.
 void pad_axis(std::vector<int32_t>& axis, int64_t before, int64_t after, PadMode mode, std::string_view name) {
   if (before == 0 && after == 0) return;
   const int64_t n = int64_t(axis.size()), most = mode == PadMode::reflect ? n - 1 : n;
@@ -41,12 +42,13 @@ void pad_axis(std::vector<int32_t>& axis, int64_t before, int64_t after, PadMode
                     before, " and ", after, " needs more than an edge of ", n, " pixels to mirror");
   std::vector<int32_t> out(size_t(before + n + after));
   for (int64_t i = 0; i < int64_t(out.size()); ++i) {
-    const int64_t at = inside(i - before, n, mode);
+    const int64_t at = source_index(i - before, n, mode);
     out[size_t(i)] = at < 0 ? -1 : axis[size_t(at)];
   }
   axis = std::move(out);
 }
 
+// Keeps `size` sources of an axis from `from` on.
 void crop_axis(std::vector<int32_t>& axis, int64_t from, int64_t size) {
   axis.erase(axis.begin(), axis.begin() + from);
   axis.resize(size_t(size));
@@ -56,6 +58,7 @@ void crop_axis(std::vector<int32_t>& axis, int64_t from, int64_t size) {
 struct Run {
   int64_t begin = 0, end = 0, step = 1;
 };
+// Returns the run that has all columns with sources; nothing if they do not form one.
 std::optional<Run> run_of(const std::vector<int32_t>& columns) {
   Run run;
   const int64_t n = int64_t(columns.size());
@@ -71,14 +74,14 @@ std::optional<Run> run_of(const std::vector<int32_t>& columns) {
   return run;
 }
 
-// Moves one sample: `value` converts a pixel of `from`, given its channel, to float.
+// Moves one sample. value(channel) returns the function that converts a pixel of that channel to float.
 template <class From, class Value>
 void move_sample(const From* from, const Shape& sample, const Moves& moves, float* to, const std::vector<float>& fill,
                  Value value) {
   const int64_t channels = sample[0], height = sample[1], width = sample[2], out_width = int64_t(moves.columns.size());
   const std::optional<Run> run = run_of(moves.columns);
   for (int64_t c = 0; c < channels; ++c) {
-    const auto of = value(size_t(c));
+    const auto convert = value(size_t(c));
     const float blank = fill[size_t(c)];
     for (const int32_t row : moves.rows) {
       float* const line = to;
@@ -94,20 +97,21 @@ void move_sample(const From* from, const Shape& sample, const Moves& moves, floa
         const int64_t n = run->end - run->begin;
         float* const out = line + run->begin;
         if (run->step > 0)
-          for (int64_t i = 0; i < n; ++i) out[i] = of(first[i]);
+          for (int64_t i = 0; i < n; ++i) out[i] = convert(first[i]);
         else
-          for (int64_t i = 0; i < n; ++i) out[i] = of(first[-i]);
+          for (int64_t i = 0; i < n; ++i) out[i] = convert(first[-i]);
         std::fill(line + run->end, to, blank);
       } else {
         for (int64_t i = 0; i < out_width; ++i) {
           const int32_t column = moves.columns[size_t(i)];
-          line[i] = column < 0 ? blank : of(source[column]);
+          line[i] = column < 0 ? blank : convert(source[column]);
         }
       }
     }
   }
 }
 
+// Returns the moves that leave every pixel in its place.
 Moves unmoved(const Shape& sample) {
   Moves out{std::vector<int32_t>(size_t(sample[1])), std::vector<int32_t>(size_t(sample[2]))};
   std::iota(out.rows.begin(), out.rows.end(), 0);
@@ -138,7 +142,7 @@ void check_images(std::string_view transform, const Tensor& input) {
 }
 
 Tensor move_and_scale(const MoveSource& from, std::span<const MoveTransform* const> steps, const ChannelScaling* scaling,
-                 const Draws& draws) {
+                      const Draws& draws) {
   const Tensor input = from.batch ? from.batch->input.contiguous() : Tensor();
   const Shape& sample = from.sample;
   const int64_t samples = from.batch ? input.size(0) : int64_t(from.bytes->rows.size());
@@ -151,31 +155,31 @@ Tensor move_and_scale(const MoveSource& from, std::span<const MoveTransform* con
   const auto scaled = [&](float x, size_t c) { return scaling ? scaling->of(x, c) : x; };
   float blank = 0;
   for (const MoveTransform* step : steps) blank = step->fill().value_or(blank);
-  std::vector<float> fill(channels), table;
+  constexpr int kBytes = 256;
+  std::vector<float> fill(channels), table;  // table: the value of each byte, by channel
   for (size_t c = 0; c < channels; ++c) fill[c] = scaled(blank, c);
   if (from.bytes) {
     for (size_t c = 0; c < channels; ++c)
-      for (int i = 0; i < 256; ++i) table.push_back(scaled(from.bytes->affine.of(float(i)), c));
+      for (int i = 0; i < kBytes; ++i) table.push_back(scaled(from.bytes->affine.of(float(i)), c));
   }
   const Tensor out = Tensor::empty(with_batch(samples, made), {.device = Device::cpu});
   const int64_t in_size = numel(sample), out_size = numel(made);
   const Moves start = unmoved(sample);
   for (int64_t b = 0; b < samples; ++b) {
     moves = start;
-    Draws own = draws;
+    Draws step_draws = draws;
     for (const MoveTransform* step : steps) {
-      SampleRandom random(own, size_t(b));
+      SampleRandom random(step_draws, size_t(b));
       step->move(moves, &random);
-      ++own.transform_index;
+      ++step_draws.transform_index;
     }
     float* const to = out.data_ptr<float>() + b * out_size;
     if (from.bytes) {
       move_sample(from.bytes->rows[size_t(b)], sample, moves, to, fill,
-                  [&](size_t c) { return [of = table.data() + 256 * c](uint8_t byte) { return of[byte]; }; });
+                  [&](size_t c) { return [of = table.data() + kBytes * c](uint8_t byte) { return of[byte]; }; });
     } else if (scaling) {
-      move_sample(input.data_ptr<float>() + b * in_size, sample, moves, to, fill, [&](size_t c) {
-        return [scaling, c](float x) { return scaling->of(x, c); };
-      });
+      move_sample(input.data_ptr<float>() + b * in_size, sample, moves, to, fill,
+                  [&](size_t c) { return [scaling, c](float x) { return scaling->of(x, c); }; });
     } else {
       move_sample(input.data_ptr<float>() + b * in_size, sample, moves, to, fill, [](size_t) { return [](float x) { return x; }; });
     }

@@ -15,19 +15,20 @@ namespace halfstep {
 
 namespace {
 
-// Joins two parts (Chan, Golub & LeVeque, 1979).
+// Adds the values of `more` to `s` (Chan, Golub & LeVeque, 1979): with d = mean of more - mean of s and n values in all, the mean
+// grows by d (count of more) / n, and the squares grow by those of `more` and d^2 (count of s) (count of more) / n.
 void join(ChannelStatistics& s, double& squares, const ChannelStatistics& more, double more_squares) {
   s.nan += more.nan, s.inf += more.inf;
   if (more.count == 0) return;
-  const double all = double(s.count + more.count), apart = more.mean - s.mean;
-  squares += more_squares + apart * apart * double(s.count) * double(more.count) / all;
-  s.mean += apart * double(more.count) / all;
+  const double count = double(s.count + more.count), difference = more.mean - s.mean;
+  squares += more_squares + difference * difference * double(s.count) * double(more.count) / count;
+  s.mean += difference * double(more.count) / count;
   s.count += more.count;
   s.low = std::min(s.low, more.low), s.high = std::max(s.high, more.high);
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr size_t kLanes = 16, kNearest = 4096;  // values per vector step, and values that fit into the first-level cache
+constexpr size_t kLanes = 16, kCacheValues = 4096;  // values per vector step, and values that fit into the first-level cache
 
 // Adds up values that are all finite; returns false for others.
 bool sum_finite(std::span<const float> x, ChannelStatistics& out, double& squares) {
@@ -50,8 +51,8 @@ bool sum_finite(std::span<const float> x, ChannelStatistics& out, double& square
   out.mean = std::accumulate(sum, sum + kLanes, 0.0) / double(x.size());
   double square[kLanes] = {};
   const auto add_square = [&](size_t i, size_t l) {
-    const double apart = double(x[i + l]) - out.mean;
-    square[l] += apart * apart;
+    const double difference = double(x[i + l]) - out.mean;
+    square[l] += difference * difference;
   };
   for (size_t i = 0; i < whole; i += kLanes)
     for (size_t l = 0; l < kLanes; ++l) add_square(i, l);
@@ -65,21 +66,21 @@ bool sum_finite(std::span<const float> x, ChannelStatistics& out, double& square
 void ChannelSums::add_values(Sum& to, std::span<const float> x) {
   ChannelStatistics part;
   double squares = 0;
-  if (x.empty() || sum_finite(x, part, squares)) return join(to.s, to.squares, part, squares);
+  if (x.empty() || sum_finite(x, part, squares)) return join(to.statistics, to.squares, part, squares);
   std::vector<float> finite;
   for (const float v : x) {
     if (std::isfinite(v))
       finite.push_back(v);
     else
-      ++(std::isnan(v) ? to.s.nan : to.s.inf);
+      ++(std::isnan(v) ? to.statistics.nan : to.statistics.inf);
   }
   add_values(to, finite);
 }
 
-void ChannelSums::begin(size_t channels, const Shape& shape) {
+void ChannelSums::check_channels(size_t channels, const Shape& shape) {
   if (sums_.empty()) {
     sums_.resize(channels);
-    for (Sum& sum : sums_) sum.s.low = kInfinity, sum.s.high = -kInfinity;
+    for (Sum& sum : sums_) sum.statistics.low = kInfinity, sum.statistics.high = -kInfinity;
   }
   check<ShapeError>(sums_.size() == channels, "statistics", "all batches must have ", sums_.size(), " channels, got ", shape);
 }
@@ -90,34 +91,36 @@ void ChannelSums::add(const Tensor& given) {
   // Tokens at all positions form one channel.
   const int64_t channels = input.dim() >= 2 && given.is_floating_point() ? input.size(1) : 1, samples = input.size(0);
   const size_t inner = size_t(input.numel() / (samples * channels));
-  begin(size_t(channels), input.shape());
-  std::vector<float> gathered;  // several samples together, if one has few values
+  check_channels(size_t(channels), input.shape());
+  constexpr size_t kGathered = 4;  // samples, at least, that are added together if each has few values
+  std::vector<float> gathered;
   for (int64_t c = 0; c < channels; ++c) {
     Sum& sum = sums_[size_t(c)];
     for (int64_t b = 0; b < samples; ++b) {
       const std::span<const float> row(input.const_data_ptr<float>() + size_t(b * channels + c) * inner, inner);
-      if (inner * 4 < kNearest) {
+      if (inner * kGathered < kCacheValues) {
         gathered.insert(gathered.end(), row.begin(), row.end());
-        if (gathered.size() < kNearest && b + 1 < samples) continue;
+        if (gathered.size() < kCacheValues && b + 1 < samples) continue;
         add_values(sum, gathered);
         gathered.clear();
         continue;
       }
-      for (size_t i = 0; i < inner; i += kNearest) add_values(sum, row.subspan(i, std::min(kNearest, inner - i)));
+      for (size_t i = 0; i < inner; i += kCacheValues) add_values(sum, row.subspan(i, std::min(kCacheValues, inner - i)));
     }
   }
 }
 
 void ChannelSums::add(const ChannelSums& more) {
   if (more.sums_.empty()) return;
-  begin(more.sums_.size(), {int64_t(more.sums_.size())});
-  for (size_t c = 0; c < sums_.size(); ++c) join(sums_[c].s, sums_[c].squares, more.sums_[c].s, more.sums_[c].squares);
+  check_channels(more.sums_.size(), {int64_t(more.sums_.size())});
+  for (size_t c = 0; c < sums_.size(); ++c)
+    join(sums_[c].statistics, sums_[c].squares, more.sums_[c].statistics, more.sums_[c].squares);
 }
 
 std::vector<ChannelStatistics> ChannelSums::result() const {
   std::vector<ChannelStatistics> out;
   for (const Sum& sum : sums_) {
-    out.push_back(sum.s);
+    out.push_back(sum.statistics);
     ChannelStatistics& s = out.back();
     if (s.count == 0)
       s.low = s.high = std::numeric_limits<double>::quiet_NaN();
@@ -129,34 +132,35 @@ std::vector<ChannelStatistics> ChannelSums::result() const {
 
 std::vector<ChannelStatistics> channel_statistics(const Dataset& data, std::span<const int64_t> samples,
                                                   const std::function<void(int64_t)>& progress) {
-  std::vector<int64_t> all(samples.begin(), samples.end());
-  if (samples.empty()) all.resize(size_t(data.size())), std::iota(all.begin(), all.end(), int64_t(0));
-  constexpr int64_t kValues = 1 << 20, kMost = 256;  // samples in a batch; each thread has one
-  const size_t batch = size_t(std::clamp<int64_t>(kValues / std::max<int64_t>(1, numel(data.input_shape())), 1, kMost));
+  std::vector<int64_t> indices(samples.begin(), samples.end());
+  if (samples.empty()) indices.resize(size_t(data.size())), std::iota(indices.begin(), indices.end(), int64_t(0));
+  constexpr int64_t kBatchValues = 1 << 20, kMostSamples = 256;  // of a batch; each thread has one
+  constexpr size_t kBatchesPerThread = 8;                        // between two calls of `progress`
+  const size_t batch = size_t(std::clamp<int64_t>(kBatchValues / std::max<int64_t>(1, numel(data.input_shape())), 1, kMostSamples));
   const int threads = num_threads();
   ChannelSums out;
-  for (size_t first = 0; first < all.size();) {
+  for (size_t first = 0; first < indices.size();) {
     struct Part {
       std::span<const int64_t> indices;
       ChannelSums sums;
       std::exception_ptr failed;
     };
     std::vector<Part> parts;
-    for (; parts.size() < 8 * size_t(threads) && first < all.size(); first += batch)
-      parts.push_back({std::span(all).subspan(first, std::min(batch, all.size() - first)), {}, {}});
-    const auto one = [&](size_t i) {
+    for (; parts.size() < kBatchesPerThread * size_t(threads) && first < indices.size(); first += batch)
+      parts.push_back({std::span(indices).subspan(first, std::min(batch, indices.size() - first)), {}, {}});
+    const auto add_part = [&](size_t i) {
       try {
         parts[i].sums.add(data.batch(parts[i].indices, 0).input);
       } catch (...) { parts[i].failed = std::current_exception(); }
     };
     cpu::run_team(
-        int64_t(parts.size()), threads, [](void* f, int64_t i) { (*static_cast<decltype(one)*>(f))(size_t(i)); },
-        const_cast<void*>(static_cast<const void*>(&one)));
+        int64_t(parts.size()), threads, [](void* f, int64_t i) { (*static_cast<decltype(add_part)*>(f))(size_t(i)); },
+        const_cast<void*>(static_cast<const void*>(&add_part)));
     for (const Part& part : parts) {
       if (part.failed) std::rethrow_exception(part.failed);
       out.add(part.sums);
     }
-    if (progress) progress(int64_t(std::min(first, all.size())));
+    if (progress) progress(int64_t(std::min(first, indices.size())));
   }
   return out.result();
 }
@@ -192,10 +196,10 @@ std::vector<int64_t> class_counts(const Dataset& given, int64_t ignored) {
 }
 
 std::vector<double> balanced_class_weights(std::span<const int64_t> counts) {
-  int64_t all = 0, present = 0;
-  for (const int64_t n : counts) all += n, present += n > 0;
+  int64_t samples = 0, classes = 0;  // with samples
+  for (const int64_t n : counts) samples += n, classes += n > 0;
   std::vector<double> out;
-  for (const int64_t n : counts) out.push_back(n > 0 ? double(all) / (double(present) * double(n)) : 1.0);
+  for (const int64_t n : counts) out.push_back(n > 0 ? double(samples) / (double(classes) * double(n)) : 1.0);
   return out;
 }
 

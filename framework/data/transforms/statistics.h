@@ -31,10 +31,10 @@ class ChannelSums {
 
  private:
   struct Sum {
-    ChannelStatistics s;
-    double squares = 0;  // squared distances from the mean
+    ChannelStatistics statistics;
+    double squares = 0;  // sum of squared distances from the mean
   };
-  void begin(size_t channels, const Shape& shape);
+  void check_channels(size_t channels, const Shape& shape);  // sets their number at the first call
   static void add_values(Sum& to, std::span<const float> values);
   std::vector<Sum> sums_;
 };

@@ -13,8 +13,8 @@
 namespace halfstep {
 namespace {
 
-constexpr uint64_t kDrawSalt = 0x617567000000000u;  // separates these draws from orders and Generators of the same seed
-constexpr uint64_t kAgainSalt = 0x616761696e0000u;  // and from those of a sample that was drawn before
+constexpr uint64_t kDrawSalt = 0x617567000000000u;   // separates these draws from orders and Generators of the same seed
+constexpr uint64_t kRepeatSalt = 0x616761696e0000u;  // and from those of a sample that was drawn before
 
 struct Preset {
   std::string_view name;
@@ -56,8 +56,8 @@ SampleRandom::SampleRandom(const Draws& draws, size_t sample) {
   const math::Random4 key = math::philox(draws.seed ^ kDrawSalt, uint64_t(draws.epoch) << 16 | uint64_t(draws.transform_index));
   key_ = uint64_t(key.v[0]) << 32 | key.v[1];
   if (const int64_t before = draws.repeats.empty() ? 0 : draws.repeats[sample]; before > 0) {
-    const math::Random4 again = math::philox(key_ ^ kAgainSalt, uint64_t(before));
-    key_ = uint64_t(again.v[0]) << 32 | again.v[1];
+    const math::Random4 repeat_key = math::philox(key_ ^ kRepeatSalt, uint64_t(before));
+    key_ = uint64_t(repeat_key.v[0]) << 32 | repeat_key.v[1];
   }
   block_ = uint64_t(draws.indices[sample]) << 16;
 }
@@ -72,7 +72,7 @@ uint32_t SampleRandom::bits() {
 }
 
 double SampleRandom::uniform() {
-  const uint64_t high = bits() >> 5, low = bits() >> 6;
+  const uint64_t high = bits() >> 5, low = bits() >> 6;  // 27 and 26 bits
   return double(high << 26 | low) * 0x1p-53;
 }
 

@@ -42,14 +42,14 @@ struct ChannelScaling {
   }
 };
 
-// The arguments of a transform's random numbers, and what else it may know about a batch.
+// The arguments of a transform's random numbers, and facts about the batch.
 struct Draws {
   uint64_t seed = 0;
   int64_t epoch = 0;
   std::span<const int64_t> indices = {};  // of the samples in the data set; empty on Device::meta
   int transform_index = 0;                // index of the transform in the list
   int64_t classes = 0;                    // of the data set
-  bool writable = false;                  // nobody else reads the input, so the transform may write to it and return it
+  bool writable = false;                  // no other code reads the input, so the transform may write to it and return it
   std::span<const int64_t> repeats = {};  // how often each sample was drawn before in the epoch; empty: none was
 };
 

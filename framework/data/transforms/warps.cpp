@@ -26,7 +26,7 @@ Option<O> degrees_of() {
 
 // Makes a new batch of images, each by make(sample, its random numbers, from, to).
 template <class Make>
-Batch each_image(std::string_view name, const Batch& batch, const Draws& draws, Make make) {
+Batch map_images(std::string_view name, const Batch& batch, const Draws& draws, Make make) {
   check_images(name, batch.input);
   if (batch.input.device().is_meta()) return batch;
   const Tensor input = batch.input.contiguous(), out = Tensor::empty(input.shape(), {.device = Device::cpu});
@@ -41,6 +41,8 @@ Batch each_image(std::string_view name, const Batch& batch, const Draws& draws, 
 
 }  // namespace
 
+// Inverts scale M: the inverse of M = [a b; c d], a rotation times shears as in torchvision, is [d -b; -c a], since its
+// determinant is 1.
 std::array<double, 6> inverse_of(const AffineMap& m) {
   const double turn = radians(m.angle), sx = radians(m.shear_x), sy = radians(m.shear_y);
   const double a = std::cos(turn - sy) / std::cos(sy);
@@ -105,7 +107,7 @@ HALFSTEP_OPTIONS(RandomRotationOptions, OptionList<O>{degrees_of<O>()} + within(
 void(RandomRotationOptions::check)(std::string_view name) const { check_range(name, "degrees", degrees, -HUGE_VAL); }
 
 Batch RandomRotation::apply(const Batch& batch, const Draws& draws) const {
-  return each_image("RandomRotation", batch, draws, [&](const Shape& sample, SampleRandom& random, const float* from, float* to) {
+  return map_images("RandomRotation", batch, draws, [&](const Shape& sample, SampleRandom& random, const float* from, float* to) {
     warp_image(from, to, sample, inverse_of({.angle = -random.uniform(options_.degrees[0], options_.degrees[1])}), options_.warp);
   });
 }
@@ -133,7 +135,7 @@ void(RandomAffineOptions::check)(std::string_view name) const {
 }
 
 Batch RandomAffine::apply(const Batch& batch, const Draws& draws) const {
-  return each_image("RandomAffine", batch, draws, [&](const Shape& sample, SampleRandom& random, const float* from, float* to) {
+  return map_images("RandomAffine", batch, draws, [&](const Shape& sample, SampleRandom& random, const float* from, float* to) {
     const RandomAffineOptions& o = options_;
     AffineMap map{.angle = random.uniform(o.degrees[0], o.degrees[1])};
     if (o.translate) {
