@@ -94,7 +94,6 @@ LONG_FUNCTIONS = {
     "cuda/kernels/norm/norm_sums.cu: __launch_bounds__": "one kernel, whose stages share registers",
     "cuda/dnn/conv.cpp: convolve_as_given": "one request to a library, field by field",
     "framework/interchange/onnx_file.cpp: OnnxFile::save": "the fields of one message, in their order",
-    "framework/ops/loss/ctc_loss.cpp: HALFSTEP_OPTIONS": "one recursion over a sequence",
     "optim/two_pass.cpp: Adafactor::step": "the formulas of one update",
     "optim/optimizer_state.cpp: Optimizer::load_options": "checks of one stored state, which gather all problems before they throw",
     "optim/optimizer_state.cpp: Optimizer::load_states": "the same",

@@ -27,16 +27,17 @@ struct TensorArgument {
   bool is_list = false;
 };
 
+// The arguments of one call. Getters mark what they read as used.
 class Args {
  public:
   Args(std::string_view op, std::vector<TensorArgument> tensors, const nlohmann::json& attributes);
 
-  bool has_tensor(size_t position) const;
-  Tensor tensor(size_t position);
-  Tensor tensor_or_none(size_t position);
-  Tensors list(size_t position);
+  bool has_tensor(size_t position) const;  // or a list
+  Tensor tensor(size_t position);          // required
+  Tensor tensor_or_none(size_t position);  // undefined if omitted
+  Tensors list(size_t position);           // required
 
-  bool has(std::string_view name) const;  // and it is not null
+  bool has(std::string_view name) const;  // whether it is given and not null; does not mark it
   // Return an attribute, which is required without `otherwise`.
   double number(std::string_view name, std::optional<double> otherwise = {});  // also "inf", "-inf", "nan"
   Number scalar(std::string_view name, std::optional<Number> otherwise = {});  // as written: 2, 2.0 or true
@@ -64,7 +65,7 @@ class Args {
   OptionValue option(const OptionFacts& facts);
 
   std::string_view op() const { return op_; }
-  // Returns the value as JSON, for values without a getter; null if omitted. The argument counts as requested.
+  // Returns the value as JSON, for values without a getter; null if omitted. Marks it.
   const nlohmann::json* raw(std::string_view name);
   // Returns the unused given name nearest to the missing `name`; empty if none is near.
   std::string misspelt(std::string_view name) const;

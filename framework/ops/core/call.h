@@ -49,7 +49,7 @@ struct OpInfo {
 template <class Op>
 auto call(Tensors in, typename Op::Attr attr = {});
 
-// What an op saves in forward for backward.
+// Collects what an op saves in forward for backward.
 class OpContext {
  public:
   bool recording() const { return recording_; }  // whether a backward may follow; otherwise nothing is saved
@@ -57,11 +57,11 @@ class OpContext {
   void save(const Tensor& t) {
     if (recording_) pending_.push_back({t, -1});
   }
-  // Saves result `index` of the op; the node does not own it, because the result owns the node.
+  // Saves result `index` of the op without its history, so that the node does not own itself.
   void save_output(const Tensor& t, int index = 0) {
     if (recording_) pending_.push_back({t, index});
   }
-  std::any state;  // anything but tensors
+  std::any state;  // values other than tensors, for BackwardContext::state
 
  private:
   template <class Op>

@@ -14,9 +14,9 @@ namespace halfstep {
 // Makes an operand from a C++ number, which keeps the tensor's dtype unless that is bool.
 Tensor bit_number(int64_t value);
 Tensor bit_number(bool value);
-template <std::integral Number>
-Tensor bits_of(Number value) {
-  if constexpr (std::same_as<Number, bool>)
+template <std::integral Integer>
+Tensor bits_of(Integer value) {
+  if constexpr (std::same_as<Integer, bool>)
     return bit_number(value);
   else
     return bit_number(int64_t(value));

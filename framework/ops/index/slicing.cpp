@@ -22,7 +22,7 @@ class Indexed {
     const int missing = x.dim() - taken;
     for (const TensorIndex& i : indices) std::visit([&](const auto& value) { add(value, missing); }, i.value_);
   }
-  bool any_tensor() const { return any_tensor_; }
+  bool has_tensor() const { return any_tensor_; }
 
   Tensor view;
   Tensors indices;  // undefined: the whole dimension
@@ -35,18 +35,19 @@ class Indexed {
     return std::holds_alternative<indexing::Slice>(i.value_) || std::holds_alternative<TensorIndex::List>(i.value_) ? 1 : 0;
   }
   // Leaves the next `count` dimensions of the view whole.
-  void whole(int count = 1) {
+  void leave_whole(int count = 1) {
     at_ += count;
     indices.insert(indices.end(), size_t(count), Tensor());
   }
+  // Apply one index to the view. missing: the number of dimensions that Ellipsis covers.
   void add(TensorIndex::New, int) {
     view = view.unsqueeze(at_);
-    whole();
+    leave_whole();
   }
-  void add(indexing::EllipsisType, int missing) { whole(missing); }
+  void add(indexing::EllipsisType, int missing) { leave_whole(missing); }
   void add(const indexing::Slice& s, int) {
     view = view.slice(at_, s.start.value_or(0), s.stop.value_or(std::numeric_limits<int64_t>::max()), s.step.value_or(1));
-    whole();
+    leave_whole();
   }
   void add(TensorIndex::Number n, int) {
     if (!n.is_bool) {
@@ -54,20 +55,20 @@ class Indexed {
       return;
     }
     view = view.unsqueeze(at_);
-    put(zeros({n.value}, {.dtype = DType::i64, .device = view.device()}));
+    add_indices(zeros({n.value}, {.dtype = DType::i64, .device = view.device()}));
   }
   void add(const TensorIndex::List& list, int) {
     const Tensor t = from_vector(list.values, {int64_t(list.values.size())}, view.device());
-    put(list.is_mask ? t.to(DType::boolean) : t);
+    add_indices(list.is_mask ? t.to(DType::boolean) : t);
   }
   void add(const Tensor& t, int) {
-    if (!t.defined()) return whole();
+    if (!t.defined()) return leave_whole();
     if (is_number(t)) return add(TensorIndex::Number{t.item<int64_t>(), false}, 0);
     if (t.dtype() == DType::boolean && t.dim() == 0) {
       view = view.unsqueeze(at_);
-      return put(t.unsqueeze(0));
+      return add_indices(t.unsqueeze(0));
     }
-    put(t);
+    add_indices(t);
   }
   // Returns whether t is a 0-dim integer, which counts as a number: but not if an observer follows values, since it may vary, nor
   // if it must be fetched from a device.
@@ -75,7 +76,7 @@ class Indexed {
     const bool is_integer = t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32);
     return is_integer && t.device().is_cpu() && !Observing::follow_values();
   }
-  void put(const Tensor& t) {
+  void add_indices(const Tensor& t) {
     any_tensor_ = true;
     indices.push_back(t);
     at_ += t.dtype() == DType::boolean ? t.dim() : 1;
@@ -102,11 +103,11 @@ TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
 Tensor Tensor::index(std::initializer_list<TensorIndex> list) const { return index(std::span(list.begin(), list.size())); }
 Tensor Tensor::index(std::span<const TensorIndex> list) const {
   const Indexed indexed("index", *this, list);
-  return indexed.any_tensor() ? indexed.view.index(indexed.indices) : indexed.view;
+  return indexed.has_tensor() ? indexed.view.index(indexed.indices) : indexed.view;
 }
 
 IndexedPart::IndexedPart(const Tensor& from, const TensorIndex& at) : Tensor(from.index({at})), at_(at) {
-  if (Indexed("index", from, std::span(&at, 1)).any_tensor()) from_ = from;
+  if (Indexed("index", from, std::span(&at, 1)).has_tensor()) from_ = from;
 }
 IndexedPart& IndexedPart::operator=(const Tensor& other) & {
   from_ = Tensor();
@@ -120,7 +121,7 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const 
 }
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, const Tensor& values) const {
   const Indexed indexed("index_put_", *this, list);
-  if (indexed.any_tensor())
+  if (indexed.has_tensor())
     indexed.view.index_put_(indexed.indices, without_leading_ones(values, 0));
   else
     indexed.view.copy_(without_leading_ones(values, indexed.view.dim()));

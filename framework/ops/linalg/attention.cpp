@@ -55,7 +55,7 @@ struct Mask {
   static Mask of(const Tensor& mask) {
     if (!mask.defined()) return {};
     const bool boolean = mask.dtype() == DType::boolean;
-    const Tensor at = mask.detach(), live = any(boolean ? at : ne(at, kMinusInf), {-1}, true);
+    const Tensor detached = mask.detach(), live = any(boolean ? detached : ne(detached, kMinusInf), {-1}, true);
     return {boolean ? logical_or(mask, eq(live, 0.0)) : where(live, mask, 0.0), live};
   }
 };

@@ -56,9 +56,9 @@ Tensor before_sum(const Tensor& x, std::optional<DType> dtype) {
 }
 
 Tensor share_gradient(const Tensor& x, const Tensor& value, const Tensor& grad, const Dims& dims) {
-  const Tensor at = x.detach(), top = value.detach();
+  const Tensor elements = x.detach(), extreme = value.detach();
   // If the extreme is NaN, the gradient goes to the NaN elements, which are the ones that differ from themselves.
-  const Tensor hit = logical_or(eq(at, top), logical_and(ne(at, at), ne(top, top))).to(grad.dtype());
+  const Tensor hit = logical_or(eq(elements, extreme), logical_and(ne(elements, elements), ne(extreme, extreme))).to(grad.dtype());
   return hit * (grad / hit.sum(dims, true));
 }
 

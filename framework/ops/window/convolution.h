@@ -43,9 +43,10 @@ struct ConvTransposeOptions {
   Dims dilation{1};
 };
 
-// Convolve (cross-correlate): y[o, p] = bias[o] + sum over c, k of weight[o, c, k] x[c, p stride - padding + k dilation]. x: [N, C,
-// in...] or [C, in...], weight: [O, C / groups, kernel...], bias: [O] or undefined -> [N, O, out...] or [O, out...], with out =
-// floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. relu: applies ReLU in the same pass. (autocast: low)
+// Return y[o, p] = bias[o] + sum over c, k of weight[o, c, k] x[c, p stride - padding + k dilation]. x: [N, C, in...] or [C,
+// in...], weight: [O, C / groups, kernel...], bias: [O] or undefined -> [N, O, out...] or [O, out...]. relu: applies ReLU in the
+// same pass. (autocast: low)
+//   out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {},
               bool relu = false);
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {},
@@ -53,9 +54,8 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(), const ConvOptions& options = {},
               bool relu = false);
 // Compute the gradient of a convolution's input, plus a bias. x: [N, C, in...] or [C, in...], weight: [C, O / groups, kernel...],
-// bias: [O] or undefined -> [N, O, out...] or [O, out...], with out = (in - 1) stride - 2 padding + dilation (kernel - 1) +
-// output_padding +
-// 1. (low)
+// bias: [O] or undefined -> [N, O, out...] or [O, out...]. (autocast: low)
+//   out = (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),
                         const ConvTransposeOptions& options = {});
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = Tensor(),

@@ -72,13 +72,13 @@ Tensor starts(const FractionalPlan& plan, int d, const Tensor& u) {
   if (out == 1) return last;
   double step = double(room) / double(out - 1);
   if (u.dtype() == DType::f32) step = double(float(room) / float(out - 1));
-  const Tensor i = arange(out - 1).to(u.device()).to(u.dtype()), at = u.unsqueeze(1);
-  return cat({floor((i + at) * step) - floor(at * step), last.to(u.dtype())}, 1).to(DType::i64);
+  const Tensor i = arange(out - 1).to(u.device()).to(u.dtype()), u_column = u.unsqueeze(1);
+  return cat({floor((i + u_column) * step) - floor(u_column * step), last.to(u.dtype())}, 1).to(DType::i64);
 }
 
 // Returns the index in the input's plane of each element of each window, [planes, out..., kernel...].
 Tensor window_indices(const FractionalPlan& plan, const Tensor& samples) {
-  Tensor at;
+  Tensor indices;
   for (int d = 0; d < plan.dims; ++d) {
     const Tensor u = samples.select(1, plan.dims == 2 ? 1 - d : d);
     const Tensor offsets = arange(plan.kernel[d]).to(u.device());
@@ -87,9 +87,9 @@ Tensor window_indices(const FractionalPlan& plan, const Tensor& samples) {
     shape[1 + d] = plan.out[d];
     shape[1 + plan.dims + d] = plan.kernel[d];
     const Tensor along = (starts(plan, d, u).unsqueeze(2) + offsets).reshape(shape);
-    at = at.defined() ? at * plan.in[d] + along : along;
+    indices = indices.defined() ? indices * plan.in[d] + along : along;
   }
-  return at;
+  return indices;
 }
 
 // Returns the largest elements and their indices in the planes of x.
