@@ -179,7 +179,7 @@ class CudaBackend final : public Backend,
   std::string why_no_group() override { return why_no_nccl(); }
   std::string describe_library() override { return describe_nccl(); }
   std::unique_ptr<ProcessGroup> open_group(std::unique_ptr<ProcessGroup> host, const GroupOptions& options) override {
-    const auto keep = [this](std::shared_ptr<void> what) { recorder_->keep(std::move(what)); };
+    const auto keep = [this](std::shared_ptr<void> object) { recorder_->keep(std::move(object)); };
     return open_nccl_group(std::move(host), {queue_, mutex_, keep, before_waiting_}, options);
   }
 #endif

@@ -58,7 +58,7 @@ class Recorder final : public LaunchWatcher {
   std::unique_ptr<Recording> finish(std::recursive_mutex& mutex);
   void abandon() noexcept;
 
-  void keep(std::shared_ptr<void> what) { kept_.push_back(std::move(what)); }  // until the recording is gone
+  void keep(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }  // until the recording is gone
 
   void launched(const KernelLaunch& launch) override;
   void uses_fixed(const void* p) override;
