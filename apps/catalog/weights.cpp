@@ -258,7 +258,8 @@ uint64_t bytes_of(const StateDict& state) {
   return out;
 }
 
-// Copies a file's values into the module; on Device::meta it only compares names and shapes. Returns the line about it.
+// Copies a file's values into the module, or, on Device::meta, only compares names and shapes. Warns of values that are not finite.
+// Returns the line about the file.
 std::string load_file(Module& module, const Json& weights, const std::string& place) {
   fs::path file = weights["path"].get<std::string>();
   try {

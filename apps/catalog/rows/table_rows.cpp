@@ -31,7 +31,7 @@ std::string cache_key(const SplitRequest& r) {
   return joined(own, '\n', of_train, '\n', line_of(keys));
 }
 
-// Returns how "texts" are tokenised. learns: by tokens of their own, instead of the training data's.
+// Returns how "texts" are tokenised. learns: with tokens of its own instead of the training data's.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
   const Json& self = r.self();
   TokenRowOptions out;
