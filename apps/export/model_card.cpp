@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "apps/export/exporter.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/list_text.h"
 #include "generated/halfstep_release.h"
 
