@@ -121,7 +121,7 @@ ReplayResult replay(const fs::path& run, const ReplayOptions& options) {
     result.last = tried.step;
     result.losses.push_back(tried.loss);
     if (tried.applied) compare_checkpoint(start.folder, tried.step, session, result);
-    if (options.stepped) options.stepped(tried, session);
+    if (options.on_step) options.on_step(tried, session);
   };
   Trainer trainer(config, dir, silent, nullptr, &watch);
   check_data(start, trainer.session(), options);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "apps/examine/time_travel.h"
+#include "apps/exit_codes.h"
 #include "apps/terminal/scratch_folder.h"
 #include "apps/terminal/signals.h"
 #include "apps/train/trainer.h"
