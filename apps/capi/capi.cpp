@@ -26,7 +26,7 @@
 #include "framework/base/process_end.h"
 #include "generated/halfstep_release.h"
 
-// The opaque type behind the caller's handles.
+// The type of the caller's handles, which has no definition.
 struct hs_model;
 
 namespace {
@@ -38,8 +38,9 @@ constexpr int64_t kMostNumbers = int64_t(1) << 48;    // largest count in a buff
 constexpr int64_t kBatch = app::FileOptions().batch;  // as in `halfstep predict`, so that both give the same bits
 
 constexpr int kForkSeconds = 10;  // longest wait of fork() for calls of other threads
-constexpr const char* kEnds = "the process is ending, and the library with it";
+constexpr const char* kProcessEnds = "the process is ending, and the library with it";
 
+// Errors with codes of their own: see hs_status.
 struct BadArgument : ValueError {
   using ValueError::ValueError;
 };
@@ -91,42 +92,46 @@ OpenModels& open_models() {
 // Returns the message of this thread's last failure.
 std::string& last_error() { return of_this_thread<std::string>(); }
 
-int failed(hs_status code, const char* text) noexcept {
+// Stores the message for hs_error, and returns the code.
+int store_failure(hs_status code, const char* text) noexcept {
   try {
     last_error() = text;
   } catch (...) { last_error().clear(); }  // no memory even for the message
   return code;
 }
 
-// Held by each call; fork() waits for it, so that no other thread is inside a call: the child could deadlock on what such a thread
-// held. If the wait takes too long, the child's calls are refused.
-pthread_rwlock_t calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
-bool fork_has_calls = false, forked_inside = false;
+// The lock that each call holds. fork() waits for it, so that no other thread is inside a call: the child could deadlock on what
+// such a thread held. If the wait takes too long, the child's calls are refused.
+pthread_rwlock_t calls_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+bool fork_has_lock = false;       // fork() got the lock
+bool forked_during_call = false;  // in the child, without it
 void before_fork() {
   timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += kForkSeconds;
-  fork_has_calls = pthread_rwlock_timedwrlock(&calls, &until) == 0;
+  fork_has_lock = pthread_rwlock_timedwrlock(&calls_lock, &until) == 0;
 }
 void after_fork() {
-  if (fork_has_calls) pthread_rwlock_unlock(&calls);
+  if (fork_has_lock) pthread_rwlock_unlock(&calls_lock);
 }
-void in_child() {
-  if (!fork_has_calls) forked_inside = true;
-  calls = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+void after_fork_in_child() {
+  if (!fork_has_lock) forked_during_call = true;
+  calls_lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 }
-[[maybe_unused]] const bool hears_of_forks = (set_fork_gate({&before_fork, &after_fork, &in_child}), true);
+[[maybe_unused]] const bool is_gate_set = (set_fork_gate({&before_fork, &after_fork, &after_fork_in_child}), true);
 
-class Call {
+// Holds the lock for one call. Throws ValueError in a child that was forked during a call.
+class CallScope {
  public:
-  [[nodiscard]] Call() {
-    check<ValueError>(!forked_inside, "halfstep", "this process was forked while another thread was in the library for more than ",
-                      kForkSeconds, " seconds, and cannot use it");
-    pthread_rwlock_rdlock(&calls);
+  [[nodiscard]] CallScope() {
+    check<ValueError>(!forked_during_call, "halfstep",
+                      "this process was forked while another thread was in the library for more than ", kForkSeconds,
+                      " seconds, and cannot use it");
+    pthread_rwlock_rdlock(&calls_lock);
   }
-  ~Call() { pthread_rwlock_unlock(&calls); }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+  ~CallScope() { pthread_rwlock_unlock(&calls_lock); }
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
 };
 
 // Calls `body`; turns an exception into a code, and its message into hs_error's.
@@ -134,15 +139,15 @@ template <class Body>
 auto guarded(Body body) noexcept -> decltype(body()) {
   int code = HS_FAILED;
   try {
-    const Call call;
+    const CallScope call;
     const FloatState plain;
     return body();
-  } catch (const BadArgument& e) { code = failed(HS_BAD_ARGUMENT, e.what()); } catch (const BadInput& e) {
-    code = failed(HS_BAD_INPUT, e.what());
-  } catch (const MemoryError& e) { code = failed(HS_NO_MEMORY, e.what()); } catch (const std::bad_alloc&) {
-    code = failed(HS_NO_MEMORY, "[memory] the host has no memory left");
-  } catch (const std::exception& e) { code = failed(HS_FAILED, e.what()); } catch (...) {
-    code = failed(HS_FAILED, "[halfstep] unknown failure");
+  } catch (const BadArgument& e) { code = store_failure(HS_BAD_ARGUMENT, e.what()); } catch (const BadInput& e) {
+    code = store_failure(HS_BAD_INPUT, e.what());
+  } catch (const MemoryError& e) { code = store_failure(HS_NO_MEMORY, e.what()); } catch (const std::bad_alloc&) {
+    code = store_failure(HS_NO_MEMORY, "[memory] the host has no memory left");
+  } catch (const std::exception& e) { code = store_failure(HS_FAILED, e.what()); } catch (...) {
+    code = store_failure(HS_FAILED, "[halfstep] unknown failure");
   }
   if constexpr (std::is_pointer_v<decltype(body())>)
     return nullptr;
@@ -178,17 +183,18 @@ const char* kind_of_answers(const app::Predictor& p) {
   return app::gives_probabilities(p.config().loss) ? "probabilities" : "outputs";
 }
 
-std::string description_of(const OpenModel& m) {
-  const app::Predictor& p = m.predictor;
+// Returns the JSON of hs_describe.
+std::string description_of(const OpenModel& model) {
+  const app::Predictor& p = model.predictor;
   const Json out = {{"version", HALFSTEP_VERSION},
                     {"checkpoint", p.checkpoint().string()},
                     {"step", p.step()},
                     {"averaged", p.is_averaged()},
                     {"device", joined(p.config().device)},
                     {"loss", p.config().loss["type"]},
-                    {"input", sizes_of(m.predictor.form().input)},
+                    {"input", sizes_of(p.form().input)},
                     {"dtype", p.form().input_dtype == DType::i64 ? "int64" : "float32"},
-                    {"output", sizes_of(m.output)},
+                    {"output", sizes_of(model.output)},
                     {"answers", kind_of_answers(p)},
                     {"form", *to_json(p.form())}};
   return app::line_of(out);
@@ -197,7 +203,7 @@ std::string description_of(const OpenModel& m) {
 hs_model* open(const char* path, const char* options) {
   check<BadArgument>(path != nullptr, "hs_open", "path must be a text, got NULL");
   const BeforeEnd before_end;
-  check<ValueError>(before_end.allowed(), "hs_open", kEnds);
+  check<ValueError>(before_end.allowed(), "hs_open", kProcessEnds);
   static std::mutex one_at_a_time;  // constructing a model seeds the default generator
   const std::lock_guard lock(one_at_a_time);
   const app::PredictorOptions chosen = options_of(options);
@@ -215,30 +221,31 @@ hs_model* open(const char* path, const char* options) {
   return out;
 }
 
+// Writes the sizes, unless `to` is null. Returns the number of dimensions.
 int write_shape(const Shape& from, int64_t* to) {
   if (to) std::copy(from.begin(), from.end(), to);
   return int(from.size());
 }
 
 // Views the inputs of hs_run as a tensor on the caller's memory.
-Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_t* sizes, int dims) {
+Tensor inputs_of(const OpenModel& model, int dtype, const void* inputs, const int64_t* sizes, int dims) {
   constexpr const char* kRun = "hs_run";
   check<BadArgument>(dtype == HS_FLOAT32 || dtype == HS_INT64, kRun, "dtype must be HS_FLOAT32 or HS_INT64, got ", dtype);
   check<BadArgument>(sizes != nullptr && dims >= 1, kRun, "shape must have at least one size, got ", sizes ? "none" : "NULL");
-  const DataForm& form = m.predictor.form();
+  const DataForm& form = model.predictor.form();
   constexpr const char* kTakes = "the model takes inputs [N, ...] of shape ";
   check<BadInput>(dims <= HS_MAX_DIMS, kRun, kTakes, form.input, ", got ", dims, " dimensions");
   const Shape shape(std::span(sizes, size_t(dims)));
   check<BadInput>(shape[0] >= 0 && without_batch(shape) == form.input, kRun, kTakes, form.input, ", got ", shape);
-  const int64_t most = kMostNumbers / std::max<int64_t>({1, numel(form.input), numel(m.output)});
+  const int64_t most = kMostNumbers / std::max<int64_t>({1, numel(form.input), numel(model.output)});
   check<BadInput>(shape[0] <= most, kRun, "at most ", most, " samples at once, got ", shape[0]);
   check<BadArgument>(inputs != nullptr || numel(shape) == 0, kRun, "inputs must point to numbers of shape ", shape, ", got NULL");
   const bool takes_integers = form.input_dtype == DType::i64;
   check<BadInput>(!takes_integers || dtype == HS_INT64, kRun, "the model takes HS_INT64, got HS_FLOAT32");
   if (takes_integers) {
     const auto* tokens = static_cast<const int64_t*>(inputs);
-    const int64_t all = numel(shape), vocabulary = form.vocabulary;
-    for (int64_t i = 0; i < all; ++i)
+    const int64_t count = numel(shape), vocabulary = form.vocabulary;
+    for (int64_t i = 0; i < count; ++i)
       check<BadInput>(tokens[i] >= 0 && tokens[i] < vocabulary, kRun, "tokens must be in 0..", vocabulary - 1, ", got ", tokens[i]);
   }
   if (numel(shape) == 0) return empty(shape, {.dtype = dtype == HS_INT64 ? DType::i64 : DType::f32, .device = Device::cpu});
@@ -247,13 +254,12 @@ Tensor inputs_of(const OpenModel& m, int dtype, const void* inputs, const int64_
 }
 
 // Writes the results of a batch: answers as `halfstep predict` gives them, or the model's outputs.
-void write_results(const OpenModel& m, bool answers, const Tensor& outputs, float* to) {
-  const app::Predictor& model = m.predictor;
+void write_results(const OpenModel& open, bool as_answers, const Tensor& outputs, float* to) {
+  const app::Predictor& model = open.predictor;
   Tensor values = outputs;
-  if (answers)  // numbers in float64 and shares in float32, as in Predictor
+  if (as_answers)  // numbers in float64 and shares in float32, as in Predictor
     values = app::answers_of(model.form().classes > 0 ? outputs : outputs.to(DType::f64), model.config().loss, model.form());
-  values = values.to(DType::f32);
-  values = values.contiguous();
+  values = values.to(DType::f32).contiguous();
   const auto* from = values.data_ptr<float>();
   std::copy(from, from + values.numel(), to);
 }
@@ -262,7 +268,7 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
             int64_t capacity) {
   constexpr const char* kRun = "hs_run";
   const BeforeEnd before_end;
-  check<ValueError>(before_end.allowed(), kRun, kEnds);
+  check<ValueError>(before_end.allowed(), kRun, kProcessEnds);
   const std::shared_ptr<OpenModel> model = open_models().find(handle, kRun);
   check<BadArgument>(result == HS_ANSWERS || result == HS_OUTPUTS, kRun, "result must be HS_ANSWERS or HS_OUTPUTS, got ", result);
   const NoGrad off;
@@ -270,17 +276,17 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   try {
     app::check_range(x, model->predictor.form(), kRun);
   } catch (const DataError& e) { throw BadInput(e.what()); }
-  const int64_t samples = x.size(0), each = numel(model->output), all = samples * each;
+  const int64_t samples = x.size(0), width = numel(model->output), numbers = samples * width;
   constexpr const char* kRoom = "outputs must have room for ";
-  check<BadArgument>(outputs != nullptr || all == 0, kRun, kRoom, all, " numbers, got NULL");
-  check<BadArgument>(capacity >= all, kRun, kRoom, all, " numbers, got ", capacity);
+  check<BadArgument>(outputs != nullptr || numbers == 0, kRun, kRoom, numbers, " numbers, got NULL");
+  check<BadArgument>(capacity >= numbers, kRun, kRoom, numbers, " numbers, got ", capacity);
   model->predictor.in_batches(model->predictor.from_units(x), kBatch, [&](int64_t begin, const Tensor& y) {
     const Shape shape = with_batch(std::min(kBatch, samples - begin), model->output);
     check<ValueError>(y.shape() == shape, kRun, "the model gives results of another shape, ", y.shape(), ", for ", shape[0],
                       " samples than for one");
-    write_results(*model, result == HS_ANSWERS, y, outputs + begin * each);
+    write_results(*model, result == HS_ANSWERS, y, outputs + begin * width);
   });
-  return all;
+  return numbers;
 }
 
 }  // namespace

@@ -38,7 +38,7 @@
 extern "C" {
 #endif
 
-/* A handle. NULL is none; there is nothing to read behind it. */
+/* A handle; NULL: none. Its type has no definition. */
 typedef struct hs_model hs_model;
 
 enum hs_status {
@@ -51,11 +51,11 @@ enum hs_status {
 /* Numbers of inputs. */
 enum hs_dtype { HS_FLOAT32 = 0, HS_INT64 = 1 };
 
-/* What hs_run gives. */
+/* The kinds of results of hs_run. */
 enum hs_result {
   /* The answers of `halfstep predict`: probabilities of classes (softmax of the outputs after CrossEntropyLoss, exp after NLLLoss);
-   * numbers in the units of the training data's file. hs_describe says in "answers" which they are. Where a loss gives outputs
-   * no such meaning, they are the outputs. */
+   * numbers in the units of the training data's file; the outputs, if the loss gives them neither meaning. "answers" of
+   * hs_describe has the kind. */
   HS_ANSWERS = 0,
   /* The outputs of the network as they are. */
   HS_OUTPUTS = 1
@@ -64,7 +64,7 @@ enum hs_result {
 /* No shape has more dimensions, that of samples included. */
 enum { HS_MAX_DIMS = 8 };
 
-/* "0.2.0". Never NULL. */
+/* Returns "0.2.0". Never NULL. */
 HS_API const char* hs_version(void);
 
 /* Opens a model. `path`: a run's folder (its best checkpoint, else its latest), RUN/latest, or a checkpoint; in UTF-8, or whatever
@@ -72,31 +72,32 @@ HS_API const char* hs_version(void);
  *   "device"    "cpu" or "cuda"; without it the device of the run
  *   "amp"       false: compute in float32, also where the run used mixed precision; default true
  *   "averages"  false: the weights that were trained, where the run has averages of them; default true
- * Gives a handle, which the caller closes with hs_close; NULL if there is no such file, a checkpoint is damaged, or an option is
+ * Returns a handle, which the caller closes with hs_close; NULL if there is no such file, a checkpoint is damaged, or an option is
  * unknown. Opening includes one run on a sample of zeros; the first run of many samples lays out weights for these, and takes
  * longer. */
 HS_API hs_model* hs_open(const char* path, const char* options);
 
-/* Frees a model and all texts that its functions returned. 0; HS_BAD_ARGUMENT for NULL or a closed handle. */
+/* Frees a model and all texts that its functions returned. Returns 0, or HS_BAD_ARGUMENT for NULL or a closed handle. */
 HS_API int hs_close(hs_model* model);
 
-/* A JSON object about the model, UTF-8, owned by the model. "form" has facts about the training data: the kind of data ("image",
- * "table", "series", "text" or "tensor"), columns, categories, names of classes, scales. Besides: "answers" ("probabilities",
- * "numbers" or "outputs"), "input" and "output" (shapes of one sample), "dtype" (of the input), "checkpoint", "step", "averaged",
- * "loss", "device" and "version". Readers must ignore keys that they do not know. */
+/* Returns a JSON object about the model, UTF-8, owned by the model. "form" has facts about the training data: the kind of data
+ * ("image", "table", "series", "text" or "tensor"), columns, categories, names of classes, scales. Besides: "answers"
+ * ("probabilities", "numbers" or "outputs"), "input" and "output" (shapes of one sample), "dtype" (of the input), "checkpoint",
+ * "step", "averaged", "loss", "device" and "version". Readers must ignore other keys. */
 HS_API const char* hs_describe(hs_model* model);
 
-/* The shape of one sample's input, without the dimension of samples: writes the sizes to shape[0], shape[1], ... and what the model
+/* Writes the shape of one sample's input, without the dimension of samples, to shape[0], shape[1], ... and the dtype that the model
  * takes to *dtype; either may be NULL. Returns the number of dimensions, from 0 to HS_MAX_DIMS - 1. */
 HS_API int hs_input(hs_model* model, int64_t shape[HS_MAX_DIMS - 1], int* dtype);
 
-/* The same for the result of one sample, which is always float32. */
+/* Writes and returns the same for the result of one sample, which is always float32. */
 HS_API int hs_output(hs_model* model, int64_t shape[HS_MAX_DIMS - 1]);
 
-/* The number of classes; 0 if the answers are numbers. */
+/* Returns the number of classes; 0 if the answers are numbers. */
 HS_API int64_t hs_classes(hs_model* model);
 
-/* The name of class `index`, UTF-8, owned by the model; its number where the training data has no names. NULL for other indices. */
+/* Returns the name of class `index`, UTF-8, owned by the model; its number where the training data has no names. NULL for other
+ * indices. */
 HS_API const char* hs_class(hs_model* model, int64_t index);
 
 /* Runs the model on any number of samples, 64 at a time, as `halfstep predict` does. Equal samples of one call give equal bits, and
@@ -125,8 +126,8 @@ HS_API const char* hs_class(hs_model* model, int64_t index);
 HS_API int64_t hs_run(hs_model* model, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,
                       int64_t capacity);
 
-/* Why the last function that failed on this thread did so; "" if none has. Never NULL. The text belongs to the library and is valid
- * until the next failure on this thread. */
+/* Returns the reason why the last function that failed on this thread did so; "" if none has. Never NULL. The text belongs to the
+ * library and is valid until the next failure on this thread. */
 HS_API const char* hs_error(void);
 
 /* Sets how many threads the library computes with, in all calls together with the calling thread; 0 changes nothing. At first there

@@ -21,9 +21,10 @@ std::string ending_of(const std::filesystem::path& file) {
   return end;
 }
 
-Shape with_rows(int64_t rows, const Shape& of) {
+// Returns the shape of an array of `rows` answers of this shape.
+Shape with_rows(int64_t rows, const Shape& answer) {
   Shape out{rows};
-  for (const int64_t n : of) out.push_back(n);
+  for (const int64_t size : answer) out.push_back(size);
   return out;
 }
 
@@ -39,7 +40,7 @@ Tensor array_of(const std::vector<T>& values, const Shape& shape, DType dtype) {
 bool is_array_file(const std::string& file) { return ending_of(file) == ".npy" || ending_of(file) == ".npz"; }
 
 AnswerArrays::AnswerArrays(std::filesystem::path file, const DataForm& form, bool probabilities)
-    : file_(std::move(file)), form_(form), zipped_(ending_of(file_) == ".npz"), probabilities_(probabilities) {
+    : file_(std::move(file)), form_(form), is_npz_(ending_of(file_) == ".npz"), has_probabilities_(probabilities) {
   check<ConfigError>(!form.label_sequences, "predict",
                      "answers are rows of labels, of different lengths, which are no array: ", file_.string(),
                      Help{"--json --out answers.jsonl"});
@@ -50,65 +51,65 @@ AnswerArrays::AnswerArrays(std::filesystem::path file, const DataForm& form, boo
   const std::filesystem::path folder = file_.has_parent_path() ? file_.parent_path() : std::filesystem::path(".");
   check<IoError>(std::filesystem::is_directory(folder), "predict", file_.string(), " cannot be written: there is no folder ",
                  folder.string());
-  for (int64_t c = 0; c < form.classes; ++c) place_.emplace(form.class_name(c), c);
+  for (int64_t c = 0; c < form.classes; ++c) class_numbers_.emplace(form.class_name(c), c);
 }
 
 void AnswerArrays::add(const Prediction& p) {
   ++rows_;
   if (!p.fault.empty()) ++faults_;
   const size_t width = std::max(p.numbers.size(), p.labels.size());
-  if (each_ == 0 && width > 0) {  // earlier inputs had no answer: fill their rows now
-    each_ = width;
-    const size_t before = size_t(rows_ - 1) * each_;
-    form_.classes > 0 ? classes_.assign(before, -1) : numbers_.assign(before, std::numeric_limits<float>::quiet_NaN());
+  if (width_ == 0 && width > 0) {  // earlier inputs had no answer: fill their rows now
+    width_ = width;
+    const size_t missing = size_t(rows_ - 1) * width_;
+    form_.classes > 0 ? classes_.assign(missing, -1) : numbers_.assign(missing, std::numeric_limits<float>::quiet_NaN());
   }
   if (form_.classes == 0) {
     for (const double v : p.numbers) numbers_.push_back(float(v));
-    numbers_.resize(size_t(rows_) * each_, std::numeric_limits<float>::quiet_NaN());
+    numbers_.resize(size_t(rows_) * width_, std::numeric_limits<float>::quiet_NaN());
   } else if (form_.target.empty()) {
     classes_.push_back(p.top.empty() ? -1 : p.top[0].number);
     for (const double v : p.probabilities) shares_.push_back(float(v));
-    if (probabilities_) shares_.resize(size_t(rows_ * form_.classes), std::numeric_limits<float>::quiet_NaN());
+    if (has_probabilities_) shares_.resize(size_t(rows_ * form_.classes), std::numeric_limits<float>::quiet_NaN());
   } else {
-    for (const std::string& label : p.labels) classes_.push_back(place_.at(label));
-    classes_.resize(size_t(rows_) * each_, -1);
+    for (const std::string& label : p.labels) classes_.push_back(class_numbers_.at(label));
+    classes_.resize(size_t(rows_) * width_, -1);
   }
 }
 
-void AnswerArrays::write(std::ostream& says) const {
-  const auto n = int64_t(each_);
+void AnswerArrays::write(std::ostream& messages) const {
+  const auto width = int64_t(width_);
   // Give each sample the targets' shape, if the count of numbers agrees.
-  const bool column = std::holds_alternative<TableForm>(form_.source) && n == 1;
-  const Shape shape = column || (form_.classes > 0 && form_.target.empty()) ? Shape{}
-                      : numel(form_.target) == n                            ? form_.target
-                                                                            : Shape{n};
+  const bool is_column = std::holds_alternative<TableForm>(form_.source) && width == 1;
+  const Shape shape = is_column || (form_.classes > 0 && form_.target.empty()) ? Shape{}
+                      : numel(form_.target) == width                           ? form_.target
+                                                                               : Shape{width};
   const Tensor answers = form_.classes > 0 ? array_of(classes_, with_rows(rows_, shape), DType::i64)
                                            : array_of(numbers_, with_rows(rows_, shape), DType::f32);
   std::vector<std::pair<std::string, Tensor>> arrays = {{"prediction", answers}};
-  if (probabilities_) {
+  if (has_probabilities_) {
     check<ConfigError>(int64_t(shares_.size()) == rows_ * form_.classes, "predict", "the loss gives the classes no probabilities",
                        Help{"leave --probabilities out"});
     arrays.emplace_back("probabilities", array_of(shares_, Shape{rows_, form_.classes}, DType::f32));
   }
-  if (zipped_)
+  if (is_npz_)
     write_npz(file_, arrays);
   else
     atomic_write(file_, npy_bytes(arrays.back().second));
-  says << file_.string() << ": ";
-  for (size_t i = zipped_ ? 0 : arrays.size() - 1; i < arrays.size(); ++i)
-    says << (zipped_ ? arrays[i].first + " " : "") << arrays[i].second.dtype() << ' ' << arrays[i].second.shape()
-         << (i + 1 < arrays.size() ? ", " : "");
+  messages << file_.string() << ": ";
+  for (size_t i = is_npz_ ? 0 : arrays.size() - 1; i < arrays.size(); ++i)
+    messages << (is_npz_ ? arrays[i].first + " " : "") << arrays[i].second.dtype() << ' ' << arrays[i].second.shape()
+             << (i + 1 < arrays.size() ? ", " : "");
   if (form_.classes > 0) {
     constexpr int64_t kShown = 10;
-    says << "; classes by number:";
+    messages << "; classes by number:";
     for (int64_t c = 0; c < std::min(kShown, form_.classes); ++c)
-      says << (c ? ", " : " ") << c << ' ' << in_line(form_.class_name(c));
-    if (form_.classes > kShown) says << ", ...";
+      messages << (c ? ", " : " ") << c << ' ' << in_line(form_.class_name(c));
+    if (form_.classes > kShown) messages << ", ...";
   }
-  says << '\n';
+  messages << '\n';
   if (faults_ > 0)
-    says << faults_ << (faults_ == 1 ? " row is " : " rows are ")
-         << (form_.classes > 0 && !(probabilities_ && !zipped_) ? "-1" : "NaN") << ": the input could not be read\n";
+    messages << faults_ << (faults_ == 1 ? " row is " : " rows are ")
+             << (form_.classes > 0 && !(has_probabilities_ && !is_npz_) ? "-1" : "NaN") << ": the input could not be read\n";
 }
 
 }  // namespace halfstep::app

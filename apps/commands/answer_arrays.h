@@ -19,23 +19,26 @@ bool is_array_file(const std::string& file);
 
 // Writes answers. .npy has a row for each input, in their order: numbers as float32 [N, ...] with a target's shape, [N] for a
 // column of a table; classes as int64 [N], or with `probabilities` float32 [N, classes]; a class for each position as int64 [N,
-// ...]. .npz has these as "prediction", and probabilities beside classes. An input without an answer is NaN or -1.
+// ...]. .npz has these as "prediction", and with `probabilities` an array "probabilities" beside. An input without an answer is NaN
+// or -1.
 class AnswerArrays {
  public:
   // Throws ConfigError for answers that cannot be arrays.
   AnswerArrays(std::filesystem::path file, const DataForm& form, bool probabilities);
-  void add(const Prediction& p);
-  void write(std::ostream& says) const;
+  void add(const Prediction& prediction);
+  // Writes the file, and describes it to `messages`.
+  void write(std::ostream& messages) const;
 
  private:
   std::filesystem::path file_;
   const DataForm& form_;
-  bool zipped_, probabilities_;
+  bool is_npz_, has_probabilities_;
   int64_t rows_ = 0, faults_ = 0;
-  size_t each_ = 0;                                 // count of numbers in an answer
-  std::vector<int64_t> classes_;                    // each_ in every row
-  std::vector<float> numbers_, shares_;             // each_ in every row; one for each class
-  std::unordered_map<std::string, int64_t> place_;  // class numbers by name
+  size_t width_ = 0;              // count of numbers or classes in an answer; 0: no input had an answer yet
+  std::vector<int64_t> classes_;  // width_ in every row
+  std::vector<float> numbers_;    // width_ in every row
+  std::vector<float> shares_;     // one for each class in every row
+  std::unordered_map<std::string, int64_t> class_numbers_;  // by name
 };
 
 }  // namespace halfstep::app

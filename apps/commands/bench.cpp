@@ -19,7 +19,6 @@
 #include "apps/exit_codes.h"
 #include "apps/schema/suggest.h"
 #include "apps/terminal/build_info.h"
-#include "apps/terminal/progress.h"
 #include "framework/backend/backend.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text_stream.h"
@@ -56,47 +55,47 @@ std::vector<Precision> parse_arms(const std::string& list) {
 
 // Takes options that the command line lacks from a config: its network, which must be of the benchmark's kind, and its bench
 // section.
-void apply_config(BenchArguments& o) {
-  const Config config = load_config(*o.config, {.device = o.device});
+void apply_config(BenchArguments& arguments) {
+  const Config config = load_config(*arguments.config, {.device = arguments.device});
   print_warnings(config);
   const Json &model = config.model, &data = config.data.train;
-  const auto is = [&](bool good, const char* key, const char* rule) {
-    check<ConfigError>(good, "bench", *o.config, ": ", key, " must be ", rule, ", which is what this benchmark measures",
+  const auto require = [&](bool holds, const char* key, const char* rule) {
+    check<ConfigError>(holds, "bench", *arguments.config, ": ", key, " must be ", rule, ", which is what this benchmark measures",
                        Help{"see configs/mlp_amp.json"});
   };
-  is(model["type"] == "MLP" && model["activation"]["type"] == "ReLU" && model["dropout"] == 0.0 && model["bias"] == true, "model",
-     "an MLP with bias and ReLU");
+  require(model["type"] == "MLP" && model["activation"]["type"] == "ReLU" && model["dropout"] == 0.0 && model["bias"] == true,
+          "model", "an MLP with bias and ReLU");
   const Json width = model["in_features"];
-  for (const Json& hidden : model["hidden"]) is(hidden == width, "model.hidden", "of model.in_features each");
-  is(model["out_features"] == width, "model.out_features", "model.in_features");
-  is(config.loss["type"] == "MSELoss", "loss", "MSELoss");
+  for (const Json& hidden : model["hidden"]) require(hidden == width, "model.hidden", "of model.in_features each");
+  require(model["out_features"] == width, "model.out_features", "model.in_features");
+  require(config.loss["type"] == "MSELoss", "loss", "MSELoss");
   const Json& optimizer = config.optimizer;
-  is(optimizer["type"] == "SGD" && optimizer["momentum"] == 0.0 && optimizer["weight_decay"] == 0.0, "optimizer", "plain SGD");
-  o.bench.lr = optimizer["lr"].get<double>();
-  is(data["type"] == "Random", "data.train", "Random");
-  const auto take = [](auto& to, const auto& from) {
-    if (!to) to = from;
+  require(optimizer["type"] == "SGD" && optimizer["momentum"] == 0.0 && optimizer["weight_decay"] == 0.0, "optimizer", "plain SGD");
+  arguments.bench.lr = optimizer["lr"].get<double>();
+  require(data["type"] == "Random", "data.train", "Random");
+  const auto set_default = [](auto& option, const auto& value) {
+    if (!option) option = value;
   };
-  take(o.width, width.get<int64_t>());
-  take(o.layers, int64_t(model["hidden"].size()) + 1);
-  take(o.batch, config.data.loader.batch_size);
-  take(o.batches, data["num_batches"].get<int64_t>());
-  take(o.epochs, config.train.epochs);
-  take(o.seed, config.seed);
-  o.bench.device = config.device;
-  take(o.warmup, config.bench.warmup);
-  take(o.repeats, config.bench.repeats);
-  if (!o.arms && config.bench.arms) {
-    o.arms = "";
-    for (const std::string& arm : *config.bench.arms) *o.arms += (o.arms->empty() ? "" : ",") + arm;
+  set_default(arguments.width, width.get<int64_t>());
+  set_default(arguments.layers, int64_t(model["hidden"].size()) + 1);
+  set_default(arguments.batch, config.data.loader.batch_size);
+  set_default(arguments.batches, data["num_batches"].get<int64_t>());
+  set_default(arguments.epochs, config.train.epochs);
+  set_default(arguments.seed, config.seed);
+  arguments.bench.device = config.device;
+  set_default(arguments.warmup, config.bench.warmup);
+  set_default(arguments.repeats, config.bench.repeats);
+  if (!arguments.arms && config.bench.arms) {
+    arguments.arms = "";
+    for (const std::string& arm : *config.bench.arms) *arguments.arms += (arguments.arms->empty() ? "" : ",") + arm;
   }
 }
 
-// Returns the time in UTC, to the second.
-std::string now() {
-  const std::time_t t = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+// Returns the time in UTC: "2026-11-30T06:00:00Z".
+std::string utc_text() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm utc{};
-  gmtime_r(&t, &utc);
+  gmtime_r(&now, &utc);
   char text[32];
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc)};
 }
@@ -120,7 +119,7 @@ Json clocks(bool gpu) {
 
 bool is_mixed(const BenchArm& arm) { return arm.precision == Precision::bfloat16 || arm.precision == Precision::float16; }
 
-// Prints an arm as the recipe does.
+// Prints an arm as PyTorch's recipe for automatic mixed precision does.
 void print_recipe(const BenchArm& arm) {
   std::cout << '\n'
             << (is_mixed(arm) ? "Mixed precision:" : "Default precision:") << '\n'
@@ -130,6 +129,7 @@ void print_recipe(const BenchArm& arm) {
             << (arm.skipped ? ", " + std::to_string(arm.skipped) + " steps skipped" : "") << ")" << std::endl;
 }
 
+// Prints a row for each arm. base: the arm that speed-ups are relative to; may be null.
 void print_table(const std::vector<BenchArm>& arms, const BenchArm* base) {
   constexpr MemoryTag kColumns[] = {MemoryTag::data, MemoryTag::parameters, MemoryTag::shadows, MemoryTag::gradients,
                                     MemoryTag::activations};
@@ -184,9 +184,9 @@ void check_products(const std::vector<BenchArm>& arms) {
   }
 }
 
-// Throws if all requested arms were refused; else the other arms' times are valid.
-void check_measured(const std::vector<BenchArm>& refused, bool all) {
-  if (all) throw DeviceError(refused.front().refused);
+// Throws if all requested arms were refused; else prints those that were, and the others' times are valid.
+void check_measured(const std::vector<BenchArm>& refused, bool all_refused) {
+  if (all_refused) throw DeviceError(refused.front().refused);
   for (const BenchArm& a : refused) std::cerr << name(a.precision) << " was not measured: " << a.refused << '\n';
 }
 
@@ -221,135 +221,141 @@ Json arm_json(const BenchArm& a, const BenchArm* base, const Agreement& found, b
 }
 
 // Fills in options that neither the command line nor a config gives.
-void apply_defaults(BenchArguments& o) {
-  const bool gpu = o.bench.device.is_cuda();
-  if (!o.arms) o.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");
-  o.bench.batch = o.batch.value_or(gpu ? 4096 : 512);
-  o.bench.layers = o.layers.value_or(3);
-  o.bench.warmup = o.warmup.value_or(gpu ? StepRecorder::kDecided : 3);
-  o.bench.repeats = o.repeats.value_or(1);
-  o.bench.seed = o.seed.value_or(0);
-  o.bench.width = o.width.value_or(gpu ? 4096 : 1024);
-  o.bench.batches = o.batches.value_or(gpu ? 50 : 10);
-  o.bench.epochs = o.epochs.value_or(gpu ? 3 : 2);
-  o.bench.inner = o.inner.value_or(gpu ? 10 : 1);
-  o.bench.graph = o.graph == "on" ? GraphMode::on : o.graph == "off" ? GraphMode::off : GraphMode::automatic;
+void apply_defaults(BenchArguments& arguments) {
+  const bool gpu = arguments.bench.device.is_cuda();
+  if (!arguments.arms) arguments.bench.arms = parse_arms(gpu ? "float32,tf32,bfloat16,float16" : "float32,bfloat16,float16");
+  arguments.bench.batch = arguments.batch.value_or(gpu ? 4096 : 512);
+  arguments.bench.layers = arguments.layers.value_or(3);
+  arguments.bench.warmup = arguments.warmup.value_or(gpu ? StepRecorder::kDecided : 3);
+  arguments.bench.repeats = arguments.repeats.value_or(1);
+  arguments.bench.seed = arguments.seed.value_or(0);
+  arguments.bench.width = arguments.width.value_or(gpu ? 4096 : 1024);
+  arguments.bench.batches = arguments.batches.value_or(gpu ? 50 : 10);
+  arguments.bench.epochs = arguments.epochs.value_or(gpu ? 3 : 2);
+  arguments.bench.inner = arguments.inner.value_or(gpu ? 10 : 1);
+  arguments.bench.graph = arguments.graph == "on"    ? GraphMode::on
+                          : arguments.graph == "off" ? GraphMode::off
+                                                     : GraphMode::automatic;
 }
 
-void print_json(const BenchArguments& o, const std::vector<BenchArm>& arms, const BenchArm* f32, const BenchArm& base,
+void print_json(const BenchArguments& arguments, const std::vector<BenchArm>& arms, const BenchArm* f32, const BenchArm& base,
                 const std::string& where, const std::optional<Json>& baseline) {
-  const BenchOptions& b = o.bench;
-  const bool gpu = b.device.is_cuda();
+  const BenchOptions& options = arguments.bench;
+  const bool gpu = options.device.is_cuda();
   const Json build = build_info();
   Json list = Json::array();
-  for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, b.layers), gpu));
+  for (const BenchArm& a : arms) list.push_back(arm_json(a, f32, agreement(a, base, options.layers), gpu));
   Json out{{"bench", "mlp"},
            {"version", build["halfstep"]},
            {"commit", build["commit"]},
-           {"date", now()},
-           {"device", std::string(name(b.device.type))},
+           {"date", utc_text()},
+           {"device", std::string(name(options.device.type))},
            {"description", where},
            {"clocks", clocks(gpu)},
            {"threads", num_threads()},
-           {"batch", b.batch},
-           {"width", b.width},
-           {"layers", b.layers},
-           {"batches", b.batches},
-           {"epochs", b.epochs},
-           {"warmup", b.warmup},
-           {"repeats", b.repeats},
-           {"inner", b.inner},
-           {"seed", b.seed},
-           {"graph", o.graph},
+           {"batch", options.batch},
+           {"width", options.width},
+           {"layers", options.layers},
+           {"batches", options.batches},
+           {"epochs", options.epochs},
+           {"warmup", options.warmup},
+           {"repeats", options.repeats},
+           {"inner", options.inner},
+           {"seed", options.seed},
+           {"graph", arguments.graph},
            {"arms", list}};
-  if (baseline) out["baseline"] = {{"file", *o.baseline}, {"arms", comparisons_json(compare_arms(arms, *baseline))}};
+  if (baseline) out["baseline"] = {{"file", *arguments.baseline}, {"arms", comparisons_json(compare_arms(arms, *baseline))}};
   std::cout << out.dump() << std::endl;
 }
 
 // Prints a line for each arm, unless the results are JSON. Returns the exit code.
-int check_baseline(const BenchArguments& o, const std::vector<BenchArm>& arms, const std::optional<Json>& baseline,
+int check_baseline(const BenchArguments& arguments, const std::vector<BenchArm>& arms, const std::optional<Json>& baseline,
                    const std::string& where) {
   if (!baseline) return kDone;
   const Json then = baseline->value("description", Json());
-  if (then != where) std::cerr << "warning: " << *o.baseline << " is of another machine or library: " << then.dump() << '\n';
+  if (then != where)
+    std::cerr << "warning: " << *arguments.baseline << " is of another machine or library: " << then.dump() << '\n';
   const std::vector<ArmComparison> all = compare_arms(arms, *baseline);
-  if (!o.json)
-    for (const ArmComparison& c : all) std::cout << "against " << *o.baseline << ": " << c.text() << '\n';
-  return std::any_of(all.begin(), all.end(), [](const ArmComparison& c) { return c.slower(); }) ? kNotHeld : kDone;
+  if (!arguments.json)
+    for (const ArmComparison& c : all) std::cout << "against " << *arguments.baseline << ": " << c.text() << '\n';
+  return std::any_of(all.begin(), all.end(), [](const ArmComparison& c) { return c.is_slower(); }) ? kNotHeld : kDone;
 }
 
-int bench(BenchArguments o) {
-  apply_threads(o.threads);
-  if (o.config)
-    apply_config(o);
+int bench(BenchArguments arguments) {
+  apply_threads(arguments.threads);
+  if (arguments.config)
+    apply_config(arguments);
   else
-    o.bench.device = named_device(o.device.value_or("auto"));
-  if (o.arms) o.bench.arms = parse_arms(*o.arms);  // parsed before anything starts
-  const std::string where = backend_for(o.bench.device).describe();
-  apply_defaults(o);
-  const BenchOptions& b = o.bench;
+    arguments.bench.device = named_device(arguments.device.value_or("auto"));
+  if (arguments.arms) arguments.bench.arms = parse_arms(*arguments.arms);  // parsed before anything starts
+  const std::string where = backend_for(arguments.bench.device).describe();
+  apply_defaults(arguments);
+  const BenchOptions& options = arguments.bench;
   std::optional<Json> baseline;  // read before anything is measured
-  if (o.baseline) baseline = read_baseline(*o.baseline, b, num_threads());
-  if (!o.json) {
-    std::cout << b.layers << " x Linear(" << b.width << ", " << b.width << "), batch " << b.batch << ", " << b.batches
-              << " resident batches, " << b.epochs << (b.epochs == 1 ? " epoch" : " epochs") << ", SGD, MSE\n"
+  if (arguments.baseline) baseline = read_baseline(*arguments.baseline, options, num_threads());
+  if (!arguments.json) {
+    std::cout << options.layers << " x Linear(" << options.width << ", " << options.width << "), batch " << options.batch << ", "
+              << options.batches << " resident batches, " << options.epochs << (options.epochs == 1 ? " epoch" : " epochs")
+              << ", SGD, MSE\n"
               << where << '\n';
   }
-  const auto all = bench_mlp(b, [&](const BenchArm& arm) {
-    if (!o.json) print_recipe(arm);
+  const auto all = bench_mlp(options, [&](const BenchArm& arm) {
+    if (!arguments.json) print_recipe(arm);
   });
   std::vector<BenchArm> arms, refused;
   for (const BenchArm& a : all) (a.refused.empty() ? arms : refused).push_back(a);
   const BenchArm& base = reference(arms.empty() ? all : arms);
   const BenchArm* f32 = base.precision == Precision::float32 ? &base : nullptr;
-  if (o.json) {
-    print_json(o, all, f32, base, where, baseline);
+  if (arguments.json) {
+    print_json(arguments, all, f32, base, where, baseline);
     check_measured(refused, arms.empty());
     check_products(arms);
-    return check_baseline(o, arms, baseline, where);
+    return check_baseline(arguments, arms, baseline, where);
   }
   check_measured(refused, arms.empty());
   print_table(arms, f32);
-  std::cout << "\nMedians leave out the first " << b.warmup
+  std::cout << "\nMedians leave out the first " << options.warmup
             << " steps, totals count them. \"other\": optimizer state and workspace.\n";
-  print_verdict(arms, b.layers);
+  print_verdict(arms, options.layers);
   check_products(arms);
-  return check_baseline(o, arms, baseline, where);
+  return check_baseline(arguments, arms, baseline, where);
 }
 
 }  // namespace
 
 void add_bench(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<BenchArguments>();
+  auto arguments = std::make_shared<BenchArguments>();
   CLI::App* group = program.add_subcommand("bench", "Measure the speed of training steps");
   group->require_subcommand(1);
-  CLI::App* c = group->add_subcommand("mlp", "The recipe's MLP: float32 against mixed precision");
-  c->add_option("--config", o->config, "a config such as configs/mlp_amp.json");
+  CLI::App* command = group->add_subcommand("mlp", "The recipe's MLP: float32 against mixed precision");
+  command->add_option("--config", arguments->config, "a config such as configs/mlp_amp.json");
   const auto count = [&](const char* flag, std::optional<int64_t>& value, const char* doc) {
-    c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30));
+    command->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 30));
   };
-  count("--batch", o->batch, "samples in a batch [512, on a GPU 4096]");
-  count("--width", o->width, "width of all layers [1024, on a GPU 4096]");
-  count("--layers", o->layers, "Linear layers [3]");
-  count("--batches", o->batches, "resident batches [10, on a GPU 50]");
-  count("--epochs", o->epochs, "passes over them [2, on a GPU 3]");
-  count("--repeats", o->repeats, "runs of each precision [1]");
-  c->add_option("--warmup", o->warmup, "first steps, not part of the median [3, on a GPU 12]")
+  count("--batch", arguments->batch, "samples in a batch [512, on a GPU 4096]");
+  count("--width", arguments->width, "width of all layers [1024, on a GPU 4096]");
+  count("--layers", arguments->layers, "Linear layers [3]");
+  count("--batches", arguments->batches, "resident batches [10, on a GPU 50]");
+  count("--epochs", arguments->epochs, "passes over them [2, on a GPU 3]");
+  count("--repeats", arguments->repeats, "runs of each precision [1]");
+  command->add_option("--warmup", arguments->warmup, "first steps, not part of the median [3, on a GPU 12]")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 30));
-  count("--inner", o->inner, "steps between two waits for the device [1, on a GPU 10]");
-  c->add_option("--graph", o->graph, "replay recorded steps on a GPU")
+  count("--inner", arguments->inner, "steps between two waits for the device [1, on a GPU 10]");
+  command->add_option("--graph", arguments->graph, "replay recorded steps on a GPU")
       ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
-  c->add_option("--export", o->bench.export_to, "write weights and data as safetensors, for a comparison elsewhere");
-  c->add_option("--seed", o->seed, "of weights and data [0]");
-  c->add_option("--arms", o->arms, "precisions to compare, of float32, tf32 (on a GPU), bfloat16 and float16 [all available]");
-  c->add_option("--baseline", o->baseline,
-                "a result that --json printed earlier; ends with code 6 if a median is slower by more than both spreads")
+  command->add_option("--export", arguments->bench.export_to, "write weights and data as safetensors, for a comparison elsewhere");
+  command->add_option("--seed", arguments->seed, "of weights and data [0]");
+  command->add_option("--arms", arguments->arms,
+                      "precisions to compare, of float32, tf32 (on a GPU), bfloat16 and float16 [all available]");
+  command
+      ->add_option("--baseline", arguments->baseline,
+                   "a result that --json printed earlier; ends with code 6 if a median is slower by more than both spreads")
       ->type_name("FILE");
-  c->add_flag("--json", o->json, "one JSON object");
-  add_device(*c, o->device);
-  add_threads(*c, o->threads);
-  c->callback([o, &chosen] { chosen = [o] { return bench(*o); }; });
+  command->add_flag("--json", arguments->json, "one JSON object");
+  add_device(*command, arguments->device);
+  add_threads(*command, arguments->threads);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return bench(*arguments); }; });
 }
 
 }  // namespace halfstep::app

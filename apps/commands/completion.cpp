@@ -39,9 +39,10 @@ if [[ $funcstack[1] == _halfstep ]]; then _halfstep "$@"; else compdef _halfstep
 complete -c halfstep -a '(halfstep __complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
 )sh"}};
 
-void print_those(const std::vector<std::string>& all, const std::string& begin, const std::string& end = "") {
-  for (const std::string& word : all)
-    if (word.starts_with(begin)) std::cout << word << end << '\n';
+// Prints the words that start with `begin`, each with `suffix`.
+void print_matching(const std::vector<std::string>& words, const std::string& begin, const std::string& suffix = "") {
+  for (const std::string& word : words)
+    if (word.starts_with(begin)) std::cout << word << suffix << '\n';
 }
 
 }  // namespace
@@ -57,17 +58,17 @@ void complete(const CLI::App& program, const std::vector<std::string>& words) {
   }
   if (words.size() > 1 && words[words.size() - 2] == "--set") {
     const size_t equals = last.find('=');
-    if (equals == std::string::npos) return print_those(setting_paths(), last, "=");
+    if (equals == std::string::npos) return print_matching(setting_paths(), last, "=");
     const std::string path = last.substr(0, equals);
     std::vector<std::string> settings;
     for (const std::string& word : words_of_setting(path)) settings.push_back(path + "=" + word);
-    return print_those(settings, last);
+    return print_matching(settings, last);
   }
   if (last.starts_with('-')) {
     std::vector<std::string> options;
     for (const CLI::Option* o : command->get_options())
       for (const std::string& name : o->get_lnames()) options.push_back("--" + name);
-    return print_those(options, last);
+    return print_matching(options, last);
   }
   std::vector<std::string> names;
   for (const CLI::App* c : command->get_subcommands({})) names.push_back(c->get_name());
@@ -77,14 +78,14 @@ void complete(const CLI::App& program, const std::vector<std::string>& words) {
     names = setting_paths();
     for (const std::string& type : type_names()) names.push_back(type);
   }
-  print_those(names, last);
+  print_matching(names, last);
 }
 
 void add_completion(CLI::App& program, Action& chosen) {
   auto shell = std::make_shared<std::string>();
-  CLI::App* c = program.add_subcommand("completion", "Print the script that makes a shell complete halfstep's arguments");
-  c->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
-  c->callback([shell, &chosen] {
+  CLI::App* command = program.add_subcommand("completion", "Print the script that makes a shell complete halfstep's arguments");
+  command->add_option("shell", *shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->callback([shell, &chosen] {
     chosen = [shell] {
       std::cout << kShells.at(*shell);
       return kDone;

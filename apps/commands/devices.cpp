@@ -33,21 +33,21 @@ Json ranks_here() {
                                    " N halfstep train CONFIG starts N")}};
   }
   Json list = Json::array();
-  const Json mine = {{"host", host_name()}, {"process", getpid()}, {"threads", num_threads()}};
-  for (const std::string& text : group->gather(mine.dump())) {
+  const Json own = {{"host", host_name()}, {"process", getpid()}, {"threads", num_threads()}};
+  for (const std::string& text : group->gather(own.dump())) {
     Json rank = Json::parse(text);
     rank["text"] = joined("rank ", list.size(), "   ", rank["host"].get<std::string>(), ", process ", rank["process"].get<int>(),
                           ", ", rank["threads"].get<int>(), rank["threads"] == 1 ? " thread, " : " threads, ", group->describe());
     list.push_back(rank);
   }
   const std::string library = describe_library(*group, Device::cuda);
-  const bool first = writes(group.get());
+  const bool is_first = writes(group.get());
   group->close();
-  return first ? Json{{"available", true}, {"list", list}, {"gpus", library}} : Json();
+  return is_first ? Json{{"available", true}, {"list", list}, {"gpus", library}} : Json();
 }
 
-int devices(bool json) {
-  Json all = Json::array();
+int list_devices(bool json) {
+  Json list = Json::array();
   for (const Device d : {Device::cpu, Device::cuda}) {
     TextWriter name;
     name << d;
@@ -60,14 +60,14 @@ int devices(bool json) {
       entry["available"] = false;
       entry["description"] = e.what();
     }
-    all.push_back(entry);
+    list.push_back(entry);
     if (!json && detect_launch().rank == 0)
       std::cout << name.str() << (name.str().size() < 4 ? "     " : "  ") << entry["description"].get<std::string>() << '\n';
   }
   const Json ranks = ranks_here();
   if (ranks.is_null()) return kDone;  // not the first rank
   if (json) {
-    std::cout << Json{{"devices", all}, {"ranks", ranks}}.dump() << '\n';
+    std::cout << Json{{"devices", list}, {"ranks", ranks}}.dump() << '\n';
     return kDone;
   }
   if (ranks.contains("list")) {
@@ -85,47 +85,57 @@ struct DevicesArguments {
 };
 
 // Shows how the GPU computes the products of a training step in each precision, by a few steps of `bench mlp`.
-int products(const DevicesArguments& o) {
-  BenchOptions bench{.batch = o.batch, .width = o.width, .layers = 3, .batches = 1, .epochs = 2, .device = Device::cuda};
+int show_products(const DevicesArguments& arguments) {
+  BenchOptions bench{
+      .batch = arguments.batch, .width = arguments.width, .layers = 3, .batches = 1, .epochs = 2, .device = Device::cuda};
   bench.graph = GraphMode::off;
   const std::string where = backend_for(Device::cuda).describe();
-  if (!o.json)
-    std::cout << where << "\na step of 3 x Linear(" << o.width << ", " << o.width << ") with ReLU, batch " << o.batch << '\n';
+  if (!arguments.json)
+    std::cout << where << "\na step of 3 x Linear(" << arguments.width << ", " << arguments.width << ") with ReLU, batch "
+              << arguments.batch << '\n';
   Json list = Json::array();
   for (const Precision precision : {Precision::float32, Precision::tf32, Precision::bfloat16, Precision::float16}) {
     Json row{{"arm", name(precision)}};
-    if (!o.json) std::cout << '\n' << name(precision) << '\n';
+    if (!arguments.json) std::cout << '\n' << name(precision) << '\n';
     bench.arms = {precision};
     const BenchArm arm = bench_mlp(bench).front();
     if (arm.refused.empty()) {
       row["products"] = products_json(arm.products);
       row["plain_products"] = plain_products(arm.products);
-      if (!o.json) print_products(std::cout, arm.products);
+      if (!arguments.json) print_products(std::cout, arm.products);
     } else {
       row["error"] = arm.refused;
-      if (!o.json) std::cout << arm.refused << '\n';
+      if (!arguments.json) std::cout << arm.refused << '\n';
     }
     list.push_back(row);
   }
-  if (o.json)
-    std::cout << Json{{"device", "cuda"}, {"description", where}, {"batch", o.batch}, {"width", o.width}, {"arms", list}}.dump()
-              << '\n';
+  if (arguments.json)
+    std::cout
+        << Json{{"device", "cuda"}, {"description", where}, {"batch", arguments.batch}, {"width", arguments.width}, {"arms", list}}
+               .dump()
+        << '\n';
   return kDone;
 }
 
 }  // namespace
 
 void add_devices(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<DevicesArguments>();
-  CLI::App* c = program.add_subcommand("devices", "List the devices that halfstep can compute on");
-  c->add_flag("--json", o->json, "one JSON object");
-  CLI::Option* products_flag = c->add_flag("--products", o->products, "how the GPU does the matrix products of a training step");
+  auto arguments = std::make_shared<DevicesArguments>();
+  CLI::App* command = program.add_subcommand("devices", "List the devices that halfstep can compute on");
+  command->add_flag("--json", arguments->json, "one JSON object");
+  CLI::Option* products_flag =
+      command->add_flag("--products", arguments->products, "how the GPU does the matrix products of a training step");
   const auto size = [&](const char* flag, int64_t& value, const char* doc) {
-    c->add_option(flag, value, doc)->check(CLI::Range(int64_t(1), int64_t(1) << 20))->needs(products_flag)->capture_default_str();
+    command->add_option(flag, value, doc)
+        ->check(CLI::Range(int64_t(1), int64_t(1) << 20))
+        ->needs(products_flag)
+        ->capture_default_str();
   };
-  size("--batch", o->batch, "samples of that step");
-  size("--width", o->width, "width of its layers");
-  c->callback([o, &chosen] { chosen = [o] { return o->products ? products(*o) : devices(o->json); }; });
+  size("--batch", arguments->batch, "samples of that step");
+  size("--width", arguments->width, "width of its layers");
+  command->callback([arguments, &chosen] {
+    chosen = [arguments] { return arguments->products ? show_products(*arguments) : list_devices(arguments->json); };
+  });
 }
 
 }  // namespace halfstep::app

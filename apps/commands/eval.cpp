@@ -18,7 +18,7 @@
 #include "apps/session/evaluate.h"
 #include "apps/session/session.h"
 #include "apps/terminal/cells.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
 #include "apps/use/model_file.h"
 #include "framework/base/log.h"
@@ -37,22 +37,23 @@ struct EvalArguments {
 void print_most_confused(const Json& counts, const std::vector<std::string>& names) {
   constexpr size_t kShown = 12;
   std::vector<std::pair<int64_t, std::string>> pairs;
-  int64_t right = 0;
+  int64_t correct = 0;
   for (size_t i = 0; i < counts.size(); ++i)
     for (size_t c = 0; c < counts.size(); ++c) {
-      const int64_t n = counts[i][c].get<int64_t>();
-      if (i == c) right += n;
-      if (i != c && n > 0) pairs.emplace_back(n, names[i] + " taken for " + names[c]);
+      const int64_t count = counts[i][c].get<int64_t>();
+      if (i == c) correct += count;
+      if (i != c && count > 0) pairs.emplace_back(count, names[i] + " taken for " + names[c]);
     }
   std::stable_sort(pairs.begin(), pairs.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::cout << "  the table is wider than the terminal (--json has it): " << right << " are right, and most often wrong are\n";
+  std::cout << "  the table is wider than the terminal (--json has it): " << correct << " are right, and most often wrong are\n";
   for (size_t i = 0; i < std::min(kShown, pairs.size()); ++i)
     std::cout << "  " << pairs[i].first << "  " << pairs[i].second << '\n';
   if (pairs.size() > kShown) std::cout << "  and " << pairs.size() - kShown << " pairs more\n";
 }
 
+// Prints the table; if the terminal is too narrow for it, with numbers instead of names, or else only the most frequent errors.
 void print_confusion(const Json& counts, const DataForm& form, size_t width) {
-  constexpr size_t kName = 16;  // columns of a class's name
+  constexpr size_t kNameWidth = 16;  // columns of a class's name
   std::cout << "confusion matrix (a row: what it is, a column: what the model answers)\n";
   std::vector<std::string> names, heads;
   for (size_t c = 0; c < counts.size(); ++c) {
@@ -61,14 +62,14 @@ void print_confusion(const Json& counts, const DataForm& form, size_t width) {
   }
   const auto table = [&](const std::vector<std::string>& rows) {
     Cells cells{{""}};
-    for (const std::string& h : heads) cells[0].push_back(shortened(h, kName));
+    for (const std::string& h : heads) cells[0].push_back(shortened(h, kNameWidth));
     for (size_t i = 0; i < counts.size(); ++i) {
-      cells.push_back({shortened(rows[i], kName)});
+      cells.push_back({shortened(rows[i], kNameWidth)});
       for (const Json& n : counts[i]) cells.back().push_back(n.dump());
     }
     return cells;
   };
-  const auto columns = [](const Cells& cells) {
+  const auto columns_in = [](const Cells& cells) {
     size_t sum = 0;
     for (size_t c = 0; c < cells[0].size(); ++c) {
       size_t most = 0;
@@ -78,19 +79,19 @@ void print_confusion(const Json& counts, const DataForm& form, size_t width) {
     return sum;
   };
   Cells cells = table(names);
-  if (width > 0 && columns(cells) > width) {  // replaces names by numbers
+  if (width > 0 && columns_in(cells) > width) {  // replaces names by numbers
     std::vector<std::string> rows;
     for (size_t c = 0; c < names.size(); ++c) heads[c] = std::to_string(c), rows.push_back(heads[c] + ' ' + names[c]);
     cells = table(rows);
   }
-  if (width > 0 && columns(cells) > width) return print_most_confused(counts, names);
+  if (width > 0 && columns_in(cells) > width) return print_most_confused(counts, names);
   CellsFit fit;
   for (size_t c = 1; c < cells[0].size(); ++c) fit.right.push_back(c);
   print_cells(std::cout, cells, fit);
 }
 
-// Checks that data which the config's rules have not seen fits the model.
-void check_alike(const Dataset& data, const DataForm& form, const Config& config, const std::string& split) {
+// Throws DataError for data whose shapes and classes differ from the training data's: the config's checks did not read it.
+void check_same_facts(const Dataset& data, const DataForm& form, const Config& config, const std::string& split) {
   const DataFacts wanted = facts_of(form, config.json);
   check<DataError>(data.input_shape() == wanted.input && data.target_shape() == wanted.target && data.classes() == wanted.classes,
                    "eval", "data.", split, " must have the training data's input ", wanted.input, ", target ", wanted.target,
@@ -100,13 +101,14 @@ void check_alike(const Dataset& data, const DataForm& form, const Config& config
 
 // Prints the metrics, loss first, and then their tables.
 void print_metrics(const EvalResult& r, const DataForm& form) {
+  constexpr size_t kAllColumns = 1000;  // of a table, in the lines of metrics by column
   for (const MetricValue& m : r.metrics) {
     if (!m.in_lines()) continue;
     std::cout << ", " << m.name << ' ' << (m.is_share ? number_text(100 * m.value, 4) + " %" : number_text(m.value, 6))
-              << beside(m);
+              << last_value_text(m);
   }
   std::cout << '\n';
-  for (const std::string& line : lines_by_column(r.metrics, 1000)) std::cout << line << '\n';
+  for (const std::string& line : lines_by_column(r.metrics, kAllColumns)) std::cout << line << '\n';
   for (const MetricValue& m : r.metrics) {
     if (m.details.is_null()) continue;
     if (is_confusion_matrix(m.details))
@@ -116,23 +118,25 @@ void print_metrics(const EvalResult& r, const DataForm& form) {
   }
 }
 
-int eval(const EvalArguments& o) {
-  apply_threads(o.model.threads);
-  const auto replaced = replaced_run(o.model.path);
-  if (replaced && list_checkpoints(o.model.path).empty()) {
-    fail<CheckpointError>("eval", o.model.path, " holds no checkpoint yet: it is being overwritten",
+int eval(const EvalArguments& arguments) {
+  apply_threads(arguments.model.threads);
+  const auto replaced = replaced_run(arguments.model.path);
+  if (replaced && list_checkpoints(arguments.model.path).empty()) {
+    fail<CheckpointError>("eval", arguments.model.path, " holds no checkpoint yet: it is being overwritten",
                           Help{"the run that it held before is in " + replaced->string()});
   }
-  const std::filesystem::path checkpoint = model_in_use(o.model.path);
+  const std::filesystem::path checkpoint = model_in_use(arguments.model.path);
   const StoredModel stored = load_model(checkpoint);
   const CheckpointContents& contents = stored.contents;
   const int64_t step = stored_step(contents);
   const std::optional<StoredData> data = stored_data(contents);
-  const ConfigOptions options{
-      .sets = o.config.sets, .no_amp = o.model.no_amp, .device = o.model.device, .form = data ? &data->form : nullptr};
+  const ConfigOptions options{.sets = arguments.config.sets,
+                              .no_amp = arguments.model.no_amp,
+                              .device = arguments.model.device,
+                              .form = data ? &data->form : nullptr};
   Config config = resolve_config(stored_config(contents), checkpoint.string(), options);
   apply_log_level(config.logging, true);
-  std::string split = o.split;
+  std::string split = arguments.split;
   if (split.empty()) split = config.data.has("val") ? "val" : config.data.has("test") ? "test" : "train";
   check<ConfigError>(config.data.has(split), "eval", "the run must have data.", split, ", but has none",
                      Help{"--split val, test or train"});
@@ -140,17 +144,17 @@ int eval(const EvalArguments& o) {
   ModelParts parts = make_model(config);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
-  const bool averaged = stored.averaged || (!o.model.trained_weights && use_averages(contents, state) > 0);
+  const bool averaged = stored.averaged || (!arguments.model.trained_weights && use_averages(contents, state) > 0);
   parts.model->load_state_dict(state);
   config.data.loader.shuffle = config.data.loader.drop_last = false;
   config.data.loader.sampler = nullptr;
   const auto loader = make_loader(config, split, nullptr, options.form);
-  if (data) check_alike(loader->dataset(), data->form, config, split);
+  if (data) check_same_facts(loader->dataset(), data->form, config, split);
   for (const std::string& w : loader->dataset().notes().warnings) logging::warn(joined("data.", split, ": ", w));
   const auto metrics = make_metrics(config, loader->dataset());
   const EvalResult r = evaluate(*parts.model, *parts.loss, config.loss, metrics, *loader, parts.device, parts.region);
 
-  if (o.json) {
+  if (arguments.json) {
     Json out = metrics_json(split, r.metrics);
     out.update(Json{{split + ".loss", std::isfinite(r.loss) ? Json(r.loss) : Json()},
                     {"samples", r.samples},
@@ -173,14 +177,14 @@ int eval(const EvalArguments& o) {
 }  // namespace
 
 void add_eval(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<EvalArguments>();
-  CLI::App* c = program.add_subcommand("eval", "Evaluate a trained model");
-  add_model(*c, o->model);
-  c->add_option("--split", o->split, "data to evaluate on; default: val, else test")
+  auto arguments = std::make_shared<EvalArguments>();
+  CLI::App* command = program.add_subcommand("eval", "Evaluate a trained model");
+  add_model(*command, arguments->model);
+  command->add_option("--split", arguments->split, "data to evaluate on; default: val, else test")
       ->check(CLI::IsMember({"train", "val", "test"}));
-  add_set(*c, o->config);
-  c->add_flag("--json", o->json, "one JSON object");
-  c->callback([o, &chosen] { chosen = [o] { return eval(*o); }; });
+  add_set(*command, arguments->config);
+  command->add_flag("--json", arguments->json, "one JSON object");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return eval(*arguments); }; });
 }
 
 }  // namespace halfstep::app

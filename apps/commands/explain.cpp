@@ -15,11 +15,12 @@ namespace halfstep::app {
 
 void add_explain(CLI::App& program, Action& chosen) {
   auto what = std::make_shared<std::vector<std::string>>();
-  CLI::App* c = program.add_subcommand("explain", "Say what a key of configs, or a type of layer, loss or data, means");
-  c->add_option("key", *what,
-                "such as optimizer.momentum, Conv2d, Conv2d.padding, momentum or early stopping; default: all sections")
+  CLI::App* command = program.add_subcommand("explain", "Say what a key of configs, or a type of layer, loss or data, means");
+  command
+      ->add_option("key", *what,
+                   "such as optimizer.momentum, Conv2d, Conv2d.padding, momentum or early stopping; default: all sections")
       ->type_name("KEY");
-  c->callback([what, &chosen] {
+  command->callback([what, &chosen] {
     chosen = [what] {
       std::string words;
       for (const std::string& word : *what) words += (words.empty() ? "" : " ") + word;
@@ -30,8 +31,9 @@ void add_explain(CLI::App& program, Action& chosen) {
 }
 
 void add_schema(CLI::App& program, Action& chosen) {
-  CLI::App* c = program.add_subcommand("schema", "Print the JSON Schema of configs, with which editors complete and check them");
-  c->callback([&chosen] {
+  CLI::App* command =
+      program.add_subcommand("schema", "Print the JSON Schema of configs, with which editors complete and check them");
+  command->callback([&chosen] {
     chosen = [] {
       std::cout << line_of(config_schema()) << '\n';
       return kDone;

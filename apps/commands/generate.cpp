@@ -13,7 +13,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/use/generator.h"
 #include "framework/io/files/atomic_file.h"
 
@@ -33,10 +33,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-std::string prompt_of(const GenerateArguments& o) {
-  if (!o.prompt_file) return o.prompt;
+std::string prompt_of(const GenerateArguments& arguments) {
+  if (!arguments.prompt_file) return arguments.prompt;
   try {
-    return read_file(*o.prompt_file == "-" ? "/dev/stdin" : *o.prompt_file);
+    return read_file(*arguments.prompt_file == "-" ? "/dev/stdin" : *arguments.prompt_file);
   } catch (const IoError& e) { fail<DataError>("generate", "--prompt-file: ", e.what()); }
 }
 
@@ -49,15 +49,15 @@ void note_unknown(const std::vector<std::string>& words) {
   std::cerr << (words.size() > kShown ? ", ...\n" : "\n");
 }
 
-int generate(const GenerateArguments& o) {
-  apply_threads(o.model.threads);
+int generate(const GenerateArguments& arguments) {
+  apply_threads(arguments.model.threads);
 #ifdef SIGPIPE
   std::signal(SIGPIPE, SIG_DFL);  // a reader that exits, such as `head`, ends the program silently
 #endif
-  const std::string prompt = prompt_of(o);
-  Predictor model(o.model.path, o.model.predictor());
+  const std::string prompt = prompt_of(arguments);
+  Predictor model(arguments.model.path, arguments.model.predictor());
   print_model(model);
-  TextSampler sampler(model, o.sampling);
+  TextSampler sampler(model, arguments.sampling);
   const SequenceReader& reader = sampler.reader();
   if (!reader.by_steps()) {
     std::cerr << "note: the model cannot read token by token, so each token computes up to " << reader.context()
@@ -71,21 +71,21 @@ int generate(const GenerateArguments& o) {
   std::string text;
   const auto write = [&](const std::string& piece) {
     text += piece;
-    if (!o.json) std::cout << piece << std::flush;
+    if (!arguments.json) std::cout << piece << std::flush;
     check<IoError>(bool(std::cout), "generate", "stdout: writing failed");
   };
-  if (!o.json) std::cout << prompt << std::flush;
+  if (!arguments.json) std::cout << prompt << std::flush;
   begin = std::chrono::steady_clock::now();
-  for (int64_t i = 0; i < o.length; ++i) write(sampler.next());
-  const double seconds = seconds_since(begin), rate = seconds > 0 ? double(o.length) / seconds : 0;
+  for (int64_t i = 0; i < arguments.length; ++i) write(sampler.next());
+  const double seconds = seconds_since(begin), rate = seconds > 0 ? double(arguments.length) / seconds : 0;
   write(sampler.finish());
 
-  if (o.json) {
+  if (arguments.json) {
     std::cout << Json{{"prompt", prompt},
                       {"text", text},
                       {"prompt_tokens", sampler.prompt()},
                       {"tokens", sampler.tokens()},
-                      {"seed", o.sampling.seed},
+                      {"seed", arguments.sampling.seed},
                       {"by_steps", reader.by_steps()},
                       {"tokens_per_second", rate},
                       {"step", model.step()},
@@ -96,31 +96,37 @@ int generate(const GenerateArguments& o) {
     std::cout << '\n';
   }
   std::cout.flush();
-  std::cerr << sampler.prompt().size() << " tokens read in " << number_text(read_seconds, 3) << " s, " << o.length << " written in "
-            << number_text(seconds, 3) << " s: " << number_text(rate, 3) << " tokens/s\n";
+  std::cerr << sampler.prompt().size() << " tokens read in " << number_text(read_seconds, 3) << " s, " << arguments.length
+            << " written in " << number_text(seconds, 3) << " s: " << number_text(rate, 3) << " tokens/s\n";
   return kDone;
 }
 
 }  // namespace
 
 void add_generate(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<GenerateArguments>();
-  CLI::App* c = program.add_subcommand("generate", "Write text with a trained language model");
-  add_model(*c, o->model);
-  auto* const prompt = c->add_option("--prompt", o->prompt, "beginning of the text; numbers for a model of token files");
-  c->add_option("--prompt-file", o->prompt_file, "read the prompt from a file, unchanged (- is stdin)")
+  auto arguments = std::make_shared<GenerateArguments>();
+  CLI::App* command = program.add_subcommand("generate", "Write text with a trained language model");
+  add_model(*command, arguments->model);
+  auto* const prompt =
+      command->add_option("--prompt", arguments->prompt, "beginning of the text; numbers for a model of token files");
+  command->add_option("--prompt-file", arguments->prompt_file, "read the prompt from a file, unchanged (- is stdin)")
       ->type_name("FILE")
       ->excludes(prompt);
-  c->add_option("--length", o->length, "tokens to write; default: 500")->check(CLI::NonNegativeNumber);
-  c->add_option("--temperature", o->sampling.temperature,
-                "divides the scores; below 1, probable tokens become more probable; 0: always the most probable token; default: 1")
+  command->add_option("--length", arguments->length, "tokens to write; default: 500")->check(CLI::NonNegativeNumber);
+  command
+      ->add_option(
+          "--temperature", arguments->sampling.temperature,
+          "divides the scores; below 1, probable tokens become more probable; 0: always the most probable token; default: 1")
       ->check(CLI::Range(0.0, 1e6));
-  c->add_option("--top-k", o->sampling.top_k, "only the K most probable tokens; default: 0, all")->check(CLI::NonNegativeNumber);
-  c->add_option("--top-p", o->sampling.top_p, "only the most probable tokens that together reach this probability; default: 1")
+  command->add_option("--top-k", arguments->sampling.top_k, "only the K most probable tokens; default: 0, all")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--top-p", arguments->sampling.top_p,
+                   "only the most probable tokens that together reach this probability; default: 1")
       ->check(CLI::Range(1e-9, 1.0));
-  c->add_option("--seed", o->sampling.seed, "another seed, another text; default: 0");
-  c->add_flag("--json", o->json, "one JSON object, at the end");
-  c->callback([o, &chosen] { chosen = [o] { return generate(*o); }; });
+  command->add_option("--seed", arguments->sampling.seed, "another seed, another text; default: 0");
+  command->add_flag("--json", arguments->json, "one JSON object, at the end");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return generate(*arguments); }; });
 }
 
 }  // namespace halfstep::app

@@ -24,26 +24,26 @@ struct InspectArguments {
   bool json = false;
 };
 
-int inspect(const InspectArguments& o) {
-  apply_threads(o.threads);
-  const Config config = load_config(o.file, o.config);
+int inspect(const InspectArguments& arguments) {
+  apply_threads(arguments.threads);
+  const Config config = load_config(arguments.file, arguments.config);
   print_warnings(config);
   apply_log_level(config.logging, true);
-  check<ConfigError>(config.data.has(o.split), "inspect", "the config must have data.", o.split, ", but has none",
+  check<ConfigError>(config.data.has(arguments.split), "inspect", "the config must have data.", arguments.split, ", but has none",
                      Help{"--split train, val or test"});
-  const DataReport report = inspect_data(config, o.split);
+  const DataReport report = inspect_data(config, arguments.split);
   SampleSheet sheet;
-  if (!o.out.empty()) {
-    sheet = sample_sheet(config, o.split);
-    save_png(o.out, sheet.picture);
+  if (!arguments.out.empty()) {
+    sheet = sample_sheet(config, arguments.split);
+    save_png(arguments.out, sheet.picture);
   }
-  if (o.json) {
+  if (arguments.json) {
     std::cout << line_of(report_json(report)) << '\n';
     return kDone;
   }
   print_report(std::cout, report);
-  if (!o.out.empty()) {
-    std::cout << "samples: " << o.out;
+  if (!arguments.out.empty()) {
+    std::cout << "samples: " << arguments.out;
     for (size_t row = 0; row < sheet.rows.size(); ++row)
       std::cout << (row == 0 ? ", a row for each class, from the top: " : ", ") << in_line(sheet.rows[row]);
     std::cout << '\n';
@@ -67,7 +67,7 @@ int inspect_stored(const std::string& path, const std::string& key, bool values,
 }  // namespace
 
 void add_inspect(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<InspectArguments>();
+  auto arguments = std::make_shared<InspectArguments>();
   CLI::App* all = program.add_subcommand("inspect", "Show what a run, a checkpoint or a file of weights holds, or a config's data");
   all->require_subcommand(0, 1);
   struct Stored {
@@ -84,14 +84,16 @@ void add_inspect(CLI::App& program, Action& chosen) {
     if (all->get_subcommands().empty())
       chosen = [stored] { return inspect_stored(stored->path, stored->key, stored->values, stored->json); };
   });
-  CLI::App* c = all->add_subcommand("data", "Counts, classes, statistics, duplicates, and a picture of samples");
-  c->add_option("config", o->file, "a JSON config")->required();
-  add_set(*c, o->config);
-  c->add_option("--split", o->split, "which data")->check(CLI::IsMember({"train", "val", "test"}))->capture_default_str();
-  c->add_option("--out", o->out, "write samples after transforms to this PNG file")->type_name("FILE");
-  c->add_flag("--json", o->json, "one JSON object");
-  add_threads(*c, o->threads);
-  c->callback([o, &chosen] { chosen = [o] { return inspect(*o); }; });
+  CLI::App* command = all->add_subcommand("data", "Counts, classes, statistics, duplicates, and a picture of samples");
+  command->add_option("config", arguments->file, "a JSON config")->required();
+  add_set(*command, arguments->config);
+  command->add_option("--split", arguments->split, "which data")
+      ->check(CLI::IsMember({"train", "val", "test"}))
+      ->capture_default_str();
+  command->add_option("--out", arguments->out, "write samples after transforms to this PNG file")->type_name("FILE");
+  command->add_flag("--json", arguments->json, "one JSON object");
+  add_threads(*command, arguments->threads);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return inspect(*arguments); }; });
 }
 
 }  // namespace halfstep::app

@@ -9,7 +9,7 @@
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
 #include "apps/session/lr_search.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -22,13 +22,13 @@ struct LrFindArguments {
   bool json = false;
 };
 
-int find(const LrFindArguments& o) {
-  apply_threads(o.threads);
-  const Config config = load_config(o.file, o.config);
+int find_lr(const LrFindArguments& arguments) {
+  apply_threads(arguments.threads);
+  const Config config = load_config(arguments.file, arguments.config);
   print_warnings(config);
-  apply_log_level(config.logging, o.json);
-  const RateSearch found = find_rate(config, o.range);
-  if (o.json) {
+  apply_log_level(config.logging, arguments.json);
+  const RateSearch found = find_rate(config, arguments.range);
+  if (arguments.json) {
     Json points = Json::array();
     const auto finite = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
     for (const RatePoint& p : found.points)
@@ -42,7 +42,8 @@ int find(const LrFindArguments& o) {
     return kDone;
   }
   std::cout << "        lr          loss    smooth\n";
-  const size_t lines = 25, stride = std::max<size_t>((found.points.size() + lines - 1) / lines, 1);
+  constexpr size_t kMostLines = 25;
+  const size_t stride = std::max<size_t>((found.points.size() + kMostLines - 1) / kMostLines, 1);
   for (size_t i = 0; i < found.points.size(); i += stride) {
     const RatePoint& p = found.points[i];
     std::cout << std::setw(10) << number_text(p.lr, 3) << std::setw(14) << number_text(p.loss, 5) << std::setw(10)
@@ -61,18 +62,18 @@ int find(const LrFindArguments& o) {
 }  // namespace
 
 void add_lr_find(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<LrFindArguments>();
-  CLI::App* c = program.add_subcommand("lr-find", "Try growing learning rates on a config's model; nothing is written");
-  c->add_option("config", o->file, "a JSON config")->required();
-  c->add_option("--from", o->range.from, "first rate")->capture_default_str();
-  c->add_option("--to", o->range.to, "last rate")->capture_default_str();
-  c->add_option("--steps", o->range.steps, "number of steps from the first rate to the last")->capture_default_str();
-  add_set(*c, o->config);
-  c->add_flag("--no-amp", o->config.no_amp, "train in float32 even if the config asks for mixed precision");
-  c->add_flag("--json", o->json, "one JSON object");
-  add_device(*c, o->config.device);
-  add_threads(*c, o->threads);
-  c->callback([o, &chosen] { chosen = [o] { return find(*o); }; });
+  auto arguments = std::make_shared<LrFindArguments>();
+  CLI::App* command = program.add_subcommand("lr-find", "Try growing learning rates on a config's model; nothing is written");
+  command->add_option("config", arguments->file, "a JSON config")->required();
+  command->add_option("--from", arguments->range.from, "first rate")->capture_default_str();
+  command->add_option("--to", arguments->range.to, "last rate")->capture_default_str();
+  command->add_option("--steps", arguments->range.steps, "number of steps from the first rate to the last")->capture_default_str();
+  add_set(*command, arguments->config);
+  command->add_flag("--no-amp", arguments->config.no_amp, "train in float32 even if the config asks for mixed precision");
+  command->add_flag("--json", arguments->json, "one JSON object");
+  add_device(*command, arguments->config.device);
+  add_threads(*command, arguments->threads);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return find_lr(*arguments); }; });
 }
 
 }  // namespace halfstep::app

@@ -14,8 +14,8 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMaxLine = size_t(16) << 20;
-constexpr int64_t kMaxShown = 64;  // most elements of a result to print
+constexpr size_t kMostLineBytes = size_t(16) << 20;
+constexpr int64_t kMostElements = 64;  // of a result that is printed
 
 struct OpArguments {
   std::string op, in, out, batch, autocast, device = "cpu";
@@ -24,14 +24,14 @@ struct OpArguments {
   bool grad = false, json = false;
 };
 
-int run_one(const OpArguments& o) {
-  OpCall call{.op = o.op, .in = o.in, .grad = o.grad, .out = o.out};
-  call.attrs = read_attributes(o.attrs);
-  if (!o.autocast.empty()) call.autocast = autocast_dtype(o.autocast);
-  call.device = parse_device(o.device);
+int run_one_call(const OpArguments& arguments) {
+  OpCall call{.op = arguments.op, .in = arguments.in, .grad = arguments.grad, .out = arguments.out};
+  call.attrs = read_attributes(arguments.attrs);
+  if (!arguments.autocast.empty()) call.autocast = autocast_dtype(arguments.autocast);
+  call.device = parse_device(arguments.device);
   const TensorMap outputs = run_op_call(call);
   const Json described = describe_outputs(outputs);
-  if (o.json) {
+  if (arguments.json) {
     std::cout << described.dump() << '\n';
     return kDone;
   }
@@ -39,12 +39,13 @@ int run_one(const OpArguments& o) {
     const std::string name = t["name"];
     std::cout << name << "  " << t["dtype"].get<std::string>() << "  " << t["shape"].dump() << '\n';
     const Tensor& values = outputs.at(name);
-    if (values.numel() <= kMaxShown) std::cout << values.detach().to(Device::cpu) << '\n';
+    if (values.numel() <= kMostElements) std::cout << values.detach().to(Device::cpu) << '\n';
   }
   return kDone;
 }
 
-Json answer(const std::string& line) {
+// Runs the call of a line, and describes its results or its error.
+Json answer_to(const std::string& line) {
   try {
     return describe_outputs(run_op_call(read_op_call(line)));
   } catch (...) { return describe_exception(); }
@@ -56,7 +57,7 @@ bool next_line(std::istream& in, std::string& line) {
   line.clear();
   for (auto c = in.get(); c != Traits::eof(); c = in.get()) {
     if (c == '\n') return true;
-    check<DataError>(line.size() < kMaxLine, "op", "a line of a batch must not have more than ", kMaxLine, " bytes");
+    check<DataError>(line.size() < kMostLineBytes, "op", "a line of a batch must not have more than ", kMostLineBytes, " bytes");
     line += Traits::to_char_type(c);
   }
   return !line.empty();
@@ -65,14 +66,14 @@ bool next_line(std::istream& in, std::string& line) {
 int run_batch(const std::string& path) {
   std::ifstream file;
   if (path != "-") {
-    std::error_code none;
+    std::error_code ignored;
     file.open(path);
-    check<DataError>(file.is_open() && !std::filesystem::is_directory(path, none), "op", "cannot read ", path);
+    check<DataError>(file.is_open() && !std::filesystem::is_directory(path, ignored), "op", "cannot read ", path);
   }
   std::istream& lines = path == "-" ? std::cin : file;
   for (std::string line; next_line(lines, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    std::cout << line_of(answer(line)) << std::endl;
+    std::cout << line_of(answer_to(line)) << std::endl;
   }
   return kDone;
 }
@@ -80,33 +81,34 @@ int run_batch(const std::string& path) {
 }  // namespace
 
 void add_op(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<OpArguments>();
-  CLI::App* c = program.add_subcommand("op", "Run one op on tensors from a file: a reproducer");
-  c->footer(
+  auto arguments = std::make_shared<OpArguments>();
+  CLI::App* command = program.add_subcommand("op", "Run one op on tensors from a file: a reproducer");
+  command->footer(
       "Input tensors are named 0, 1, ... in call order (1.0, 1.1, ... for a list); a missing name is an argument that is left "
       "out. The output holds out (or out.0, ...), and with --grad the gradients grad.0, ... of the sum of w * out (w.0, ... for "
       "several; 1 if absent). Results of at most 64 elements are printed.\n"
       "A line of a batch; the program prints one line of JSON for each:\n"
       "  {\"op\": \"conv2d\", \"in\": \"i.safetensors\", \"attrs\": {\"stride\": 2}, \"autocast\": null,\n"
       "   \"device\": \"cpu\", \"grad\": true, \"out\": \"o.safetensors\"}");
-  CLI::Option* name = c->add_option("name", o->op, "as in `halfstep ops`");
-  c->add_option("--in", o->in, "safetensors file with the tensor arguments")->type_name("FILE");
-  c->add_option("--attrs", o->attrs, "the other arguments, a JSON object under PyTorch's names")->type_name("JSON");
-  c->add_option("--autocast", o->autocast, "run inside an autocast region: float16 or bfloat16")->type_name("DTYPE");
-  c->add_option("--device", o->device, "cpu, cuda or cuda:N")->type_name("DEVICE")->capture_default_str();
-  c->add_flag("--grad", o->grad, "gradients of all floating inputs, too");
-  c->add_option("--out", o->out, "safetensors file for the results")->type_name("FILE");
+  CLI::Option* name = command->add_option("name", arguments->op, "as in `halfstep ops`");
+  command->add_option("--in", arguments->in, "safetensors file with the tensor arguments")->type_name("FILE");
+  command->add_option("--attrs", arguments->attrs, "the other arguments, a JSON object under PyTorch's names")->type_name("JSON");
+  command->add_option("--autocast", arguments->autocast, "run inside an autocast region: float16 or bfloat16")->type_name("DTYPE");
+  command->add_option("--device", arguments->device, "cpu, cuda or cuda:N")->type_name("DEVICE")->capture_default_str();
+  command->add_flag("--grad", arguments->grad, "gradients of all floating inputs, too");
+  command->add_option("--out", arguments->out, "safetensors file for the results")->type_name("FILE");
   CLI::Option* batch =
-      c->add_option("--batch", o->batch, "run the calls of a JSON-lines file (-: stdin) in one process")->type_name("FILE");
+      command->add_option("--batch", arguments->batch, "run the calls of a JSON-lines file (-: stdin) in one process")
+          ->type_name("FILE");
   name->excludes(batch);
-  add_threads(*c, o->threads);
-  c->add_flag("--json", o->json, "one JSON object");
-  c->callback([o, &chosen] {
-    chosen = [o] {
-      check<ConfigError>(!o->op.empty() || !o->batch.empty(), "op", "name an op, or give --batch FILE",
+  add_threads(*command, arguments->threads);
+  command->add_flag("--json", arguments->json, "one JSON object");
+  command->callback([arguments, &chosen] {
+    chosen = [arguments] {
+      check<ConfigError>(!arguments->op.empty() || !arguments->batch.empty(), "op", "name an op, or give --batch FILE",
                          Help{"`halfstep ops` lists them"});
-      apply_threads(o->threads);
-      return o->batch.empty() ? run_one(*o) : run_batch(o->batch);
+      apply_threads(arguments->threads);
+      return arguments->batch.empty() ? run_one_call(*arguments) : run_batch(arguments->batch);
     };
   });
 }

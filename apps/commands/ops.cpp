@@ -13,13 +13,13 @@
 namespace halfstep::app {
 namespace {
 
-Json entry(const Op& op) {
+Json op_json(const Op& op) {
   Json dtypes = Json::array();
   for (const DType t : dtypes_of(op)) dtypes.push_back(name(t));
-  Json j = {
+  Json out = {
       {"name", op.name}, {"policy", list_policy(op)}, {"dtypes", dtypes}, {"differentiable", op.differentiable}, {"doc", op.doc}};
-  if (!op.alias_of.empty()) j["alias_of"] = op.alias_of;
-  return j;
+  if (!op.alias_of.empty()) out["alias_of"] = op.alias_of;
+  return out;
 }
 
 const char* dtypes_text(DTypeSet dtypes) {
@@ -27,15 +27,15 @@ const char* dtypes_text(DTypeSet dtypes) {
   return texts[size_t(dtypes)];
 }
 
-int ops(bool json) {
-  Json all = Json::array();
+int list_ops(bool json) {
+  Json list = Json::array();
   size_t width = 0;
   for (const Op& op : all_ops()) {
-    all.push_back(entry(op));
+    list.push_back(op_json(op));
     width = std::max(width, op.name.size());
   }
   if (json) {
-    std::cout << Json{{"ops", all}}.dump() << '\n';
+    std::cout << Json{{"ops", list}}.dump() << '\n';
     return kDone;
   }
   std::cout << std::left << std::setw(int(width)) << "op"
@@ -53,10 +53,9 @@ int ops(bool json) {
 
 void add_ops(CLI::App& program, Action& chosen) {
   auto json = std::make_shared<bool>(false);
-  CLI::App* c =
-      program.add_subcommand("ops", "List all ops with autocast policy, dtypes and gradient");
-  c->add_flag("--json", *json, "one JSON object");
-  c->callback([json, &chosen] { chosen = [json] { return ops(*json); }; });
+  CLI::App* command = program.add_subcommand("ops", "List all ops with autocast policy, dtypes and gradient");
+  command->add_flag("--json", *json, "one JSON object");
+  command->callback([json, &chosen] { chosen = [json] { return list_ops(*json); }; });
 }
 
 }  // namespace halfstep::app

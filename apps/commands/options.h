@@ -11,6 +11,7 @@
 
 namespace halfstep::app {
 
+// Add the options --set, --device and --threads.
 void add_set(CLI::App& command, ConfigOptions& options);
 void add_device(CLI::App& command, std::optional<std::string>& device);
 void add_threads(CLI::App& command, std::optional<int>& threads);
@@ -39,10 +40,11 @@ struct BatchesOptions {
 };
 void add_batches(CLI::App& command, BatchesOptions& options);
 
+// Sets the number of threads of the CPU backend, if it is given.
 void apply_threads(const std::optional<int>& threads);
 // Prints the warnings of a config to stderr.
 void print_warnings(const Config& config);
-// Applies logging.level of the config.
+// Sets the process's log level to the config's logging.level. quiet: to warn, unless the config's level is error or off.
 void apply_log_level(const LoggingSection& logging, bool quiet);
 
 }  // namespace halfstep::app

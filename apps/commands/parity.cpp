@@ -11,7 +11,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/train/trainer.h"
 #include "apps/use/loaded_run.h"
 
@@ -23,27 +23,30 @@ struct ParityArguments : BatchesOptions {
 };
 
 constexpr size_t kNameWidth = 44;  // of a table's first column
-constexpr double kIdle = 0.001;    // smallest gain that is listed
+constexpr double kLeastGain = 0.001;  // that is listed
 
-std::string shortened(const std::string& name) { return name.size() < kNameWidth ? name : name.substr(0, kNameWidth - 4) + "..."; }
+std::string short_name(const std::string& name) { return name.size() < kNameWidth ? name : name.substr(0, kNameWidth - 4) + "..."; }
 
 // Returns "conv1 Conv2d".
-std::string named(const ModuleParity& m) { return joined(m.path, m.path.empty() ? "" : " ", m.what.substr(0, m.what.find('('))); }
+std::string title_of(const ModuleParity& m) {
+  return joined(m.path, m.path.empty() ? "" : " ", m.what.substr(0, m.what.find('(')));
+}
 
 std::string percent_text(double share) { return number_text(std::round(1000 * share) / 10, 4) + " %"; }
 
 void print_verdict(const Parity& p) {
-  const double m = p.measure();
+  const double measure = p.measure();
   std::cout << "  verdict   " << name(p.verdict()) << ": ";
   if (!p.by_noise) {
-    std::cout << "the error of rounding is " << number_text(m, 3) << " of the gradient\n";
+    std::cout << "the error of rounding is " << number_text(measure, 3) << " of the gradient\n";
   } else if (p.verdict() == Parity::Verdict::harmful) {
     std::cout << "rounding moves the gradient by more than the choice of a batch does\n";
   } else {
-    std::cout << "rounding adds " << number_text(100 * m * m, 2) << " % to the variance that batches give the gradient\n";
+    std::cout << "rounding adds " << number_text(100 * measure * measure, 2)
+              << " % to the variance that batches give the gradient\n";
   }
-  std::cout << "  error     " << number_text(m, 3) << (p.by_noise ? " of the noise" : " of the gradient") << "; harmless below "
-            << p.harmless_below() << ", harmful from 1";
+  std::cout << "  error     " << number_text(measure, 3) << (p.by_noise ? " of the noise" : " of the gradient")
+            << "; harmless below " << p.harmless_below() << ", harmful from 1";
   if (!p.by_noise)
     std::cout << (p.batches == 1
                       ? ". One batch has no noise; --batches takes more"
@@ -68,16 +71,17 @@ void print_modules(const std::vector<ModuleParity>& modules) {
       ++exact;
       continue;
     }
-    std::cout << "  " << std::left << std::setw(kNameWidth - 2) << shortened(named(m)) << std::right << std::setw(10) << m.roundings
-              << std::setw(12) << number_text(m.error, 3) << std::setw(12) << number_text(m.expected, 3) << std::setw(8)
-              << number_text(m.ratio(), 2) << (m.loses_precision() ? "  loses precision" : "") << '\n';
+    std::cout << "  " << std::left << std::setw(kNameWidth - 2) << short_name(title_of(m)) << std::right << std::setw(10)
+              << m.roundings << std::setw(12) << number_text(m.error, 3) << std::setw(12) << number_text(m.expected, 3)
+              << std::setw(8) << number_text(m.ratio(), 2) << (m.loses_precision() ? "  loses precision" : "") << '\n';
   }
   if (exact > 0) std::cout << "  " << exact << (exact == 1 ? " module computes" : " modules compute") << " in float32\n";
 }
 
+// A variant of the step, with a part of it in float32.
 struct Trial {
   std::string name;
-  double measure, gain;  // gain: the share of the error that is removed
+  double measure, gain;  // measure: see Parity::measure; gain: the share of the error that is removed
 };
 
 // Returns the trials, largest gain first.
@@ -94,19 +98,19 @@ void print_trials(const Parity& p, const std::vector<Trial>& trials) {
   std::cout << '\n'
             << std::left << std::setw(kNameWidth) << "  in float32" << std::right << std::setw(16)
             << (p.by_noise ? "error / noise" : "error") << std::setw(12) << "less by" << '\n';
-  size_t idle = 0;
+  size_t small = 0;
   for (const Trial& t : trials) {
-    if (std::abs(t.gain) < kIdle) {
-      ++idle;
+    if (std::abs(t.gain) < kLeastGain) {
+      ++small;
       continue;
     }
-    std::cout << "  " << std::left << std::setw(kNameWidth - 2) << shortened(t.name) << std::right << std::setw(16)
+    std::cout << "  " << std::left << std::setw(kNameWidth - 2) << short_name(t.name) << std::right << std::setw(16)
               << number_text(t.measure, 3) << std::setw(12) << percent_text(t.gain) << '\n';
   }
-  if (idle > 0) std::cout << "  " << idle << (idle == 1 ? " other changes" : " others change") << " it by less than 0.1 %\n";
+  if (small > 0) std::cout << "  " << small << (small == 1 ? " other changes" : " others change") << " it by less than 0.1 %\n";
 }
 
-Json as_json(const Parity& p, const std::vector<Trial>& trials) {
+Json parity_json(const Parity& p, const std::vector<Trial>& trials) {
   Json modules = Json::array(), bisected = Json::array();
   for (const ModuleParity& m : p.modules)
     modules.push_back({{"name", m.path},
@@ -144,28 +148,28 @@ Json as_json(const Parity& p, const std::vector<Trial>& trials) {
   return out;
 }
 
-int parity(const ParityArguments& o) {
-  apply_threads(o.threads);
-  LoadedRun opened = open_in_16_bits("parity", o.path, o.config);
+int parity(const ParityArguments& arguments) {
+  apply_threads(arguments.threads);
+  LoadedRun opened = open_in_16_bits("parity", arguments.path, arguments.config);
   print_warnings(opened.config);
   apply_log_level(opened.config.logging, true);
-  const StepUnderTest step = next_batches(opened, o.batches);
-  const std::vector<ParityVariant> variants = o.bisect ? bisection(step) : std::vector<ParityVariant>();
+  const StepUnderTest step = next_batches(opened, arguments.batches);
+  const std::vector<ParityVariant> variants = arguments.bisect ? bisection(step) : std::vector<ParityVariant>();
   Optimizer& optimizer = *opened.session.optimizer;
   for (size_t g = 0; g < optimizer.param_groups().size(); ++g)  // a schedule may end at 0, where updates could not be compared
     if (optimizer.lr(g) == 0) optimizer.set_lr(optimizer.initial_lr(g), g);
   const Parity p = compare_with_float32(step, variants, &optimizer);
   const std::vector<Trial> trials = trials_of(p, variants);
   const bool holds = p.verdict() != Parity::Verdict::harmful;
-  if (o.json) {
-    Json out = as_json(p, trials);
-    out["path"] = o.path, out["step"] = opened.step, out["left_out"] = opened.left_out;
+  if (arguments.json) {
+    Json out = parity_json(p, trials);
+    out["path"] = arguments.path, out["step"] = opened.step, out["left_out"] = opened.left_out;
     std::cout << line_of(out) << '\n';
     return holds ? kDone : kNotHeld;
   }
-  std::cout << o.path << " at step " << opened.step << ": " << p.low << " against float32, " << o.batches
-            << (o.batches == 1 ? " batch" : " batches") << (p.scale != 1 ? joined(", loss scale ", number_text(p.scale, 6)) : "")
-            << '\n';
+  std::cout << arguments.path << " at step " << opened.step << ": " << p.low << " against float32, " << arguments.batches
+            << (arguments.batches == 1 ? " batch" : " batches")
+            << (p.scale != 1 ? joined(", loss scale ", number_text(p.scale, 6)) : "") << '\n';
   if (opened.left_out > 0) std::cout << "  " << left_out_text(opened) << '\n';
   if (opened.was_float32) std::cout << "  amp is off there: this is what " << p.low << " would do; amp.dtype chooses another\n";
   if (p.fault) {
@@ -181,11 +185,11 @@ int parity(const ParityArguments& o) {
 }  // namespace
 
 void add_parity(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<ParityArguments>();
-  CLI::App* c = program.add_subcommand("parity", "Compare 16 bits with float32: does rounding hurt the training?");
-  c->add_flag("--bisect", o->bisect, "find the reason: how much the error falls if parts of the step are in float32");
-  add_batches(*c, *o);
-  c->callback([o, &chosen] { chosen = [o] { return parity(*o); }; });
+  auto arguments = std::make_shared<ParityArguments>();
+  CLI::App* command = program.add_subcommand("parity", "Compare 16 bits with float32: does rounding hurt the training?");
+  command->add_flag("--bisect", arguments->bisect, "find the reason: how much the error falls if parts of the step are in float32");
+  add_batches(*command, *arguments);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return parity(*arguments); }; });
 }
 
 }  // namespace halfstep::app

@@ -24,12 +24,12 @@ struct PlanArguments {
   bool json = false;
 };
 
-int plan(const PlanArguments& o) {
-  const Config config = load_config(o.file, o.config);
+int plan(const PlanArguments& arguments) {
+  const Config config = load_config(arguments.file, arguments.config);
   print_warnings(config);
-  const StepPlan plan = plan_step(config, o.batch, o.ranks);
-  if (!o.out.empty()) atomic_write(o.out, plan_text(plan));
-  if (o.json) {
+  const StepPlan plan = plan_step(config, arguments.batch, arguments.ranks);
+  if (!arguments.out.empty()) atomic_write(arguments.out, plan_text(plan));
+  if (arguments.json) {
     std::cout << plan_text(plan);
   } else {
     const size_t width = terminal_width(STDOUT_FILENO);
@@ -43,18 +43,19 @@ int plan(const PlanArguments& o) {
 }  // namespace
 
 void add_plan(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<PlanArguments>();
-  CLI::App* c = program.add_subcommand("plan", "List every op of a training step, its dtype and why, operations and bytes");
-  c->add_option("config", o->file, "a JSON config")->required();
-  add_set(*c, o->config);
-  c->add_flag("--no-amp", o->config.no_amp, "the step in float32 even if the config asks for mixed precision");
-  c->add_option("--batch", o->batch, "samples, instead of data.loader.batch_size")->check(CLI::Range(int64_t(1), int64_t(1) << 40));
-  c->add_option("--ranks", o->ranks, "the step of rank 0 of so many, which has its part of the samples")
+  auto arguments = std::make_shared<PlanArguments>();
+  CLI::App* command = program.add_subcommand("plan", "List every op of a training step, its dtype and why, operations and bytes");
+  command->add_option("config", arguments->file, "a JSON config")->required();
+  add_set(*command, arguments->config);
+  command->add_flag("--no-amp", arguments->config.no_amp, "the step in float32 even if the config asks for mixed precision");
+  command->add_option("--batch", arguments->batch, "samples, instead of data.loader.batch_size")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
+  command->add_option("--ranks", arguments->ranks, "the step of rank 0 of so many, which has its part of the samples")
       ->check(CLI::Range(1, 1 << 20));
-  c->add_flag("--json", o->json, "JSON, one call for each line");
-  c->add_option("--out", o->out, "write the JSON to this file")->type_name("FILE");
-  add_device(*c, o->config.device);
-  c->callback([o, &chosen] { chosen = [o] { return plan(*o); }; });
+  command->add_flag("--json", arguments->json, "JSON, one call for each line");
+  command->add_option("--out", arguments->out, "write the JSON to this file")->type_name("FILE");
+  add_device(*command, arguments->config.device);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return plan(*arguments); }; });
 }
 
 }  // namespace halfstep::app

@@ -12,7 +12,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
 #include "apps/use/predictor.h"
 #include "framework/base/log.h"
@@ -21,7 +21,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kProgressSeconds = 5;
+constexpr double kProgressSeconds = 5;  // between two lines about the progress
 
 struct PredictArguments {
   ModelOptions model;
@@ -43,36 +43,40 @@ std::string cell_text(const std::string& text, char delimiter) {
 
 std::string joined_labels(const Prediction& p, const DataForm& form) {
   // Join characters to words, and separate longer names.
-  const bool letters =
-      std::all_of(form.names.begin(), form.names.end(), [](const std::string& n) { return n.size() <= 4; }) && form.label_sequences;
+  constexpr size_t kMostBytes = 4;  // of a character in UTF-8
+  const bool are_letters =
+      std::all_of(form.names.begin(), form.names.end(), [](const std::string& n) { return n.size() <= kMostBytes; }) &&
+      form.label_sequences;
   std::string out;
-  for (const std::string& l : p.labels) out += (out.empty() || letters ? "" : " ") + l;
+  for (const std::string& l : p.labels) out += (out.empty() || are_letters ? "" : " ") + l;
   return out;
 }
 
-// Writes answers in the requested format.
-class Writer {
+// Writes answers in the requested format: text, CSV or JSON.
+class AnswerWriter {
  public:
-  Writer(const PredictArguments& arguments, const DataForm& form, std::ostream& out) : a_(arguments), form_(form), out_(out) {}
+  AnswerWriter(const PredictArguments& arguments, const DataForm& form, std::ostream& out)
+      : arguments_(arguments), form_(form), out_(out) {}
 
-  void table(const CsvRows& rows) {
+  // Takes the header and the delimiter of the table whose rows follow.
+  void begin_table(const CsvRows& rows) {
     header_ = rows.header;
     delimiter_ = rows.delimiter;
-    if (a_.csv) csv_header();
+    if (arguments_.csv) write_csv_header();
   }
 
   void write(const Prediction& p) {
-    if (a_.json) return json(p);
-    if (a_.csv) return csv(p);
+    if (arguments_.json) return write_json(p);
+    if (arguments_.csv) return write_csv(p);
     if (!p.fault.empty()) return;  // stderr has the fault
-    text(p);
+    write_text(p);
   }
 
  private:
   // Returns whether numbers are of several columns, one row for each future step.
   bool has_columns() const { return std::holds_alternative<SeriesForm>(form_.source) && form_.names.size() > 1; }
 
-  void text_of_columns(const Prediction& p) {
+  void write_columns_as_text(const Prediction& p) {
     const size_t k = form_.names.size();
     for (size_t i = 0; i < p.numbers.size(); ++i) {
       if (i % k == 0) out_ << p.input << (p.numbers.size() > k ? joined(" +", i / k + 1) : "") << ": ";
@@ -80,8 +84,8 @@ class Writer {
     }
   }
 
-  void text(const Prediction& p) {
-    if (has_columns()) return text_of_columns(p);
+  void write_text(const Prediction& p) {
+    if (has_columns()) return write_columns_as_text(p);
     out_ << p.input << ": ";
     for (size_t k = 0; k < p.top.size(); ++k) {
       out_ << (k ? ", " : "") << in_line(p.top[k].name);
@@ -97,11 +101,12 @@ class Writer {
     out_ << '\n';
   }
 
-  std::vector<std::string> columns() const {
+  // Returns the names of the columns that a CSV file gets.
+  std::vector<std::string> csv_columns() const {
     std::vector<std::string> out;
     if (form_.classes > 0 && !form_.label_sequences && form_.target.empty()) {
       out = {"prediction", "probability"};
-      for (int64_t c = 0; a_.files.probabilities && c < form_.classes; ++c) out.push_back("p(" + form_.class_name(c) + ')');
+      for (int64_t c = 0; arguments_.files.probabilities && c < form_.classes; ++c) out.push_back("p(" + form_.class_name(c) + ')');
     } else if (form_.classes > 0 || numel(form_.target) == 1) {
       out = {"prediction"};
     } else {
@@ -113,19 +118,20 @@ class Writer {
     return out;
   }
 
-  void csv_header() {
-    if (headed_) return;
-    headed_ = true;
+  // Writes it once, although a table may follow a table.
+  void write_csv_header() {
+    if (has_header_) return;
+    has_header_ = true;
     std::vector<std::string> names = std::holds_alternative<TableForm>(form_.source) ? header_ : std::vector<std::string>{"input"};
     if (std::holds_alternative<TableForm>(form_.source) && header_.empty()) return;  // a table without a header stays without one
-    for (const std::string& c : columns()) names.push_back(c);
-    line(names);
+    for (const std::string& c : csv_columns()) names.push_back(c);
+    write_csv_line(names);
   }
 
-  void csv(const Prediction& p) {
-    csv_header();
+  void write_csv(const Prediction& p) {
+    write_csv_header();
     std::vector<std::string> cells = std::holds_alternative<TableForm>(form_.source) ? p.cells : std::vector<std::string>{p.input};
-    std::vector<std::string> answer(columns().size());
+    std::vector<std::string> answer(csv_columns().size());
     if (!p.fault.empty()) {
       answer.back() = p.fault.substr(0, p.fault.find('\n'));
     } else if (!p.top.empty()) {
@@ -138,70 +144,70 @@ class Writer {
       answer[0] = joined_labels(p, form_);
     }
     cells.insert(cells.end(), answer.begin(), answer.end());
-    line(cells);
+    write_csv_line(cells);
   }
 
-  void line(const std::vector<std::string>& cells) {
+  void write_csv_line(const std::vector<std::string>& cells) {
     for (size_t i = 0; i < cells.size(); ++i) out_ << (i ? std::string(1, delimiter_) : "") << cell_text(cells[i], delimiter_);
     out_ << '\n';
   }
 
-  void json(const Prediction& p) {
-    Json j = {{"input", p.input}};
+  void write_json(const Prediction& p) {
+    Json json = {{"input", p.input}};
     const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(); };
     if (!p.fault.empty()) {
-      j["error"] = p.fault;
+      json["error"] = p.fault;
     } else if (!p.top.empty()) {
-      j["class"] = p.top[0].name;
-      j["probability"] = number(p.top[0].probability);
-      j["top"] = Json::array();
+      json["class"] = p.top[0].name;
+      json["probability"] = number(p.top[0].probability);
+      json["top"] = Json::array();
       for (const ClassShare& s : p.top)
-        j["top"].push_back({{"class", s.name}, {"number", s.number}, {"probability", number(s.probability)}});
-      for (size_t c = 0; c < p.probabilities.size(); ++c) j["probabilities"][form_.class_name(int64_t(c))] = p.probabilities[c];
+        json["top"].push_back({{"class", s.name}, {"number", s.number}, {"probability", number(s.probability)}});
+      for (size_t c = 0; c < p.probabilities.size(); ++c) json["probabilities"][form_.class_name(int64_t(c))] = p.probabilities[c];
     } else if (!p.labels.empty() || form_.classes > 0) {
-      j["labels"] = p.labels;
+      json["labels"] = p.labels;
     } else {
-      j["values"] = Json::array();
-      for (const double v : p.numbers) j["values"].push_back(number(v));
+      json["values"] = Json::array();
+      for (const double v : p.numbers) json["values"].push_back(number(v));
       const size_t k = has_columns() ? form_.names.size() : 0;
-      for (size_t i = 0; i < p.numbers.size() && k > 0; ++i) j["columns"][form_.names[i % k]].push_back(number(p.numbers[i]));
+      for (size_t i = 0; i < p.numbers.size() && k > 0; ++i) json["columns"][form_.names[i % k]].push_back(number(p.numbers[i]));
     }
     if (p.truth_name)
-      j["truth"] = *p.truth_name;
+      json["truth"] = *p.truth_name;
     else if (p.truth)
-      j["truth"] = *p.truth;
-    out_ << j.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+      json["truth"] = *p.truth;
+    out_ << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
   }
 
-  const PredictArguments& a_;
+  const PredictArguments& arguments_;
   const DataForm& form_;
   std::ostream& out_;
   std::vector<std::string> header_;
   char delimiter_ = ',';
-  bool headed_ = false;
+  bool has_header_ = false;  // the output
 };
 
 // Prints metrics over the answers with known truth to stderr; stdout has only answers.
 void print_metrics(const Predictor& model) {
   if (model.known_count() == 0) return;
   std::cerr << model.known_count() << " with a known answer:";
-  const char* before = " ";
+  const char* separator = " ";
   for (const MetricValue& m : model.metrics()) {
     if (!m.in_lines()) continue;
-    std::cerr << before << m.name << ' ' << (m.is_share ? percent(m.value) : number_text(m.value, 6));
-    before = ", ";
+    std::cerr << separator << m.name << ' ' << (m.is_share ? percent(m.value) : number_text(m.value, 6));
+    separator = ", ";
   }
   std::cerr << '\n';
 }
 
-// Prints to stderr what the tables contain that the training data does not, and how they were read.
+// Counts what the tables contain that the training data does not, and prints it to stderr, with how they were read.
 class UnknownValues {
  public:
   void add(const CsvRows& rows) {
     for (const std::string& w : rows.notes.warnings) logging::warn(w);
     if (!rows.notes.summary.empty()) std::cerr << rows.notes.summary << '\n';
-    add(values_, value_, rows.unknown_values, rows.unknown_value);
-    add(answers_, answer_, rows.unknown_answers, rows.unknown_answer);
+    count(values_, value_, rows.unknown_values, rows.unknown_value);
+    count(answers_, answer_, rows.unknown_answers, rows.unknown_answer);
     if (rows.far_values > 0)
       logging::warn(joined(rows.far_values, rows.far_values == 1 ? " value is" : " values are",
                            " far outside of the training data's, such as ", rows.far_value,
@@ -219,82 +225,92 @@ class UnknownValues {
   }
 
  private:
-  static void add(int64_t& count, std::string& example, int64_t more, const std::string& its) {
-    if (count == 0) example = its;
-    count += more;
+  static void count(int64_t& sum, std::string& example, int64_t more, const std::string& its_example) {
+    if (sum == 0) example = its_example;
+    sum += more;
   }
   int64_t values_ = 0, answers_ = 0;
-  std::string value_, answer_;
+  std::string value_, answer_;  // an example of each
 };
 
 // Throws ConfigError if the output would overwrite an input.
-void check_out(const PredictArguments& o) {
-  if (!o.out) return;
-  std::error_code none;
-  for (const std::string& input : o.inputs)
-    check<ConfigError>(!std::filesystem::equivalent(input, *o.out, none), "predict",
-                       "--out must be another file than the inputs, got ", *o.out,
+void check_output(const PredictArguments& arguments) {
+  if (!arguments.out) return;
+  std::error_code ignored;
+  for (const std::string& input : arguments.inputs)
+    check<ConfigError>(!std::filesystem::equivalent(input, *arguments.out, ignored), "predict",
+                       "--out must be another file than the inputs, got ", *arguments.out,
                        Help{"predictions are made from it, and would take its place"});
 }
 
+// Compares the golden samples of an exported model. Throws ConfigError if it has none.
+void check_golden_samples(Predictor& model, const PredictArguments& arguments) {
+  check<ConfigError>(!arguments.model.no_amp, "predict", "--check compares in the precision of the run",
+                     Help{"leave --no-amp out"});
+  check<ConfigError>(model.proof().has_value(), "predict", model.checkpoint().string(), " has no golden samples",
+                     Help{"--check is for what halfstep export wrote"});
+  std::cerr << check_proof(model, *model.proof()) << '\n';
+}
+
+// Returns the arrays for an --out that names a file of NumPy. Throws ConfigError for options that only a text has.
+std::optional<AnswerArrays> arrays_for(const PredictArguments& arguments, const DataForm& form) {
+  if (!arguments.out || !is_array_file(*arguments.out)) return {};
+  for (const auto& [is_given, option] : {std::pair{arguments.csv, "--csv"},
+                                         {arguments.json, "--json"},
+                                         {arguments.wrong, "--wrong"},
+                                         {arguments.files.top > 1, "--top"}})
+    check<ConfigError>(!is_given, "predict", option, " is for text, and ", *arguments.out, " is an array with a row for each input",
+                       Help{"leave it out, or give --out a name with another ending"});
+  return std::optional<AnswerArrays>(std::in_place, *arguments.out, form, arguments.files.probabilities);
+}
+
 int predict(const PredictArguments& given) {
-  PredictArguments o = given;
-  if (o.out && std::filesystem::path(*o.out).extension() == ".csv" && !o.json) o.csv = true;
-  apply_threads(o.model.threads);
-  check_out(o);
-  check<ConfigError>(!o.inputs.empty() || !o.texts.empty() || o.check, "predict", "needs inputs", Help{"halfstep predict --help"});
-  Predictor model(o.model.path, o.model.predictor());
+  PredictArguments arguments = given;
+  if (arguments.out && std::filesystem::path(*arguments.out).extension() == ".csv" && !arguments.json) arguments.csv = true;
+  apply_threads(arguments.model.threads);
+  check_output(arguments);
+  check<ConfigError>(!arguments.inputs.empty() || !arguments.texts.empty() || arguments.check, "predict", "needs inputs",
+                     Help{"halfstep predict --help"});
+  Predictor model(arguments.model.path, arguments.model.predictor());
   print_model(model);
-  if (o.check) {
-    check<ConfigError>(!o.model.no_amp, "predict", "--check compares in the precision of the run", Help{"leave --no-amp out"});
-    check<ConfigError>(model.proof().has_value(), "predict", model.checkpoint().string(), " has no golden samples",
-                       Help{"--check is for what halfstep export wrote"});
-    std::cerr << check_proof(model, *model.proof()) << '\n';
-    if (o.inputs.empty() && o.texts.empty()) return kDone;
-  }
-  std::optional<AnswerArrays> arrays;
-  if (o.out && is_array_file(*o.out)) {
-    for (const auto& [given, option] :
-         {std::pair{o.csv, "--csv"}, {o.json, "--json"}, {o.wrong, "--wrong"}, {o.files.top > 1, "--top"}})
-      check<ConfigError>(!given, "predict", option, " is for text, and ", *o.out, " is an array with a row for each input",
-                         Help{"leave it out, or give --out a name with another ending"});
-    arrays.emplace(*o.out, model.form(), o.files.probabilities);
-  }
+  if (arguments.check) check_golden_samples(model, arguments);
+  if (arguments.check && arguments.inputs.empty() && arguments.texts.empty()) return kDone;
+  std::optional<AnswerArrays> arrays = arrays_for(arguments, model.form());
   std::ofstream file;
-  if (o.out && !arrays) {
+  if (arguments.out && !arrays) {
     file.imbue(std::locale::classic());
-    file.open(*o.out, std::ios::binary | std::ios::trunc);
-    check<IoError>(bool(file), "predict", *o.out, " cannot be written");
+    file.open(*arguments.out, std::ios::binary | std::ios::trunc);
+    check<IoError>(bool(file), "predict", *arguments.out, " cannot be written");
   }
   std::ostream& out = file.is_open() ? static_cast<std::ostream&>(file) : std::cout;
-  Writer writer(o, model.form(), out);
+  AnswerWriter writer(arguments, model.form(), out);
   std::vector<Prediction> wrong;
   int64_t answered = 0, faults = 0;
-  auto shown = std::chrono::steady_clock::now();
+  auto last_progress = std::chrono::steady_clock::now();
   const auto receive = [&](const Prediction& p) {
     if (!p.fault.empty()) std::cerr << "error: " << p.input << ": " << p.fault << '\n';
     ++(p.fault.empty() ? answered : faults);
     if (arrays)
       arrays->add(p);
-    else if (!o.wrong)
+    else if (!arguments.wrong)
       writer.write(p);
     else if (p.fault.empty() && p.is_wrong())
       wrong.push_back(p);
-    if (const auto now = std::chrono::steady_clock::now(); now - shown > std::chrono::duration<double>(kProgressSeconds)) {
+    if (const auto now = std::chrono::steady_clock::now(); now - last_progress > std::chrono::duration<double>(kProgressSeconds)) {
       std::cerr << answered << " answered\n";
-      shown = now;
+      last_progress = now;
     }
   };
-  std::vector<std::string> inputs = o.inputs;
+  std::vector<std::string> inputs = arguments.inputs;
   std::replace(inputs.begin(), inputs.end(), std::string("-"), std::string("/dev/stdin"));
   UnknownValues unknowns;
-  const auto sees = [&](const CsvRows& rows) {
+  const auto on_table = [&](const CsvRows& rows) {
     unknowns.add(rows);
-    writer.table(rows);
+    writer.begin_table(rows);
   };
-  if (!o.texts.empty()) model.texts(o.texts, o.files, receive, sees);
-  model.files(inputs, o.files, receive, sees);
-  if (o.wrong) {
+  if (!arguments.texts.empty()) model.texts(arguments.texts, arguments.files, receive, on_table);
+  model.files(inputs, arguments.files, receive, on_table);
+  if (arguments.wrong) {
     check<DataError>(model.known_count() > 0, "predict",
                      "--wrong needs inputs whose answers are known: a target's column, or pictures in a folder ",
                      "named like their class");
@@ -304,7 +320,7 @@ int predict(const PredictArguments& given) {
   }
   if (arrays) arrays->write(std::cerr);
   out.flush();
-  check<IoError>(bool(out), "predict", o.out.value_or("stdout"), ": writing failed");
+  check<IoError>(bool(out), "predict", arguments.out.value_or("stdout"), ": writing failed");
   print_metrics(model);
   unknowns.print(model.form());
   if (faults > 0) std::cerr << faults << " of " << answered + faults << " inputs could not be read\n";
@@ -314,25 +330,31 @@ int predict(const PredictArguments& given) {
 }  // namespace
 
 void add_predict(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<PredictArguments>();
-  CLI::App* c = program.add_subcommand("predict", "Predict new files with a trained model");
-  add_model(*c, o->model);
-  c->add_option("inputs", o->inputs, "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors");
-  c->add_option("--text", o->texts, "a text, for a model of a table's column of texts; may be given several times")
+  auto arguments = std::make_shared<PredictArguments>();
+  CLI::App* command = program.add_subcommand("predict", "Predict new files with a trained model");
+  add_model(*command, arguments->model);
+  command->add_option("inputs", arguments->inputs,
+                      "pictures, folders of pictures, tables (- is stdin), series, or .npy, .npz, .safetensors");
+  command->add_option("--text", arguments->texts, "a text, for a model of a table's column of texts; may be given several times")
       ->type_name("TEXT")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c->add_option("--top", o->files.top, "number of classes to print")->check(CLI::PositiveNumber);
-  c->add_flag("--probabilities", o->files.probabilities, "probabilities of all classes");
-  auto* const csv = c->add_flag("--csv", o->csv, "as CSV: the rows of a table, with the predictions in additional columns");
-  c->add_flag("--json", o->json, "one JSON object for each line")->excludes(csv);
-  c->add_option("--out", o->out, "write the predictions to this file; .npy and .npz: as arrays for NumPy, .csv: as --csv")
+  command->add_option("--top", arguments->files.top, "number of classes to print")->check(CLI::PositiveNumber);
+  command->add_flag("--probabilities", arguments->files.probabilities, "probabilities of all classes");
+  auto* const csv =
+      command->add_flag("--csv", arguments->csv, "as CSV: the rows of a table, with the predictions in additional columns");
+  command->add_flag("--json", arguments->json, "one JSON object for each line")->excludes(csv);
+  command
+      ->add_option("--out", arguments->out,
+                   "write the predictions to this file; .npy and .npz: as arrays for NumPy, .csv: as --csv")
       ->type_name("FILE");
-  c->add_flag("--invert", o->files.invert, "pictures: dark ink on light paper, where the training data had light ink");
-  c->add_flag("--wrong", o->wrong, "only predictions that are known to be wrong, the most confident first");
-  c->add_option("--batch", o->files.batch, "how many inputs to compute together")->check(CLI::PositiveNumber);
-  c->add_flag("--check", o->check, "of an exported model: first compare its golden samples; without inputs do only this");
-  c->callback([o, &chosen] { chosen = [o] { return predict(*o); }; });
+  command->add_flag("--invert", arguments->files.invert,
+                    "pictures: dark ink on light paper, where the training data had light ink");
+  command->add_flag("--wrong", arguments->wrong, "only predictions that are known to be wrong, the most confident first");
+  command->add_option("--batch", arguments->files.batch, "how many inputs to compute together")->check(CLI::PositiveNumber);
+  command->add_flag("--check", arguments->check,
+                    "of an exported model: first compare its golden samples; without inputs do only this");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return predict(*arguments); }; });
 }
 
 }  // namespace halfstep::app

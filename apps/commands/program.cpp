@@ -240,7 +240,7 @@ bool stdout_is_written() {
 
 int run_program(int argc, const char* const* argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit then fails with an error that names the file
-  name_shortened_files();
+  report_shortened_files();
   const FittedStream messages(std::cerr, STDERR_FILENO);
   if (terminal_width(STDERR_FILENO) > 0) logging::set_writer(print_message);
   const int code = run_command(argc, argv);

@@ -24,18 +24,19 @@ struct ReportArguments {
   bool no_plan = false, json = false;
 };
 
-int report(const ReportArguments& o) {
-  const bool bench = are_measurements(o.runs);
-  const std::string page = bench ? bench_report_of(o.runs) : report_of(o.runs, {.plan = !o.no_plan, .mistakes = o.samples});
-  atomic_write(o.out, page);
-  std::cout << o.out << ": " << o.runs.size() << (bench ? " measurement" : " run") << (o.runs.size() == 1 ? ", " : "s, ")
-            << page.size() / 1024 << " KiB, for a browser\n";
+int report(const ReportArguments& arguments) {
+  const bool bench = are_measurements(arguments.runs);
+  const std::string page = bench ? bench_report_of(arguments.runs)
+                                 : report_of(arguments.runs, {.plan = !arguments.no_plan, .mistakes = arguments.samples});
+  atomic_write(arguments.out, page);
+  std::cout << arguments.out << ": " << arguments.runs.size() << (bench ? " measurement" : " run")
+            << (arguments.runs.size() == 1 ? ", " : "s, ") << page.size() / 1024 << " KiB, for a browser\n";
   return kDone;
 }
 
-int compare(const ReportArguments& o) {
-  const std::vector<RecordedRun> runs = read_runs(o.runs);
-  if (o.json)
+int compare(const ReportArguments& arguments) {
+  const std::vector<RecordedRun> runs = read_runs(arguments.runs);
+  if (arguments.json)
     std::cout << line_of(comparison_json(runs)) << '\n';
   else
     print_comparison(std::cout, runs, terminal_width(STDOUT_FILENO));
@@ -45,26 +46,30 @@ int compare(const ReportArguments& o) {
 }  // namespace
 
 void add_report(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<ReportArguments>();
-  CLI::App* c = program.add_subcommand(
+  auto arguments = std::make_shared<ReportArguments>();
+  CLI::App* command = program.add_subcommand(
       "report", "Write a page about runs (curves, memory, precision, confusion), or about files of `bench mlp --json`");
-  c->add_option("runs", o->runs, "folders of runs, or files that `halfstep bench mlp --json` printed")->required();
-  c->add_option("--out", o->out, "write this HTML file, which needs no other")->type_name("FILE")->capture_default_str();
-  c->add_option("--samples", o->samples, "show so many samples that the model answers wrongly with the most confidence; 0: none")
+  command->add_option("runs", arguments->runs, "folders of runs, or files that `halfstep bench mlp --json` printed")->required();
+  command->add_option("--out", arguments->out, "write this HTML file, which needs no other")
+      ->type_name("FILE")
+      ->capture_default_str();
+  command
+      ->add_option("--samples", arguments->samples,
+                   "show so many samples that the model answers wrongly with the most confidence; 0: none")
       ->type_name("N")
       ->check(CLI::Range(int64_t(0), int64_t(500)))
       ->capture_default_str();
-  c->add_flag("--no-plan", o->no_plan, "leave out the planned memory and precision of a step");
-  c->callback([o, &chosen] { chosen = [o] { return report(*o); }; });
+  command->add_flag("--no-plan", arguments->no_plan, "leave out the planned memory and precision of a step");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return report(*arguments); }; });
 }
 
 void add_compare(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<ReportArguments>();
-  CLI::App* c =
+  auto arguments = std::make_shared<ReportArguments>();
+  CLI::App* command =
       program.add_subcommand("compare", "Print what differs between runs, their values at the best step, and small curves");
-  c->add_option("runs", o->runs, "folders of runs")->required()->expected(2, 100);
-  c->add_flag("--json", o->json, "one JSON object");
-  c->callback([o, &chosen] { chosen = [o] { return compare(*o); }; });
+  command->add_option("runs", arguments->runs, "folders of runs")->required()->expected(2, 100);
+  command->add_flag("--json", arguments->json, "one JSON object");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return compare(*arguments); }; });
 }
 
 }  // namespace halfstep::app

@@ -30,7 +30,7 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kReportedMembers = 20;
+constexpr size_t kReportedMembers = 20;  // more curves would be unreadable
 
 struct SweepArguments {
   std::string file;
@@ -58,35 +58,37 @@ RunLock lock_folder(const fs::path& folder) {
   }
 }
 
-void introduce(std::ostream& out, const SweepArguments& o, const SweepFile& sweep, const SweepMembers& members) {
-  const auto count = [](size_t n, const char* what) { return joined(n, ' ', what, n == 1 ? "" : "s"); };
-  out << sweep.name << ": " << count(members.all.size(), "member");
+void introduce(std::ostream& out, const SweepArguments& arguments, const SweepFile& sweep, const SweepMembers& members) {
+  const auto count_of = [](size_t count, const char* unit) { return joined(count, ' ', unit, count == 1 ? "" : "s"); };
+  out << sweep.name << ": " << count_of(members.all.size(), "member");
   if (members.repeated > 0) out << " (" << members.repeated << " left out, whose config is another's)";
   out << " -> " << sweep.output_dir.string() << '\n';
   size_t finished = 0, failed = 0, added = 0;
   for (const SweepMember& m : members.all) {
     const MemberState state = state_of(m);
-    finished += state.finished(), failed += !state.finished() && state.failed(), added += !m.is_there;
+    finished += state.is_finished(), failed += !state.is_finished() && state.has_failed(), added += !m.has_folder;
   }
   if (finished > 0) out << "  finished before: " << finished << '\n';
-  if (failed > 0) out << "  failed before: " << failed << (o.retry ? ", tried again" : "; --retry tries them again") << '\n';
+  if (failed > 0)
+    out << "  failed before: " << failed << (arguments.retry ? ", tried again" : "; --retry tries them again") << '\n';
   if (added > 0 && (added < members.all.size() || !members.others.empty())) out << "  new: " << added << '\n';
-  if (!members.others.empty()) out << "  not members of " << o.file << ", left alone: " << list_text(members.others, 5) << '\n';
+  if (!members.others.empty())
+    out << "  not members of " << arguments.file << ", left alone: " << list_text(members.others, 5) << '\n';
 }
 
-int list_members(const SweepArguments& o, const SweepFile& sweep, const SweepMembers& members) {
+int list_members(const SweepArguments& arguments, const SweepFile& sweep, const SweepMembers& members) {
   std::vector<SweepResult> rows;
   for (const SweepMember& m : members.all) rows.push_back({&m, state_of(m)});
-  if (o.json) {
+  if (arguments.json) {
     std::cout << line_of(results_json(sweep, members, rows)) << '\n';
     return kDone;
   }
-  introduce(std::cout, o, sweep, members);
+  introduce(std::cout, arguments, sweep, members);
   print_results(std::cout, sweep, members, rows, terminal_width(STDOUT_FILENO));
   return kDone;
 }
 
-// Writes a report of the best members: more curves would be unreadable. A failure to write it does not fail the sweep.
+// Writes a report of the best members. A failure to write it does not fail the sweep.
 void write_page(const fs::path& folder, const std::vector<SweepResult>& results, std::ostream& lines) {
   std::vector<fs::path> runs;
   for (const SweepResult& r : results)
@@ -98,65 +100,66 @@ void write_page(const fs::path& folder, const std::vector<SweepResult>& results,
   } catch (const Error& e) { std::cerr << "warning: no report: " << one_line(e) << '\n'; }
 }
 
-int sweep_config_file(const SweepArguments& o) {
+int sweep_config_file(const SweepArguments& arguments) {
   catch_stop_signals();
-  apply_threads(o.threads);
+  apply_threads(arguments.threads);
   check<ConfigError>(detect_launch().size == 1, "sweep", "a sweep starts its members itself, and is one process",
                      Help{"start it without mpirun or torchrun"});
-  const SweepFile sweep = o.lists.empty() ? read_sweep(o.file) : sweep_of(o.file, o.lists);
-  SweepMembers members = check_members(sweep, o.config.sets);
+  const SweepFile sweep = arguments.lists.empty() ? read_sweep(arguments.file) : sweep_of(arguments.file, arguments.lists);
+  SweepMembers members = check_members(sweep, arguments.config.sets);
   for (const std::string& w : members.warnings) std::cerr << "warning: " << w << '\n';
-  if (o.dry_run) {
-    find_folders(sweep, members);
-    return list_members(o, sweep, members);
+  if (arguments.dry_run) {
+    assign_folders(sweep, members);
+    return list_members(arguments, sweep, members);
   }
   const RunLock lock = lock_folder(sweep.output_dir);
-  find_folders(sweep, members);
-  std::ostream& lines = o.json ? std::cerr : std::cout;
-  introduce(lines, o, sweep, members);
+  assign_folders(sweep, members);
+  std::ostream& lines = arguments.json ? std::cerr : std::cout;
+  introduce(lines, arguments, sweep, members);
   make_folders(members);
   train_members(members, {.program = fs::read_symlink("/proc/self/exe"),
-                          .jobs = o.jobs,
+                          .jobs = arguments.jobs,
                           .threads = num_threads(),
-                          .retry = o.retry,
-                          .say = [&](const std::string& line) { lines << line << std::endl; }});
+                          .retry = arguments.retry,
+                          .print_line = [&](const std::string& line) { lines << line << std::endl; }});
   const std::vector<SweepResult> results = sweep_results(members);
   const Json json = results_json(sweep, members, results);
   atomic_write(sweep.output_dir / "sweep.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   const size_t left = members_to_train(members, false).size();
   lines << '\n';
-  print_results(lines, sweep, members, results, terminal_width(o.json ? STDERR_FILENO : STDOUT_FILENO));
+  print_results(lines, sweep, members, results, terminal_width(arguments.json ? STDERR_FILENO : STDOUT_FILENO));
   print_spreads(lines, sweep, members, results);
   write_page(sweep.output_dir, results, lines);
   if (!json["best"].is_null()) lines << "best: " << results[0].member->folder.string() << '\n';
   if (left > 0)
     lines << "stopped with " << left << " of " << members.all.size() << " members to train; the same command continues\n";
-  if (o.json) std::cout << line_of(json) << '\n';
+  if (arguments.json) std::cout << line_of(json) << '\n';
   if (left > 0) return stop_signal() == SIGINT ? kInterrupted : kRequeue;
-  const bool failed = std::any_of(results.begin(), results.end(), [](const SweepResult& r) { return r.state.failed(); });
+  const bool failed = std::any_of(results.begin(), results.end(), [](const SweepResult& r) { return r.state.has_failed(); });
   return failed ? kFailed : kDone;
 }
 
 }  // namespace
 
 void add_sweep(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<SweepArguments>();
-  CLI::App* c =
+  auto arguments = std::make_shared<SweepArguments>();
+  CLI::App* command =
       program.add_subcommand("sweep", "Train a config with each of many settings, and order the runs by their best value");
-  c->add_option("sweep", o->file, "a JSON file: a config, and the values of its keys to try; or a config, with KEY=LIST")
+  command
+      ->add_option("sweep", arguments->file, "a JSON file: a config, and the values of its keys to try; or a config, with KEY=LIST")
       ->required();
-  c->add_option("lists", o->lists, "values of the config's keys to try, such as seed=0,1,2 optimizer.lr=0.1,0.01")
+  command->add_option("lists", arguments->lists, "values of the config's keys to try, such as seed=0,1,2 optimizer.lr=0.1,0.01")
       ->type_name("KEY=LIST");
-  c->add_option("--jobs", o->jobs, "number of runs at the same time, which share the threads")
+  command->add_option("--jobs", arguments->jobs, "number of runs at the same time, which share the threads")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  add_set(*c, o->config);
-  c->get_option("--set")->allow_extra_args(false);  // a KEY=LIST may follow its value
-  c->add_flag("--dry-run", o->dry_run, "check the configs of all members, list them, and stop");
-  c->add_flag("--retry", o->retry, "train members again that failed before");
-  c->add_flag("--json", o->json, "print the results as one JSON object on stdout; everything else goes to stderr");
-  add_threads(*c, o->threads);
-  c->callback([o, &chosen] { chosen = [o] { return sweep_config_file(*o); }; });
+  add_set(*command, arguments->config);
+  command->get_option("--set")->allow_extra_args(false);  // a KEY=LIST may follow its value
+  command->add_flag("--dry-run", arguments->dry_run, "check the configs of all members, list them, and stop");
+  command->add_flag("--retry", arguments->retry, "train members again that failed before");
+  command->add_flag("--json", arguments->json, "print the results as one JSON object on stdout; everything else goes to stderr");
+  add_threads(*command, arguments->threads);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return sweep_config_file(*arguments); }; });
 }
 
 }  // namespace halfstep::app

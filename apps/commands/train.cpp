@@ -53,25 +53,25 @@ void write_report(const std::filesystem::path& folder, Progress& progress) {
 }
 
 // Opens the run's folder: rank 0 opens it and sends its findings to the others.
-std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& o, ProcessGroup* group) {
-  std::optional<std::string> resume = o.resume;
-  if (!resume && !o.overwrite) resume = config.checkpoint.resume;
+std::unique_ptr<RunDir> open_folder(const Config& config, const TrainArguments& arguments, ProcessGroup* group) {
+  std::optional<std::string> resume = arguments.resume;
+  if (!resume && !arguments.overwrite) resume = config.checkpoint.resume;
   std::unique_ptr<RunDir> dir;
   Json found;
   if (writes(group)) {
-    dir = std::make_unique<RunDir>(config.output_dir, resume, o.overwrite);
+    dir = std::make_unique<RunDir>(config.output_dir, resume, arguments.overwrite);
     if (dir->checkpoint()) found = {{"checkpoint", dir->checkpoint()->string()}, {"continues", dir->continues()}};
   }
   if (!group) return dir;
-  found = from_first(*group, found);
+  found = value_of_rank0(*group, found);
   if (dir) return dir;
   RunDir::FoundRun shared;
   if (!found.is_null()) shared = {found["checkpoint"].get<std::string>(), found["continues"].get<bool>()};
   return std::make_unique<RunDir>(config.output_dir, shared);
 }
 
-// Opens all pictures before training: an unreadable one would end the run when it is met.
-void open_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Progress& progress) {
+// Opens all pictures before training, which an unreadable one would end. Throws DataError for unreadable ones.
+void check_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Progress& progress) {
   PictureReport report = examine_pictures(
       config.json, {.rank = group ? group->rank() : 0, .ranks = group ? group->size() : 1, .draws = !quiet, .stopped = [] {
                       return stop_signal() != 0;
@@ -79,28 +79,28 @@ void open_all_pictures(const Config& config, ProcessGroup* group, bool quiet, Pr
   if (group) {
     const std::vector<std::string> all = group->gather(to_json(report).dump());
     report = {};
-    for (const std::string& of : all) report.add(read_report(Json::parse(of)));
+    for (const std::string& of_rank : all) report.add(read_report(Json::parse(of_rank)));
   }
   if (const std::string warning = report.warning(); !warning.empty()) progress.warn(warning);
   if (report.bad > 0) throw DataError(report.error());
 }
 
-int train(const TrainArguments& o) {
+int train(const TrainArguments& arguments) {
   catch_stop_signals();
-  apply_threads(o.threads);
-  Config config = load_config(o.file, o.config);
-  const bool first = detect_launch().rank == 0;
-  if (first) print_warnings(config);
-  apply_log_level(config.logging, o.quiet || !first);
+  apply_threads(arguments.threads);
+  Config config = load_config(arguments.file, arguments.config);
+  const bool is_first = detect_launch().rank == 0;  // of the ranks
+  if (is_first) print_warnings(config);
+  apply_log_level(config.logging, arguments.quiet || !is_first);
   if (!config.data_fault.empty()) throw DataError(config.data_fault);
-  if (!first && (o.lr_preview || o.dry_run)) return kDone;
-  if (o.lr_preview) {
+  if (!is_first && (arguments.lr_preview || arguments.dry_run)) return kDone;
+  if (arguments.lr_preview) {
     std::cout << line_of(preview_rates(config)) << '\n';
     return kDone;
   }
-  if (o.dry_run) {
+  if (arguments.dry_run) {
     const StepPlan plan = plan_step(config, 0, detect_launch().size);
-    if (o.json) {
+    if (arguments.json) {
       Json out = plan_json(plan);
       out["config"] = config.json;
       std::cout << line_of(out) << '\n';
@@ -109,33 +109,34 @@ int train(const TrainArguments& o) {
     }
     return kDone;
   }
-  if (o.lines) config.logging.sinks.push_back(kStdoutSink);
+  if (arguments.lines) config.logging.sinks.push_back(kStdoutSink);
   backend_for(config.device);                            // throws before any file is touched
-  if (o.profile) config.performance.cuda_graph = false;  // a recorded step is one call
+  if (arguments.profile) config.performance.cuda_graph = false;  // a recorded step is one call
   const std::unique_ptr<ProcessGroup> group =
-      join_ranks(config, o.threads, joined("--resume ", o.resume.value_or("(none)"), o.overwrite ? " --overwrite" : ""));
-  Progress progress({.out = o.json || o.lines ? stderr : stdout,
-                     .quiet = o.quiet,
-                     .silent = !first,
-                     .color = !o.no_color,
+      join_ranks(config, arguments.threads,
+                 joined("--resume ", arguments.resume.value_or("(none)"), arguments.overwrite ? " --overwrite" : ""));
+  Progress progress({.out = arguments.json || arguments.lines ? stderr : stdout,
+                     .quiet = arguments.quiet,
+                     .silent = !is_first,
+                     .color = !arguments.no_color,
                      .plain = group != nullptr});
-  open_all_pictures(config, group.get(), o.quiet, progress);
+  check_all_pictures(config, group.get(), arguments.quiet, progress);
   std::string measured;
   config.json = with_statistics(config.json, &measured);
   if (!measured.empty()) progress.line(measured);
-  const std::unique_ptr<RunDir> dir = open_folder(config, o, group.get());
-  Watch watch{.until = o.until};
-  std::shared_ptr<const void> kept = std::exchange(config.kept_data, nullptr);
-  Trainer trainer(config, *dir, progress, group.get(), o.until ? &watch : nullptr);
-  kept.reset();  // the training data has other owners now
-  if (o.profile) trainer.profile(*o.profile);
+  const std::unique_ptr<RunDir> dir = open_folder(config, arguments, group.get());
+  Watch watch{.until = arguments.until};
+  std::shared_ptr<const void> read_data = std::exchange(config.kept_data, nullptr);
+  Trainer trainer(config, *dir, progress, group.get(), arguments.until ? &watch : nullptr);
+  read_data.reset();  // the trainer holds the training data now
+  if (arguments.profile) trainer.profile(*arguments.profile);
   const uint64_t casts = autocast::cast_count();  // excludes casts of planned steps
   const TrainSummary summary = trainer.run();
   if (config.amp.report) report_amp(summary.json, autocast::cast_count() - casts, progress);
-  if (config.logging.report && first && !o.until) write_report(dir->path(), progress);
-  if ((o.json || o.lines) && first) std::cout << summary.json.dump() << std::endl;
+  if (config.logging.report && is_first && !arguments.until) write_report(dir->path(), progress);
+  if ((arguments.json || arguments.lines) && is_first) std::cout << summary.json.dump() << std::endl;
   if (group) group->close();
-  if (o.until) return kDone;
+  if (arguments.until) return kDone;
   if (summary.ending != Ending::finished) return summary.ending == Ending::interrupted ? kInterrupted : kRequeue;
   return dir->metrics().lost() == 0 ? kDone : kFailed;
 }
@@ -143,33 +144,37 @@ int train(const TrainArguments& o) {
 }  // namespace
 
 void add_train(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<TrainArguments>();
-  CLI::App* c = program.add_subcommand("train", "Train the model that a config describes");
-  c->add_option("config", o->file, "a JSON config")->required();
-  add_set(*c, o->config);
-  c->add_flag("--no-amp", o->config.no_amp, "train in float32 even if the config asks for mixed precision");
-  c->add_flag("--dry-run", o->dry_run, "run one step on the meta device: layers, dtypes, memory, operations; and stop");
-  c->add_flag("--lr-preview", o->lr_preview, "print the learning rates of the schedule as JSON, and stop");
-  c->add_option("--profile", o->profile,
-                "warm up for three steps, then time this many steps, every second one, call by call; print where the time goes, "
-                "and write profile/")
+  auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* command = program.add_subcommand("train", "Train the model that a config describes");
+  command->add_option("config", arguments->file, "a JSON config")->required();
+  add_set(*command, arguments->config);
+  command->add_flag("--no-amp", arguments->config.no_amp, "train in float32 even if the config asks for mixed precision");
+  command->add_flag("--dry-run", arguments->dry_run,
+                    "run one step on the meta device: layers, dtypes, memory, operations; and stop");
+  command->add_flag("--lr-preview", arguments->lr_preview, "print the learning rates of the schedule as JSON, and stop");
+  command
+      ->add_option("--profile", arguments->profile,
+                   "warm up for three steps, then time this many steps, every second one, call by call; print where the time goes, "
+                   "and write profile/")
       ->type_name("STEPS")
       ->check(CLI::Range(int64_t(1), int64_t(1'000'000)))
       ->excludes("--dry-run", "--lr-preview");
-  c->add_option("--resume", o->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
-  c->add_flag("--overwrite", o->overwrite,
-              "start over; the old run in output_dir is removed when the new one has its first checkpoint");
-  c->add_flag("--json", o->json, "print the result as one JSON object on stdout; everything else goes to stderr");
-  c->add_flag("--lines", o->lines,
-              "print each line of metrics.jsonl on stdout when it is written, and the result last, as --json does; everything else "
-              "goes to stderr")
+  command->add_option("--resume", arguments->resume, "auto, or a checkpoint to continue from")->type_name("auto|PATH");
+  command->add_flag("--overwrite", arguments->overwrite,
+                    "start over; the old run in output_dir is removed when the new one has its first checkpoint");
+  command->add_flag("--json", arguments->json, "print the result as one JSON object on stdout; everything else goes to stderr");
+  command
+      ->add_flag(
+          "--lines", arguments->lines,
+          "print each line of metrics.jsonl on stdout when it is written, and the result last, as --json does; everything else "
+          "goes to stderr")
       ->excludes("--dry-run", "--lr-preview");
-  c->add_option("--until", o->until)->group("");  // last step; used by the ranks of `halfstep verify`
-  c->add_flag("--quiet", o->quiet, "print only errors and warnings");
-  c->add_flag("--no-color", o->no_color, "no colours (also: NO_COLOR)");
-  add_device(*c, o->config.device);
-  add_threads(*c, o->threads);
-  c->callback([o, &chosen] { chosen = [o] { return train(*o); }; });
+  command->add_option("--until", arguments->until)->group("");  // last step; used by the ranks of `halfstep verify`
+  command->add_flag("--quiet", arguments->quiet, "print only errors and warnings");
+  command->add_flag("--no-color", arguments->no_color, "no colours (also: NO_COLOR)");
+  add_device(*command, arguments->config.device);
+  add_threads(*command, arguments->threads);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return train(*arguments); }; });
 }
 
 }  // namespace halfstep::app

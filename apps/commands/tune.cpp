@@ -9,7 +9,7 @@
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
 #include "apps/exit_codes.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/train/plan.h"
 #include "apps/train/trainer.h"
 #include "apps/use/loaded_run.h"
@@ -30,14 +30,14 @@ struct TuneArguments : BatchesOptions {
 // Returns each layer's share of a step's operations.
 std::map<std::string, double> shares_of(const Config& config) {
   std::map<std::string, double> out;
-  double all = 0;
+  double sum = 0;
   for (const LayerRow& row : plan_step(config).layers) {
     for (const LoggedCall& call : row.calls) {
       out[row.name] += call.flops();
-      all += call.flops();
+      sum += call.flops();
     }
   }
-  for (auto& [name, flops] : out) flops = all > 0 ? flops / all : 0;
+  for (auto& [name, flops] : out) flops = sum > 0 ? flops / sum : 0;
   return out;
 }
 
@@ -53,22 +53,22 @@ std::string error_text(const Parity& p) {
 std::string share_text(double share) { return number_text(100 * share, 2) + " %"; }
 
 // Returns the config that the new one extends.
-fs::path base_file(const TuneArguments& o) {
-  fs::path base = o.path;
+fs::path base_config(const TuneArguments& arguments) {
+  fs::path base = arguments.path;
   if (!fs::is_directory(base)) return base;
   if (!fs::exists(base / "config.resolved.json")) base = base.parent_path();  // the path was a checkpoint's
   return base / "config.resolved.json";
 }
 
-// Returns that path relative to the new config's folder.
-std::string base_of(const TuneArguments& o) {
-  const fs::path base = base_file(o);
-  const fs::path folder = fs::absolute(o.out).parent_path();
+// Returns the path of base_config relative to the new config's folder.
+std::string relative_base(const TuneArguments& arguments) {
+  const fs::path base = base_config(arguments);
+  const fs::path folder = fs::absolute(arguments.out).parent_path();
   return fs::absolute(base).lexically_normal().lexically_relative(folder.lexically_normal()).generic_string();
 }
 
 // Formats JSON on one line, with a blank after each comma and colon.
-std::string in_a_line(const Json& value) {
+std::string spaced_line(const Json& value) {
   const std::string text = value.dump(1);
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -103,103 +103,108 @@ Json settings_of(const std::vector<std::string>& sets) {
 }
 
 // Returns a few lines that extend the first config.
-std::string tuned_config(const TuneArguments& o, LoadedRun& opened, const Tuning& t) {
+std::string tuned_config(const TuneArguments& arguments, LoadedRun& opened, const Tuning& tuning) {
   std::string modules;
-  std::string out = joined("// Written by `halfstep tune ", o.path, "` from ", o.batches, o.batches == 1 ? " batch" : " batches",
-                           " at step ", opened.step, ".\n");
-  if (!t.why_low.empty()) out += joined("// ", t.low, ": ", t.why_low, ".\n");
-  for (const TunedModule& m : t.modules) out += joined("// ", m.path, ": ", m.why, ".\n");
-  if (!t.modules.empty()) out += joined("// ", share_text(t.share), " of the operations are in float32 for this.\n");
-  out += joined("// Then ", error_text(t.after), ".\n");
-  Json config = {{"extends", base_of(o)}, {"output_dir", opened.config.output_dir + "-tuned"}};
-  config.update(settings_of(o.config.sets), /*merge_objects=*/true);
+  std::string out = joined("// Written by `halfstep tune ", arguments.path, "` from ", arguments.batches,
+                           arguments.batches == 1 ? " batch" : " batches", " at step ", opened.step, ".\n");
+  if (!tuning.why_low.empty()) out += joined("// ", tuning.low, ": ", tuning.why_low, ".\n");
+  for (const TunedModule& m : tuning.modules) out += joined("// ", m.path, ": ", m.why, ".\n");
+  if (!tuning.modules.empty()) out += joined("// ", share_text(tuning.share), " of the operations are in float32 for this.\n");
+  out += joined("// Then ", error_text(tuning.after), ".\n");
+  Json config = {{"extends", relative_base(arguments)}, {"output_dir", opened.config.output_dir + "-tuned"}};
+  config.update(settings_of(arguments.config.sets), /*merge_objects=*/true);
   if (!config["amp"].is_object()) config["amp"] = Json::object();  // from --set amp=true
   if (opened.was_float32) config["amp"]["enabled"] = true;
-  config["amp"]["dtype"] = joined(t.low);
-  for (const TunedModule& m : t.modules) config["amp"]["modules"][pattern_for(*opened.session.model, m.path)] = "float32";
+  config["amp"]["dtype"] = joined(tuning.low);
+  for (const TunedModule& m : tuning.modules) config["amp"]["modules"][pattern_for(*opened.session.model, m.path)] = "float32";
   out += "{";
   for (const auto& [key, value] : config.items())  // one on a line
-    out += joined(out.ends_with("{") ? "\n  " : ",\n  ", Json(key).dump(), ": ", in_a_line(value));
+    out += joined(out.ends_with("{") ? "\n  " : ",\n  ", Json(key).dump(), ": ", spaced_line(value));
   return out + "\n}\n";
 }
 
-void print(const TuneArguments& o, const Tuning& t) {
-  if (!t.why_low.empty()) std::cout << "  " << t.low << ": " << t.why_low << '\n';
-  for (const TunedModule& m : t.modules) std::cout << "  " << m.path << " in float32:\n    " << m.why << '\n';
-  if (t.modules.empty() && t.why_low.empty()) std::cout << "  no module needs float32\n";
-  if (!t.modules.empty()) std::cout << "  " << share_text(t.share) << " of the operations are in float32 for this\n";
-  std::cout << "  " << error_text(t.after) << '\n';
-  if (t.after.verdict() == Parity::Verdict::harmful)
-    std::cout << "  nothing within " << share_text(o.budget) << " of the operations (--budget) makes that less: train in float32,\n"
+void print_tuning(const TuneArguments& arguments, const Tuning& tuning) {
+  if (!tuning.why_low.empty()) std::cout << "  " << tuning.low << ": " << tuning.why_low << '\n';
+  for (const TunedModule& m : tuning.modules) std::cout << "  " << m.path << " in float32:\n    " << m.why << '\n';
+  if (tuning.modules.empty() && tuning.why_low.empty()) std::cout << "  no module needs float32\n";
+  if (!tuning.modules.empty()) std::cout << "  " << share_text(tuning.share) << " of the operations are in float32 for this\n";
+  std::cout << "  " << error_text(tuning.after) << '\n';
+  if (tuning.after.verdict() == Parity::Verdict::harmful)
+    std::cout << "  nothing within " << share_text(arguments.budget)
+              << " of the operations (--budget) makes that less: train in float32,\n"
               << "  \"amp\": false. No file was written\n";
   else
-    std::cout << "written to " << o.out << ": halfstep train " << o.out << '\n';
+    std::cout << "written to " << arguments.out << ": halfstep train " << arguments.out << '\n';
 }
 
-Json as_json(const TuneArguments& o, const Tuning& t, bool written) {
-  Json out{{"path", o.path}, {"out", nullptr}, {"fault", nullptr}};
-  if (t.fault) {
-    out["fault"] = {
-        {"cause", t.fault->cause}, {"where", t.fault->where}, {"what", t.fault->sentence}, {"evidence", t.fault->evidence}};
+Json tuning_json(const TuneArguments& arguments, const Tuning& tuning, bool is_written) {
+  Json out{{"path", arguments.path}, {"out", nullptr}, {"fault", nullptr}};
+  if (tuning.fault) {
+    out["fault"] = {{"cause", tuning.fault->cause},
+                    {"where", tuning.fault->where},
+                    {"what", tuning.fault->sentence},
+                    {"evidence", tuning.fault->evidence}};
     return out;
   }
-  if (written) out["out"] = o.out;
+  if (is_written) out["out"] = arguments.out;
   Json modules = Json::array();
-  for (const TunedModule& m : t.modules) modules.push_back({{"name", m.path}, {"why", m.why}});
-  out.update({{"dtype", joined(t.low)},
-              {"why_dtype", t.why_low},
+  for (const TunedModule& m : tuning.modules) modules.push_back({{"name", m.path}, {"why", m.why}});
+  out.update({{"dtype", joined(tuning.low)},
+              {"why_dtype", tuning.why_low},
               {"modules", modules},
-              {"share", t.share},
-              {"before", or_null(t.before.measure())},
-              {"after", or_null(t.after.measure())},
-              {"by", t.after.by_noise ? "noise" : "gradient"},
-              {"verdict", name(t.after.verdict())}});
+              {"share", tuning.share},
+              {"before", or_null(tuning.before.measure())},
+              {"after", or_null(tuning.after.measure())},
+              {"by", tuning.after.by_noise ? "noise" : "gradient"},
+              {"verdict", name(tuning.after.verdict())}});
   return out;
 }
 
-int tune_config(const TuneArguments& o) {
-  check<ConfigError>(!fs::is_directory(o.out), "tune", "--out must be a file, got the folder ", o.out);
-  check<ConfigError>(o.overwrite || !fs::exists(o.out), "tune", o.out, " is there already",
+int tune_config(const TuneArguments& arguments) {
+  check<ConfigError>(!fs::is_directory(arguments.out), "tune", "--out must be a file, got the folder ", arguments.out);
+  check<ConfigError>(arguments.overwrite || !fs::exists(arguments.out), "tune", arguments.out, " is there already",
                      Help{"give another --out, or --overwrite"});
-  check<ConfigError>(!fs::exists(o.out) || !fs::equivalent(o.out, o.path), "tune", "--out is the config itself",
-                     Help{"the new config extends it: give another name"});
-  const fs::path folder = fs::absolute(o.out).parent_path();
+  check<ConfigError>(!fs::exists(arguments.out) || !fs::equivalent(arguments.out, arguments.path), "tune",
+                     "--out is the config itself", Help{"the new config extends it: give another name"});
+  const fs::path folder = fs::absolute(arguments.out).parent_path();
   check<ConfigError>(fs::is_directory(folder), "tune", "--out needs a folder that is there, got ", folder.string());
-  apply_threads(o.threads);
-  LoadedRun opened = open_in_16_bits("tune", o.path, o.config);
+  apply_threads(arguments.threads);
+  LoadedRun opened = open_in_16_bits("tune", arguments.path, arguments.config);
   print_warnings(opened.config);
   apply_log_level(opened.config.logging, true);
-  const Tuning t = tune(next_batches(opened, o.batches), {.budget = o.budget, .shares = shares_of(opened.config)});
-  const bool holds = !t.fault && t.after.verdict() != Parity::Verdict::harmful && has_gradient(t.after);
-  if (holds) atomic_write(o.out, tuned_config(o, opened, t));
-  if (o.json) {
-    std::cout << line_of(as_json(o, t, holds)) << '\n';
+  const Tuning tuning =
+      tune(next_batches(opened, arguments.batches), {.budget = arguments.budget, .shares = shares_of(opened.config)});
+  const bool holds = !tuning.fault && tuning.after.verdict() != Parity::Verdict::harmful && has_gradient(tuning.after);
+  if (holds) atomic_write(arguments.out, tuned_config(arguments, opened, tuning));
+  if (arguments.json) {
+    std::cout << line_of(tuning_json(arguments, tuning, holds)) << '\n';
     return holds ? kDone : kNotHeld;
   }
-  std::cout << o.path << " at step " << opened.step << ", " << opened.config.low.value_or(DType::f32) << ":\n";
+  std::cout << arguments.path << " at step " << opened.step << ", " << opened.config.low.value_or(DType::f32) << ":\n";
   if (opened.left_out > 0) std::cout << "  " << left_out_text(opened) << '\n';
-  if (t.fault)
-    std::cout << t.fault->text() << "\n  neither modules in float32 nor bfloat16 mend this: no file was written\n";
-  else if (!has_gradient(t.after))
+  if (tuning.fault)
+    std::cout << tuning.fault->text() << "\n  neither modules in float32 nor bfloat16 mend this: no file was written\n";
+  else if (!has_gradient(tuning.after))
     std::cout << "  the gradient of these batches is 0, in float32 as well: there is nothing to compare. No file was written.\n"
-              << "  " << base_file(o) << " tunes from the first values\n";
+              << "  " << base_config(arguments) << " tunes from the first values\n";
   else
-    print(o, t);
+    print_tuning(arguments, tuning);
   return holds ? kDone : kNotHeld;
 }
 
 }  // namespace
 
 void add_tune(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<TuneArguments>();
-  CLI::App* c = program.add_subcommand("tune", "Write a config with the modules in float32 that mixed precision needs");
-  c->add_option("--out", o->out, "the new config, which extends the first")->required()->type_name("FILE");
-  c->add_flag("--overwrite", o->overwrite, "replace that file");
-  c->add_option("--budget", o->budget, "largest share of the operations in float32, for modules in which rounding hurts")
+  auto arguments = std::make_shared<TuneArguments>();
+  CLI::App* command = program.add_subcommand("tune", "Write a config with the modules in float32 that mixed precision needs");
+  command->add_option("--out", arguments->out, "the new config, which extends the first")->required()->type_name("FILE");
+  command->add_flag("--overwrite", arguments->overwrite, "replace that file");
+  command
+      ->add_option("--budget", arguments->budget, "largest share of the operations in float32, for modules in which rounding hurts")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  add_batches(*c, *o);
-  c->callback([o, &chosen] { chosen = [o] { return tune_config(*o); }; });
+  add_batches(*command, *arguments);
+  command->callback([arguments, &chosen] { chosen = [arguments] { return tune_config(*arguments); }; });
 }
 
 }  // namespace halfstep::app

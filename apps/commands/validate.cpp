@@ -20,11 +20,11 @@ struct ValidateArguments {
   bool json = false;
 };
 
-int validate_files(const ValidateArguments& o) {
+int validate_files(const ValidateArguments& arguments) {
   int code = kDone;
-  for (const std::string& file : o.files) {
+  for (const std::string& file : arguments.files) {
     try {
-      Config config = load_config(file, o.config);
+      Config config = load_config(file, arguments.config);
       PictureReport pictures;
       if (config.facts && config.data_fault.empty()) pictures = examine_pictures(config.json, {.seconds = kPictureSeconds});
       if (const std::string warning = pictures.warning(); !warning.empty()) config.warnings.push_back(joined(file, ": ", warning));
@@ -32,7 +32,7 @@ int validate_files(const ValidateArguments& o) {
       const bool readable = config.data_fault.empty();
       const std::string notes = config.facts ? config.facts->notes.line() : "";
       const std::vector<std::string> weights = config.facts ? check_weights(config.model, "model") : std::vector<std::string>{};
-      if (o.json) {
+      if (arguments.json) {
         Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
         if (!readable) answer["data_error"] = config.data_fault;
         if (!weights.empty()) answer["weights"] = weights;
@@ -56,7 +56,7 @@ int validate_files(const ValidateArguments& o) {
         if (code == kDone) code = kData;
       }
     } catch (const ConfigError& e) {
-      if (o.json) std::cout << line_of(Json{{"file", file}, {"valid", false}, {"error", e.what()}}) << '\n';
+      if (arguments.json) std::cout << line_of(Json{{"file", file}, {"valid", false}, {"error", e.what()}}) << '\n';
       std::cerr << e.what() << '\n';
       code = kUsage;
     }
@@ -67,12 +67,12 @@ int validate_files(const ValidateArguments& o) {
 }  // namespace
 
 void add_validate(CLI::App& program, Action& chosen) {
-  auto o = std::make_shared<ValidateArguments>();
-  CLI::App* c = program.add_subcommand("validate", "Check configs without running them");
-  c->add_option("config", o->files, "JSON configs")->required();
-  add_set(*c, o->config);
-  c->add_flag("--json", o->json, "one JSON object for each config, with the resolved config");
-  c->callback([o, &chosen] { chosen = [o] { return validate_files(*o); }; });
+  auto arguments = std::make_shared<ValidateArguments>();
+  CLI::App* command = program.add_subcommand("validate", "Check configs without running them");
+  command->add_option("config", arguments->files, "JSON configs")->required();
+  add_set(*command, arguments->config);
+  command->add_flag("--json", arguments->json, "one JSON object for each config, with the resolved config");
+  command->callback([arguments, &chosen] { chosen = [arguments] { return validate_files(*arguments); }; });
 }
 
 }  // namespace halfstep::app

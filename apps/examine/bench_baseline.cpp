@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/check.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/json.h"
@@ -34,12 +34,12 @@ bool is_bench(const Json& json) {
   });
 }
 
-bool ArmComparison::slower() const { return median_ms - baseline_ms > std::max(spread_ms, baseline_spread_ms); }
+bool ArmComparison::is_slower() const { return median_ms - baseline_ms > std::max(spread_ms, baseline_spread_ms); }
 
 std::string ArmComparison::text() const {
   const auto ms = [](double v) { return number_text(v, 4) + " ms"; };
   return arm + ": " + ms(median_ms) + ", " + number_text(ratio(), 3) + " of " + ms(baseline_ms) +
-         (slower() ? ": SLOWER by " + ms(median_ms - baseline_ms) : ": not slower") + " (spreads " + ms(spread_ms) + " and " +
+         (is_slower() ? ": SLOWER by " + ms(median_ms - baseline_ms) : ": not slower") + " (spreads " + ms(spread_ms) + " and " +
          ms(baseline_spread_ms) + ")";
 }
 
@@ -52,14 +52,14 @@ Json read_baseline(const std::filesystem::path& file, const BenchOptions& option
     fail<ConfigError>("bench", "--baseline must be a readable file; ", why.substr(why.find(']') + 2));
   } catch (const JsonError&) {}  // reported below
   check<ConfigError>(is_bench(out), "bench", "--baseline must be what `halfstep bench mlp --json` printed, got ", file.string());
-  const std::pair<const char*, Json> same[] = {
+  const std::pair<const char*, Json> settings[] = {
       {"device", name(options.device.type)}, {"batch", options.batch}, {"width", options.width}, {"layers", options.layers},
       {"batches", options.batches},          {"inner", options.inner}, {"threads", threads}};
-  for (const auto& [key, now] : same)
+  for (const auto& [key, now] : settings)
     check<ConfigError>(out.value(key, Json()) == now, "bench", "the baseline must have the same ", key, ", which is ", now.dump(),
                        " here, got ", out.value(key, Json()).dump(), " in ", file.string());
-  const bool any = std::any_of(options.arms.begin(), options.arms.end(), [&](Precision p) { return arm_of(out, name(p)); });
-  check<ConfigError>(any, "bench", "the baseline must have one of the arms, got none in ", file.string());
+  const bool has_arm = std::any_of(options.arms.begin(), options.arms.end(), [&](Precision p) { return arm_of(out, name(p)); });
+  check<ConfigError>(has_arm, "bench", "the baseline must have one of the arms, got none in ", file.string());
   return out;
 }
 
@@ -83,7 +83,7 @@ Json comparisons_json(const std::vector<ArmComparison>& comparisons) {
                    {"baseline_ms", c.baseline_ms},
                    {"baseline_spread_ms", c.baseline_spread_ms},
                    {"ratio", c.ratio()},
-                   {"slower", c.slower()}});
+                   {"slower", c.is_slower()}});
   return out;
 }
 

@@ -16,15 +16,15 @@ struct ArmComparison {
   std::string arm;
   double median_ms, spread_ms, baseline_ms, baseline_spread_ms;
   double ratio() const { return median_ms / baseline_ms; }
-  // Returns whether it is slower by more than either spread.
-  bool slower() const;
+  // Returns whether it is slower than the baseline by more than either spread.
+  bool is_slower() const;
   // Returns "float32: 23.1 ms, 0.98 of 23.6 ms: not slower".
   std::string text() const;
 };
 
 // Returns whether `bench mlp --json` printed it, with the times of each arm that was not refused.
 bool is_bench(const Json& json);
-inline constexpr size_t kMostBenchBytes = size_t(256) << 20;
+inline constexpr size_t kMostBenchBytes = size_t(256) << 20;  // most bytes of such a file to read
 
 // Throws ConfigError if the file is not from `bench mlp --json`, was measured with another network, device or number of threads,
 // or has none of the arms.

@@ -9,8 +9,9 @@
 #include "amp/step/train_step.h"
 #include "apps/session/evaluate.h"
 #include "apps/session/session.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/train/plan.h"
+#include "apps/train/run_context.h"
 #include "framework/backend/backend.h"
 
 namespace halfstep::app {
@@ -18,22 +19,23 @@ namespace {
 
 std::string percent(double share) { return number_text(100 * share, 2) + " %"; }
 
-constexpr int64_t kStep = 8;           // elements: Tensor Cores and AMX process 16-bit operands in such steps
-constexpr int64_t kTile = 64;          // columns of a product that a GPU computes together
-constexpr double kWaste = 0.2;         // share of a tile: less waste is not reported
-constexpr double kShare = 0.05;        // share of a step's operations: smaller layers are not reported
-constexpr double kOutputShare = 0.25;  // the same for a model's output, whose width the data decides
+constexpr int64_t kWidthStep = 8;           // elements: Tensor Cores and AMX process 16-bit operands in such steps
+constexpr int64_t kTileColumns = 64;        // columns of a product that a GPU computes together
+constexpr double kLeastWaste = 0.2;         // share of a tile: less waste is not reported
+constexpr double kLeastShare = 0.05;        // share of a step's operations: smaller layers are not reported
+constexpr double kLeastOutputShare = 0.25;  // the same for a model's output, whose width the data determines
 constexpr int64_t kFewRows = 64;       // in a product: fewer leave a GPU's processors idle
-constexpr double kGain = 1.2;          // speedup that justifies another precision
-constexpr double kRoom = 0.9;          // share of the memory that a step may take
+constexpr double kLeastGain = 1.2;     // speedup that justifies another precision
+constexpr double kMostMemoryShare = 0.9;  // share of the memory that a step may take
+constexpr double kLeastLoadShare = 0.25;  // of a step's time: a shorter wait for data is not reported
 constexpr int64_t kMostBatch = int64_t(1) << 24;
 
-// Approximate speed of a device: its order of magnitude decides whether a step mostly computes or waits.
-struct Pace {
-  double start;  // seconds of overhead for each kernel
-  double flops, bytes;
+// Approximate speed of a device: its order of magnitude shows whether a step mostly computes or waits.
+struct DeviceSpeed {
+  double launch_seconds;  // overhead of each kernel
+  double flops, bytes;    // in a second
 };
-Pace pace_of(Device device, bool low) {
+DeviceSpeed speed_of(Device device, bool low) {
   if (device.is_cuda()) return {4e-6, low ? 3e14 : 4e13, 2e12};
   return {1e-6, low ? 2e11 : 1e11, 2e10};
 }
@@ -43,24 +45,24 @@ class Doctor {
   Doctor(const Config& config, const DoctorOptions& options) : config_(config), options_(options), plan_(plan_step(config)) {}
 
   std::vector<Finding> run() {
-    scaler();
-    precision();
-    widths();
-    islands();
-    last_layer();
-    batch_size();
-    memory();
-    overhead();
-    if (options_.probe) data();
+    check_scaler();
+    check_precision();
+    check_widths();
+    check_float32_layers();
+    check_last_layer();
+    check_batch_size();
+    check_memory();
+    check_overhead();
+    if (options_.probe) check_loading();
     return std::move(findings_);
   }
 
  private:
   void add(Finding f) { findings_.push_back(std::move(f)); }
 
-  std::string called(const LayerRow& row) const { return row.name == "model" ? row.what : row.name + ", " + row.what; }
+  std::string title_of(const LayerRow& row) const { return row.name == "model" ? row.what : row.name + ", " + row.what; }
 
-  void scaler() {
+  void check_scaler() {
     if (plan_.low != DType::f16 || (config_.scaler.enabled && !config_.scaler.fixed)) return;
     add({"amp.scaler.enabled", "float16 without a gradient scaler: gradients below 6e-8 become 0, and many of a deep network are",
          "set it to \"auto\", or take amp.dtype \"bfloat16\", which has the range of float32", "weights that learn at all"});
@@ -77,7 +79,7 @@ class Doctor {
   }
 
   // Tests whether the other precision is faster, if the plan and the device's rates justify a trial.
-  void precision() {
+  void check_precision() {
     if (!options_.rates && (!options_.probe || !has_backend(plan_.device.type))) return;
     MachineRates of_device(plan_.device);
     MachineRates& rates = options_.rates ? *options_.rates : of_device;
@@ -86,12 +88,12 @@ class Doctor {
     const StepPlan plan = plan_step(changed);
     double gain = seconds_of(plan_, rates) / seconds_of(plan, rates);
     std::string how = "by the plan and the rates of products and copies";
-    if (gain >= kGain && options_.probe) {
-      const double here = measured().step, there = measure(changed).step;
-      gain = here / there;
-      how = joined("a step took ", number_text(1e3 * here, 2), " ms, and ", number_text(1e3 * there, 2), " ms with the change");
+    if (gain >= kLeastGain && options_.probe) {
+      const double now = measured().step, then = measure(changed).step;
+      gain = now / then;
+      how = joined("a step took ", number_text(1e3 * now, 2), " ms, and ", number_text(1e3 * then, 2), " ms with the change");
     }
-    if (gain < kGain) return;
+    if (gain < kLeastGain) return;
     const auto dtype = [](const StepPlan& p) { return p.low ? joined("mixed precision with ", *p.low) : std::string("float32"); };
     add({"amp", joined("the step computes in ", dtype(plan_), ", and this ", plan_.device, " computes it faster in ", dtype(plan)),
          joined(R"("amp": {"enabled": )", other, "}", plan_.low ? "; it takes more memory" : ""),
@@ -99,32 +101,34 @@ class Doctor {
   }
 
   // Finds 16-bit products whose sizes do not fit the hardware.
-  void widths() {
-    const double all = plan_.total_flops();
-    bool first = true;  // its input needs no gradient
+  void check_widths() {
+    const double all_flops = plan_.total_flops();
+    bool is_first = true;  // the first layer's input needs no gradient
     for (const LayerRow& row : plan_.layers) {
       for (const LoggedCall& call : row.calls) {
         for (const MatrixProduct& p : call.products) {
-          const double each = p.flops() / double(row.samples) * double(plan_.batch);
-          const double share = all > 0 ? (first ? 2 : 3) * each / all : 0;  // forward, and the gradients
-          first = false;
-          const bool output = !row.output.empty() && config_.facts->classes == p.n;
-          if (p.fused || !is_half(p.dtype) || share < (output ? kOutputShare : kShare)) continue;
-          const auto up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
-          if (p.n % kStep != 0 || p.k % kStep != 0) {
-            std::string sizes = p.k % kStep != 0 ? joined("takes ", p.k) : "";
-            if (p.n % kStep != 0) sizes += joined(sizes.empty() ? "" : " and ", "makes ", p.n);
-            add({row.path, joined(called(row), " ", sizes, " features: 16-bit products run in steps of ", kStep),
-                 joined("make it ", p.k % kStep != 0 ? joined(up(p.k, kStep), " in") : std::string(),
-                        p.k % kStep != 0 && p.n % kStep != 0 ? " and " : "",
-                        p.n % kStep != 0 ? joined(up(p.n, kStep), " out") : std::string(),
-                        p.k % kStep != 0 ? "; pad the data, or the layer before it" : ""),
+          const double flops = p.flops() / double(row.samples) * double(plan_.batch);
+          const int products = is_first ? 2 : 3;  // forward, and the gradients of the weight and the input
+          const double share = all_flops > 0 ? products * flops / all_flops : 0;
+          is_first = false;
+          const bool is_output = !row.output.empty() && config_.facts->classes == p.n;
+          if (p.fused || !is_half(p.dtype) || share < (is_output ? kLeastOutputShare : kLeastShare)) continue;
+          const auto round_up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
+          if (p.n % kWidthStep != 0 || p.k % kWidthStep != 0) {
+            std::string sizes = p.k % kWidthStep != 0 ? joined("takes ", p.k) : "";
+            if (p.n % kWidthStep != 0) sizes += joined(sizes.empty() ? "" : " and ", "makes ", p.n);
+            add({row.path, joined(title_of(row), " ", sizes, " features: 16-bit products run in steps of ", kWidthStep),
+                 joined("make it ", p.k % kWidthStep != 0 ? joined(round_up(p.k, kWidthStep), " in") : std::string(),
+                        p.k % kWidthStep != 0 && p.n % kWidthStep != 0 ? " and " : "",
+                        p.n % kWidthStep != 0 ? joined(round_up(p.n, kWidthStep), " out") : std::string(),
+                        p.k % kWidthStep != 0 ? "; pad the data, or the layer before it" : ""),
                  joined("the fast code of the library for ", percent(std::min(1.0, share)), " of the step's operations")});
-          } else if (const double waste = 1 - double(p.n) / double(up(p.n, kTile)); plan_.device.is_cuda() && waste > kWaste) {
+          } else if (const double waste = 1 - double(p.n) / double(round_up(p.n, kTileColumns));
+                     plan_.device.is_cuda() && waste > kLeastWaste) {
             add({row.path,
-                 joined(called(row), " makes ", p.n, " features: tiles of ", kTile, " leave ", percent(waste),
+                 joined(title_of(row), " makes ", p.n, " features: tiles of ", kTileColumns, " leave ", percent(waste),
                         " of the work unused"),
-                 joined("make it ", p.n / kTile * kTile, " or ", up(p.n, kTile)),
+                 joined("make it ", p.n / kTileColumns * kTileColumns, " or ", round_up(p.n, kTileColumns)),
                  joined("up to ", percent(waste), " of the time of ", percent(std::min(1.0, share)), " of the step's operations")});
           }
         }
@@ -133,31 +137,34 @@ class Doctor {
   }
 
   // Finds float32 layers in a 16-bit model, and the casts around them.
-  void islands() {
+  void check_float32_layers() {
     if (!plan_.low) return;
     DType before = DType::f32;
     for (size_t i = 0; i < plan_.layers.size(); ++i) {
       const LayerRow& row = plan_.layers[i];
-      const bool asked_for = std::any_of(row.calls.begin(), row.calls.end(), [](const LoggedCall& call) {
+      const bool is_requested = std::any_of(row.calls.begin(), row.calls.end(), [](const LoggedCall& call) {
         return call.reason.find(", set for ") != std::string::npos || call.reason.find(", policy set to ") != std::string::npos;
       });
-      if (row.dtype == DType::f32 && is_half(before) && !asked_for) {
+      if (row.dtype == DType::f32 && is_half(before) && !is_requested) {
         std::string why;
         for (const LoggedCall& call : row.calls)
           if (call.policy == CastPolicy::f32 || call.policy == CastPolicy::f32_output || call.policy == CastPolicy::promote)
             why = joined(call.op, ": ", call.reason);
-        const bool back = i + 1 < plan_.layers.size() && is_half(plan_.layers[i + 1].dtype);
-        const double bytes = double(plan_.batch) * double(numel(row.output));
+        const bool casts_back = i + 1 < plan_.layers.size() && is_half(plan_.layers[i + 1].dtype);
+        const double numbers = double(plan_.batch) * double(numel(row.output));
+        constexpr double kBytesOfTwoCasts = 8, kBytesOfWidth = 2;  // of each number: casts to float32 and back; a wider store
         add({row.path,
-             joined(called(row), " falls to float32", why.empty() ? "" : ": " + why, back ? "; the next layer casts back" : ""),
-             back ? "keep such layers together, or at the end of the model" : "nothing, if its precision is wanted there",
-             joined(bytes_text(bytes * (back ? 8 : 2)), " a step less to move")});
+             joined(title_of(row), " falls to float32", why.empty() ? "" : ": " + why,
+                    casts_back ? "; the next layer casts back" : ""),
+             casts_back ? "keep such layers together, or at the end of the model" : "nothing, if its precision is wanted there",
+             joined(bytes_text(numbers * (casts_back ? kBytesOfTwoCasts : kBytesOfWidth)), " a step less to move")});
       }
       before = row.dtype;
     }
   }
 
-  void last_layer() {
+  // Finds a model that ends in a Sigmoid or Softmax.
+  void check_last_layer() {
     if (plan_.layers.empty()) return;
     const LayerRow& last = plan_.layers.back();
     const std::string loss = config_.loss["type"];
@@ -173,7 +180,8 @@ class Doctor {
          "gradients where the model is sure and wrong"});
   }
 
-  void batch_size() {
+  // Finds batches that are too small for a GPU.
+  void check_batch_size() {
     if (!plan_.device.is_cuda()) return;
     int64_t rows = 0;
     for (const LoggedCall& call : plan_.calls)
@@ -186,12 +194,13 @@ class Doctor {
          joined("up to ", number_text(double(kFewRows) / double(rows), 2), " times the samples a second")});
   }
 
-  void memory() {
-    const double device_bytes = options_.memory ? *options_.memory : device_memory(plan_.device);
+  // Checks whether a step fits into the device's memory.
+  void check_memory() {
+    const double device_bytes = options_.memory ? *options_.memory : free_device_memory(plan_.device);
     if (device_bytes <= 0) return;
     const double peak = double(plan_.later_steps.peak);
-    const int64_t most = largest_batch(kRoom * device_bytes);
-    if (peak > kRoom * device_bytes) {
+    const int64_t most = largest_batch(kMostMemoryShare * device_bytes);
+    if (peak > kMostMemoryShare * device_bytes) {
       add({"data.loader.batch_size",
            joined("a step takes ", bytes_text(peak), " of the ", bytes_text(device_bytes), " that ", plan_.device, " has"),
            most > 0 ? joined("at most ", most, "; with train.accumulate_steps the gradient is that of the whole batch. Or ",
@@ -213,25 +222,27 @@ class Doctor {
     int64_t low = 1, high = kMostBatch;
     if (!fits(low)) low = 2;  // batch normalisation needs two samples
     if (!fits(low)) return 0;
-    while (high - low > std::max<int64_t>(1, low / 50)) {
+    constexpr int64_t kPrecision = 50;  // ends within 1/50 of the largest
+    while (high - low > std::max<int64_t>(1, low / kPrecision)) {
       const int64_t middle = low < high / 4 ? std::max(low + 1, std::min(high / 2, low * 2)) : (low + high) / 2;
       (fits(middle) ? low : high) = middle;
     }
     return low;
   }
 
-  void overhead() {
-    const Pace pace = pace_of(plan_.device, plan_.low.has_value());
+  // Checks whether launching kernels takes longer than their work.
+  void check_overhead() {
+    const DeviceSpeed speed = speed_of(plan_.device, plan_.low.has_value());
     double kernels = 0, bytes = 0;
     for (const LoggedCall& call : plan_.calls) kernels += call.kernels, bytes += call.bytes_read + call.bytes_written;
-    const double work = plan_.total_flops() / pace.flops + bytes / pace.bytes, starting = kernels * pace.start;
-    if (starting < work) return;
+    const double work = plan_.total_flops() / speed.flops + bytes / speed.bytes, launching = kernels * speed.launch_seconds;
+    if (launching < work) return;
     const bool graph = config_.performance.cuda_graph.value_or(true);
     add({"data.loader.batch_size",
          joined("a step is ", number_text(kernels, 3), " kernels with about ", number_text(1e6 * work, 2),
-                " us of work in all: starting them takes ", number_text(1e6 * starting, 2), " us"),
+                " us of work in all: starting them takes ", number_text(1e6 * launching, 2), " us"),
          plan_.device.is_cuda() && !graph ? "larger batches, and performance.cuda_graph \"auto\"" : "larger batches",
-         joined("up to ", number_text((starting + work) / std::max(work, 1e-9), 2), " times the samples a second")});
+         joined("up to ", number_text((launching + work) / std::max(work, kLeastSeconds), 2), " times the samples a second")});
   }
 
   struct MeasuredTimes {
@@ -240,31 +251,31 @@ class Doctor {
   // Measures loading of a batch and a step on the device.
   static MeasuredTimes measure(const Config& config) {
     using Clock = std::chrono::steady_clock;
-    constexpr int kSteps = 12;
-    constexpr double kSeconds = 2;
-    Session s = make_session(config);
-    TrainStep step(*s.model, *s.loss, *s.optimizer, s.scaler, s.schedule.get(), step_options(config));
-    s.model->train();
+    constexpr int kMostSteps = 12;
+    constexpr double kMostSeconds = 2;
+    Session session = make_session(config);
+    TrainStep step(*session.model, *session.loss, *session.optimizer, session.scaler, session.schedule.get(), step_options(config));
+    session.model->train();
     std::vector<double> loading, stepping;
     const auto begin = Clock::now();
     const auto since = [](Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); };
-    while (int(loading.size()) < kSteps && (since(begin) < kSeconds || loading.size() < 2)) {
+    while (int(loading.size()) < kMostSteps && (since(begin) < kMostSeconds || loading.size() < 2)) {
       const auto from = Clock::now();
-      std::optional<Batch> batch = s.train->next();
-      if (!batch) batch = s.train->next();
-      const auto [input, target] = on_device(*batch, s.device);
+      std::optional<Batch> batch = session.train->next();
+      if (!batch) batch = session.train->next();
+      const auto [input, target] = on_device(*batch, session.device);
       const double loaded = since(from);
       const auto step_begin = Clock::now();
       step(input, target);
-      backend_for(s.device).synchronize();
+      backend_for(session.device).synchronize();
       loading.push_back(loaded), stepping.push_back(since(step_begin));
     }
-    const auto middle = [](std::vector<double> v) {
-      v.erase(v.begin());  // drop the first, cold one
-      std::sort(v.begin(), v.end());
-      return v[v.size() / 2];
+    const auto median = [](std::vector<double> seconds) {
+      seconds.erase(seconds.begin());  // the first is slower: caches are empty
+      std::sort(seconds.begin(), seconds.end());
+      return seconds[seconds.size() / 2];
     };
-    return {middle(loading), middle(stepping)};
+    return {median(loading), median(stepping)};
   }
   const MeasuredTimes& measured() {
     if (!measured_) measured_ = measure(config_);
@@ -272,17 +283,18 @@ class Doctor {
   }
 
   // Checks whether steps wait for data.
-  void data() {
+  void check_loading() {
     if (!has_backend(plan_.device.type)) return;
-    const auto [load, work] = measured();
+    constexpr double kRoundUp = 0.99;
+    const auto [load, work] = measured();  // seconds
     const int workers = config_.data.loader.num_workers;
     const std::string times =
         joined("a batch takes ", number_text(1e3 * load, 2), " ms to come and a step ", number_text(1e3 * work, 2), " ms");
-    if (workers == 0 && load > 0.25 * work) {
+    if (workers == 0 && load > kLeastLoadShare * work) {
       add({"data.loader.num_workers", times + ", one after the other",
-           joined("set it to ", std::max<int64_t>(1, int64_t(load / work + 0.99))),
+           joined("set it to ", std::max<int64_t>(1, int64_t(load / work + kRoundUp))),
            joined("up to ", number_text((load + work) / std::max(load, work), 2), " times the samples a second")});
-    } else if (workers > 0 && load > 0.25 * work) {
+    } else if (workers > 0 && load > kLeastLoadShare * work) {
       add({"data.loader.num_workers", times + joined(", although ", workers, " workers make batches ahead"),
            "more workers, or data that is cheaper to make",
            joined("up to ", number_text((load + work) / work, 2), " times the samples a second")});

@@ -20,7 +20,7 @@ struct Finding {
 
 struct DoctorOptions {
   bool probe = true;             // time data, steps, products and copies on the real device
-  std::optional<double> memory;  // bytes of the device; empty: ask it
+  std::optional<double> memory;  // bytes of the device; unset: of the device that is there
   MachineRates* rates = nullptr;  // replaces a measurement of the device; null: measure
 };
 

@@ -13,7 +13,7 @@
 #include <variant>
 
 #include "apps/catalog/datasets.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
 #include "framework/base/check.h"
 #include "framework/data/transforms/data_form.h"
@@ -21,17 +21,18 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kExamples = 5, kShown = 16;
+constexpr size_t kExamples = 5, kShown = 16;  // most examples of samples and columns, and most rows of a table
 constexpr int64_t kMostRows = 32;  // of a sheet
 
 struct SeenInput {
-  int64_t first;
-  size_t target;
-  int64_t count = 0;
+  int64_t first;      // sample
+  size_t target;      // hash of its target
+  int64_t count = 0;  // samples with this input
 };
-using Seen =
-    std::unordered_map<size_t, SeenInput>;  // by the hash of the input: 64 bits, so that no two of a data set meet by chance
+// By the hash of the input. It has 64 bits, so that no two inputs of a data set have the same by chance.
+using SeenInputs = std::unordered_map<size_t, SeenInput>;
 
+// Returns the bytes of one sample of a contiguous batch.
 std::string_view bytes_of(const Tensor& t, int64_t sample) {
   const size_t size = t.size(0) > 0 ? t.nbytes() / size_t(t.size(0)) : 0;
   return {static_cast<const char*>(t.const_data_ptr()) + size_t(sample) * size, size};
@@ -59,20 +60,20 @@ Json json_of(const std::vector<ChannelStatistics>& channels, const std::vector<s
   Json out = Json::array();
   for (size_t i = 0; i < channels.size(); ++i) {
     const ChannelStatistics& c = channels[i];
-    Json one = Json::object();
-    if (names.size() == channels.size()) one["name"] = names[i];
-    one.update({{"mean", or_null(c.mean)},
-                {"std", or_null(c.std)},
-                {"min", or_null(c.low)},
-                {"max", or_null(c.high)},
-                {"nan", c.nan},
-                {"inf", c.inf}});
-    out.push_back(std::move(one));
+    Json entry = Json::object();
+    if (names.size() == channels.size()) entry["name"] = names[i];
+    entry.update({{"mean", or_null(c.mean)},
+                  {"std", or_null(c.std)},
+                  {"min", or_null(c.low)},
+                  {"max", or_null(c.high)},
+                  {"nan", c.nan},
+                  {"inf", c.inf}});
+    out.push_back(std::move(entry));
   }
   return out;
 }
 
-void warn(DataReport& r) {
+void add_warnings(DataReport& r) {
   int64_t bad = 0;
   for (const auto* part : {&r.inputs, &r.targets})
     for (const ChannelStatistics& c : *part) bad += c.nan + c.inf;
@@ -93,11 +94,11 @@ void warn(DataReport& r) {
   if (r.contradictions > 0) r.warnings.push_back(joined(r.contradictions, " samples have the input of another and another target"));
 }
 
-void print_channels(std::ostream& out, const char* what, const std::vector<ChannelStatistics>& channels,
+void print_channels(std::ostream& out, const char* title, const std::vector<ChannelStatistics>& channels,
                     const std::vector<std::string>& names) {
   if (channels.empty()) return;
   const bool named = names.size() == channels.size();
-  out << what << (named ? ", by column:" : ", by channel:")
+  out << title << (named ? ", by column:" : ", by channel:")
       << "\n        mean         std         min         max     NaN     inf\n";
   for (size_t i = 0; i < channels.size() && i < kShown; ++i) {
     const ChannelStatistics& c = channels[i];
@@ -120,18 +121,18 @@ std::vector<std::vector<int64_t>> samples_by_class(const Dataset& data) {
   return out;
 }
 
-// Counts the samples of val and test whose inputs are in the training data; of windows of a series, which may repeat, none.
-void count_shared(DataReport& out, const Json& raw, const Seen& seen) {
-  const bool train = out.split == "train";
+// Counts the samples of val and test whose inputs are in the training data: of both if `out` is of train, else of its own split.
+void count_shared(DataReport& out, const Json& config, const SeenInputs& seen) {
+  const bool is_train = out.split == "train";
   const std::hash<std::string_view> hash;
-  for (const std::string& other : train ? std::vector<std::string>{"val", "test"} : std::vector<std::string>{"train"}) {
-    if (!raw["data"].contains(other) || raw["data"][other].is_null()) continue;
-    Json without = raw;
+  for (const std::string& other : is_train ? std::vector<std::string>{"val", "test"} : std::vector<std::string>{"train"}) {
+    if (!config["data"].contains(other) || config["data"][other].is_null()) continue;
+    Json without = config;
     without["data"][other]["transforms"] = Json::array();
     std::shared_ptr<const Dataset> data;
     try {
       data = build_dataset(without, other);
-    } catch (const Error&) { continue; }  // of a split that nobody asked for
+    } catch (const Error&) { continue; }  // it is not the split to inspect
     if (data->input_shape() != out.input) continue;
     int64_t count = 0;
     std::unordered_set<size_t> found;
@@ -141,20 +142,20 @@ void count_shared(DataReport& out, const Json& raw, const Seen& seen) {
         const size_t key = hash(bytes_of(x, i));
         const auto at = seen.find(key);
         if (at == seen.end()) continue;
-        if (train) ++count;
-        if (!train && found.insert(key).second) count += at->second.count;
+        if (is_train) ++count;
+        if (!is_train && found.insert(key).second) count += at->second.count;
       }
     });
-    if (count > 0) out.shared.emplace_back(train ? other : out.split, count);
+    if (count > 0) out.shared.emplace_back(is_train ? other : out.split, count);
   }
 }
 
 }  // namespace
 
 DataReport inspect_data(const Config& config, const std::string& split) {
-  Json raw = config.json;
-  raw["data"][split]["transforms"] = Json::array();
-  const auto data = build_dataset(raw, split);
+  Json without = config.json;
+  without["data"][split]["transforms"] = Json::array();
+  const auto data = build_dataset(without, split);
   DataReport out{.split = split,
                  .describe = data->describe(),
                  .summary = data->notes().line(),
@@ -169,7 +170,7 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   const bool is_series = std::holds_alternative<SeriesForm>(form.source);
 
   ChannelSums inputs, targets;
-  Seen seen;
+  SeenInputs seen;
   const std::hash<std::string_view> hash;
   for_each_batch(*data, [&](const Batch& batch, int64_t first) {
     // A series has its columns in the last dimension.
@@ -196,8 +197,8 @@ DataReport inspect_data(const Config& config, const std::string& split) {
   });
   out.inputs = inputs.result(), out.targets = targets.result();
   if (!config.json["data"][split]["transforms"].empty()) out.transformed = channel_statistics(*build_dataset(config.json, split));
-  if (!is_series) count_shared(out, raw, seen);
-  warn(out);
+  if (!is_series) count_shared(out, without, seen);  // windows of a series may repeat
+  add_warnings(out);
   return out;
 }
 
@@ -221,10 +222,11 @@ void print_report(std::ostream& out, const DataReport& r) {
   out << r.split << ": " << r.describe << '\n';
   if (!r.summary.empty()) out << r.summary << '\n';
   if (r.classes > 0) {
+    constexpr size_t kShownClasses = 160;
     out << "classes:";
-    for (size_t c = 0; c < r.class_counts.size() && c < 10 * kShown; ++c)
+    for (size_t c = 0; c < r.class_counts.size() && c < kShownClasses; ++c)
       out << ' ' << in_line(r.class_names[c]) << ':' << r.class_counts[c];
-    out << (r.class_counts.size() > 10 * kShown ? " ...\n" : "\n");
+    out << (r.class_counts.size() > kShownClasses ? " ...\n" : "\n");
   }
   print_channels(out, "inputs", r.inputs, r.input_names);
   print_channels(out, "inputs after transforms", r.transformed, r.input_names);
@@ -237,57 +239,77 @@ void print_report(std::ostream& out, const DataReport& r) {
   for (const std::string& w : r.warnings) out << "warning: " << w << '\n';
 }
 
+namespace {
+
+// The samples of a sheet, and the cells that show them, by row.
+struct SheetCells {
+  std::vector<int64_t> samples, cells;
+  int64_t columns = 0, rows = 0;
+};
+
+// Chooses evenly spaced samples, and sets the names of the rows if each class gets one.
+SheetCells choose_cells(const Dataset& data, int64_t samples, std::vector<std::string>& row_names) {
+  constexpr int64_t kLeastColumns = 4, kMostColumns = 16;  // of classes
+  SheetCells out;
+  const auto add_evenly = [&](int64_t count, int64_t first_cell, int64_t size, const auto& sample) {
+    for (int64_t i = 0; i < count; ++i) out.samples.push_back(sample(i * size / count)), out.cells.push_back(first_cell + i);
+  };
+  if (const auto of_class = samples_by_class(data); !of_class.empty()) {
+    out.rows = int64_t(of_class.size()), out.columns = std::clamp(samples / out.rows, kLeastColumns, kMostColumns);
+    const DataForm form = data.form();
+    for (int64_t c = 0; c < out.rows; ++c) {
+      const std::vector<int64_t>& own = of_class[size_t(c)];
+      row_names.push_back(form.class_name(c));
+      add_evenly(std::min(out.columns, int64_t(own.size())), c * out.columns, int64_t(own.size()),
+                 [&](int64_t i) { return own[size_t(i)]; });
+    }
+  } else {
+    const int64_t count = std::min(samples, data.size());
+    out.columns = int64_t(std::ceil(std::sqrt(double(count)))), out.rows = (count + out.columns - 1) / out.columns;
+    add_evenly(count, 0, data.size(), [](int64_t i) { return i; });
+  }
+  return out;
+}
+
+// Draws images [N, channels, height, width] into their cells.
+Picture draw_cells(const Tensor& images, const SheetCells& cells) {
+  constexpr int64_t kGap = 2, kCell = 64, kGrey = 128;  // kGap, kCell: pixels between cells, and least side of one
+  const int64_t count = images.size(0), channels = images.size(1), height = images.size(2), width = images.size(3);
+  const int64_t zoom = std::max<int64_t>(1, kCell / std::max(height, width));
+  const int64_t cell_width = width * zoom + kGap, cell_height = height * zoom + kGap;
+  Picture out = {cells.columns * cell_width + kGap, cells.rows * cell_height + kGap, channels};
+  out.pixels.assign(size_t(out.width * out.height * channels), uint8_t(kGrey));
+  for (int64_t c = 0; c < channels; ++c) {
+    const auto value = [&](int64_t i, int64_t p) { return images.data_ptr<float>()[(i * channels + c) * height * width + p]; };
+    float low = INFINITY, high = -INFINITY;
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t p = 0; p < height * width; ++p)
+        if (std::isfinite(value(i, p))) low = std::min(low, value(i, p)), high = std::max(high, value(i, p));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t cell = cells.cells[size_t(i)];
+      const int64_t top = kGap + cell / cells.columns * cell_height, left = kGap + cell % cells.columns * cell_width;
+      for (int64_t y = 0; y < height * zoom; ++y) {
+        for (int64_t x = 0; x < width * zoom; ++x) {
+          const float v = (value(i, y / zoom * width + x / zoom) - low) / (high > low ? high - low : 1);
+          const float shade = std::isnan(v) ? 0 : std::clamp(v, 0.f, 1.f);
+          out.pixels[size_t(((top + y) * out.width + left + x) * channels + c)] = uint8_t(std::lround(255 * shade));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 SampleSheet sample_sheet(const Config& config, const std::string& split, int64_t samples) {
   const auto data = build_dataset(config.json, split);
   const Shape shape = data->input_shape();
   check<ConfigError>(shape.size() == 3 && (shape[0] == 1 || shape[0] == 3), "inspect",
                      "--out needs images of 1 or 3 channels, but a sample has shape ", shape);
-  const int64_t channels = shape[0], height = shape[1], width = shape[2];
   SampleSheet sheet;
-  std::vector<int64_t> chosen, cells;
-  int64_t columns = 0, rows = 0;
-  const auto evenly = [&](int64_t n, int64_t first_cell, int64_t size, const auto& sample) {
-    for (int64_t i = 0; i < n; ++i) chosen.push_back(sample(i * size / n)), cells.push_back(first_cell + i);
-  };
-  if (const auto of_class = samples_by_class(*data); !of_class.empty()) {
-    rows = int64_t(of_class.size()), columns = std::clamp<int64_t>(samples / rows, 4, 16);
-    const DataForm form = data->form();
-    for (int64_t c = 0; c < rows; ++c) {
-      const std::vector<int64_t>& all = of_class[size_t(c)];
-      sheet.rows.push_back(form.class_name(c));
-      evenly(std::min(columns, int64_t(all.size())), c * columns, int64_t(all.size()), [&](int64_t i) { return all[size_t(i)]; });
-    }
-  } else {
-    const int64_t n = std::min(samples, data->size());
-    columns = int64_t(std::ceil(std::sqrt(double(n)))), rows = (n + columns - 1) / columns;
-    evenly(n, 0, data->size(), [](int64_t i) { return i; });
-  }
-  const auto n = int64_t(chosen.size());
-  const Tensor x = data->batch(chosen, 0).input.to(Device::cpu).contiguous();
-
-  constexpr int64_t kGap = 2, kCell = 64, kGrey = 128;
-  const int64_t zoom = std::max<int64_t>(1, kCell / std::max(height, width));
-  const int64_t cell_width = width * zoom + kGap, cell_height = height * zoom + kGap;
-  Picture& out = sheet.picture;
-  out = {columns * cell_width + kGap, rows * cell_height + kGap, channels};
-  out.pixels.assign(size_t(out.width * out.height * channels), uint8_t(kGrey));
-  for (int64_t c = 0; c < channels; ++c) {
-    const auto value = [&](int64_t i, int64_t p) { return x.data_ptr<float>()[(i * channels + c) * height * width + p]; };
-    float low = INFINITY, high = -INFINITY;
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t p = 0; p < height * width; ++p)
-        if (std::isfinite(value(i, p))) low = std::min(low, value(i, p)), high = std::max(high, value(i, p));
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t cell = cells[size_t(i)], top = kGap + cell / columns * cell_height, left = kGap + cell % columns * cell_width;
-      for (int64_t y = 0; y < height * zoom; ++y) {
-        for (int64_t z = 0; z < width * zoom; ++z) {
-          const float v = (value(i, y / zoom * width + z / zoom) - low) / (high > low ? high - low : 1);
-          const float shade = std::isnan(v) ? 0 : std::clamp(v, 0.f, 1.f);
-          out.pixels[size_t(((top + y) * out.width + left + z) * channels + c)] = uint8_t(std::lround(255 * shade));
-        }
-      }
-    }
-  }
+  const SheetCells cells = choose_cells(*data, samples, sheet.rows);
+  sheet.picture = draw_cells(data->batch(cells.samples, 0).input.to(Device::cpu).contiguous(), cells);
   return sheet;
 }
 

@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "apps/terminal/cells.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
 #include "apps/use/model_file.h"
 #include "framework/backend/kernel_log.h"
@@ -36,12 +36,13 @@ uint64_t bytes_in(const fs::path& folder) {
 // Converts to JSON, with null for numbers that JSON lacks.
 Json finite(double v) { return std::isfinite(v) ? Json(v) : Json(); }
 
+// Describes tensors, with their values, or else with NaN and infinities if the tensors are not too large.
 Json json_of(const TensorMap& tensors, bool values) {
-  constexpr uint64_t kMostLookedAt = uint64_t(4) << 30;  // bytes; larger files take long, and need --values
+  constexpr uint64_t kMostCountedBytes = uint64_t(4) << 30;  // larger files take long, and need --values
   Json out = Json::array();
   uint64_t bytes = 0;
   for (const auto& [name, t] : tensors) bytes += uint64_t(t.numel()) * size_of(t.dtype());
-  const bool looks = bytes <= kMostLookedAt;
+  const bool counts = bytes <= kMostCountedBytes;
   for (const auto& [name, t] : tensors) {
     Json entry{{"name", name}, {"shape", t.shape()}, {"dtype", halfstep::name(t.dtype())}, {"numbers", t.numel()}};
     if (values && t.numel() > 0) {
@@ -54,7 +55,7 @@ Json json_of(const TensorMap& tensors, bool values) {
                         {"std", finite(s.std)},
                         {"nan", s.nan},
                         {"inf", s.inf}});
-    } else if (looks && t.is_floating_point() && !t.device().is_meta()) {
+    } else if (counts && t.is_floating_point() && !t.device().is_meta()) {
       if (const ValueCounts c = count_values(t); c.any_not_finite()) entry.update(Json{{"nan", c.nan}, {"inf", c.inf()}});
     }
     out.push_back(std::move(entry));
@@ -68,7 +69,7 @@ Json json_of(const DataForm& form) {
   if (form.classes > 0) out["classes"] = form.classes;
   if (!form.names.empty()) out[form.classes > 0 ? "class_names" : "target_column"] = form.names;
   if (const auto* series = std::get_if<SeriesForm>(&form.source)) out["columns"] = series->options.columns;
-  for (const TargetScale& of : form.scale.each) out["target_scales"].push_back({{"mean", of.mean}, {"std", of.std}});
+  for (const TargetScale& scale : form.scale.each) out["target_scales"].push_back({{"mean", scale.mean}, {"std", scale.std}});
   if (form.classes == 0 && form.scale != TargetScale() && form.scale.each.empty())
     out["target_scale"] = {{"mean", form.scale.mean}, {"std", form.scale.std}};
   return out;
@@ -80,9 +81,10 @@ void add_model(Json& out, const StoredModel& model, bool values) {
   if (const auto config = meta->find("config"); config != meta->end()) {
     out["name"] = config->value("name", "");
     const nlohmann::json amp = config->value("amp", nlohmann::json());
-    const bool on = amp.is_object() && amp.value("enabled", false);
-    const std::string dtype = on && amp.contains("dtype") && amp["dtype"].is_string() ? amp["dtype"].get<std::string>() : "auto";
-    out["precision"] = !on ? "float32" : dtype == "auto" ? "mixed: bfloat16 on a CPU, float16 on a GPU" : "mixed " + dtype;
+    const bool is_mixed = amp.is_object() && amp.value("enabled", false);
+    const std::string dtype =
+        is_mixed && amp.contains("dtype") && amp["dtype"].is_string() ? amp["dtype"].get<std::string>() : "auto";
+    out["precision"] = !is_mixed ? "float32" : dtype == "auto" ? "mixed: bfloat16 on a CPU, float16 on a GPU" : "mixed " + dtype;
   }
   if (model.averaged) out["averaged"] = true;
   out["metrics"] = model.metrics;
@@ -103,16 +105,16 @@ void add_checkpoint(Json& out, const fs::path& path, bool values) {
   }
   if (const auto scaler = meta->find("scaler"); scaler != meta->end() && scaler->is_object() && scaler->contains("scale"))
     out["scale"] = (*scaler)["scale"];
-  if (const auto by = meta->find("written_by"); by != meta->end()) out["written_by"] = *by;
+  if (const auto writer = meta->find("written_by"); writer != meta->end()) out["written_by"] = *writer;
   add_model(out, model, values);
   out["state"] = Json{{"tensors", model.contents.state.size()}};
 }
 
 // Returns a file of tensors, or the checkpoint in use.
 fs::path weights_at(const fs::path& path) {
-  std::error_code none;
-  if (fs::is_regular_file(path, none) && (is_weight_index(path) || is_torch_file(path))) return path;
-  const bool foreign = fs::is_directory(path, none) && checkpoint_step(path) < 0 && !fs::exists(path / "manifest.json", none);
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored) && (is_weight_index(path) || is_torch_file(path))) return path;
+  const bool foreign = fs::is_directory(path, ignored) && checkpoint_step(path) < 0 && !fs::exists(path / "manifest.json", ignored);
   const fs::path inside = foreign ? weights_in_folder(path) : fs::path();
   return inside.empty() ? model_in_use(path) : inside;
 }
@@ -122,9 +124,9 @@ std::map<std::string, std::string> add_tensors(Json& out, const fs::path& path, 
   const WeightFile file = read_weight_file(path, key);
   out["kind"] = "tensors";
   uint64_t bytes = 0;
-  for (const fs::path& each : file.files) {
-    bytes += fs::file_size(each);
-    if (file.files.size() > 1) out["files"].push_back(each.string());
+  for (const fs::path& path_of_file : file.files) {
+    bytes += fs::file_size(path_of_file);
+    if (file.files.size() > 1) out["files"].push_back(path_of_file.string());
   }
   out["bytes"] = bytes;
   if (!file.key.empty()) out["key"] = file.key;
@@ -161,23 +163,24 @@ std::string shape_text(const Json& shape) {
   return out.empty() ? "one number" : out;
 }
 
-std::string with_commas(int64_t n) {
-  std::string out = std::to_string(n);
+std::string with_commas(int64_t number) {
+  std::string out = std::to_string(number);
   for (auto at = int64_t(out.size()) - 3; at > 0; at -= 3) out.insert(size_t(at), ",");
   return out;
 }
 
 void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
   int64_t numbers = 0, unread = 0;
-  std::vector<std::string> broken;
-  const bool values = !tensors.empty() && tensors[0].contains("mean");
+  std::vector<std::string> not_finite;
+  constexpr size_t kName = 0, kDType = 2, kMin = 3, kMax = 4, kMean = 5, kStd = 6;  // columns
+  const bool has_values = !tensors.empty() && tensors[0].contains("mean");
   Cells cells{{"tensor", "shape", "dtype"}};
-  if (values) cells[0].insert(cells[0].end(), {"min", "max", "mean", "std", ""});
+  if (has_values) cells[0].insert(cells[0].end(), {"min", "max", "mean", "std", ""});
   const auto number = [](const Json& v) { return v.is_number() ? number_text(v.get<double>(), 4) : std::string("-"); };
   for (const Json& t : tensors) {
     numbers += t["numbers"].get<int64_t>();
     unread += t.contains("unread");
-    if (t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0)) broken.push_back(printable(t["name"].get<std::string>()));
+    if (t.contains("nan") && (t["nan"] != 0 || t["inf"] != 0)) not_finite.push_back(printable(t["name"].get<std::string>()));
     cells.push_back({t["name"].get<std::string>(), shape_text(t["shape"]), t["dtype"].get<std::string>()});
     if (!t.contains("mean")) continue;
     for (const char* key : {"min", "max", "mean", "std"}) cells.back().push_back(number(t[key]));
@@ -185,12 +188,12 @@ void print_tensors(std::ostream& out, const Json& tensors, size_t width) {
     if (t["inf"] != 0) bad += (bad.empty() ? "" : ", ") + t["inf"].dump() + " infinite";
     cells.back().push_back(bad);
   }
-  print_cells(out, cells, {.width = width, .left_out = {6, 2}, .shortened = {0}, .right = {3, 4, 5, 6}});
+  print_cells(out, cells, {.width = width, .left_out = {kStd, kDType}, .shortened = {kName}, .right = {kMin, kMax, kMean, kStd}});
   out << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << with_commas(numbers) << " numbers\n";
   if (unread > 0) out << unread << (unread == 1 ? " of them is" : " of them are") << " of a kind that halfstep does not have\n";
-  if (!broken.empty())
-    out << "warning: " << broken.size() << (broken.size() == 1 ? " tensor holds" : " tensors hold")
-        << " values that are NaN or infinite: " << list_text(broken) << '\n';
+  if (!not_finite.empty())
+    out << "warning: " << not_finite.size() << (not_finite.size() == 1 ? " tensor holds" : " tensors hold")
+        << " values that are NaN or infinite: " << list_text(not_finite) << '\n';
 }
 
 void print_data(std::ostream& out, const Json& data) {
@@ -217,9 +220,9 @@ void print_data(std::ostream& out, const Json& data) {
 }  // namespace
 
 Json inspect_model(const fs::path& path, bool values, const std::string& key) {
-  std::error_code none;
+  std::error_code ignored;
   Json out{{"path", path.string()}};
-  if (fs::is_directory(path, none) && checkpoint_step(path) < 0 && !list_checkpoints(path).empty()) {
+  if (fs::is_directory(path, ignored) && checkpoint_step(path) < 0 && !list_checkpoints(path).empty()) {
     out["kind"] = "run";
     const auto best = best_checkpoint(path);
     const fs::path latest = resolve_checkpoint(path), used = best.value_or(latest);
@@ -228,7 +231,7 @@ Json inspect_model(const fs::path& path, bool values, const std::string& key) {
     return out;
   }
   const fs::path used = weights_at(path);
-  if (!fs::is_regular_file(used, none)) {
+  if (!fs::is_regular_file(used, ignored)) {
     check<DataError>(key.empty(), "inspect", path.string(), ": a key is for files of torch.save, and this is a checkpoint");
     out["kind"] = "checkpoint";
     add_checkpoint(out, used, values);

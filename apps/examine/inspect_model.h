@@ -12,13 +12,16 @@ namespace halfstep::app {
 
 // Describes what `path` names: a run's folder, with the model in use (model_in_use in model_file.h), a checkpoint, or weights in
 // any form of framework/io/weights/weight_file.h. values: includes the range of each tensor's numbers. key: chooses one dictionary
-// of tensors, in a torch.save file that has several.
+// of tensors in a file of torch.save that has several.
 //
 //   kind        "run", "checkpoint", "exported" (by `halfstep export`) or "tensors"
 //   checkpoints of a run: step, bytes, latest and best, and "fault" for one that cannot be read
 //   checkpoint  whose digests were compared, with step, epoch, applied and skipped steps, metrics, written_by, optimizer, data
-//   tensors     name, shape, dtype, numbers; with `values` min, max, mean, std, nan and inf; "unread": true if halfstep cannot have
-//   it key, files, others   of weights: where the file has them; the files, if several; the number of entries that are no tensors
+//   tensors     name, shape, dtype, numbers; with `values` min, max, mean, std, nan and inf; "unread": true if halfstep has no such
+//               tensor
+//   key         of weights: where the file has them
+//   files       of weights: the files, if there are several
+//   others      of weights: the number of entries that are no tensors
 //
 // Omits unknown values. Throws IoError or DataError for a file that cannot be read, CheckpointError for a run without a readable
 // checkpoint.

@@ -18,11 +18,11 @@ namespace {
 constexpr size_t kMaxArguments = 1000;  // positions of a call, and elements of a list
 
 // Parses "3" and "3.1" as positions; empty if `text` is neither.
-std::optional<std::pair<size_t, std::optional<size_t>>> position(std::string_view text) {
-  const auto number = [](std::string_view s) -> std::optional<size_t> {
-    size_t n = 0;
-    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
-    return error == std::errc() && end == s.data() + s.size() && n < kMaxArguments ? std::optional(n) : std::nullopt;
+std::optional<std::pair<size_t, std::optional<size_t>>> position_of(std::string_view text) {
+  const auto number = [](std::string_view digits) -> std::optional<size_t> {
+    size_t out = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out);
+    return error == std::errc() && end == digits.data() + digits.size() && out < kMaxArguments ? std::optional(out) : std::nullopt;
   };
   const size_t dot = text.find('.');
   const auto first = number(text.substr(0, dot));
@@ -32,21 +32,21 @@ std::optional<std::pair<size_t, std::optional<size_t>>> position(std::string_vie
   return second ? std::optional(std::pair{*first, second}) : std::nullopt;
 }
 
-struct Inputs {
+struct OpInputs {
   std::vector<TensorArgument> arguments;
   TensorMap floating;  // by name in the file: tensors that get a gradient
-  TensorMap weights;
+  TensorMap weights;   // of the outputs, by name in the file
 };
 
-Inputs load_inputs(const OpCall& call) {
-  Inputs in;
+OpInputs load_inputs(const OpCall& call) {
+  OpInputs in;
   if (call.in.empty()) return in;
   for (const auto& [name, loaded] : load_safetensors(call.in, call.device).tensors) {
     if (name == "w" || name.starts_with("w.")) {
       in.weights.emplace(name, loaded);
       continue;
     }
-    const auto at = position(name);
+    const auto at = position_of(name);
     check<DataError>(at.has_value(), "op", "tensor '", name, "' of ", call.in.string(), " is no argument",
                      Help{"arguments are named 0, 1, ..., members of a list 1.0, 1.1, ..., weights of the outputs w or w.0, ..."});
     if (call.grad && loaded.is_floating_point()) in.floating.emplace(name, loaded.set_requires_grad());
@@ -65,12 +65,13 @@ Inputs load_inputs(const OpCall& call) {
   return in;
 }
 
-void add_gradients(const Inputs& in, const TensorMap& outputs, TensorMap& results) {
-  Tensors of, weights, wanted;
+// Adds the gradients of the weighted sum of the outputs.
+void add_gradients(const OpInputs& in, const TensorMap& outputs, TensorMap& results) {
+  Tensors differentiable, weights, inputs;
   for (const auto& [name, out] : outputs) {
     if (!out.requires_grad()) continue;
     const auto w = in.weights.find("w" + name.substr(3));  // out.1 -> w.1
-    of.push_back(out);
+    differentiable.push_back(out);
     if (w == in.weights.end()) {
       weights.push_back(full(out.shape(), 1, {.dtype = out.dtype(), .device = out.device()}));
       continue;
@@ -79,12 +80,12 @@ void add_gradients(const Inputs& in, const TensorMap& outputs, TensorMap& result
                       ", got ", w->second.shape());
     weights.push_back(w->second.to(out.dtype()));
   }
-  if (of.empty()) return;
-  for (const auto& [name, t] : in.floating) wanted.push_back(t);
-  const Tensors got = grad(of, wanted, weights, {.allow_unused = true});
+  if (differentiable.empty()) return;
+  for (const auto& [name, t] : in.floating) inputs.push_back(t);
+  const Tensors gradients = grad(differentiable, inputs, weights, {.allow_unused = true});
   size_t i = 0;
   for (const auto& [name, t] : in.floating)
-    if (const Tensor& g = got[i++]; g.defined()) results.emplace("grad." + name, g);
+    if (const Tensor& g = gradients[i++]; g.defined()) results.emplace("grad." + name, g);
 }
 
 std::string_view type_name(const Error& e) {
@@ -115,14 +116,15 @@ nlohmann::json parsed(std::string_view text, const char* what) {
   }
 }
 
-// Prints a value in at most 200 bytes.
-std::string shown(const nlohmann::json& value) {
+// Prints the first 200 bytes of a value.
+std::string excerpt(const nlohmann::json& value) {
+  constexpr size_t kMostBytes = 200;
   std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
-  return text.size() > 200 ? text.substr(0, 200) + "..." : text;
+  return text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text;
 }
 
 void check_attributes(const nlohmann::json& value) {
-  check<ConfigError>(value.is_object(), "op", "attrs must be a JSON object, got ", shown(value), Help{R"(e.g. {"stride": 2})"});
+  check<ConfigError>(value.is_object(), "op", "attrs must be a JSON object, got ", excerpt(value), Help{R"(e.g. {"stride": 2})"});
 }
 
 }  // namespace
@@ -135,10 +137,10 @@ DType autocast_dtype(const std::string& name) {
 
 OpCall read_op_call(std::string_view text) {
   const nlohmann::json line = parsed(text, "a line");
-  check<ConfigError>(line.is_object(), "op", "a line must be an object, got ", shown(line));
+  check<ConfigError>(line.is_object(), "op", "a line must be an object, got ", excerpt(line));
   OpCall call;
   const auto string = [&](const char* key, const nlohmann::json& value) {
-    check<ConfigError>(value.is_string(), "op", "'", key, "' must be a string, got ", shown(value));
+    check<ConfigError>(value.is_string(), "op", "'", key, "' must be a string, got ", excerpt(value));
     return value.get<std::string>();
   };
   for (const auto& [key, value] : line.items()) {
@@ -157,11 +159,11 @@ OpCall read_op_call(std::string_view text) {
     else if (key == "device")
       call.device = parse_device(string("device", value));
     else if (key == "grad")
-      check<ConfigError>(value.is_boolean(), "op", "'grad' must be true or false, got ", shown(value)), call.grad = value;
+      check<ConfigError>(value.is_boolean(), "op", "'grad' must be true or false, got ", excerpt(value)), call.grad = value;
     else
-      fail<ConfigError>("op", "a line has no key ", shown(key), Help{"the keys are op, in, attrs, autocast, device, grad, out"});
+      fail<ConfigError>("op", "a line has no key ", excerpt(key), Help{"the keys are op, in, attrs, autocast, device, grad, out"});
   }
-  check<ConfigError>(!call.op.empty(), "op", "a line must name its op, got ", shown(line));
+  check<ConfigError>(!call.op.empty(), "op", "a line must name its op, got ", excerpt(line));
   return call;
 }
 
@@ -172,7 +174,7 @@ nlohmann::json read_attributes(std::string_view text) {
 }
 
 TensorMap run_op_call(const OpCall& call) {
-  const Inputs in = load_inputs(call);
+  const OpInputs in = load_inputs(call);
   const Tensors out = [&] {
     std::optional<Autocast> region;
     if (call.autocast) region.emplace(call.device, *call.autocast);

@@ -60,7 +60,7 @@ std::string hash_of(const StateHashes& parts) {
 
 std::optional<StateDifference> first_difference(const StateTrace& first, const StateTrace& other,
                                                 const std::vector<std::string>& parts) {
-  const auto compared = [&](const std::string& part) {
+  const auto is_compared = [&](const std::string& part) {
     return parts.empty() || std::find(parts.begin(), parts.end(), part) != parts.end();
   };
   for (const auto& [step, states] : other) {
@@ -69,7 +69,7 @@ std::optional<StateDifference> first_difference(const StateTrace& first, const S
     StateDifference out{step, {}};
     for (const auto& [part, hash] : states) {
       const auto before = same_step->second.find(part);
-      if (compared(part) && (before == same_step->second.end() || before->second != hash)) out.parts.push_back(part);
+      if (is_compared(part) && (before == same_step->second.end() || before->second != hash)) out.parts.push_back(part);
     }
     if (!out.parts.empty()) return out;
   }
@@ -85,41 +85,43 @@ std::optional<std::string> first_difference(const KernelHashes& first, const Ker
     for (const LoggedKernel& k : log) out[{k.text, k.shapes}].push_back(&k);
     return out;
   };
-  Calls here = by_kind(first), there = by_kind(other);
+  Calls of_first = by_kind(first), of_other = by_kind(other);
   std::optional<std::string> uneven;
   std::map<std::pair<std::string, std::string>, size_t> seen;
   for (size_t i = 0; i < first.size(); ++i) {
     const LoggedKernel& k = first[i];
     const std::pair kind(k.text, k.shapes);
-    const auto &mine = here[kind], &theirs = there[kind];
+    const auto &calls = of_first[kind], &other_calls = of_other[kind];
     const std::string text = joined(k.text, " (kernel ", i + 1, " of ", first.size(), ")");
     const size_t call = seen[kind]++;
-    if (mine.size() == theirs.size() && k.writes != theirs[call]->writes) return text;
-    if (mine.size() != theirs.size() && !uneven) uneven = joined(text, " is called ", mine.size(), " times, then ", theirs.size());
+    if (calls.size() == other_calls.size() && k.writes != other_calls[call]->writes) return text;
+    if (calls.size() != other_calls.size() && !uneven)
+      uneven = joined(text, " is called ", calls.size(), " times, then ", other_calls.size());
   }
   if (!uneven && first.size() != other.size()) uneven = joined(first.size(), " kernels are called, then ", other.size());
   return uneven;
 }
 
-void RunTracer::begins(int64_t step, const Batch& batch) {
+void RunTracer::begin_batch(int64_t step, const Batch& batch) {
   if (!batch_) batch_.emplace();
   for (const Tensor* t : {&batch.input, &batch.target}) batch_->update(sha256(*t));
-  if (watch_ || !(witnessed_ || step == log_step_)) return;
-  watch_.emplace(device_, nullptr, KernelLog::Look::kernels);
-  if (step == log_step_) watch_->on_event([this](const KernelEvent& e, std::span<const TensorView> w) { log(e, w); });
+  if (kernel_log_ || !(is_witnessed_ || step == log_step_)) return;
+  kernel_log_.emplace(device_, nullptr, KernelLog::Look::kernels);
+  if (step == log_step_) kernel_log_->on_event([this](const KernelEvent& e, std::span<const TensorView> w) { add_kernel(e, w); });
 }
 
-void RunTracer::stepped(int64_t step, Session& s) {
-  watch_.reset();
-  CheckpointContents state = halfstep::pack(RunParts{*s.model, s.optimizer.get(), &s.scaler, s.schedule.get()});
-  const LoaderState at = s.train->state();
+void RunTracer::end_step(int64_t step, Session& session) {
+  kernel_log_.reset();
+  CheckpointContents state =
+      halfstep::pack(RunParts{*session.model, session.optimizer.get(), &session.scaler, session.schedule.get()});
+  const LoaderState at = session.train->state();
   state.meta["loader"] = {{"epoch", at.epoch}, {"next_batch", at.next_batch}};
-  StateHashes& hashes = states_[step] = state_hashes(state, *s.model);
+  StateHashes& hashes = states_[step] = state_hashes(state, *session.model);
   hashes["batch"] = batch_ ? batch_->hex() : "";
   batch_.reset();
 }
 
-void RunTracer::log(const KernelEvent& e, std::span<const TensorView> writes) {
+void RunTracer::add_kernel(const KernelEvent& e, std::span<const TensorView> writes) {
   LoggedKernel out;
   out.text = joined(name(e.pass), " of ", e.op, e.kernel == e.op ? "" : joined(" (", e.kernel, ")"),
                     e.layer ? joined(" in ", *e.layer) : "");
@@ -127,7 +129,7 @@ void RunTracer::log(const KernelEvent& e, std::span<const TensorView> writes) {
     out.shapes += joined(v.dtype, v.shape);
     out.writes.push_back(sha256(bytes_of(v, device_)));
   }
-  log_.push_back(std::move(out));
+  kernels_.push_back(std::move(out));
 }
 
 }  // namespace halfstep::app

@@ -19,6 +19,7 @@ namespace halfstep::app {
 // Hashes by part: "parameters", "buffers", "kept" (of stateful layers), "optimizer", "scaler", "schedule", "generator", "loader".
 // A watched run also has "batch", the step's input.
 using StateHashes = std::map<std::string, std::string>;
+// Hashes the parts of a checkpoint's contents.
 StateHashes state_hashes(const CheckpointContents& contents, const Module& model);
 // Returns one hash of all parts.
 std::string hash_of(const StateHashes& parts);
@@ -32,11 +33,11 @@ struct StateDifference {
 std::optional<StateDifference> first_difference(const StateTrace& first, const StateTrace& other,
                                                 const std::vector<std::string>& parts = {});
 
-// A kernel of a step, with the hashes of its outputs.
+// A kernel of a step.
 struct LoggedKernel {
   std::string text;    // "forward of linear (gemm) in fc1"
   std::string shapes;  // of its outputs
-  std::vector<std::string> writes;
+  std::vector<std::string> writes;  // hashes of its outputs
 };
 using KernelHashes = std::vector<LoggedKernel>;
 // Returns the first kernel whose output bytes differ: "forward of mul in odd (kernel 7 of 40)". Compares kernels of equal text and
@@ -48,23 +49,23 @@ std::optional<std::string> first_difference(const KernelHashes& first, const Ker
 class RunTracer {
  public:
   // witnessed: computes each step under a log. log_step: the step whose kernels are listed; 0: none.
-  RunTracer(Device device, bool witnessed, int64_t log_step) : device_(device), witnessed_(witnessed), log_step_(log_step) {}
+  RunTracer(Device device, bool witnessed, int64_t log_step) : device_(device), is_witnessed_(witnessed), log_step_(log_step) {}
 
-  void begins(int64_t step, const Batch& batch);
-  void stepped(int64_t step, Session& session);
+  void begin_batch(int64_t step, const Batch& batch);
+  void end_step(int64_t step, Session& session);
   const StateTrace& states() const { return states_; }
-  const KernelHashes& log() const { return log_; }
+  const KernelHashes& kernels() const { return kernels_; }
 
  private:
-  void log(const KernelEvent& event, std::span<const TensorView> writes);
+  void add_kernel(const KernelEvent& event, std::span<const TensorView> writes);
 
   Device device_;
-  bool witnessed_;
+  bool is_witnessed_;
   int64_t log_step_;
   StateTrace states_;
-  KernelHashes log_;
+  KernelHashes kernels_;
   std::optional<Sha256> batch_;  // micro-batches of the step so far
-  std::optional<KernelLog> watch_;
+  std::optional<KernelLog> kernel_log_;  // during a step that is witnessed or listed
 };
 
 }  // namespace halfstep::app

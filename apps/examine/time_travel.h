@@ -21,11 +21,11 @@ struct ReplayOptions {
   std::optional<int64_t> from = {};    // start at the newest readable checkpoint up to this step; unset: at the newest
   std::optional<int64_t> until = {};   // last step
   std::vector<std::string> sets = {};  // changes of the config: "optimizer.lr=0.1"
-  std::function<void(const std::string&)> say = nullptr;  // lines for the user
-  bool seeks = true;                                      // stop at a fault
+  std::function<void(const std::string&)> print_line = nullptr;  // lines for the user
+  bool seeks = true;                                             // whether to stop at a fault
   int64_t explain_from = 0;                               // ignore faults of earlier steps
-  decltype(Watch::begins) begins = nullptr;               // see Watch
-  decltype(Watch::stepped) stepped = nullptr;
+  decltype(Watch::on_begin) on_begin = nullptr;           // see Watch
+  decltype(Watch::on_step) on_step = nullptr;
 };
 
 struct ReplayResult {
@@ -35,7 +35,7 @@ struct ReplayResult {
   std::vector<double> losses;            // of the steps
   double loss_before = 0;                // the run's usual loss at `first`; 0: unknown
   std::vector<std::string> differences;  // from the run's own checkpoints, where bytes differ
-  std::string still_running;             // who trains the run now, and up to which step it was replayed
+  std::string still_running;  // the process that trains the run now, and the step up to which it was replayed; else empty
 };
 
 // Replays `run`, a run's folder or one of its checkpoints. A run without a checkpoint is replayed from its start, and a run that

@@ -20,7 +20,7 @@ struct VerifyOptions {
   int64_t steps = 24;  // at least 2
   int ranks = 2;
   std::filesystem::path program = {};                     // runs as a rank: `PROGRAM train CONFIG`; empty: no ranks
-  std::function<void(const std::string&)> say = nullptr;  // lines for the user
+  std::function<void(const std::string&)> print_line = nullptr;  // lines for the user
 };
 
 struct Check {

@@ -17,32 +17,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Writes a model's layers as C++.
 class CppCode {
  public:
-  std::string layer(const Json& self, int depth) {
-    const std::string type = self["type"];
-    if (type == "Sequential") return sequential("Sequential", named_layers(self["layers"]), depth);
+  // Returns an expression that constructs the layer.
+  std::string layer(const Json& config, int depth) {
+    const std::string type = config["type"];
+    if (type == "Sequential") return sequential("Sequential", named_layers(config["layers"]), depth);
     if (type == "MLP") {
       flattens_ = true;
-      return sequential("Mlp", named_layers(unfold_mlp(self)["layers"]), depth);
+      return sequential("Mlp", named_layers(unfold_mlp(config)["layers"]), depth);
     }
-    if (type == "Repeat") return sequential("Sequential", layers_of_repeat(self), depth);
+    if (type == "Repeat") return sequential("Sequential", layers_of_repeat(config), depth);
     if (type == "Residual") {
       const std::string shortcut =
-          self["shortcut"].is_null() ? "" : ",\n" + indented(depth + 1) + shared(self["shortcut"], depth + 1);
-      return "Residual(" + shared(self["body"], depth + 1) + shortcut + ")";
+          config["shortcut"].is_null() ? "" : ",\n" + indented(depth + 1) + shared(config["shortcut"], depth + 1);
+      return "Residual(" + shared(config["body"], depth + 1) + shortcut + ")";
     }
     if (type == "Parallel") {
       std::string out = "Parallel({";
-      for (const Json& branch : self["branches"]) out += "\n" + indented(depth + 1) + shared(branch, depth + 1) + ",";
+      for (const Json& branch : config["branches"]) out += "\n" + indented(depth + 1) + shared(branch, depth + 1) + ",";
       out.back() = '}';
-      const Json names = branch_names(self);
-      return out + ", Combine::" + self["combine"].get<std::string>() + ", " + self["dim"].dump() +
+      const Json names = branch_names(config);
+      return out + ", Combine::" + config["combine"].get<std::string>() + ", " + config["dim"].dump() +
              (names.empty() ? "" : ", " + value(names)) + ")";
     }
-    if (type == "Graph") return graph(self, depth);
-    if (type == "TransformerEncoder") return encoder(self);
-    return call(type, arguments_of(self));
+    if (type == "Graph") return graph(config, depth);
+    if (type == "TransformerEncoder") return encoder(config);
+    return call(type, arguments_of(config));
   }
 
   // Return the lines before the expression, and the classes that it uses.
@@ -64,25 +66,25 @@ class Mlp : public Sequential {
     if (v.is_null()) return "std::nullopt";
     if (!v.is_array()) return v.dump();
     std::string out = "{";
-    for (const Json& each : v) out += (out.size() > 1 ? ", " : "") + value(each);
+    for (const Json& element : v) out += (out.size() > 1 ? ", " : "") + value(element);
     return out + "}";
   }
 
-  std::string layers(const Json& given, int depth) {
-    return given.is_array() ? sequential("Sequential", named_layers(given), depth) : layer(given, depth);
+  std::string layers(const Json& layer_or_list, int depth) {
+    return layer_or_list.is_array() ? sequential("Sequential", named_layers(layer_or_list), depth) : layer(layer_or_list, depth);
   }
-  std::string shared(const Json& given, int depth) { return "as_shared(" + layers(given, depth) + ")"; }
+  std::string shared(const Json& layer_or_list, int depth) { return "as_shared(" + layers(layer_or_list, depth) + ")"; }
 
   std::string sequential(const std::string& name, const NamedLayers& parts, int depth) {
     // Braces with one Sequential would copy it instead of containing it.
-    const bool plain = are_numbered(parts) && parts.size() > 1;
-    std::string out = name + (plain ? "{" : "({");
+    const bool is_unnamed = are_numbered(parts) && parts.size() > 1;
+    std::string out = name + (is_unnamed ? "{" : "({");
     for (const auto& [key, part] : parts) {
       const std::string made = layer(part, depth + 1);
-      out += "\n" + indented(depth + 1) + (plain ? made : "{" + Json(key).dump() + ", " + made + "}") + ",";
+      out += "\n" + indented(depth + 1) + (is_unnamed ? made : "{" + Json(key).dump() + ", " + made + "}") + ",";
     }
     out.pop_back();
-    return out + (plain ? "}" : "})");
+    return out + (is_unnamed ? "}" : "})");
   }
 
   // Formats a call, with the first arguments by position and the others by name in braces.
@@ -99,51 +101,51 @@ class Mlp : public Sequential {
     return type + "(" + first + ")";
   }
 
-  std::string encoder(const Json& self) {
-    const std::vector<Argument> of_layer = arguments_of_encoder_layer(self);
+  std::string encoder(const Json& config) {
+    const std::vector<Argument> of_layer = arguments_of_encoder_layer(config);
     std::string out =
-        "TransformerEncoder(as_shared(" + call("TransformerEncoderLayer", of_layer) + "), " + self["num_layers"].dump();
-    if (self["norm"] == true)
-      out += ", as_shared(LayerNorm(" + self["d_model"].dump() + ", {.eps = " + self["layer_norm_eps"].dump() +
-             ", .bias = " + self["bias"].dump() + "}))";
+        "TransformerEncoder(as_shared(" + call("TransformerEncoderLayer", of_layer) + "), " + config["num_layers"].dump();
+    if (config["norm"] == true)
+      out += ", as_shared(LayerNorm(" + config["d_model"].dump() + ", {.eps = " + config["layer_norm_eps"].dump() +
+             ", .bias = " + config["bias"].dump() + "}))";
     return out + ")";
   }
 
-  std::string graph(const Json& self, int depth) {
+  std::string graph(const Json& config, int depth) {
     std::string nodes, inputs;
-    std::set<std::string> again;  // nodes whose layer another node runs too
-    for (const Json& n : self["nodes"])
-      if (!n["layer_of"].is_null()) again.insert(n["layer_of"].get<std::string>());
-    for (size_t i = 0; i < self["nodes"].size(); ++i) {
-      const Json& n = self["nodes"][i];
+    std::set<std::string> reused;  // nodes whose layer another node runs too
+    for (const Json& n : config["nodes"])
+      if (!n["layer_of"].is_null()) reused.insert(n["layer_of"].get<std::string>());
+    for (size_t i = 0; i < config["nodes"].size(); ++i) {
+      const Json& n = config["nodes"][i];
       const std::string name = n["name"].is_null() ? std::to_string(i) : n["name"].get<std::string>();
       nodes += (i ? ",\n" : "\n") + indented(depth + 1) + "{.name = " + Json(name).dump();
       const Json reads = n["inputs"].is_string() ? Json::array({n["inputs"]}) : n["inputs"];
       if (!reads.is_null()) nodes += ", .inputs = " + value(reads);
       if (!n["combine"].is_null())
         nodes += ", .combine = Combine::" + n["combine"].get<std::string>() + ", .dim = " + n["dim"].dump();
-      if (!n["layer"].is_null() && again.contains(name)) {
+      if (!n["layer"].is_null() && reused.contains(name)) {
         const std::string variable = "layer_" + std::to_string(variables_++);
         statements_ += "  const std::shared_ptr<Module> " + variable + " = " + shared(n["layer"], 1) + ";\n";
-        of_node_[name] = variable;
+        variable_of_node_[name] = variable;
         nodes += ", .layer = " + variable;
       } else if (!n["layer"].is_null()) {
         nodes += ", .layer = " + shared(n["layer"], depth + 1);
       }
-      if (!n["layer_of"].is_null()) nodes += ", .layer = " + of_node_[n["layer_of"].get<std::string>()];
+      if (!n["layer_of"].is_null()) nodes += ", .layer = " + variable_of_node_[n["layer_of"].get<std::string>()];
       nodes += "}";
     }
-    for (const Json& p : self["inputs"]) {
+    for (const Json& p : config["inputs"]) {
       inputs += (inputs.empty() ? "{.name = " : ", {.name = ") + p["name"].dump() + ", .start = " + p["start"].dump() +
                 (p["end"].is_null() ? "" : ", .end = " + p["end"].dump()) + ", .dim = " + p["dim"].dump() + "}";
     }
     return "Graph({" + nodes + "}" + (inputs.empty() ? "" : ", {" + inputs + "}") + ")";
   }
 
-  bool flattens_ = false;
+  bool flattens_ = false;  // whether the class Mlp is needed
   std::string statements_;
-  int variables_ = 0;
-  std::map<std::string, std::string> of_node_;
+  int variables_ = 0;  // of statements_ so far
+  std::map<std::string, std::string> variable_of_node_;
 };
 
 template <class T>
@@ -182,7 +184,7 @@ std::string cpp_preparation(const Predictor& model, const Preparation& p) {
 
 }  // namespace
 
-Exported export_cpp(const ExportSource& source, const ExportOptions& o) {
+Exported export_cpp(const ExportSource& source, const ExportOptions& options) {
   const NoGrad off;
   const Predictor& model = source.model;
   CppCode code;
@@ -224,8 +226,9 @@ find_package(halfstep REQUIRED)
 add_executable(model main.cpp)
 target_link_libraries(model PRIVATE halfstep::halfstep)
 )";
-  const std::string build = origin_lines("#", source.path.string(), model.step()) + kBuild, folder = shell_word(o.out.string());
-  Exported out = write_code(source, o, prepare, {{"main.cpp", text}, {"CMakeLists.txt", build}});
+  const std::string build = origin_lines("#", source.path.string(), model.step()) + kBuild,
+                    folder = shell_word(options.out.string());
+  Exported out = write_code(source, options, prepare, {{"main.cpp", text}, {"CMakeLists.txt", build}});
   out.use = "cmake -S " + folder + " -B " + folder + "/build && cmake --build " + folder + "/build && " + folder + "/build/model " +
             folder;
   return out;

@@ -26,6 +26,7 @@ struct ExportOptions {
   bool replace = false;        // replace an existing export
 };
 
+// What an export has written.
 struct Exported {
   std::filesystem::path path;
   int64_t bytes = 0;
@@ -38,17 +39,19 @@ struct Exported {
 Exported export_model(const std::filesystem::path& model, const ExportOptions& options);
 
 // ---- parts of an export
+
+// The model to export.
 struct ExportSource {
   std::filesystem::path path;  // the checkpoint or file
   StoredModel stored;
   Predictor model;  // on the CPU, in float32
   Json data;        // form and transforms
 
-  ExportSource(const std::filesystem::path& at, bool averages);
+  ExportSource(const std::filesystem::path& run_or_file, bool averages);
   ModelFile as_file() const;
   // Returns the proof of the model with these weights in the run's precision.
   Proof proof_as_run(const TensorMap& weights) const;
-  std::string use_by_name() const;  // "predict" or "generate"
+  std::string command() const;  // that uses it: "predict" or "generate"
 };
 Exported export_onnx_model(const ExportSource& source, const ExportOptions& options);
 Exported export_safetensors(const ExportSource& source, const ExportOptions& options);

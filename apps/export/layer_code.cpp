@@ -16,12 +16,12 @@ namespace halfstep::app {
 
 std::vector<Argument> arguments_of(const Json& layer) {
   // Configs take batches first, which is not PyTorch's default.
-  static const std::set<std::string> always{"batch_first", "dim"}, never{"sync", "stateful"};
+  static const std::set<std::string> always_written{"batch_first", "dim"}, never_written{"sync", "stateful"};
   std::vector<Argument> out;
   for (const Field& f : module_catalog().row(layer).component.fields) {
     const auto given = layer.find(f.key);
-    if (given == layer.end() || never.contains(f.key)) continue;
-    const bool is_default = !f.needed && f.from_input == 0 && !always.contains(f.key) && *given == f.fallback;
+    if (given == layer.end() || never_written.contains(f.key)) continue;
+    const bool is_default = !f.needed && f.from_input == 0 && !always_written.contains(f.key) && *given == f.fallback;
     out.push_back({f.key, *given == "cumulative" ? Json() : *given, is_default});
   }
   return out;
@@ -30,8 +30,8 @@ std::vector<Argument> arguments_of(const Json& layer) {
 NamedLayers named_layers(const Json& layers) {
   NamedLayers out;
   for (const Json& layer : layers) {
-    const bool named = layer.contains("name") && layer["name"].is_string();
-    out.emplace_back(named ? layer["name"].get<std::string>() : std::to_string(out.size()), layer);
+    const bool has_name = layer.contains("name") && layer["name"].is_string();
+    out.emplace_back(has_name ? layer["name"].get<std::string>() : std::to_string(out.size()), layer);
   }
   return out;
 }
@@ -43,10 +43,10 @@ bool are_numbered(const NamedLayers& layers) {
 }
 
 NamedLayers layers_of_repeat(const Json& repeat) {
-  const Json& given = repeat["layers"];
-  const Json one = given.is_array() ? Json{{"type", "Sequential"}, {"layers", given}} : given;
+  const Json& layers = repeat["layers"];
+  const Json copy = layers.is_array() ? Json{{"type", "Sequential"}, {"layers", layers}} : layers;
   NamedLayers out;
-  for (int64_t i = 0; i < repeat["times"].get<int64_t>(); ++i) out.emplace_back(std::to_string(i), one);
+  for (int64_t i = 0; i < repeat["times"].get<int64_t>(); ++i) out.emplace_back(std::to_string(i), copy);
   return out;
 }
 
@@ -62,8 +62,8 @@ Json branch_names(const Json& parallel) {
   NamedLayers branches;
   for (size_t i = 0; i < parallel["branches"].size(); ++i) {
     const Json& branch = parallel["branches"][i];
-    const bool named = branch.is_object() && branch.contains("name") && branch["name"].is_string();
-    branches.emplace_back(named ? branch["name"].get<std::string>() : std::to_string(i), Json());
+    const bool has_name = branch.is_object() && branch.contains("name") && branch["name"].is_string();
+    branches.emplace_back(has_name ? branch["name"].get<std::string>() : std::to_string(i), Json());
   }
   Json out = Json::array();
   if (!are_numbered(branches))

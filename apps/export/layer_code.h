@@ -14,6 +14,7 @@
 
 namespace halfstep::app {
 
+// An argument of a constructor.
 struct Argument {
   std::string name;
   Json value;
@@ -24,15 +25,20 @@ struct Argument {
 // those that only halfstep's configs have: sync, stateful.
 std::vector<Argument> arguments_of(const Json& layer);
 
-// Layers of a list, or one layer, with their names in the state_dict.
+// Layers with their names in the state_dict.
 using NamedLayers = std::vector<std::pair<std::string, Json>>;
+// Names the layers of a list, by numbers unless the config has a name.
 NamedLayers named_layers(const Json& layers);
 // Returns whether the names are "0", "1", ...
 bool are_numbered(const NamedLayers& layers);
-Json branch_names(const Json& parallel);                                // none if they are "0", "1", ...
-NamedLayers layers_of_repeat(const Json& repeat);                       // its copies
-std::vector<Argument> arguments_of_encoder_layer(const Json& encoder);  // of the layer that it repeats
+// Returns the names of the branches; an empty list if they are "0", "1", ...
+Json branch_names(const Json& parallel);
+// Returns the copies of a Repeat.
+NamedLayers layers_of_repeat(const Json& repeat);
+// Returns the arguments of the layer that an encoder repeats.
+std::vector<Argument> arguments_of_encoder_layer(const Json& encoder);
 
+// Returns the blanks before a line at this depth.
 std::string indented(int depth, int width = 2);
 std::string number_code(double v);  // shortest text that parses to the double v
 std::string number_code(float v);   // and to the float v: 0.1307, not 0.1307000070810318

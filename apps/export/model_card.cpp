@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "apps/export/exporter.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/list_text.h"
 #include "generated/halfstep_release.h"
 
@@ -13,16 +13,16 @@ namespace {
 
 std::string text_of(const Shape& shape) { return joined(shape); }
 
-std::string listed(std::vector<std::string> names) {
-  constexpr size_t kMost = 100;
+std::string quoted_list(std::vector<std::string> names) {
+  constexpr size_t kMostNames = 100;
   for (std::string& name : names) name = '`' + name + '`';
-  return list_text(names, kMost);
+  return list_text(names, kMostNames);
 }
 
 std::string columns_text(const CsvEncoding& encoding) {
   std::vector<std::string> names;
   for (const CsvEncoding::Column& c : encoding.columns) names.push_back(c.name);
-  return listed(names);
+  return quoted_list(names);
 }
 
 // Returns "MNIST" or "CSV, houses.csv".
@@ -39,7 +39,7 @@ std::string input_text(const DataForm& form) {
     return (t->options.encoding->tokens ? "texts in the columns " : "rows of a table with the columns ") +
            columns_text(*t->options.encoding);
   if (const auto* s = std::get_if<SeriesForm>(&form.source))
-    return "windows " + text_of(form.input) + " of a series: rows of " + listed(s->options.columns);
+    return "windows " + text_of(form.input) + " of a series: rows of " + quoted_list(s->options.columns);
   if (std::holds_alternative<TextForm>(form.source))
     return "text, " + std::to_string(form.vocabulary) + " tokens, " + std::to_string(numel(form.input)) + " at a time";
   return "arrays " + text_of(form.input);
@@ -48,9 +48,10 @@ std::string input_text(const DataForm& form) {
 std::string answer_text(const DataForm& form) {
   if (form.classes == 0)
     return "numbers " + text_of(form.target) +
-           (std::holds_alternative<SeriesForm>(form.source) ? ", the next of " + listed(form.names) : "");
+           (std::holds_alternative<SeriesForm>(form.source) ? ", the next of " + quoted_list(form.names) : "");
+  constexpr int64_t kMostClasses = 20;  // to list
   std::string out = std::to_string(form.classes) + " classes";
-  if (form.names.empty() || form.classes > 20) return out;
+  if (form.names.empty() || form.classes > kMostClasses) return out;
   for (int64_t i = 0; i < form.classes; ++i) out += (i ? ", " : ": ") + form.class_name(i);
   return out;
 }

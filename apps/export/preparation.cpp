@@ -9,7 +9,7 @@ namespace halfstep::app {
 namespace {
 
 // Returns one number for each column, or one for all, as a tensor that broadcasts over inputs [N, columns].
-Tensor each_column(const std::vector<double>& numbers) { return tensor(numbers).to(DType::f32); }
+Tensor column_tensor(const std::vector<double>& numbers) { return tensor(numbers).to(DType::f32); }
 
 // Computes (x - mean) / std for each channel by ops, as the transform does.
 Tensor normalized(const Tensor& x, const ChannelScaling& scaling) {
@@ -24,17 +24,18 @@ Tensor normalized(const Tensor& x, const ChannelScaling& scaling) {
 }  // namespace
 
 Preparation::Preparation(const Predictor& model, bool raw) {
-  const Transforms& all = model.transforms();
-  size_t first = all.size();
-  while (!raw && first > 0 && (all[first - 1]->as_scaling() || dynamic_cast<const ToTensor*>(all[first - 1].get()))) --first;
-  for (size_t i = first; i < all.size(); ++i)
-    if (const ChannelScaling* s = all[i]->as_scaling()) inside.push_back(s);
+  const Transforms& transforms = model.transforms();
+  size_t first = transforms.size();  // the first of those that are included
+  while (!raw && first > 0 && (transforms[first - 1]->as_scaling() || dynamic_cast<const ToTensor*>(transforms[first - 1].get())))
+    --first;
+  for (size_t i = first; i < transforms.size(); ++i)
+    if (const ChannelScaling* s = transforms[i]->as_scaling()) inside.push_back(s);
   for (size_t i = 0; i < first; ++i) outside.push_back(model.stored_transforms()[i]);
   if (!raw && first == 0) units = input_units(model.form());
 }
 
 Tensor Preparation::operator()(Tensor x) const {
-  if (!units.fill.empty()) x = where(eq(x, x), x, each_column(units.fill));  // NaN is a missing value
+  if (!units.fill.empty()) x = where(eq(x, x), x, column_tensor(units.fill));  // NaN is a missing value
   if (!units.mean.empty())  // in double: keeps differences of large numbers, such as times
     x = ((x.to(DType::f64) - tensor(units.mean, {.dtype = DType::f64})) / tensor(units.std, {.dtype = DType::f64})).to(DType::f32);
   for (const ChannelScaling* s : inside) x = normalized(x, *s);
@@ -48,7 +49,7 @@ Tensor golden_inputs(const Predictor& model, const Preparation& prepare) {
   for (size_t i = 0; i < prepare.outside.size(); ++i)
     batch = model.transforms()[i]->apply(batch, {.indices = places, .classes = model.form().classes});
   const Tensor x = batch.input;
-  return prepare.units.mean.empty() ? x : x * each_column(prepare.units.std) + each_column(prepare.units.mean);
+  return prepare.units.mean.empty() ? x : x * column_tensor(prepare.units.std) + column_tensor(prepare.units.mean);
 }
 
 std::string last_step_code(const Predictor& model) {
@@ -80,7 +81,7 @@ std::vector<std::string> input_lines(const DataForm& form) {
     for (const CsvEncoding::Column& c : e.columns) columns += (columns.empty() ? "" : ", ") + c.name;
     out.push_back(joined("inputs: ", e.tokens->options().length, " tokens of ", columns, ", as tokenizer.json makes them"));
   }
-  const auto add = [&](const std::string& what) { out.push_back(joined("input ", out.size(), ": ", what)); };
+  const auto add = [&](const std::string& input) { out.push_back(joined("input ", out.size(), ": ", input)); };
   for (const CsvEncoding::Column& c : e.tokens ? std::vector<CsvEncoding::Column>() : e.columns) {
     if (!c.categories.empty() && table->options.one_hot) {
       for (const std::string& category : c.categories) add(c.name + ", 1 if it is \"" + category + "\", else 0");
@@ -100,16 +101,16 @@ std::vector<std::string> input_lines(const DataForm& form) {
 std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataForm& form) {
   std::pair<std::vector<double>, std::vector<double>> out;
   for (int64_t i = 0; i < numel(form.target); ++i) {
-    const TargetScale& of = form.scale.each[size_t(i) % form.scale.each.size()];
-    out.first.push_back(of.mean), out.second.push_back(of.std);
+    const TargetScale& scale = form.scale.each[size_t(i) % form.scale.each.size()];
+    out.first.push_back(scale.mean), out.second.push_back(scale.std);
   }
   return out;
 }
 
 std::string tokenizer_file(const DataForm& form) {
   const auto* table = std::get_if<TableForm>(&form.source);
-  const bool texts = table && table->options.encoding && table->options.encoding->tokens;
-  return texts ? table->options.encoding->tokens->tokenizer_json() : "";
+  const bool has_texts = table && table->options.encoding && table->options.encoding->tokens;
+  return has_texts ? table->options.encoding->tokens->tokenizer_json() : "";
 }
 
 bool has_scale(const DataForm& form) { return form.classes == 0 && form.scale != TargetScale(); }

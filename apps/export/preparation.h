@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a model's preparation that an export includes: scaling from the units of a table or a series, and Normalize.
-// Transforms that change sizes are code that no graph has: they, and everything before them, stay outside.
+// The part of a model's preparation that an export includes: scaling from the units of a table or a series, and Normalize. A graph
+// has no transforms that change sizes: they, and everything before them, stay outside.
 #pragma once
 
 #include <string>
@@ -12,6 +12,7 @@
 
 namespace halfstep::app {
 
+// The included part as a function of inputs, and the rest. raw: includes nothing.
 struct Preparation {
   InputUnits units;                           // of columns, or of a series
   std::vector<const ChannelScaling*> inside;  // included, in order

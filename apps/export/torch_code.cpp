@@ -18,32 +18,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Writes a model's layers as Python.
 class TorchCode {
  public:
   // Returns an expression that constructs the layer.
-  std::string layer(const Json& self, int depth) {
-    const std::string type = self["type"];
-    if (type == "Sequential") return sequential("nn.Sequential", named_layers(self["layers"]), depth);
-    if (type == "MLP") return uses("MLP"), sequential("MLP", named_layers(unfold_mlp(self)["layers"]), depth);
-    if (type == "Repeat") return sequential("nn.Sequential", layers_of_repeat(self), depth);
+  std::string layer(const Json& config, int depth) {
+    const std::string type = config["type"];
+    if (type == "Sequential") return sequential("nn.Sequential", named_layers(config["layers"]), depth);
+    if (type == "MLP") return add_class("MLP"), sequential("MLP", named_layers(unfold_mlp(config)["layers"]), depth);
+    if (type == "Repeat") return sequential("nn.Sequential", layers_of_repeat(config), depth);
     if (type == "Residual") {
-      uses("Residual");
+      add_class("Residual");
       const std::string shortcut =
-          self["shortcut"].is_null() ? "" : ",\n" + indented(depth + 1, 4) + layers(self["shortcut"], depth + 1);
-      return "Residual(\n" + indented(depth + 1, 4) + layers(self["body"], depth + 1) + shortcut + ")";
+          config["shortcut"].is_null() ? "" : ",\n" + indented(depth + 1, 4) + layers(config["shortcut"], depth + 1);
+      return "Residual(\n" + indented(depth + 1, 4) + layers(config["body"], depth + 1) + shortcut + ")";
     }
     if (type == "Parallel") {
-      uses("combine"), uses("Parallel");
+      add_class("combine"), add_class("Parallel");
       std::string out = "Parallel([";
-      for (const Json& branch : self["branches"]) out += "\n" + indented(depth + 1, 4) + layers(branch, depth + 1) + ",";
-      const Json names = branch_names(self);
+      for (const Json& branch : config["branches"]) out += "\n" + indented(depth + 1, 4) + layers(branch, depth + 1) + ",";
+      const Json names = branch_names(config);
       for (const Json& name : names) check_name(name.get<std::string>());
-      return out + "], " + value(self["combine"]) + ", dim=" + value(self["dim"]) +
+      return out + "], " + value(config["combine"]) + ", dim=" + value(config["dim"]) +
              (names.empty() ? "" : ", names=" + names.dump()) + ")";
     }
-    if (type == "Graph") return graph(self, depth);
-    if (type == "TransformerEncoder") return encoder(self);
-    return call(type, arguments_of(self));
+    if (type == "Graph") return graph(config, depth);
+    if (type == "TransformerEncoder") return encoder(config);
+    return call(type, arguments_of(config));
   }
 
   std::string classes() const {
@@ -66,7 +67,8 @@ class TorchCode {
                        Help{"rename it in the config, or export to onnx"});
   }
 
-  void uses(const std::string& name) {
+  // Adds a class or function of torch_classes() to the file.
+  void add_class(const std::string& name) {
     for (const std::string& u : used_)
       if (u == name) return;
     used_.push_back(name);
@@ -77,61 +79,61 @@ class TorchCode {
     if (v.is_boolean()) return v.get<bool>() ? "True" : "False";
     if (!v.is_array()) return v.dump();
     std::string out = "(";
-    for (const Json& each : v) out += value(each) + ", ";
+    for (const Json& element : v) out += value(element) + ", ";
     return out.substr(0, out.size() - (v.size() > 1 ? 2 : 1)) + ")";
   }
 
-  std::string layers(const Json& given, int depth) {
-    return given.is_array() ? sequential("nn.Sequential", named_layers(given), depth) : layer(given, depth);
+  std::string layers(const Json& layer_or_list, int depth) {
+    return layer_or_list.is_array() ? sequential("nn.Sequential", named_layers(layer_or_list), depth) : layer(layer_or_list, depth);
   }
 
   std::string sequential(const std::string& name, const NamedLayers& parts, int depth) {
     for (const auto& part : parts) check_name(part.first);
-    const bool plain = are_numbered(parts);
-    std::string out = name + (plain ? "(" : "(OrderedDict([");
+    const bool is_unnamed = are_numbered(parts);
+    std::string out = name + (is_unnamed ? "(" : "(OrderedDict([");
     for (const auto& [key, part] : parts) {
       const std::string made = layer(part, depth + 1);
-      out += "\n" + indented(depth + 1, 4) + (plain ? made : "(" + Json(key).dump() + ", " + made + ")") + ",";
+      out += "\n" + indented(depth + 1, 4) + (is_unnamed ? made : "(" + Json(key).dump() + ", " + made + ")") + ",";
     }
     out.pop_back();
-    return out + (plain ? ")" : "]))");
+    return out + (is_unnamed ? ")" : "]))");
   }
 
   std::string call(const std::string& type, const std::vector<Argument>& arguments) {
     static const std::map<std::string, std::string> wrapped{
         {"RNN", "Recurrent"}, {"LSTM", "Recurrent"}, {"GRU", "Recurrent"}, {"TransformerEncoderLayer", "TransformerEncoder"}};
-    const auto known = wrapped.find(type);
-    const std::string own = known == wrapped.end() ? type : known->second;
+    const auto found = wrapped.find(type);
+    const std::string own = found == wrapped.end() ? type : found->second;
     const bool is_own = torch_classes().contains(own);
     check<ExportError>(!module_catalog().row({{"type", type}}).component.of_program, "export", "PyTorch has no layer \"", type,
                        "\", which is of this program",
                        Help{"export to onnx, or to safetensors and write the layer in Python"});
-    if (own == "TransformerEncoder" || own == "MultiheadAttention") uses("causal_mask");
-    if (is_own) uses(own);
+    if (own == "TransformerEncoder" || own == "MultiheadAttention") add_class("causal_mask");
+    if (is_own) add_class(own);
     std::string out = (is_own ? "" : "nn.") + type + "(";
     for (const Argument& a : arguments) {
-      const bool tanh = a.name == "activation" && a.value == "gelu_tanh";  // PyTorch has no name for it
-      if (tanh) uses("gelu_tanh");
-      if (!a.is_default) out += a.name + "=" + (tanh ? "gelu_tanh" : value(a.value)) + ", ";
+      const bool is_tanh = a.name == "activation" && a.value == "gelu_tanh";  // PyTorch has no name for it
+      if (is_tanh) add_class("gelu_tanh");
+      if (!a.is_default) out += a.name + "=" + (is_tanh ? "gelu_tanh" : value(a.value)) + ", ";
     }
     if (out.ends_with(", ")) out.resize(out.size() - 2);
     return out + ")";
   }
 
-  std::string encoder(const Json& self) {
-    const std::vector<Argument> of_layer = arguments_of_encoder_layer(self);
-    std::string out = "TransformerEncoder(" + call("TransformerEncoderLayer", of_layer) + ", " + value(self["num_layers"]);
-    if (self["norm"] == true)
-      out += ", nn.LayerNorm(" + value(self["d_model"]) + ", eps=" + value(self["layer_norm_eps"]) +
-             ", bias=" + value(self["bias"]) + ")";
+  std::string encoder(const Json& config) {
+    const std::vector<Argument> of_layer = arguments_of_encoder_layer(config);
+    std::string out = "TransformerEncoder(" + call("TransformerEncoderLayer", of_layer) + ", " + value(config["num_layers"]);
+    if (config["norm"] == true)
+      out += ", nn.LayerNorm(" + value(config["d_model"]) + ", eps=" + value(config["layer_norm_eps"]) +
+             ", bias=" + value(config["bias"]) + ")";
     return out + ")";
   }
 
-  std::string graph(const Json& self, int depth) {
-    uses("combine"), uses("Graph");
+  std::string graph(const Json& config, int depth) {
+    add_class("combine"), add_class("Graph");
     std::string out = "Graph([";
-    for (size_t i = 0; i < self["nodes"].size(); ++i) {
-      const Json& n = self["nodes"][i];
+    for (size_t i = 0; i < config["nodes"].size(); ++i) {
+      const Json& n = config["nodes"][i];
       if (!n["name"].is_null()) check_name(n["name"]);
       const Json inputs = n["inputs"].is_string() ? Json::array({n["inputs"]})
                           : n["inputs"].is_null() ? Json::array()
@@ -141,7 +143,7 @@ class TorchCode {
              (n["layer"].is_null() ? "None" : layers(n["layer"], depth + 1)) + ", " + value(n["layer_of"]) + "),";
     }
     out += "], [";
-    for (const Json& p : self["inputs"])
+    for (const Json& p : config["inputs"])
       out += "(" + value(p["name"]) + ", " + value(p["start"]) + ", " + value(p["end"]) + ", " + value(p["dim"]) + "), ";
     return out + "])";
   }
@@ -170,12 +172,12 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
     const std::string view = s->mean.size() == 1 ? "" : ".view(-1, *[1] * (x.dim() - 2))";
     body += "    x = (x - " + tensor + numbers(s->mean) + ")" + view + ") / " + tensor + numbers(s->std) + ")" + view + "\n";
   }
-  const char* what = std::holds_alternative<ImageForm>(model.form().source)    ? "pixels in [0, 1]"
-                     : model.form().input_dtype == DType::i64                  ? "tokens"
-                     : std::holds_alternative<TableForm>(model.form().source)  ? "columns in the units of the table"
-                     : std::holds_alternative<SeriesForm>(model.form().source) ? "values in the units of the series"
-                                                                               : "inputs as the training data had them";
-  out += "    \"\"\"x: " + std::string(what) + ".";
+  const char* inputs = std::holds_alternative<ImageForm>(model.form().source)    ? "pixels in [0, 1]"
+                       : model.form().input_dtype == DType::i64                  ? "tokens"
+                       : std::holds_alternative<TableForm>(model.form().source)  ? "columns in the units of the table"
+                       : std::holds_alternative<SeriesForm>(model.form().source) ? "values in the units of the series"
+                                                                                 : "inputs as the training data had them";
+  out += "    \"\"\"x: " + std::string(inputs) + ".";
   for (const Json& t : p.outside) out += "\n    Done before: " + printable(transform_text(t));
   for (const std::string& line : input_lines(model.form())) out += "\n    " + printable(line);
   out += "\"\"\"\n" + body + "    return x\n";
@@ -193,7 +195,7 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
 
 }  // namespace
 
-Exported export_torch(const ExportSource& source, const ExportOptions& o) {
+Exported export_torch(const ExportSource& source, const ExportOptions& options) {
   const NoGrad off;
   const Predictor& model = source.model;
   TorchCode code;
@@ -204,8 +206,9 @@ Exported export_torch(const ExportSource& source, const ExportOptions& o) {
       "\"\"\"A trained model in PyTorch. `python model.py` compares it with its golden samples.\"\"\"\n"
       "import os\nfrom collections import OrderedDict\n\nimport torch\nfrom safetensors.torch import load_file\n"
       "from torch import nn\nfrom torch.nn import functional as F\n\nFOLDER = os.path.dirname(os.path.abspath(__file__))\n";
+  constexpr int64_t kMostClasses = 10000;  // in the file
   std::vector<std::string> classes;
-  for (int64_t i = 0; i < model.form().classes && i < 10000; ++i) classes.push_back(model.form().class_name(i));
+  for (int64_t i = 0; i < model.form().classes && i < kMostClasses; ++i) classes.push_back(model.form().class_name(i));
   if (!classes.empty() && !model.form().names.empty()) text += "CLASSES = " + Json(classes).dump() + "\n";
   const SavedState state = saved_state(*model.parts().model);
   text += "TIED = " + Json(state.shared).dump() + "\n";
@@ -237,8 +240,8 @@ if __name__ == "__main__":
     print(f"golden samples: within {off:.2g} of 1 + |y|")
     raise SystemExit(0 if off <= 1e-4 else "the answers differ from those of the model that was exported")
 )";
-  Exported out = write_code(source, o, prepare, {{"model.py", text}});
-  out.use = "python " + shell_word((o.out / "model.py").string());
+  Exported out = write_code(source, options, prepare, {{"model.py", text}});
+  out.use = "python " + shell_word((options.out / "model.py").string());
   return out;
 }
 

@@ -30,7 +30,7 @@ AppendedFile::AppendedFile(AppendedFile&& other) noexcept { *this = std::move(ot
 AppendedFile& AppendedFile::operator=(AppendedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(fd_, other.fd_);
-  std::swap(torn_, other.torn_);
+  std::swap(is_torn_, other.is_torn_);
   std::swap(lost_, other.lost_);
   return *this;
 }
@@ -38,28 +38,28 @@ AppendedFile& AppendedFile::operator=(AppendedFile&& other) noexcept {
 bool AppendedFile::append(std::string_view piece) {
   if (fd_ < 0) return true;
   const off_t size = ::lseek(fd_, 0, SEEK_END);
-  size_t done = 0;
+  size_t done = 0;  // bytes
   while (done < piece.size()) {
-    const ssize_t n = ::write(fd_, piece.data() + done, piece.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int error = n == 0 ? ENOSPC : errno;
-      torn_ = torn_ || (done > 0 && ::ftruncate(fd_, size) != 0);
-      lose(error);
+    const ssize_t written = ::write(fd_, piece.data() + done, piece.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = written == 0 ? ENOSPC : errno;
+      is_torn_ = is_torn_ || (done > 0 && ::ftruncate(fd_, size) != 0);
+      count_loss(error);
       return false;
     }
-    done += size_t(n);
+    done += size_t(written);
   }
-  torn_ = false;
+  is_torn_ = false;
   return true;
 }
 
 void AppendedFile::sync() {
   // EINVAL: the file system cannot sync.
-  if (fd_ >= 0 && ::fsync(fd_) != 0 && errno != EINVAL) lose(errno);
+  if (fd_ >= 0 && ::fsync(fd_) != 0 && errno != EINVAL) count_loss(errno);
 }
 
-void AppendedFile::lose(int error) {
+void AppendedFile::count_loss(int error) {
   if (lost_++ == 0)
     logging::warn("cannot write " + path_.string() + ": " + std::strerror(error) + "; training continues without these lines");
 }

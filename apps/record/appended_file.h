@@ -20,15 +20,15 @@ class AppendedFile {
 
   bool append(std::string_view piece);  // writes all of it or nothing; false: it is lost
   void sync();                          // to the disk; a failure counts as a lost piece
-  bool torn() const { return torn_; }   // the file ends with an incomplete piece that could not be removed
+  bool is_torn() const { return is_torn_; }  // whether the file ends with an incomplete piece that could not be removed
   bool is_open() const { return fd_ >= 0; }
   int64_t lost() const { return lost_; }
-  void lose(int error);
+  void count_loss(int error);  // of one piece, with this errno; warns of the first one
 
  private:
   std::filesystem::path path_;
   int fd_ = -1;
-  bool torn_ = false;
+  bool is_torn_ = false;
   int64_t lost_ = 0;
 };
 

@@ -40,6 +40,7 @@ class FileSink : public MetricSink {
 
 // The relation of a file's entry to the point of resuming: written before it, to be written again, or not of a run.
 enum class EntryPlace : uint8_t { before, again, foreign };
+// Classifies an entry by its attempted steps, skipped ones included. For the step itself, each kind of entry has its own mark.
 EntryPlace place_of(const Json& entry, const ResumePoint& from);
 
 }  // namespace halfstep::app

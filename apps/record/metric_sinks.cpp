@@ -51,9 +51,10 @@ std::string csv_head(const std::vector<std::string>& columns) {
   return out + '\n';
 }
 
+// Returns whether a table has a cell for the value; null is a number that is not finite.
 bool is_cell(const Json& value) { return value.is_number() || value.is_null(); }
 
-// Converts a row back to its entry; nothing if a cell is not a number.
+// Converts a row back to its entry; nothing if it is not a row of these columns of numbers.
 std::optional<Json> entry_of(const std::vector<std::string>& columns, std::string_view line) {
   const std::vector<std::string> cells = csv_cells(line);
   if (cells.size() > columns.size()) return {};
@@ -69,12 +70,14 @@ std::optional<Json> entry_of(const std::vector<std::string>& columns, std::strin
 
 double now_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-uint32_t crc32c(std::string_view bytes) {  // Castagnoli's polynomial, reflected
+// Computes the checksum CRC-32C.
+uint32_t crc32c(std::string_view bytes) {
+  constexpr uint32_t kPolynomial = 0x82f63b78u;  // Castagnoli's, with reversed bits
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> t{};
     for (uint32_t i = 0; i < 256; ++i) {
       t[i] = i;
-      for (int k = 0; k < 8; ++k) t[i] = t[i] >> 1 ^ (t[i] & 1 ? 0x82f63b78u : 0);
+      for (int bit = 0; bit < 8; ++bit) t[i] = t[i] >> 1 ^ (t[i] & 1 ? kPolynomial : 0);
     }
     return t;
   }();
@@ -118,8 +121,8 @@ ProtoWriter hyperparameters(const Json& config, double time) {
   return ProtoWriter().message(1, value);
 }
 
-// Prints the lines of metrics.jsonl as they are written, for the program that reads stdout. The end of a command finds that stdout
-// could not be written.
+// Prints the lines of metrics.jsonl as they are written, for the program that reads stdout. It counts no lost lines: the program
+// checks at its end whether stdout could be written.
 class StdoutSink : public MetricSink {
  public:
   void write(const Json& entry) override {
@@ -130,18 +133,20 @@ class StdoutSink : public MetricSink {
 };
 
 // Draws a confusion matrix: rows are classes, columns predictions. A cell's colour is its share of the row, green on the diagonal,
-// red elsewhere; a row without samples is grey.
+// red elsewhere; a row without samples is grey. The last pixels of a cell are a white line if there is room.
 Picture confusion_picture(const Json& rows) {
-  const auto n = int64_t(rows.size());
-  const int64_t side = std::clamp<int64_t>(320 / n, 1, 40);  // of a cell, whose last pixel is a white line if there is room
-  Picture out{.width = n * side, .height = n * side, .channels = 3};
-  for (int64_t y = 0; y < n * side; ++y) {
+  constexpr int64_t kPictureSide = 320, kMostCellSide = 40, kLeastSideWithLine = 4;  // pixels
+  constexpr double kUnknownShare = 0.06;                                             // of black, for rows without samples
+  const auto classes = int64_t(rows.size());
+  const int64_t side = std::clamp<int64_t>(kPictureSide / classes, 1, kMostCellSide);  // of a cell
+  Picture out{.width = classes * side, .height = classes * side, .channels = 3};
+  for (int64_t y = 0; y < classes * side; ++y) {
     const Json& row = rows[size_t(y / side)];
     double samples = 0;
     for (const Json& cell : row) samples += cell.get<double>();
-    for (int64_t x = 0; x < n * side; ++x) {
-      const bool line = side >= 4 && (x % side == side - 1 || y % side == side - 1);
-      const double share = line ? 0 : samples > 0 ? row[size_t(x / side)].get<double>() / samples : 0.06;
+    for (int64_t x = 0; x < classes * side; ++x) {
+      const bool is_line = side >= kLeastSideWithLine && (x % side == side - 1 || y % side == side - 1);
+      const double share = is_line ? 0 : samples > 0 ? row[size_t(x / side)].get<double>() / samples : kUnknownShare;
       static constexpr double kRight[] = {0, 109, 44}, kWrong[] = {165, 15, 21}, kNone[] = {0, 0, 0};
       const double* const full = samples == 0 ? kNone : x / side == y / side ? kRight : kWrong;
       for (int c = 0; c < 3; ++c) out.pixels.push_back(uint8_t(std::lround(255 - std::sqrt(share) * (255 - full[c]))));
@@ -153,11 +158,12 @@ Picture confusion_picture(const Json& rows) {
 // Formats an event as a record: its size and its bytes, each with a checksum. The format rotates the checksum and adds a constant,
 // because a plain checksum of bytes that contain checksums is weak.
 std::string event_record(const ProtoWriter& event) {
+  constexpr uint32_t kMaskDelta = 0xa282ead8u;  // as in tensorflow/core/lib/hash/crc32c.h
   const uint64_t size = event.str().size();
   std::string out;
   for (const std::string_view part :
        {std::string_view(reinterpret_cast<const char*>(&size), sizeof size), std::string_view(event.str())}) {
-    const uint32_t crc = crc32c(part), masked = (crc >> 15 | crc << 17) + 0xa282ead8u;
+    const uint32_t crc = crc32c(part), masked = (crc >> 15 | crc << 17) + kMaskDelta;
     out.append(part).append(reinterpret_cast<const char*>(&masked), sizeof masked);
   }
   return out;
@@ -198,9 +204,9 @@ int64_t MetricSinks::lost() const {
 
 CsvSink::CsvSink(const fs::path& path, const ResumePoint& from) : path_(path) {
   std::string kept;
-  std::error_code none;
-  if (from.step > 0 && fs::exists(path, none)) {
-    check<IoError>(fs::is_regular_file(path, none), "metrics", path.string(), " must be a regular file");
+  std::error_code ignored;
+  if (from.step > 0 && fs::exists(path, ignored)) {
+    check<IoError>(fs::is_regular_file(path, ignored), "metrics", path.string(), " must be a regular file");
     const std::string text = read_file(path);
     for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
       end = std::min(text.find('\n', begin), text.size());
@@ -217,10 +223,10 @@ CsvSink::CsvSink(const fs::path& path, const ResumePoint& from) : path_(path) {
 }
 
 void CsvSink::write(const Json& entry) {
-  const size_t before = columns_.size();
+  const size_t old_columns = columns_.size();
   for (const auto& [name, value] : entry.items())
     if (is_cell(value) && std::find(columns_.begin(), columns_.end(), name) == columns_.end()) columns_.push_back(name);
-  if (columns_.size() > before) {
+  if (columns_.size() > old_columns) {
     try {
       const std::string text = read_file(path_);
       const size_t head = text.find('\n');
@@ -229,11 +235,11 @@ void CsvSink::write(const Json& entry) {
       lost_ += file_.lost();
       file_ = std::move(wider);
     } catch (const IoError&) {
-      columns_.resize(before);
-      return file_.lose(EIO);
+      columns_.resize(old_columns);
+      return file_.count_loss(EIO);
     }
   }
-  std::string line = file_.torn() ? "\n" : "";
+  std::string line = file_.is_torn() ? "\n" : "";
   for (size_t i = 0; i < columns_.size(); ++i) {
     const auto cell = entry.find(columns_[i]);
     if (i > 0) line += ',';
@@ -251,16 +257,16 @@ EventSink::EventSink(const fs::path& folder, const ResumePoint& from, const Json
     std::snprintf(digits, sizeof digits, "%010lld", static_cast<long long>(second));
     path = folder / (std::string(kEventsPrefix) + digits + ".halfstep");
   }
-  const int64_t forgotten = from.step > 0 ? from.applied + 1 : 0;  // first step that does not count any more
+  const int64_t first_dropped = from.step > 0 ? from.applied + 1 : 0;  // first step of earlier files that TensorBoard drops
   const ProtoWriter start = ProtoWriter().integer(1, 1);           // SessionLog.status: START
   file_ =
       AppendedFile(path, event_record(ProtoWriter().real64(1, time).bytes(3, "brain.Event:2")) +
-                             event_record(ProtoWriter().real64(1, time).integer(2, forgotten).message(7, start)) +
+                             event_record(ProtoWriter().real64(1, time).integer(2, first_dropped).message(7, start)) +
                              event_record(ProtoWriter().real64(1, time).integer(2, 0).message(5, hyperparameters(config, time))));
 }
 
 void EventSink::write(const Json& entry) {
-  if (file_.torn()) return file_.lose(EIO);  // readers stop at an incomplete record
+  if (file_.is_torn()) return file_.count_loss(EIO);  // readers stop at an incomplete record
   ProtoWriter values;
   for (const auto& [name, value] : entry.items()) {
     if (is_confusion_matrix(value)) {

@@ -44,7 +44,7 @@ class CsvSink : public FileSink {
  private:
   std::filesystem::path path_;
   std::vector<std::string> columns_;
-  int64_t lost_ = 0;  // in earlier versions of the file
+  int64_t lost_ = 0;  // rows that were lost before the file was rewritten
 };
 
 // An event file of TensorBoard, a new one each time a run starts or resumes. It begins with the start of a session, which makes

@@ -21,7 +21,7 @@ EntryPlace place_of_line(std::string_view line, const ResumePoint& from) {
   } catch (const JsonError&) { return EntryPlace::foreign; }
 }
 
-// Returns the lines of steps up to `from` that will not be written again.
+// Returns the lines up to `from` that will not be written again. foreign: incremented for each line that is not of a run.
 std::string lines_until(const ResumePoint& from, const std::string& text, int64_t& foreign) {
   std::string kept;
   for (size_t begin = 0; begin < text.size();) {
@@ -37,11 +37,10 @@ std::string lines_until(const ResumePoint& from, const std::string& text, int64_
 
 }  // namespace
 
-// Classifies an entry by its attempted steps, skipped ones included. For the step itself, each kind of entry has its own mark.
 EntryPlace place_of(const Json& entry, const ResumePoint& from) {
   if (!entry.is_object() || !entry.contains("step") || !entry["step"].is_number_integer()) return EntryPlace::foreign;
-  const Json& tried = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files lack it
-  const int64_t step = tried.is_number_integer() ? tried.get<int64_t>() : -1;
+  const Json& attempted = entry.contains("attempted") ? entry["attempted"] : entry["step"];  // older files lack it
+  const int64_t step = attempted.is_number_integer() ? attempted.get<int64_t>() : -1;
   if (step < 0) return EntryPlace::foreign;
   if (step != from.step) return step < from.step ? EntryPlace::before : EntryPlace::again;
   if (entry.contains("train/epoch_loss")) {
@@ -53,9 +52,9 @@ EntryPlace place_of(const Json& entry, const ResumePoint& from) {
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, const ResumePoint& from) {
   std::string kept;
-  struct stat there = {};
-  if (::stat(path.c_str(), &there) == 0) {
-    check<IoError>(S_ISREG(there.st_mode), "metrics", path.string(), " must be a regular file");
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0) {
+    check<IoError>(S_ISREG(status.st_mode), "metrics", path.string(), " must be a regular file");
     int64_t foreign = 0;
     if (from.step > 0) kept = lines_until(from, read_file(path), foreign);
     if (foreign > 0)
@@ -65,7 +64,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, const ResumePoint& f
 }
 
 void MetricsFile::write(const Json& entry) {
-  file_.append((file_.torn() ? "\n" : "") + entry.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
+  file_.append((file_.is_torn() ? "\n" : "") + entry.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 }  // namespace halfstep::app

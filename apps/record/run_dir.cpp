@@ -20,21 +20,21 @@ constexpr const char* kObserved = "observed.jsonl";
 constexpr const char* kRecord = "run.json";
 constexpr const char* kConfig = "config.resolved.json";
 constexpr const char* kCapsules = "capsules";
-constexpr const char *kReplaced = "replaced-run", *kMoving = "replaced-run.moving", *kReplacedToGo = "replaced-run.old";
+constexpr const char *kReplaced = "replaced-run", *kMoving = "replaced-run.moving", *kEmptying = "replaced-run.old";
 
 bool holds_run(const fs::path& dir) {
-  std::error_code none;
-  return !list_checkpoints(dir).empty() || fs::exists(dir / "latest", none) ||
-         (fs::is_regular_file(dir / kMetrics, none) && fs::file_size(dir / kMetrics, none) > 0);
+  std::error_code ignored;
+  return !list_checkpoints(dir).empty() || fs::exists(dir / "latest", ignored) ||
+         (fs::is_regular_file(dir / kMetrics, ignored) && fs::file_size(dir / kMetrics, ignored) > 0);
 }
 
-void check_free(const fs::path& dir, bool free) {
-  check<ConfigError>(free, "train", dir.string(), " already holds a run",
+void check_free(const fs::path& dir, bool is_free) {
+  check<ConfigError>(is_free, "train", dir.string(), " already holds a run",
                      Help{"--resume auto continues it, --overwrite starts over, --set output_dir=DIR writes elsewhere"});
 }
 
-void check_folder(const fs::path& dir, bool ok, const std::string& why) {
-  check<IoError>(ok, "train", "output_dir must be a folder that can be written, got ", dir.string(), " (", why, ")");
+void check_folder(const fs::path& dir, bool is_usable, const std::string& why) {
+  check<IoError>(is_usable, "train", "output_dir must be a folder that can be written, got ", dir.string(), " (", why, ")");
 }
 
 bool is_of_run(const std::string& name) {
@@ -45,10 +45,10 @@ bool is_of_run(const std::string& name) {
 
 // Returns whether the run failed before its first checkpoint.
 bool failed_early(const fs::path& dir) {
-  std::error_code none;
-  if (!list_checkpoints(dir).empty() || !fs::is_regular_file(dir / kRecord, none)) return false;
+  std::error_code ignored;
+  if (!list_checkpoints(dir).empty() || !fs::is_regular_file(dir / kRecord, ignored)) return false;
   try {
-    return read_json<Json>(read_file(dir / kRecord, kMostOfRecord)).value("ending", "") == "failed";
+    return read_json<Json>(read_file(dir / kRecord, kMostRecordBytes)).value("ending", "") == "failed";
   } catch (const Error&) {
   } catch (const Json::exception&) {}  // damaged: unknown
   return false;
@@ -64,10 +64,10 @@ std::vector<fs::path> entries(const fs::path& dir) {
 
 RunDir::RunDir(fs::path path, const std::optional<std::string>& resume, bool overwrite) : path_(std::move(path)) {
   std::error_code error;
-  const fs::file_type there = fs::status(path_, error).type();
-  const bool is_free = there == fs::file_type::not_found && error != std::errc::not_a_directory;
-  check_folder(path_, is_free || there == fs::file_type::directory, error ? error.message() : "it is a file");
-  if (there == fs::file_type::directory) lock();
+  const fs::file_type type = fs::status(path_, error).type();
+  const bool is_free = type == fs::file_type::not_found && error != std::errc::not_a_directory;
+  check_folder(path_, is_free || type == fs::file_type::directory, error ? error.message() : "it is a file");
+  if (type == fs::file_type::directory) lock();
   const bool automatic = resume == "auto";
   if (automatic) {
     try {
@@ -90,7 +90,7 @@ RunDir::RunDir(fs::path path, const FoundRun& found)
     : path_(std::move(path)), checkpoint_(found.checkpoint), continues_(found.continues), reads_only_(true) {}
 
 RunDir::~RunDir() {
-  if (!replacing_) return;
+  if (!is_replacing_) return;
   try {
     recover();
   } catch (const std::exception& e) {
@@ -105,9 +105,9 @@ void RunDir::lock() {
   if (!lock_->is_held()) return;
   clean_up_checkpoints(path_);
   for (const char* file : {kMetrics, kMetricsCsv, kObserved, kConfig, kRecord}) remove_abandoned(path_ / file);
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(path_ / kCapsules, none))
-    if (entry.path().string().find(".safetensors.tmp-") != std::string::npos) fs::remove(entry.path(), none);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path_ / kCapsules, ignored))
+    if (entry.path().string().find(".safetensors.tmp-") != std::string::npos) fs::remove(entry.path(), ignored);
 }
 
 int64_t RunDir::open(const Json& config, const ResumePoint& from, const std::vector<std::string>& sinks) {
@@ -121,32 +121,32 @@ int64_t RunDir::open(const Json& config, const ResumePoint& from, const std::vec
   }
   if (overwrites_) move_aside();
   if (!continues_ && fs::is_directory(path_ / kCapsules, error))
-    fs::remove_all(path_ / kCapsules, error);  // a run left only capsules
+    fs::remove_all(path_ / kCapsules, error);  // of a run that left nothing else
   for (const fs::path& checkpoint : unreadable_) set_aside(checkpoint);
   atomic_write(path_ / kConfig, write_json(config, 2, "config") + "\n");
   metrics_ = MetricSinks(sinks, path_, from, config);
   // The line of an observed step is written before that step's checkpoint.
-  const bool metrics = std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink != kStdoutSink; });
-  if (metrics) observed_from_ = ResumePoint{.step = from.step, .last_log_step = from.step};
-  if (metrics && fs::exists(path_ / kObserved, error)) observed();
-  open_ = true;
+  const bool writes_metrics = std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink != kStdoutSink; });
+  if (writes_metrics) observed_from_ = ResumePoint{.step = from.step, .last_log_step = from.step};
+  if (writes_metrics && fs::exists(path_ / kObserved, error)) observed();
+  is_open_ = true;
   if (!continues_) return from.best_step;
 
   mark_latest(path_, checkpoint_step(*checkpoint_));
   const std::vector<int64_t> steps = list_checkpoints(path_);
-  const auto is_there = [&](int64_t step) { return std::find(steps.begin(), steps.end(), step) != steps.end(); };
-  if (is_there(from.best_step)) {
+  const auto has_checkpoint = [&](int64_t step) { return std::find(steps.begin(), steps.end(), step) != steps.end(); };
+  if (has_checkpoint(from.best_step)) {
     mark_best(path_, from.best_step);
     return from.best_step;
   }
-  try {  // an older state contains best_step
+  try {  // the checkpoint of an older halfstep may lack best_step
     const auto best = best_checkpoint(path_);
-    return best && is_there(checkpoint_step(*best)) ? checkpoint_step(*best) : -1;
+    return best && has_checkpoint(checkpoint_step(*best)) ? checkpoint_step(*best) : -1;
   } catch (const CheckpointError&) { return -1; }
 }
 
 void RunDir::record_start(const Json& facts, int64_t step) {
-  if (open_) record_.emplace(path_ / kRecord, facts, step, continues_);
+  if (is_open_) record_.emplace(path_ / kRecord, facts, step, continues_);
 }
 
 void RunDir::record_end(const std::string& ending, const Json& summary) {
@@ -169,14 +169,14 @@ void RunDir::sync() {
   if (observed_) observed_->sync();
 }
 
-void RunDir::established() {
-  if (!replacing_) return;
-  discard_replaced();
-  replacing_ = false;
+void RunDir::discard_overwritten() {
+  if (!is_replacing_) return;
+  remove_replaced();
+  is_replacing_ = false;
 }
 
 void RunDir::move_aside() {
-  replacing_ = true;
+  is_replacing_ = true;
   const fs::path moving = path_ / kMoving;
   fs::create_directory(moving);
   for (const fs::path& entry : entries(path_)) {
@@ -191,9 +191,9 @@ void RunDir::move_aside() {
 // Restores the old run if the new one has no checkpoint: the new run counts from its first checkpoint on.
 void RunDir::recover() {
   const fs::path moving = path_ / kMoving, replaced = path_ / kReplaced;
-  std::error_code later;
-  fs::remove_all(path_ / kReplacedToGo, later);
-  if (fs::exists(replaced) && !list_checkpoints(path_).empty()) discard_replaced();
+  std::error_code ignored;
+  fs::remove_all(path_ / kEmptying, ignored);
+  if (fs::exists(replaced) && !list_checkpoints(path_).empty()) remove_replaced();
   if (fs::exists(replaced)) fs::rename(replaced, moving);
   if (!fs::exists(moving)) return;
   if (failed_early(moving) && fs::exists(path_ / kConfig)) {  // of two failed runs, the last one is kept
@@ -217,10 +217,10 @@ void RunDir::recover() {
                 " was put back, because the new one ended before its first checkpoint");
 }
 
-void RunDir::discard_replaced() {
-  fs::rename(path_ / kReplaced, path_ / kReplacedToGo);
-  std::error_code later;  // the next start removes it
-  fs::remove_all(path_ / kReplacedToGo, later);
+void RunDir::remove_replaced() {
+  fs::rename(path_ / kReplaced, path_ / kEmptying);
+  std::error_code ignored;  // the next start removes what is left
+  fs::remove_all(path_ / kEmptying, ignored);
 }
 
 std::optional<fs::path> replaced_run(const fs::path& dir) {

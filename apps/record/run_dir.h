@@ -56,25 +56,26 @@ class RunDir {
   MetricSinks& metrics() { return metrics_; }
   // Returns observed.jsonl, created on first use; discards lines if metrics are not written.
   MetricsFile& observed();
-  void sync();  // metrics and observed.jsonl, to the disk
+  void sync();  // writes metrics and observed.jsonl to the disk
 
-  // Removes the overwritten run: the new one has a checkpoint, or is finished.
-  void established();
+  // Removes the run that this one overwrites, if any. Call it when this one has a checkpoint, or is finished.
+  void discard_overwritten();
 
  private:
-  void lock();
-  void move_aside();
+  void lock();        // and cleans up after killed runs
+  void move_aside();  // moves the run's files into replaced-run
   void recover();
-  void discard_replaced();
+  void remove_replaced();
 
   std::filesystem::path path_;
   std::optional<RunLock> lock_;
   std::optional<std::filesystem::path> checkpoint_;
   std::vector<std::filesystem::path> unreadable_;  // newer than checkpoint_
-  bool continues_ = false, overwrites_ = false, replacing_ = false, reads_only_ = false;
+  bool continues_ = false, overwrites_ = false, reads_only_ = false;
+  bool is_replacing_ = false;  // whether replaced-run holds the run that this one overwrites
   MetricSinks metrics_;
   std::optional<RunRecord> record_;
-  bool open_ = false;
+  bool is_open_ = false;
   std::optional<MetricsFile> observed_;
   std::optional<ResumePoint> observed_from_;  // set if metrics are written
 };

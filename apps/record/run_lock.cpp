@@ -31,11 +31,13 @@ int try_lock(int fd) {
 
 // Returns whether `fd` is still the file at `path`: its holder may have removed it between open and lock.
 bool is_at(int fd, const std::filesystem::path& path) {
-  struct stat here = {}, there = {};
-  return ::fstat(fd, &here) == 0 && ::stat(path.c_str(), &there) == 0 && here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+  struct stat opened = {}, present = {};
+  return ::fstat(fd, &opened) == 0 && ::stat(path.c_str(), &present) == 0 && opened.st_dev == present.st_dev &&
+         opened.st_ino == present.st_ino;
 }
 
-std::string description() {
+// Returns the text of a lock's file for this process.
+std::string own_description() {
   char host[256] = "an unknown host", started[32] = "";
   ::gethostname(host, sizeof host - 1);
   const std::time_t now = std::time(nullptr);
@@ -45,15 +47,16 @@ std::string description() {
   return "process " + std::to_string(::getpid()) + " on " + host + ", started " + started;
 }
 
-// Returns the holder's text as one line of printable characters; it may be empty just after locking.
-std::string holder(int fd) {
+// Reads the holder's text, as one line of printable characters. Waits half a second for it: the file is empty just after locking.
+std::string holder_of(int fd) {
+  constexpr int kTries = 50, kMicroseconds = 10000;  // between two tries
   char text[512];
-  ssize_t n = 0;
-  for (int i = 0; i < 50 && n <= 0; ++i) {
-    if (i > 0) ::usleep(10000);
-    n = ::pread(fd, text, sizeof text, 0);
+  ssize_t size = 0;
+  for (int i = 0; i < kTries && size <= 0; ++i) {
+    if (i > 0) ::usleep(kMicroseconds);
+    size = ::pread(fd, text, sizeof text, 0);
   }
-  std::string out(text, n > 0 ? size_t(n) : 0);
+  std::string out(text, size > 0 ? size_t(size) : 0);
   out = out.substr(0, out.find('\n'));
   for (char& c : out) {
     if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
@@ -71,7 +74,8 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
                     ")");
     }
     int error = try_lock(fd);
-    if (error == EWOULDBLOCK) ::usleep(20000), error = try_lock(fd);  // lock_holder may hold it for a moment
+    constexpr int kMicroseconds = 20000;  // lock_holder may hold the lock for a moment
+    if (error == EWOULDBLOCK) ::usleep(kMicroseconds), error = try_lock(fd);
     if (error == 0 && !is_at(fd, path_)) {
       ::close(fd);
       continue;
@@ -80,14 +84,14 @@ RunLock::RunLock(const std::filesystem::path& dir) : path_(dir / "run.lock") {
       fd_ = fd;
       break;
     }
-    const std::string who = error == EWOULDBLOCK ? holder(fd) : "";
+    const std::string who = error == EWOULDBLOCK ? holder_of(fd) : "";
     ::close(fd);
     check<ConfigError>(error != EWOULDBLOCK, "train", dir.string(), " is in use by another run: ", who,
                        Help{"wait for it or stop it; --set output_dir=DIR writes elsewhere"});
     logging::warn(dir.string() + " cannot be locked (" + std::strerror(error) + "): take care that no other run writes there");
     return;
   }
-  const std::string text = description() + '\n';
+  const std::string text = own_description() + '\n';
   // Ignore failures: the text is only for messages of other processes.
   if (::ftruncate(fd_, 0) != 0 || ::pwrite(fd_, text.data(), text.size(), 0) < 0) return;
 }
@@ -97,9 +101,9 @@ std::optional<std::string> lock_holder(const std::filesystem::path& dir) {
   if (fd < 0) return {};
   struct flock range = {};
   range.l_type = F_WRLCK;
-  const bool held =
+  const bool is_held =
       ::flock(fd, LOCK_SH | LOCK_NB) != 0 ? errno == EWOULDBLOCK : ::fcntl(fd, F_GETLK, &range) == 0 && range.l_type != F_UNLCK;
-  const std::optional<std::string> out = held ? std::optional(holder(fd)) : std::nullopt;
+  const std::optional<std::string> out = is_held ? std::optional(holder_of(fd)) : std::nullopt;
   ::close(fd);
   return out;
 }

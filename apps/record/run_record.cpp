@@ -28,10 +28,10 @@ std::string utc_now() {
 }
 
 Json earlier_starts(const std::filesystem::path& path) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return Json::array();  // the halfstep wrote none
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return Json::array();  // an older halfstep wrote none
   try {
-    const Json old = read_json<Json>(read_file(path, kMostOfRecord));
+    const Json old = read_json<Json>(read_file(path, kMostRecordBytes));
     if (old.is_object() && old.contains("starts") && old["starts"].is_array()) return old["starts"];
   } catch (const Error&) {}  // reported below
   logging::warn(path.string() + " is not what halfstep writes; it begins anew");
@@ -64,7 +64,7 @@ Json command_line() {
   Json out = Json::array();
   std::string bytes;
   try {
-    bytes = read_file("/proc/self/cmdline", kMostOfRecord);
+    bytes = read_file("/proc/self/cmdline", kMostRecordBytes);
   } catch (const IoError&) { return out; }
   for (size_t begin = 0; begin < bytes.size();) {
     const size_t end = std::min(bytes.find('\0', begin), bytes.size());

@@ -12,14 +12,14 @@
 
 namespace halfstep::app {
 
-inline constexpr size_t kMostOfRecord = size_t(16) << 20;  // most bytes to read
+inline constexpr size_t kMostRecordBytes = size_t(16) << 20;  // most bytes of run.json to read
 
 class RunRecord {
  public:
   // facts: "device", "threads", "ranks", and what logging.machine allows. continues: keeps the newest 100 earlier starts. Throws
   // IoError.
   RunRecord(std::filesystem::path path, const Json& facts, int64_t step, bool continues);
-  // Warns if the file cannot be written.
+  // Writes the ending, the time and the summary. Warns if the file cannot be written.
   void end(const std::string& ending, const Json& summary);
 
  private:

@@ -17,13 +17,14 @@ struct MeasuredArm {
   std::string name, refused;                  // refused: why the device does not compute it; all else is then missing
   double median_ms, fastest_ms, p90_ms;       // of a step
   double speedup, peak_bytes, planned_bytes;  // speedup: over float32
-  double difference, tolerance;               // of its losses from the reference's
+  double difference, tolerance;               // see Agreement
   bool agrees = true;
   double steps, skipped, plain_products;
   Points step_ms, losses;                                // from 1; NaN if not finite
   std::vector<std::pair<std::string, double>> memory{};  // at the peak, by purpose
 };
 
+// The content of a file.
 struct Measurement {
   std::string name;  // file name
   Json settings;     // everything except the arms

@@ -5,7 +5,7 @@
 #include "apps/report/chart.h"
 #include "apps/report/frame.h"
 #include "apps/report/report.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/text_stream.h"
 
 namespace halfstep::app {
@@ -27,22 +27,23 @@ class BenchPage {
         if (a.refused.empty()) rows_.push_back({&m, &a});
   }
 
+  // Returns the page.
   std::string text() {
-    const bool one = files_.size() == 1;
-    begin_page(out_, one ? "halfstep bench mlp" : std::to_string(files_.size()) + " measurements of halfstep bench mlp",
-               one ? network(files_[0]) : "");
-    if (one)
+    const bool is_one_file = files_.size() == 1;
+    begin_page(out_, is_one_file ? "halfstep bench mlp" : std::to_string(files_.size()) + " measurements of halfstep bench mlp",
+               is_one_file ? network(files_[0]) : "");
+    if (is_one_file)
       out_ << "<p class=\"soft\">" << escaped(machine(files_[0])) << "</p>\n";
     else
-      machines();
-    results();
+      write_machines();
+    write_results();
     out_ << "<h2>Time and memory</h2>\n<div class=\"grid\">\n";
-    times();
-    memory();
+    write_times();
+    write_memory();
     out_ << "</div>\n<h2>Losses</h2>\n";
-    verdicts();
-    losses();
-    baselines();
+    write_verdicts();
+    write_losses();
+    write_baselines();
     out_ << "<h2>Settings and machine</h2>\n";
     for (const Measurement& m : files_)
       out_ << "<details><summary>" << escaped(m.name) << "</summary><div class=\"card\"><pre>"
@@ -69,10 +70,10 @@ class BenchPage {
   std::string key(size_t color, const std::string& name) const {
     return "<i class=\"key\" style=\"background:" + color_of(color) + "\"></i>" + escaped(name);
   }
-  void cell(const std::string& text) { out_ << "<td class=\"n\">" << escaped(text) << "</td>"; }
-  void bad(const std::string& text) { out_ << "<p class=\"bad\">" << escaped(text) << "</p>\n"; }
+  void write_cell(const std::string& text) { out_ << "<td class=\"n\">" << escaped(text) << "</td>"; }
+  void write_fault(const std::string& text) { out_ << "<p class=\"bad\">" << escaped(text) << "</p>\n"; }
 
-  void machines() {
+  void write_machines() {
     out_ << "<h2>Files</h2>\n<div class=\"card\"><table><tr><th>file</th><th>network</th><th>machine</th></tr>\n";
     for (const Measurement& m : files_)
       out_ << "<tr><td>" << escaped(m.name) << "</td><td class=\"long\">" << escaped(network(m)) << "</td><td class=\"long\">"
@@ -80,7 +81,7 @@ class BenchPage {
     out_ << "</table></div>\n";
   }
 
-  void results() {
+  void write_results() {
     out_ << "<h2>Result</h2>\n<div class=\"card\"><table><tr><th>precision</th><th class=\"n\">median</th><th "
             "class=\"n\">fastest</th><th class=\"n\">90th percentile</th><th class=\"n\">speed-up</th><th class=\"n\">peak "
             "memory</th><th class=\"n\">planned</th><th class=\"n\">steps</th><th class=\"n\">skipped</th><th>losses</th></tr>\n";
@@ -88,33 +89,33 @@ class BenchPage {
       const MeasuredArm& a = *rows_[i].arm;
       out_ << "<tr><td>" << key(i, name(rows_[i])) << "</td>";
       out_ << "<td class=\"n\"><b>" << ms_text(a.median_ms) << "</b></td>";
-      cell(ms_text(a.fastest_ms));
-      cell(ms_text(a.p90_ms));
-      cell(std::isfinite(a.speedup) ? number_text(a.speedup, 3) + "x" : "-");
-      cell(memory_text(a.peak_bytes));
-      cell(memory_text(a.planned_bytes));
-      cell(value_text(a.steps, ValueUnit::number));
-      cell(value_text(a.skipped, ValueUnit::number));
-      const bool base = &a == rows_[i].file->reference();
+      write_cell(ms_text(a.fastest_ms));
+      write_cell(ms_text(a.p90_ms));
+      write_cell(std::isfinite(a.speedup) ? number_text(a.speedup, 3) + "x" : "-");
+      write_cell(memory_text(a.peak_bytes));
+      write_cell(memory_text(a.planned_bytes));
+      write_cell(value_text(a.steps, ValueUnit::number));
+      write_cell(value_text(a.skipped, ValueUnit::number));
+      const bool is_reference = &a == rows_[i].file->reference();
       out_ << "<td" << (a.agrees ? ">" : " class=\"bad\">")
-           << (base       ? "the reference"
-               : a.agrees ? "agree"
-                          : "do not agree")
+           << (is_reference ? "the reference"
+               : a.agrees   ? "agree"
+                            : "do not agree")
            << "</td></tr>\n";
     }
     out_ << "</table></div>\n";
     for (const Measurement& m : files_) {
       const std::string where = files_.size() == 1 ? "" : m.name + ": ";
       for (const MeasuredArm& a : m.arms) {
-        if (!a.refused.empty()) bad(where + a.name + " was not measured: " + a.refused);
+        if (!a.refused.empty()) write_fault(where + a.name + " was not measured: " + a.refused);
         if (a.plain_products > 0)
-          bad(where + number_text(a.plain_products, 9) + " products of " + a.name +
-              " ran on a kernel of halfstep's own: these times are not those of the GPU's library");
+          write_fault(where + number_text(a.plain_products, 9) + " products of " + a.name +
+                      " ran on a kernel of halfstep's own: these times are not those of the GPU's library");
       }
     }
   }
 
-  void times() {
+  void write_times() {
     std::vector<Strip> strips;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const MeasuredArm& a = *rows_[i].arm;
@@ -124,7 +125,7 @@ class BenchPage {
     out_ << strip_chart("Time of each step, the first at the top", " ms", strips);
   }
 
-  void memory() {
+  void write_memory() {
     double most = 0;
     std::vector<std::string> purposes;
     for (const Row& row : rows_) {
@@ -148,7 +149,7 @@ class BenchPage {
     out_ << "</tr>\n";
     for (size_t k = 0; k < purposes.size(); ++k) {
       out_ << "<tr><td>" << key(k, purposes[k]) << "</td>";
-      for (const Row& row : rows_) cell(memory_text(bytes_of(*row.arm, purposes[k])));
+      for (const Row& row : rows_) write_cell(memory_text(bytes_of(*row.arm, purposes[k])));
       out_ << "</tr>\n";
     }
     out_ << "</table></figure>\n";
@@ -159,7 +160,7 @@ class BenchPage {
     return NAN;
   }
 
-  void verdicts() {
+  void write_verdicts() {
     for (const Row& row : rows_) {
       const MeasuredArm &a = *row.arm, *base = row.file->reference();
       if (!base || &a == base || a.losses.empty()) continue;
@@ -172,12 +173,13 @@ class BenchPage {
     }
   }
 
-  void losses() {
-    std::vector<Curve> all, apart;
+  void write_losses() {
+    constexpr size_t kMostDots = 60;  // more points are a line alone
+    std::vector<Curve> losses, differences;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const MeasuredArm &a = *rows_[i].arm, *base = rows_[i].file->reference();
       if (a.losses.empty()) continue;
-      all.push_back({name(rows_[i]), a.losses, i});
+      losses.push_back({name(rows_[i]), a.losses, i});
       if (&a == base) continue;
       Points distance, bound;
       for (size_t k = 0; k < std::min(a.losses.size(), base->losses.size()); ++k) {
@@ -185,14 +187,14 @@ class BenchPage {
         distance.push_back({a.losses[k].x, y});
         bound.push_back({a.losses[k].x, a.tolerance});
       }
-      apart.push_back({name(rows_[i]), distance, i, distance.size() <= 60});
-      apart.push_back({"tolerated of " + name(rows_[i]), bound, i, false, false, true});
+      differences.push_back({name(rows_[i]), distance, i, distance.size() <= kMostDots});
+      differences.push_back({"tolerated of " + name(rows_[i]), bound, i, false, false, true});
     }
-    out_ << "<div class=\"grid\">\n" << chart("Loss of each step", all, "losses");
-    out_ << chart("Relative difference of the losses; dashed: tolerated", apart, "apart", {.log = true}) << "</div>\n";
+    out_ << "<div class=\"grid\">\n" << chart("Loss of each step", losses, "losses");
+    out_ << chart("Relative difference of the losses; dashed: tolerated", differences, "apart", {.log = true}) << "</div>\n";
   }
 
-  void baselines() {
+  void write_baselines() {
     for (const Measurement& m : files_) {
       const Json baseline = m.settings.value("baseline", Json());
       if (!baseline.is_object() || !baseline.value("arms", Json()).is_array()) continue;
@@ -203,12 +205,12 @@ class BenchPage {
         const auto number = [&](const char* key) {
           return arm.is_object() && arm.contains(key) && arm[key].is_number() ? arm[key].get<double>() : NAN;
         };
-        const bool slower = arm.is_object() && arm.value("slower", Json()) == true;
+        const bool is_slower = arm.is_object() && arm.value("slower", Json()) == true;
         out_ << "<tr><td>" << escaped(text_of(arm.is_object() ? arm.value("arm", Json()) : Json())) << "</td>";
-        cell(ms_text(number("median_ms")));
-        cell(ms_text(number("baseline_ms")));
-        cell(value_text(number("ratio"), ValueUnit::number));
-        out_ << (slower ? "<td class=\"bad\">yes" : "<td>no") << "</td></tr>\n";
+        write_cell(ms_text(number("median_ms")));
+        write_cell(ms_text(number("baseline_ms")));
+        write_cell(value_text(number("ratio"), ValueUnit::number));
+        out_ << (is_slower ? "<td class=\"bad\">yes" : "<td>no") << "</td></tr>\n";
       }
       out_ << "</table></div>\n";
     }

@@ -5,18 +5,19 @@
 #include <cmath>
 #include <cstdio>
 
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/number_text.h"
 #include "framework/base/text_stream.h"
 
 namespace halfstep::app {
 namespace {
 
+// Of a chart, in its own pixels: its size, and the edges of the axes.
 constexpr double kWidth = 560, kHeight = 236, kLeft = 62, kRight = kWidth - 14, kTop = 8, kBottom = kHeight - 26;
 constexpr double kEdge = 16;  // a label this near to the right edge is right-aligned
 constexpr size_t kColors = 8;
 
-// The visible part of the plane.
+// The visible part of the plane. x(), y(): pixels of a value.
 struct Frame {
   double x0 = INFINITY, x1 = -INFINITY, low = INFINITY, high = -INFINITY;  // low, high: logarithms on a logarithmic axis
   bool log = false;
@@ -38,8 +39,10 @@ Frame frame_of(const std::vector<Curve>& curves, bool log) {
     }
   }
   if (!(f.x1 > f.x0)) f.x0 -= 1, f.x1 += 1;
-  const double size = 1e-9 * (1 + std::abs(f.high));
-  if (f.high - f.low < size) f.low -= log ? 0.3 : 0.5 + 0.1 * std::abs(f.low), f.high += log ? 0.3 : 0.5 + 0.1 * std::abs(f.high);
+  // A constant gets room on both sides; values near 0 are shown from 0.
+  const double rounding = 1e-9 * (1 + std::abs(f.high));
+  if (f.high - f.low < rounding)
+    f.low -= log ? 0.3 : 0.5 + 0.1 * std::abs(f.low), f.high += log ? 0.3 : 0.5 + 0.1 * std::abs(f.high);
   const double margin = 0.05 * (f.high - f.low);
   const bool from_zero = !log && f.low >= 0 && f.low < 0.3 * f.high;
   f.low = from_zero ? 0 : f.low - margin;
@@ -83,7 +86,7 @@ void draw_axes(std::ostream& svg, const Frame& f, ValueUnit unit) {
         << value_text(v, unit) << "</text>";
   }
   for (const double v : ticks(f.x0, f.x1, 6))
-    if (v == std::floor(v))  // there are no half steps
+    if (v == std::floor(v))  // x counts steps
       svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\""
           << (f.x(v) > kRight - kEdge ? "end" : "middle") << "\">" << step_text(v) << "</text>";
 }
@@ -95,14 +98,14 @@ void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points&
   if (c.dashed) svg << " stroke-dasharray=\"5 5\"";
   if (!c.faint) svg << " stroke-width=\"" << rounded(c.dashed ? 1.2 : 1.7 + 1.6 * double(std::min<size_t>(behind, 3))) << '"';
   svg << " d=\"";
-  bool pen = false;
+  bool is_drawing = false;
   for (const Point& p : points) {
     if (!f.shows(p)) {
-      pen = false;  // a gap for a value that is not finite
+      is_drawing = false;  // a gap for a value that is not finite
       continue;
     }
-    svg << (pen ? 'L' : 'M') << rounded(f.x(p.x)) << ' ' << rounded(f.y(p.y));
-    pen = true;
+    svg << (is_drawing ? 'L' : 'M') << rounded(f.x(p.x)) << ' ' << rounded(f.y(p.y));
+    is_drawing = true;
   }
   svg << "\"/>";
   if (!c.dots && points.size() > 1) return;  // one point makes no line
@@ -123,13 +126,15 @@ std::string value_text(double v, ValueUnit unit) {
   return number_text(v, v == std::floor(v) && std::abs(v) < 1e5 ? 5 : 4);
 }
 
-std::vector<double> ticks(double low, double high, int about) {
+std::vector<double> ticks(double low, double high, int count) {
   std::vector<double> out;
-  const double raw = (high - low) / about;
+  const double raw = (high - low) / count;
   if (!(raw > 0) || !std::isfinite(raw)) return out;
+  // Round to 1, 2, 5 or 10 times a power of ten.
   const double ten = std::pow(10, std::floor(std::log10(raw))), part = raw / ten;
   const double step = part < 1.5 ? ten : part < 3.5 ? 2 * ten : part < 7.5 ? 5 * ten : 10 * ten;
-  for (int64_t k = int64_t(std::ceil(low / step - 1e-9)); double(k) * step <= high + 1e-9 * step; ++k)
+  constexpr double kRounding = 1e-9;  // share of a step
+  for (int64_t k = int64_t(std::ceil(low / step - kRounding)); double(k) * step <= high + kRounding * step; ++k)
     out.push_back(double(k) * step);
   return out;
 }
@@ -153,8 +158,8 @@ std::string escaped(const std::string& text) {
 
 std::string color_of(size_t color) { return "var(--c" + std::to_string(color % kColors) + ")"; }
 
-std::string chart(const std::string& title, std::vector<Curve> curves, const std::string& id, const ChartOptions& o) {
-  const Frame f = frame_of(curves, o.log || o.unit == ValueUnit::power);
+std::string chart(const std::string& title, std::vector<Curve> curves, const std::string& id, const ChartOptions& options) {
+  const Frame f = frame_of(curves, options.log || options.unit == ValueUnit::power);
   std::erase_if(curves, [&](const Curve& c) {
     return std::none_of(c.points.begin(), c.points.end(), [&](const Point& p) { return f.shows(p); });
   });
@@ -165,15 +170,15 @@ std::string chart(const std::string& title, std::vector<Curve> curves, const std
     if (!c.faint && !c.dashed && !c.name.empty())
       out << "<span class=\"name\"><i class=\"key" << (c.dots ? " dot" : "") << "\" style=\"background:" << color_of(c.color)
           << "\"></i>" << escaped(c.name) << "</span>";
-  if (!o.marks.empty()) out << "<span class=\"name\"><i class=\"mark\"></i>" << escaped(o.marks_are) << "</span>";
+  if (!options.marks.empty()) out << "<span class=\"name\"><i class=\"mark\"></i>" << escaped(options.marks_text) << "</span>";
   out << "</figcaption><svg viewBox=\"0 0 " << kWidth << ' ' << kHeight << "\" role=\"img\" aria-label=\"" << escaped(title)
       << "\" data-points=\"" << id << "\">";
-  draw_axes(out, f, o.unit);
-  for (const Point& m : o.marks)
+  draw_axes(out, f, options.unit);
+  for (const Point& m : options.marks)
     out << "<line class=\"skip\" stroke=\"" << (m.y < 0 ? "var(--bad)" : color_of(size_t(m.y))) << "\" x1=\"" << rounded(f.x(m.x))
         << "\" x2=\"" << rounded(f.x(m.x)) << "\" y1=\"" << kBottom - 10 << "\" y2=\"" << kBottom << "\"/>";
   Json data{{"width", kWidth}, {"left", kLeft}, {"right", kRight},
-            {"x0", f.x0},      {"x1", f.x1},    {"share", o.unit == ValueUnit::share}};
+            {"x0", f.x0},      {"x1", f.x1},    {"share", options.unit == ValueUnit::share}};
   data["curves"] = Json::array();
   auto behind = size_t(std::count_if(curves.begin(), curves.end(), [](const Curve& c) { return !c.faint && !c.dashed; }));
   for (const Curve& c : curves) {

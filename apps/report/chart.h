@@ -26,7 +26,7 @@ struct ChartOptions {
   bool log = false;  // logarithmic; always for powers
   ValueUnit unit = ValueUnit::number;
   std::vector<Point> marks{};  // short lines at the bottom: x, and as y the color of the run, or -1 for the color of faults
-  std::string marks_are{};     // their meaning
+  std::string marks_text{};    // their meaning
 };
 
 // Returns a <figure> with title, names, axes and curves, and the values as JSON for the script. "" if no curve has a finite value.
@@ -45,8 +45,8 @@ std::string strip_chart(const std::string& title, const std::string& unit, const
 
 // Formats "0.0123", "1.2k", "93.1 %", "12 MB".
 std::string value_text(double v, ValueUnit unit);
-// Returns about this many round numbers from `low` to `high`.
-std::vector<double> ticks(double low, double high, int about);
+// Returns about `count` round numbers from `low` to `high`.
+std::vector<double> ticks(double low, double high, int count);
 
 // Escapes text for HTML: < > & " become entities.
 std::string escaped(const std::string& text);

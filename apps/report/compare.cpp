@@ -8,14 +8,14 @@
 #include <set>
 
 #include "apps/terminal/cells.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
 
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kLeastOfValue = 12, kMostOfValue = 40;  // columns of a config's value
-constexpr int kCurve = 48, kCurveText = 26;              // columns of a small curve, and of its numbers
+constexpr size_t kLeastValueColumns = 12, kMostValueColumns = 40;                      // of a config's value
+constexpr int kLeastCurveColumns = 8, kMostCurveColumns = 48, kCurveTextColumns = 26;  // of a small curve, and of its numbers
 
 // Returns the value of the last point up to `step`.
 double value_at(const Points& points, double step) {
@@ -32,6 +32,7 @@ double compared(const RecordedRun& run, const std::string& key, double step) {
   return last == run.last.end() ? NAN : last->second;
 }
 
+// Returns the best step; infinity: the last one, as no step is the best.
 double chosen_step(const RecordedRun& run) {
   const auto best = run.best();
   return best ? best->point.x : INFINITY;
@@ -51,7 +52,7 @@ std::vector<std::string> compared_keys(const std::vector<RecordedRun>& runs) {
   return {keys.begin(), keys.end()};
 }
 
-std::string shown(const std::string& key, double v) {
+std::string compared_text(const std::string& key, double v) {
   if (!std::isfinite(v)) return "-";
   return key == "peak_bytes" ? bytes_text(v) : key == "samples_per_second" ? count_text(v) : number_text(v, 5);
 }
@@ -66,14 +67,14 @@ std::string small_curve(const Points& points, int width) {
   const auto [low, high] =
       std::minmax_element(finite.begin(), finite.end(), [](const Point& a, const Point& b) { return a.y < b.y; });
   const double from = low->y, size = high->y - low->y;
-  const int n = std::min(width, int(finite.size()));
+  const int columns = std::min(width, int(finite.size()));
   std::string out;
-  for (int i = 0; i < n; ++i) {  // mean of this part
-    const size_t begin = finite.size() * size_t(i) / size_t(n), end = finite.size() * size_t(i + 1) / size_t(n);
+  for (int i = 0; i < columns; ++i) {  // each shows the mean of its part
+    const size_t begin = finite.size() * size_t(i) / size_t(columns), end = finite.size() * size_t(i + 1) / size_t(columns);
     double sum = 0;
     for (size_t k = begin; k < end; ++k) sum += finite[k].y;
     const double part = size > 0 ? (sum / double(end - begin) - from) / size : 0.5;
-    out += kHeights[std::clamp(int(part * 8), 0, 7)];
+    out += kHeights[std::clamp(int(part * std::size(kHeights)), 0, int(std::size(kHeights)) - 1)];
   }
   return out;
 }
@@ -90,7 +91,8 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
     size_t keys = 0;
     for (const Difference& d : all.shown) keys = std::max(keys, d.key.size());
     const size_t room = width > keys + 2 ? (width - keys - 2) / runs.size() : 0;
-    const size_t most = width == 0 ? kMostOfValue : std::clamp<size_t>(room > 2 ? room - 2 : 0, kLeastOfValue, kMostOfValue);
+    const size_t most =
+        width == 0 ? kMostValueColumns : std::clamp<size_t>(room > 2 ? room - 2 : 0, kLeastValueColumns, kMostValueColumns);
     for (const Difference& d : all.shown) {
       cells.push_back({d.key});
       for (const Json& v : d.values) { cells.back().push_back(v.is_null() ? "-" : value_words(v, most)); }
@@ -110,12 +112,13 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
     cells.back().push_back(std::isfinite(chosen_step(r)) ? number_text(chosen_step(r), 9) + " (best)" : "the last");
   for (const std::string& key : compared_keys(runs)) {
     cells.push_back({key});
-    for (const RecordedRun& r : runs) cells.back().push_back(shown(key, compared(r, key, chosen_step(r))));
+    for (const RecordedRun& r : runs) cells.back().push_back(compared_text(key, compared(r, key, chosen_step(r))));
   }
   print_cells(out, cells, fit);
   size_t names = 0;
   for (const RecordedRun& r : runs) names = std::max(names, columns_of(r.name));
-  const int curve = width == 0 ? kCurve : std::clamp(int(width) - int(names) - kCurveText, 8, kCurve);
+  const int curve = width == 0 ? kMostCurveColumns
+                               : std::clamp(int(width) - int(names) - kCurveTextColumns, kLeastCurveColumns, kMostCurveColumns);
   for (const char* key : {"train/loss", "val/loss"}) {
     cells.clear();
     for (const RecordedRun& r : runs)
@@ -131,13 +134,13 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
 Json comparison_json(const std::vector<RecordedRun>& runs) {
   Json out{{"runs", Json::array()}, {"differences", Json::object()}};
   for (const RecordedRun& r : runs) {
-    Json one{{"name", r.name}, {"precision", r.precision()}, {"values", Json::object()}};
-    if (std::isfinite(chosen_step(r))) one["best_step"] = chosen_step(r);
+    Json entry{{"name", r.name}, {"precision", r.precision()}, {"values", Json::object()}};
+    if (std::isfinite(chosen_step(r))) entry["best_step"] = chosen_step(r);
     for (const std::string& key : compared_keys(runs)) {
       const double v = compared(r, key, chosen_step(r));
-      one["values"][key] = std::isfinite(v) ? Json(v) : Json();
+      entry["values"][key] = std::isfinite(v) ? Json(v) : Json();
     }
-    out["runs"].push_back(std::move(one));
+    out["runs"].push_back(std::move(entry));
   }
   for (const Difference& d : differences(runs)) out["differences"][d.key] = d.values;
   return out;

@@ -9,6 +9,7 @@ namespace halfstep::app {
 
 // Writes the page up to its heading, with a line below that.
 void begin_page(std::ostream& out, const std::string& title, const std::string& about);
+// Writes the rest of the page.
 void end_page(std::ostream& out);
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the validation samples that a trained model answers worst, which reveals wrong labels and unreadable inputs.
+// Finds and shows the validation samples that a trained model answers worst, which reveals wrong labels and unreadable inputs.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 namespace halfstep::app {
 
+// A sample with a wrong answer.
 struct Mistake {
   int64_t index;              // in the data set
   std::string sample;         // "line 12" of a table's file, "cats/03.png", "sample 12"
@@ -18,9 +19,10 @@ struct Mistake {
   double confidence = 0;      // the answer's probability; for numbers the error
   std::string picture{};      // "data:image/png;base64,..."; empty: not a picture
   bool is_coarse = false;     // so few pixels that they are drawn as squares
-  std::vector<std::string> cells{};
+  std::vector<std::string> cells{};  // of the sample, in the columns of Mistakes
 };
 
+// The answers of a run's model to a split.
 struct Mistakes {
   std::string fault{};  // reason for the lack of results; all else is then empty
   std::string split{};  // "val", "test"
@@ -39,8 +41,8 @@ struct Mistakes {
   std::optional<double> rmse{}, r2{};             // for numbers, in the units of the file
 };
 
-// Examines the run's best checkpoint on data.val, or else on data.test. Keeps at most `most` samples, and stops after `seconds`.
-Mistakes find_mistakes(const std::filesystem::path& run, int64_t most, double seconds);
+// Examines the run's best checkpoint on data.val, or else on data.test. Keeps at most `most_samples`, and stops after `seconds`.
+Mistakes find_mistakes(const std::filesystem::path& run, int64_t most_samples, double seconds);
 
 // Writes them as a part of a page. run: its name in HTML, empty on a page of one run.
 void write_mistakes(std::ostream& out, const std::string& run, const Mistakes& found);

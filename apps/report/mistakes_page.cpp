@@ -7,7 +7,7 @@
 
 #include "apps/report/chart.h"
 #include "apps/report/mistakes.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -50,10 +50,10 @@ void write_rows(std::ostream& out, const Mistakes& found) {
 }
 
 // Returns "5 of 30 samples of data.val at step 12 are answered wrongly (16.67 %).".
-std::string how_many(const Mistakes& found) {
-  const bool all = found.examined == found.samples;
-  const std::string where = (all ? " of " : " of the first ") + std::to_string(found.examined) + " samples of data." + found.split +
-                            (all ? "" : ", which has " + std::to_string(found.samples) + ',') + " at step " +
+std::string count_text_of(const Mistakes& found) {
+  const bool is_whole = found.examined == found.samples;
+  const std::string where = (is_whole ? " of " : " of the first ") + std::to_string(found.examined) + " samples of data." +
+                            found.split + (is_whole ? "" : ", which has " + std::to_string(found.samples) + ',') + " at step " +
                             std::to_string(found.step);
   if (!found.has_classes) return "The largest errors" + where + '.';
   if (found.wrong == 0) return "None" + where + " is answered wrongly.";
@@ -107,7 +107,7 @@ void write_mistakes(std::ostream& out, const std::string& run, const Mistakes& f
     out << "Not shown: " << escaped(found.fault) << "</span></div>\n";
     return;
   }
-  out << how_many(found)
+  out << count_text_of(found)
       << (found.has_classes && found.wrong > 0 ? " Those with the most confidence: the answer, and what the data says." : "")
       << "</span>\n";
   if (!found.worst.empty() && !found.worst[0].picture.empty())
@@ -130,7 +130,7 @@ bool are_comparable(const std::vector<Mistakes>& runs) {
 void write_mistakes_together(std::ostream& out, const std::vector<std::string>& names, const std::vector<Mistakes>& runs) {
   out << "<div class=\"card\">";
   for (size_t i = 0; i < runs.size(); ++i)
-    out << "<div><b>" << names[i] << "</b> <span class=\"soft\">" << how_many(runs[i]) << "</span></div>\n";
+    out << "<div><b>" << names[i] << "</b> <span class=\"soft\">" << count_text_of(runs[i]) << "</span></div>\n";
   const std::vector<const Mistake*> worst = worst_of_all(runs);
   if (worst.empty()) {
     out << "</div>\n";
@@ -140,11 +140,11 @@ void write_mistakes_together(std::ostream& out, const std::vector<std::string>& 
       << (runs[0].has_classes ? "The samples that most runs answer wrongly, and with the most confidence; wrong answers are bold."
                               : "The samples with the largest errors of all runs together; errors are in brackets.")
       << "</p>\n";
-  const bool pictures = !worst[0]->picture.empty();
+  const bool are_pictures = !worst[0]->picture.empty();
   // All runs that read the same file have the same columns.
   const Mistakes& with_cells = *std::max_element(
       runs.begin(), runs.end(), [](const Mistakes& a, const Mistakes& b) { return a.columns.size() < b.columns.size(); });
-  if (pictures) {
+  if (are_pictures) {
     out << "<div class=\"shots\">\n";
   } else {
     out << "<table><tr><th>sample</th><th>is</th>";
@@ -152,7 +152,7 @@ void write_mistakes_together(std::ostream& out, const std::vector<std::string>& 
     write_heads(out, with_cells);
   }
   for (const Mistake* m : worst) {
-    if (pictures) {
+    if (are_pictures) {
       out << "<figure><img" << (m->is_coarse ? " class=\"coarse\"" : "") << " alt=\"" << escaped(m->sample) << "\" title=\""
           << escaped(m->sample) << "\" src=\"" << m->picture << "\"><figcaption>";
       for (size_t i = 0; i < runs.size(); ++i)
@@ -164,7 +164,7 @@ void write_mistakes_together(std::ostream& out, const std::vector<std::string>& 
     for (const Mistakes& run : runs) out << "<td>" << answer_of(run, m->index) << "</td>";
     write_cells(out, runs.at(0), *m);
   }
-  out << (pictures ? "</div></div>\n" : "</table></div>\n");
+  out << (are_pictures ? "</div></div>\n" : "</table></div>\n");
 }
 
 }  // namespace halfstep::app

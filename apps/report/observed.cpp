@@ -8,12 +8,13 @@
 #include <ostream>
 
 #include "apps/report/chart.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 
 namespace halfstep::app {
 namespace {
 
 constexpr double kSmallRate = 0.05;                             // share of the largest rate; at lower rates many updates are lost
+constexpr double kLargeShare = 0.5;                             // from which on a share of lost updates is marked
 constexpr size_t kMostTensors = 60;                             // most tensors on the page
 constexpr int kLeastExponent = -1100, kLargestExponent = 1100;  // limits beyond those of float64
 
@@ -52,9 +53,10 @@ ObservedStep step_of(const Json& line) {
   return out;
 }
 
+// The range of exponents that have gradients.
 struct Exponents {
   int low = std::numeric_limits<int>::max(), high = std::numeric_limits<int>::min();
-  bool any() const { return low <= high; }
+  bool is_empty() const { return low > high; }
 };
 
 Exponents exponents_of(const ObservedStep& step) {
@@ -66,22 +68,22 @@ Exponents exponents_of(const ObservedStep& step) {
 }
 
 // Writes counts as a strip of cells, darkest at the most. edge: float16 has zeros below this exponent.
-void write_strip(std::ostream& out, const ObservedTensor& t, const Exponents& all, double edge) {
+void write_strip(std::ostream& out, const ObservedTensor& t, const Exponents& range, double edge) {
   const double most = t.counts.empty() ? 0 : *std::max_element(t.counts.begin(), t.counts.end());
-  out << "<svg class=\"strip\" viewBox=\"0 0 " << all.high - all.low + 1 << " 1\" preserveAspectRatio=\"none\" role=\"img\" "
+  out << "<svg class=\"strip\" viewBox=\"0 0 " << range.high - range.low + 1 << " 1\" preserveAspectRatio=\"none\" role=\"img\" "
       << "aria-label=\"" << escaped(t.name) << "\">";
   for (size_t i = 0; i < t.counts.size(); ++i)
     if (const double n = t.counts[i]; n > 0)
-      out << "<rect x=\"" << t.first + int(i) - all.low << "\" y=\"0\" width=\"1.02\" height=\"1\" fill=\"var(--c0)\" opacity=\""
+      out << "<rect x=\"" << t.first + int(i) - range.low << "\" y=\"0\" width=\"1.02\" height=\"1\" fill=\"var(--c0)\" opacity=\""
           << number_text(0.08 + 0.92 * std::sqrt(n / most), 2) << "\"><title>2^" << t.first + int(i) << ": " << number_text(n, 9)
           << "</title></rect>";
-  if (edge > all.low && edge <= all.high)
-    out << "<rect x=\"" << number_text(edge - all.low, 5) << "\" y=\"0\" width=\".12\" height=\"1\" fill=\"var(--bad)\"/>";
+  if (edge > range.low && edge <= range.high)
+    out << "<rect x=\"" << number_text(edge - range.low, 5) << "\" y=\"0\" width=\".12\" height=\"1\" fill=\"var(--bad)\"/>";
   out << "</svg>";
 }
 
 void write_share(std::ostream& out, double v, bool is_fault = false) {
-  out << "<td class=\"n" << (is_fault && v >= 0.5 ? " bad" : "") << "\">"
+  out << "<td class=\"n" << (is_fault && v >= kLargeShare ? " bad" : "") << "\">"
       << (std::isfinite(v) ? number_text(100 * v, v < 0.1 ? 2 : 3) + " %" : "") << "</td>";
 }
 
@@ -91,7 +93,7 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
   std::ifstream lines(file);
   std::vector<ObservedStep> all;
   std::vector<double> rooms;
-  double most = 0;  // largest learning rate
+  double most_lr = 0;
   for (std::string text; std::getline(lines, text);) {
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!line.is_object() || !line.value("step", Json()).is_number() || !line.value("layers", Json()).is_object()) continue;
@@ -100,7 +102,7 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
       if (const auto lr = run.values.find("lr"); lr != run.values.end())
         for (const Point& p : lr->second)
           if (p.x <= seen.step) seen.lr = p.y;
-    if (seen.lr > most) most = seen.lr;
+    if (seen.lr > most_lr) most_lr = seen.lr;
     rooms.push_back(number_at(line, "room"));
     all.push_back(std::move(seen));
   }
@@ -111,11 +113,11 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
       if (t.lost > lost) lost = t.lost;
       if (t.zero > zero) zero = t.zero;
     }
-    const bool trains = !(seen.lr < kSmallRate * most);
-    if (lost >= 0 && trains) run.values["observed/lost"].push_back({seen.step, lost});
+    const bool has_usual_lr = !(seen.lr < kSmallRate * most_lr);
+    if (lost >= 0 && has_usual_lr) run.values["observed/lost"].push_back({seen.step, lost});
     if (zero >= 0) run.values["observed/zero"].push_back({seen.step, zero});
     if (std::isfinite(rooms[i])) run.values["observed/room"].push_back({seen.step, rooms[i]});
-    if (trains || !run.observed)
+    if (has_usual_lr || !run.observed)
       run.observed = seen;
     else
       ++run.observed->later;
@@ -124,13 +126,13 @@ void add_observed(RecordedRun& run, const std::filesystem::path& file) {
 
 void write_observed(std::ostream& out, const RecordedRun& run, bool with_name) {
   const ObservedStep& seen = *run.observed;
-  const Exponents all = exponents_of(seen);
-  // The smallest float16 is 2^-24, and gradients are stored under the scale.
-  const double edge = run.precision() == "float16" && seen.scale > 0 ? -24 - std::log2(seen.scale) : -INFINITY;
-  const bool has_edge = all.any() && edge > all.low && edge <= all.high;
+  const Exponents range = exponents_of(seen);
+  constexpr double kLeastHalfExponent = -24;  // of float16; gradients are stored under the scale
+  const double edge = run.precision() == "float16" && seen.scale > 0 ? kLeastHalfExponent - std::log2(seen.scale) : -INFINITY;
+  const bool has_edge = !range.is_empty() && edge > range.low && edge <= range.high;
   out << "<div class=\"card\">" << (with_name ? "<b>" + escaped(run.name) + "</b> " : "") << "<span class=\"soft\">Step "
       << number_text(seen.step, 9) << ". How large the gradients of each parameter are"
-      << (all.any() ? ", from 2^" + std::to_string(all.low) + " to 2^" + std::to_string(all.high + 1) : "")
+      << (!range.is_empty() ? ", from 2^" + std::to_string(range.low) + " to 2^" + std::to_string(range.high + 1) : "")
       << (has_edge ? "; left of the mark float16 has only zeros under the loss scale" : "")
       << "; which share of them is 0, which share of the weights with a gradient an update left as they were, and the update's "
          "size beside the weights'."
@@ -143,7 +145,7 @@ void write_observed(std::ostream& out, const RecordedRun& run, bool with_name) {
   for (size_t i = 0; i < std::min(kMostTensors, seen.tensors.size()); ++i) {
     const ObservedTensor& t = seen.tensors[i];
     out << "<tr><td>" << escaped(t.name) << "</td><td class=\"strips\">";
-    if (all.any()) write_strip(out, t, all, edge);
+    if (!range.is_empty()) write_strip(out, t, range, edge);
     out << "</td>";
     write_share(out, t.zero);
     write_share(out, t.subnormal);

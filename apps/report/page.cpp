@@ -10,7 +10,7 @@
 #include "apps/report/frame.h"
 #include "apps/report/observed.h"
 #include "apps/report/report.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/text_stream.h"
 
 namespace halfstep::app {
@@ -54,11 +54,11 @@ class Page {
     begin_page(out_, title, about(first));
     write_summary(out_, runs_, mistakes_);
     if (runs_.size() > 1) write_differences(out_, runs_);
-    curves();
-    answers();
-    observed();
-    plan();
-    configs();
+    write_curves();
+    write_answers();
+    write_observed_steps();
+    write_plans();
+    write_configs();
     end_page(out_);
     return out_.str();
   }
@@ -76,7 +76,8 @@ class Page {
     return out;
   }
 
-  std::vector<Curve> each(const std::string& key, const std::string& name) const {
+  // Returns the curves of a key, one for each run that has it.
+  std::vector<Curve> curves_of(const std::string& key, const std::string& name) const {
     std::vector<Curve> out;
     for (size_t i = 0; i < runs_.size(); ++i)
       if (const auto it = runs_[i].values.find(key); it != runs_[i].values.end())
@@ -90,72 +91,74 @@ class Page {
         if (p.y != curves[0].points[0].y) return false;
     return true;
   }
-  void draw(const std::string& title, const std::vector<Curve>& curves, const ChartOptions& o) {
+  // Draws a chart, or notes a value that is the same throughout.
+  void draw(const std::string& title, const std::vector<Curve>& curves, const ChartOptions& options) {
     if (curves.empty()) return;
-    if (o.marks.empty() && is_constant(curves)) {
-      constant_ += (constant_.empty() ? "" : ", ") + title + " " + value_text(curves[0].points[0].y, o.unit);
+    if (options.marks.empty() && is_constant(curves)) {
+      constant_ += (constant_.empty() ? "" : ", ") + title + " " + value_text(curves[0].points[0].y, options.unit);
       return;
     }
-    out_ << chart(title, curves, "d" + std::to_string(charts_++), o);
+    out_ << chart(title, curves, "d" + std::to_string(charts_++), options);
   }
 
   // Returns the factor of smoothing: about forty points of a curve count at a time, so longer curves are smoothed more.
-  static double fade(size_t n) { return std::clamp(1 - 40.0 / double(n), 0.3, 0.95); }
+  static double fade_for(size_t points) { return std::clamp(1 - 40.0 / double(points), 0.3, 0.95); }
 
-  void curves() {
+  void write_curves() {
     out_ << "<h2>Curves over the steps</h2>\n<div class=\"grid\">\n";
+    constexpr size_t kMostPlainPoints = 20;  // a longer curve is smoothed
     std::vector<Curve> loss;
     for (size_t i = 0; i < runs_.size(); ++i) {
       const auto& values = runs_[i].values;
       const auto it = values.contains("train/loss") ? values.find("train/loss") : values.find("train/epoch_loss");
       if (it == values.end()) continue;
-      const bool many = it->second.size() > 20;
-      if (many) loss.push_back({"", it->second, i, false, true});
+      const bool is_smoothed = it->second.size() > kMostPlainPoints;
+      if (is_smoothed) loss.push_back({"", it->second, i, false, true});
       loss.push_back({runs_.size() > 1 ? runs_[i].name
-                      : many           ? "smoothed"
+                      : is_smoothed    ? "smoothed"
                                        : "",
-                      many ? smoothed(it->second, fade(it->second.size())) : it->second, i});
+                      is_smoothed ? smoothed(it->second, fade_for(it->second.size())) : it->second, i});
     }
-    const auto positive = [](const std::vector<Curve>& all) {
+    const auto is_positive = [](const std::vector<Curve>& all) {
       return std::all_of(all.begin(), all.end(), [](const Curve& c) {
         return std::all_of(c.points.begin(), c.points.end(), [](const Point& p) { return !(p.y <= 0); });
       });
     };
-    draw("Training loss", loss, {.log = positive(loss)});
-    const std::vector<Curve> val = each("val/loss", "");
-    draw("Validation loss", val, {.log = positive(val)});
+    draw("Training loss", loss, {.log = is_positive(loss)});
+    const std::vector<Curve> val = curves_of("val/loss", "");
+    draw("Validation loss", val, {.log = is_positive(val)});
     std::set<std::string> known, others;
     for (const KnownCurve& k : kCurves) known.insert(k.key);
     for (const RecordedRun& r : runs_)
       for (const auto& [key, points] : r.values)  // a table's number is in another curve
         if (!known.contains(key) && !r.tables.contains(key + "/table")) others.insert(key);
     for (const std::string& key : others)
-      draw(key.starts_with("val/") ? "Validation: " + key.substr(4) : key, each(key, ""),
+      draw(key.starts_with("val/") ? "Validation: " + key.substr(4) : key, curves_of(key, ""),
            {.unit = is_share(key) ? ValueUnit::share : ValueUnit::number});
     for (const KnownCurve& k : kCurves) {
       if (!*k.title) continue;
-      ChartOptions o{.log = k.log, .unit = k.unit};
+      ChartOptions options{.log = k.log, .unit = k.unit};
       if (std::string(k.key) == "scale") {
-        o.marks_are = "a step was skipped";
+        options.marks_text = "a step was skipped";
         for (size_t i = 0; i < runs_.size(); ++i)
-          for (const double step : runs_[i].skips) o.marks.push_back({step, runs_.size() > 1 ? double(i) : -1});
+          for (const double step : runs_[i].skips) options.marks.push_back({step, runs_.size() > 1 ? double(i) : -1});
       }
-      draw(k.title, each(k.key, ""), o);
+      draw(k.title, curves_of(k.key, ""), options);
     }
     out_ << "</div>\n";
     if (!constant_.empty()) out_ << "<p class=\"soft\">The same throughout: " << escaped(constant_) << ".</p>\n";
   }
 
-  void answers() {
-    bool any = false;
+  void write_answers() {
+    bool has_begun = false;
     for (size_t i = 0; i < runs_.size(); ++i) {
       const auto [table, when] = confusion_of(i);
       if (table.is_null()) continue;
-      if (!any) out_ << "<h2>Answers</h2>\n<div class=\"grid\">\n";
-      any = true;
-      confusion(runs_[i], table, when);
+      if (!has_begun) out_ << "<h2>Answers</h2>\n<div class=\"grid\">\n";
+      has_begun = true;
+      write_confusion(runs_[i], table, when);
     }
-    if (any) out_ << "</div>\n";
+    if (has_begun) out_ << "</div>\n";
     if (mistakes_.empty()) return;
     out_ << (mistakes_[0].has_classes ? "<h2>Wrong answers</h2>\n" : "<h2>Largest errors</h2>\n") << "<div class=\"stack\">\n";
     std::vector<std::string> names;
@@ -168,7 +171,7 @@ class Page {
     out_ << "</div>\n";
   }
 
-  void observed() {
+  void write_observed_steps() {
     if (std::none_of(runs_.begin(), runs_.end(), [](const RecordedRun& r) { return r.observed.has_value(); })) return;
     out_ << "<h2>Gradients of an observed step</h2>\n<div class=\"stack\">\n";
     for (const RecordedRun& r : runs_)
@@ -187,8 +190,9 @@ class Page {
     return {};
   }
 
-  void confusion(const RecordedRun& r, const Json& rows, const std::string& when) {
+  void write_confusion(const RecordedRun& r, const Json& rows, const std::string& when) {
     const auto name = [&](size_t c) { return c < r.classes.size() ? r.classes[c] : std::to_string(c); };
+    constexpr double kDiagonalPercent = 18, kMostPercent = 80;  // of a cell's color
     double most = 1;
     for (size_t i = 0; i < rows.size(); ++i)
       for (size_t c = 0; c < rows[i].size(); ++c)
@@ -201,16 +205,16 @@ class Page {
     for (size_t i = 0; i < rows.size(); ++i) {
       out_ << "<tr><th>" << escaped(name(i)) << "</th>";
       for (size_t c = 0; c < rows[i].size(); ++c) {
-        const double n = rows[i][c].get<double>(), share = i == c ? 18 : 80 * n / most;
-        out_ << "<td style=\"background:color-mix(in srgb, " << (i == c ? "var(--c2)" : "var(--c1)") << ' ' << number_text(share, 3)
-             << "%, var(--card))\">" << (n > 0 ? number_text(n, 7) : "") << "</td>";
+        const double n = rows[i][c].get<double>(), percent = i == c ? kDiagonalPercent : kMostPercent * n / most;
+        out_ << "<td style=\"background:color-mix(in srgb, " << (i == c ? "var(--c2)" : "var(--c1)") << ' '
+             << number_text(percent, 3) << "%, var(--card))\">" << (n > 0 ? number_text(n, 7) : "") << "</td>";
       }
       out_ << "</tr>\n";
     }
     out_ << "</table></figure>\n";
   }
 
-  void plan() {
+  void write_plans() {
     if (plans_.empty()) return;
     out_ << "<h2>Memory and precision of a step, as planned</h2>\n";
     double most = 0;
@@ -230,22 +234,22 @@ class Page {
            << "</b> <span class=\"soft\">" << number_text(100 * plans_[i].plan.value("flops_in_16_bits", 0.0), 4)
            << " % of the operations in 16 bits, " << plans_[i].plan.value("casts", int64_t(0))
            << " casts of values</span></div><div class=\"bar\" style=\"width:" << number_text(100 * peak / most, 5) << "%\">";
-      for (const auto& [what, bytes] : m["by_purpose"].items()) {
+      for (const auto& [purpose, bytes] : m["by_purpose"].items()) {
         if (bytes.get<double>() <= 0) continue;
-        const size_t color = colors.emplace(what, colors.size()).first->second;
-        out_ << "<div title=\"" << escaped(what) << ' ' << bytes_text(bytes.get<double>())
+        const size_t color = colors.emplace(purpose, colors.size()).first->second;
+        out_ << "<div title=\"" << escaped(purpose) << ' ' << bytes_text(bytes.get<double>())
              << "\" style=\"background:" << color_of(color) << ";flex:" << bytes << "\"></div>";
       }
       out_ << "</div>";
     }
-    for (const auto& [what, color] : colors)
-      out_ << "<span class=\"name\"><i class=\"key\" style=\"background:" << color_of(color) << "\"></i>" << escaped(what)
+    for (const auto& [purpose, color] : colors)
+      out_ << "<span class=\"name\"><i class=\"key\" style=\"background:" << color_of(color) << "\"></i>" << escaped(purpose)
            << "</span>";
     out_ << "</div>\n";
     for (size_t i = 0; i < plans_.size(); ++i)
-      if (plans_[i].plan.contains("calls")) calls(i);
+      if (plans_[i].plan.contains("calls")) write_calls(i);
   }
-  void calls(size_t i) {
+  void write_calls(size_t i) {
     out_ << "<details><summary>Every op of a step" << (runs_.size() > 1 ? ": " + escaped(runs_[i].name) : "")
          << "</summary><div class=\"card\"><table><tr><th>pass</th><th>layer</th><th>op</th><th>dtype</th><th "
             "class=\"n\">operations</th><th>why</th></tr>\n";
@@ -261,7 +265,7 @@ class Page {
     out_ << "</table></div></details>\n";
   }
 
-  void configs() {
+  void write_configs() {
     out_ << "<h2>Configs</h2>\n";
     for (const RecordedRun& r : runs_)
       out_ << "<details><summary>" << escaped(r.name) << "</summary><div class=\"card\"><pre>" << escaped(r.config.dump(2))
@@ -272,8 +276,8 @@ class Page {
   const std::vector<PlannedStep>& plans_;
   const std::vector<Mistakes>& mistakes_;
   TextWriter out_;
-  std::string constant_;
-  int charts_ = 0;
+  std::string constant_;  // names and values that are the same throughout
+  int charts_ = 0;        // drawn so far
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The values under the pointer. Without this script the page shows the same charts.
+// Shows the values under the pointer. Without this script the page shows the same charts.
 const tip = document.getElementById("tip");
 const text = (v, share) => (share ? (100 * v).toPrecision(4) + " %" : String(Number(v.toPrecision(6))));
 for (const svg of document.querySelectorAll("svg[data-points]")) {

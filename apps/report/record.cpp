@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Lists the values of nested objects by their dotted paths.
 void flatten(const Json& value, const std::string& path, std::map<std::string, Json>& out) {
   if (!value.is_object() || value.empty()) {
     out[path] = value;
@@ -32,7 +33,7 @@ void add_checkpoint(RecordedRun& run, const fs::path& folder) {
     const auto newest = latest_checkpoint(folder);
     if (!newest) return;
     const CheckpointContents contents = load_checkpoint(*newest);
-    if (const auto by = contents.meta->find("written_by"); by != contents.meta->end()) run.made_by = *by;
+    if (const auto writer = contents.meta->find("written_by"); writer != contents.meta->end()) run.made_by = *writer;
     if (contents.data) run.classes = read_form((*contents.data)->at("form")).names;
   } catch (const IoError&) {}
 }
@@ -55,6 +56,7 @@ void add_run_json(RecordedRun& run, const fs::path& file) {
     run.made_by = starts->back();
 }
 
+// Adds a line of metrics.jsonl. skipped: the count of skipped steps so far, which it updates.
 void add_line(RecordedRun& run, const Json& entry, double& skipped) {
   const double step = entry["step"].get<double>();
   for (const auto& [key, value] : entry.items()) {
@@ -73,13 +75,13 @@ void add_line(RecordedRun& run, const Json& entry, double& skipped) {
 
 std::vector<Difference> differences_of(const std::vector<std::map<std::string, Json>>& flat) {
   std::set<std::string> keys;
-  for (const auto& one : flat)
-    for (const auto& [key, value] : one) keys.insert(key);
+  for (const auto& config : flat)
+    for (const auto& [key, value] : config) keys.insert(key);
   std::vector<Difference> out;
   for (const std::string& key : keys) {
     if (key == "name" || key == "output_dir" || key == "$schema") continue;
     Difference d{key, {}};
-    for (const auto& one : flat) d.values.push_back(one.contains(key) ? one.at(key) : Json());
+    for (const auto& config : flat) d.values.push_back(config.contains(key) ? config.at(key) : Json());
     if (std::any_of(d.values.begin(), d.values.end(), [&](const Json& v) { return v != d.values[0]; })) out.push_back(std::move(d));
   }
   return out;
@@ -151,8 +153,8 @@ RecordedRun read_run(const fs::path& folder, bool with_checkpoints) {
   RecordedRun out;
   out.config = Json::parse(config, nullptr, /*allow_exceptions=*/false);
   check<CheckpointError>(out.config.is_object(), "report", (folder / "config.resolved.json").string(), " is no JSON object");
-  const fs::path named = folder.lexically_normal();
-  out.name = (named.has_filename() ? named : named.parent_path()).filename().string();
+  const fs::path path = folder.lexically_normal();
+  out.name = (path.has_filename() ? path : path.parent_path()).filename().string();
   if (with_checkpoints) add_checkpoint(out, folder);
   add_best(out, folder);
   add_run_json(out, folder / "run.json");
@@ -208,11 +210,11 @@ std::vector<Difference> differences(const std::vector<RecordedRun>& runs) {
   return differences_of(flat);
 }
 
-std::string value_words(const Json& v, size_t most) {
+std::string value_words(const Json& v, size_t most_columns) {
   if (v.is_null()) return "";
   const auto is_component = [](const Json& e) { return !text_at(e, "type", "").empty(); };
-  if (!v.is_array() || v.empty() || !std::all_of(v.begin(), v.end(), is_component)) return shortened(v.dump(), most);
-  return shortened(types_of(v), most);
+  if (!v.is_array() || v.empty() || !std::all_of(v.begin(), v.end(), is_component)) return shortened(v.dump(), most_columns);
+  return shortened(types_of(v), most_columns);
 }
 
 FoldedDifferences folded(const std::vector<Difference>& given, const std::vector<RecordedRun>& runs) {
@@ -222,23 +224,23 @@ FoldedDifferences folded(const std::vector<Difference>& given, const std::vector
   for (const Difference& d : given)
     for (Difference& part : expanded(d)) all.push_back(std::move(part));
   for (const Difference& d : all) {
-    bool repeats = false;
+    bool is_repeated = false;
     std::string parts = "train";
     for (const std::string part : {"val", "test"}) {
       const std::string prefix = "data." + part + ".";
       const auto same = [&](const std::string& key) {
         return std::any_of(all.begin(), all.end(), [&](const Difference& o) { return o.key == key && o.values == d.values; });
       };
-      if (d.key.starts_with(prefix)) repeats = repeats || same(train + d.key.substr(prefix.size()));
+      if (d.key.starts_with(prefix)) is_repeated = is_repeated || same(train + d.key.substr(prefix.size()));
       if (d.key.starts_with(train) && same(prefix + d.key.substr(train.size()))) parts += ", " + part;
     }
-    if (repeats) continue;
+    if (is_repeated) continue;
     Difference shown = d;
     if (d.key.starts_with(train)) shown.key = "data." + parts + "." + d.key.substr(train.size());
-    bool usual = true;
+    bool has_defaults = true;
     for (size_t i = 0; i < runs.size(); ++i)
-      usual = usual && (d.values[i].is_null() || is_default(runs[i].config, d.key, d.values[i]));
-    (usual ? out.defaults : out.shown).push_back(std::move(shown));
+      has_defaults = has_defaults && (d.values[i].is_null() || is_default(runs[i].config, d.key, d.values[i]));
+    (has_defaults ? out.defaults : out.shown).push_back(std::move(shown));
   }
   return out;
 }

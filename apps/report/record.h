@@ -25,12 +25,14 @@ struct ObservedTensor {
   std::vector<double> counts{};
   double zero, subnormal, overflow, lost, update;
 };
+// A line of observed.jsonl.
 struct ObservedStep {
   double step, scale, lr;  // lr: NaN if unknown
   int64_t later = 0;       // number of later observed steps, which are not shown
   std::vector<ObservedTensor> tensors;
 };
 
+// What a run has written.
 struct RecordedRun {
   std::string name;  // of its folder
   Json config;       // config.resolved.json
@@ -72,15 +74,16 @@ Points thinned(const Points& points, double low, double high, int pixels);
 // Computes an exponential average: each value counts `fade` times the one after it. Omits values that are not finite.
 Points smoothed(const Points& points, double fade);
 
-// Returns the dotted keys in which configs differ, with each config's value; null if it has none. Ignores names and folders.
+// A key in which configs differ.
 struct Difference {
-  std::string key;
-  std::vector<Json> values;
+  std::string key;           // dotted
+  std::vector<Json> values;  // of each config; null: it has none
 };
+// Returns the keys in which the runs' configs differ. Ignores names and folders.
 std::vector<Difference> differences(const std::vector<RecordedRun>& runs);
 
-// Formats a config's value on one line of at most `most` columns: a list of components by their types; "" for none.
-std::string value_words(const Json& value, size_t most);
+// Formats a config's value on one line of at most `most_columns`: a list of components by their types; "" for none.
+std::string value_words(const Json& value, size_t most_columns);
 
 // Merges rows for people: keys of data.val and data.test with the values of data.train's join its row, "data.train, val.size".
 struct FoldedDifferences {

@@ -10,7 +10,7 @@
 namespace halfstep::app {
 namespace {
 
-PlannedStep planned(const std::filesystem::path& folder) {
+PlannedStep plan_of(const std::filesystem::path& folder) {
   PlannedStep out;
   try {
     const StepPlan plan = plan_step(load_config(folder / "config.resolved.json"));
@@ -36,7 +36,7 @@ std::string report_of(const std::vector<std::filesystem::path>& folders, const R
   std::vector<PlannedStep> plans;
   std::vector<Mistakes> mistakes;
   for (const std::filesystem::path& folder : folders) {
-    if (options.plan) plans.push_back(planned(folder));
+    if (options.plan) plans.push_back(plan_of(folder));
     if (options.mistakes > 0) mistakes.push_back(find_mistakes(folder, options.mistakes, options.seconds / double(folders.size())));
   }
   return report_page(runs, plans, mistakes);
@@ -44,8 +44,8 @@ std::string report_of(const std::vector<std::filesystem::path>& folders, const R
 
 bool are_measurements(const std::vector<std::filesystem::path>& paths) {
   const auto is_file = [](const std::filesystem::path& p) {
-    std::error_code none;
-    return std::filesystem::is_regular_file(p, none);
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(p, ignored);
   };
   const auto other = std::find_if(paths.begin(), paths.end(), [&](const auto& p) { return is_file(p) != is_file(paths[0]); });
   check<ConfigError>(other == paths.end(), "report",
@@ -55,12 +55,12 @@ bool are_measurements(const std::vector<std::filesystem::path>& paths) {
 }
 
 std::string bench_report_of(const std::vector<std::filesystem::path>& files) {
-  std::vector<Measurement> all;
-  for (const std::filesystem::path& file : files) all.push_back(read_measurement(file));
-  for (size_t i = 0; i < all.size(); ++i)
+  std::vector<Measurement> measurements;
+  for (const std::filesystem::path& file : files) measurements.push_back(read_measurement(file));
+  for (size_t i = 0; i < measurements.size(); ++i)
     for (size_t k = 0; k < i; ++k)
-      if (all[k].name == all[i].name) all[i].name = files[i].string();
-  return bench_page(all);
+      if (measurements[k].name == measurements[i].name) measurements[i].name = files[i].string();
+  return bench_page(measurements);
 }
 
 }  // namespace halfstep::app

@@ -14,7 +14,7 @@
 
 namespace halfstep::app {
 
-// Reads runs; runs with the same name are called by their folders. Throws as read_run.
+// Reads runs; a run with the name of an earlier one gets its folder as its name. Throws as read_run.
 std::vector<RecordedRun> read_runs(const std::vector<std::filesystem::path>& folders);
 
 // Returns whether these are files of `halfstep bench mlp --json`. Throws ConfigError if only some are.
@@ -27,7 +27,7 @@ struct ReportOptions {
   // data, the page has the reason.
   bool plan = true;
   int64_t mistakes = 24;  // number of worst samples for each run; 0: none, without reading model and data
-  double seconds = 10;    // to find them, for all runs together
+  double seconds = 10;    // time to find them, for all runs together
 };
 // Returns the page about these runs. Throws as read_run.
 std::string report_of(const std::vector<std::filesystem::path>& folders, const ReportOptions& options = {});

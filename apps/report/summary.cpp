@@ -7,7 +7,7 @@
 
 #include "apps/report/chart.h"
 #include "apps/report/report.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -22,12 +22,13 @@ class StackedTable {
     out_ << "</tr>\n";
   }
   // Adds a row of cells in HTML, in the order of the names.
-  void row(const std::vector<std::string>& cells, const char* kind = "") {
+  // text_class: the class of its texts, with a blank before it.
+  void add_row(const std::vector<std::string>& cells, const char* text_class = "") {
     out_ << "<tr>";
     for (size_t c = 0; c < cells.size(); ++c)
       out_ << "<td"
            << (c >= numbers_from_ ? " class=\"n\""
-               : c > 0            ? kind
+               : c > 0            ? text_class
                                   : "")
            << (cells[c].empty() ? " data-empty" : "") << "><i>" << (c > 0 ? names_[c] : "") << "</i><span>" << cells[c]
            << "</span></td>";
@@ -42,6 +43,7 @@ class StackedTable {
   size_t numbers_from_;
 };
 
+// Formats the last value of a key; "" if there is none.
 std::string last_of(const RecordedRun& r, const char* key, const std::function<std::string(double)>& show) {
   const auto it = r.last.find(key);
   return it == r.last.end() ? "" : show(it->second);
@@ -78,8 +80,8 @@ std::vector<std::string> metric_keys(const std::vector<RecordedRun>& runs, const
   for (const RecordedRun& r : runs)
     for (const auto& [key, points] : r.values)  // a table's number repeats another metric
       if (key.starts_with("val/") && key != "val/loss" && !r.tables.contains(key + "/table")) add(key);
-  constexpr size_t kMost = 6;
-  if (out.size() > kMost) out.resize(kMost);
+  constexpr size_t kMostMetrics = 6;
+  if (out.size() > kMostMetrics) out.resize(kMostMetrics);
   for (const RecordedRun& r : runs)
     if (r.values.contains("val/loss")) add("val/loss");
   return out;
@@ -128,7 +130,7 @@ void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, cons
       cells.push_back(last_of(r, "seconds", duration_text));
       cells.push_back(last_of(r, "samples_per_second", count_text));
       cells.push_back(last_of(r, "peak_bytes", bytes_text));
-      table.row(cells);
+      table.add_row(cells);
     }
   }
   for (const RecordedRun& r : runs)
@@ -148,22 +150,22 @@ void write_differences(std::ostream& out, const std::vector<RecordedRun>& runs) 
     out << "<p class=\"soft\">The configs are the same.</p>\n";
     return;
   }
-  constexpr size_t kLongest = 200;
+  constexpr size_t kMostColumns = 200;  // of a value
   std::vector<std::string> names = {"key"};
   for (size_t i = 0; i < runs.size(); ++i) names.push_back(key_of(runs, i));
-  const auto table = [&](const std::vector<Difference>& rows) {
+  const auto write_table = [&](const std::vector<Difference>& rows) {
     StackedTable to(out, names, names.size());
     for (const Difference& d : rows) {
       std::vector<std::string> cells = {escaped(d.key)};
-      for (const Json& v : d.values) cells.push_back(escaped(value_words(v, kLongest)));
-      to.row(cells, " class=\"long\"");
+      for (const Json& v : d.values) cells.push_back(escaped(value_words(v, kMostColumns)));
+      to.add_row(cells, " class=\"long\"");
     }
   };
-  if (!all.shown.empty()) table(all.shown);
+  if (!all.shown.empty()) write_table(all.shown);
   if (all.defaults.empty()) return;
   out << "<details><summary>" << all.defaults.size() << (all.defaults.size() == 1 ? " key has" : " keys have")
       << " the default value where a run has it at all</summary>\n";
-  table(all.defaults);
+  write_table(all.defaults);
   out << "</details>\n";
 }
 

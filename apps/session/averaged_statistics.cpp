@@ -32,74 +32,74 @@ StateDict copies_of(const StateDict& state) {
   return out;
 }
 
-// Copies tensors between lists of the same order.
-void assign(const StateDict& from, const StateDict& to) {
+// Copies the tensors of one list into those of another in the same order.
+void copy_into(const StateDict& from, const StateDict& to) {
   const NoGrad off;
   for (size_t i = 0; i < from.size(); ++i) to[i].tensor.detach().copy_(from[i].tensor);
 }
 
-// Restores the loader's position and the default generator.
+// Restores the loader's position and the default generator when it is destroyed.
 class SavedPosition {
  public:
   [[nodiscard]] explicit SavedPosition(DataLoader<>& loader)
-      : loader_(loader), place_(loader.state()), random_(default_generator().state()) {}
+      : loader_(loader), position_(loader.state()), random_(default_generator().state()) {}
   ~SavedPosition() {
-    loader_.set_state(place_);
+    loader_.set_state(position_);
     default_generator().set_state(random_);
   }
   SavedPosition(const SavedPosition&) = delete;
 
  private:
   DataLoader<>& loader_;
-  LoaderState place_;
+  LoaderState position_;
   Generator::State random_;
 };
 
 }  // namespace
 
-bool makes_averaged_statistics(const Session& s, const TrainSection& train) {
-  return s.average && train.swa.enabled && train.swa.update_bn && !moving_statistics(*s.model).empty();
+bool makes_averaged_statistics(const Session& session, const TrainSection& train) {
+  return session.average && train.swa.enabled && train.swa.update_bn && !moving_statistics(*session.model).empty();
 }
 
-void make_averaged_statistics(Session& s, const TrainSection& train, int64_t step, ProcessGroup* group) {
-  if (s.averaged_at == step || !makes_averaged_statistics(s, train)) return;
-  const Tensors averages = s.average->averages();
+void make_averaged_statistics(Session& session, const TrainSection& train, int64_t step, ProcessGroup* group) {
+  if (session.averaged_step == step || !makes_averaged_statistics(session, train)) return;
+  const Tensors averages = session.average->averages();
   if (std::none_of(averages.begin(), averages.end(), [](const Tensor& t) { return t.defined(); })) return;
-  const WeightAverage::Scope averaged(*s.average);
-  const StateDict now = moving_statistics(*s.model), before = copies_of(now);
+  const WeightAverage::Scope averaged(*session.average);
+  const StateDict own = moving_statistics(*session.model), before = copies_of(own);
   double samples = 0;  // of this rank
   {
-    const SavedPosition saved(*s.train);
-    const FreshStates begin(*s.model);
+    const SavedPosition saved(*session.train);
+    const FreshStates zero(*session.model);
     const NoGrad off;
-    const RunningStatistics anew(*s.model);
-    const GroupScope together(group);  // for norms with statistics over all ranks, as in training
-    s.train->set_state({});
-    for (int64_t i = 0; i < s.batches_per_epoch; ++i) {
-      const std::optional<Batch> batch = s.train->next();
+    const RunningStatistics reset(*session.model);
+    const GroupScope scope(group);  // for norms with statistics over all ranks, as in training
+    session.train->set_state({});
+    for (int64_t i = 0; i < session.batches_per_epoch; ++i) {
+      const std::optional<Batch> batch = session.train->next();
       if (!batch) break;
-      const auto [input, target] = on_device(*batch, s.device);
+      const auto [input, target] = on_device(*batch, session.device);
       if (!input.defined()) continue;
       samples += double(input.size(0));
-      const Autocast region(s.device, s.region);
-      (*s.model)(input);
+      const Autocast region(session.device, session.region);
+      (*session.model)(input);
     }
   }
-  if (group) average_buffers(*s.model, *group, samples);
-  s.averaged_statistics = copies_of(now);
-  s.averaged_at = step;
-  assign(before, now);
+  if (group) average_buffers(*session.model, *group, samples);
+  session.averaged_statistics = copies_of(own);
+  session.averaged_step = step;
+  copy_into(before, own);
 }
 
-AveragedStatistics::AveragedStatistics(Session& s) : session_(s) {
-  if (s.averaged_statistics.empty()) return;
-  const StateDict now = moving_statistics(*s.model);
+AveragedStatistics::AveragedStatistics(Session& session) : session_(session) {
+  if (session.averaged_statistics.empty()) return;
+  const StateDict now = moving_statistics(*session.model);
   before_ = copies_of(now);
-  assign(s.averaged_statistics, now);
+  copy_into(session.averaged_statistics, now);
   AveragedWeights::statistics_moved();
 }
 AveragedStatistics::~AveragedStatistics() {
-  if (!before_.empty()) assign(before_, moving_statistics(*session_.model));
+  if (!before_.empty()) copy_into(before_, moving_statistics(*session_.model));
 }
 
 }  // namespace halfstep::app

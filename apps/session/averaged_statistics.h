@@ -15,7 +15,7 @@ bool makes_averaged_statistics(const Session& session, const TrainSection& train
 // weights, buffers, the loader and the default generator.
 void make_averaged_statistics(Session& session, const TrainSection& train, int64_t step, ProcessGroup* group);
 
-// Puts them, if there are any, into the model's norms while it lives.
+// While it lives, the model's norms have these statistics, if there are any.
 class AveragedStatistics {
  public:
   [[nodiscard]] explicit AveragedStatistics(Session& session);

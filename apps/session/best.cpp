@@ -6,7 +6,7 @@
 
 namespace halfstep::app {
 
-double BestRule::error(double value) const {
+double BestRule::standard_error(double value) const {
   if (samples < 1) return 0;
   constexpr double kRounding = 1e-9;  // tolerance for shares, which are sums of floats
   const double n = double(samples), p = std::clamp(value, 0.0, 1.0);
@@ -17,10 +17,10 @@ std::optional<BestCheckpoints> BestRule::with(BestCheckpoints bests, const BestC
   const double sign = larger_is_better ? 1 : -1;
   const auto at_least = [&](double a, double b) { return sign * a >= sign * b; };
   std::vector<BestCheckpoint>& list = bests.list;
-  std::erase_if(list,
-                [&](const BestCheckpoint& b) { return b.step == now.step; });  // the same weights: only skipped steps in between
+  // Only skipped steps were in between, so it has the same weights.
+  std::erase_if(list, [&](const BestCheckpoint& b) { return b.step == now.step; });
   if (!bests.top || at_least(now.value, *bests.top)) bests.top = now.value;
-  if (list.empty() || at_least(now.value, *bests.top - sign * error(*bests.top))) {
+  if (list.empty() || at_least(now.value, *bests.top - sign * standard_error(*bests.top))) {
     list.insert(list.begin(), now);
   } else {
     list.insert(std::find_if(list.begin() + 1, list.end(), [&](const BestCheckpoint& b) { return at_least(now.value, b.value); }),
@@ -31,9 +31,9 @@ std::optional<BestCheckpoints> BestRule::with(BestCheckpoints bests, const BestC
   const auto worst = std::min_element(list.begin() + 1, list.end(), [&](const BestCheckpoint& a, const BestCheckpoint& b) {
     return a.value != b.value ? sign * a.value < sign * b.value : a.step < b.step;
   });
-  const int64_t leaves = keep > 1 ? worst->step : list[1].step;
-  std::erase_if(list, [&](const BestCheckpoint& b) { return b.step == leaves; });
-  return leaves == now.step ? std::nullopt : std::optional(bests);
+  const int64_t dropped_step = keep > 1 ? worst->step : list[1].step;
+  std::erase_if(list, [&](const BestCheckpoint& b) { return b.step == dropped_step; });
+  return dropped_step == now.step ? std::nullopt : std::optional(bests);
 }
 
 void store(Json& trainer, const BestCheckpoints& bests) {
@@ -46,16 +46,16 @@ void store(Json& trainer, const BestCheckpoints& bests) {
   for (size_t i = 1; i < bests.list.size(); ++i) trainer["next_best"].push_back({bests.list[i].value, bests.list[i].step});
 }
 
-BestCheckpoints stored_bests(const StoredJson& t) {
+BestCheckpoints stored_bests(const StoredJson& trainer) {
   BestCheckpoints out;
   // A state without best_step leaves it to the file `best`.
-  if (const auto value = t.number_or_null("best"))
-    out.list.push_back({*value, t.integer("best_step", -1, -1), t.integer("best_epoch", -1, -1)});
-  out.top = t.has("best_top") ? t.number_or_null("best_top") : t.number_or_null("best");
-  const auto& list = t.get("next_best");
+  if (const auto value = trainer.number_or_null("best"))
+    out.list.push_back({*value, trainer.integer("best_step", -1, -1), trainer.integer("best_epoch", -1, -1)});
+  out.top = trainer.has("best_top") ? trainer.number_or_null("best_top") : trainer.number_or_null("best");
+  const auto& list = trainer.get("next_best");
   const auto is_best = [](const auto& b) { return b.is_array() && b.size() == 2 && b[0].is_number() && b[1].is_number_integer(); };
-  t.expect(list.is_null() || (list.is_array() && std::all_of(list.begin(), list.end(), is_best)), "next_best",
-           "a list of values and steps");
+  trainer.expect(list.is_null() || (list.is_array() && std::all_of(list.begin(), list.end(), is_best)), "next_best",
+                 "a list of values and steps");
   for (const auto& b : list) out.list.push_back({b[0].template get<double>(), b[1].template get<int64_t>()});
   return out;
 }

@@ -29,15 +29,15 @@ struct BestCheckpoints {
 struct BestRule {
   bool larger_is_better = false;
   int64_t samples = 0;  // number of samples of a share; 0: the value is not a share
-  int64_t keep = 1;
+  int64_t keep = 1;     // most checkpoints
 
-  // Returns the standard error of a share, 0 for another value.
-  double error(double value) const;
+  // Returns the standard error of a share, at least 1 / samples; 0 for another value.
+  double standard_error(double value) const;
   // Returns the list with a later checkpoint inserted; nothing if it is not among the best.
   std::optional<BestCheckpoints> with(BestCheckpoints bests, const BestCheckpoint& now) const;
 };
 
-// Write them to a checkpoint and read them. Reading throws CheckpointError.
+// Write the best checkpoints to the state of a trainer, and read them. Reading throws CheckpointError.
 void store(Json& trainer, const BestCheckpoints& bests);
 BestCheckpoints stored_bests(const StoredJson& trainer);
 

@@ -12,7 +12,7 @@ namespace halfstep::app {
 namespace {
 
 struct Renamed {
-  std::string old_prefix, new_prefix;  // prefixes of names: "head.0.", "head.left."
+  std::string old_prefix, new_prefix;  // of names: "head.0.", "head.left."
 };
 
 // Returns the renamed branches, outer ones first, so that inner ones find names that were already replaced.
@@ -29,13 +29,13 @@ std::vector<Renamed> branches_of(Module& model) {
   return out;
 }
 
-// Renames tensors. `behind`: names have a prefix: "optimizer.head.0.weight".
-void rename(TensorMap& tensors, const Renamed& r, bool behind) {
+// Renames tensors. is_state: names begin with the part that a state is of: "optimizer.head.0.weight".
+void rename(TensorMap& tensors, const Renamed& branch, bool is_state) {
   TensorMap out;
   for (const auto& [name, tensor] : tensors) {
-    const size_t at = behind ? std::min(name.find('.'), name.size() - 1) + 1 : 0;
-    const bool found = name.compare(at, r.old_prefix.size(), r.old_prefix) == 0;
-    out[found ? name.substr(0, at) + r.new_prefix + name.substr(at + r.old_prefix.size()) : name] = tensor;
+    const size_t at = is_state ? std::min(name.find('.'), name.size() - 1) + 1 : 0;
+    const bool found = name.compare(at, branch.old_prefix.size(), branch.old_prefix) == 0;
+    out[found ? name.substr(0, at) + branch.new_prefix + name.substr(at + branch.old_prefix.size()) : name] = tensor;
   }
   tensors = std::move(out);
 }

@@ -30,7 +30,8 @@ struct EvalResult {
   std::vector<MetricValue> metrics;
   int64_t samples = 0;
   double seconds = 0;
-  int64_t labels = 0, ignored = 0;  // where the loss leaves a class out: all, and those of it, which metrics leave out, too
+  // If the loss ignores a class: the number of labels, and of those of this class, which metrics leave out, too.
+  int64_t labels = 0, ignored = 0;
 };
 
 // Makes one pass over `loader` without gradients, in eval mode, in the training's autocast `region`. Stateful layers begin at
@@ -39,10 +40,10 @@ struct EvalResult {
 EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const std::vector<NamedMetric>& metrics,
                     DataLoader<>& loader, Device device, const AutocastOptions& region, ProcessGroup* group = nullptr);
 
-// Returns " (last value: 0.51)", or nothing.
-std::string beside(const MetricValue& metric);
+// Returns " (last value: 0.51)"; empty: the metric has none.
+std::string last_value_text(const MetricValue& metric);
 // Returns a line for each metric of several columns: "rmse by column: sold 4.1 (last value: 5.2), price 0.3 (last value: 0.2)".
-std::vector<std::string> lines_by_column(const std::vector<MetricValue>& metrics, size_t most);
+std::vector<std::string> lines_by_column(const std::vector<MetricValue>& metrics, size_t most_columns);
 
 // Returns the values for other programs: {"val.accuracy": 0.97}, with details as "val.confusion_matrix.table". Metrics of other
 // kinds of data are null.

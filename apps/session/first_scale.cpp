@@ -14,21 +14,21 @@ constexpr int64_t kBatches = 8;
 
 }  // namespace
 
-double first_scale(const GradScalerOptions& options, Session& s, TrainStep& step, ProcessGroup* group) {
-  const LoaderState place = s.train->state();
-  s.model->train();
-  double fits = 2 * options.init_scale;
-  for (int64_t i = 0; i < std::min(kBatches, s.batches_per_epoch); ++i) {
-    const std::optional<Batch> batch = s.train->next();
+double first_scale(const GradScalerOptions& options, Session& session, TrainStep& step, ProcessGroup* group) {
+  const LoaderState before = session.train->state();
+  session.model->train();
+  double largest = 2 * options.init_scale;
+  for (int64_t i = 0; i < std::min(kBatches, session.batches_per_epoch); ++i) {
+    const std::optional<Batch> batch = session.train->next();
     if (!batch) break;
-    const auto [input, target] = on_device(*batch, s.device);
-    const double scale = largest_scale(step.described(input, target, group ? std::optional(s.train->part()) : std::nullopt));
-    if (scale > 0) fits = std::min(fits, scale);
+    const auto [input, target] = on_device(*batch, session.device);
+    const double scale = largest_scale(step.described(input, target, group ? std::optional(session.train->part()) : std::nullopt));
+    if (scale > 0) largest = std::min(largest, scale);
   }
-  s.train->set_state(place);
+  session.train->set_state(before);
   if (group)
-    for (const std::vector<double>& of : group->gather(std::vector<double>{fits})) fits = std::min(fits, of[0]);
-  return fits / 2;
+    for (const std::vector<double>& of_rank : group->gather(std::vector<double>{largest})) largest = std::min(largest, of_rank[0]);
+  return largest / 2;
 }
 
 }  // namespace halfstep::app

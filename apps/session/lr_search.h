@@ -12,16 +12,17 @@
 namespace halfstep::app {
 
 // Returns the rate of each group after 0, 1, ... applied steps: {"steps": total, "step": [...], "lr": [[...] for each group]}, and
-// "momentum": [...] if the schedule moves it. Thins more than `most` steps evenly, and keeps the last.
-Json preview_rates(const Config& config, int64_t most = 10000);
+// "momentum": [...] if the schedule moves it. Thins more than `most_points` steps evenly, and keeps the last.
+Json preview_rates(const Config& config, int64_t most_points = 10000);
 
+// The learning rates of a search, and its number of steps.
 struct RateRange {
   double from = 1e-7, to = 10;
   int64_t steps = 100;
 };
 struct RatePoint {
   double lr, loss;  // loss: of the step with that rate
-  double smooth;    // running mean of the losses, which decay by 0.9 in each step
+  double smooth;    // running mean of the losses so far: in each step their weights are multiplied by 0.9
 };
 struct RateSearch {
   std::vector<RatePoint> points;

@@ -24,7 +24,7 @@ int64_t planned_batch(const Config& config, int64_t batch = 0);
 // Returns the samples of rank 0, which has the most.
 inline int64_t part_of_rank(int64_t batch, int64_t ranks) { return (batch + ranks - 1) / ranks; }
 
-// While it lives, plans are for the config's device and its options of cuDNN, which decide how a GPU divides attention.
+// While it lives, plans are for the config's device and its options of cuDNN, which determine how a GPU divides attention.
 class PlannedDevice {
  public:
   [[nodiscard]] explicit PlannedDevice(const Config& config);
@@ -46,9 +46,9 @@ class MetaStep {
   void run();
   // Runs a step, but keeps only the results of the first step beside its own, as if it were the second.
   void run_as_second();
-  // Returns the peak since the last reset_peak of Device::meta's allocator, without others' memory.
+  // Returns the peak since the last reset_peak of Device::meta's allocator, without the memory that existed before this object.
   MemoryStats peak() const { return peak_without(allocator(Device::meta).stats(), others_); }
-  const MemoryStats& others() const { return others_; }
+  const MemoryStats& others() const { return others_; }  // memory that existed before this object
   Module& model() { return *model_; }
   double sent_bytes() const { return group_ ? group_->sent_bytes() : 0; }  // by this rank, in all steps so far
 

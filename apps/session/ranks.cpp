@@ -18,9 +18,9 @@ namespace halfstep::app {
 namespace {
 
 // Returns "train.epochs (3, 4 on rank 0)".
-std::string difference(const Json& mine, const Json& first) {
+std::string difference(const Json& own, const Json& first) {
   std::string out;
-  for (const auto& op : nlohmann::json::diff(nlohmann::json(first), nlohmann::json(mine))) {
+  for (const auto& op : nlohmann::json::diff(nlohmann::json(first), nlohmann::json(own))) {
     const nlohmann::json::json_pointer at(op["path"].get<std::string>());
     const auto shown = [&](const Json& all) {
       const nlohmann::json plain(all);
@@ -28,13 +28,13 @@ std::string difference(const Json& mine, const Json& first) {
     };
     std::string path = op["path"].get<std::string>().substr(1);
     std::replace(path.begin(), path.end(), '/', '.');
-    out += (out.empty() ? "" : ", ") + path + " (" + shown(mine) + ", " + shown(first) + " on rank 0)";
+    out += (out.empty() ? "" : ", ") + path + " (" + shown(own) + ", " + shown(first) + " on rank 0)";
   }
   return out;
 }
 
-void check_same(ProcessGroup& group, const Json& mine) {
-  const std::vector<std::string> all = group.gather(mine.dump());
+void check_same(ProcessGroup& group, const Json& own) {
+  const std::vector<std::string> all = group.gather(own.dump());
   const Json first = Json::parse(all[0]);
   std::string differing;
   for (size_t r = 1; r < all.size(); ++r) {
@@ -43,12 +43,13 @@ void check_same(ProcessGroup& group, const Json& mine) {
   check<ConfigError>(differing.empty(), "distributed", "all ranks must be started with one config and the same options", differing);
 }
 
-// Divides a machine's cores among its ranks: if each took all, they would be slower than one.
+// Divides a machine's cores among its ranks, unless the number of threads is given: if each took all, they would be slower than
+// one.
 void share_cores(ProcessGroup& group, const std::optional<int>& threads) {
-  const std::vector<std::string> hosts = group.gather(host_name());
+  const std::vector<std::string> hosts = group.gather(host_name());  // on all ranks, also on those that have `threads`
   if (threads || std::getenv("OMP_NUM_THREADS")) return;
-  const auto here = int(std::count(hosts.begin(), hosts.end(), host_name()));
-  set_num_threads(std::max(1, num_threads() / here));
+  const auto ranks_here = int(std::count(hosts.begin(), hosts.end(), host_name()));
+  set_num_threads(std::max(1, num_threads() / ranks_here));
 }
 
 }  // namespace
@@ -84,37 +85,37 @@ void share_states(Optimizer& optimizer, const Config& config, ProcessGroup& grou
   optimizer.shard(group, {.stage_mb = config.distributed.bucket_mb});
 }
 
-Json from_first(ProcessGroup& group, const Json& mine) {
-  return Json::parse(group.gather(group.rank() == 0 ? mine.dump() : std::string("null"))[0]);
+Json value_of_rank0(ProcessGroup& group, const Json& own) {
+  return Json::parse(group.gather(group.rank() == 0 ? own.dump() : std::string("null"))[0]);
 }
 
-Tensor gather_rows(ProcessGroup& group, const Tensor& mine) {
+Tensor gather_rows(ProcessGroup& group, const Tensor& own) {
   Json about;
-  if (mine.defined()) {
-    about = {{"dtype", int(mine.dtype())}, {"shape", Json::array()}};
-    for (const int64_t size : mine.shape()) about["shape"].push_back(size);
+  if (own.defined()) {
+    about = {{"dtype", int(own.dtype())}, {"shape", Json::array()}};
+    for (const int64_t size : own.shape()) about["shape"].push_back(size);
   }
   std::vector<Shape> shapes;
   DType dtype = DType::f32;
-  int64_t room = 0;
+  int64_t most_numbers = 0;
   for (const std::string& text : group.gather(about.dump())) {
-    const Json of = Json::parse(text);
+    const Json of_rank = Json::parse(text);
     Shape shape;
-    if (!of.is_null()) {
-      dtype = DType(of["dtype"].get<int>());
-      for (const Json& size : of["shape"]) shape.push_back(size.get<int64_t>());
-      room = std::max(room, numel(shape));
+    if (!of_rank.is_null()) {
+      dtype = DType(of_rank["dtype"].get<int>());
+      for (const Json& size : of_rank["shape"]) shape.push_back(size.get<int64_t>());
+      room = std::max(most_numbers, numel(shape));
     }
     shapes.push_back(shape);
   }
   const TensorOptions like{.dtype = dtype, .device = Device::cpu};
-  const Tensor from = empty({room}, like), to = empty({room * group.size()}, like);
-  if (mine.defined()) from.narrow(0, 0, mine.numel()).copy_(mine.detach().to(Device::cpu).reshape({mine.numel()}));
+  const Tensor from = empty({most_numbers}, like), to = empty({most_numbers * group.size()}, like);
+  if (own.defined()) from.narrow(0, 0, own.numel()).copy_(own.detach().to(Device::cpu).reshape({own.numel()}));
   group.wait(group.all_gather(from, to));
   Tensors rows;
   for (size_t r = 0; r < shapes.size(); ++r) {
     if (shapes[r].empty()) continue;
-    rows.push_back(to.narrow(0, int64_t(r) * room, numel(shapes[r])).reshape(shapes[r]));
+    rows.push_back(to.narrow(0, int64_t(r) * most_numbers, numel(shapes[r])).reshape(shapes[r]));
   }
   return cat(rows, 0);
 }

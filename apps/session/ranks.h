@@ -16,7 +16,7 @@ namespace halfstep::app {
 void check_for_ranks(const Config& config);
 // Joins the other ranks; null if this process is alone. Every rank must call it. Divides the threads of a machine among its ranks
 // unless `threads` or the environment gives a number. Throws ConfigError, with the difference, if the ranks have different
-// configs.
+// configs or command lines. options: of the command line, for the comparison.
 std::unique_ptr<ProcessGroup> join_ranks(const Config& config, const std::optional<int>& threads, const std::string& options);
 
 // Shares the optimizer's states over the ranks if the config says so. Throws ConfigError for an optimizer that cannot share.
@@ -26,14 +26,15 @@ void share_states(Optimizer& optimizer, const Config& config, ProcessGroup& grou
 inline bool writes(const ProcessGroup* group) { return !group || group->rank() == 0; }
 
 // Returns rank 0's value on all ranks.
-Json from_first(ProcessGroup& group, const Json& mine);
+Json value_of_rank0(ProcessGroup& group, const Json& own);
 
-// Returns the rows of all ranks, in their order, on each host. Undefined for a rank without rows; at least one must have some.
-Tensor gather_rows(ProcessGroup& group, const Tensor& mine);
+// Returns the rows of all ranks, in their order, to each rank, on the CPU. own: undefined on a rank without rows; at least one rank
+// must have some.
+Tensor gather_rows(ProcessGroup& group, const Tensor& own);
 
 std::string host_name();
 
-// Returns "4 ranks (Open MPI v4.1.4)", and the number of machines.
+// Returns "4 ranks on 2 machines (Open MPI v4.1.4), 8 threads each".
 std::string describe_ranks(ProcessGroup& group);
 
 }  // namespace halfstep::app

@@ -6,7 +6,7 @@
 
 #include "apps/session/meta_step.h"
 #include "apps/session/ranks.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/backend/backend.h"
 #include "framework/backend/reports.h"
 #include "framework/io/files/free_memory.h"
@@ -15,7 +15,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kFreeShare = 0.9;  // share of the device's memory to use: the rest is for data, libraries and other programs
-constexpr int kPlanRounds = 3;
+constexpr int kMostRounds = 3;      // of planning
 
 // Returns the number of ranks that share the device's memory: all of the machine on a CPU, one on a GPU.
 int sharers(ProcessGroup& group, Device device) {
@@ -24,11 +24,12 @@ int sharers(ProcessGroup& group, Device device) {
   return int(std::count(hosts.begin(), hosts.end(), hosts[size_t(group.rank())]));
 }
 
-// Plans for a step's peak. The first step usually has a lower one, because the optimizer has no state yet.
+// Plans for the peak of a step after the first, which usually has a lower one, because the optimizer has no state yet. If a run of
+// the plan exceeds the budget, plans again for a budget that is smaller by the excess.
 RecomputationPlan fitting_plan(const Config& config, int64_t batch, double budget, const RecomputationOptions& given, int ranks) {
   double excess = 0;
   RecomputationPlan plan;
-  for (int round = 0; round < kPlanRounds; ++round) {
+  for (int round = 0; round < kMostRounds; ++round) {
     {
       MetaStep step(config, batch, {}, ranks);
       RecomputationOptions options = given;
@@ -58,7 +59,7 @@ std::string names_text(const std::vector<std::string>& names) {
 
 }  // namespace
 
-double device_memory(Device device) {
+double free_device_memory(Device device) {
   if (device.is_cuda() && has_backend(device.type)) {
     auto* const reporter = dynamic_cast<MemoryReporter*>(&backend_for(device));
     return reporter ? double(reporter->available_memory()) : 0;
@@ -76,16 +77,16 @@ std::optional<Recomputation> choose_recomputation(const Config& config, int64_t 
     out.budget_is = "train.memory_budget";
   } else {
     const int ranks = group ? sharers(*group, config.device) : 1;
-    out.budget = kFreeShare * device_memory(config.device) / ranks;
+    out.budget = kFreeShare * free_device_memory(config.device) / ranks;
     out.budget_is = joined(100 * kFreeShare, " % of the free memory of ",
                            config.device.is_cpu() ? std::string("this machine") : joined(config.device),
                            ranks > 1 ? joined(", which ", ranks, " ranks share") : "");
     options.must_fit = false;
-    if (group) out.budget = from_first(*group, out.budget).get<double>();
+    if (group) out.budget = value_of_rank0(*group, out.budget).get<double>();
     if (out.budget <= 0) return out;
   }
   out.plan = fitting_plan(config, batch, out.budget, options, group ? group->size() : 1);
-  if (group) out.plan.modules = from_first(*group, out.plan.modules).get<std::vector<std::string>>();
+  if (group) out.plan.modules = value_of_rank0(*group, out.plan.modules).get<std::vector<std::string>>();
   return out;
 }
 

@@ -24,8 +24,8 @@
 namespace halfstep::app {
 namespace {
 
-// Infers the model of a config whose data did not exist when it was checked.
-void infer_from(Config& config, const Dataset& data) {
+// Infers the model of a config whose data did not exist when it was checked; else does nothing.
+void infer_missing_model(Config& config, const Dataset& data) {
   if (config.facts) return;
   const DataFacts& facts = config.facts.emplace(facts_of(data));
   Issues issues;
@@ -36,26 +36,26 @@ void infer_from(Config& config, const Dataset& data) {
   config.model = inferred.model;
 }
 
-std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Dataset& data, std::optional<int64_t> ignored) {
-  const Json& self = l.sampler;
-  if (self.is_null()) return {};
+std::shared_ptr<const Sampler> make_sampler(const LoaderSection& loader, const Dataset& data, std::optional<int64_t> ignored) {
+  const Json& options = loader.sampler;
+  if (options.is_null()) return {};
   constexpr const char* kPath = "data.loader.sampler";
   try {
-    if (self["type"] == "bucket") {
+    if (options["type"] == "bucket") {
       std::vector<int64_t> lengths = data.lengths();
       check<ConfigError>(!lengths.empty(), kPath,
                          "bucket needs samples that differ in length, but this data has none: ", data.describe());
-      return std::make_shared<BucketSampler>(std::move(lengths), l.batch_size, self["window"]);
+      return std::make_shared<BucketSampler>(std::move(lengths), loader.batch_size, options["window"]);
     }
     check<ConfigError>(data.classes() > 0, kPath, "weighted needs data with classes, got ", data.describe());
     const std::vector<int64_t> labels = class_labels(data);
     std::vector<double> weights;
-    if (self["weights"] == "balanced")
+    if (options["weights"] == "balanced")
       weights = balanced_weights(labels, ignored.value_or(kIgnoredClass));
     else
-      for (const int64_t c : labels) weights.push_back(c == ignored ? 0.0 : self["weights"].at(size_t(c)).get<double>());
-    return std::make_shared<WeightedSampler>(std::move(weights), self["num_samples"].is_null() ? 0 : int64_t(self["num_samples"]),
-                                             self["replacement"]);
+      for (const int64_t c : labels) weights.push_back(c == ignored ? 0.0 : options["weights"].at(size_t(c)).get<double>());
+    return std::make_shared<WeightedSampler>(
+        std::move(weights), options["num_samples"].is_null() ? 0 : int64_t(options["num_samples"]), options["replacement"]);
   } catch (const ValueError& e) { fail<ConfigError>(kPath, one_line(e)); }
 }
 
@@ -64,28 +64,28 @@ std::shared_ptr<const Sampler> make_sampler(const LoaderSection& l, const Datase
 std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group,
                                           const DataForm* known) {
   const MemoryScope scope(MemoryTag::data);
-  const LoaderSection& l = config.data.loader;
-  const bool train = split == "train";
+  const LoaderSection& section = config.data.loader;
+  const bool is_train = split == "train";
   const int rank = group ? group->rank() : 0, ranks = group ? group->size() : 1;
   const bool overfits = config.train.overfit_batches && split != "test";
   auto data = build_dataset(config.json, overfits ? "train" : split, config.device, known);
   if (overfits) {
-    const auto seed = l.shuffle ? std::optional<uint64_t>(config.seed) : std::nullopt;
-    return std::make_unique<DataLoader<>>(first_batches(std::move(data), *config.train.overfit_batches, l.batch_size, seed),
-                                          LoaderOptions{.batch_size = l.batch_size,
-                                                        .num_workers = l.num_workers,
-                                                        .prefetch = l.prefetch,
+    const auto seed = section.shuffle ? std::optional<uint64_t>(config.seed) : std::nullopt;
+    return std::make_unique<DataLoader<>>(first_batches(std::move(data), *config.train.overfit_batches, section.batch_size, seed),
+                                          LoaderOptions{.batch_size = section.batch_size,
+                                                        .num_workers = section.num_workers,
+                                                        .prefetch = section.prefetch,
                                                         .rank = rank,
                                                         .ranks = ranks,
                                                         .device = config.device});
   }
-  const LoaderOptions options{.batch_size = l.batch_size,
-                              .shuffle = train && l.shuffle,
-                              .sampler = train ? make_sampler(l, *data, ignored_class(config.loss)) : nullptr,
-                              .drop_last = train && l.drop_last,
+  const LoaderOptions options{.batch_size = section.batch_size,
+                              .shuffle = is_train && section.shuffle,
+                              .sampler = is_train ? make_sampler(section, *data, ignored_class(config.loss)) : nullptr,
+                              .drop_last = is_train && section.drop_last,
                               .seed = config.seed,
-                              .num_workers = l.num_workers,
-                              .prefetch = l.prefetch,
+                              .num_workers = section.num_workers,
+                              .prefetch = section.prefetch,
                               .rank = rank,
                               .ranks = ranks,
                               .device = config.device,
@@ -96,21 +96,23 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
 std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data) {
   const DataForm form = data.form();
   if (std::holds_alternative<SeriesForm>(form.source)) {
-    bool plain = true;  // transforms change the last value of a window
+    bool has_last_values = true;  // transforms change the last value of a window
     for (const char* split : {"train", "val", "test"})
-      plain = plain && (config.json["data"][split].is_null() || config.json["data"][split]["transforms"].empty());
-    return build_number_metrics(config.metrics, form.names, plain);
+      has_last_values =
+          has_last_values && (config.json["data"][split].is_null() || config.json["data"][split]["transforms"].empty());
+    return build_number_metrics(config.metrics, form.names, has_last_values);
   }
   return build_metrics(config.metrics, facts_of(data).targets(), ignored_class(config.loss));
 }
 
 bool lay_out(Module& model, const Config& config) {
-  const auto is_wide = [](const Tensor& weight) { return weight.dim() >= 4 && weight.size(1) >= 16; };
+  constexpr int64_t kConvolutionDims = 4, kWideChannels = 16;  // kWideChannels: fewer gain nothing by the layout
+  const auto is_wide = [](const Tensor& weight) { return weight.dim() >= kConvolutionDims && weight.size(1) >= kWideChannels; };
   const std::vector<Tensor> weights = model.parameters();
   const bool pays = config.device.is_cpu() && config.low == DType::bf16 && std::any_of(weights.begin(), weights.end(), is_wide);
-  const bool last = config.performance.channels_last.value_or(pays);
-  if (last) model.to(MemoryFormat::channels_last);
-  return last;
+  const bool channels_last = config.performance.channels_last.value_or(pays);
+  if (channels_last) model.to(MemoryFormat::channels_last);
+  return channels_last;
 }
 
 ModelParts make_model(const Config& config) {
@@ -159,14 +161,14 @@ namespace {
 // Returns ", lr of groups 0.001, 0.0001" if groups have other rates than the first, which describe() prints.
 std::string rates_of_groups(const Optimizer& optimizer) {
   std::string out = ", lr of groups ";
-  bool differ = false;
+  bool rates_differ = false;
   for (size_t g = 0; g < optimizer.param_groups().size(); ++g) {
     const double rate = optimizer.initial_lr(g);
     if (g > 0 && rate == optimizer.initial_lr(g - 1)) continue;  // a group of biases without decay repeats the rate
     out += joined(g ? ", " : "", rate);
-    differ |= g > 0;
+    rates_differ |= g > 0;
   }
-  return differ ? out : "";
+  return rates_differ ? out : "";
 }
 
 }  // namespace
@@ -175,40 +177,41 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   backend_for(config.device);
   const ReadCache<const CsvTable> tables;  // data.train and data.val may share them
   auto train = make_loader(config, "train", group);
-  infer_from(config, train->dataset());
-  Session s;
+  infer_missing_model(config, train->dataset());
+  Session session;
   const int64_t batch = part_of_rank(planned_batch(config), group ? group->size() : 1);
-  s.recomputation = choose_recomputation(config, batch, group);  // chosen before the model takes memory
-  static_cast<ModelParts&>(s) = make_model(config);
-  s.train = std::move(train);
+  session.recomputation = choose_recomputation(config, batch, group);  // chosen before the model takes memory
+  static_cast<ModelParts&>(session) = make_model(config);
+  session.train = std::move(train);
   // Load weights before Lookahead is made, which copies the weights.
-  if (values == FirstValues::with_files) s.weights_read = load_weights(*s.model, config.model, "model");
-  recompute_activations(*s.model, config.train.checkpoint_activations);
-  if (s.recomputation) recompute_modules(*s.model, s.recomputation->plan.modules);
-  check_precisions(*s.model, config);
-  if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*s.model);
-  s.metrics = make_metrics(config, s.train->dataset());
-  s.form = s.train->dataset().form();
-  if (config.data.has("val")) s.val = make_loader(config, "val", group, &s.form);
-  s.optimizer = build_optimizer(config.optimizer, *s.model);
-  s.optimizer_text = s.optimizer->describe() + rates_of_groups(*s.optimizer);
-  if (group) share_states(*s.optimizer, config, *group);
-  s.scaler = GradScaler(config.scaler);
+  if (values == FirstValues::with_files) session.weights_read = load_weights(*session.model, config.model, "model");
+  recompute_activations(*session.model, config.train.checkpoint_activations);
+  if (session.recomputation) recompute_modules(*session.model, session.recomputation->plan.modules);
+  check_precisions(*session.model, config);
+  if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*session.model);
+  session.metrics = make_metrics(config, session.train->dataset());
+  session.form = session.train->dataset().form();
+  if (config.data.has("val")) session.val = make_loader(config, "val", group, &session.form);
+  session.optimizer = build_optimizer(config.optimizer, *session.model);
+  session.optimizer_text = session.optimizer->describe() + rates_of_groups(*session.optimizer);
+  if (group) share_states(*session.optimizer, config, *group);
+  session.scaler = GradScaler(config.scaler);
 
   const TrainSection& t = config.train;
-  s.batches_per_epoch = std::min(s.train->size(), t.limit_batches.value_or(s.train->size()));
-  s.batches_per_step = t.accumulate_steps;
-  s.steps_per_epoch = (s.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
-  s.by_epochs = t.epochs.has_value();
-  s.total_steps = t.epochs ? *t.epochs * s.steps_per_epoch : *t.max_steps;
-  s.followers = make_followers(t, *s.optimizer, s.steps_per_epoch, s.total_steps);
-  for (const auto& f : s.followers) {
-    if (auto* const average = dynamic_cast<WeightAverage*>(f.get())) s.average = average;
-    s.optimizer_text += ", " + f->describe();
+  session.batches_per_epoch = std::min(session.train->size(), t.limit_batches.value_or(session.train->size()));
+  session.batches_per_step = t.accumulate_steps;
+  session.steps_per_epoch = (session.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
+  session.counts_epochs = t.epochs.has_value();
+  session.total_steps = t.epochs ? *t.epochs * session.steps_per_epoch : *t.max_steps;
+  session.followers = make_followers(t, *session.optimizer, session.steps_per_epoch, session.total_steps);
+  for (const auto& f : session.followers) {
+    if (auto* const average = dynamic_cast<WeightAverage*>(f.get())) session.average = average;
+    session.optimizer_text += ", " + f->describe();
   }
-  if (s.total_steps > 0)
-    s.schedule = build_scheduler(config.scheduler, *s.optimizer, {s.steps_per_epoch, s.total_steps, config.checkpoint.mode});
-  return s;
+  if (session.total_steps > 0)
+    session.schedule = build_scheduler(config.scheduler, *session.optimizer,
+                                       {session.steps_per_epoch, session.total_steps, config.checkpoint.mode});
+  return session;
 }
 
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,

@@ -33,19 +33,21 @@ struct ModelParts {
   bool channels_last = false;  // whether weights are in channels_last
   std::unique_ptr<Loss> loss;
 };
-// Lays weights out as performance.channels_last says; convolutions follow their weights. Returns whether they are in
-// channels_last.
+// Lays weights out as performance.channels_last says; convolutions follow their weights. By default bfloat16 convolutions on a CPU
+// are in channels_last. Returns whether they are.
 bool lay_out(Module& model, const Config& config);
-// Seeds the default generator with the config's seed, then constructs. Throws DeviceError for an absent device.
+// Sets the process's options of `performance`, seeds the default generator with the config's seed, then constructs. Throws
+// DeviceError for an absent device.
 ModelParts make_model(const Config& config);
 
+// All objects of a training run.
 struct Session : ModelParts {
   std::unique_ptr<Optimizer> optimizer;
   std::vector<std::unique_ptr<Optimizer::Follower>> followers;  // of the optimizer
   WeightAverage* average = nullptr;                             // the one whose weights evaluations use; may be null
   // Statistics of the norms for the average, and their step (apps/session/averaged_statistics.h).
   StateDict averaged_statistics;
-  int64_t averaged_at = -1;
+  int64_t averaged_step = -1;
   std::string optimizer_text;  // as configured, before a schedule changes its rate
   GradScaler scaler;
   std::shared_ptr<Schedule> schedule;        // may be null
@@ -54,8 +56,9 @@ struct Session : ModelParts {
   std::string data_sha256;                   // its fingerprint (framework/data/loading/fingerprint.h); empty: not computed
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, batches_per_step = 1, steps_per_epoch = 0, total_steps = 0;
-  bool by_epochs = false;                      // the config counts epochs, not steps
-  std::string other_pace;                      // which learning rates follow, for a run resumed with other steps in an epoch
+  bool counts_epochs = false;  // whether the config gives the length in epochs, not in steps
+  std::string pace_warning;    // warning of the learning rates that follow, for a run resumed with another number of steps in an
+                               // epoch; else empty
   std::vector<std::string> weights_read;       // lines of load_weights
   std::optional<Recomputation> recomputation;  // if the config leaves the choice to the plan
 };
@@ -67,8 +70,8 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullpt
 // Makes Lookahead and the averages that the config asks for, as followers of `optimizer`.
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
                                                                  int64_t steps_per_epoch, int64_t total_steps);
-// Replaces trained weights of a checkpoint by averaged ones, if it has any, with their statistics of norms. Returns how many
-// weights.
+// Replaces weights in `state` by the averages that the checkpoint has of them, and statistics of norms by those for the averages.
+// Returns the number of replaced weights.
 int use_averages(const CheckpointContents& contents, StateDict& state);
 // Makes the loader of "train", "val" or "test", on the config's device. known: facts about the training data, which is then not
 // read.
@@ -78,7 +81,7 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
 
 // The progress of a run, which checkpoints store besides the parts of a session.
 struct Counters {
-  int64_t steps = 0, skipped = 0, samples = 0;         // attempted steps; those known to be skipped; samples
+  int64_t steps = 0, skipped = 0, samples = 0;         // attempted steps; those of them known to be skipped; samples trained on
   int64_t applied() const { return steps - skipped; }  // the count for schedules, intervals and names of checkpoints
   int64_t data_size = 0;                               // samples of data.train when the checkpoint was written
   std::string data_sha256;                             // and its fingerprint; empty: an older halfstep stored none
@@ -87,10 +90,10 @@ struct Counters {
   double line_loss_sum = 0, line_denominator = 0;  // the same since the last line of metrics.jsonl
   int64_t last_log_step = -1, last_eval_step = -1;
   BestCheckpoints bests;
-  std::optional<double> stop_best;             // value of train.early_stopping.monitor
+  std::optional<double> stop_best;             // best value of train.early_stopping.monitor
   int64_t stop_waited = 0;                     // evaluations since then
   bool stopped = false;                        // by early stopping
-  int evaluation_due = 0;                      // the ended part, if Trainer::finish must evaluate first; 0: nothing is due
+  int evaluation_due = 0;  // bits of due_times.h for which a run evaluates before its first step; 0: nothing is due
   std::optional<double> train_loss, val_loss;  // the latest
   std::vector<MetricValue> val_metrics;        // the latest; empty before there are any
   double seconds = 0;                          // of training so far, all runs together
@@ -103,7 +106,7 @@ struct Counters {
   double usual_loss = 0;             // exp of a mean of log |loss| in which the latest 50 steps weigh most; 0: unknown
 };
 
-// Makes a checkpoint's contents. group: if ranks share the optimizer's states, they call it together, and rank 0 gets these.
+// Makes a checkpoint's contents. group: if ranks share the optimizer's states, they call it together, and rank 0 gets all states.
 CheckpointContents pack(Session& session, const Json& config, const Counters& counters, ProcessGroup* group = nullptr);
 // Restores session, counters and the default generator. Throws CheckpointError for a state that pack did not write, and ValueError
 // for one that does not fit.

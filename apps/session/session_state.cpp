@@ -11,7 +11,7 @@
 #include "apps/catalog/optimizers.h"
 #include "apps/session/branch_names.h"
 #include "apps/session/session.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/backend/backend.h"
 #include "framework/io/checkpoint/stored_json.h"
 #include "generated/halfstep_release.h"
@@ -19,19 +19,19 @@
 namespace halfstep::app {
 namespace {
 
-const std::string kOfAverage = "average.";  // prefix in a state: statistics for the averaged weights
+const std::string kAveragePrefix = "average.";  // of statistics for the averaged weights, in a state
 
-Json optional(const std::optional<double>& v) { return v ? Json(*v) : Json(); }
+Json value_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 // Returns the denominator of one sample's loss, as far as its shape determines it.
-double usual_denominator(const Session& s) {
-  const DataFacts facts = facts_of(s.train->dataset());
+double usual_denominator(const Session& session) {
+  const DataFacts facts = facts_of(session.train->dataset());
   const Tensor one = empty(with_batch(1, facts.target), {.dtype = facts.target_dtype(), .device = Device::meta});
-  return s.loss->denominator(one).value();
+  return session.loss->denominator(one).value();
 }
 
-RunParts parts_of(Session& s, ProcessGroup* group = nullptr) {
-  return {*s.model, s.optimizer.get(), &s.scaler, s.schedule.get(), &default_generator(), group};
+RunParts parts_of(Session& session, ProcessGroup* group = nullptr) {
+  return {*session.model, session.optimizer.get(), &session.scaler, session.schedule.get(), &default_generator(), group};
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ int use_averages(const CheckpointContents& contents, StateDict& state) {
   }
   if (used == 0) return 0;
   for (NamedTensor& t : state)
-    if (const auto own = contents.state.find(kOfAverage + t.name); own != contents.state.end()) t.tensor = own->second;
+    if (const auto own = contents.state.find(kAveragePrefix + t.name); own != contents.state.end()) t.tensor = own->second;
   return used;
 }
 
@@ -55,15 +55,16 @@ namespace {
 
 // The place where a run continues in the data and in the schedule.
 struct PlaceInRun {
-  LoaderState state;                    // with the former batch size
-  std::optional<LoaderPosition> place;  // with another batch size
-  int64_t then = 0;                     // former steps in an epoch
-  double pace = 1;                      // ratio of a run's steps with the current epoch length to its former steps
-  int64_t steps(int64_t before) const { return std::llround(double(before) * pace); }
+  LoaderState state;                       // with the former batch size
+  std::optional<LoaderPosition> position;  // set for another batch size
+  int64_t former_steps_per_epoch = 0;      // 0: unknown
+  double pace = 1;                         // ratio of a run's steps with the current epoch length to its former steps
+  // Returns the number of steps that a run with the current epoch length would have taken up to here.
+  int64_t steps_at_pace(int64_t former_steps) const { return std::llround(double(former_steps) * pace); }
 };
 
-// Returns the former number of steps in an epoch; 0: an older halfstep's checkpoint does not store it.
-int64_t steps_per_epoch_then(const CheckpointContents& contents, const StoredJson& loader) {
+// Returns the former number of steps in an epoch, from the config if an older halfstep wrote the checkpoint; 0: unknown.
+int64_t former_steps_per_epoch(const CheckpointContents& contents, const StoredJson& loader) {
   if (const StoredJson t = stored_meta(contents).part("trainer"); t.has("steps_per_epoch")) return t.integer("steps_per_epoch", 0);
   const Json config = stored_config(contents);
   const auto number = [&](const char* path) {
@@ -76,171 +77,175 @@ int64_t steps_per_epoch_then(const CheckpointContents& contents, const StoredJso
   const auto drop = Json::json_pointer("/data/loader/drop_last");
   int64_t batches = config.contains(drop) && config[drop] == true ? size / batch : (size + batch - 1) / batch;
   if (const int64_t most = number("/train/limit_batches")) batches = std::min(batches, most);
-  const int64_t each = std::max<int64_t>(number("/train/accumulate_steps"), 1);
-  return (batches + each - 1) / each;
+  const int64_t batches_per_step = std::max<int64_t>(number("/train/accumulate_steps"), 1);
+  return (batches + batches_per_step - 1) / batches_per_step;
 }
 
-PlaceInRun place_in_run(const CheckpointContents& contents, const StoredJson& loader, const Session& s) {
+PlaceInRun place_in_run(const CheckpointContents& contents, const StoredJson& loader, const Session& session) {
   PlaceInRun out{{loader.integer("epoch", 0), loader.integer("next_batch", 0), loader.integer("begin", 0, 0)}, {}};
-  const LoaderOptions& now = s.train->options();
+  const LoaderOptions& now = session.train->options();
   const auto path = Json::json_pointer("/data/loader/batch_size");
   const Json config = stored_config(contents);
-  const int64_t known = config.contains(path) && config[path].is_number_integer() ? config[path].get<int64_t>() : now.batch_size;
-  const int64_t batch = loader.integer("batch_size", 1, known);
+  const int64_t configured =
+      config.contains(path) && config[path].is_number_integer() ? config[path].get<int64_t>() : now.batch_size;
+  const int64_t batch = loader.integer("batch_size", 1, configured);
   if (batch != now.batch_size) {
-    const int64_t read = out.state.begin + out.state.next_batch * batch, size = loader.integer("data_size", 0, read);
-    out.place = {out.state.epoch, size > 0 ? std::min(read, size) : read, batch, *now.seed,
-                 uint64_t(loader.integer("order", 0, 0))};
+    const int64_t read = out.state.begin + out.state.next_batch * batch;  // samples of the epoch
+    const int64_t size = loader.integer("data_size", 0, read);
+    out.position = {out.state.epoch, size > 0 ? std::min(read, size) : read, batch, *now.seed,
+                    uint64_t(loader.integer("order", 0, 0))};
   } else {
-    check<CheckpointError>(out.state.next_batch <= s.train->size(), "resume", "the checkpoint was saved after batch ",
-                           out.state.next_batch, " of an epoch, which has only ", s.train->size(),
+    check<CheckpointError>(out.state.next_batch <= session.train->size(), "resume", "the checkpoint was saved after batch ",
+                           out.state.next_batch, " of an epoch, which has only ", session.train->size(),
                            " now: data.train or data.loader has changed",
                            Help{"resume with the same data and batches, or from a checkpoint at the end of an epoch"});
   }
-  out.then = steps_per_epoch_then(contents, loader);
+  out.former_steps_per_epoch = former_steps_per_epoch(contents, loader);
   return out;
 }
 
 // Returns the steps from the loader's place to the end of the last epoch.
-int64_t steps_left(const Session& s) {
-  const LoaderState at = s.train->state();
-  const int64_t batches = std::clamp<int64_t>(s.batches_per_epoch - at.next_batch, 0, s.train->left());
-  const int64_t each = s.batches_per_step, epochs = s.total_steps / s.steps_per_epoch;
-  return (batches + each - 1) / each + (epochs - at.epoch - 1) * s.steps_per_epoch;
+int64_t steps_left(const Session& session) {
+  const LoaderState at = session.train->state();
+  const int64_t batches = std::clamp<int64_t>(session.batches_per_epoch - at.next_batch, 0, session.train->left());
+  const int64_t batches_per_step = session.batches_per_step, epochs = session.total_steps / session.steps_per_epoch;
+  return (batches + batches_per_step - 1) / batches_per_step + (epochs - at.epoch - 1) * session.steps_per_epoch;
 }
 
 // Adapts the state to a config that may differ: the optimizer's options and rates are the config's, and the schedule is where a
 // run would be that had this config and epoch length from its start.
-CheckpointContents for_config(const CheckpointContents& contents, const PlaceInRun& at, const Counters& n) {
+CheckpointContents adapted_to_config(const CheckpointContents& contents, const PlaceInRun& place, const Counters& counters) {
   CheckpointContents out = contents;
   std::erase_if(out.state, [](const auto& entry) { return entry.first.starts_with("optimizer.param_groups."); });
   nlohmann::json& schedule = out.meta["schedule"];
-  const int64_t count = at.steps(n.applied());
+  const int64_t count = place.steps_at_pace(counters.applied());
   if (schedule.is_object()) {
     for (auto it = schedule.begin(); it != schedule.end();)
       it = it.key().starts_with("lr.") || it.key().starts_with("initial_lr.") || it.key().starts_with("set_lr.")
                ? schedule.erase(it)
                : std::next(it);
-    if (at.pace != 1 && schedule.contains("count")) schedule["count"] = count;
-  } else if (schedule.is_null() || (at.pace != 1 && schedule.is_number())) {
+    if (place.pace != 1 && schedule.contains("count")) schedule["count"] = count;
+  } else if (schedule.is_null() || (place.pace != 1 && schedule.is_number())) {
     schedule = count;
   }
-  if (at.pace == 1) return out;
+  if (place.pace == 1) return out;
   for (auto& [name, t] : out.state) {  // averages begin at a share of the run too
     if (name.starts_with("optimizer.") && name.find(".average") != std::string::npos && name.ends_with("_step"))
-      t = full({}, double(at.steps(int64_t(t.item<double>()))));
+      t = full({}, double(place.steps_at_pace(int64_t(t.item<double>()))));
   }
   return out;
 }
 
-// is_new: the run had no schedule before.
-void take_pace(const PlaceInRun& at, const Counters& n, bool is_new, Session& s) {
-  const int64_t place = at.steps(n.steps), whole = s.total_steps;
-  const bool other = at.pace != 1;
-  if (other) s.total_steps = std::max(n.steps, n.steps + whole - place);
-  if (!s.schedule || !(other || is_new)) return;
-  const std::string both = other && is_new ? " and " : "";
-  s.other_pace = joined(other ? joined("an epoch has ", s.steps_per_epoch, " steps, before ", at.then) : "", both,
-                        is_new ? "the run had no schedule before" : "",
-                        ": the learning rates that follow are those of a run that had ", is_new ? "it" : "", both,
-                        other ? joined(s.steps_per_epoch) : "", " from its start, from its step ", at.steps(n.applied()), " of ",
-                        whole, " on; ", number_text(s.optimizer->lr(), 3), " is the next");
+// Sets the number of steps and the warning of a run whose epochs now have another length, or that gets a schedule. is_new: the run
+// had no schedule before.
+void adopt_pace(const PlaceInRun& place, const Counters& counters, bool is_new, Session& session) {
+  const int64_t steps = place.steps_at_pace(counters.steps), whole = session.total_steps;
+  const bool differs = place.pace != 1;
+  if (differs) session.total_steps = std::max(counters.steps, counters.steps + whole - steps);
+  if (!session.schedule || !(differs || is_new)) return;
+  const std::string both = differs && is_new ? " and " : "";
+  session.pace_warning = joined(
+      differs ? joined("an epoch has ", session.steps_per_epoch, " steps, before ", place.former_steps_per_epoch) : "", both,
+      is_new ? "the run had no schedule before" : "", ": the learning rates that follow are those of a run that had ",
+      is_new ? "it" : "", both, differs ? joined(session.steps_per_epoch) : "", " from its start, from its step ",
+      place.steps_at_pace(counters.applied()), " of ", whole, " on; ", number_text(session.optimizer->lr(), 3), " is the next");
 }
 
 }  // namespace
 
-CheckpointContents pack(Session& s, const Json& config, const Counters& n, ProcessGroup* group) {
-  CheckpointContents out = halfstep::pack(parts_of(s, group));
-  for (const auto& [name, tensor] : s.averaged_statistics) out.state[kOfAverage + name] = tensor;
-  const LoaderState at = s.train->state();
-  Json trainer = {{"steps", n.steps},
-                  {"steps_per_epoch", s.steps_per_epoch},
-                  {"skipped", n.skipped},
-                  {"samples", n.samples},
-                  {"epoch_loss", n.epoch_loss_sum},
-                  {"epoch_over", n.epoch_denominator},
-                  {"window_loss", n.line_loss_sum},
-                  {"window_over", n.line_denominator},
-                  {"last_log_step", n.last_log_step},
-                  {"last_eval_step", n.last_eval_step},
-                  {"stop_best", optional(n.stop_best)},
-                  {"stop_waited", n.stop_waited},
-                  {"stopped", n.stopped},
-                  {"train_loss", optional(n.train_loss)},
-                  {"val_loss", optional(n.val_loss)},
-                  {"seconds", n.seconds},
-                  {"first_loss", optional(n.first_loss)},
-                  {"usual_loss", n.usual_loss}};
-  if (n.evaluation_due != 0) trainer["evaluation_due"] = n.evaluation_due;
-  if (n.last_skip) trainer["last_skip"] = {{"step", n.last_skip->step}, {"cause", n.last_skip->cause}};
-  store(trainer, n.bests);
-  for (const MetricValue& m : n.val_metrics) trainer["val_" + m.name] = m.value;
+CheckpointContents pack(Session& session, const Json& config, const Counters& counters, ProcessGroup* group) {
+  CheckpointContents out = halfstep::pack(parts_of(session, group));
+  for (const auto& [name, tensor] : session.averaged_statistics) out.state[kAveragePrefix + name] = tensor;
+  const LoaderState at = session.train->state();
+  Json trainer = {{"steps", counters.steps},
+                  {"steps_per_epoch", session.steps_per_epoch},
+                  {"skipped", counters.skipped},
+                  {"samples", counters.samples},
+                  {"epoch_loss", counters.epoch_loss_sum},
+                  {"epoch_over", counters.epoch_denominator},
+                  {"window_loss", counters.line_loss_sum},
+                  {"window_over", counters.line_denominator},
+                  {"last_log_step", counters.last_log_step},
+                  {"last_eval_step", counters.last_eval_step},
+                  {"stop_best", value_or_null(counters.stop_best)},
+                  {"stop_waited", counters.stop_waited},
+                  {"stopped", counters.stopped},
+                  {"train_loss", value_or_null(counters.train_loss)},
+                  {"val_loss", value_or_null(counters.val_loss)},
+                  {"seconds", counters.seconds},
+                  {"first_loss", value_or_null(counters.first_loss)},
+                  {"usual_loss", counters.usual_loss}};
+  if (counters.evaluation_due != 0) trainer["evaluation_due"] = counters.evaluation_due;
+  if (counters.last_skip) trainer["last_skip"] = {{"step", counters.last_skip->step}, {"cause", counters.last_skip->cause}};
+  store(trainer, counters.bests);
+  for (const MetricValue& m : counters.val_metrics) trainer["val_" + m.name] = m.value;
   out.meta["trainer"] = trainer;
   Json loader = {{"epoch", at.epoch},
                  {"next_batch", at.next_batch},
                  {"begin", at.begin},
-                 {"batch_size", s.train->options().batch_size},
-                 {"order", s.train->position().order},
-                 {"data_size", s.train->dataset().size()}};
-  if (!s.data_sha256.empty()) loader["data_sha256"] = s.data_sha256;
+                 {"batch_size", session.train->options().batch_size},
+                 {"order", session.train->position().order},
+                 {"data_size", session.train->dataset().size()}};
+  if (!session.data_sha256.empty()) loader["data_sha256"] = session.data_sha256;
   out.meta["loader"] = loader;
   out.meta["config"] = config;
   // Recorded for people who compare runs.
   out.meta["written_by"] = {
-      {"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(s.device).describe()}};
-  out.data = nlohmann::json{{"form", *to_json(s.form)}, {"transforms", prediction_transforms(config)}};
+      {"halfstep", HALFSTEP_VERSION}, {"threads", num_threads()}, {"device", backend_for(session.device).describe()}};
+  out.data = nlohmann::json{{"form", *to_json(session.form)}, {"transforms", prediction_transforms(config)}};
   return out;
 }
 
-Counters unpack(const CheckpointContents& contents, Session& s) {
-  const StoredJson meta = stored_meta(contents), t = meta.part("trainer"), loader = meta.part("loader");
+Counters unpack(const CheckpointContents& contents, Session& session) {
+  const StoredJson meta = stored_meta(contents), trainer = meta.part("trainer"), loader = meta.part("loader");
   meta.part("generator");
-  const int64_t steps = t.integer("steps", 0);
+  const int64_t steps = trainer.integer("steps", 0);
   Counters counters{.steps = steps,
-                    .skipped = t.integer("skipped", 0),
-                    .samples = t.integer("samples", 0),
-                    .last_log_step = t.integer("last_log_step", -1, steps),
-                    .last_eval_step = t.integer("last_eval_step", -1),
-                    .bests = stored_bests(t),
-                    .stop_best = t.number_or_null("stop_best"),
-                    .stop_waited = t.integer("stop_waited", 0, 0),
-                    .stopped = t.get("stopped") == true,
-                    .train_loss = t.number_or_null("train_loss"),
-                    .val_loss = t.number_or_null("val_loss"),
+                    .skipped = trainer.integer("skipped", 0),
+                    .samples = trainer.integer("samples", 0),
+                    .last_log_step = trainer.integer("last_log_step", -1, steps),
+                    .last_eval_step = trainer.integer("last_eval_step", -1),
+                    .bests = stored_bests(trainer),
+                    .stop_best = trainer.number_or_null("stop_best"),
+                    .stop_waited = trainer.integer("stop_waited", 0, 0),
+                    .stopped = trainer.get("stopped") == true,
+                    .train_loss = trainer.number_or_null("train_loss"),
+                    .val_loss = trainer.number_or_null("val_loss"),
                     .val_metrics = {},
-                    .seconds = t.number("seconds"),
-                    .first_loss = t.number_or_null("first_loss")};
-  if (t.has("epoch_over")) {
-    counters.epoch_loss_sum = t.number("epoch_loss"), counters.epoch_denominator = t.number("epoch_over");
-    counters.line_loss_sum = t.number("window_loss"), counters.line_denominator = t.number("window_over");
+                    .seconds = trainer.number("seconds"),
+                    .first_loss = trainer.number_or_null("first_loss")};
+  if (trainer.has("epoch_over")) {
+    counters.epoch_loss_sum = trainer.number("epoch_loss"), counters.epoch_denominator = trainer.number("epoch_over");
+    counters.line_loss_sum = trainer.number("window_loss"), counters.line_denominator = trainer.number("window_over");
   } else {  // an older halfstep weighed losses by samples
-    const double each = usual_denominator(s);
-    counters.epoch_loss_sum = t.number("epoch_loss") * each,
-    counters.epoch_denominator = double(t.integer("epoch_samples", 0)) * each;
-    counters.line_loss_sum = t.number("window_loss") * each,
-    counters.line_denominator = double(t.integer("window_samples", 0)) * each;
+    const double sample_denominator = usual_denominator(session);
+    counters.epoch_loss_sum = trainer.number("epoch_loss") * sample_denominator,
+    counters.epoch_denominator = double(trainer.integer("epoch_samples", 0)) * sample_denominator;
+    counters.line_loss_sum = trainer.number("window_loss") * sample_denominator,
+    counters.line_denominator = double(trainer.integer("window_samples", 0)) * sample_denominator;
   }
-  counters.usual_loss = stored_usual_loss(contents), counters.evaluation_due = int(t.integer("evaluation_due", 0, 0));
-  if (t.has("last_skip")) {
-    const StoredJson skip = t.part("last_skip");
+  counters.usual_loss = stored_usual_loss(contents), counters.evaluation_due = int(trainer.integer("evaluation_due", 0, 0));
+  if (trainer.has("last_skip")) {
+    const StoredJson skip = trainer.part("last_skip");
     skip.expect(skip.get("cause").is_string(), "cause", "a text");
     counters.last_skip = {skip.integer("step", 0), skip.get("cause").get<std::string>()};
   }
-  for (const NamedMetric& m : s.metrics) {
-    const auto value = t.number_or_null("val_" + m.name);
+  for (const NamedMetric& m : session.metrics) {
+    const auto value = trainer.number_or_null("val_" + m.name);
     if (value) counters.val_metrics.push_back({m.name, *value, m.metric->is_share(), m.metric->details(), m.column});
   }
-  PlaceInRun at = place_in_run(contents, loader, s);
-  if (at.place)
-    s.train->set_position(*at.place);
+  PlaceInRun place = place_in_run(contents, loader, session);
+  if (place.position)
+    session.train->set_position(*place.position);
   else
-    s.train->set_state(at.state);
-  if (s.by_epochs && at.then > 0 && at.then != s.steps_per_epoch && counters.steps > 0)
-    at.pace = double(std::max<int64_t>(s.total_steps - steps_left(s), 0)) / double(counters.steps);
-  counters.data_size = loader.integer("data_size", 0, s.train->dataset().size());
+    session.train->set_state(place.state);
+  if (session.counts_epochs && place.former_steps_per_epoch > 0 && place.former_steps_per_epoch != session.steps_per_epoch &&
+      counters.steps > 0)
+    place.pace = double(std::max<int64_t>(session.total_steps - steps_left(session), 0)) / double(counters.steps);
+  counters.data_size = loader.integer("data_size", 0, session.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
-  halfstep::unpack(for_config(with_branch_names(contents, *s.model), at, counters), parts_of(s));
-  take_pace(at, counters, counters.steps > 0 && !meta.has("schedule"), s);
+  halfstep::unpack(adapted_to_config(with_branch_names(contents, *session.model), at, counters), parts_of(session));
+  adopt_pace(place, counters, counters.steps > 0 && !meta.has("schedule"), session);
   return counters;
 }
 

@@ -16,7 +16,7 @@ namespace halfstep::app {
 namespace {
 
 // Opens the newest readable checkpoint that fits. Returns false if one vanished, because its run continues.
-bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const std::function<void(const std::string&)>& say) {
+bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const std::function<void(const std::string&)>& report) {
   std::vector<int64_t> steps = list_checkpoints(out.folder);
   std::reverse(steps.begin(), steps.end());
   bool vanished = false;
@@ -28,9 +28,9 @@ bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const
       out.checkpoint = at;
       return true;
     } catch (const CheckpointError& e) {
-      std::error_code none;
-      if (std::filesystem::exists(at, none)) {
-        if (say) say(joined("passed over: ", one_line(e)));
+      std::error_code ignored;
+      if (std::filesystem::exists(at, ignored)) {
+        if (report) report(joined("passed over: ", one_line(e)));
       } else {
         vanished = true;
       }
@@ -43,7 +43,7 @@ bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const
 std::string recorded_data(const std::filesystem::path& folder, int64_t step) {
   try {
     std::string out;
-    const Json record = read_json<Json>(read_file(folder / "run.json", kMostOfRecord));
+    const Json record = read_json<Json>(read_file(folder / "run.json", kMostRecordBytes));
     for (const Json& start : record.at("starts"))
       if (start.at("step").get<int64_t>() <= step) out = start.value("data_sha256", "");
     return out;
@@ -55,7 +55,7 @@ std::string recorded_data(const std::filesystem::path& folder, int64_t step) {
 }  // namespace
 
 StoredRun open_run(const char* command, const std::filesystem::path& run, const std::optional<int64_t>& latest,
-                   const std::function<void(const std::string&)>& say) {
+                   const std::function<void(const std::string&)>& report) {
   StoredRun out;
   const bool is_checkpoint = checkpoint_step(run) >= 0 && std::filesystem::is_directory(run);
   out.folder = is_checkpoint ? run.parent_path() : run;
@@ -63,7 +63,7 @@ StoredRun open_run(const char* command, const std::filesystem::path& run, const 
                          " is neither a run's folder nor a config",
                          Help{"give the folder that `halfstep train` names, or a JSON config"});
   constexpr int kTries = 5;  // a running run removes older checkpoints
-  for (int i = 0; i < kTries && !open_checkpoint(out, is_checkpoint ? checkpoint_step(run) : latest, say); ++i) {}
+  for (int i = 0; i < kTries && !open_checkpoint(out, is_checkpoint ? checkpoint_step(run) : latest, report); ++i) {}
   if (out.contents) {
     out.config = stored_config(*out.contents);
     out.data_sha256 = recorded_data(out.folder, stored_step(*out.contents));
@@ -83,9 +83,9 @@ std::optional<RunningRun> still_running(const std::filesystem::path& folder) {
   if (!holder) return {};
   RunningRun out{.holder = *holder};
   std::ifstream in(folder / "metrics.jsonl", std::ios::binary);
-  constexpr std::streamoff kEnd = std::streamoff(1) << 20;  // of the file to read: lines are shorter
+  constexpr std::streamoff kTailBytes = std::streamoff(1) << 20;  // at the file's end, which are read: lines are shorter
   in.seekg(0, std::ios::end);
-  in.seekg(std::max<std::streamoff>(0, std::streamoff(in.tellg()) - kEnd));
+  in.seekg(std::max<std::streamoff>(0, std::streamoff(in.tellg()) - kTailBytes));
   for (std::string line; std::getline(in, line) && !in.eof();) {  // the last line may be incomplete
     const Json entry = Json::parse(line, nullptr, false);
     if (!entry.is_object() || !entry.contains("step") || !entry.contains("attempted")) continue;

@@ -22,9 +22,9 @@ struct StoredRun {
 };
 
 // Opens `run`: a run's folder, at its newest readable checkpoint up to step `latest`; or a checkpoint. Reports unreadable ones to
-// `say`. Throws CheckpointError, in the name of `command`, if there is neither a checkpoint nor a config.
+// `report`. Throws CheckpointError, in the name of `command`, if there is neither a checkpoint nor a config.
 StoredRun open_run(const char* command, const std::filesystem::path& run, const std::optional<int64_t>& latest = {},
-                   const std::function<void(const std::string&)>& say = nullptr);
+                   const std::function<void(const std::string&)>& report = nullptr);
 
 // A run that another process is training.
 struct RunningRun {

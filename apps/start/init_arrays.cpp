@@ -17,13 +17,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostLabels = 1000;
+constexpr size_t kMostLabels = 1000;      // different whole numbers of a target that are classes
 constexpr int64_t kMostChannels = 10000;  // with a mean and a deviation each
 constexpr int64_t kMostColors = 4;        // of pixels; else the layout is not an image
 
+// The names of a file's arrays.
 struct NamedArrays {
-  std::string x, y, x_val, y_val;     // of val: "" where it is a part of the others
-  std::vector<std::string> others{};  // that are neither
+  std::string x, y, x_val, y_val;  // x_val, y_val: "" if validation takes a part of x and y
+  std::vector<std::string> others{};
 };
 
 bool is_npz(const fs::path& file) { return file.extension() == ".npz"; }
@@ -39,6 +40,7 @@ std::vector<std::string> array_names(const fs::path& file) {
   return out;
 }
 
+// Returns the array in Python.
 std::string item(const std::string& name) { return "a[" + in_quotes(name) + "]"; }
 
 // Returns a line of Python that reads the arrays as `a`, changes them, and writes others.
@@ -59,30 +61,30 @@ std::string held_out_name(const std::vector<std::string>& names, const std::stri
 }
 
 // Finds inputs and targets by usual names, or if there are only two arrays.
-NamedArrays find_arrays(const fs::path& file, const std::string& wish) {
+NamedArrays find_arrays(const fs::path& file, const std::string& target) {
   const std::vector<std::string> names = array_names(file);
-  std::string all;
-  for (const std::string& n : names) all += (all.empty() ? "" : ", ") + n;
-  check<ConfigError>(wish.empty() || std::find(names.begin(), names.end(), wish) != names.end(), "init", file.string(),
-                     " has no array \"", wish, "\"; it has ", all);
-  NamedArrays out{.y = wish};
-  const auto find = [&](std::initializer_list<const char*> wanted) {
-    for (const char* w : wanted)
-      if (w != wish && std::find(names.begin(), names.end(), w) != names.end()) return std::string(w);
+  std::string list;
+  for (const std::string& n : names) list += (list.empty() ? "" : ", ") + n;
+  check<ConfigError>(target.empty() || std::find(names.begin(), names.end(), target) != names.end(), "init", file.string(),
+                     " has no array \"", target, "\"; it has ", list);
+  NamedArrays out{.y = target};
+  const auto find = [&](std::initializer_list<const char*> usual_names) {
+    for (const char* w : usual_names)
+      if (w != target && std::find(names.begin(), names.end(), w) != names.end()) return std::string(w);
     return std::string();
   };
   out.x =
       find({"x", "X", "input", "inputs", "data", "images", "image", "features", "x_train", "X_train", "train_x", "train_images"});
-  if (wish.empty())
+  if (target.empty())
     out.y =
         find({"y", "Y", "target", "targets", "label", "labels", "masks", "mask", "y_train", "Y_train", "train_y", "train_labels"});
   if (names.size() == 2 && out.x.empty() != out.y.empty()) {
-    const std::string& known = out.x.empty() ? out.y : out.x;
-    (out.x.empty() ? out.x : out.y) = names[0] == known ? names[1] : names[0];
+    const std::string& found = out.x.empty() ? out.y : out.x;
+    (out.x.empty() ? out.x : out.y) = names[0] == found ? names[1] : names[0];
   }
-  if (names.size() == 1 && wish == names[0]) out.x = wish;  // an autoencoder
+  if (names.size() == 1 && target == names[0]) out.x = target;  // an autoencoder
   check<DataError>(!out.x.empty() && !out.y.empty(), "init", file.string(),
-                   " has no arrays that are named as inputs and targets: ", all,
+                   " has no arrays that are named as inputs and targets: ", list,
                    Help{"name them x and y, or the targets with --target (an autoencoder's are its inputs), or write the config by "
                         "hand: docs/your_data.md, \"Arrays\""});
   for (const char* part : {"val", "valid", "test"}) {
@@ -104,10 +106,10 @@ struct ArrayValues {
   int64_t not_finite = 0, beyond = 0;  // beyond: finite, but not in float32
   double least = INFINITY, most = -INFINITY, mean = 0, deviation = 0;
   std::set<double> distinct{};  // at most kMostLabels + 1
-  bool zero_one() const { return all_integers && least >= 0 && most <= 1; }
+  bool are_zero_or_one() const { return all_integers && least >= 0 && most <= 1; }
 };
 ArrayValues values_of(const Tensor& t) {
-  constexpr int64_t kPiece = int64_t(1) << 20;
+  constexpr int64_t kPiece = int64_t(1) << 20;  // numbers that are converted at a time
   ArrayValues out;
   const Tensor flat = t.reshape({-1});
   double sum = 0, squares = 0, count = 0;
@@ -140,14 +142,15 @@ struct ArrayLayout {
   Shape sample;
   bool channels_last = false;
   int spatial() const { return int(sample.size()) - 1; }
+  // Returns whether it is a series or a picture that is large enough for convolutions.
   bool is_large() const { return (spatial() == 1 || spatial() == 2) && *std::min_element(sample.begin() + 1, sample.end()) >= 8; }
 };
 ArrayLayout layout_of(const Tensor& x, const Shape& target) {
   const Shape s = sample_of(x);
   if (looks_channels_last(s)) return {{}, {s[2], s[0], s[1]}, true};
   if (s.size() != 2) return {{}, s};
-  const bool picture = s[0] >= 8 && s[1] >= 8 && (x.dtype() == DType::u8 || s[0] == s[1]);
-  if (picture || target == s)
+  const bool is_picture = s[0] >= 8 && s[1] >= 8 && (x.dtype() == DType::u8 || s[0] == s[1]);
+  if (is_picture || target == s)
     return {{{joined(R"({"type": "Unflatten", "dim": 1, "unflattened_size": [1, )", s[0], "]}"), "pictures with one channel"}},
             {1, s[0], s[1]}};
   if (s[0] > s[1] && s[0] >= 8) return {{}, {s[1], s[0]}, true};
@@ -184,13 +187,13 @@ std::vector<InitLine> dense_layers(int spatial, int64_t channels, const std::str
 
 enum class ArrayTask : uint8_t { classes, numbers, yes_or_no };
 
-// Decides the model's task, and notes in `out` what the user should know or decide.
+// Chooses the model's task, and notes in `out` what the user should check or choose.
 ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string& name, const InitWishes& wishes,
-                  const fs::path& file, bool dense, InitParts& out) {
+                  const fs::path& file, bool is_dense, InitParts& out) {
   const std::string labels = item(name),
                     without_gaps = joined(labels, " = np.unique(", labels, ", return_inverse=True)[1].reshape(", labels, ".shape)");
-  const bool typed = !is_floating(y.dtype()), yes_or_no = values.zero_one() && values.distinct.size() == 2,
-             wide = y.dim() == 2 && y.size(1) > 1 && !dense;
+  const bool has_integers = !is_floating(y.dtype()), yes_or_no = values.are_zero_or_one() && values.distinct.size() == 2,
+             is_wide = y.dim() == 2 && y.size(1) > 1 && !is_dense;
   const auto refuse_as = [&](const std::string& problem, const std::string& change) {
     out.problem = name + ' ' + problem, out.remedy = in_numpy(file, change);
     return ArrayTask::classes;
@@ -198,17 +201,18 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
   if (wishes.task == "regression") return ArrayTask::numbers;
   if (wishes.task == "classification")
     return refuse_as(joined("must have whole numbers from 0 to be classes, got ", y.dtype(), " from ", values.least), without_gaps);
-  if (wide && yes_or_no) {
+  if (is_wide && yes_or_no) {
     const ArrayValues sums = values_of(y.to(DType::f64).sum({1}));
     return sums.least == 1 && sums.most == 1 ? ArrayTask::classes : ArrayTask::yes_or_no;
   }
-  if (yes_or_no && !typed && !dense && (y.dim() == 1 || (y.dim() == 2 && y.size(1) == 1))) {
+  if (yes_or_no && !has_integers && !is_dense && (y.dim() == 1 || (y.dim() == 2 && y.size(1) == 1))) {
     out.notes.push_back(name + " has 0 and 1 as floats, read as classes; numbers to predict: --task regression");
     return ArrayTask::classes;
   }
-  if (yes_or_no && (!typed || (dense && y.dtype() == DType::boolean) || (y.dim() > 2 && !dense))) return ArrayTask::yes_or_no;
-  if (!typed) {
-    if (values.all_integers && values.distinct.size() <= 20 && !wide)
+  if (yes_or_no && (!has_integers || (is_dense && y.dtype() == DType::boolean) || (y.dim() > 2 && !is_dense)))
+    return ArrayTask::yes_or_no;
+  if (!has_integers) {
+    if (values.all_integers && values.distinct.size() <= 20 && !is_wide)
       out.notes.push_back(
           joined(name, " has ", values.distinct.size(),
                  " whole numbers as floats, read as numbers to predict; if they are classes: --task classification"));
@@ -219,7 +223,7 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
                                ", read as numbers to predict; if they are classes, ", in_numpy(file, without_gaps)));
     return ArrayTask::numbers;
   }
-  if (wide) return ArrayTask::numbers;
+  if (is_wide) return ArrayTask::numbers;
   if (values.least < 0)
     return refuse_as(joined("has ", int64_t(values.least), ", but classes count from 0 (numbers to predict: --task regression)"),
                      without_gaps);
@@ -231,6 +235,7 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
   return ArrayTask::classes;
 }
 
+// Adds a model for the arrays' shapes: with an answer at each place of the input, or one for the sample.
 void add_layers(InitParts& out, const Tensor& x, const Tensor& y, ArrayTask task, const ArrayValues& labels) {
   const Shape target = sample_of(y);
   ArrayLayout at = layout_of(x, target);
@@ -258,9 +263,9 @@ void add_layers(InitParts& out, const Tensor& x, const Tensor& y, ArrayTask task
     out.layers.push_back({at.is_large() ? R"("Flatten")" : R"("Flatten", {"type": "Linear", "out_features": 128}, "ReLU")", ""});
     if (target.size() > 1 && task != ArrayTask::classes) {
       std::string sizes;
-      int64_t all = 1;
-      for (const int64_t n : target) sizes += (sizes.empty() ? "" : ", ") + std::to_string(n), all *= n;
-      out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", all,
+      int64_t numbers = 1;
+      for (const int64_t n : target) sizes += (sizes.empty() ? "" : ", ") + std::to_string(n), numbers *= n;
+      out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", numbers,
                                    R"(}, {"type": "Unflatten", "dim": 1, "unflattened_size": [)", sizes, "]}"),
                             "the target's shape"});
     } else {
@@ -308,10 +313,10 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
                    " has ", *inputs.distinct.begin(), " alone");
   if (!names.others.empty()) out.notes.push_back("arrays that are left out: " + list_text(names.others));
   const ArrayLayout at = layout_of(x, sample_of(y));
-  const bool dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
+  const bool is_dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
   out.remedy = x.size(0) < 5 ? "some samples are needed to train with, and others to check with"
                              : "docs/your_data.md, \"Arrays\", has a config to begin with";
-  const ArrayTask task = task_of(y, labels, names.y, wishes, file, dense, out);
+  const ArrayTask task = task_of(y, labels, names.y, wishes, file, is_dense, out);
   if (x.dim() == 1) {
     out.problem = joined(names.x, ' ', x.shape(), " has one number for each sample, which need a dimension of their own");
     out.remedy = in_numpy(file, item(names.x) + " = " + item(names.x) + "[:, None]");
@@ -331,12 +336,12 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
     out.data.push_back({R"("task": "classification")", "as asked"});
   else if (is_floating(y.dtype()) && task == ArrayTask::classes && (y.dim() == 1 || y.size(1) == 1))
     out.data.push_back({R"("task": "classification")", "floats would be numbers"});
-  const bool bytes = x.dtype() == DType::u8 && x.dim() > 2, pixels = bytes && inputs.most > 1;
-  if (bytes && !pixels) {
+  const bool has_bytes = x.dtype() == DType::u8 && x.dim() > 2, has_pixels = has_bytes && inputs.most > 1;
+  if (has_bytes && !has_pixels) {
     out.data.push_back({R"("bytes": "numbers")", "they are 0 and 1, and stay so; \"pixels\" divides them by 255"});
     out.notes.push_back(names.x + " has bytes of 0 and 1, which are no pixels, and stay as they are");
   }
-  if (pixels) out.data.push_back({R"("bytes": "pixels")", "0 to 255 become 0 to 1; \"numbers\" leaves them as they are"});
+  if (has_pixels) out.data.push_back({R"("bytes": "pixels")", "0 to 255 become 0 to 1; \"numbers\" leaves them as they are"});
   if (at.channels_last) {
     const std::string given = at.spatial() == 1 ? "[N, T, C]" : "[N, H, W, C]",
                       read = at.spatial() == 1 ? "[N, C, T]" : "[N, C, H, W]";
@@ -345,18 +350,18 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
                                "; if not: \"channels_last\": false"));
   }
   const int64_t channels = x.dim() == 1 ? 0 : at.channels_last ? at.sample[0] : x.size(1);
-  if (x.dim() > 1 && channels <= (pixels ? kMostColors : kMostChannels))
+  if (x.dim() > 1 && channels <= (has_pixels ? kMostColors : kMostChannels))
     out.data.push_back({R"("transforms": [{"type": "Normalize", "from": "data"}])",
                         "inputs to mean 0 and deviation 1 of the training data, by place in dimension 1"});
-  const bool parts = !names.x_val.empty();
+  const bool has_val = !names.x_val.empty();
   const auto add_part = [&](const char* split, const std::string& input, const std::string& target, const char* range) {
     out.data.push_back({joined('"', split, R"(": {"type": ")", is_npz(file) ? "NPZ" : "Safetensors", R"(", "path": )",
                                in_quotes(file.filename().string()), R"(, "input": )", in_quotes(input), R"(, "target": )",
                                in_quotes(target), range, "}"),
                         ""});
   };
-  add_part("train", names.x, names.y, parts ? "" : ", \"range\": [0, 0.8]");
-  add_part("val", parts ? names.x_val : names.x, parts ? names.y_val : names.y, parts ? "" : ", \"range\": [0.8, 1]");
+  add_part("train", names.x, names.y, has_val ? "" : ", \"range\": [0, 0.8]");
+  add_part("val", has_val ? names.x_val : names.x, has_val ? names.y_val : names.y, has_val ? "" : ", \"range\": [0.8, 1]");
   add_layers(out, x, y, task, labels);
   out.loss = task == ArrayTask::classes   ? R"("CrossEntropyLoss")"
              : task == ArrayTask::numbers ? R"("MSELoss")"
@@ -365,7 +370,7 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
                      : task == ArrayTask::numbers ? "targets are numbers to predict"
                                                   : "targets are 0 and 1, each for itself";
   if (task == ArrayTask::numbers) out.metrics = R"(["rmse"])";
-  out.samples = parts ? x.size(0) : x.size(0) * 4 / 5;
+  out.samples = has_val ? x.size(0) : x.size(0) * 4 / 5;
   return out;
 }
 

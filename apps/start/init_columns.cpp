@@ -16,7 +16,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kExact = 9007199254740992;  // 2^53: whole numbers from here on are not exact
-constexpr size_t kMostOddTexts = 5;  // distinct ones beside numbers or dates
+constexpr size_t kMostOddTexts = 5;          // different ones in a column of numbers or dates
 
 std::string small_letters(std::string_view text) {
   std::string out(text);
@@ -42,15 +42,15 @@ double plain_number(const CsvSheet& sheet, size_t row, size_t column, const CsvF
 
 // Returns whether all cells are months such as "01.2015", which are numbers, too.
 bool are_months(const CsvSheet& sheet, size_t column) {
-  bool some = false;
+  bool has_month = false;
   CsvDate date;
   for (size_t row = 0; row < sheet.rows(); ++row) {
     const std::string_view cell = sheet.cell(row, column);
     if (cell.empty()) continue;
     if (cell.size() != 7 || !parse_date(cell, CsvDateOrder::ymd, date)) return false;
-    some = true;
+    has_month = true;
   }
-  return some;
+  return has_month;
 }
 
 // Returns whether a cell starts as a number; accounting marks, such as "(" and a currency sign of several bytes, may precede its
@@ -64,7 +64,7 @@ bool starts_as_number(std::string_view cell) {
 struct UnparsedCells {
   size_t texts = 0, like_numbers = 0, dates = 0;
 };
-UnparsedCells unread(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order) {
+UnparsedCells unparsed_cells(const CsvSheet& sheet, const CsvFormat& format, CsvDateOrder order) {
   UnparsedCells out;
   double value = 0;
   CsvDate date;
@@ -96,34 +96,36 @@ CsvHint shared_hint(const CsvSheet& sheet, const InitColumn& c, const TableReadi
   return first;
 }
 
-// Declares the few cells of another kind than nearly all of a column as missing values.
-void find_odd(const CsvSheet& sheet, const TableReading& r, InitColumn& c) {
+// Sets the kind of a column with several kinds of cells. A few cells of another kind than nearly all become missing values.
+void declare_odd_cells(const CsvSheet& sheet, const TableReading& r, InitColumn& c) {
   const size_t most = std::max(c.numbers, c.dates), others = c.filled() - most;
   const CellKind kind = c.numbers >= c.dates ? CellKind::number : CellKind::date;
   c.kind = c.texts == c.filled() ? ColumnKind::text : ColumnKind::mixed;
-  if (most < 10 || others > std::max<size_t>(1, most / 20)) return;
+  constexpr size_t kLeastOfKind = 10, kOddShare = 20;  // at most 1/20 of the cells are odd
+  if (most < kLeastOfKind || others > std::max<size_t>(1, most / kOddShare)) return;
   std::set<std::string> words;
   std::vector<size_t> rows;
   double value = 0;
   CsvDate date;
   for (size_t row = 0; row < c.rows; ++row) {
     const std::string_view cell = sheet.cell(row, c.index);
-    const CellKind is = kind_of_cell(cell, r.format, r.order, value, date);
-    if (is == CellKind::missing || is == kind) continue;
-    if (is == CellKind::number) return;  // a number declared as missing would be missing in all columns
+    const CellKind own_kind = kind_of_cell(cell, r.format, r.order, value, date);
+    if (own_kind == CellKind::missing || own_kind == kind) continue;
+    if (own_kind == CellKind::number) return;  // a number declared as missing would be missing in all columns
     words.emplace(cell);
     rows.push_back(row);
   }
   if (words.size() > kMostOddTexts) return;
   c.kind = kind == CellKind::number ? ColumnKind::number : ColumnKind::date;
-  c.odd = std::move(rows);
+  c.odd_rows = std::move(rows);
   c.distinct -= words.size();
   c.words.merge(words);
   (kind == CellKind::number ? c.dates : c.numbers) = 0;
   c.texts = 0;
 }
 
-InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
+// Counts the cells of a column by kind, and finds what its values have in common.
+InitColumn read_column(const CsvSheet& sheet, size_t at, const TableReading& r) {
   InitColumn c{.index = at, .name = sheet.names()[at], .rows = sheet.rows()};
   std::vector<std::string_view> cells;
   std::vector<double> plain;
@@ -168,10 +170,10 @@ InitColumn look_at(const CsvSheet& sheet, size_t at, const TableReading& r) {
   else if (c.dates == filled)
     c.kind = ColumnKind::date;
   else
-    find_odd(sheet, r, c);
-  const bool all = filled == c.rows && c.kind == ColumnKind::number && c.odd.empty();
-  c.counts_up = all && c.all_integers && counts;
-  c.permutes = all && c.all_integers && c.distinct == c.rows && most - least + 1 == double(c.rows);
+    declare_odd_cells(sheet, r, c);
+  const bool is_complete = filled == c.rows && c.kind == ColumnKind::number && c.odd_rows.empty();
+  c.counts_up = is_complete && c.all_integers && counts;
+  c.is_permutation = is_complete && c.all_integers && c.distinct == c.rows && most - least + 1 == double(c.rows);
   c.grows = filled == c.rows && grows && (c.kind == ColumnKind::number || c.kind == ColumnKind::date);
   if (c.kind == ColumnKind::text || c.kind == ColumnKind::mixed) c.hint = shared_hint(sheet, c, r);
   if (c.kind == ColumnKind::text && c.hint.what.empty() && c.distinct > kFewQuantities) c.hint = shared_hint(sheet, c, r, true);
@@ -205,7 +207,7 @@ bool InitColumn::texts_differ() const {
 // Returns whether accounting's marks turn texts into numbers. Not if a column of texts then mixes both, or has them on all of its
 // numbers, like "(1)" and "(2)" that number something.
 bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFormat& accounting, CsvDateOrder order) {
-  bool some = false;
+  bool has_marks = false;
   double value = 0;
   CsvDate date;
   for (size_t c = 0; c < sheet.names().size(); ++c) {
@@ -222,19 +224,20 @@ bool reads_accounting(const CsvSheet& sheet, const CsvFormat& plain, const CsvFo
         marks += form.currency.empty();
     }
     if (more > 0 && numbers == 0 && (texts > 0 || marks == more)) return false;
-    some |= more > 0;
+    has_marks |= more > 0;
   }
-  return some;
+  return has_marks;
 }
 
 TableReading read_columns(const CsvSheet& sheet) {
   TableReading out{.format = {sheet.format().delimiter, '.', 0}, .columns = {}};
-  UnparsedCells best = unread(sheet, out.format, out.order);
+  UnparsedCells best = unparsed_cells(sheet, out.format, out.order);
   const char delimiter = sheet.format().delimiter;
   const auto try_format = [&](char decimal, char thousands) {
     if (decimal == delimiter) return;
     const CsvFormat format{delimiter, decimal, thousands};
-    if (const UnparsedCells found = unread(sheet, format, out.order); found.texts < best.texts) best = found, out.format = format;
+    if (const UnparsedCells found = unparsed_cells(sheet, format, out.order); found.texts < best.texts)
+      best = found, out.format = format;
   };
   if (best.like_numbers > 0) {
     for (const auto& [decimal, thousands] : {std::pair(',', char(0)), {',', '.'}, {',', ' '}, {'.', ','}, {'.', ' '}, {'.', '\''}})
@@ -245,11 +248,12 @@ TableReading read_columns(const CsvSheet& sheet) {
     CsvFormat plain = marks;
     plain.accounting = false;
     if (best.like_numbers == 0 || decimal == delimiter || !reads_accounting(sheet, plain, marks, out.order)) continue;
-    if (const UnparsedCells found = unread(sheet, marks, out.order); found.texts < best.texts) best = found, out.format = marks;
+    if (const UnparsedCells found = unparsed_cells(sheet, marks, out.order); found.texts < best.texts)
+      best = found, out.format = marks;
   }
   if (best.like_numbers > 0) {  // try another order of dates too
-    const UnparsedCells day_first = unread(sheet, out.format, CsvDateOrder::dmy),
-                        month_first = unread(sheet, out.format, CsvDateOrder::mdy);
+    const UnparsedCells day_first = unparsed_cells(sheet, out.format, CsvDateOrder::dmy),
+                        month_first = unparsed_cells(sheet, out.format, CsvDateOrder::mdy);
     const bool day = day_first.texts <= month_first.texts;
     if (std::min(day_first.texts, month_first.texts) < best.texts) {
       out.order = day ? CsvDateOrder::dmy : CsvDateOrder::mdy;
@@ -262,7 +266,7 @@ TableReading read_columns(const CsvSheet& sheet) {
       out.order_why = joined("no day is above 12, but so the rows of ", sheet.names()[c], " are evenly apart");
     }
   }
-  for (size_t c = 0; c < sheet.names().size(); ++c) out.columns.push_back(look_at(sheet, c, out));
+  for (size_t c = 0; c < sheet.names().size(); ++c) out.columns.push_back(read_column(sheet, c, out));
   for (const InitColumn& c : out.columns) {
     if (!out.format.thousands || c.kind != ColumnKind::number) continue;
     for (size_t row = 0; row < c.rows && out.thousands_example.empty(); ++row) {
@@ -277,9 +281,9 @@ TableReading read_columns(const CsvSheet& sheet) {
 
 std::string reference(const CsvSheet& sheet, const InitColumn& c) {
   const std::vector<std::string>& names = sheet.names();
-  const bool one =
+  const bool is_unique =
       std::count_if(names.begin(), names.end(), [&](const std::string& n) { return text_key(n) == text_key(c.name); }) == 1;
-  return sheet.has_header() && one ? in_quotes(c.name) : std::to_string(c.index);
+  return sheet.has_header() && is_unique ? in_quotes(c.name) : std::to_string(c.index);
 }
 
 std::string phrase(const CsvSheet& sheet, const InitColumn& c) {
@@ -304,7 +308,7 @@ std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c) {
   if (20 * c.filled() < c.rows) return joined("is empty but for ", c.filled(), c.filled() == 1 ? " row" : " rows");
   if (c.distinct == 1 && !c.has_gaps()) return "has one value alone";
   if (c.counts_up && c.rows > 2) return "counts the rows";
-  if (c.permutes && c.rows >= 10) return "numbers the rows, in another order";
+  if (c.is_permutation && c.rows >= 10) return "numbers the rows, in another order";
   if (sheet.has_header() && has_no_name(c.name) && (index || all_differ)) return "is an index without a name";
   if (sheet.has_header() && is_named_as_id(c.name) && (all_differ || small_letters(c.name) == "id")) return "is an id";
   const std::string such = joined(" such as \"", c.example.substr(0, 40), '"');

@@ -26,10 +26,10 @@ struct InitColumn {
   size_t distinct = 0;                                 // distinct cells that are not missing
   bool all_integers = true;                            // all numbers are integers
   bool counts_up = false;                              // each number is one more than the one before
-  bool permutes = false;                               // they are consecutive integers in another order
+  bool is_permutation = false;                         // the numbers are consecutive integers in another order
   bool grows = false;                                  // each number, or date, is above the one before
   std::set<std::string> words{};                       // words for a missing value
-  std::vector<size_t> odd{};                           // rows of the few cells of another kind than all others
+  std::vector<size_t> odd_rows{};                      // rows of the few cells of another kind than all others
   std::string example{};                               // its first text
   CsvHint hint{};                                      // form of its texts, if they are numbers in another form
   double letters = 0, words_of_cell = 0;               // averages over its texts
@@ -54,9 +54,10 @@ struct TableReading {
   std::string thousands_example{};
   std::vector<InitColumn> columns;
 };
+// Finds the format, and analyses all columns with it.
 TableReading read_columns(const CsvSheet& sheet);
 
-// Chooses the columns of texts that replace all other inputs: the requested one; or long texts, if the table has little else.
+// Chooses the columns of texts that replace all other inputs: the requested one, or long texts, if the table has few other columns.
 // Throws ConfigError for a request that is not a column of texts.
 std::vector<const InitColumn*> choose_texts(const CsvSheet& sheet, const std::vector<InitColumn>& all,
                                                const InitColumn& target, bool classes, const InitWishes& wishes);

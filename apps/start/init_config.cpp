@@ -62,7 +62,7 @@ InitParts init_texts(const fs::path& file, const InitWishes& wishes) {
   const int64_t tokens = characters.size() * 64;
   out.what = joined("a text of about ", tokens, " characters, ", characters.vocabulary(), " different ones");
   const int64_t seq_len = tokens > 200000 ? 128 : 64;
-  const bool large = tokens > 500000;
+  const bool is_large = tokens > 500000;
   out.data = {{"\"root\": " + in_quotes(folder_of_file(file)), ""},
               {R"("tokenizer": "char")", "or byte, word, or bpe with a tokenizer_file"},
               {joined(R"("seq_len": )", seq_len), "characters that are read together"}};
@@ -71,10 +71,11 @@ InitParts init_texts(const fs::path& file, const InitWishes& wishes) {
     out.data.push_back(
         {joined('"', split, R"(": {"type": "Text", "path": )", in_quotes(file.filename().string()), ", \"range\": ", range, "}"),
          ""});
-  out.layers = {{joined(R"({"type": "Embedding", "num_embeddings": "auto", "embedding_dim": )", large ? 128 : 64, "}"),
-                 "\"auto\": the tokens of the text"},
-                {joined(R"({"type": "LSTM", "hidden_size": )", large ? 256 : 128, R"(, "num_layers": )", large ? 2 : 1, "}"), ""},
-                {R"({"type": "Linear", "out_features": "auto"})", "a score for each token that may come next"}};
+  out.layers = {
+      {joined(R"({"type": "Embedding", "num_embeddings": "auto", "embedding_dim": )", is_large ? 128 : 64, "}"),
+       "\"auto\": the tokens of the text"},
+      {joined(R"({"type": "LSTM", "hidden_size": )", is_large ? 256 : 128, R"(, "num_layers": )", is_large ? 2 : 1, "}"), ""},
+      {R"({"type": "Linear", "out_features": "auto"})", "a score for each token that may come next"}};
   out.loss = R"("CrossEntropyLoss")";
   out.lr = 0.002, out.samples = tokens * 9 / 10 / seq_len, out.steps = 2000;
   return out;
@@ -82,27 +83,27 @@ InitParts init_texts(const fs::path& file, const InitWishes& wishes) {
 
 // Returns "3 tabs", the delimiters of each line, if the lines are rows of a table; else "".
 std::string delimiters_of_lines(const fs::path& file, const InitWishes& wishes) {
-  constexpr size_t kLines = 10, kHead = 1 << 16, kLongest = 1000;
+  constexpr size_t kLeastLines = 10, kHeadBytes = 1 << 16, kMostLineBytes = 1000;
   DataNotes notes;
   const FileText read = open_text_file(file, reading_of(wishes, "a text", {"encoding"}).format.encoding, "Text", false, notes);
-  const std::string_view head = read.text.substr(0, kHead);
+  const std::string_view head = read.text.substr(0, kHeadBytes);
   for (const auto& [delimiter, name] : {std::pair('\t', "tab"), {',', "comma"}, {';', "semicolon"}, {'|', "bar"}}) {
     std::optional<std::ptrdiff_t> wanted;
     size_t lines = 0;
-    bool numbers = delimiter == '\t', same = true;
-    for (size_t at = 0; at < head.size() && same; ++lines) {
+    bool has_numbers = delimiter == '\t', is_same = true;
+    for (size_t at = 0; at < head.size() && is_same; ++lines) {
       const size_t end = head.find('\n', at);
       if (end == head.npos && head.size() < read.text.size()) break;  // a part of a line
       const std::string_view line = head.substr(at, std::min(end, head.size()) - at);
       at = std::min(end, head.size() - 1) + 1;
       const auto count = std::count(line.begin(), line.end(), delimiter);
-      same = wanted.value_or(count) == count && line.size() < kLongest;
+      is_same = wanted.value_or(count) == count && line.size() < kMostLineBytes;
       wanted = count;
       const std::string_view last = line.substr(line.rfind(delimiter) + 1);
-      numbers = numbers || (lines > 0 && !last.empty() && last.find_first_not_of("0123456789.-+eE\r") == last.npos);
+      has_numbers = has_numbers || (lines > 0 && !last.empty() && last.find_first_not_of("0123456789.-+eE\r") == last.npos);
     }
     const std::ptrdiff_t least = delimiter == '\t' ? 1 : 2;
-    if (!same || !numbers || lines < kLines || wanted.value_or(0) < least) continue;
+    if (!is_same || !has_numbers || lines < kLeastLines || wanted.value_or(0) < least) continue;
     return joined(*wanted, ' ', name, *wanted == 1 ? "" : "s");
   }
   return "";
@@ -122,11 +123,11 @@ void refuse_other_files(const fs::path& data, const std::string& end) {
     refuse(" is one picture", "give the folder, which has a folder for each class");
 }
 
-// Decides by names of files what the data is, and makes the parts of its config.
+// Recognises the kind of data by names of files, and makes the parts of its config.
 InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
-  std::error_code none;
-  check<DataError>(fs::exists(data, none), "init", data.string(), " does not exist");
-  if (fs::is_directory(data, none)) {
+  std::error_code ignored;
+  check<DataError>(fs::exists(data, ignored), "init", data.string(), " does not exist");
+  if (fs::is_directory(data, ignored)) {
     check<ConfigError>(wishes.target.empty() && wishes.task.empty(), "init", data.string(),
                        " is a folder, whose folders are the classes: --target and --task are for tables and arrays");
     reading_of(wishes, "a folder", {"on_error"});
@@ -145,16 +146,16 @@ InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
     reading_of(wishes, "arrays", {});
     return init_arrays(data, wishes);
   }
-  const bool text = end == ".txt" || end == ".md" || end == ".text";
+  const bool is_text = end == ".txt" || end == ".md" || end == ".text";
   if (const std::string delimiters = end == ".txt" ? delimiters_of_lines(data, wishes) : ""; !delimiters.empty()) {
     InitParts table = init_table(data, wishes);
     table.notes.insert(table.notes.begin(),
                        joined("each line has ", delimiters, ", so the file is read as a table; named .md it would be a text"));
     return table;
   }
-  check<ConfigError>(!text || (wishes.target.empty() && wishes.task.empty()), "init", data.string(),
+  check<ConfigError>(!is_text || (wishes.target.empty() && wishes.task.empty()), "init", data.string(),
                      " is a text, whose next tokens are predicted: --target and --task are for tables and arrays");
-  if (text) return init_texts(data, wishes);
+  if (is_text) return init_texts(data, wishes);
   refuse_other_files(data, end);
   return init_table(data, wishes);  // whatever its name: its first lines decide
 }
@@ -167,9 +168,9 @@ std::string in_one_line(std::string text) {
 }
 
 // Appends a line, with its comment behind it or, if it is long, above it.
-void add(std::string& out, const std::string& indent, const InitLine& line, bool comma) {
-  constexpr size_t kColumn = 60;
-  std::string text = indent + line.code + (comma ? "," : "");
+void append_line(std::string& out, const std::string& indent, const InitLine& line, bool has_comma) {
+  constexpr size_t kColumn = 60;  // of comments
+  std::string text = indent + line.code + (has_comma ? "," : "");
   if (!line.comment.empty() && text.size() + 2 > kColumn) {  // puts it above the line
     out += indent + "// " + in_one_line(line.comment) + '\n';
   } else if (!line.comment.empty()) {
@@ -179,9 +180,10 @@ void add(std::string& out, const std::string& indent, const InitLine& line, bool
   out += text + '\n';
 }
 
-// Opens the pictures. False: a few cannot be read, and the config leaves them out now. Throws DataError for more.
+// Opens the pictures. If a few cannot be read, changes the config so that it leaves them out, and returns false. Throws DataError
+// for more.
 bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& config, bool skips) {
-  constexpr int64_t kFew = 20;  // of so many pictures one may be bad, which is an accident
+  constexpr int64_t kPicturesPerFault = 20;  // one of these may be unreadable by accident
   const PictureReport pictures = examine_pictures(config, {.seconds = kPictureSeconds});
   if (pictures.pictures == 0) return true;
   if (pictures.bad == 0) {
@@ -189,16 +191,16 @@ bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& con
     if (const std::string flawed = pictures.warning(); !flawed.empty()) made.notes.push_back(flawed);
     return true;
   }
-  check<DataError>(skips || kFew * pictures.bad <= pictures.checked, "init", data.string(), ": no config is written:\n",
-                   pictures.error());
+  check<DataError>(skips || kPicturesPerFault * pictures.bad <= pictures.checked, "init", data.string(),
+                   ": no config is written:\n", pictures.error());
   std::string line;
-  add(line, "    ", {R"("on_error": "skip")", "some pictures cannot be read; \"fail\" ends a run that meets one"}, true);
+  append_line(line, "    ", {R"("on_error": "skip")", "some pictures cannot be read; \"fail\" ends a run that meets one"}, true);
   made.text.insert(made.text.find("    \"loader\": "), line);
   return false;
 }
 
-// Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Gives the
-// number of classes of a sample; 0: it has none.
+// Throws DataError unless `halfstep validate` accepts the config. Otherwise notes its warnings, and what it has measured. Returns
+// the number of classes of a sample; 0: it has none.
 int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& parts, bool skips) {
   std::string wrong;
   const std::vector<std::string> before = made.notes;
@@ -224,9 +226,9 @@ int64_t check_init(const fs::path& data, InitConfig& made, const InitParts& part
   }
   if (wrong.empty()) return 0;
   check<DataError>(parts.problem.empty(), "init", data.string(), ": ", parts.problem, Help{parts.remedy});
-  const bool helps = wrong.find("\nhelp: ") != std::string::npos;
+  const bool has_help = wrong.find("\nhelp: ") != std::string::npos;
   fail<DataError>("init", data.string(), ": no config is written, since what init would write does not pass halfstep validate:\n",
-                  wrong, helps || parts.remedy.empty() ? "" : joined(Help{parts.remedy}));
+                  wrong, has_help || parts.remedy.empty() ? "" : joined(Help{parts.remedy}));
 }
 
 }  // namespace
@@ -248,11 +250,11 @@ std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches) {
                           R"( "ReLU")", pools ? R"(, {"type": "MaxPool2d", "kernel_size": 2})" : ""),
                    ""});
   };
-  const bool small = side < 16;  // there is room for only one pooling, and one convolution would be too few
-  if (small) add_block(channels, false), channels *= 2;
+  const bool is_small = side < 16;  // there is room for only one pooling, and one convolution would be too few
+  if (is_small) add_block(channels, false), channels *= 2;
   for (int64_t size = side, first = 1; first || (size >= 8 && channels <= 128); size /= 2, channels *= 2, first = 0)
     add_block(channels, size >= 8);
-  if (side >= 8) out.front().comment = small ? "the second halves the sides" : "each block halves the sides";
+  if (side >= 8) out.front().comment = is_small ? "the second halves the sides" : "each block halves the sides";
   out.push_back({R"("Flatten", {"type": "Linear", "out_features": "auto"})", "\"auto\": one for each class"});
   return out;
 }
@@ -261,32 +263,37 @@ namespace {
 
 // Writes the config's text, and checks it as `halfstep validate` does.
 InitConfig config_of(const fs::path& data, const InitWishes& wishes) {
-  std::error_code none;
-  const bool skips = fs::is_directory(data, none) && reading_of(wishes, "a folder", {"on_error"}).skips_pictures;
-  const InitParts p = parts_of(data, wishes);
-  InitConfig out{run_name(data), in_one_line(p.what), "", p.notes};
-  const int64_t per_epoch = std::max<int64_t>(1, (p.samples + p.batch_size - 1) / p.batch_size);
-  const int64_t epochs = std::clamp<int64_t>((p.steps + per_epoch / 2) / per_epoch, 2, 200);
-  std::string& t = out.text;
-  t = "// " + in_one_line(data.string() + ": " + p.what) + ".\n{\n  \"version\": 1, \"name\": " + in_quotes(out.name) +
-      ",\n  \"data\": {\n";
-  for (const InitLine& line : p.data) add(t, "    ", line, true);
-  add(t, "    ", {joined(R"("loader": {"batch_size": )", p.batch_size, "}"), ""}, false);
-  t += "  },\n  \"model\": {\"type\": \"Sequential\", \"layers\": [\n";
-  for (const InitLine& line : p.layers) add(t, "    ", line, &line != &p.layers.back());
-  t += "  ]},\n";
-  add(t, "  ", {"\"loss\": " + p.loss, p.loss_comment}, true);
-  if (!p.metrics.empty()) add(t, "  ", {"\"metrics\": " + p.metrics, "in the units of the file"}, true);
-  add(t, "  ", {joined(R"("optimizer": {"type": "AdamW", "lr": )", p.lr, "}"), "halfstep lr-find measures a good rate"}, true);
-  add(t, "  ", {R"("scheduler": "CosineAnnealingLR")", "falls to 0 over the whole training"}, true);
-  add(t, "  ", {R"("amp": {"enabled": true, "dtype": "auto"})", "mixed precision; halfstep parity measures its effect"}, true);
-  add(t, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
-  t += "}\n";
+  std::error_code ignored;
+  const bool skips = fs::is_directory(data, ignored) && reading_of(wishes, "a folder", {"on_error"}).skips_pictures;
+  const InitParts parts = parts_of(data, wishes);
+  InitConfig out{run_name(data), in_one_line(parts.what), "", parts.notes};
+  const int64_t per_epoch = std::max<int64_t>(1, (parts.samples + parts.batch_size - 1) / parts.batch_size);
+  constexpr int64_t kLeastEpochs = 2, kMostEpochs = 200;
+  const int64_t epochs = std::clamp<int64_t>((parts.steps + per_epoch / 2) / per_epoch, kLeastEpochs, kMostEpochs);
+  std::string& text = out.text;
+  text = "// " + in_one_line(data.string() + ": " + parts.what) + ".\n{\n  \"version\": 1, \"name\": " + in_quotes(out.name) +
+         ",\n  \"data\": {\n";
+  for (const InitLine& line : parts.data) append_line(text, "    ", line, true);
+  append_line(text, "    ", {joined(R"("loader": {"batch_size": )", parts.batch_size, "}"), ""}, false);
+  text += "  },\n  \"model\": {\"type\": \"Sequential\", \"layers\": [\n";
+  for (const InitLine& line : parts.layers) append_line(text, "    ", line, &line != &parts.layers.back());
+  text += "  ]},\n";
+  append_line(text, "  ", {"\"loss\": " + parts.loss, parts.loss_comment}, true);
+  if (!parts.metrics.empty()) append_line(text, "  ", {"\"metrics\": " + parts.metrics, "in the units of the file"}, true);
+  append_line(text, "  ",
+              {joined(R"("optimizer": {"type": "AdamW", "lr": )", parts.lr, "}"), "halfstep lr-find measures a good rate"}, true);
+  append_line(text, "  ", {R"("scheduler": "CosineAnnealingLR")", "falls to 0 over the whole training"}, true);
+  append_line(text, "  ", {R"("amp": {"enabled": true, "dtype": "auto"})", "mixed precision; halfstep parity measures its effect"},
+              true);
+  append_line(text, "  ", {joined(R"("train": {"epochs": )", epochs, "}"), joined("about ", epochs * per_epoch, " steps")}, false);
+  text += "}\n";
   constexpr int64_t kMatrixClasses = 20;  // more are hard to read
-  if (const int64_t classes = check_init(data, out, p, skips); classes > 1 && classes <= kMatrixClasses && p.metrics.empty()) {
+  if (const int64_t classes = check_init(data, out, parts, skips);
+      classes > 1 && classes <= kMatrixClasses && parts.metrics.empty()) {
     std::string line;
-    add(line, "  ", {R"("metrics": ["confusion_matrix"])", "which class is taken for which; accuracy is measured anyway"}, true);
-    t.insert(t.find("  \"optimizer\": "), line);
+    append_line(line, "  ", {R"("metrics": ["confusion_matrix"])", "which class is taken for which; accuracy is measured anyway"},
+                true);
+    text.insert(text.find("  \"optimizer\": "), line);
   }
   for (std::string& note : out.notes) note = in_one_line(note);
   return out;

@@ -9,7 +9,7 @@
 
 namespace halfstep::app {
 
-// The user's wishes. "": init decides.
+// The user's wishes; "": init chooses.
 struct InitWishes {
   std::string target;  // a table's column by name or number, or an array
   std::string task;    // "classification" or "regression"
@@ -17,6 +17,7 @@ struct InitWishes {
   std::vector<std::string> sets{};  // "data.encoding=latin-1": how the data is read (init_reading.h)
 };
 
+// A config, and what the user should read about it.
 struct InitConfig {
   std::string name;                // of the run, from the path
   std::string what;                // "a table of 150 rows and 5 columns, to predict species (the last column)"
@@ -50,6 +51,7 @@ struct InitParts {
 };
 std::string in_quotes(const std::string& text);                 // as a JSON string
 std::string folder_of_file(const std::filesystem::path& file);  // "." for a path without one
+// Returns layers for pictures of this side, with a Linear of one number for each class at the end.
 std::vector<InitLine> init_convolutions(int64_t side, bool normalizes_batches);
 // Returns the subfolders that may be classes or parts of the data.
 std::vector<std::string> visible_folders(const std::filesystem::path& root);

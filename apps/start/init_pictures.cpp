@@ -24,8 +24,8 @@ std::string small_folder_name(std::string text) {
 
 // Samples some pictures, spread over all, and returns whether none has a colour.
 bool are_gray(const ImageFolderDataset& data) {
-  constexpr int64_t kRead = 12;
-  const int64_t n = std::min(kRead, data.size());
+  constexpr int64_t kMostPictures = 12;
+  const int64_t n = std::min(kMostPictures, data.size());
   for (int64_t i = 0; i < n; ++i) {
     try {
       const auto pixels = read_picture(data.file(i * data.size() / n), 3).pixels;
@@ -53,9 +53,9 @@ std::optional<std::string> rest_without(const std::string& folder, const std::st
 
 // Returns the first of these folders whose name is one of the words plus `rest`; "" if there is none.
 std::string folder_called(const fs::path& root, std::initializer_list<const char*> words, const std::string& rest) {
-  const std::vector<std::string> there = visible_folders(root);
+  const std::vector<std::string> folders = visible_folders(root);
   for (const char* word : words)
-    for (const std::string& folder : there)
+    for (const std::string& folder : folders)
       if (rest_without(folder, word) == rest) return folder;
   return "";
 }
@@ -130,16 +130,16 @@ InitParts init_pictures(const fs::path& given) {
     part->clear();
   }
   if (val.empty()) std::swap(val, test);
-  const bool parts = !val.empty();
+  const bool has_val = !val.empty();
 
   // Reads the sizes of some hundred pictures, spread over all.
-  constexpr int64_t kLook = 300;
+  constexpr int64_t kMostRead = 300;
   std::vector<int64_t> sides;
   std::set<std::pair<int64_t, int64_t>> sizes;
   std::string fault;
-  for (int64_t i = 0; i < std::min(kLook, data.size()); ++i) {
+  for (int64_t i = 0; i < std::min(kMostRead, data.size()); ++i) {
     try {
-      const PictureSize s = picture_size(data.file(i * data.size() / std::min(kLook, data.size())));
+      const PictureSize s = picture_size(data.file(i * data.size() / std::min(kMostRead, data.size())));
       sides.push_back(std::min(s.width, s.height));
       sizes.insert({s.width, s.height});
     } catch (const DataError& e) { fault = e.what(); }  // halfstep validate lists all of them
@@ -151,7 +151,8 @@ InitParts init_pictures(const fs::path& given) {
   while (size >= 32 && size < 128 && size * 3 / 2 < middle) size *= 2;
 
   InitParts out;
-  out.what = joined(data.size(), parts ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
+  out.what =
+      joined(data.size(), has_val ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
   if (classes == 1) out.what += "; with one class every model is right, and accuracy is always 100 %";
   if (const std::string left_out = data.notes().summary; !left_out.empty()) out.what += "; " + left_out;
   for (const std::string& w : data.notes().warnings) out.what += "; " + w;
@@ -174,12 +175,12 @@ InitParts init_pictures(const fs::path& given) {
                                   : "not mirrored: classes with names of one character may be digits or letters"});
   };
   const std::string whole = train.empty() ? "." : train;
-  split("train", whole, parts ? "" : R"(, "range": [0, 0.8], "stratified": true)", true);
-  split("val", parts ? val : whole, parts ? "" : R"(, "range": [0.8, 1], "stratified": true)", false);
+  split("train", whole, has_val ? "" : R"(, "range": [0, 0.8], "stratified": true)", true);
+  split("val", has_val ? val : whole, has_val ? "" : R"(, "range": [0.8, 1], "stratified": true)", false);
   if (!test.empty()) split("test", test, "", false);
   out.layers = init_convolutions(size, true);
   out.loss = R"("CrossEntropyLoss")";
-  out.samples = parts ? data.size() : data.size() * 4 / 5;
+  out.samples = has_val ? data.size() : data.size() * 4 / 5;
   const std::vector<int64_t> labels = data.labels();
   std::vector<int64_t> counts(size_t(classes), 0);
   for (const int64_t c : labels) ++counts[size_t(c)];

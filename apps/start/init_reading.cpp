@@ -21,8 +21,8 @@ Json value_of(const std::string& text) {
   } catch (const JsonError&) { return Json(text); }
 }
 
-// Takes a value. False: the key does not take it.
-bool take(InitReading& out, const std::string& key, const Json& value) {
+// Sets the value of a key. Returns false for a value that the key does not take.
+bool set_value(InitReading& out, const std::string& key, const Json& value) {
   const std::string text = value.is_string() ? value.get<std::string>() : "";
   if (key == "on_error") return out.skips_pictures = text == "skip";
   if (key == "header") {
@@ -36,11 +36,11 @@ bool take(InitReading& out, const std::string& key, const Json& value) {
     out.format.delimiter = text == "blanks" ? kCsvBlanks : text.size() == 1 ? text[0] : '\0';
     return out.format.delimiter != '\0';
   }
-  const bool lines = value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), [](const Json& line) {
-                       return line.is_number_integer() && line.get<int64_t>() >= 1;
-                     });
-  if (lines) out.format.skip_rows = value.get<std::vector<int64_t>>();
-  return lines;
+  const bool are_lines = value.is_array() && !value.empty() && std::all_of(value.begin(), value.end(), [](const Json& line) {
+                           return line.is_number_integer() && line.get<int64_t>() >= 1;
+                         });
+  if (are_lines) out.format.skip_rows = value.get<std::vector<int64_t>>();
+  return are_lines;
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ InitReading reading_of(const InitWishes& wishes, const std::string& kind, const 
     check<ConfigError>(std::find(keys.begin(), keys.end(), key) != keys.end(), "init", "--set ", set, ": of ", kind, " init takes ",
                        all.empty() ? "no keys" : list_text(all), Help{"other keys are changed in the config that it writes"});
     const Json value = value_of(set.substr(std::min(equals + 1, set.size())));
-    check<ConfigError>(take(out, key, value), "init", "--set ", set, ": ", key, " does not take this value",
+    check<ConfigError>(set_value(out, key, value), "init", "--set ", set, ": ", key, " does not take this value",
                        Help{"halfstep explain " + key});
     if (key != "skip_rows") out.lines.push_back({joined('"', key, "\": ", value.dump()), "as asked"});
   }

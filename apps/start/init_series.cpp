@@ -25,7 +25,7 @@ double time_at(const CsvSheet& sheet, const TableReading& r, size_t row, size_t 
   return parse_number(sheet.cell(row, column), r.format, value) ? value : NAN;
 }
 
-bool is_date(const InitColumn& c) { return c.kind == ColumnKind::date && !c.has_gaps() && c.odd.empty(); }
+bool is_date(const InitColumn& c) { return c.kind == ColumnKind::date && !c.has_gaps() && c.odd_rows.empty(); }
 
 // Returns the columns of a split time: year and quarter or month, day and so on.
 std::vector<size_t> parts_of_time(const Columns& all) {
@@ -39,7 +39,7 @@ std::vector<size_t> parts_of_time(const Columns& all) {
   return has_year && (next == "quarter" || next == "month") ? out : std::vector<size_t>{};
 }
 
-// Returns the columns of the time, if there can be one. With two columns the other one must be of numbers.
+// Returns the columns of the time; none if the table cannot be a series. Of two columns, the other one must have numbers.
 std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const InitWishes& wishes) {
   if (wishes.task == "classification" || all.size() < 2) return {};
   const auto is_unix = [&](const InitColumn& c) {
@@ -113,21 +113,21 @@ void choose_values(SeriesColumns& found, const CsvSheet& sheet, const Columns& a
 // Reads the times. Returns false if the rows of a table with more columns do not follow each other. Throws if the rows of two
 // columns go back in time, and for a series of one value alone.
 bool check_order(SeriesColumns& found, const CsvSheet& sheet, const TableReading& r, const fs::path& file) {
-  const bool constant = found.values.size() == 1 && found.values[0]->distinct < 2;
-  check<DataError>(!constant, "init", file.string(), ": a series must have two different values, but ",
+  const bool is_constant = found.values.size() == 1 && found.values[0]->distinct < 2;
+  check<DataError>(!is_constant, "init", file.string(), ": a series must have two different values, but ",
                    phrase(sheet, *found.values[0]), " has one alone");
   const bool several = r.columns.size() > 2;
   const InitColumn& time = r.columns[found.time[0]];
   if (found.time.size() == 1) {
     const RowOrder order = order_of(sheet, r, time.index);
-    const bool reversed = order.back.size() + 1 == sheet.rows() && sheet.rows() > 2;
-    if (several && !order.back.empty() && !reversed) return false;
+    const bool is_reversed = order.back.size() + 1 == sheet.rows() && sheet.rows() > 2;
+    if (several && !order.back.empty() && !is_reversed) return false;
     if (!order.back.empty()) {
       const size_t row = order.back[0];
       fail<DataError>("init", cell_place(sheet, row, time.index), ": a series must be in the order of time, but \"",
                       sheet.cell(row, time.index), "\" follows \"", sheet.cell(row - 1, time.index), '"',
-                      reversed ? ", and so on: the newest row is the first" : "",
-                      Help{in_pandas(file, reversed ? "t = t[::-1]" : joined("t = t.sort_values(t.columns[", time.index, "])")) +
+                      is_reversed ? ", and so on: the newest row is the first" : "",
+                      Help{in_pandas(file, is_reversed ? "t = t[::-1]" : joined("t = t.sort_values(t.columns[", time.index, "])")) +
                            (several ? "; or --task regression, for rows that do not follow each other" : "")});
     }
     if (!order.twice.empty() && order.twice.size() <= kMostSkipped && 20 * order.twice.size() <= sheet.rows()) {
@@ -191,7 +191,7 @@ void add_missing(InitParts& out, const SeriesColumns& found, const CsvSheet& she
   size_t cells = 0;
   std::set<std::string> words;
   for (const InitColumn* c : found.values) {
-    note_odd(out, sheet, *c);
+    note_odd_cells(out, sheet, *c);
     cells += c->rows - c->filled();
     words.insert(c->words.begin(), c->words.end());
   }
@@ -240,16 +240,17 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
   std::vector<std::string> names, references, times;
   for (const InitColumn* c : found.values) names.push_back(phrase(sheet, *c)), references.push_back(reference(sheet, *c));
   for (const size_t t : found.time) times.push_back(reference(sheet, r.columns[t]));
-  const bool one = names.size() == 1;
-  out.what = one ? joined("a series of ", rows, " values of ", names[0])
-                 : joined("a series of ", rows, " rows of ", list_text(names), ", to predict the next ",
-                          target ? phrase(sheet, *target) : std::string("row"));
+  const bool is_single = names.size() == 1;
+  out.what = is_single ? joined("a series of ", rows, " values of ", names[0])
+                       : joined("a series of ", rows, " rows of ", list_text(names), ", to predict the next ",
+                                target ? phrase(sheet, *target) : std::string("row"));
   out.data.push_back({"\"root\": " + in_quotes(folder_of_file(file)), ""});
   out.data.insert(out.data.end(), reading.lines.begin(), reading.lines.end());
-  out.data.push_back(one ? InitLine{"\"column\": " + references[0], ""}
-                         : InitLine{"\"columns\": " + json_list(references), "what the model sees"});
-  if (!one && target) out.data.push_back({"\"target\": " + reference(sheet, *target), "what it predicts; left out: all columns"});
-  if (!one && !target) out.notes.push_back("all columns are predicted; --target COLUMN predicts one, from all of them");
+  out.data.push_back(is_single ? InitLine{"\"column\": " + references[0], ""}
+                               : InitLine{"\"columns\": " + json_list(references), "what the model sees"});
+  if (!is_single && target)
+    out.data.push_back({"\"target\": " + reference(sheet, *target), "what it predicts; left out: all columns"});
+  if (!is_single && !target) out.notes.push_back("all columns are predicted; --target COLUMN predicts one, from all of them");
   if (!found.left_out.empty()) out.notes.push_back("left out: " + list_text(found.left_out, 8, "; "));
   if (several)
     out.notes.emplace_back(
@@ -266,11 +267,11 @@ std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& 
       if (!how.empty()) out.notes.push_back(how);
   add_format(out, r, reading);
   add_missing(out, found, sheet, window);
-  out.data.push_back({joined("\"window\": ", window), one ? "values that the model sees" : "rows that the model sees"});
-  out.data.push_back({"\"horizon\": 1", one ? "values after them, which it predicts" : "rows after them, which it predicts"});
+  out.data.push_back({joined("\"window\": ", window), is_single ? "values that the model sees" : "rows that the model sees"});
+  out.data.push_back({"\"horizon\": 1", is_single ? "values after them, which it predicts" : "rows after them, which it predicts"});
   add_split(out, "TimeSeries", file, "the first rows", "the rows after them", false);
   const auto place = std::find(found.values.begin(), found.values.end(), target) - found.values.begin();
-  out.layers = last_value_and_change(window, !one && target ? int64_t(place) : -1);
+  out.layers = last_value_and_change(window, !is_single && target ? int64_t(place) : -1);
   out.loss = R"("MSELoss")", out.metrics = R"(["rmse"])";
   out.samples = std::max<int64_t>(1, rows * 4 / 5 - window);
   out.remedy = "a series needs some dozen rows: windows of values, and later ones to check with";

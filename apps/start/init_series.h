@@ -26,6 +26,6 @@ void add_format(InitParts& out, const TableReading& r, const InitReading& readin
 // Adds the splits. train, val: descriptions of the parts.
 void add_split(InitParts& out, const char* type, const std::filesystem::path& file, const std::string& train,
                const std::string& val, bool stratified);
-void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c);  // notes cells that are declared as missing
+void note_odd_cells(InitParts& out, const CsvSheet& sheet, const InitColumn& c);  // notes cells that are declared as missing
 
 }  // namespace halfstep::app

@@ -50,12 +50,12 @@ void add_split(InitParts& out, const char* type, const fs::path& file, const std
 }
 
 // Notes cells that are declared as missing although they contain something else.
-void note_odd(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
-  if (c.odd.empty()) return;
+void note_odd_cells(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
+  if (c.odd_rows.empty()) return;
   std::vector<std::string> cells;
-  for (const size_t row : c.odd)
+  for (const size_t row : c.odd_rows)
     cells.push_back(joined('"', sheet.cell(row, c.index).substr(0, 40), "\" in ", cell_place(sheet, row, c.index)));
-  out.notes.push_back(joined(phrase(sheet, c), " has ", c.odd.size() == 1 ? "a cell that is no " : "cells that are no ",
+  out.notes.push_back(joined(phrase(sheet, c), " has ", c.odd_rows.size() == 1 ? "a cell that is no " : "cells that are no ",
                              c.kind == ColumnKind::date ? "date" : "number", ", taken for a missing value: ", list_text(cells, 5),
                              "; correct it in the file, or leave it"));
 }
@@ -178,9 +178,9 @@ void add_missing(InitParts& out, const CsvSheet& sheet, const InitColumn& target
   out.data.push_back({"\"missing_words\": [" + list_text(list, list.size()) + "]", "how they are written"});
 }
 
-// Says what rows have in common that a random part for validation would not show: rows that are there twice, and ids.
+// Notes what makes rows depend on each other, so that a random part for validation is too easy: equal rows, and ids.
 void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_columns, const std::vector<const InitColumn*>& inputs) {
-  constexpr size_t kFew = 20;  // different rows, as of a few categories, which come again anyway
+  constexpr size_t kFewRows = 20;  // different ones, as of a few categories, which are often equal by chance
   std::unordered_set<size_t> seen;
   size_t twice = 0;
   for (size_t row = 0; row < sheet.rows(); ++row) {
@@ -195,7 +195,7 @@ void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_colu
   size_t most = 0;
   for (const InitColumn& c : all_columns) most = std::max(most, c.distinct);
   const size_t different = sheet.rows() - twice;
-  if (20 * twice >= sheet.rows() && twice > 1 && different > kFew && 2 * most >= different)
+  if (20 * twice >= sheet.rows() && twice > 1 && different > kFewRows && 2 * most >= different)
     out.notes.push_back(joined(twice, " of ", sheet.rows(),
                                " rows equal an earlier one in each cell; in both parts, they make "
                                "validation better than new rows are"));
@@ -207,7 +207,7 @@ void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_colu
                                  "better than new ids are (\"exclude\" leaves the column out)"));
 }
 
-// Says what is read of a column in another way than it is written.
+// Notes values of a column that are read in another way than they are written.
 void note_reading(InitParts& out, const CsvSheet& sheet, const InitColumn& c) {
   constexpr size_t kLooked = 1000;
   if (c.kind == ColumnKind::text)
@@ -296,9 +296,9 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   std::optional<CsvSheet> read;
   const InitReading reading = table_reading(wishes);
   read.emplace("init", file, reading.format, reading.header);
-  const bool open =
+  const bool is_header_unclear =
       !reading.header && !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
-  const std::optional<bool> header = open ? has_words_as_header(*read) : std::nullopt;
+  const std::optional<bool> header = is_header_unclear ? has_words_as_header(*read) : std::nullopt;
   const bool first_is_repeated = !read->same_as_first().empty();
   if (header) read.emplace("init", file, reading.format, *header);
   const CsvSheet& sheet = *read;
@@ -330,13 +330,13 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   std::vector<std::string> dates;
   const InitColumn* in_order = nullptr;
   for (const InitColumn* c : texts.empty() ? inputs : std::vector<const InitColumn*>()) {
-    note_odd(out, sheet, *c);
+    note_odd_cells(out, sheet, *c);
     note_reading(out, sheet, *c);
     if (c->kind != ColumnKind::date) continue;
     dates.push_back(reference(sheet, *c));
     if (c->grows) in_order = c;
   }
-  note_odd(out, sheet, target);
+  note_odd_cells(out, sheet, target);
   note_repeats(out, sheet, r.columns, inputs);
   if (!dates.empty() && !in_order)
     out.notes.push_back(joined("rows have dates (", list_text(dates),
@@ -365,21 +365,21 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
                    in_order ? joined("; rows are in the order of ", in_order->name, ", and later ones would be harder") : ""),
             "the rest", classes);
   const int64_t width = rows < 500 ? 32 : rows < 20000 ? 64 : 128;
-  const bool many = rows >= 5000;  // on fewer rows a second hidden layer does not help
-  for (int layer = 0; layer < (many ? 2 : 1); ++layer)
+  const bool has_many_rows = rows >= 5000;  // on fewer rows a second hidden layer does not help
+  for (int layer = 0; layer < (has_many_rows ? 2 : 1); ++layer)
     out.layers.push_back({joined(R"({"type": "Linear", "out_features": )", width, R"(}, "ReLU")"), ""});
   out.layers.push_back(
       {R"({"type": "Linear", "out_features": "auto"})", classes ? "\"auto\": one for each class" : "\"auto\": one number"});
   out.loss = classes ? R"("CrossEntropyLoss")" : R"("MSELoss")";
   if (!classes) out.metrics = R"(["rmse", "r2"])";
   out.samples = int64_t(rows) * 4 / 5;
-  out.batch_size = many ? 128 : 32;
+  out.batch_size = has_many_rows ? 128 : 32;
   out.lr = 0.003;
   if (!texts.empty()) {
     std::vector<std::string> others;
     for (const InitColumn& c : r.columns) {
-      const bool used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
-      if (!used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.index) : phrase(sheet, c));
+      const bool is_used = &c == &target || std::find(texts.begin(), texts.end(), &c) != texts.end();
+      if (!is_used && c.kind != ColumnKind::empty) others.push_back(c.name.empty() ? joined("column ", c.index) : phrase(sheet, c));
     }
     add_texts(out, sheet, texts, list_text(others));
   }

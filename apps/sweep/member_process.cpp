@@ -17,10 +17,12 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int kNotStarted = 127;  // the shells' code for a program that cannot be started
+constexpr int kNotStarted = 127;      // the shells' code for a program that cannot be started
+constexpr int kKilledBySignal = 128;  // plus the signal: the shells' code for a killed program
+constexpr std::chrono::milliseconds kPollInterval{20};
 
 // Runs in the new process, where only async-signal-safe calls are allowed.
-[[noreturn]] void become(char* const* words, const char* output, pid_t parent) {
+[[noreturn]] void run_program_in_child(char* const* words, const char* output, pid_t parent) {
   setpgid(0, 0);
   const bool dies_with_parent = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
   const int in = open("/dev/null", O_RDONLY), out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -39,33 +41,34 @@ MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesy
   words.push_back(nullptr);
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) become(words.data(), output.c_str(), parent);
+  if (pid_ == 0) run_program_in_child(words.data(), output.c_str(), parent);
   check<IoError>(pid_ > 0, "sweep", "cannot start a process: ", std::strerror(errno));
 }
 
 MemberProcess::~MemberProcess() {
-  for (stop(); !ended(); stop()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (stop(); !exit_code(); stop()) std::this_thread::sleep_for(kPollInterval);
 }
 
-std::optional<int> MemberProcess::ended() {
+std::optional<int> MemberProcess::exit_code() {
   int status = 0;
-  if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_) code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return code_;
+  if (!exit_code_ && waitpid(pid_, &status, WNOHANG) == pid_)
+    exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : kKilledBySignal + WTERMSIG(status);
+  return exit_code_;
 }
 
 void MemberProcess::stop() {
-  if (!code_) kill(pid_, SIGTERM);
+  if (!exit_code_) kill(pid_, SIGTERM);
   resume();  // a paused process would not handle it
-  stopping_ = true;
+  is_stopping_ = true;
 }
 
 // Sends SIGSTOP: orphaned process groups of a terminal ignore SIGTSTP.
 void MemberProcess::pause() {
-  if (!code_) kill(pid_, SIGSTOP);
+  if (!exit_code_) kill(pid_, SIGSTOP);
 }
 
 void MemberProcess::resume() {
-  if (!code_) kill(pid_, SIGCONT);
+  if (!exit_code_) kill(pid_, SIGCONT);
 }
 
 }  // namespace halfstep::app

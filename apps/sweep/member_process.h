@@ -22,18 +22,18 @@ class MemberProcess {
 
   // Returns its exit code once it has ended, 128 plus the signal that killed it; nothing while it runs. Later calls return the
   // same.
-  std::optional<int> ended();
+  std::optional<int> exit_code();
   // Sends SIGTERM. Call it repeatedly until the process has ended: a signal before its program has begun is lost, and a second one
   // has no effect.
-  void stop();
+  void stop();   // wakes a paused process
   void pause();  // stops it until resume(); it keeps its memory
   void resume();
-  bool is_stopping() const { return stopping_; }
+  bool is_stopping() const { return is_stopping_; }  // whether stop() was called
 
  private:
   pid_t pid_ = -1;
-  bool stopping_ = false;
-  std::optional<int> code_;
+  bool is_stopping_ = false;
+  std::optional<int> exit_code_;
 };
 
 }  // namespace halfstep::app

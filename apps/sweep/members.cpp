@@ -8,7 +8,7 @@
 
 #include "apps/catalog/infer.h"
 #include "apps/report/record.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/check.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/json.h"
@@ -17,20 +17,21 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr size_t kListedMembers = 3;  // most members with a wrong config to list
-constexpr size_t kLongestValue = 24;  // columns of a value in a table
-constexpr size_t kLongestLabel = 60;  // characters of a folder's name
-constexpr size_t kLongestError = 300;
-constexpr int kNumberDigits = 4;
+constexpr size_t kListedMembers = 3;      // most members with a wrong config to list
+constexpr size_t kMostValueColumns = 24;  // of a value in a table
+constexpr size_t kMostLabelLetters = 60;  // of a folder's name, behind its number
+constexpr size_t kMostErrorBytes = 300;
+constexpr size_t kMostJsonBytes = size_t(16) << 20, kMostOutputBytes = size_t(64) << 20;  // of files to read
+constexpr int kNumberDigits = 4, kMostNumberDigits = 7;                                   // of a folder's number
 
-bool is_index_word(const std::string& s) {
-  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+bool has_only_digits(const std::string& word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // Returns 7 for "0007-lr0.01"; 0 for a folder that is not a member's.
 int64_t number_of_folder(const std::string& folder) {
   const std::string digits = folder.substr(0, folder.find('-'));
-  return digits.size() >= kNumberDigits && digits.size() < 8 && is_index_word(digits) ? std::stoll(digits) : 0;
+  return digits.size() >= kNumberDigits && digits.size() <= kMostNumberDigits && has_only_digits(digits) ? std::stoll(digits) : 0;
 }
 
 // Returns "-lr0.01-out_features64", of characters that are safe in shells and file systems.
@@ -46,7 +47,7 @@ std::string label_of(const Settings& values) {
       if (c == ',' || c == ':' || c == '/') out += '_';
     }
   }
-  return out.substr(0, kLongestLabel);
+  return out.substr(0, kMostLabelLetters);
 }
 
 std::string settings_text(const Settings& values) {
@@ -63,15 +64,15 @@ std::string identity_of(Json config) {
 
 Json json_in(const fs::path& file) {
   try {
-    return read_json<Json>(read_file(file, size_t(16) << 20));
+    return read_json<Json>(read_file(file, kMostJsonBytes));
   } catch (const Error&) { return {}; }  // missing, or not written by a sweep
 }
 
 // Maps members' configs, with the defaults of a newer halfstep added, to their folders.
 std::map<std::string, std::string> folders_by_config(const fs::path& output_dir, const std::set<std::string>& listed) {
   std::map<std::string, std::string> out;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(output_dir, none)) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(output_dir, ignored)) {
     const std::string name = entry.path().filename().string();
     if (number_of_folder(name) == 0 || !entry.is_directory(none)) continue;
     const Json config = json_in(entry.path() / "config.json");
@@ -82,15 +83,16 @@ std::map<std::string, std::string> folders_by_config(const fs::path& output_dir,
         identity = identity_of(resolve_config(config, name).json);
       } catch (const Error&) {}  // not one of the file's members
     }
-    const auto [at, added] = out.emplace(identity, name);
-    if (!added) at->second = std::min(at->second, name);
+    const auto [at, is_new] = out.emplace(identity, name);
+    if (!is_new) at->second = std::min(at->second, name);
   }
   return out;
 }
 
+// Returns the message without "[config] ".
 std::string detail_of(const ConfigError& e) {
-  const std::string text = e.what();
-  return text.starts_with("[config] ") ? text.substr(9) : text;
+  const std::string text = e.what(), prefix = "[config] ";
+  return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
 
 // Adds a member, unless its config equals another's.
@@ -120,11 +122,11 @@ void check_sets(const SweepFile& sweep, const std::vector<std::string>& sets) {
 }  // namespace
 
 std::vector<std::string> short_names(const std::vector<std::string>& keys) {
-  const auto last = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
+  const auto last_part = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };
   std::vector<std::string> out;
   for (const std::string& key : keys) {
-    const auto same = [&](const std::string& other) { return last(other) == last(key); };
-    out.push_back(std::count_if(keys.begin(), keys.end(), same) > 1 || is_index_word(last(key)) ? key : last(key));
+    const auto same = [&](const std::string& other) { return last_part(other) == last_part(key); };
+    out.push_back(std::count_if(keys.begin(), keys.end(), same) > 1 || has_only_digits(last_part(key)) ? key : last_part(key));
   }
   return out;
 }
@@ -133,7 +135,7 @@ std::string value_text(const Json& value) {
   if (value.is_number_float()) return number_text(value.get<double>(), 6);
   if (value.is_object() && value.contains("type") && value["type"].is_string()) return value["type"].get<std::string>();
   std::string out = value.is_string() ? value.get<std::string>() : line_of(value);
-  size_t end = kLongestValue;
+  size_t end = kMostValueColumns;
   if (out.size() <= end) return out;
   while (end > 0 && (out[end] & 0xc0) == 0x80) --end;  // do not split a character
   return out.substr(0, end) + "...";
@@ -146,15 +148,15 @@ SweepMembers check_members(const SweepFile& sweep, const std::vector<std::string
   std::string wrong;
   size_t faults = 0;
   for (size_t i = 0; i < sweep.members.size(); ++i) {
-    const std::string who = joined("member ", i + 1, " (", settings_text(sweep.members[i]), ")");
+    const std::string member = joined("member ", i + 1, " (", settings_text(sweep.members[i]), ")");
     try {
       const Config config = sweep_config(sweep, sweep.members[i], sets);
-      if (!config.data_fault.empty()) throw DataError(config.data_fault + "\nin " + who + " of " + sweep.path.string());
+      if (!config.data_fault.empty()) throw DataError(config.data_fault + "\nin " + member + " of " + sweep.path.string());
       for (const std::string& w : config.warnings)  // a warning about a swept key in every member is printed once
         if (warnings.insert(w.starts_with("--set ") ? w.substr(w.find(": ")) : w).second) out.warnings.push_back(w);
       add_member(sweep.members[i], config, identities, out);
     } catch (const ConfigError& e) {
-      if (++faults <= kListedMembers) wrong += "\n" + who + ": " + detail_of(e);
+      if (++faults <= kListedMembers) wrong += "\n" + member + ": " + detail_of(e);
     }
   }
   if (faults > kListedMembers) wrong += joined("\nand ", faults - kListedMembers, " more");
@@ -163,7 +165,7 @@ SweepMembers check_members(const SweepFile& sweep, const std::vector<std::string
   return out;
 }
 
-void find_folders(const SweepFile& sweep, SweepMembers& members) {
+void assign_folders(const SweepFile& sweep, SweepMembers& members) {
   std::set<std::string> identities;
   for (const SweepMember& m : members.all) identities.insert(identity_of(m.config));
   std::map<std::string, std::string> folders = folders_by_config(sweep.output_dir, identities);
@@ -171,7 +173,7 @@ void find_folders(const SweepFile& sweep, SweepMembers& members) {
   for (const auto& [identity, name] : folders) number = std::max(number, number_of_folder(name));
   for (SweepMember& m : members.all) {
     if (const auto found = folders.find(identity_of(m.config)); found != folders.end()) {
-      m.is_there = true;
+      m.has_folder = true;
       m.name = found->second;
       folders.erase(found);
     } else {
@@ -192,7 +194,7 @@ void record_exit(const SweepMember& member, const std::optional<int>& code) {
 
 void make_folders(const SweepMembers& members) {
   for (const SweepMember& m : members.all) {
-    if (m.is_there) continue;
+    if (m.has_folder) continue;
     std::error_code error;
     fs::create_directories(m.folder, error);
     check<IoError>(!error, "sweep", "output_dir must be a folder that can be written, got ", m.folder.parent_path().string(), " (",
@@ -210,7 +212,7 @@ namespace {
 std::string error_in(const fs::path& output) {
   std::string text;
   try {
-    text = read_file(output, size_t(64) << 20);
+    text = read_file(output, kMostOutputBytes);
   } catch (const IoError&) { return ""; }
   const size_t line = text.rfind("\n[");
   size_t at = line == std::string::npos ? 0 : line + 1;
@@ -218,7 +220,7 @@ std::string error_in(const fs::path& output) {
   size_t end = std::min(text.find('\n', at), text.size());
   std::string out = text.substr(at, end - at);
   if (text.compare(end, 3, "\n  ") == 0) out += ": " + text.substr(end + 3, text.find('\n', end + 3) - end - 3);
-  if (out.size() > kLongestError) out = out.substr(0, kLongestError) + "...";
+  if (out.size() > kMostErrorBytes) out = out.substr(0, kMostErrorBytes) + "...";
   return out;
 }
 
@@ -228,16 +230,16 @@ MemberState state_of(const SweepMember& member) {
   MemberState out;
   const Json own = json_in(member.folder / "member.json");
   if (own.is_object() && own.value("exit_code", Json()).is_number_integer()) out.exit_code = own["exit_code"].get<int>();
-  if (out.failed()) out.error = error_in(member.folder / "output.txt");
-  std::error_code none;
-  if (!fs::exists(member.folder / "config.resolved.json", none)) return out;
+  if (out.has_failed()) out.error = error_in(member.folder / "output.txt");
+  std::error_code ignored;
+  if (!fs::exists(member.folder / "config.resolved.json", ignored)) return out;
   try {
     const RecordedRun run = read_run(member.folder, /*with_checkpoints=*/false);
     out.ending = run.ending;
-    const auto last = [&](const char* key) { return run.last.contains(key) ? run.last.at(key) : 0.0; };
+    const auto last_value = [&](const char* key) { return run.last.contains(key) ? run.last.at(key) : 0.0; };
     for (const auto& [key, points] : run.values)
       if (!points.empty()) out.steps = std::max(out.steps, int64_t(points.back().x));
-    out.seconds = last("seconds");
+    out.seconds = last_value("seconds");
     if (const auto best = run.best()) out.value = best->point.y, out.value_step = int64_t(best->point.x);
   } catch (const Error&) { return out; }  // the file is not a run's: the member starts again
   const Json record = json_in(member.folder / "run.json");
@@ -249,9 +251,9 @@ MemberState state_of(const SweepMember& member) {
 }
 
 std::string MemberState::text() const {
-  if (failed()) return joined(finished() ? "finished, " : "", "exit code ", *exit_code);
+  if (has_failed()) return joined(is_finished() ? "finished, " : "", "exit code ", *exit_code);
   if (ending.empty()) return "not begun";
-  return finished() ? "finished" : ending == "failed" ? "failed" : "stopped";
+  return is_finished() ? "finished" : ending == "failed" ? "failed" : "stopped";
 }
 
 }  // namespace halfstep::app

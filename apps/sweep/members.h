@@ -22,11 +22,11 @@ struct SweepMember {
   std::filesystem::path folder;
   Settings values;
   Json config;
-  bool is_there = false;  // an earlier start made the folder
+  bool has_folder = false;  // of an earlier start
 };
 
 struct SweepMembers {
-  std::vector<SweepMember> all;     // as the file lists them
+  std::vector<SweepMember> all;     // in the order of the file
   std::vector<std::string> others;  // folders of members that the file does not list (any more)
   int64_t repeated = 0;             // number of omitted members whose config equals another's
   std::vector<std::string> warnings;
@@ -36,10 +36,10 @@ struct SweepMembers {
 // Checks the config of each member; does not assign folders. sets: a.b=c, for all members. Throws ConfigError that names each
 // member with a wrong config and its errors, and DataError if data cannot be read.
 SweepMembers check_members(const SweepFile& sweep, const std::vector<std::string>& sets);
-// Gives each member its folder of an earlier start, or a name for one; writes nothing.
-void find_folders(const SweepFile& sweep, SweepMembers& members);
+// Gives each member its folder of an earlier start, or a name for a new one; writes nothing.
+void assign_folders(const SweepFile& sweep, SweepMembers& members);
 
-// Creates missing folders.
+// Creates missing folders, with the members' configs.
 void make_folders(const SweepMembers& members);
 
 // The state of a member, read from its folder.
@@ -48,12 +48,12 @@ struct MemberState {
   std::optional<int> exit_code;  // of the last start that ended by itself
   std::string error;             // its message, in one line
   std::optional<double> value;   // best value of the monitored metric
-  int64_t value_step = 0;
-  int64_t steps = 0;
+  int64_t value_step = 0;        // step of that value
+  int64_t steps = 0;             // applied
   double seconds = 0;
 
-  bool finished() const { return ending == "finished"; }
-  bool failed() const { return exit_code.value_or(0) != 0; }
+  bool is_finished() const { return ending == "finished"; }
+  bool has_failed() const { return exit_code.value_or(0) != 0; }
   std::string text() const;  // "finished", "exit code 4", "stopped", "not begun"
 };
 MemberState state_of(const SweepMember& member);

@@ -25,12 +25,12 @@ using Settings = std::vector<Setting>;
 inline constexpr int64_t kMaxSweepMembers = 9999;
 
 // Returns all values of a grid's key, in order. Adds errors to `issues` at `path`, and then returns nothing.
-std::vector<Json> grid_values(const Json& given, const std::string& path, Issues& issues);
+std::vector<Json> grid_values(const Json& values, const std::string& path, Issues& issues);
 
 // Checks the list or range from which a key's random values are drawn.
-void check_drawable(const Json& given, const std::string& path, Issues& issues);
+void check_drawable(const Json& values, const std::string& path, Issues& issues);
 // Draws the value of a key for draw number `draw`. It depends on nothing else: more draws or keys do not change it. Numbers within
 // a range have six digits.
-Json drawn_value(const Json& given, const std::string& key, uint64_t seed, int64_t draw);
+Json drawn_value(const Json& values, const std::string& key, uint64_t seed, int64_t draw);
 
 }  // namespace halfstep::app

@@ -18,12 +18,13 @@ namespace {
 
 constexpr size_t kMaxSweepBytes = size_t(1) << 20;
 constexpr size_t kMaxSweepKeys = 100;
+constexpr double kMostSeed = 9e15;  // JSON's numbers are exact up to here
 
 const Section& draws_section() {
-  static const Section all{"random",
-                           {integer("draws", nullptr, "how many").required().at_least(1).at_most(kMaxSweepMembers),
-                            integer("seed", 0, "of the draws").at_least(0).at_most(9e15)}};
-  return all;
+  static const Section section{"random",
+                               {integer("draws", nullptr, "how many").required().at_least(1).at_most(kMaxSweepMembers),
+                                integer("seed", 0, "of the draws").at_least(0).at_most(kMostSeed)}};
+  return section;
 }
 
 // Returns a key of the file if its value is an object; null if it is missing or null.
@@ -54,19 +55,20 @@ void check_keys(const Json& file, Issues& issues) {
 class SweptKeys {
  public:
   explicit SweptKeys(Issues& issues) : issues_(issues) {}
+  // path: of the key in the file, for errors.
   void add(const std::string& key, const std::string& path) {
-    if (all_.size() == kMaxSweepKeys) issues_.error(path, joined("a sweep may have ", kMaxSweepKeys, " keys"), true);
-    if (all_.size() >= kMaxSweepKeys) return all_.push_back(key);
+    if (keys_.size() == kMaxSweepKeys) issues_.error(path, joined("a sweep may have ", kMaxSweepKeys, " keys"), true);
+    if (keys_.size() >= kMaxSweepKeys) return keys_.push_back(key);
     for (const char* own : {"output_dir", "extends", "checkpoint.resume"})
       if (key == own) issues_.error(path, "cannot be given here: each member has its own folder, and continues by itself", true);
-    if (std::find(all_.begin(), all_.end(), key) != all_.end())
+    if (std::find(keys_.begin(), keys_.end(), key) != keys_.end())
       issues_.error(path, "is given in two of \"set\", \"grid\" and \"random\"", true);
-    all_.push_back(key);
+    keys_.push_back(key);
   }
 
  private:
   Issues& issues_;
-  std::vector<std::string> all_;
+  std::vector<std::string> keys_;
 };
 
 // Combines each of `members` with each of a key's values.
@@ -118,9 +120,9 @@ void read_members(const Json& file, SweepFile& sweep, Issues& issues) {
     }
   }
   std::vector<std::pair<std::string, std::vector<Json>>> grid;
-  size_t points = 1;
-  if (const Json* const given = object_at(file, "grid", "grid", issues)) {
-    for (const auto& [key, values] : given->items()) {
+  size_t points = 1;  // of the grid, as far as they are allowed
+  if (const Json* const ranges = object_at(file, "grid", "grid", issues)) {
+    for (const auto& [key, values] : ranges->items()) {
       keys.add(key, join_path("grid", key));
       grid.emplace_back(key, grid_values(values, join_path("grid", key), issues));
       points = std::min(points * grid.back().second.size(), size_t(kMaxSweepMembers) + 1);
@@ -142,8 +144,8 @@ void read_members(const Json& file, SweepFile& sweep, Issues& issues) {
 // Parses "0,1,2", "[0,1,2]", "[0,5],[1,5]", "SGD,Adam", or a range as in a file.
 Json values_in(const std::string& text) {
   try {
-    const Json all = read_json<Json>("[" + text + "]");
-    return all.size() == 1 && (all[0].is_array() || all[0].is_object()) ? all[0] : all;
+    const Json list = read_json<Json>("[" + text + "]");
+    return list.size() == 1 && (list[0].is_array() || list[0].is_object()) ? list[0] : list;
   } catch (const JsonError&) {}
   Json out = Json::array();
   for (size_t at = 0; at <= text.size();) {
@@ -225,8 +227,8 @@ SweepFile sweep_of(const std::filesystem::path& config, const std::vector<std::s
 
 Config sweep_config(const SweepFile& sweep, const Settings& values, const std::vector<std::string>& sets) {
   ConfigOptions options;
-  for (const Settings* some : {&sweep.fixed, &values})
-    for (const Setting& s : *some) options.sets.push_back(s.key + "=" + s.value.dump());
+  for (const Settings* settings : {&sweep.fixed, &values})
+    for (const Setting& s : *settings) options.sets.push_back(s.key + "=" + s.value.dump());
   options.sets.insert(options.sets.end(), sets.begin(), sets.end());
   return sweep.base.empty() ? resolve_config(sweep.config, sweep.path.string(), options) : load_config(sweep.base, options);
 }

@@ -9,26 +9,26 @@
 #include <ostream>
 
 #include "apps/terminal/cells.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 
 namespace halfstep::app {
 namespace {
 
 // Returns whether a key repeats a training, with other random numbers or on another part of the data.
-bool repeats(const std::string& key) {
+bool is_repetition(const std::string& key) {
   const std::string last = key.substr(key.rfind('.') + 1);
   return last == "seed" || last == "fold";
 }
 
-bool is_done(const SweepResult& r) { return r.state.finished() && !r.state.failed(); }
+bool is_done(const SweepResult& r) { return r.state.is_finished() && !r.state.has_failed(); }
 
 // Finished members that differ in seed or fold alone.
 struct Spread {
   Settings others;  // values of the other keys
-  size_t members = 0;
-  std::vector<double> values;
+  size_t members = 0;          // also those that have not finished
+  std::vector<double> values;  // of the finished members
   double mean() const { return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size()); }
-  double deviation() const {  // divides by n - 1
+  double deviation() const {  // of a sample: divides by n - 1
     double squares = 0;
     for (const double v : values) squares += (v - mean()) * (v - mean());
     return std::sqrt(squares / double(values.size() - 1));
@@ -37,15 +37,15 @@ struct Spread {
 
 std::vector<Spread> spreads_of(const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results) {
   std::vector<Spread> out;
-  if (std::none_of(sweep.keys.begin(), sweep.keys.end(), repeats)) return out;
+  if (std::none_of(sweep.keys.begin(), sweep.keys.end(), is_repetition)) return out;
   std::map<std::string, size_t> places;
   for (const SweepMember& m : members.all) {
     Settings others;
     Json key = Json::array();
     for (const Setting& s : m.values)
-      if (!repeats(s.key)) others.push_back(s), key.push_back(s.value);
-    const auto [at, added] = places.emplace(key.dump(), out.size());
-    if (added) out.push_back({others, 0, {}});
+      if (!is_repetition(s.key)) others.push_back(s), key.push_back(s.value);
+    const auto [at, is_new] = places.emplace(key.dump(), out.size());
+    if (is_new) out.push_back({others, 0, {}});
     Spread& spread = out[at->second];
     ++spread.members;
     const auto own = std::find_if(results.begin(), results.end(), [&](const SweepResult& r) { return r.member == &m; });
@@ -59,12 +59,12 @@ std::vector<Spread> spreads_of(const SweepFile& sweep, const SweepMembers& membe
 std::vector<SweepResult> sweep_results(const SweepMembers& members) {
   std::vector<SweepResult> out;
   for (const SweepMember& m : members.all) out.push_back({&m, state_of(m)});
-  const bool larger = members.mode == "max";
+  const bool larger_is_better = members.mode == "max";
   std::stable_sort(out.begin(), out.end(), [&](const SweepResult& a, const SweepResult& b) {
     if (is_done(a) != is_done(b)) return is_done(a);
     const std::optional<double>&x = a.state.value, &y = b.state.value;
     if (!x || !y) return bool(x) > bool(y);
-    return larger ? *x > *y : *x < *y;
+    return larger_is_better ? *x > *y : *x < *y;
   });
   return out;
 }
@@ -82,9 +82,9 @@ void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers
     for (const Setting& setting : r.member->values) row.push_back(value_text(setting.value));
     row.push_back(s.value ? number_text(*s.value, 5) : "-");
     row.push_back(s.value ? std::to_string(s.value_step) : "-");
-    const bool begun = !s.ending.empty();
-    row.push_back(begun ? std::to_string(s.steps) : "-");
-    row.push_back(begun ? duration_text(s.seconds) : "-");
+    const bool has_begun = !s.ending.empty();
+    row.push_back(has_begun ? std::to_string(s.steps) : "-");
+    row.push_back(has_begun ? duration_text(s.seconds) : "-");
     row.push_back(s.text());
   }
   print_cells(out, cells, {.width = width, .shortened = {cells[0].size() - 1}});
@@ -94,7 +94,7 @@ void print_spreads(std::ostream& out, const SweepFile& sweep, const SweepMembers
                    const std::vector<SweepResult>& results) {
   std::string over;
   for (const std::string& key : sweep.keys)
-    if (repeats(key)) over += (over.empty() ? "" : " and ") + key.substr(key.rfind('.') + 1);
+    if (is_repetition(key)) over += (over.empty() ? "" : " and ") + key.substr(key.rfind('.') + 1);
   for (const Spread& s : spreads_of(sweep, members, results)) {
     if (s.values.empty()) continue;
     std::vector<std::string> keys;
@@ -135,9 +135,9 @@ Json results_json(const SweepFile& sweep, const SweepMembers& members, const std
                        {"mean", s.values.empty() ? Json() : Json(s.mean())},
                        {"std", s.values.size() < 2 ? Json() : Json(s.deviation())}});
   }
-  const bool found = !results.empty() && is_done(results[0]) && results[0].state.value;
+  const bool has_best = !results.empty() && is_done(results[0]) && results[0].state.value;
   return {{"sweep", sweep.name},  {"file", sweep.path.string()}, {"monitor", members.monitor},
-          {"mode", members.mode}, {"keys", sweep.keys},          {"best", found ? Json(results[0].member->name) : Json()},
+          {"mode", members.mode}, {"keys", sweep.keys},          {"best", has_best ? Json(results[0].member->name) : Json()},
           {"members", list},      {"over_seeds", spreads},       {"others", members.others}};
 }
 

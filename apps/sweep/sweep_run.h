@@ -15,7 +15,7 @@ struct SweepOptions {
   int jobs = 1;                   // number of members at a time
   int threads = 1;                // for all of them together
   bool retry = false;             // train members whose last start failed too
-  std::function<void(const std::string&)> say;
+  std::function<void(const std::string&)> print_line;  // for lines about the members
 };
 
 // Returns the members to train: not finished and, without `retry`, not failed.

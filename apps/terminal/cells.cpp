@@ -10,25 +10,26 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMargin = 2, kGap = 2, kFewest = 8;  // kFewest: columns of a shortened text
+constexpr size_t kMargin = 2, kGap = 2;  // columns of blanks before a line, and between its texts
+constexpr size_t kLeastWidth = 8;        // of a shortened text
 
 struct CellColumns {
-  std::vector<size_t> shown, widths;  // shown: column numbers; widths: of all columns
+  std::vector<size_t> shown, widths;  // shown: numbers of columns; widths: of all columns, by number
 
-  size_t total() const {
+  size_t line_width() const {
     size_t sum = kMargin;
     for (const size_t c : shown) sum += widths[c] + (c == shown.back() ? 0 : kGap);
     return sum;
   }
 };
 
-void print_part(std::ostream& out, const Cells& rows, const std::vector<size_t>& shown, const CellColumns& all,
+void print_part(std::ostream& out, const Cells& rows, const std::vector<size_t>& shown, const CellColumns& columns,
                 const CellsFit& fit) {
   for (const std::vector<std::string>& row : rows) {
     std::string line(kMargin, ' ');
     for (const size_t c : shown) {
-      const std::string text = shortened(c < row.size() ? row[c] : "", all.widths[c]);
-      const std::string fill(all.widths[c] - columns_of(text), ' ');
+      const std::string text = shortened(c < row.size() ? row[c] : "", columns.widths[c]);
+      const std::string fill(columns.widths[c] - columns_of(text), ' ');
       const bool right = std::find(fit.right.begin(), fit.right.end(), c) != fit.right.end();
       line += right ? fill + text : c == shown.back() ? text : text + fill;
       if (c != shown.back()) line.append(kGap, ' ');
@@ -40,41 +41,41 @@ void print_part(std::ostream& out, const Cells& rows, const std::vector<size_t>&
 }  // namespace
 
 void print_cells(std::ostream& out, const Cells& rows, const CellsFit& fit) {
-  CellColumns all;
+  CellColumns columns;
   for (const std::vector<std::string>& row : rows) {
-    all.widths.resize(std::max(all.widths.size(), row.size()));
-    for (size_t c = 0; c < row.size(); ++c) all.widths[c] = std::max(all.widths[c], columns_of(row[c]));
+    columns.widths.resize(std::max(columns.widths.size(), row.size()));
+    for (size_t c = 0; c < row.size(); ++c) columns.widths[c] = std::max(columns.widths[c], columns_of(row[c]));
   }
-  all.shown.resize(all.widths.size());
-  std::iota(all.shown.begin(), all.shown.end(), size_t(0));
-  if (fit.width == 0 || all.total() <= fit.width) return print_part(out, rows, all.shown, all, fit);
+  columns.shown.resize(columns.widths.size());
+  std::iota(columns.shown.begin(), columns.shown.end(), size_t(0));
+  if (fit.width == 0 || columns.line_width() <= fit.width) return print_part(out, rows, columns.shown, columns, fit);
 
-  std::string missing;
+  std::string left_out;
   for (const size_t c : fit.left_out) {
-    if (all.total() <= fit.width) break;
-    std::erase(all.shown, c);
-    missing += (missing.empty() ? "" : ", ") + rows[0][c];
+    if (columns.line_width() <= fit.width) break;
+    std::erase(columns.shown, c);
+    left_out += (left_out.empty() ? "" : ", ") + rows[0][c];
   }
-  const std::vector<size_t> full = all.widths;
+  const std::vector<size_t> full = columns.widths;
   for (const size_t c : fit.shortened) {
-    const size_t over = all.total() > fit.width ? all.total() - fit.width : 0, own = all.widths[c];
-    all.widths[c] = own - std::min(over, own - std::min(own, kFewest));
+    const size_t over = columns.line_width() > fit.width ? columns.line_width() - fit.width : 0, own = columns.widths[c];
+    columns.widths[c] = own - std::min(over, own - std::min(own, kLeastWidth));
   }
-  if (all.total() > fit.width) all.widths = full;  // then prints whole texts in parts
-  for (size_t& w : all.widths) w = std::min(w, fit.width - std::min(fit.width, 2 * kMargin));
-  for (size_t next = 1; next < all.shown.size() || next == 1;) {  // one for each part
-    CellColumns part{{all.shown[0]}, all.widths};
-    for (; next < all.shown.size(); ++next) {
-      part.shown.push_back(all.shown[next]);
-      if (part.total() <= fit.width || part.shown.size() == 2) continue;
+  if (columns.line_width() > fit.width) columns.widths = full;  // parts of the table then have whole texts
+  for (size_t& w : columns.widths) w = std::min(w, fit.width - std::min(fit.width, 2 * kMargin));
+  for (size_t next = 1; next < columns.shown.size() || next == 1;) {  // a round for each part of the table
+    CellColumns part{{columns.shown[0]}, columns.widths};
+    for (; next < columns.shown.size(); ++next) {
+      part.shown.push_back(columns.shown[next]);
+      if (part.line_width() <= fit.width || part.shown.size() == 2) continue;
       part.shown.pop_back();
       break;
     }
-    print_part(out, rows, part.shown, all, fit);
-    if (next >= all.shown.size()) break;
+    print_part(out, rows, part.shown, columns, fit);
+    if (next >= columns.shown.size()) break;
     out << '\n';
   }
-  if (!missing.empty()) out << "  (left out, as the terminal is narrow: " << missing << ")\n";
+  if (!left_out.empty()) out << "  (left out, as the terminal is narrow: " << left_out << ")\n";
 }
 
 }  // namespace halfstep::app

@@ -43,7 +43,7 @@ std::string bar_text(const ProgressView& view, size_t width);
 // A part of a line, and how it is shortened if the line is too long for a terminal.
 struct LinePart {
   std::string text, brief = {};  // brief: shorter text; empty: the text
-  bool goes_first = false;       // dropped before texts become brief
+  bool is_optional = false;      // dropped before texts become brief
 };
 // Joins the parts, two spaces apart. width 0: all of them.
 std::string line_of_parts(const std::vector<LinePart>& parts, size_t width);
@@ -58,28 +58,29 @@ class Progress {
   void warn(const std::string& text);     // also when quiet
   void update(const ProgressView& view);  // redraws the bar, or prints a line at intervals
 
-  bool has_bar() const { return terminal_ && !options_.quiet && !options_.silent; }
-  bool is_due() const;   // whether the bar was drawn long ago: drawing costs more than a short step
+  // Returns whether a bar is drawn: on a terminal, unless quiet or silent.
+  bool has_bar() const { return is_terminal_ && !options_.quiet && !options_.silent; }
+  bool is_due() const;   // whether to draw the bar again; not after each step, as drawing costs more than a short one
   size_t width() const;  // of the terminal now; 0: lines are not wrapped
 
  private:
-  void clear();
+  void erase_bar();
   std::string paint(const char* code, const std::string& text) const;
 
   ProgressOptions options_;
-  bool terminal_, color_;
-  size_t drawn_ = 0;  // columns of the bar
-  std::chrono::steady_clock::time_point last_plain_{}, last_bar_{};
+  bool is_terminal_, has_color_;
+  size_t bar_columns_ = 0;  // of the bar on the terminal; 0: there is none
+  std::chrono::steady_clock::time_point last_line_{}, last_bar_{};
 };
 
-// Prints lines of epochs. A terminal gets twenty to forty of a long run: every n-th, preceded by the best one since the last line;
-// the run's last line prints everything pending. Files and pipes get all lines.
+// Prints lines of epochs. A terminal gets twenty to forty of a long run: every n-th, preceded by the best one since the last line,
+// and at the end those that are left. Files and pipes get all lines.
 class EpochLines {
  public:
   EpochLines(Progress& progress, int64_t epochs);
-  int64_t every() const { return every_; }
+  int64_t every() const { return every_; }  // epochs between two lines
   void add(int64_t epoch, std::vector<LinePart> parts, bool is_best);
-  void end();  // prints pending lines
+  void print_pending();
 
  private:
   void print(std::vector<LinePart> parts);
@@ -93,10 +94,5 @@ class EpochLines {
   std::vector<size_t> widths_;  // of the parts so far, for alignment
   std::chrono::steady_clock::time_point printed_{};
 };
-
-std::string duration_text(double seconds);      // "42 s", "3:07", "1:02:30"
-std::string bytes_text(double bytes);           // "12.3 MB"
-std::string count_text(double n);               // "12.3k"
-std::string number_text(double v, int digits);  // significant digits
 
 }  // namespace halfstep::app

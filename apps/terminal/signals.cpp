@@ -12,7 +12,8 @@
 namespace halfstep::app {
 namespace {
 
-volatile std::sig_atomic_t g_received = 0, g_redrawn = -1;
+volatile std::sig_atomic_t g_received = 0;  // signal that asks the process to stop
+volatile std::sig_atomic_t g_redrawn = -1;  // descriptor of the terminal with a redrawn line
 
 // Calls only async-signal-safe functions.
 void erase_line(int descriptor) { [[maybe_unused]] const auto written = descriptor >= 0 ? write(descriptor, "\r\033[J", 4) : 0; }
@@ -30,7 +31,7 @@ void on_lost_page(int number, siginfo_t* info, void*) {
   const char* const path = mapped_file_at(info->si_addr);
   if (!path) {
     signal(number, SIG_DFL);
-    return;  // repeats the access, which ends the process
+    return;  // the access is repeated, and ends the process
   }
   const auto say = [](const char* text) { [[maybe_unused]] const auto written = write(STDERR_FILENO, text, std::strlen(text)); };
   say("[file] ");
@@ -42,7 +43,7 @@ void on_lost_page(int number, siginfo_t* info, void*) {
 
 }  // namespace
 
-void name_shortened_files() {
+void report_shortened_files() {
   struct sigaction action = {};
   action.sa_sigaction = on_lost_page;
   action.sa_flags = SA_SIGINFO;
@@ -70,7 +71,7 @@ void erase_redrawn_line() { erase_line(g_redrawn); }
 
 int stop_signal() { return g_received; }
 
-void end_if_stopped(const char* command) {
+void check_not_stopped(const char* command) {
   if (stop_signal() != 0) fail<StoppedError>(command, "stopped by a signal; nothing was left behind");
 }
 

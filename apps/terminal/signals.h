@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles Ctrl-C and the signals of batch systems and terminals: polls them between steps, and never acts inside a step.
+// Handles Ctrl-C and the signals of batch systems and terminals: they set a flag, which a run reads between its steps.
 #pragma once
 
 namespace halfstep::app {
@@ -14,13 +14,13 @@ void erase_when_interrupted(int descriptor);
 // Erases that line now, before something else is printed.
 void erase_redrawn_line();
 
-// Makes the process end with code 3 and a message naming the file if another program shortens a mapped file. Written checkpoints
-// remain.
-void name_shortened_files();
+// Makes the process end with code 3 and a message that names the file if another program shortens a mapped file. Checkpoints that
+// are written remain.
+void report_shortened_files();
 
 // Returns the first signal, but SIGINT before all others; 0: none.
 int stop_signal();
 // Throws StoppedError if a stop signal came.
-void end_if_stopped(const char* command);
+void check_not_stopped(const char* command);
 
 }  // namespace halfstep::app

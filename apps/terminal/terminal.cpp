@@ -16,9 +16,9 @@
 namespace halfstep::app {
 namespace {
 
-constexpr size_t kMostIndent = 24;  // columns below a label
+constexpr size_t kMostIndent = 24;  // columns before a further line, below the text after a label
 
-// Ranges of wide characters, without wcwidth, which needs a locale: enough for names of classes, columns and files.
+// Ranges of characters of two columns and of none; wcwidth would need a locale. Enough for names of classes, columns and files.
 constexpr std::pair<uint32_t, uint32_t> kWide[] = {{0x1100, 0x115f},   {0x2e80, 0xa4cf},  {0xac00, 0xd7a3}, {0xf900, 0xfaff},
                                                    {0xfe30, 0xfe6f},   {0xff00, 0xff60},  {0xffe0, 0xffe6}, {0x1f300, 0x1f64f},
                                                    {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
@@ -29,8 +29,8 @@ bool is_in(const std::pair<uint32_t, uint32_t> (&ranges)[N], uint32_t letter) {
   return std::any_of(ranges, ranges + N, [&](const auto& r) { return letter >= r.first && letter <= r.second; });
 }
 
-// Returns the bytes of the unit at `at`: an escape sequence, or a letter, whose width is added to `columns`.
-size_t piece(std::string_view text, size_t at, size_t& columns) {
+// Returns the bytes of the escape sequence or the letter at `at`, and adds its width to `columns`.
+size_t bytes_at(std::string_view text, size_t at, size_t& columns) {
   const auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : uint8_t(0); };
   if (byte(at) == 0x1b && byte(at + 1) == '[') {
     size_t end = at + 2;
@@ -39,26 +39,26 @@ size_t piece(std::string_view text, size_t at, size_t& columns) {
   }
   const size_t wanted = byte(at) >= 0xf0 ? 4 : byte(at) >= 0xe0 ? 3 : byte(at) >= 0xc0 ? 2 : 1;
   uint32_t letter = wanted == 1 ? byte(at) : byte(at) & (0xffu >> (wanted + 1));
-  size_t n = 1;
-  while (n < wanted && (byte(at + n) & 0xc0) == 0x80) letter = letter << 6 | (byte(at + n++) & 0x3fu);
+  size_t bytes = 1;
+  while (bytes < wanted && (byte(at + bytes) & 0xc0) == 0x80) letter = letter << 6 | (byte(at + bytes++) & 0x3fu);
   columns += is_in(kNone, letter) ? 0 : is_in(kWide, letter) ? 2 : 1;
-  return n;
+  return bytes;
 }
 
 std::string without_escapes(const std::string& text) {
   std::string out;
   size_t columns = 0;
   for (size_t at = 0; at < text.size();) {
-    const size_t n = piece(text, at, columns);
-    if (text[at] != 0x1b) out += text.substr(at, n);
-    at += n;
+    const size_t bytes = bytes_at(text, at, columns);
+    if (text[at] != 0x1b) out += text.substr(at, bytes);
+    at += bytes;
   }
   return out;
 }
 
 // Wraps JSON without breaking its strings.
 std::string wrapped_json(std::string line, size_t width) {
-  constexpr char kBlank = 1;
+  constexpr char kBlank = 1;  // replaces blanks within strings, so that the line is not broken there
   bool quoted = false;
   for (size_t i = 0; i < line.size(); ++i) {
     if (line[i] == '"') quoted = !quoted;
@@ -92,7 +92,7 @@ size_t terminal_width(int descriptor) {
 
 size_t columns_of(std::string_view text) {
   size_t columns = 0;
-  for (size_t at = 0; at < text.size();) at += piece(text, at, columns);
+  for (size_t at = 0; at < text.size();) at += bytes_at(text, at, columns);
   return columns;
 }
 
@@ -101,21 +101,21 @@ std::string wrapped(const std::string& line, size_t width) {
   const size_t indent = indent_of(line, width);
   std::string out;
   size_t column = 0;
-  bool begun = false;  // this line has a word
+  bool has_word = false;  // the line so far
   for (size_t at = 0; at < line.size();) {
     const size_t word = std::min(line.find_first_not_of(' ', at), line.size());
     size_t end = std::min(line.find(' ', word), line.size());
     if (line.compare(end, 2, " %") == 0) end = std::min(line.find(' ', end + 1), line.size());  // keeps " %" with its number
     const std::string text = line.substr(word, end - word);
     const size_t columns = columns_of(text);
-    if (begun && !text.empty() && column + (word - at) + columns > width) {
+    if (has_word && !text.empty() && column + (word - at) + columns > width) {
       out += '\n' + std::string(indent, ' ') + text;
       column = indent + columns;
     } else {
       out += line.substr(at, end - at);
       column += word - at + columns;
     }
-    begun = begun || !text.empty();
+    has_word = has_word || !text.empty();
     at = end;
   }
   return out;
@@ -127,9 +127,9 @@ std::string shortened(const std::string& text, size_t columns) {
   size_t taken = 0, at = 0;
   while (at < text.size()) {
     size_t more = taken;
-    const size_t n = piece(text, at, more);
+    const size_t bytes = bytes_at(text, at, more);
     if (more + end.size() > columns) break;
-    taken = more, at += n;
+    taken = more, at += bytes;
   }
   return text.substr(0, at) + end;
 }
@@ -145,15 +145,16 @@ std::string with_fitting_comments(const std::string& config, size_t width) {
   TextReader lines(config);
   for (std::string line; std::getline(lines, line);) {
     const size_t begin = std::min(line.find_first_not_of(' '), line.size()), at = line.find(" // ");
-    const bool is_apart = at != std::string::npos && at > begin;  // not a line with only a comment
+    const bool follows_text = at != std::string::npos && at > begin;  // the comment
     const bool is_long = width > 0 && columns_of(line) > width;
     const std::string margin(begin, ' ');
-    const size_t comment = is_apart ? at + 4 : begin + 3;
-    if (is_long && (is_apart || line.compare(begin, 3, "// ") == 0)) {
-      TextReader parts(wrapped(line.substr(comment), std::max<size_t>(width, begin + 23) - begin - 3));
+    constexpr size_t kLeastComment = 23;  // columns of a comment's line, with "// "
+    const size_t comment = follows_text ? at + 4 : begin + 3;
+    if (is_long && (follows_text || line.compare(begin, 3, "// ") == 0)) {
+      TextReader parts(wrapped(line.substr(comment), std::max(width, begin + kLeastComment) - begin - 3));
       for (std::string part; std::getline(parts, part);)
         out += margin + "// " + part.substr(std::min(part.find_first_not_of(' '), part.size())) + '\n';
-      if (is_apart) out += wrapped_json(line.substr(0, line.find_last_not_of(' ', at) + 1), width) + '\n';
+      if (follows_text) out += wrapped_json(line.substr(0, line.find_last_not_of(' ', at) + 1), width) + '\n';
     } else {
       out += wrapped_json(line, is_long ? width : 0) + '\n';
     }
@@ -164,7 +165,8 @@ std::string with_fitting_comments(const std::string& config, size_t width) {
 class FittedStream::Buffer : public std::streambuf {
  public:
   Buffer(std::streambuf* to, int descriptor) : to_(to), descriptor_(descriptor) {}
-  std::streambuf* rest() {
+  // Writes a line that has not ended, and returns the buffer that this one replaced.
+  std::streambuf* finish() {
     write(line_);
     line_.clear();
     return to_;
@@ -175,15 +177,15 @@ class FittedStream::Buffer : public std::streambuf {
     if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
     const char letter = traits_type::to_char_type(c);
     if (letter != '\n') return line_ += letter, c;
-    const bool done =
+    const bool is_written =
         write(line_.find('\r') == std::string::npos ? wrapped(line_, terminal_width(descriptor_)) : line_) && write("\n");
     line_.clear();
-    return done ? c : traits_type::eof();
+    return is_written ? c : traits_type::eof();
   }
-  std::streamsize xsputn(const char* text, std::streamsize n) override {
-    for (std::streamsize i = 0; i < n; ++i)
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    for (std::streamsize i = 0; i < size; ++i)
       if (traits_type::eq_int_type(overflow(traits_type::to_int_type(text[i])), traits_type::eof())) return i;
-    return n;
+    return size;
   }
   int sync() override { return to_->pubsync(); }
 
@@ -201,7 +203,7 @@ FittedStream::FittedStream(std::ostream& out, int descriptor) : out_(out) {
 }
 
 FittedStream::~FittedStream() {
-  if (buffer_) out_.rdbuf(buffer_->rest());
+  if (buffer_) out_.rdbuf(buffer_->finish());
 }
 
 }  // namespace halfstep::app

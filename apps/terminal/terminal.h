@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wraps lines at words for a person's terminal. Pipes and files get unwrapped lines, for programs.
+// Fits text to the width of a person's terminal: wraps lines at words, and shortens texts. Pipes and files get unwrapped lines, for
+// programs.
 #pragma once
 
 #include <cstddef>

@@ -16,14 +16,15 @@ class BestTracker {
  public:
   BestTracker(RunContext& run, CheckpointSaver& saver) : run_(run), saver_(saver) {}
 
-  // Continues a run: forgets best checkpoints that were removed; the next evaluation marks one. best: the step of the folder's
-  // `best`.
-  void continue_from(int64_t best);
-  // Marks a checkpoint of this moment as one of the best if `what` is monitored and its value is good enough. samples: of a share.
-  void consider(const std::string& what, std::optional<double> value, int64_t samples = 0);
+  // Continues a run: forgets best checkpoints that were removed, and all if the folder's `best` is another one; the next evaluation
+  // marks one. best_step: that of the folder's `best`.
+  void continue_from(int64_t best_step);
+  // Saves this moment, and marks its checkpoint as one of the best, if `metric` is monitored and its value is good enough.
+  // samples: of a share (see BestRule); 0: the value is none.
+  void consider(const std::string& metric, std::optional<double> value, int64_t samples = 0);
 
  private:
-  void agree();  // takes rank 0's list: only rank 0 reads the folder
+  void take_first_list();  // replaces the list by that of rank 0, which alone reads the folder
 
   RunContext& run_;
   CheckpointSaver& saver_;

@@ -36,17 +36,18 @@ size_t bytes_of(const TensorMap& tensors) {
   return out;
 }
 
+// Returns the number of capsules, without the one of a failed run.
 int64_t capsules_in(const fs::path& folder) {
-  std::error_code none;
+  std::error_code ignored;
   int64_t out = 0;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const bool of_failed_run = entry.path().filename().string().starts_with(kFailedCapsule);
     out += entry.path().extension() == ".safetensors" && !of_failed_run;
   }
   return out;
 }
 
-// Returns a config that computes the same step on any device.
+// Returns a config that computes the same step on any device: "auto" becomes the dtype of mixed precision that the run used.
 Json portable(Json config, const StepUnderTest& step) {
   if (step.low) config["amp"]["dtype"] = joined(*step.low);
   return config;
@@ -89,21 +90,21 @@ Json checkpoint_before(const fs::path& dir, int64_t step) {
 
 }  // namespace
 
-std::optional<fs::path> write_capsule(const Config& config, Session& s, const StepUnderTest& step, const CapsuleStep& about,
+std::optional<fs::path> write_capsule(const Config& config, Session& session, const StepUnderTest& step, const CapsuleStep& about,
                                       const Diagnosis& verdict) {
   const fs::path folder = fs::path(config.output_dir) / "capsules", path = folder / joined("step-", about.number, ".safetensors");
   if (capsules_in(folder) >= config.diagnostics.capsules && !fs::exists(path)) return {};
-  const bool has_whole_state = !s.optimizer->is_sharded();
-  CheckpointContents state =
-      halfstep::pack(RunParts{*s.model, has_whole_state ? s.optimizer.get() : nullptr, &s.scaler, s.schedule.get(), nullptr});
+  const bool has_whole_state = !session.optimizer->is_sharded();
+  CheckpointContents state = halfstep::pack(RunParts{*session.model, has_whole_state ? session.optimizer.get() : nullptr,
+                                                     &session.scaler, session.schedule.get(), nullptr});
   Json json = step_json(step, about, verdict);
   TensorMap tensors;
   for (size_t i = 0; i < step.batches.size(); ++i) {
     tensors[numbered("input", i)] = step.batches[i].inputs.at(0);
     tensors[numbered("target", i)] = step.batches[i].targets.at(0);
   }
-  if (!has_whole_state || bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > size_t(config.diagnostics.capsule_mb)
-                                                                                                  << 20) {
+  const size_t limit = size_t(config.diagnostics.capsule_mb) << 20;  // bytes
+  if (!has_whole_state || bytes_of(tensors) + bytes_of(state.model) + bytes_of(state.state) > limit) {
     json["checkpoint"] = checkpoint_before(config.output_dir, about.number);
   } else {
     for (const auto& [name, t] : state.model) tensors[kModelPart + name] = t;
@@ -112,7 +113,7 @@ std::optional<fs::path> write_capsule(const Config& config, Session& s, const St
   std::map<std::string, std::string> metadata{{"halfstep", HALFSTEP_VERSION},
                                               {"halfstep.capsule", kCapsuleVersion},
                                               {"halfstep.config", portable(config.json, step).dump()},
-                                              {"halfstep.data", to_json(s.form)->dump()},
+                                              {"halfstep.data", to_json(session.form)->dump()},
                                               {"halfstep.state", state.meta->dump()},
                                               {"halfstep.step", line_of(json)},
                                               {"halfstep.tensors", sha256(tensors)}};
@@ -126,9 +127,10 @@ std::optional<fs::path> write_capsule(const Config& config, Session& s, const St
 
 namespace {
 
-class Reader {
+// Reads a capsule's file. Throws CheckpointError.
+class CapsuleReader {
  public:
-  explicit Reader(const fs::path& path) : path_(path) {
+  explicit CapsuleReader(const fs::path& path) : path_(path) {
     try {
       file_ = load_safetensors(path);
     } catch (const IoError& e) { fail<CheckpointError>(kDoctor, "the capsule cannot be read: ", e.what()); }
@@ -161,8 +163,8 @@ class Reader {
   }
 
  private:
-  void expect(bool ok, const std::string& fault, const char* help = "copy the capsule again, or train the run again") const {
-    check<CheckpointError>(ok, kDoctor, path_.string(), ": ", fault, Help{help});
+  void expect(bool holds, const std::string& fault, const char* help = "copy the capsule again, or train the run again") const {
+    check<CheckpointError>(holds, kDoctor, path_.string(), ": ", fault, Help{help});
   }
   const std::string& text(const std::string& key) const {
     expect(file_.metadata.contains(key), "its metadata have no " + key);
@@ -181,50 +183,51 @@ class Reader {
     return out;
   }
 
-  void read_step(const StoredJson& s, Capsule& out) {
-    out.about.number = s.integer("step", 1);
-    out.about.epoch = s.integer("epoch", 1);
-    s.expect(s.get("what").is_string(), "what", "a text");
-    out.about.what = s.get("what").get<std::string>();
-    out.about.rank = int(s.integer("rank", 0));
-    out.about.ranks = int(s.integer("ranks", 1));
-    const StoredJson history = s.part("history"), random = s.part("random"), by = s.part("written_by");
+  void read_step(const StoredJson& stored, Capsule& out) {
+    out.about.number = stored.integer("step", 1);
+    out.about.epoch = stored.integer("epoch", 1);
+    stored.expect(stored.get("what").is_string(), "what", "a text");
+    out.about.what = stored.get("what").get<std::string>();
+    out.about.rank = int(stored.integer("rank", 0));
+    out.about.ranks = int(stored.integer("ranks", 1));
+    const StoredJson history = stored.part("history"), random = stored.part("random"), writer = stored.part("written_by");
     out.about.history = {history.number("loss"), history.number("update"), history.get("broke_weights") == true,
                          history.number_or_null("eps")};
-    out.scale = s.number("scale");
-    out.low_gradients = s.get("low_gradients") == true;
+    out.scale = stored.number("scale");
+    out.low_gradients = stored.get("low_gradients") == true;
     out.random = generator_state(random);
-    out.threads = by.integer("threads", 1);
-    by.expect(by.get("halfstep").is_string(), "halfstep", "a version");
-    out.written_by = by.get("halfstep").get<std::string>();
-    const StoredJson verdict = s.part("verdict");
+    out.threads = writer.integer("threads", 1);
+    writer.expect(writer.get("halfstep").is_string(), "halfstep", "a version");
+    out.written_by = writer.get("halfstep").get<std::string>();
+    const StoredJson verdict = stored.part("verdict");
     for (const char* key : {"cause", "where", "what"}) verdict.expect(verdict.get(key).is_string(), key, "a text");
-    const auto& batches = s.get("batches");
-    s.expect(batches.is_array() && !batches.empty(), "batches", "a list");
+    const auto& batches = stored.get("batches");
+    stored.expect(batches.is_array() && !batches.empty(), "batches", "a list");
     for (size_t i = 0; i < batches.size(); ++i) {
-      s.expect(batches[i].is_object(), "batches", "a list of objects");
-      out.batches.push_back(batch(StoredJson(batches[i], "a batch of a capsule"), i));
+      stored.expect(batches[i].is_object(), "batches", "a list of objects");
+      out.batches.push_back(take_batch(StoredJson(batches[i], "a batch of a capsule"), i));
     }
-    if (!s.has("checkpoint")) return;
-    const StoredJson checkpoint = s.part("checkpoint");
+    if (!stored.has("checkpoint")) return;
+    const StoredJson checkpoint = stored.part("checkpoint");
     for (const char* key : {"path", "sha256"}) checkpoint.expect(checkpoint.get(key).is_string(), key, "a text");
     out.checkpoint = checkpoint.get("path").get<std::string>();
     out.checkpoint_sha256 = checkpoint.get("sha256").get<std::string>();
   }
 
-  Capsule::StoredBatch batch(const StoredJson& s, size_t i) {
+  // Returns the micro-batch with this index, whose tensors it takes from the file.
+  Capsule::StoredBatch take_batch(const StoredJson& stored, size_t i) {
     const auto are_integers = [](const nlohmann::json& list) {
       return list.is_array() && std::all_of(list.begin(), list.end(), [](const auto& v) { return v.is_number_integer(); });
     };
-    Capsule::StoredBatch out{take_tensor(numbered("input", i)), take_tensor(numbered("target", i)), s.number("weight")};
-    s.expect(are_integers(s.get("samples")), "samples", "a list of numbers");
-    out.samples = s.get("samples").get<std::vector<int64_t>>();
-    if (!s.has("rows")) return out;
-    const auto& rows = s.get("rows");
-    s.expect(are_integers(rows) && rows.size() == 3, "rows", "three numbers");
+    Capsule::StoredBatch out{take_tensor(numbered("input", i)), take_tensor(numbered("target", i)), stored.number("weight")};
+    stored.expect(are_integers(stored.get("samples")), "samples", "a list of numbers");
+    out.samples = stored.get("samples").get<std::vector<int64_t>>();
+    if (!stored.has("rows")) return out;
+    const auto& rows = stored.get("rows");
+    stored.expect(are_integers(rows) && rows.size() == 3, "rows", "three numbers");
     out.rows = {rows[0].get<int64_t>(), rows[1].get<int64_t>(), rows[2].get<int64_t>()};
-    s.expect(out.rows->first >= 0 && out.rows->rows >= 0 && out.rows->first <= out.rows->total - out.rows->rows, "rows",
-             "rows of a batch");
+    stored.expect(out.rows->first >= 0 && out.rows->rows >= 0 && out.rows->first <= out.rows->total - out.rows->rows, "rows",
+                  "rows of a batch");
     return out;
   }
 
@@ -234,7 +237,7 @@ class Reader {
 
 }  // namespace
 
-Capsule read_capsule(const fs::path& path) { return Reader(path).read(); }
+Capsule read_capsule(const fs::path& path) { return CapsuleReader(path).read(); }
 
 Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const ConfigOptions& changes) {
   const DataForm form = read_form(nlohmann::json(capsule.data));
@@ -265,20 +268,20 @@ Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const Co
     };
     step.batches.push_back({loss, {input}, {target}, b.weight, b.samples, b.rows});
   }
-  Diagnosis d = diagnose(step, capsule.about.history);
-  d.config_path = place_in_config(config, d.where);
-  return d;
+  Diagnosis out = diagnose(step, capsule.about.history);
+  out.config_path = place_in_config(config, out.where);
+  return out;
 }
 
 fs::path checkpoint_of(const Capsule& capsule, const fs::path& path) {
-  const fs::path written = capsule.checkpoint, here = path.parent_path().parent_path() / written.filename();
-  check<CheckpointError>(!written.empty(), kDoctor, path.string(), ": the capsule has no state, and its run had no checkpoint",
+  const fs::path former = capsule.checkpoint, beside = path.parent_path().parent_path() / former.filename();
+  check<CheckpointError>(!former.empty(), kDoctor, path.string(), ": the capsule has no state, and its run had no checkpoint",
                          Help{"a larger diagnostics.capsule_mb keeps the state in the capsule"});
-  for (const fs::path& at : {written, here}) {
-    std::error_code none;
-    if (fs::exists(at / "manifest.json", none) && sha256_file(at / "manifest.json") == capsule.checkpoint_sha256) return at;
+  for (const fs::path& at : {former, beside}) {
+    std::error_code ignored;
+    if (fs::exists(at / "manifest.json", ignored) && sha256_file(at / "manifest.json") == capsule.checkpoint_sha256) return at;
   }
-  fail<CheckpointError>(kDoctor, path.string(), ": the capsule has no state, and the checkpoint that does, ", written.string(),
+  fail<CheckpointError>(kDoctor, path.string(), ": the capsule has no state, and the checkpoint that does, ", former.string(),
                         ", is gone or was replaced", Help{"a larger diagnostics.capsule_mb keeps the state in the capsule"});
 }
 

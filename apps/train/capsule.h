@@ -3,7 +3,7 @@
 //
 //   runs/mine/capsules/step-1234.safetensors
 //     input.0, target.0, ...        the step's micro-batches
-////     model.*, kept.*, optimizer.*  the state before the step: weights and buffers, states of stateful layers, the optimizer's
+//     model.*, kept.*, optimizer.*  the state before the step: weights and buffers, states of stateful layers, the optimizer's
 //
 // Its metadata has, as JSON: halfstep.config, the run's; halfstep.data, the model's input; halfstep.state, the scaler and the
 // schedule; halfstep.step, all other facts about the step, with its verdict. halfstep.tensors is the SHA-256 of the tensors,
@@ -26,7 +26,7 @@ namespace halfstep::app {
 // Facts about a capsule's step that are not needed to compute it.
 struct CapsuleStep {
   int64_t number = 0, epoch = 0;
-  std::string what;  // "the loss is not finite"
+  std::string what;  // its fault: "the loss is not finite"
   StepHistory history;
   int rank = 0, ranks = 1;  // the rank whose rows it has
 };
@@ -36,6 +36,7 @@ struct CapsuleStep {
 std::optional<std::filesystem::path> write_capsule(const Config& config, Session& session, const StepUnderTest& step,
                                                    const CapsuleStep& about, const Diagnosis& verdict);
 
+// The content of a capsule.
 struct Capsule {
   struct StoredBatch {
     Tensor input, target;
@@ -50,15 +51,15 @@ struct Capsule {
   double scale = 1;
   bool low_gradients = false;
   Generator::State random = {};
-  int64_t threads = 1;                        // of the run
+  int64_t threads = 1;                        // of the process that wrote it
   std::string written_by;                     // the version of halfstep
   std::string checkpoint, checkpoint_sha256;  // of its manifest.json; empty if the capsule has the state
 };
 // Throws CheckpointError for a file that is damaged, or that write_capsule did not write.
 Capsule read_capsule(const std::filesystem::path& path);
 
-// Computes the capsule's step and returns its diagnosis. `changes`: of its config. Throws CheckpointError if the weights do not
-// fit the model, and DeviceError for an absent device.
+// Computes the capsule's step and returns its diagnosis. name: of the capsule, for messages. changes: to its config. Throws
+// CheckpointError if the weights do not fit the model, and DeviceError for an absent device.
 Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const ConfigOptions& changes = {});
 
 // Returns the checkpoint with the state of a capsule without one: at its former path, or in the run's folder around the capsule.

@@ -5,7 +5,7 @@
 
 namespace halfstep::app {
 
-void CheckpointSaver::resumed() {
+void CheckpointSaver::mark_as_saved() {
   saved_ = {run_.counters.steps, run_.session.train->state().next_batch}, saved_step_ = run_.counters.applied();
 }
 
@@ -26,7 +26,7 @@ void CheckpointSaver::save() {
   write();
   saved_ = now;
   saved_step_ = run_.counters.applied();
-  run_.dir.established();
+  run_.dir.discard_overwritten();
 }
 
 void CheckpointSaver::save_at_interval() {
@@ -35,13 +35,13 @@ void CheckpointSaver::save_at_interval() {
 }
 
 void CheckpointSaver::save_before_evaluation(int ended) {
-  if (saved_step_ != -1 || !run_.saves()) return;
+  if (saved_step_ != kNever || !run_.saves()) return;
   outcomes_.read();
   if (outcomes_.bad_losses() > 0) return;
   run_.counters.evaluation_due = ended;
   save();
   run_.counters.evaluation_due = 0;
-  saved_.reset(), saved_step_ = kSecured;  // is replaced by a checkpoint of the same step with the evaluation's results
+  saved_.reset(), saved_step_ = kBeforeEvaluation;  // a checkpoint of the same step, with the evaluation's results, replaces it
 }
 
 bool CheckpointSaver::save_again() {

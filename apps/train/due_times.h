@@ -12,7 +12,7 @@
 
 namespace halfstep::app {
 
-// Bits of what has just ended.
+// Bits of what has just ended, as arguments called `ended` have them.
 constexpr int kStepEnds = 1, kEpochEnds = 2;
 
 class DueTimes {
@@ -20,21 +20,22 @@ class DueTimes {
   DueTimes(RunContext& run, StepOutcomes& outcomes, const RankAgreement& ranks) : run_(run), outcomes_(outcomes), ranks_(ranks) {}
 
   void start();  // starts the intervals of seconds
-  // Returns whether it is due at the end of a step, an epoch or both. An interval of seconds then starts again.
-  bool is_due(Due what, int ended);
-  uint32_t by_clock() const;  // bits of everything that is due by seconds
+  // Returns whether it is due at the end of a step, an epoch or both. If it is, an interval of seconds starts again. Reads
+  // outcomes of steps where the answer depends on them.
+  bool take_due(Due what, int ended);
+  uint32_t due_by_clock() const;  // bits of everything that is due by seconds
 
  private:
   using Clock = RunClock::Clock;
   const Interval& interval(Due what) const;
   static size_t index_of(Due what) { return what == Due::log ? 0 : what == Due::evaluation ? 1 : 2; }
   bool is_over(Due what) const;  // whether an interval of seconds has passed
-  bool is_due_at(Due what, bool epoch_end);
+  bool take_due_at(Due what, bool epoch_end);
 
   RunContext& run_;
   StepOutcomes& outcomes_;
   const RankAgreement& ranks_;
-  std::array<Clock::time_point, 3> last_{};
+  std::array<Clock::time_point, 3> last_due_{};  // by index_of; for intervals of seconds
 };
 
 }  // namespace halfstep::app

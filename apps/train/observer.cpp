@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/number_text.h"
 
 namespace halfstep::app {
@@ -33,57 +33,57 @@ Json line_of(int64_t step, int64_t attempt, double lr, const Observation& seen) 
 
 }  // namespace
 
-RunObserver::RunObserver(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool off)
+RunObserver::RunObserver(const Config& config, Session& session, TrainStep& step, RunDir& dir, bool has_ranks, bool is_off)
     : config_(config),
-      s_(session),
+      session_(session),
       step_(step),
       dir_(dir),
       has_ranks_(has_ranks),
-      on_(!off && config.diagnostics.every.unit != Interval::Unit::never && !session.optimizer->needs_closure()) {}
+      is_on_(!is_off && config.diagnostics.every.unit != Interval::Unit::never && !session.optimizer->needs_closure()) {}
 
 std::optional<int64_t> RunObserver::number_of(int64_t step, int64_t epoch) const {
   const Interval& every = config_.diagnostics.every;
   const auto count = int64_t(every.count);
   if (is_due(step)) return step / count;
-  const bool begins = every.unit == Interval::Unit::epochs && s_.train->state().next_batch == 1;
-  if (begins && epoch > 1 && (epoch - 1) % count == 0) return (epoch - 1) / count;
+  const bool epoch_begins = every.unit == Interval::Unit::epochs && session_.train->state().next_batch == 1;
+  if (epoch_begins && epoch > 1 && (epoch - 1) % count == 0) return (epoch - 1) / count;
   return {};
 }
 
 bool RunObserver::is_due(int64_t step) const {
   const Interval& every = config_.diagnostics.every;
-  return on_ && every.unit == Interval::Unit::steps && step % int64_t(every.count) == 0;
+  return is_on_ && every.unit == Interval::Unit::steps && step % int64_t(every.count) == 0;
 }
 
 void RunObserver::begin(int64_t step, int64_t attempt, int64_t epoch) {
-  if (!on_) return;
+  if (!is_on_) return;
   if (step_.pending() == 0) {
-    seen_.reset();
+    observer_.reset();
     const std::optional<int64_t> number = number_of(step, epoch);
     if (!number) return;
-    number_ = step;
+    applied_step_ = step;
     attempt_ = attempt;
-    lr_ = s_.optimizer->lr();
-    seen_.emplace(*s_.model, s_.device, s_.scaler.get_scale(), *number);
+    lr_ = session_.optimizer->lr();
+    observer_.emplace(*session_.model, session_.device, session_.scaler.get_scale(), *number);
   }
-  if (seen_) seen_->open();
+  if (observer_) observer_->open();
 }
 
-std::vector<Diagnosis> RunObserver::stepped(const StepResult& r) {
-  if (!seen_) return {};
-  seen_->close();
+std::vector<Diagnosis> RunObserver::end(const StepResult& r) {
+  if (!observer_) return {};
+  observer_->close();
   if (!r.stepped) return {};
   std::vector<Diagnosis> out;
   try {
-    Observation seen = seen_->finish(r.outcome.applied() && lr_ != 0);
+    Observation seen = observer_->finish(r.outcome.applied() && lr_ != 0);
     if (config_.diagnostics.explain && step_.kept_step()) {
       StepUnderTest step = *step_.kept_step();
       if (has_ranks_) step.batches.clear();
-      out = quiet_.look(seen, step);
+      out = silent_causes_.look(seen, step);
     }
-    dir_.observed().write(line_of(number_, attempt_, lr_, seen));
+    dir_.observed().write(line_of(applied_step_, attempt_, lr_, seen));
   } catch (const MemoryError&) {}  // leave the memory to the run
-  seen_.reset();
+  observer_.reset();
   return out;
 }
 

@@ -10,7 +10,7 @@
 #include "apps/session/meta_step.h"
 #include "apps/session/ranks.h"
 #include "apps/terminal/cells.h"
-#include "apps/terminal/progress.h"
+#include "apps/terminal/quantity_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -44,11 +44,16 @@ Json tensors(const std::vector<LoggedTensor>& list) {
   return out;
 }
 
-std::array<double, kDTypeCount> summed(const std::vector<LoggedCall>& calls) {
+std::array<double, kDTypeCount> flops_by_dtype(const std::vector<LoggedCall>& calls) {
   std::array<double, kDTypeCount> sum{};
   for (const LoggedCall& call : calls)
     for (const MatrixProduct& p : call.products) sum[size_t(p.dtype)] += p.flops();
   return sum;
+}
+
+// Returns the casts that the call computes: kept 16-bit copies of weights need none.
+int64_t casts_of(const LoggedCall& call) {
+  return std::count_if(call.casts.begin(), call.casts.end(), [](const LoggedCast& c) { return !c.shadow; });
 }
 
 Json flops_json(const std::array<double, kDTypeCount>& flops) {
@@ -60,20 +65,19 @@ Json flops_json(const std::array<double, kDTypeCount>& flops) {
 
 }  // namespace
 
-std::array<double, kDTypeCount> StepPlan::flops() const { return summed(calls); }
+std::array<double, kDTypeCount> StepPlan::flops() const { return flops_by_dtype(calls); }
 double StepPlan::total_flops() const {
-  const auto all = flops();
-  return std::accumulate(all.begin(), all.end(), 0.0);
+  const auto by_dtype = flops();
+  return std::accumulate(by_dtype.begin(), by_dtype.end(), 0.0);
 }
 double StepPlan::low_share() const {
-  const auto all = flops();
-  return total_flops() > 0 ? (all[size_t(DType::f16)] + all[size_t(DType::bf16)]) / total_flops() : 0;
+  const auto by_dtype = flops();
+  return total_flops() > 0 ? (by_dtype[size_t(DType::f16)] + by_dtype[size_t(DType::bf16)]) / total_flops() : 0;
 }
 int64_t StepPlan::casts() const {
-  int64_t n = 0;
-  for (const LoggedCall& call : calls)
-    n += std::count_if(call.casts.begin(), call.casts.end(), [](const LoggedCast& c) { return !c.shadow; });
-  return n;
+  int64_t sum = 0;
+  for (const LoggedCall& call : calls) sum += casts_of(call);
+  return sum;
 }
 double StepPlan::cast_bytes() const {
   double bytes = 0;
@@ -102,7 +106,7 @@ StepPlan plan_step(const Config& config, int64_t batch, int ranks) {
   memory.reset_peak();
   step.run();
   plan.first_step = step.peak();
-  plan.sent_bytes = -step.sent_bytes();
+  plan.sent_bytes = -step.sent_bytes();  // of the first step, since the sum below is of both
   memory.reset_peak();
   {
     const OpLogScope log(Device::meta);
@@ -200,7 +204,7 @@ Json calls_json(const StepPlan& plan) {
                     {"outputs", tensors(call.outputs)},
                     {"casts", casts},
                     {"saved", tensors(call.saved)},
-                    {"flops", flops_json(summed({call}))},
+                    {"flops", flops_json(flops_by_dtype({call}))},
                     {"bytes_read", call.bytes_read},
                     {"bytes_written", call.bytes_written},
                     {"live_bytes", call.live}});
@@ -210,14 +214,12 @@ Json calls_json(const StepPlan& plan) {
 
 std::string plan_text(const StepPlan& plan) {
   std::string text = plan_json(plan).dump(1);
-  text.resize(text.size() - 2);  // the last line
+  text.resize(text.size() - 2);  // without the last line, "}"
   text += ",\n \"calls\": [";
   const Json calls = calls_json(plan);
   for (size_t i = 0; i < calls.size(); ++i) text += (i ? ",\n  " : "\n  ") + calls[i].dump();
   return text + "\n ]\n}\n";
 }
-
-// Prints the calls of a planned step as a table.
 
 namespace {
 
@@ -227,15 +229,11 @@ double saved_bytes(const LoggedCall& call) {
   return bytes;
 }
 
-int64_t casts_of(const LoggedCall& call) {
-  return std::count_if(call.casts.begin(), call.casts.end(), [](const LoggedCast& c) { return !c.shadow; });
-}
-
 bool moves_nothing(const LoggedCall& call) {
   return call.flops() == 0 && call.bytes_read == 0 && call.bytes_written == 0 && saved_bytes(call) == 0 && casts_of(call) == 0;
 }
 
-std::string amount(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
+std::string bytes_or_dash(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
 
 // Returns distinct reasons: "cross_entropy: computes in float32 and reads 16 bits; reduction=mean". Backward calls add none.
 std::vector<std::string> reasons_of(const StepPlan& plan) {
@@ -246,7 +244,7 @@ std::vector<std::string> reasons_of(const StepPlan& plan) {
     const auto same = std::find_if(found.begin(), found.end(), [&](const auto& f) { return f.first == why; });
     if (same == found.end())
       found.emplace_back(why, op);
-    else if (std::string all = ", " + same->second + ','; all.find(", " + op + ',') == std::string::npos)
+    else if (std::string ops = ", " + same->second + ','; ops.find(", " + op + ',') == std::string::npos)
       same->second += ", " + op;
   }
   std::vector<std::string> out;
@@ -257,32 +255,37 @@ std::vector<std::string> reasons_of(const StepPlan& plan) {
 }  // namespace
 
 void print_calls(std::ostream& out, const StepPlan& plan, size_t width) {
-  const bool in_table = width == 0;  // whether the table has the reasons
+  const bool has_reasons = width == 0;                                                                // in the table
+  constexpr size_t kLayer = 1, kOp = 2, kFlops = 4, kRead = 5, kWritten = 6, kSaved = 7, kCasts = 8;  // columns
   Cells cells{{"pass", "layer", "op", "dtype", "MFLOP", "read", "written", "saved", "casts"}};
-  if (in_table) cells[0].emplace_back("why");
-  std::map<std::string, int64_t> folded;
+  if (has_reasons) cells[0].emplace_back("why");
+  std::map<std::string, int64_t> omitted;  // calls that move nothing, by op
   std::string pass;
   for (const LoggedCall& call : plan.calls) {
     if (moves_nothing(call)) {
-      ++folded[std::string(call.op)];
+      ++omitted[std::string(call.op)];
       continue;
     }
     const std::string own(name(call.pass));
-    cells.push_back({in_table || own != pass ? own : "", call.layer, std::string(call.op), joined(call.compute),
-                     call.flops() > 0 ? number_text(call.flops() / 1e6, 4) : "-", amount(call.bytes_read),
-                     amount(call.bytes_written), amount(saved_bytes(call)), std::to_string(casts_of(call))});
-    if (in_table) cells.back().push_back(call.reason + (call.attributes.empty() ? "" : "; ") + text(call.attributes));
+    cells.push_back({has_reasons || own != pass ? own : "", call.layer, std::string(call.op), joined(call.compute),
+                     call.flops() > 0 ? number_text(call.flops() / 1e6, 4) : "-", bytes_or_dash(call.bytes_read),
+                     bytes_or_dash(call.bytes_written), bytes_or_dash(saved_bytes(call)), std::to_string(casts_of(call))});
+    if (has_reasons) cells.back().push_back(call.reason + (call.attributes.empty() ? "" : "; ") + text(call.attributes));
     pass = own;
   }
-  print_cells(out, cells, {.width = width, .left_out = {8, 7, 5}, .shortened = {1, 2}, .right = {4, 5, 6, 7, 8}});
-  if (!in_table) {
+  print_cells(out, cells,
+              {.width = width,
+               .left_out = {kCasts, kSaved, kRead},
+               .shortened = {kLayer, kOp},
+               .right = {kFlops, kRead, kWritten, kSaved, kCasts}});
+  if (!has_reasons) {
     out << "why\n";
     for (const std::string& line : reasons_of(plan)) out << "  " << line << '\n';
   }
-  if (folded.empty()) return;
+  if (omitted.empty()) return;
   int64_t calls = 0;
   std::string names;
-  for (const auto& [op, n] : folded) calls += n, names += joined(names.empty() ? "" : ", ", op, ' ', n);
+  for (const auto& [op, count] : omitted) calls += count, names += joined(names.empty() ? "" : ", ", op, ' ', count);
   out << calls << (calls == 1 ? " more call moves" : " more calls move") << " no bytes: " << names << '\n';
 }
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "apps/config/config.h"
-#include "apps/terminal/progress.h"
 #include "framework/backend/machine_rates.h"
 #include "framework/backend/op_log.h"
 #include "framework/backend/profile.h"
@@ -34,12 +33,13 @@ struct CallName {
   auto operator<=>(const CallName&) const = default;
 };
 using PlannedCalls = std::map<CallName, PlannedWork>;
+// Sums the planned work by CallName.
 PlannedCalls planned_calls(const std::vector<LoggedCall>& calls, MachineRates& rates);
 
 // A row of a profile: medians over the profiled steps.
 struct ProfileRow {
   CallName call;
-  bool wait = false;  // waits for data or other ranks
+  bool is_wait = false;  // for data or other ranks
   double calls = 0, seconds = 0;
   std::optional<PlannedWork> work;  // unset if the plan has no such call
 };
@@ -55,7 +55,7 @@ struct StepProfile {
   double seconds = 0, fastest = 0, slowest = 0;  // of a whole profiled step: median and range
   double plain_seconds = 0;                      // of the steps between them
   std::vector<ProfileRow> rows;                  // sorted by time
-  double in_calls = 0, between = 0;              // seconds of a step in calls and waits, and in none
+  double in_calls = 0, between = 0;              // seconds of a step in calls and waits, and outside of them
   size_t left_out = 0;                           // spans beyond the limit
   std::vector<KernelRow> kernels;                // sorted by time; empty on a CPU
   double busy = 0;                               // seconds of a step in which a GPU runs a kernel, a copy or a fill
@@ -64,17 +64,18 @@ struct StepProfile {
 
 class StepProfiler {
  public:
-  static constexpr int64_t kWarmUp = 3;      // steps that are not profiled
-  static constexpr size_t kSpans = 100'000;  // most spans kept, since viewers fail on larger traces
+  static constexpr int64_t kWarmUpSteps = 3;     // first steps, which are not profiled
+  static constexpr size_t kMostSpans = 100'000;  // spans and kernels of a trace: viewers fail on larger ones
 
   StepProfiler(int64_t steps, Device device, PlannedCalls planned) : steps_(steps), device_(device), planned_(std::move(planned)) {}
 
   void begin();   // call before the data of a step is fetched; does nothing if a step has begun
   void end();     // call after the step
   void cancel();  // call if the data ended instead of a step
-  bool done() const { return int64_t(taken_.size()) >= steps_ || full_; }
+  // Returns whether all steps were profiled, or the trace is full.
+  bool done() const { return int64_t(profiled_.size()) >= steps_ || is_full_; }
 
-  size_t profiled_steps() const { return taken_.size(); }
+  size_t profiled_steps() const { return profiled_.size(); }
   StepProfile result() const;
   // Returns a trace in Chrome's format, which Perfetto and chrome://tracing open: each span is an event with its layer, shapes and
   // dtypes; so is each kernel, with the call that launched it. Each stream of a GPU has a row.
@@ -89,17 +90,17 @@ class StepProfiler {
   };
   using Clock = std::chrono::steady_clock;
 
-  int64_t steps_, seen_ = 0;
+  int64_t steps_, ended_steps_ = 0;
   Device device_;
   PlannedCalls planned_;
-  bool open_ = false, full_ = false;
+  bool is_open_ = false, is_full_ = false;
   Clock::time_point began_;
-  std::optional<Clock::time_point> first_;
-  std::unique_ptr<ProfileScope> scope_;
-  std::unique_ptr<CallScope> step_;
-  std::vector<ProfiledStep> taken_;
-  std::vector<double> plain_;
-  size_t spans_ = 0, left_out_ = 0;
+  std::optional<Clock::time_point> first_began_;
+  std::unique_ptr<ProfileScope> profile_scope_;
+  std::unique_ptr<CallScope> step_scope_;
+  std::vector<ProfiledStep> profiled_;
+  std::vector<double> plain_seconds_;
+  size_t span_count_ = 0, left_out_ = 0;
   std::string no_kernels_;
 };
 

@@ -16,10 +16,10 @@ constexpr uint32_t kInterrupt = 1, kStop = 2;  // beside the bits of Due
 
 int RankAgreement::stop_requested() const { return group_ ? stop_ : stop_signal(); }
 
-void RankAgreement::on_start() {
+void RankAgreement::adopt_early_signals() {
   if (!group_) return;
-  for (const std::vector<double>& of : group_->gather(std::vector<double>{double(stop_signal())}))
-    if (of[0] != 0 && stop_ != SIGINT) stop_ = int(of[0]);
+  for (const std::vector<double>& signal : group_->gather(std::vector<double>{double(stop_signal())}))
+    if (signal[0] != 0 && stop_ != SIGINT) stop_ = int(signal[0]);
 }
 
 void RankAgreement::notify(TrainStep& step, uint32_t due) {
@@ -28,7 +28,7 @@ void RankAgreement::notify(TrainStep& step, uint32_t due) {
   step.notify(signal | (group_->rank() == 0 ? due : 0));
 }
 
-void RankAgreement::take(const TrainStep& step) {
+void RankAgreement::take_notices(const TrainStep& step) {
   if (!group_) return;
   agreed_ = step.notices();
   if (agreed_ & kStop) stop_ = SIGTERM;

@@ -18,13 +18,13 @@ class RankAgreement {
   explicit RankAgreement(ProcessGroup* group) : group_(group) {}  // null: one process
 
   bool has_ranks() const { return group_ != nullptr; }
-  int stop_requested() const;  // the signal, once all ranks know it; 0: none
-  void on_start();             // adopts a signal from before the first step
-  void forget() { agreed_ = 0; }
+  int stop_requested() const;  // the signal, once all ranks have it; 0: none
+  void adopt_early_signals();  // call it on all ranks: adopts a signal that any got before the first step
+  void forget_notices() { agreed_ = 0; }
   // Gives the step this rank's notices: its signal, and on rank 0 what is due, as bits of Due.
   void notify(TrainStep& step, uint32_t due);
-  void take(const TrainStep& step);  // reads all ranks' notices from a step that ended a window
-  bool are_agreed(Due what) const { return agreed_ & uint32_t(what); }
+  void take_notices(const TrainStep& step);  // reads those of all ranks from a step that ended a window
+  bool is_agreed(Due what) const { return agreed_ & uint32_t(what); }
 
  private:
   ProcessGroup* group_;

@@ -10,14 +10,16 @@
 
 #include "apps/schema/shell_word.h"
 #include "apps/session/ranks.h"
+#include "apps/terminal/quantity_text.h"
 #include "apps/train/run_lines.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
 namespace {
 
-constexpr double kFarAbove = 10;       // times the first loss: the loss rose
+constexpr double kRiseFactor = 10;     // times the first loss: the loss rose
 constexpr double kEnoughSamples = 50;  // for comparing an accuracy with guessing
+constexpr size_t kMostColumns = 12;    // columns of a table in the line of a metric
 constexpr double kManySkips = 0.25;    // share of all steps: more than a scaler's search costs
 
 // Returns the name by which the program was called; scripts/run.sh sets it.
@@ -29,7 +31,6 @@ std::string command_name() {
 }  // namespace
 
 TrainSummary RunEnding::summary(Ending ending) const {
-  // Report an incomplete epoch's mean so far.
   if (run_.counters.epoch_denominator > 0)
     run_.counters.train_loss = run_.counters.epoch_loss_sum / run_.counters.epoch_denominator;
   TrainSummary out;
@@ -74,7 +75,8 @@ Json RunEnding::best_json() const {
 
 void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   std::string values;
-  for (const MetricValue& m : run_.counters.val_metrics) values += m.in_lines() ? "val " + shown(m) + beside(m) + ", " : "";
+  for (const MetricValue& m : run_.counters.val_metrics)
+    values += m.in_lines() ? "val " + shown(m) + last_value_text(m) + ", " : "";
   if (run_.session.total_steps == 0 && run_.counters.steps == 0) {
     run_.progress.line(joined("done: 0 steps, as train.epochs says; the first values are saved", values.empty() ? "" : ", ",
                               values.substr(0, values.empty() ? 0 : values.size() - 2)));
@@ -96,7 +98,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
           bytes_text(summary["peak_bytes"]);
   if (run_.dir.metrics().lost() > 0) line += joined(", ", run_.dir.metrics().lost(), " lines of metrics lost");
   run_.progress.line(line);
-  for (const std::string& columns : lines_by_column(run_.counters.val_metrics, 12)) run_.progress.line("val " + columns);
+  for (const std::string& columns : lines_by_column(run_.counters.val_metrics, kMostColumns)) run_.progress.line("val " + columns);
   warn_of_scale(skips_in_row);
   warn_of_no_progress();
   print_next_commands();
@@ -121,18 +123,20 @@ void RunEnding::warn_of_scale(int64_t skips_in_row) const {
                             " would have skipped fewer; bfloat16 needs no scale"));
 }
 
-// Warns of a run that did not learn: its accuracy is that of guessing, or its loss is far above the first one.
+// Warns of a run that did not learn: its accuracy is at most a standard error above that of guessing, or its loss is far above the
+// first one.
 void RunEnding::warn_of_no_progress() const {
   std::string why;
   if (const int64_t classes = run_.session.form.classes; classes > 1 && run_.session.val) {
     const double guess = 1 / double(classes);
     for (const MetricValue& m : run_.counters.val_metrics) {
-      const double n = double(m.counted > 0 ? m.counted : run_.session.val->dataset().size());
-      if (m.name == "accuracy" && n >= kEnoughSamples && m.value <= guess + std::sqrt(guess * (1 - guess) / n))
+      const double samples = double(m.counted > 0 ? m.counted : run_.session.val->dataset().size());
+      if (m.name == "accuracy" && samples >= kEnoughSamples && m.value <= guess + std::sqrt(guess * (1 - guess) / samples))
         why = joined("val ", shown(m), ", and guessing one of ", classes, " classes gives ", number_text(100 * guess, 4), " %");
     }
   }
-  if (run_.counters.train_loss && run_.counters.first_loss > 0 && *run_.counters.train_loss > kFarAbove * *run_.counters.first_loss)
+  if (run_.counters.train_loss && run_.counters.first_loss > 0 &&
+      *run_.counters.train_loss > kRiseFactor * *run_.counters.first_loss)
     why += joined(why.empty() ? "" : "; ", "train loss ", number_text(*run_.counters.train_loss, 4),
                   ", and that of the first batch was ", number_text(*run_.counters.first_loss, 4));
   if (!why.empty())

@@ -8,7 +8,7 @@
 
 namespace halfstep::app {
 
-enum class Ending : uint8_t { finished, interrupted, requeue };
+enum class Ending : uint8_t { finished, interrupted, requeue };  // requeue: a batch system is to start it again
 
 struct TrainSummary {
   Ending ending = Ending::finished;
@@ -19,6 +19,7 @@ class RunEnding {
  public:
   explicit RunEnding(RunContext& run) : run_(run) {}
 
+  // Makes the summary. The mean loss of an incomplete epoch becomes the counters' train_loss.
   TrainSummary summary(Ending ending) const;
   // Prints the last lines of a run that was not interrupted. skips_in_row: of its last steps.
   void report(const Json& summary, int64_t skips_in_row) const;

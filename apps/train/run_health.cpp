@@ -40,15 +40,16 @@ void RunHealth::learn_cause() {
 }
 
 void RunHealth::check_weights() const {
-  const auto look = [&](const std::string& name, const Tensor& t) {
+  const auto check_finite = [&](const std::string& name, const Tensor& t) {
     if (!t.defined()) return;
     const ValueCounts c = count_values(t);
-    if (c.any_not_finite()) diverged(joined(name, " is not finite: ", c.nan, " NaN and ", c.inf(), " inf of ", c.numel, " values"));
+    if (c.any_not_finite())
+      fail_diverged(joined(name, " is not finite: ", c.nan, " NaN and ", c.inf(), " inf of ", c.numel, " values"));
   };
   const std::vector<NamedTensor> parameters = run_.session.model->named_parameters();
-  for (const NamedTensor& p : parameters) look(p.name, p.tensor);
+  for (const NamedTensor& p : parameters) check_finite(p.name, p.tensor);
   if (!run_.session.average) return;
-  for (const Tensor& t : run_.session.average->averages()) look("an average of the weights", t);
+  for (const Tensor& t : run_.session.average->averages()) check_finite("an average of the weights", t);
 }
 
 void RunHealth::check_progress() const {
@@ -69,7 +70,7 @@ void RunHealth::check_progress() const {
                       Help{advice});
 }
 
-void RunHealth::diverged(const std::string& what) const {
+void RunHealth::fail_diverged(const std::string& fault) const {
   std::string advice = "a lower optimizer.lr, train.clip_grad_norm or scheduler.warmup_steps often helps";
   if (run_.session.low == DType::f16 && !run_.scale()) advice = "float16 without a scaler: set amp.scaler.enabled to \"auto\"";
   if (run_.session.low) advice += "; --no-amp shows whether the precision is to blame";
@@ -77,7 +78,7 @@ void RunHealth::diverged(const std::string& what) const {
   if (!cause.empty()) advice = joined("the explanation above has the evidence, and what to change: ", cause);
   fail<DivergedError>("train", "the run diverged at step ", run_.counters.applied(), " (epoch ",
                       std::min(run_.epoch() + 1, run_.config.train.epochs.value_or(run_.epoch() + 1)), ", lr ",
-                      run_.session.optimizer->lr(), "): ", what, ", ", run_.counters.skipped, " steps skipped", Help{advice});
+                      run_.session.optimizer->lr(), "): ", fault, ", ", run_.counters.skipped, " steps skipped", Help{advice});
 }
 
 }  // namespace halfstep::app

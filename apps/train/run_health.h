@@ -14,7 +14,7 @@ class RunHealth {
  public:
   RunHealth(RunContext& run, const Explainer& explainer) : run_(run), explainer_(explainer) {}
 
-  void resumed() { skip_noted_ = run_.counters.skipped > 0; }  // with the counters of a checkpoint
+  void continue_from_counters() { skip_noted_ = run_.counters.skipped > 0; }  // call it once a checkpoint's are restored
   // Notes the first skipped step of each kind. step: its number among applied ones.
   void note_skip(int64_t step, bool loss_finite);
   void note_no_target(int64_t step);
@@ -23,10 +23,10 @@ class RunHealth {
 
   // Throws DivergedError if a weight is not finite. Losses may stay finite while an update breaks weights that no batch uses.
   void check_weights() const;
-  // Throws DivergedError if no attempted step was applied: nobody wants to evaluate or export initial weights by mistake.
-  // Everything is saved before, the scale included.
+  // Throws DivergedError if no attempted step was applied, so that nobody evaluates or exports initial weights by mistake. Call it
+  // after saving everything, the scale included.
   void check_progress() const;
-  [[noreturn]] void diverged(const std::string& what) const;
+  [[noreturn]] void fail_diverged(const std::string& fault) const;
 
  private:
   RunContext& run_;

@@ -8,12 +8,13 @@
 
 #include "apps/session/averaged_statistics.h"
 #include "apps/session/ranks.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/base/number_text.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep::app {
 
-Json or_null(const std::optional<double>& v) { return v && std::isfinite(*v) ? Json(*v) : Json(); }
+Json or_null(const std::optional<double>& value) { return value && std::isfinite(*value) ? Json(*value) : Json(); }
 
 std::string shown(const MetricValue& m) {
   if (!m.is_share) return m.name + " " + number_text(m.value, 4);
@@ -32,9 +33,10 @@ void RunLines::introduce() const {
   }
   int64_t trained = 0;
   for (const Tensor& p : run_.session.model->parameters()) trained += p.requires_grad() ? p.numel() : 0;
-  const int64_t all = run_.session.model->parameter_count();
-  run_.progress.line(joined(run_.config.name, ": ", all, " parameters", trained < all ? joined(" (", trained, " trained)") : "",
-                            " on ", run_.session.device, ", ", precision));
+  const int64_t parameters = run_.session.model->parameter_count();
+  run_.progress.line(joined(run_.config.name, ": ", parameters, " parameters",
+                            trained < parameters ? joined(" (", trained, " trained)") : "", " on ", run_.session.device, ", ",
+                            precision));
   for (const std::string& line : run_.session.weights_read) run_.progress.line(line);
   if (makes_averaged_statistics(run_.session, run_.config.train))
     run_.progress.line(
@@ -61,43 +63,43 @@ void RunLines::introduce() const {
     run_.progress.line(joined("one epoch in ", epochs_.every(), " is shown, and the best before it; metrics.jsonl has all"));
 }
 
-void RunLines::show(bool evaluates) {
-  const double spent = run_.clock.own_seconds();
+void RunLines::update_bar(bool evaluates) {
+  const double own_seconds = run_.clock.own_seconds();
   const int64_t steps = run_.counters.steps - run_.first_step;
-  ProgressView v;
-  v.epochs = run_.config.train.epochs.value_or(0);
-  v.epoch = v.epochs > 0 ? std::min(run_.epoch() + (evaluates ? 0 : 1), v.epochs) : run_.epoch() + 1;
-  v.step = run_.counters.applied(), v.steps = run_.session.total_steps;
-  v.lr = run_.session.optimizer->lr();
-  v.samples_per_second =
+  ProgressView view;
+  view.epochs = run_.config.train.epochs.value_or(0);
+  view.epoch = view.epochs > 0 ? std::min(run_.epoch() + (evaluates ? 0 : 1), view.epochs) : run_.epoch() + 1;
+  view.step = run_.counters.applied(), view.steps = run_.session.total_steps;
+  view.lr = run_.session.optimizer->lr();
+  view.samples_per_second =
       steps > 0 ? double(run_.counters.samples - run_.first_samples) / std::max(kLeastSeconds, run_.clock.training_seconds()) : 0;
   // Epochs count all steps, train.max_steps applied ones.
-  const int64_t done = run_.config.train.epochs ? run_.counters.steps : run_.counters.applied(),
-                left = std::max<int64_t>(run_.session.total_steps - done, 0);
-  v.seconds_left = steps > 0 ? spent / double(steps) * double(left) : INFINITY;
-  v.skipped = run_.counters.skipped;
-  v.loader_wait =
+  const int64_t done_steps = run_.config.train.epochs ? run_.counters.steps : run_.counters.applied(),
+                left_steps = std::max<int64_t>(run_.session.total_steps - done_steps, 0);
+  view.seconds_left = steps > 0 ? own_seconds / double(steps) * double(left_steps) : INFINITY;
+  view.skipped = run_.counters.skipped;
+  view.loader_wait =
       steps > 0 ? std::clamp(run_.session.train->wait_seconds() / std::max(kLeastSeconds, run_.clock.training_seconds()), 0.0, 1.0)
                 : 0;
   if (run_.group)
-    v.rank_wait = std::clamp(run_.group->wait_seconds() / std::max(kLeastSeconds, run_.clock.training_seconds()), 0.0, 1.0);
+    view.rank_wait = std::clamp(run_.group->wait_seconds() / std::max(kLeastSeconds, run_.clock.training_seconds()), 0.0, 1.0);
   if (run_.progress.has_bar()) {
-    v.step = done;
-    v.evaluates = evaluates;
-    v.loss = run_.counters.epoch_denominator > 0 ? std::optional(run_.counters.epoch_loss_sum / run_.counters.epoch_denominator)
-                                                 : run_.counters.train_loss;
-    return run_.progress.update(v);
+    view.step = done_steps;
+    view.evaluates = evaluates;
+    view.loss = run_.counters.epoch_denominator > 0 ? std::optional(run_.counters.epoch_loss_sum / run_.counters.epoch_denominator)
+                                                    : run_.counters.train_loss;
+    return run_.progress.update(view);
   }
-  if (run_.counters.line_denominator > 0) v.loss = run_.counters.line_loss_sum / run_.counters.line_denominator;
-  v.scale = run_.scale();
-  if (run_.grad_norm.defined()) v.grad_norm = run_.grad_norm.item<double>();
-  v.peak_bytes = double(allocator(run_.session.device).stats().peak);
-  run_.progress.update(v);
+  if (run_.counters.line_denominator > 0) view.loss = run_.counters.line_loss_sum / run_.counters.line_denominator;
+  view.scale = run_.scale();
+  if (run_.grad_norm.defined()) view.grad_norm = run_.grad_norm.item<double>();
+  view.peak_bytes = double(allocator(run_.session.device).stats().peak);
+  run_.progress.update(view);
 }
 
 void RunLines::log(bool epoch_end) {
   const double loss = run_.counters.line_denominator > 0 ? run_.counters.line_loss_sum / run_.counters.line_denominator : NAN;
-  const double spent = std::max(kLeastSeconds, run_.clock.training_seconds() - logged_.seconds),
+  const double seconds = std::max(kLeastSeconds, run_.clock.training_seconds() - logged_.seconds),
                wait = run_.session.train->wait_seconds() - logged_.wait;
   Json entry = {{"step", run_.counters.applied()},
                 {"attempted", run_.counters.steps},
@@ -107,18 +109,18 @@ void RunLines::log(bool epoch_end) {
                 {"skipped", run_.counters.skipped},
                 {"samples", run_.counters.samples},
                 {"seconds", run_.clock.seconds()},
-                {"samples_per_second", double(run_.counters.samples - logged_.samples) / spent},
-                {"data_wait", std::clamp(wait / spent, 0.0, 1.0)},
+                {"samples_per_second", double(run_.counters.samples - logged_.samples) / seconds},
+                {"data_wait", std::clamp(wait / seconds, 0.0, 1.0)},
                 {"peak_bytes", allocator(run_.session.device).stats().peak}};
   if (epoch_end) entry["train/epoch_loss"] = or_null(run_.counters.train_loss);
-  if (run_.group) entry["rank_wait"] = std::clamp((run_.group->wait_seconds() - logged_.rank_wait) / spent, 0.0, 1.0);
+  if (run_.group) entry["rank_wait"] = std::clamp((run_.group->wait_seconds() - logged_.rank_wait) / seconds, 0.0, 1.0);
   if (run_.scale()) entry["scale"] = *run_.scale();
   if (const auto& skip = run_.counters.last_skip)
     entry["last_skip"] = {{"step", skip->step}, {"cause", skip->cause.empty() ? Json() : Json(skip->cause)}};
   if (run_.grad_norm.defined()) entry["grad_norm"] = or_null(run_.grad_norm.item<double>());
   run_.counters.last_log_step = run_.counters.steps;
   run_.dir.metrics().write(entry);
-  show();
+  update_bar();
   run_.counters.line_loss_sum = 0, run_.counters.line_denominator = 0;
   logged_ = {run_.clock.training_seconds(), run_.session.train->wait_seconds(), run_.group ? run_.group->wait_seconds() : 0,
              run_.counters.samples};
@@ -136,9 +138,9 @@ void RunLines::log_epoch() {
 void RunLines::end_epoch(bool evaluated, bool is_best) { epochs_.add(run_.epoch(), epoch_parts(evaluated), is_best); }
 
 std::vector<LinePart> RunLines::epoch_parts(bool evaluated) const {
-  const bool terminal = run_.progress.has_bar();  // has columns, and less room
+  const bool in_terminal = run_.progress.has_bar();  // which has columns, and less room
   const std::string all = run_.config.train.epochs ? joined("/", *run_.config.train.epochs) : "", now = joined(run_.epoch());
-  const std::string indent(terminal ? all.size() - std::min(all.size(), now.size() + 1) : 0, ' ');
+  const std::string indent(in_terminal ? all.size() - std::min(all.size(), now.size() + 1) : 0, ' ');
   std::vector<LinePart> out = {{"epoch " + indent + now + all}};
   const auto add = [&](const std::string& name, const std::string& brief, const std::string& value) {
     out.push_back({name + value, brief + value});
@@ -147,7 +149,7 @@ std::vector<LinePart> RunLines::epoch_parts(bool evaluated) const {
   if (evaluated) add("val loss ", "val ", number_text(*run_.counters.val_loss, 4));
   if (evaluated)
     for (const MetricValue& m : run_.counters.val_metrics)
-      if (m.in_lines()) add(terminal ? "" : "val ", "", shown(m));
+      if (m.in_lines()) add(in_terminal ? "" : "val ", "", shown(m));
   out.push_back({"lr " + number_text(run_.session.optimizer->lr(), 3), "", true});
   if (run_.scale()) {
     out.push_back({joined("scale ", *run_.scale()), "", true});

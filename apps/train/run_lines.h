@@ -21,14 +21,15 @@ class RunLines {
  public:
   explicit RunLines(RunContext& run);
 
-  void introduce() const;
-  void begin() { logged_.samples = run_.counters.samples; }
-  // Redraws a terminal's bar with known values. It reads no losses, which would cost a GPU its lead.
-  void show(bool evaluates = false);
-  void log(bool epoch_end);  // writes a line of metrics.jsonl and one for a person; outcomes must have been read
-  void log_epoch();          // writes the line of an epoch at which no other is due; the training line's window stays open
+  void introduce() const;                                             // prints the first lines of a run: model, data, optimizer
+  void begin_interval() { logged_.samples = run_.counters.samples; }  // of the first line of metrics.jsonl
+  // Redraws a terminal's bar, or prints a line at intervals, with the values that were read: reading losses would make the program
+  // wait for a GPU.
+  void update_bar(bool evaluates = false);
+  void log(bool epoch_end);  // writes a line of metrics.jsonl and one for a person; call it once outcomes are read
+  void log_epoch();          // writes the line of an epoch at which no other is due; the sums of the next training line stay
   void end_epoch(bool evaluated, bool is_best);  // prints the line of an epoch
-  void end() { epochs_.end(); }                  // prints pending lines
+  void print_pending() { epochs_.print_pending(); }  // prints lines of epochs that were left out so far
 
  private:
   std::vector<LinePart> epoch_parts(bool evaluated) const;

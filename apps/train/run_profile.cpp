@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "apps/train/run_profile.h"
+
 #include <utility>
 
 #include "apps/catalog/infer.h"
 #include "apps/session/ranks.h"
 #include "apps/train/plan.h"
-#include "apps/train/trainer.h"
 
 namespace halfstep::app {
 
-void RunProfile::take(int64_t steps) {
+void RunProfile::start(int64_t steps) {
   if (!writes(run_.group)) return;
   run_.progress.line("profile: measuring what this machine can do");
   MachineRates rates(run_.session.device);
@@ -26,20 +27,20 @@ void RunProfile::begin_step() {
 void RunProfile::end_step(bool stepped) {
   if (!profiler_) return;
   if (!stepped) return profiler_->cancel();
-  const bool before = profiler_->done();
+  const bool was_done = profiler_->done();
   profiler_->end();
-  if (!before && profiler_->done()) report();
+  if (!was_done && profiler_->done()) report();
 }
 
 void RunProfile::end_run() {
   if (profiler_ && !profiler_->done()) report();
 }
 
-// Writes the profile. A failure does not fail the run.
+// Prints and writes the profile. A failure does not fail the run.
 void RunProfile::report() {
   if (profiler_->profiled_steps() == 0)
-    return run_.progress.warn(joined("no profile: it needs ", StepProfiler::kWarmUp + 2, " steps, the first ",
-                                     StepProfiler::kWarmUp, " to warm up and then every other one, and this process took ",
+    return run_.progress.warn(joined("no profile: it needs ", StepProfiler::kWarmUpSteps + 2, " steps, the first ",
+                                     StepProfiler::kWarmUpSteps, " to warm up and then every other one, and this process took ",
                                      run_.counters.steps - run_.first_step));
   for (const std::string& line : profile_lines(profiler_->result())) run_.progress.line(line);
   try {

@@ -17,29 +17,30 @@ class StepOutcomes {
   struct Pending {
     Tensor loss;
     StepOutcome outcome;
-    bool stepped, no_target;
-    Denominator over;
+    bool stepped, no_target;  // see StepResult
+    Denominator denominator;  // of the loss
   };
   StepOutcomes(RunContext& run, Explainer& explainer, RunHealth& health) : run_(run), explainer_(explainer), health_(health) {}
 
-  void begin() { first_step_ = run_.counters.steps; }  // after the counters were set
+  void begin() { first_step_ = run_.counters.steps; }  // call it once the counters are set
   void add(Pending outcome) { pending_.push_back(std::move(outcome)); }
-  // Reads pending outcomes into the counters. Throws DivergedError after many bad losses.
+  // Reads pending outcomes into the counters, and waits for the device. Throws DivergedError after many losses in a row that are
+  // not finite, and after many skips under the least loss scale.
   void read();
   // Returns whether this many steps have been applied. Pending outcomes count as applied until reading them could change the
   // answer.
   bool applied_reach(int64_t count);
-  int64_t bad_losses() const { return bad_run_; }  // latest losses in a row that are not finite
+  int64_t bad_losses() const { return bad_in_row_; }  // latest losses in a row that are not finite
   int64_t skips_in_row() const { return skips_in_row_; }
-  bool are_bad_at_end() const;  // whether they are too bad for a run to end successfully
+  bool are_bad_at_end() const;  // whether too many losses are not finite for a run to end successfully
 
  private:
   RunContext& run_;
   Explainer& explainer_;
   RunHealth& health_;
   std::vector<Pending> pending_;
-  int64_t first_step_ = 0;  // number of steps before the first pending one
-  int64_t bad_run_ = 0, skips_in_row_ = 0;
+  int64_t first_step_ = 0;  // steps attempted before the first pending one
+  int64_t bad_in_row_ = 0, skips_in_row_ = 0;
 };
 
 }  // namespace halfstep::app

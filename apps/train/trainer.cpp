@@ -11,6 +11,7 @@
 #include "apps/session/evaluate.h"
 #include "apps/session/first_scale.h"
 #include "apps/session/ranks.h"
+#include "apps/terminal/quantity_text.h"
 #include "framework/backend/backend.h"
 #include "framework/data/loading/fingerprint.h"
 #include "framework/tensor/memory.h"
@@ -25,41 +26,48 @@ constexpr int64_t kEmptyEpochs = 10;  // passes over the data in which no target
 Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessGroup* group, Watch* watch)
     : run_{config, dir, progress, group,
            make_session(config, group, dir.checkpoint() ? FirstValues::of_layers : FirstValues::with_files)},
-      recorded_(!watch),
+      is_recorded_(!watch),
       explainer_(run_.config, run_.session, step_, progress, dir, group, watch),
       step_(*run_.session.model, *run_.session.loss, *run_.session.optimizer, run_.session.scaler, run_.session.schedule.get(),
-            explainer_.added_to(step_options(config, group))) {
+            explainer_.with_callbacks(step_options(config, group))) {
   if (writes(run_.group)) run_.session.data_sha256 = fingerprint(run_.session.train->dataset());
-  if (run_.dir.checkpoint()) {
-    const CheckpointContents contents = load_checkpoint(*run_.dir.checkpoint(), run_.session.device);
-    run_.counters = restore("resume", *run_.dir.checkpoint(), contents, run_.session);
-    if (const std::string changed = changed_keys(run_.config.json, stored_config(contents), run_.session); !changed.empty())
-      run_.progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
-    if (const int64_t now = run_.session.train->dataset().size(); now != run_.counters.data_size)
-      run_.progress.warn(joined("data.train has ", now, " samples, but had ", run_.counters.data_size,
-                                " when the checkpoint was written: the run will not repeat bit for bit"));
-    else if (!run_.counters.data_sha256.empty() && !run_.session.data_sha256.empty() &&
-             run_.counters.data_sha256 != run_.session.data_sha256)
-      run_.progress.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
-    if (!run_.session.other_pace.empty()) run_.progress.warn(run_.session.other_pace);
-    run_.clock.continue_from(run_.counters.seconds);
-    if (run_.dir.continues()) saver_.resumed();
-    health_.resumed();
-    explainer_.resumed(run_.counters.skipped, run_.counters.usual_loss);
-  } else if (run_.config.calibrates_scale) {
-    GradScalerOptions fitting = run_.config.scaler;
-    const double measured = first_scale(run_.config.scaler, run_.session, step_, run_.group);
-    fitting.init_scale = std::max(measured, run_.config.scaler.min_scale);
-    run_.session.scaler = GradScaler(fitting);
-    if (measured < fitting.init_scale)
-      run_.progress.warn(joined("the loss scale begins at amp.scaler.min_scale, ", fitting.init_scale,
-                                ", under which the first batches "
-                                "overflow: ",
-                                measured, " was measured"));
-  }
+  if (run_.dir.checkpoint())
+    resume(*run_.dir.checkpoint());
+  else if (run_.config.calibrates_scale)
+    calibrate_scale();
   run_.first_step = run_.counters.steps;
   outcomes_.begin();
   run_.first_samples = run_.counters.samples;
+}
+
+// Restores the state of a checkpoint, and warns of differences after which the run does not repeat bit for bit.
+void Trainer::resume(const std::filesystem::path& checkpoint) {
+  const CheckpointContents contents = load_checkpoint(checkpoint, run_.session.device);
+  run_.counters = restore("resume", checkpoint, contents, run_.session);
+  if (const std::string changed = changed_keys(run_.config.json, stored_config(contents), run_.session); !changed.empty())
+    run_.progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
+  if (const int64_t now = run_.session.train->dataset().size(); now != run_.counters.data_size)
+    run_.progress.warn(joined("data.train has ", now, " samples, but had ", run_.counters.data_size,
+                              " when the checkpoint was written: the run will not repeat bit for bit"));
+  else if (!run_.counters.data_sha256.empty() && !run_.session.data_sha256.empty() &&
+           run_.counters.data_sha256 != run_.session.data_sha256)
+    run_.progress.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
+  if (!run_.session.pace_warning.empty()) run_.progress.warn(run_.session.pace_warning);
+  run_.clock.continue_from(run_.counters.seconds);
+  if (run_.dir.continues()) saver_.mark_as_saved();
+  health_.continue_from_counters();
+  explainer_.continue_from(run_.counters.skipped, run_.counters.usual_loss);
+}
+
+// Measures the first scale that fits the first batches, and begins with it.
+void Trainer::calibrate_scale() {
+  GradScalerOptions options = run_.config.scaler;
+  const double measured = first_scale(run_.config.scaler, run_.session, step_, run_.group);
+  options.init_scale = std::max(measured, run_.config.scaler.min_scale);
+  run_.session.scaler = GradScaler(options);
+  if (measured < options.init_scale)
+    run_.progress.warn(joined("the loss scale begins at amp.scaler.min_scale, ", options.init_scale,
+                              ", under which the first batches overflow: ", measured, " was measured"));
 }
 
 TrainSummary Trainer::run() {
@@ -67,18 +75,18 @@ TrainSummary Trainer::run() {
     TrainSummary out = run_steps();
     saver_.wait_until_written();
     profile_.end_run();
-    if (recorded_)
+    if (is_recorded_)
       run_.dir.record_end(out.ending == Ending::finished      ? "finished"
                           : out.ending == Ending::interrupted ? "interrupted"
                                                               : "requeue",
                           out.json);
     return out;
   } catch (const std::exception& e) {
-    lines_.end();
+    lines_.print_pending();
     try {
       saver_.wait_until_written();
     } catch (const Error& later) { run_.progress.warn(one_line(later)); }
-    if (recorded_) run_.dir.record_end("failed", {{"error", e.what()}});
+    if (is_recorded_) run_.dir.record_end("failed", {{"error", e.what()}});
     throw;
   }
 }
@@ -88,26 +96,26 @@ TrainSummary Trainer::run_steps() {
   due_.start();
   const auto stopped = [&](const std::string& when) {
     const bool interrupt = ranks_.stop_requested() == SIGINT;
-    lines_.end();
+    lines_.print_pending();
     run_.progress.line((interrupt ? "interrupted " : "stopped by a signal ") + when);
     return ending_.summary(interrupt ? Ending::interrupted : Ending::requeue);
   };
-  ranks_.on_start();
+  ranks_.adopt_early_signals();
   if (ranks_.stop_requested()) return stopped("before training began; nothing was changed");
   const ResumePoint from{run_.counters.steps,        run_.counters.last_log_step, run_.counters.last_eval_step,
                          run_.counters.bests.step(), run_.counters.applied(),     run_.epoch()};
   const int64_t best = run_.dir.open(run_.config.json, from, run_.config.logging.sinks);
-  if (recorded_) run_.dir.record_start(run_facts(), run_.counters.applied());
+  if (is_recorded_) run_.dir.record_start(run_facts(), run_.counters.applied());
   if (run_.dir.continues()) bests_.continue_from(best);
   lines_.introduce();
-  if (run_.progress.has_bar()) lines_.show();
+  if (run_.progress.has_bar()) lines_.update_bar();
   run_.session.model->train();
   allocator(run_.session.device).reset_peak();
-  lines_.begin();
-  if (const int ended = std::exchange(run_.counters.evaluation_due, 0)) finish(ended, run_.session.val != nullptr);
-  while (!finished()) {
+  lines_.begin_interval();
+  if (const int ended = std::exchange(run_.counters.evaluation_due, 0)) follow_up(ended, run_.session.val != nullptr);
+  while (!is_finished()) {
     train_batch();
-    if (run_.progress.is_due()) lines_.show();
+    if (run_.progress.is_due()) lines_.update_bar();
     if (explainer_.ended()) return ending_.summary(Ending::interrupted);
     // Stop only between optimizer steps, since checkpoints do not contain the gradients of an open window.
     if (ranks_.stop_requested() && step_.pending() == 0) {
@@ -117,22 +125,23 @@ TrainSummary Trainer::run_steps() {
   }
   outcomes_.read();
   // Such weights are not saved, so the run must not end successfully.
-  if (outcomes_.are_bad_at_end()) health_.diverged("the last losses are not finite");
-  if (run_.session.val && run_.counters.last_eval_step != run_.counters.steps) saver_.save_before_evaluation(0), evaluate_now();
+  if (outcomes_.are_bad_at_end()) health_.fail_diverged("the last losses are not finite");
+  if (run_.session.val && run_.counters.last_eval_step != run_.counters.steps)
+    saver_.save_before_evaluation(0), evaluate_and_consider();
   if (run_.counters.epoch_denominator > 0)
     bests_.consider("train/loss", run_.counters.epoch_loss_sum / run_.counters.epoch_denominator);  // for an incomplete epoch
   if (run_.saves())
     saver_.save();
   else
-    run_.dir.established();  // for a run that leaves no checkpoint
-  if (recorded_) health_.check_progress();
+    run_.dir.discard_overwritten();  // for a run that leaves no checkpoint
+  if (is_recorded_) health_.check_progress();
   TrainSummary out = ending_.summary(Ending::finished);
-  lines_.end();
+  lines_.print_pending();
   ending_.report(out.json, outcomes_.skips_in_row());
   return out;
 }
 
-bool Trainer::finished() {
+bool Trainer::is_finished() {
   if (run_.counters.stopped) return true;
   const auto& epochs = run_.config.train.epochs;
   return epochs ? run_.epoch() >= *epochs : outcomes_.applied_reach(run_.session.total_steps);
@@ -151,23 +160,23 @@ void Trainer::train_batch() {
   if (!batch) return end_epoch();
   const auto [input, target] = on_device(*batch, run_.session.device);
   run_.grad_norm = Tensor();  // a recorded step's memory must not be held when the step is recorded again
-  ranks_.forget();
+  ranks_.forget_notices();
   std::optional<BatchRows> part;
   if (run_.group) {
     part = run_.session.train->part();
-    ranks_.notify(step_, due_.by_clock());
+    ranks_.notify(step_, due_.due_by_clock());
   }
   if (step_.pending() == 0 && explainer_.observes(run_.counters.applied() + 1)) outcomes_.read();
   explainer_.begin(run_.counters.steps + 1, run_.counters.applied(), run_.epoch() + 1, {input, target});
   StepResult r = step_(input, target, part);
-  explainer_.stepped(r);
+  explainer_.end(r);
   run_.counters.samples += run_.session.train->part().total;
   run_.own_samples += run_.session.train->part().rows;
   if (run_.group && !r.stepped) return;
   // With ranks a window has one loss, in one process each micro-batch.
   outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.over : run_.session.loss->denominator(target)});
   if (!r.stepped) return;
-  ranks_.take(step_);
+  ranks_.take_notices(step_);
   run_.grad_norm = r.grad_norm;
   ++run_.counters.steps;
   profile_.end_step(true);
@@ -175,13 +184,13 @@ void Trainer::train_batch() {
 }
 
 void Trainer::end_epoch() {
-  ranks_.forget();
-  if (run_.group) ranks_.notify(step_, due_.by_clock());
+  ranks_.forget_notices();
+  if (run_.group) ranks_.notify(step_, due_.due_by_clock());
   const StepResult last = step_.flush();
-  explainer_.stepped(last);
+  explainer_.end(last);
   if (last.stepped) {
     outcomes_.add({last.loss, last.outcome, true, last.no_target, last.over});
-    ranks_.take(step_);
+    ranks_.take_notices(step_);
     run_.grad_norm = last.grad_norm;
     ++run_.counters.steps;
   }
@@ -199,28 +208,28 @@ void Trainer::end_epoch() {
   run_.counters.epoch_loss_sum = 0, run_.counters.epoch_denominator = 0;
   // Keep this order: a checkpoint then follows the lines of its step, and resuming writes none twice.
   const int ended = kEpochEnds | (last.stepped ? kStepEnds : 0);
-  if (due_.is_due(Due::log, ended))
+  if (due_.take_due(Due::log, ended))
     log(true);
   else
     lines_.log_epoch();
-  finish(ended, run_.session.val && due_.is_due(Due::evaluation, ended));
+  follow_up(ended, run_.session.val && due_.take_due(Due::evaluation, ended));
 }
 
 void Trainer::after_step() {
-  if (due_.is_due(Due::log, kStepEnds)) log(false);
-  finish(kStepEnds,
-         run_.session.val && run_.counters.last_eval_step != run_.counters.steps && due_.is_due(Due::evaluation, kStepEnds));
+  if (due_.take_due(Due::log, kStepEnds)) log(false);
+  follow_up(kStepEnds,
+            run_.session.val && run_.counters.last_eval_step != run_.counters.steps && due_.take_due(Due::evaluation, kStepEnds));
 }
 
-void Trainer::finish(int ended, bool evaluates) {
-  if (evaluates) saver_.save_before_evaluation(ended), evaluate_now();
+void Trainer::follow_up(int ended, bool evaluates) {
+  if (evaluates) saver_.save_before_evaluation(ended), evaluate_and_consider();
   if (ended & kEpochEnds) {
-    consider_stopping("train/loss", run_.counters.train_loss);
+    observe_value("train/loss", run_.counters.train_loss);
     bests_.consider("train/loss", run_.counters.train_loss);
     lines_.end_epoch(evaluates, run_.counters.bests.step() == run_.counters.applied() &&
                                     run_.counters.bests.list[0].value == run_.counters.bests.top);
   }
-  if (due_.is_due(Due::checkpoint, ended)) saver_.save_at_interval();
+  if (due_.take_due(Due::checkpoint, ended)) saver_.save_at_interval();
 }
 
 void Trainer::log(bool epoch_end) {
@@ -229,9 +238,9 @@ void Trainer::log(bool epoch_end) {
   lines_.log(epoch_end);
 }
 
-void Trainer::evaluate_now() {
+void Trainer::evaluate_and_consider() {
   outcomes_.read();
-  if (run_.progress.has_bar()) lines_.show(true);
+  if (run_.progress.has_bar()) lines_.update_bar(true);
   run_.share_buffers();
   run_.make_averaged_statistics();
   std::optional<WeightAverage::Scope> averaged;
@@ -252,28 +261,27 @@ void Trainer::evaluate_now() {
     if (!m.details.is_null()) entry["val/" + m.name + "/table"] = m.details;
   }
   run_.dir.metrics().write(entry);
-  consider_stopping("val/loss", r.loss);
-  for (const MetricValue& m : r.metrics) consider_stopping("val/" + m.name, m.value);
+  observe_value("val/loss", r.loss);
+  for (const MetricValue& m : r.metrics) observe_value("val/" + m.name, m.value);
   bests_.consider("val/loss", r.loss);
   for (const MetricValue& m : r.metrics)
     bests_.consider("val/" + m.name, m.value, !m.is_share ? 0 : m.counted > 0 ? m.counted : r.samples);
 }
 
-// Applies a value's effects on a schedule that follows it, and on early stopping. Call it before writing a checkpoint of this
-// moment, which then contains the decisions.
-void Trainer::consider_stopping(const std::string& what, std::optional<double> value) {
-  if (run_.session.schedule && run_.config.checkpoint.monitor == what && value) run_.session.schedule->observe(*value);
-  const Json& stop = run_.config.train.early_stopping;
-  if (stop.is_null() || stop["monitor"] != what || run_.counters.stopped) return;
-  const double least = stop["min_delta"];
-  const bool finite = value && std::isfinite(*value);
-  const bool better = finite && (!run_.counters.stop_best || (stop["mode"] == "max" ? *value > *run_.counters.stop_best + least
-                                                                                    : *value < *run_.counters.stop_best - least));
-  if (better) run_.counters.stop_best = value;
-  run_.counters.stop_waited = better ? 0 : run_.counters.stop_waited + 1;
-  if (run_.counters.stop_waited < stop["patience"].get<int64_t>()) return;
+void Trainer::observe_value(const std::string& metric, std::optional<double> value) {
+  if (run_.session.schedule && run_.config.checkpoint.monitor == metric && value) run_.session.schedule->observe(*value);
+  const Json& rule = run_.config.train.early_stopping;
+  if (rule.is_null() || rule["monitor"] != metric || run_.counters.stopped) return;
+  const double min_delta = rule["min_delta"];
+  const bool is_finite = value && std::isfinite(*value);
+  const bool is_better =
+      is_finite && (!run_.counters.stop_best || (rule["mode"] == "max" ? *value > *run_.counters.stop_best + least
+                                                                       : *value < *run_.counters.stop_best - min_delta));
+  if (is_better) run_.counters.stop_best = value;
+  run_.counters.stop_waited = is_better ? 0 : run_.counters.stop_waited + 1;
+  if (run_.counters.stop_waited < rule["patience"].get<int64_t>()) return;
   run_.counters.stopped = true;
-  run_.progress.note(joined("stopped early: ", what, " got no better than ",
+  run_.progress.note(joined("stopped early: ", metric, " got no better than ",
                             run_.counters.stop_best ? number_text(*run_.counters.stop_best, 4) : "nothing", " in ",
                             run_.counters.stop_waited, " evaluations"));
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -17,32 +18,15 @@
 #include "apps/train/checkpoint_saver.h"
 #include "apps/train/due_times.h"
 #include "apps/train/explainer.h"
-#include "apps/train/profile.h"
 #include "apps/train/rank_agreement.h"
 #include "apps/train/run_context.h"
 #include "apps/train/run_ending.h"
 #include "apps/train/run_health.h"
 #include "apps/train/run_lines.h"
+#include "apps/train/run_profile.h"
 #include "apps/train/step_outcomes.h"
 
 namespace halfstep::app {
-
-// Profiles the first steps of a run: prints where their time is spent, and writes it to the run's folder (profile.h).
-class RunProfile {
- public:
-  explicit RunProfile(RunContext& run) : run_(run) {}
-
-  void take(int64_t steps);  // call before the run; else the others do nothing
-  void begin_step();
-  void end_step(bool stepped);  // after a step, or if the data ends before one
-  void end_run();               // if the run ends before all steps were profiled
-
- private:
-  void report();
-
-  RunContext& run_;
-  std::optional<StepProfiler> profiler_;
-};
 
 class Trainer {
  public:
@@ -56,25 +40,31 @@ class Trainer {
 
   // Profiles this many steps: prints where their time is spent, and writes it to the run's folder (profile.h). Call it before
   // run().
-  void profile(int64_t steps) { profile_.take(steps); }
+  void profile(int64_t steps) { profile_.start(steps); }
 
   const Session& session() const { return run_.session; }
 
  private:
+  void resume(const std::filesystem::path& checkpoint);
+  void calibrate_scale();
   TrainSummary run_steps();
   Json run_facts() const;  // run.json's facts about program and machine
-  bool finished();
+  bool is_finished();      // may read outcomes of steps
   void train_batch();
   void end_epoch();
   void after_step();  // does everything that is due after an optimizer step
-  // Follows the lines of a step, an epoch or both (`ended`, see DueTimes).
-  void finish(int ended, bool evaluates);
+  // Evaluates, prints the line of an epoch, and saves what is due, after the training lines of a step, an epoch or both (`ended`,
+  // see due_times.h).
+  void follow_up(int ended, bool evaluates);
   void log(bool epoch_end);
-  void evaluate_now();
-  void consider_stopping(const std::string& what, std::optional<double> value);
+  // Evaluates, writes a line of metrics.jsonl, and observes each value: the best one is saved.
+  void evaluate_and_consider();
+  // Gives a value to a schedule that follows it, and to early stopping. Call it before writing a checkpoint of this moment, which
+  // then contains the decisions.
+  void observe_value(const std::string& metric, std::optional<double> value);
 
   RunContext run_;
-  bool recorded_;  // in run.json
+  bool is_recorded_;  // in run.json, and must apply a step
   Explainer explainer_;
   TrainStep step_;
   RunHealth health_{run_, explainer_};

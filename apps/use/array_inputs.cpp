@@ -20,8 +20,8 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kFarFromPixels = 2;  // upper bound of pixels: sharpening and resizing may exceed 1
-constexpr double kFar = 10;           // times the training data's largest number
+constexpr double kMostPixel = 2, kLeastPixel = -0.5;  // bounds of pixels: sharpening and resizing may leave [0, 1]
+constexpr double kFarFactor = 10;                     // above the training data's largest number, if that is 1
 
 // Returns whether the model was trained on pixels in [0, 1].
 bool takes_pixels(const DataForm& form) {
@@ -29,55 +29,54 @@ bool takes_pixels(const DataForm& form) {
   return std::holds_alternative<ImageForm>(form.source) || (array && array->bytes == ByteMeaning::pixels);
 }
 
-// Returns the smallest and the largest number; NaN is neither. A loop, as two ops take longer than some models, and of lanes, which
-// compilers put into vectors.
+// Returns the smallest and the largest number; NaN is neither. It is a loop, because two ops take longer than some models, and
+// keeps the extremes of each of 32 lanes, which compilers put into vectors.
 std::pair<float, float> range_of(const Tensor& numbers) {
   const Tensor rows = numbers.contiguous();
   const std::span<const float> all(rows.data_ptr<float>(), size_t(rows.numel()));
   std::array<float, 32> low, high;
   low.fill(std::numeric_limits<float>::infinity());
   high.fill(-std::numeric_limits<float>::infinity());
-  const auto take = [&](const float* x, size_t count) {
+  const auto update = [&](const float* x, size_t count) {
     for (size_t i = 0; i < count; ++i) {
       low[i] = x[i] < low[i] ? x[i] : low[i];
       high[i] = x[i] > high[i] ? x[i] : high[i];
     }
   };
   const size_t whole = all.size() / low.size() * low.size();
-  for (size_t i = 0; i < whole; i += low.size()) take(all.data() + i, low.size());
-  take(all.data() + whole, all.size() - whole);
+  for (size_t i = 0; i < whole; i += low.size()) update(all.data() + i, low.size());
+  update(all.data() + whole, all.size() - whole);
   return {*std::min_element(low.begin(), low.end()), *std::max_element(high.begin(), high.end())};
 }
 
 }  // namespace
 
-// Throws DataError for numbers that were prepared in another way than the training data: bytes in place of pixels, and the like.
 void check_range(const Tensor& x, const DataForm& form, const std::string& what) {
   if (x.numel() == 0 || form.input_dtype != DType::f32) return;
   const auto* const array = std::get_if<TensorForm>(&form.source);
-  const bool pixels = takes_pixels(form);
-  if (!pixels && !(array && array->low <= array->high)) return;
+  const bool has_pixels = takes_pixels(form);
+  if (!has_pixels && !(array && array->low <= array->high)) return;
   const Tensor numbers = x.to(DType::f32);
   const auto [low, high] = range_of(numbers);
-  if (pixels) {
-    check<DataError>(!(high > kFarFromPixels), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ",
-                     high, Help{"divide them by 255; halfstep predict does so itself with bytes (uint8)"});
-    check<DataError>(!(low < -0.5), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
+  if (has_pixels) {
+    check<DataError>(!(high > kMostPixel), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
+                     Help{"divide them by 255; halfstep predict does so itself with bytes (uint8)"});
+    check<DataError>(!(low < kLeastPixel), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
                      Help{"give them as they were before any Normalize, which the model does itself"});
     return;
   }
-  const bool unit = array->low >= 0 && array->high <= 1 && array->high > 0;
-  check<DataError>(!unit || !(high > kFar), what, "the training data had numbers from ", array->low, " to ", array->high, ", got ",
-                   x.dtype(), " from ", low, " to ", high,
+  const bool is_unit_range = array->low >= 0 && array->high <= 1 && array->high > 0;
+  check<DataError>(!is_unit_range || !(high > kFarFactor), what, "the training data had numbers from ", array->low, " to ",
+                   array->high, ", got ", x.dtype(), " from ", low, " to ", high,
                    Help{"prepare them as the training data was: for bytes of pixels, x / 255"});
-  if (array->bytes != ByteMeaning::numbers || array->high <= kFar || low < 0 || high > 1 || !is_floating(x.dtype())) return;
+  if (array->bytes != ByteMeaning::numbers || array->high <= kFarFactor || low < 0 || high > 1 || !is_floating(x.dtype())) return;
   check<DataError>(ne(numbers, floor(numbers)).sum().item<int64_t>() == 0, what, "the training data had whole numbers from ",
                    array->low, " to ", array->high, ", got ", x.dtype(), " from ", low, " to ", high,
                    Help{"prepare them as the training data was: for pixels in [0, 1], x * 255"});
 }
 
 // Warns of samples that are not finite; the model answers them anyway.
-void note_not_finite(const Tensor& x, const std::string& what) {
+void warn_of_not_finite(const Tensor& x, const std::string& what) {
   if (x.numel() == 0 || !is_floating(x.dtype())) return;
   const std::vector<float> finite =
       amin(isfinite(x.to(DType::f32).reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
@@ -89,33 +88,33 @@ void note_not_finite(const Tensor& x, const std::string& what) {
 }
 
 // Warns of numbers far outside the training data's range.
-void note_far(const Tensor& x, const DataForm& form, const std::string& what) {
+void warn_of_far_numbers(const Tensor& x, const DataForm& form, const std::string& what) {
   const auto* const array = std::get_if<TensorForm>(&form.source);
   const auto* const table = std::get_if<TableForm>(&form.source);
   std::vector<double> low, high;  // of each column, or one of all
   if (array && array->low <= array->high) low = {array->low}, high = {array->high};
   if (table && table->options.encoding) low = table->options.encoding->low, high = table->options.encoding->high;
-  const auto rows = x.size(0), each = rows > 0 ? x.numel() / rows : 0;
-  if (low.empty() || each == 0 || (low.size() > 1 && int64_t(low.size()) != each)) return;
+  const auto rows = x.size(0), width = rows > 0 ? x.numel() / rows : 0;  // width: numbers of a sample
+  if (low.empty() || width == 0 || (low.size() > 1 && int64_t(low.size()) != width)) return;
   const Tensor numbers = x.to(DType::f32).contiguous();
-  const float* p = numbers.const_data_ptr<float>();
+  const float* number = numbers.const_data_ptr<float>();
   int64_t samples = 0, first = 0;
   double least = INFINITY, most = -INFINITY;
   size_t column = 0;
   for (int64_t i = 0; i < rows; ++i) {
     bool found_far = false;
-    for (int64_t k = 0; k < each; ++k, ++p) {
+    for (int64_t k = 0; k < width; ++k, ++number) {
       const size_t at = low.size() > 1 ? size_t(k) : 0;
-      if (!is_far(*p, low[at], high[at]) || (samples + found_far > 0 && at != column)) continue;
+      if (!is_far(*number, low[at], high[at]) || (samples + found_far > 0 && at != column)) continue;
       column = at, found_far = true;
-      least = std::min<double>(least, *p), most = std::max<double>(most, *p);
+      least = std::min<double>(least, *number), most = std::max<double>(most, *number);
     }
     if (found_far && samples++ == 0) first = i;
   }
   if (samples == 0) return;
-  const std::string of = low.size() > 1 ? joined(" in column ", column) : "";
+  const std::string place = low.size() > 1 ? joined(" in column ", column) : "";
   logging::warn(joined(what, ": ", samples, " of ", rows, " samples, the first is [", first, "], have numbers far outside of the ",
-                       "training data's", of, ", which go from ", low[column], " to ", high[column], ": ",
+                       "training data's", place, ", which go from ", low[column], " to ", high[column], ": ",
                        least == most ? joined(most) : joined("from ", least, " to ", most),
                        "; their predictions may mean nothing"));
 }
@@ -143,14 +142,14 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
                    array && array->channels_last ? ", or with their channels last" : "", ", got ", given.shape());
   if (form.input_dtype == DType::f32) {
     if (takes_pixels(form) && x.dtype() == DType::u8) {
-      const bool bits = are_zeros_and_ones(x);  // not pixels, as in the training data
-      logging::warn(what + (bits ? ": bytes of 0 and 1 are read as they are, not divided by 255 as pixels up to 255 are"
-                                 : ": bytes are read as pixels, divided by 255"));
-      return bits ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
+      const bool is_binary = are_zeros_and_ones(x);  // not pixels, as in the training data
+      logging::warn(what + (is_binary ? ": bytes of 0 and 1 are read as they are, not divided by 255 as pixels up to 255 are"
+                                      : ": bytes are read as pixels, divided by 255"));
+      return is_binary ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
     }
-    note_not_finite(x, what);
+    warn_of_not_finite(x, what);
     check_range(x, form, what);
-    note_far(x, form, what);
+    warn_of_far_numbers(x, form, what);
     return x.to(DType::f32);
   }
   check<DataError>(!x.is_floating_point(), "predict", what, ": the model takes whole numbers, got ", given.dtype());
@@ -165,7 +164,7 @@ ArrayFile read_array_file(const std::filesystem::path& path, const Json& config)
   if (end == ".npy") return {map_npy(path), {}};
   const Json& data = config.value("data", Json::object());
   const Json& train = data.value("train", Json::object());
-  const auto named = [&](const char* key, const char* usual, const auto& has) {
+  const auto name_of = [&](const char* key, const char* usual, const auto& has) {
     const std::string name = train.contains("path") && train.contains(key) && train[key].is_string() ? train[key] : Json(usual);
     return has(name) ? name : has(usual) ? std::string(usual) : std::string();
   };
@@ -173,12 +172,12 @@ ArrayFile read_array_file(const std::filesystem::path& path, const Json& config)
     const auto has = [archive = ZipFile(path).names()](const std::string& name) {
       return std::find(archive.begin(), archive.end(), name + ".npy") != archive.end();
     };
-    const std::string x = named("input", "x", has), y = named("target", "y", has);
+    const std::string x = name_of("input", "x", has), y = name_of("target", "y", has);
     return {read_npz(path, x.empty() ? "x" : x), y.empty() || y == x ? Tensor() : read_npz(path, y)};
   }
   const TensorMap tensors = load_safetensors(path).tensors;
   const auto has = [&](const std::string& name) { return tensors.contains(name); };
-  const std::string x = named("input", "x", has), y = named("target", "y", has);
+  const std::string x = name_of("input", "x", has), y = name_of("target", "y", has);
   check<DataError>(!x.empty() || tensors.size() == 1, "predict", path.string(),
                    " must hold one tensor, or one named \"x\", but has ", tensors.size());
   return {x.empty() ? tensors.begin()->second : tensors.at(x), x.empty() || y.empty() || y == x ? Tensor() : tensors.at(y)};
@@ -186,7 +185,7 @@ ArrayFile read_array_file(const std::filesystem::path& path, const Json& config)
 
 Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, const std::string& what,
                      std::optional<int64_t> ignored) {
-  constexpr int64_t kLeftOut = -2;  // one that the loss ignores; -1: unknown
+  constexpr int64_t kLeftOut = -2, kUnknownClass = -1;  // kLeftOut: the loss ignores it
   const auto refuse = [&](const std::string& why) {
     logging::warn(joined(what, ": the targets ", y.shape(), " are not compared with the answers: ", why));
     return Tensor();
@@ -209,23 +208,23 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
     for (int64_t i = 0; i < samples; ++i) {
       const bool is_left_out = ignored && p[i] == double(*ignored);
       left_out += is_left_out;
-      to[i] = is_left_out ? kLeftOut
+      to[i] = is_left_out                                                            ? kLeftOut
               : p[i] == std::floor(p[i]) && p[i] >= 0 && p[i] < double(form.classes) ? int64_t(p[i])
-                                                                                       : -1;
+                                                                                     : kUnknownClass;
     }
   } else if (y.shape() == Shape{samples, form.classes}) {
     for (int64_t i = 0; i < samples; ++i, p += form.classes) {
-      const double* const one = std::find(p, p + form.classes, 1.0);
-      to[i] = std::count(p, p + form.classes, 0.0) == form.classes - 1 && one != p + form.classes ? one - p : -1;
+      const double* const hot = std::find(p, p + form.classes, 1.0);
+      to[i] = std::count(p, p + form.classes, 0.0) == form.classes - 1 && hot != p + form.classes ? hot - p : kUnknownClass;
     }
   } else {
     return refuse(joined("answers are one of ", form.classes, " classes"));
   }
   if (left_out > 0)
     logging::warn(joined(what, ": ", left_out, " of ", samples, " answers are ", *ignored, ", which metrics leave out"));
-  if (const auto unknown = std::count(to, to + samples, -1); unknown > 0)
+  if (const auto unknown = std::count(to, to + samples, kUnknownClass); unknown > 0)
     logging::warn(joined(what, ": ", unknown, unknown == 1 ? " answer is" : " answers are",
-                         " unknown and left out of the metrics, the first is [", std::find(to, to + samples, -1) - to,
+                         " unknown and left out of the metrics, the first is [", std::find(to, to + samples, kUnknownClass) - to,
                          "]; the classes are 0 to ", form.classes - 1));
   return out;
 }

@@ -13,7 +13,7 @@ namespace halfstep::app {
 
 // Returns the array in the form of the model's data, with a batch dimension; bytes become pixels in [0, 1] for a model of pixels,
 // unless all are 0 and 1. Throws DataError for inputs of another shape, tokens outside the vocabulary, and as check_range. Warns
-// of numbers that are not finite, or far outside the training data's range. what: their name.
+// of numbers that are not finite, or far outside the training data's range. what: the inputs' name, for messages.
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what);
 
 // Arrays of a file: inputs, and targets if it has them. .npz and .safetensors have them under the names of the training data's

@@ -40,55 +40,55 @@ ForwardRecorder::ForwardRecorder(Forward forward, Module& model, Device device)
     : forward_(std::move(forward)),
       model_(model),
       device_(device),
-      given_up_(!backend_for(device).can_record() || !model.is_recordable()) {}
+      has_given_up_(!backend_for(device).can_record() || !model.is_recordable()) {}
 
 size_t ForwardRecorder::recordings() const {
-  return size_t(std::count_if(kept_.begin(), kept_.end(), [](const ShapeRecording& k) { return k.recording != nullptr; }));
+  return size_t(std::count_if(shapes_.begin(), shapes_.end(), [](const ShapeRecording& k) { return k.recording != nullptr; }));
 }
 
 Tensor ForwardRecorder::operator()(const Tensor& input) {
   const NoGrad off;
-  if (given_up_ || input.numel() == 0 || model_.any_hooks()) return eager(input);
-  forget_if_changed();
-  const auto found = std::find_if(kept_.begin(), kept_.end(),
+  if (has_given_up_ || input.numel() == 0 || model_.any_hooks()) return run_eagerly(input);
+  discard_if_changed();
+  const auto found = std::find_if(shapes_.begin(), shapes_.end(),
                                   [&](const ShapeRecording& k) { return k.shape == input.shape() && k.dtype == input.dtype(); });
-  if (found == kept_.end()) {
-    Tensor output = eager(input);
-    if (kept_.empty()) {  // after the call, which makes 16-bit copies
+  if (found == shapes_.end()) {
+    Tensor output = run_eagerly(input);
+    if (shapes_.empty()) {  // after the call, which makes 16-bit copies
       tensors_ = tensors_of(model_);
-      state_ = state_of(model_, tensors_);
+      model_state_ = state_of(model_, tensors_);
     }
-    if (kept_.size() == kMost) kept_.pop_back();
-    kept_.push_front({.shape = input.shape(), .dtype = input.dtype()});
+    if (shapes_.size() == kMostShapes) shapes_.pop_back();
+    shapes_.push_front({.shape = input.shape(), .dtype = input.dtype()});
     return output;
   }
-  kept_.splice(kept_.begin(), kept_, found);
-  ShapeRecording& kept = kept_.front();
+  shapes_.splice(shapes_.begin(), shapes_, found);
+  ShapeRecording& kept = shapes_.front();
   try {
-    return kept.recording || record(kept) ? replay(kept, input) : eager(input);
+    return kept.recording || record(kept) ? replay(kept, input) : run_eagerly(input);
   } catch (const RecordingError&) {  // the model draws random numbers, and the generator was seeded again
-    forget();
-    return eager(input);
+    discard_all();
+    return run_eagerly(input);
   }
 }
 
-Tensor ForwardRecorder::eager(const Tensor& input) {
+Tensor ForwardRecorder::run_eagerly(const Tensor& input) {
   try {
     return forward_(input.to(device_));
   } catch (const MemoryError&) {
     if (recordings() == 0) throw;
   }
-  forget();  // frees the memory of the recordings
+  discard_all();  // frees the memory of the recordings
   return forward_(input.to(device_));
 }
 
-void ForwardRecorder::forget_if_changed() {
-  if (kept_.empty()) return;
-  if (state_of(model_, tensors_of(model_)) != state_) forget();
+void ForwardRecorder::discard_if_changed() {
+  if (shapes_.empty()) return;
+  if (state_of(model_, tensors_of(model_)) != model_state_) discard_all();
 }
 
-void ForwardRecorder::forget() {
-  kept_.clear();
+void ForwardRecorder::discard_all() {
+  shapes_.clear();
   tensors_.clear();
 }
 
@@ -110,17 +110,17 @@ bool ForwardRecorder::record(ShapeRecording& kept) {
     return true;
   } catch (const NotPrepared& e) {
     problem = one_line(e);
-    given_up_ = ++unprepared_ == kPreparations;
+    has_given_up_ = ++unprepared_ == kMostUnprepared;
   } catch (const RecordingError& e) {
     problem = one_line(e);
-    given_up_ = true;
+    has_given_up_ = true;
   } catch (const MemoryError&) {  // a later call may succeed
   } catch (...) {
-    abandon(begun);
+    abandon_recording(begun);
     throw;
   }
-  abandon(begun);
-  if (given_up_) logging::info("predictions run eagerly: " + problem);
+  abandon_recording(begun);
+  if (has_given_up_) logging::info("predictions run eagerly: " + problem);
   return false;
 }
 
@@ -134,10 +134,10 @@ Tensor ForwardRecorder::replay(const ShapeRecording& kept, const Tensor& input) 
 }
 
 // Discards what the recording did not compute: 16-bit copies that were cast in it.
-void ForwardRecorder::abandon(bool begun) {
+void ForwardRecorder::abandon_recording(bool begun) {
   if (begun) backend_for(device_).abandon_recording();
   for (const Tensor& p : model_.parameters()) autocast::drop_shadow(p);
-  forget();
+  discard_all();
 }
 
 }  // namespace halfstep::app

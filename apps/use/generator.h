@@ -38,14 +38,14 @@ int64_t token_at(std::span<const double> probabilities, double place);
 class TokenText {
  public:
   explicit TokenText(const TextOptions& options) : options_(&options) {}
-  std::string add(int64_t token);
+  std::string add(int64_t token);      // returns the text that is complete now
   std::string finish();                // the incomplete code point at the end
-  void follow(std::string_view text);  // continues after this text
+  void restart_after(std::string_view text);  // forgets what was added, and continues after this text
 
  private:
   const TextOptions* options_;
-  std::string waiting_;
-  bool spaced_ = true;  // words and numbers: nothing, or white space, precedes the next one
+  std::string incomplete_;  // bytes of a code point so far
+  bool is_spaced_ = true;   // words and numbers: nothing, or white space, precedes the next one
 };
 
 class TextSampler {
@@ -74,7 +74,7 @@ class TextSampler {
   SamplingOptions sampling_;
   SequenceReader reader_;
   TokenText text_;
-  std::vector<int64_t> textless_;  // tokens with scores, but without text in the tokenizer
+  std::vector<int64_t> tokens_without_text_;  // they have scores, but the tokenizer lacks them
   std::vector<int64_t> prompt_, tokens_;
   std::vector<float> scores_;  // of the next token; empty: the last token has not been read yet
 };

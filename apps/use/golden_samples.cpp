@@ -15,10 +15,12 @@
 namespace halfstep::app {
 namespace {
 
-constexpr int64_t kSamples = 3, kMostOutputs = 4096;
-constexpr double kFloatBound = 1e-4, kHalfBound = 3e-2;
+constexpr int64_t kSamples = 3, kMostOutputs = 4096;     // kMostOutputs: stored numbers of a sample
+constexpr double kFloatBound = 1e-4, kHalfBound = 3e-2;  // see check_proof
+constexpr uint64_t kSeed = 2026;                         // of the inputs
 
-Json identity(const Predictor& model) {
+// Returns the build and the machine, on which equal computations give equal bits.
+Json build_and_machine(const Predictor& model) {
   Json out = build_info();
   out["device"] = backend_for(model.parts().device).describe();
   out["threads"] = num_threads();
@@ -28,7 +30,7 @@ Json identity(const Predictor& model) {
 }  // namespace
 
 Tensor golden_inputs(const DataForm& form) {
-  Generator generator(2026);
+  Generator generator(kSeed);
   const Shape shape = with_batch(kSamples, form.input);
   if (form.input_dtype == DType::i64 || form.vocabulary > 0)
     return randint(0, std::max<int64_t>(form.vocabulary, 1), shape, {.dtype = DType::i64, .device = Device::cpu}, &generator);
@@ -40,15 +42,17 @@ namespace {
 
 // Returns k, where every k-th number of a large output is stored: at most kMostOutputs for each sample.
 int64_t stride_of(const Tensor& output) {
-  const int64_t each = output.numel() / std::max<int64_t>(output.size(0), 1);
-  return std::max<int64_t>((each + kMostOutputs - 1) / kMostOutputs, 1);
+  const int64_t numbers = output.numel() / std::max<int64_t>(output.size(0), 1);  // of a sample
+  return std::max<int64_t>((numbers + kMostOutputs - 1) / kMostOutputs, 1);
 }
+// Returns every k-th number of each sample.
 Tensor thinned(const Tensor& output) {
-  const int64_t k = stride_of(output);
-  if (k == 1) return output.contiguous();
-  return index_select(output.reshape({output.size(0), -1}), 1, arange(0, output.numel() / output.size(0), k)).contiguous();
+  const int64_t stride = stride_of(output);
+  if (stride == 1) return output.contiguous();
+  return index_select(output.reshape({output.size(0), -1}), 1, arange(0, output.numel() / output.size(0), stride)).contiguous();
 }
 
+// Returns the dtypes in which each op computed.
 Json computed_dtypes(const OpLogScope& log) {
   std::map<std::string, std::set<std::string>> by_op;
   for (const LoggedCall& call : log.calls())
@@ -77,10 +81,10 @@ Json tensor_json(const Tensor& t) {
 }
 
 Tensor tensor_of(const Json& json, const std::string& what) {
-  const std::string named = json.at("dtype").get<std::string>();
-  check<CheckpointError>(named == "int64" || named == "float32", "model", what, " must be float32 or int64, got ",
-                         printable(named));
-  const DType dtype = named == "int64" ? DType::i64 : DType::f32;
+  const std::string dtype_name = json.at("dtype").get<std::string>();
+  check<CheckpointError>(dtype_name == "int64" || dtype_name == "float32", "model", what, " must be float32 or int64, got ",
+                         printable(dtype_name));
+  const DType dtype = dtype_name == "int64" ? DType::i64 : DType::f32;
   const Shape shape(json.at("shape").get<std::vector<int64_t>>());
   check_size("proof", shape);
   const std::string bytes = from_base64(json.at("base64").get<std::string>(), what);
@@ -96,7 +100,7 @@ Tensor tensor_of(const Json& json, const std::string& what) {
 Proof make_proof(const Predictor& model, const Tensor& input, const ProofFunction& function) {
   const OpLogScope log(model.parts().device);
   const Tensor output = function(input);
-  return {input, thinned(output), computed_dtypes(log), identity(model)};
+  return {input, thinned(output), computed_dtypes(log), build_and_machine(model)};
 }
 Proof make_proof(const Predictor& model) {
   return make_proof(model, golden_inputs(model.form()), [&](const Tensor& x) { return model(x); });
@@ -133,21 +137,24 @@ std::string check_proof(const Predictor& model, const Proof& proof) {
   check<CheckpointError>(output.shape() == proof.output.shape(), "check", where, ": the golden samples' answers had the shape ",
                          proof.output.shape(), " when the file was written, and have ", output.shape(), " now");
   // The same ops in other dtypes are the same model in another precision, as with --no-amp.
-  const bool same =
-      identity(model) == proof.written_by && (computed == proof.computed || ops_of(computed) != ops_of(proof.computed));
-  const double bound = same ? 0 : computes_in_half(computed) || computes_in_half(proof.computed) ? kHalfBound : kFloatBound;
+  const bool is_same_build =
+      build_and_machine(model) == proof.written_by && (computed == proof.computed || ops_of(computed) != ops_of(proof.computed));
+  const double bound = is_same_build                                                    ? 0
+                       : computes_in_half(computed) || computes_in_half(proof.computed) ? kHalfBound
+                                                                                        : kFloatBound;
   const std::vector<double> now = output.to_vector<double>(), then = proof.output.to_vector<double>();
-  const size_t samples = size_t(output.size(0)), each = samples ? now.size() / samples : 0;
+  const size_t samples = size_t(output.size(0)), width = samples ? now.size() / samples : 0;  // width: numbers of a sample
   double worst = 0;
   for (size_t i = 0; i < now.size(); ++i) {
     if (now[i] == then[i] || (std::isnan(now[i]) && std::isnan(then[i]))) continue;
-    const double off = std::abs(now[i] - then[i]) / (1 + std::abs(then[i]));
-    check<CheckpointError>(off <= bound, "check", where, ": golden sample ", i / each + 1, " of ", samples, ", output ",
-                           int64_t(i % each) * stride_of(full_output), " was ", then[i], " when the file was written, and is ",
-                           now[i], " now (bound ", bound, ")",
-                           Help{same ? "machine and build are the same: weights, config or data of the file were changed"
-                                     : "weights, config or data of the file were changed, or this machine computes otherwise"});
-    worst = std::max(worst, off);
+    const double deviation = std::abs(now[i] - then[i]) / (1 + std::abs(then[i]));
+    check<CheckpointError>(
+        deviation <= bound, "check", where, ": golden sample ", i / width + 1, " of ", samples, ", output ",
+        int64_t(i % width) * stride_of(full_output), " was ", then[i], " when the file was written, and is ", now[i],
+        " now (bound ", bound, ")",
+        Help{is_same_build ? "machine and build are the same: weights, config or data of the file were changed"
+                           : "weights, config or data of the file were changed, or this machine computes otherwise"});
+    worst = std::max(worst, deviation);
   }
   return worst == 0 ? joined(samples, " golden samples: to the bit")
                     : joined(samples, " golden samples: within ", worst, " of 1 + |y| (bound ", bound, ")");

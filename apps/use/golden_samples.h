@@ -15,6 +15,7 @@ namespace halfstep::app {
 
 class Predictor;
 
+// Golden samples, and facts about their computation.
 struct Proof {
   Tensor input;     // [3, ...], before the preparation, as for Predictor's operator()
   Tensor output;    // [3, ...] as it returns them; if more than 4096 numbers for each sample, every k-th: [3, n]
@@ -23,10 +24,12 @@ struct Proof {
 };
 
 // Draws inputs like the data: pixels in [0, 1), numbers of mean 0 and deviation 1, tokens of the vocabulary.
-Proof make_proof(const Predictor& model);
 Tensor golden_inputs(const DataForm& form);
+// Computes golden_inputs.
+Proof make_proof(const Predictor& model);
+// Computes `input` by a function around the model.
 using ProofFunction = std::function<Tensor(const Tensor&)>;
-Proof make_proof(const Predictor& model, const Tensor& input, const ProofFunction& function);  // for a function around the model
+Proof make_proof(const Predictor& model, const Tensor& input, const ProofFunction& function);
 
 // Convert to text and back. Reading throws CheckpointError.
 std::string to_text(const Proof& proof);

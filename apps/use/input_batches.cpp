@@ -13,7 +13,7 @@ InputUnits input_units(const DataForm& form) {
     return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
   InputUnits out;
   if (const auto* series = std::get_if<SeriesForm>(&form.source))
-    for (const TargetScale& of : series->options.scaling) out.mean.push_back(of.mean), out.std.push_back(of.std);
+    for (const TargetScale& scale : series->options.scaling) out.mean.push_back(scale.mean), out.std.push_back(scale.std);
   return out;
 }
 
@@ -22,23 +22,23 @@ Tensor Predictor::from_units(const Tensor& inputs) const {
   if (units.mean.empty() && units.fill.empty()) return inputs;
   const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
   // One number for all, for each column of a table, or for each column of a window's rows.
-  const auto of = [](const std::vector<double>& each, int64_t j) { return each[size_t(j) % each.size()]; };
+  const auto value_for = [](const std::vector<double>& values, int64_t column) { return values[size_t(column) % values.size()]; };
   const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
   float* to = out.data_ptr<float>();
   for (int64_t i = 0; i < out.numel(); ++i) {
     double x = to[i];
-    if (std::isnan(x) && !units.fill.empty()) x = of(units.fill, i % width);
-    to[i] = float(units.mean.empty() ? x : (x - of(units.mean, i % width)) / of(units.std, i % width));
+    if (std::isnan(x) && !units.fill.empty()) x = value_for(units.fill, i % width);
+    to[i] = float(units.mean.empty() ? x : (x - value_for(units.mean, i % width)) / value_for(units.std, i % width));
   }
   return out;
 }
 
 void Predictor::in_batches(const Tensor& inputs, int64_t batch,
                            const std::function<void(int64_t begin, const Tensor& outputs)>& receive) const {
-  const int64_t n = inputs.size(0), size = std::min(n, batch);
-  for (int64_t begin = 0; begin < n; begin += batch) {
-    const int64_t from = std::min(begin, n - size);
-    const Tensor outputs = (*this)(size == n ? inputs : inputs.narrow(0, from, size));
+  const int64_t samples = inputs.size(0), size = std::min(samples, batch);
+  for (int64_t begin = 0; begin < samples; begin += batch) {
+    const int64_t from = std::min(begin, samples - size);
+    const Tensor outputs = (*this)(size == samples ? inputs : inputs.narrow(0, from, size));
     receive(begin, from == begin ? outputs : outputs.narrow(0, begin - from, from + size - begin));
   }
 }

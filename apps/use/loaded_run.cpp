@@ -7,16 +7,16 @@
 namespace halfstep::app {
 namespace {
 
-bool is_of_amp(const std::string& set) { return set.starts_with("amp.") || set.starts_with("amp="); }
+bool sets_amp(const std::string& set) { return set.starts_with("amp.") || set.starts_with("amp="); }
 
 // Returns the config with amp on, as `load` makes it from options. was_float32: amp was off before the amp settings in `options`.
 template <class Load>
 Config in_16_bits(const Load& load, ConfigOptions options, bool& was_float32) {
-  ConfigOptions as_it_is = options;
-  std::erase_if(as_it_is.sets, is_of_amp);
-  Config config = load(as_it_is);
+  ConfigOptions without_amp = options;
+  std::erase_if(without_amp.sets, sets_amp);
+  Config config = load(without_amp);
   was_float32 = !config.low;
-  if (config.low && as_it_is.sets.size() == options.sets.size()) return config;
+  if (config.low && without_amp.sets.size() == options.sets.size()) return config;
   if (was_float32) options.sets.insert(options.sets.begin(), "amp.enabled=true");
   config = load(options);
   check<ConfigError>(config.low.has_value(), "amp", "must be on: float16 or bfloat16 is compared with float32",
@@ -47,41 +47,42 @@ LoadedRun open_in_16_bits(const char* command, const std::filesystem::path& path
 }
 
 StepUnderTest next_batches(LoadedRun& opened, int64_t count) {
-  Session& s = opened.session;
-  const TrainSection& t = opened.config.train;
-  StepUnderTest out{.module = *s.model, .batches = {}, .device = s.device, .low = opened.config.low};
+  Session& session = opened.session;
+  const TrainSection& section = opened.config.train;
+  StepUnderTest out{.module = *session.model, .batches = {}, .device = session.device, .low = opened.config.low};
   out.policies = opened.config.policies;
-  out.scale = s.scaler.get_scale();
-  out.low_gradients = t.accumulate_steps == 1 && !t.clip_grad_norm && !t.clip_grad_value && !t.clip_grad_agc;
+  out.scale = session.scaler.get_scale();
+  out.low_gradients =
+      section.accumulate_steps == 1 && !section.clip_grad_norm && !section.clip_grad_value && !section.clip_grad_agc;
   out.random = default_generator().state();
-  bool begins = false;  // an epoch begins, and with it the data's streams
-  int64_t empty = 0;    // in a row
+  bool epoch_begins = false;  // and with it the data's streams
+  int64_t empty = 0;          // batches without a target, in a row
   while (std::ssize(out.batches) < count) {
-    const LoaderState at = s.train->state();
+    const LoaderState at = session.train->state();
     std::optional<Batch> batch;
-    if (at.next_batch < s.batches_per_epoch) batch = s.train->next();
+    if (at.next_batch < session.batches_per_epoch) batch = session.train->next();
     if (!batch) {
-      begins = true;
-      s.train->set_state({at.epoch + 1, 0});
-      batch = s.train->next();
+      epoch_begins = true;
+      session.train->set_state({at.epoch + 1, 0});
+      batch = session.train->next();
     }
-    const auto [input, target] = on_device(*batch, s.device);
-    const double over = s.loss->denominator(target).value();
-    if (over == 0) {
+    const auto [input, target] = on_device(*batch, session.device);
+    const double denominator = session.loss->denominator(target).value();
+    if (denominator == 0) {
       ++opened.left_out;
-      check<DataError>(++empty < s.batches_per_epoch, "data.train",
+      check<DataError>(++empty < session.batches_per_epoch, "data.train",
                        "needs a batch with a target that is not loss.ignore_index and whose class has a weight above 0");
       continue;
     }
     empty = 0;
-    out.batches.push_back({[&s, begins, input = input, target = target] {
-                             if (begins) reset_states(*s.model);
-                             return (*s.loss)((*s.model)(input), target);
+    out.batches.push_back({[&session, epoch_begins, input = input, target = target] {
+                             if (epoch_begins) reset_states(*session.model);
+                             return (*session.loss)((*session.model)(input), target);
                            },
                            {input},
                            {target}});
-    out.batches.back().over = over;
-    begins = false;
+    out.batches.back().over = denominator;
+    epoch_begins = false;
   }
   return out;
 }

@@ -26,20 +26,20 @@ Json parsed(const std::map<std::string, std::string>& metadata, const std::strin
 }  // namespace
 
 std::string metadata_digest(const std::map<std::string, std::string>& metadata) {
-  std::string all;
+  std::string text;
   for (const auto& [key, value] : metadata)
-    if (key.starts_with("halfstep.") && key != "halfstep.sha256") all += key + '\0' + value + '\0';
-  return sha256(all);
+    if (key.starts_with("halfstep.") && key != "halfstep.sha256") text += key + '\0' + value + '\0';
+  return sha256(text);
 }
 
 fs::path model_in_use(const fs::path& path) {
-  std::error_code none;
-  if (fs::is_directory(path, none) && checkpoint_step(path) < 0) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) && checkpoint_step(path) < 0) {
     if (const auto best = best_checkpoint(path)) return *best;
-    if (fs::exists(path / "model.safetensors", none) && !fs::exists(path / "manifest.json", none))
+    if (fs::exists(path / "model.safetensors", ignored) && !fs::exists(path / "manifest.json", ignored))
       return path / "model.safetensors";
   }
-  if (!fs::is_regular_file(path, none)) return resolve_checkpoint(path);
+  if (!fs::is_regular_file(path, ignored)) return resolve_checkpoint(path);
   if (path.extension() == ".safetensors" || is_safetensors(path)) return path;
   const std::string name = path.filename().string();
   if (name != "latest" && name != "best") refuse_other_file<CheckpointError>(kModel, path, head_of_file(path));
@@ -49,8 +49,8 @@ fs::path model_in_use(const fs::path& path) {
 }
 
 StoredModel load_model(const fs::path& path) {
-  std::error_code none;
-  if (!fs::is_regular_file(path, none)) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) {
     StoredModel out{load_checkpoint(path)};
     const Json trainer = out.contents.meta->value("trainer", nlohmann::json::object());
     for (const auto& [key, value] : trainer.items())

@@ -35,6 +35,7 @@ struct StoredModel {
 // write.
 StoredModel load_model(const std::filesystem::path& path);
 
+// The content of a file that `halfstep export` writes, without its golden samples.
 struct ModelFile {
   SavedState weights;
   Json config, data, metrics;
@@ -43,6 +44,7 @@ struct ModelFile {
 };
 // Returns the SHA-256 of all values whose keys begin with "halfstep.", except its own.
 std::string metadata_digest(const std::map<std::string, std::string>& metadata);
+// Returns the metadata of the file.
 std::map<std::string, std::string> metadata_of(const ModelFile& model, const Proof& proof);
 
 }  // namespace halfstep::app

@@ -79,12 +79,13 @@ double class_of_folder(const fs::path& path, const DataForm& form) {
   return kUnknown;
 }
 
+// Calls the model in the region. Returns float32.
 Tensor forward_of(Module& model, Device device, const AutocastOptions& region, const Tensor& x) {
   const Autocast open(device, region);
   return model(x).to(DType::f32);
 }
 
-std::string ending(const fs::path& path) { return path.extension().string(); }
+std::string extension_of(const fs::path& path) { return path.extension().string(); }
 
 }  // namespace
 
@@ -94,12 +95,12 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
   proof_ = std::move(stored.proof);
   step_ = stored_step(contents);
   std::optional<StoredData> data = stored_data(contents);
-  ConfigOptions of{.sets = {},
-                   .no_amp = !options.amp,
-                   .device = options.device,
-                   .device_from = options.device_from,
-                   .form = data ? &data->form : nullptr};
-  config_ = resolve_config(stored_config(contents), checkpoint_.string(), of);
+  ConfigOptions config_options{.sets = {},
+                               .no_amp = !options.amp,
+                               .device = options.device,
+                               .device_from = options.device_from,
+                               .form = data ? &data->form : nullptr};
+  config_ = resolve_config(stored_config(contents), checkpoint_.string(), config_options);
   if (!data) {
     check<DataError>(config_.facts.has_value(), kPredict, checkpoint_.string(),
                      " was written by a halfstep before 0.2.0, which did not store what the model takes; data.train says it, but ",
@@ -113,7 +114,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
   stored.contents = with_branch_names(std::move(stored.contents), *parts_.model);
   StateDict state;
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
-  averaged_ = stored.averaged || (options.averages && use_averages(contents, state) > 0);
+  is_averaged_ = stored.averaged || (options.averages && use_averages(contents, state) > 0);
   try {
     parts_.model->load_state_dict(state);
   } catch (const ValueError& e) {
@@ -122,7 +123,7 @@ Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : c
   parts_.model->eval();
   // Autocast keeps 16-bit copies only of trained weights, and would cast frozen ones in each call.
   parts_.model->requires_grad_(true);
-  if (!parts_.device.is_cpu() || writes_when_called(config_.model)) turn_ = std::make_unique<std::mutex>();
+  if (!parts_.device.is_cpu() || writes_when_called(config_.model)) mutex_ = std::make_unique<std::mutex>();
   if (!parts_.device.is_cpu() && options.record) {
     const auto forward = [model = parts_.model, device = parts_.device, region = parts_.region](const Tensor& x) {
       return forward_of(*model, device, region, x);
@@ -148,8 +149,8 @@ Tensor Predictor::operator()(const Tensor& inputs) const {
   }
   std::unique_lock<std::mutex> turn;
   std::optional<FreshStates> fresh;
-  if (turn_) {
-    turn = std::unique_lock(*turn_);
+  if (mutex_) {
+    turn = std::unique_lock(*mutex_);
     fresh.emplace(*parts_.model);
   }
   if (recorder_) return (*recorder_)(batch.input).cpu();
@@ -158,7 +159,7 @@ Tensor Predictor::operator()(const Tensor& inputs) const {
 
 size_t Predictor::recordings() const {
   if (!recorder_) return 0;
-  const std::lock_guard turn(*turn_);
+  const std::lock_guard turn(*mutex_);
   return recorder_->recordings();
 }
 
@@ -167,47 +168,47 @@ std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptio
   return answer((*this)(array_inputs(inputs, form_, "inputs")), options);
 }
 
-std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& o) const {
-  const int64_t n = outputs.size(0);
-  std::vector<Prediction> out{size_t(n)};
+std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& options) const {
+  const int64_t samples = outputs.size(0);
+  std::vector<Prediction> out{size_t(samples)};
   if (form_.classes == 0) {
     const Tensor values = answers_of(outputs.to(DType::f64), config_.loss, form_);
     const std::vector<double> numbers = values.to_vector<double>();
-    const size_t each = n > 0 ? numbers.size() / size_t(n) : 0;
+    const size_t width = samples > 0 ? numbers.size() / size_t(samples) : 0;
     for (size_t i = 0; i < out.size(); ++i) {
-      for (size_t k = 0; k < each; ++k) out[i].numbers.push_back(numbers[i * each + k]);
+      for (size_t k = 0; k < width; ++k) out[i].numbers.push_back(numbers[i * width + k]);
     }
     return out;
   }
   const Tensor values = answers_of(outputs, config_.loss, form_);
   if (form_.label_sequences || values.dim() > 2) {  // a class for each position
-    const Tensor best = values.argmax(-1).reshape({n, -1});
-    for (int64_t i = 0; i < n; ++i) {
+    const Tensor best = values.argmax(-1).reshape({samples, -1});
+    for (int64_t i = 0; i < samples; ++i) {
       const std::vector<int64_t> classes = best.select(0, i).to_vector<int64_t>();
       for (size_t t = 0; t < classes.size(); ++t) {
         // In CTC class 0 is blank, and repeated classes count once.
-        const bool silent = form_.label_sequences && (classes[t] == 0 || (t > 0 && classes[t] == classes[t - 1]));
-        if (!silent) out[size_t(i)].labels.push_back(form_.class_name(classes[t]));
+        const bool is_omitted = form_.label_sequences && (classes[t] == 0 || (t > 0 && classes[t] == classes[t - 1]));
+        if (!is_omitted) out[size_t(i)].labels.push_back(form_.class_name(classes[t]));
       }
     }
     return out;
   }
-  const bool shares = gives_probabilities(config_.loss);
-  const int64_t classes = values.size(1), shown = std::clamp<int64_t>(o.top, 1, classes);
+  const bool has_probabilities = gives_probabilities(config_.loss);
+  const int64_t classes = values.size(1), shown = std::clamp<int64_t>(options.top, 1, classes);
   const auto [most, which] = topk(values, shown, 1);
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < samples; ++i) {
     Prediction& p = out[size_t(i)];
     const std::vector<double> best = most.select(0, i).to_vector<double>();
     const std::vector<int64_t> numbers = which.select(0, i).to_vector<int64_t>();
     for (size_t k = 0; k < numbers.size(); ++k)
-      p.top.push_back({numbers[k], form_.class_name(numbers[k]), shares ? best[k] : kUnknown});
-    if (o.probabilities && shares) p.probabilities = values.select(0, i).to_vector<double>();
+      p.top.push_back({numbers[k], form_.class_name(numbers[k]), has_probabilities ? best[k] : kUnknown});
+    if (options.probabilities && has_probabilities) p.probabilities = values.select(0, i).to_vector<double>();
   }
   return out;
 }
 
 // Adds outputs with known truth to the metrics.
-void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths) {
+void Predictor::add_to_metrics(const Tensor& outputs, const std::vector<double>& truths) {
   std::vector<int64_t> rows, classes;
   std::vector<double> numbers;
   for (size_t i = 0; i < truths.size(); ++i) {
@@ -219,18 +220,19 @@ void Predictor::measure(const Tensor& outputs, const std::vector<double>& truths
   if (rows.empty() || outputs.dim() != 2) return;
   known_count_ += int64_t(rows.size());
   const Tensor chosen = outputs.index_select(0, tensor(rows));
-  const Tensor of = form_.classes > 0 ? chosen : answers_of(chosen, config_.loss, form_);  // truths are in the units of the file
+  const Tensor answers =
+      form_.classes > 0 ? chosen : answers_of(chosen, config_.loss, form_);  // truths are in the units of the file
   const Tensor truth = form_.classes > 0 ? tensor(classes) : tensor(numbers, {int64_t(numbers.size()), 1});
-  for (const NamedMetric& m : metrics_) m.metric->add(of, truth);
+  for (const NamedMetric& m : metrics_) m.metric->add(answers, truth);
 }
 
 // Adds answers of any shape, with truths from known_answers, to the metrics; puts single classes and numbers into `found`.
-void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found) {
-  const bool single = truths.numel() == truths.size(0);
-  if (!single || outputs.dim() != 2) {
+void Predictor::add_truths(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found) {
+  const bool is_one_each = truths.numel() == truths.size(0);
+  if (!is_one_each || outputs.dim() != 2) {
     known_count_ += truths.size(0);
-    const Tensor of = form_.classes > 0 ? outputs : answers_of(outputs, config_.loss, form_);
-    for (const NamedMetric& m : metrics_) m.metric->add(of, truths);
+    const Tensor answers = form_.classes > 0 ? outputs : answers_of(outputs, config_.loss, form_);
+    for (const NamedMetric& m : metrics_) m.metric->add(answers, truths);
     return;
   }
   std::vector<double> values = truths.reshape({-1}).to_vector<double>();
@@ -240,7 +242,7 @@ void Predictor::compare(const Tensor& outputs, const Tensor& truths, std::vector
     found[i].truth = values[i];
     if (form_.classes > 0) found[i].truth_name = form_.class_name(int64_t(values[i]));
   }
-  measure(outputs, values);
+  add_to_metrics(outputs, values);
 }
 
 std::vector<MetricValue> Predictor::metrics() const {
@@ -250,32 +252,32 @@ std::vector<MetricValue> Predictor::metrics() const {
 }
 
 void Predictor::files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
-                      const std::function<void(const CsvRows&)>& sees) {
+                      const std::function<void(const CsvRows&)>& on_table) {
   check<ConfigError>(!std::holds_alternative<TextForm>(form_.source), kPredict, checkpoint_.string(), " is a model of text",
                      Help{"halfstep generate writes with it"});
   std::vector<fs::path> pending;  // pictures, answered in batches across paths
   const auto flush = [&] {
-    if (!pending.empty()) pictures(pending, options, receive);
+    if (!pending.empty()) answer_pictures(pending, options, receive);
     pending.clear();
   };
   for (const std::string& given : paths) {
     const fs::path path = given;
-    const std::string end = ending(path);
+    const std::string extension = extension_of(path);
     try {
-      const bool array = end == ".npy" || end == ".npz" || end == ".safetensors";
-      if (std::holds_alternative<ImageForm>(form_.source) && !array) {
+      const bool is_array = extension == ".npy" || extension == ".npz" || extension == ".safetensors";
+      if (std::holds_alternative<ImageForm>(form_.source) && !is_array) {
         const std::vector<fs::path> found = pictures_at(path);
         pending.insert(pending.end(), found.begin(), found.end());
         continue;
       }
       flush();
-      if (array)
-        arrays(path, options, receive);
+      if (is_array)
+        answer_arrays(path, options, receive);
       else if (std::holds_alternative<TableForm>(form_.source))
-        table(read_csv_rows(path, std::get<TableForm>(form_.source).options), (path == "/dev/stdin" ? "-" : given) + " row ",
-              options, receive, sees);
+        answer_table(read_csv_rows(path, std::get<TableForm>(form_.source).options), (path == "/dev/stdin" ? "-" : given) + " row ",
+                     options, receive, on_table);
       else if (std::holds_alternative<SeriesForm>(form_.source))
-        series(path, options, receive);
+        answer_series(path, options, receive);
       else
         fail<DataError>(kPredict, given, ": the model takes arrays: .npy, .npz or .safetensors with inputs of shape ", form_.input);
     } catch (const IoError& e) {
@@ -291,18 +293,19 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
   flush();
 }
 
-void Predictor::pictures(const std::vector<fs::path>& paths, const FileOptions& o, const Receive& receive) {
-  const int workers = paths.size() > size_t(o.batch) ? o.workers : 0;
-  DataLoader loader(Pictures{&paths, &form_, o.invert}, {.batch_size = o.batch, .num_workers = workers, .device = Device::cpu});
+void Predictor::answer_pictures(const std::vector<fs::path>& paths, const FileOptions& options, const Receive& receive) {
+  const int workers = paths.size() > size_t(options.batch) ? options.workers : 0;
+  DataLoader loader(Pictures{&paths, &form_, options.invert},
+                    {.batch_size = options.batch, .num_workers = workers, .device = Device::cpu});
   size_t at = 0;
-  Tensor before;  // images of the last batch
+  Tensor before;  // images of the last batch, of which a smaller one computes some again: equal sizes give equal bits
   for (auto [images, faults] : loader) {
     const int64_t count = images.size(0), again = before.defined() ? before.size(0) - count : 0;
     const Tensor all = again > 0 ? cat({before.narrow(0, count, again), images}) : images;
     Tensor outputs = (*this)(all);
     if (again > 0) outputs = outputs.narrow(0, again, count);
     before = images;
-    std::vector<Prediction> found = answer(outputs, o);
+    std::vector<Prediction> found = answer(outputs, options);
     std::vector<double> truths;
     for (size_t i = 0; i < found.size(); ++i) {
       const double truth = faults[i].empty() ? class_of_folder(paths[at + i], form_) : kUnknown;
@@ -311,32 +314,32 @@ void Predictor::pictures(const std::vector<fs::path>& paths, const FileOptions& 
       if (!faults[i].empty()) found[i] = {.fault = faults[i]};
       found[i].input = paths[at + i].string();
     }
-    measure(outputs, truths);
+    add_to_metrics(outputs, truths);
     for (const Prediction& p : found) receive(p);
     at += found.size();
   }
 }
 
-void Predictor::texts(const std::vector<std::string>& texts, const FileOptions& o, const Receive& receive,
-                      const std::function<void(const CsvRows&)>& sees) {
-  const auto* const of = std::get_if<TableForm>(&form_.source);
-  check<ConfigError>(of && of->options.encoding && of->options.encoding->tokens, kPredict, checkpoint_.string(),
+void Predictor::texts(const std::vector<std::string>& texts, const FileOptions& options, const Receive& receive,
+                      const std::function<void(const CsvRows&)>& on_table) {
+  const auto* const table = std::get_if<TableForm>(&form_.source);
+  check<ConfigError>(table && table->options.encoding && table->options.encoding->tokens, kPredict, checkpoint_.string(),
                      " is no model of the texts of a table, which answers for single ones");
   try {
-    table(rows_of_texts(texts, of->options), "text ", o, receive, sees);
+    answer_table(rows_of_texts(texts, table->options), "text ", options, receive, on_table);
   } catch (const ValueError& e) { fail<ConfigError>(kPredict, one_line(e)); }
 }
 
 // Answers a table. name: of a row, without its number.
-void Predictor::table(const CsvRows& rows, const std::string& name, const FileOptions& o, const Receive& receive,
-                      const std::function<void(const CsvRows&)>& sees) {
-  if (sees) sees(rows);
+void Predictor::answer_table(const CsvRows& rows, const std::string& name, const FileOptions& options, const Receive& receive,
+                             const std::function<void(const CsvRows&)>& on_table) {
+  if (on_table) on_table(rows);
   size_t next = 0;  // row of the file
   const auto faults_until = [&](size_t row) {
     for (; next < row; ++next) receive({.input = joined(name, next + 1), .fault = rows.faults[next], .cells = rows.cells[next]});
   };
-  in_batches(rows.input.narrow(0, 0, int64_t(rows.rows.size())), o.batch, [&](int64_t begin, const Tensor& outputs) {
-    std::vector<Prediction> found = answer(outputs, o);
+  in_batches(rows.input.narrow(0, 0, int64_t(rows.rows.size())), options.batch, [&](int64_t begin, const Tensor& outputs) {
+    std::vector<Prediction> found = answer(outputs, options);
     std::vector<double> truths;
     for (size_t i = 0; i < found.size(); ++i) {
       const size_t place = size_t(begin) + i, row = rows.rows[place];
@@ -352,28 +355,28 @@ void Predictor::table(const CsvRows& rows, const std::string& name, const FileOp
       receive(found[i]);
       next = row + 1;
     }
-    measure(outputs, truths);
+    add_to_metrics(outputs, truths);
   });
   faults_until(rows.faults.size());
 }
 
-void Predictor::series(const fs::path& path, const FileOptions& o, const Receive& receive) {
+void Predictor::answer_series(const fs::path& path, const FileOptions& options, const Receive& receive) {
   const LastWindow window = read_last_window(path, std::get<SeriesForm>(form_.source).options);
-  Prediction p = answer((*this)(window.input.unsqueeze(0)), o)[0];
+  Prediction p = answer((*this)(window.input.unsqueeze(0)), options)[0];
   p.input = path == "/dev/stdin" ? "-" : path.string();
   if (!window.note.empty()) logging::warn(p.input + ": " + window.note);
   receive(p);
 }
 
-void Predictor::arrays(const fs::path& path, const FileOptions& o, const Receive& receive) {
+void Predictor::answer_arrays(const fs::path& path, const FileOptions& options, const Receive& receive) {
   const ArrayFile file = read_array_file(path, config_.json);
   const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
   Tensor truths;
   if (file.targets.defined())
     truths = known_answers(file.targets, x.size(0), form_, path.string(), ignored_class(config_.loss));
-  in_batches(x, o.batch, [&](int64_t begin, const Tensor& outputs) {
-    std::vector<Prediction> found = answer(outputs, o);
-    if (truths.defined()) compare(outputs, truths.narrow(0, begin, outputs.size(0)), found);
+  in_batches(x, options.batch, [&](int64_t begin, const Tensor& outputs) {
+    std::vector<Prediction> found = answer(outputs, options);
+    if (truths.defined()) add_truths(outputs, truths.narrow(0, begin, outputs.size(0)), found);
     for (size_t i = 0; i < found.size(); ++i) {
       found[i].input = joined(path.string(), '[', size_t(begin) + i, ']');
       receive(found[i]);

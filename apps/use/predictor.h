@@ -77,7 +77,7 @@ class Predictor {
   const Config& config() const { return config_; }
   int64_t step() const { return step_; }
   const std::filesystem::path& checkpoint() const { return checkpoint_; }
-  bool is_averaged() const { return averaged_; }
+  bool is_averaged() const { return is_averaged_; }
   // Returns the golden samples of an exported file; else nothing.
   const std::optional<Proof>& proof() const { return proof_; }
   const Transforms& transforms() const { return transforms_; }
@@ -101,14 +101,14 @@ class Predictor {
 
   // Answers files in order, each as soon as its batch is done: pictures and folders of them, tables, series (one answer, the
   // values after the file's end), .npy, .npz and .safetensors with inputs. An unreadable input has a fault, and the others are
-  // answered. Throws ConfigError for a language model. sees: called for each table before its rows, with its columns' names.
+  // answered. Throws ConfigError for a language model. on_table: called for each table before its rows, with its columns' names.
   using Receive = std::function<void(const Prediction&)>;
   void files(const std::vector<std::string>& paths, const FileOptions& options, const Receive& receive,
-             const std::function<void(const CsvRows&)>& sees = {});
+             const std::function<void(const CsvRows&)>& on_table = {});
 
   // Answers texts, for a model of one column of texts. Throws ConfigError for other models.
   void texts(const std::vector<std::string>& texts, const FileOptions& options, const Receive& receive,
-             const std::function<void(const CsvRows&)>& sees = {});
+             const std::function<void(const CsvRows&)>& on_table = {});
 
   // Returns the config's metrics over the answers so far with known truth, "accuracy" and so on; and their number.
   std::vector<MetricValue> metrics() const;
@@ -116,24 +116,24 @@ class Predictor {
 
  private:
   std::vector<Prediction> answer(const Tensor& outputs, const FileOptions& options) const;
-  void measure(const Tensor& outputs, const std::vector<double>& truths);
-  void compare(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found);
-  void pictures(const std::vector<std::filesystem::path>& paths, const FileOptions& options, const Receive& receive);
-  void table(const CsvRows& rows, const std::string& name, const FileOptions& options, const Receive& receive,
-             const std::function<void(const CsvRows&)>& sees);
-  void series(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);
-  void arrays(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);
+  void add_to_metrics(const Tensor& outputs, const std::vector<double>& truths);
+  void add_truths(const Tensor& outputs, const Tensor& truths, std::vector<Prediction>& found);
+  void answer_pictures(const std::vector<std::filesystem::path>& paths, const FileOptions& options, const Receive& receive);
+  void answer_table(const CsvRows& rows, const std::string& name, const FileOptions& options, const Receive& receive,
+                    const std::function<void(const CsvRows&)>& on_table);
+  void answer_series(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);
+  void answer_arrays(const std::filesystem::path& path, const FileOptions& options, const Receive& receive);
 
   std::filesystem::path checkpoint_;
   Config config_;
   DataForm form_;
   Transforms transforms_;
   ModelParts parts_;
-  std::unique_ptr<std::mutex> turn_;           // for a model that calls write into, or on a GPU; else null
+  std::unique_ptr<std::mutex> mutex_;          // for a model that calls write into, or on a GPU; else null
   std::unique_ptr<ForwardRecorder> recorder_;  // on a GPU; else null
   std::vector<NamedMetric> metrics_;
   int64_t step_ = 0, known_count_ = 0;
-  bool averaged_ = false;
+  bool is_averaged_ = false;
   std::optional<Proof> proof_;
   Json stored_transforms_;
 };

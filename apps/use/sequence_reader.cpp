@@ -14,8 +14,8 @@ namespace halfstep::app {
 namespace {
 
 constexpr const char* kReader = "generate";
-constexpr int64_t kTrial = 128;         // tokens of the trial
-constexpr double kAgreement = 1e-3;     // share of the largest score; other orders of sums change 1e-6
+constexpr int64_t kTrialTokens = 128;
+constexpr double kMostError = 1e-3;  // of a trial, as a share of the largest score; other orders of sums change it by 1e-6
 const AutocastOptions kInFloat32{.enabled = false};
 constexpr int64_t kLongestPiece = 512;  // tokens of a prompt that models without a window read at once
 
@@ -49,7 +49,7 @@ Tensor SequenceReader::call_alone(std::span<const int64_t> tokens, const Autocas
 // other.
 void SequenceReader::find_mode() {
   std::vector<int64_t> tokens;
-  for (int64_t i = 0; i < std::clamp<int64_t>(options_.seq_len, 2, kTrial); ++i)
+  for (int64_t i = 0; i < std::clamp<int64_t>(options_.seq_len, 2, kTrialTokens); ++i)
     tokens.push_back(int64_t(math::random_bits(0, 0, uint64_t(i))) % options_.vocabulary);
   mode_ = Mode::window;
   context_ = options_.seq_len;
@@ -81,7 +81,7 @@ void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor&
   }
   if (!why_not_.empty()) return;
   const double largest = at_once.abs().max().item<double>(), error = (cat(parts, 0) - at_once).abs().max().item<double>();
-  if (error <= kAgreement * largest) {  // false for NaN
+  if (error <= kMostError * largest) {  // false for NaN
     mode_ = Mode::steps;
     context_ = cache_.positions() > 0 ? options_.seq_len : 0;
   } else {
@@ -91,34 +91,34 @@ void SequenceReader::try_steps(const std::vector<int64_t>& tokens, const Tensor&
 
 void SequenceReader::clear() {
   cache_.clear();
-  seen_.clear();
+  tokens_.clear();
 }
 
 std::vector<float> SequenceReader::read(std::span<const int64_t> tokens) {
   check<ValueError>(!tokens.empty(), kReader, "needs a token to read");
-  seen_.insert(seen_.end(), tokens.begin(), tokens.end());
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
   const Tensor scores = by_steps() ? read_step(int64_t(tokens.size())) : read_window();
   // Drop old tokens at times: at most a window is needed again.
   const size_t needed = size_t(std::max(context_, int64_t(1)));
-  if (seen_.size() > 2 * needed) seen_.erase(seen_.begin(), seen_.end() - int64_t(needed));
+  if (tokens_.size() > 2 * needed) tokens_.erase(tokens_.begin(), tokens_.end() - int64_t(needed));
   return scores.to(DType::f32).cpu().to_vector<float>();
 }
 
 // Reads the last `count` tokens; if the cache is full, first clears it and reads up to half of a window again.
 Tensor SequenceReader::read_step(int64_t count) {
-  const int64_t known = int64_t(seen_.size());
+  const int64_t stored = int64_t(tokens_.size());
   int64_t fresh = count, most = std::max(options_.seq_len, kLongestPiece);
   if (context_ > 0 && cache_.positions() + count > context_) {
     cache_.clear();
-    fresh = std::min({known, context_, std::max(count, context_ / 2)});
+    fresh = std::min({stored, context_, std::max(count, context_ / 2)});
     if (fresh < 1) fresh = 1;
     most = context_;
   }
   Tensor y;
-  for (int64_t at = known - fresh; at < known;) {
-    const int64_t length = std::min(most, known - at);
+  for (int64_t at = stored - fresh; at < stored;) {
+    const int64_t length = std::min(most, stored - at);
     const DecodeScope pass(cache_);
-    y = call(std::span(seen_).subspan(size_t(at), size_t(length)), options_.region);
+    y = call(std::span(tokens_).subspan(size_t(at), size_t(length)), options_.region);
     y = y.select(0, length - 1);
     at += length;
   }
@@ -127,8 +127,8 @@ Tensor SequenceReader::read_step(int64_t count) {
 
 // Reads the last window of tokens anew; for a fixed length fills it up with zeros.
 Tensor SequenceReader::read_window() {
-  const size_t count = std::min(seen_.size(), size_t(context_));
-  std::vector<int64_t> window(seen_.end() - int64_t(count), seen_.end());
+  const size_t count = std::min(tokens_.size(), size_t(context_));
+  std::vector<int64_t> window(tokens_.end() - int64_t(count), tokens_.end());
   if (mode_ == Mode::fixed) window.resize(size_t(options_.seq_len), 0);
   return call_alone(window, options_.region).select(0, int64_t(count) - 1);
 }

@@ -63,7 +63,7 @@ class SequenceReader {
   std::string why_not_;
   int64_t context_ = 0;
   DecodeCache cache_;
-  std::vector<int64_t> seen_;  // the last tokens, as many as may be needed again
+  std::vector<int64_t> tokens_;  // the last tokens, as many as may be needed again
 };
 
 }  // namespace halfstep::app

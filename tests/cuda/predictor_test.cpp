@@ -88,7 +88,7 @@ TEST_CASE("predictions on the device: of many shapes the last ones are kept, and
   const size_t before = allocator(Device::cuda).stats().live;
   {
     const Predictor model(dir / "out", {.device = "cuda"}), eager(dir / "out", {.device = "cuda", .record = false});
-    const auto most = int64_t(ForwardRecorder::kMost);
+    const auto most = int64_t(ForwardRecorder::kMostShapes);
     for (int64_t count = 1; count <= most + 3; ++count) {
       for (int i = 0; i < 2; ++i) {
         const Tensor x = inputs_for(model, count);

@@ -30,11 +30,11 @@ TEST_CASE("bench --baseline: an arm is slower if its median is larger by more th
     REQUIRE(all.size() == 1);  // an arm that was refused is not compared
     return all[0];
   };
-  CHECK_FALSE(found(12, 12, 12).slower());  // 2 ms, the spread of the baseline
-  CHECK(found(12.1, 12, 12).slower());
-  CHECK_FALSE(found(13, 11, 14).slower());  // 3 ms, its own spread
-  CHECK(found(13, 11, 13.9).slower());
-  CHECK_FALSE(found(5, 5, 5).slower());
+  CHECK_FALSE(found(12, 12, 12).is_slower());  // 2 ms, the spread of the baseline
+  CHECK(found(12.1, 12, 12).is_slower());
+  CHECK_FALSE(found(13, 11, 14).is_slower());  // 3 ms, its own spread
+  CHECK(found(13, 11, 13.9).is_slower());
+  CHECK_FALSE(found(5, 5, 5).is_slower());
   CHECK(found(13, 11, 13.5).text() == "float32: 13 ms, 1.3 of 10 ms: SLOWER by 3 ms (spreads 2.5 ms and 2 ms)");
   CHECK(found(5, 5, 5).text() == "float32: 5 ms, 0.5 of 10 ms: not slower (spreads 0 ms and 2 ms)");
 }

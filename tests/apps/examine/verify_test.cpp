@@ -72,7 +72,7 @@ const Check& named(const Certificate& c, std::string_view name) {
 TEST_CASE("a run is the same to the bit however it is computed") {
   std::vector<std::string> lines;
   const Certificate c = verify(small(R"({"type": "Dropout", "p": 0.3}, "ReLU")", kRandom),
-                               {.steps = 12, .say = [&](const std::string& line) { lines.push_back(line); }});
+                               {.steps = 12, .print_line = [&](const std::string& line) { lines.push_back(line); }});
   std::string all;
   for (const std::string& line : lines) all += line + '\n';
   CAPTURE(all);

@@ -47,7 +47,7 @@ TEST_CASE("best: a share within a standard error of the highest so far is as goo
   // A share of all or of none is no certainty.
   CHECK(best_of({.larger_is_better = true, .samples = 10}, {1, 0.8, 0.9}) == Steps{3});
   CHECK(best_of({.larger_is_better = false, .samples = 10}, {0, 0.05, 0.4}) == Steps{2});
-  CHECK(BestRule{.samples = 0}.error(0.5) == 0);
+  CHECK(BestRule{.samples = 0}.standard_error(0.5) == 0);
 }
 
 TEST_CASE("best: a checkpoint of the same step is counted once, and the list is stored whole") {

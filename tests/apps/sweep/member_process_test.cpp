@@ -11,7 +11,7 @@ TEST_CASE("sweep: a member that is paused ends with its object") {
   const auto began = std::chrono::steady_clock::now();
   {
     MemberProcess member({"/bin/sleep", "600"}, "/dev/null");
-    CHECK(!member.ended().has_value());
+    CHECK(!member.exit_code().has_value());
     member.pause();
   }
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(60));

@@ -27,7 +27,7 @@ std::string members_of(const SweepFile& sweep) {
 std::vector<std::string> folders_of(const fs::path& file) {
   const SweepFile sweep = read_sweep(file);
   SweepMembers members = check_members(sweep, {});
-  find_folders(sweep, members);
+  assign_folders(sweep, members);
   make_folders(members);
   std::vector<std::string> out;
   for (const SweepMember& m : members.all) out.push_back(m.name);

@@ -117,7 +117,7 @@ TEST_CASE("a long run has some lines on a terminal: every n-th epoch and the bes
     return [=](Progress& p, int) {
       EpochLines l(p, epochs);
       for (int64_t e = 1; e <= epochs; ++e) l.add(e, {{"epoch " + std::to_string(e) + "."}}, e % best_every == 0);
-      l.end();
+      l.print_pending();
     };
   };
   const std::string many = sent(80, "xterm", lines(200, 7));
