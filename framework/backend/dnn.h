@@ -65,8 +65,8 @@ class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
   // Computes out [B, H, L, E], with any strides, and stats [B, H, L] f32: the logarithm of the sum of exponentials of each row of
-  // scores. `differentiable`: attention_backward will be called, and with dropout must succeed, because nothing else knows what
-  // was dropped.
+  // scores. `differentiable`: attention_backward will be called, and with dropout must succeed, because nothing else has recorded
+  // what was dropped.
   virtual bool attention(const AttentionArgs& args, Generator::State state, const TensorView& out, const TensorView& stats,
                          bool differentiable) = 0;
   virtual bool attention_backward(const AttentionArgs& args, Generator::State state, const AttentionGradients& gradients) = 0;

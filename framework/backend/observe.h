@@ -135,7 +135,7 @@ class Observing {
   }
   static bool asks_for_simpler(const ObservedCall& call);
   static bool follow_values() { return any() && any_follows_values(); }
-  // Returns the backend that reports its kernels, if an observer asks for those of this device; else null.
+  // Returns the backend that reports its kernels, if an observer requests those of this device; else null.
   static Backend* backend_on(Device device);
   static bool observes_kernels(Device device) { return any() && backend_on(device) != nullptr; }
 

@@ -98,7 +98,7 @@ int64_t check_indices(const TensorView& index, int64_t size) {
       if (any_outside(values, cursor.stride(), n, uint64_t(size))) {
         int64_t k = done;
         while (uint64_t(values[(k - done) * cursor.stride()]) < uint64_t(size)) ++k;
-        for (int64_t known = first; k < known && !first.compare_exchange_weak(known, k);) {}  // first = min(first, k)
+        for (int64_t current = first; k < current && !first.compare_exchange_weak(current, k);) {}  // first = min(first, k)
         return;
       }
       cursor.advance(n);

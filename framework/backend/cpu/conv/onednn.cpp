@@ -146,17 +146,32 @@ struct ImageSide {
   }
 };
 
+// Both sides of a pass.
+struct ImageSides {
+  ImageSide x, y;
+  size_t bytes(const Range& images) const { return x.bytes(images) + y.bytes(images); }
+  // Runs the code on some images. memory: for the code; copies: for converted images.
+  void run(ConvCode& code, const Range& images, void* weight, const float* bias, const void* laid, char* memory,
+           char* copies) const {
+    char* const x_memory = x.begin(images, copies);
+    char* const y_memory = y.begin(images, copies + x.bytes(images));
+    code.run(x_memory, weight, y_memory, bias, laid, memory);
+    x.end(images, x_memory);
+    y.end(images, y_memory);
+  }
+};
+
 // Computes the gradient of a weight in parts of its filters.
-void run_filter_parts(const ConvPlan& plan, const ImageSide (&sides)[2], void* weight, float* bias) {
+void run_filter_parts(const ConvPlan& plan, const ImageSides& sides, void* weight, float* bias) {
   const ConvProblem& p = plan.problem;
   const Range all{0, p.images};
-  const Workspace copies(Device::cpu, sides[0].bytes(all) + sides[1].bytes(all));
+  const Workspace copies(Device::cpu, sides.bytes(all));
   size_t most = 0;
   for (int64_t i = 0; i < plan.filter_parts; ++i) most = std::max(most, code_of(problem_of(plan, i), 1)->bytes(false));
   Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.filter_parts))), most);
   if (WorkspacePlan::open()) return;
-  char* const x = sides[0].begin(all, copies.data());
-  char* const y = sides[1].begin(all, copies.data() + sides[0].bytes(all));
+  char* const x = sides.x.begin(all, copies.data());
+  char* const y = sides.y.begin(all, copies.data() + sides.x.bytes(all));
   const int64_t step = p.format == MemoryFormat::channels_last ? 1 : product(p.out), taps = taps_of(p) / p.filters;
   parallel_tasks(plan.filter_parts, plan.work, [&](int64_t i) {
     ConvCode* const own = code_of(problem_of(plan, i), 1);
@@ -183,6 +198,44 @@ void add_up(const float* parts, int64_t count, int64_t n, DType to, void* sum) {
       store<float>(to, block, static_cast<char*>(sum) + at * int64_t(size_of(to)), 1, size);
     }
   });
+}
+
+// Runs the plan's only piece, which the library splits among OpenMP's threads.
+void run_whole(const ConvPlan& plan, const ImageSides& sides, void* weight, const float* bias) {
+  const ConvProblem& p = plan.problem;
+  ConvCode& code = *code_of(p, threads_of(plan));
+  const Range all{0, p.images};
+  const Workspace work(Device::cpu, code.bytes(p.laid)), copies(Device::cpu, sides.bytes(all));
+  if (!WorkspacePlan::open()) sides.run(code, all, weight, bias, p.laid ? weight : nullptr, work.data(), copies.data());
+}
+
+// Runs each piece on one thread of the team, and adds up their gradients of the weight.
+void run_pieces(const ConvPlan& plan, const ImageSides& sides, void* weight, float* bias) {
+  const ConvProblem& p = plan.problem;
+  const Range first = images_in(plan, 0), last = images_in(plan, plan.pieces - 1);  // fewest and most images
+  ConvCode &smallest = *code_of(problem_of(plan, 0), 1), &largest = *code_of(problem_of(plan, plan.pieces - 1), 1);
+  const bool lays = !p.laid && smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
+  const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
+  const int64_t taps = taps_of(p), biases = p.with_bias ? p.filters : 0;
+  const Workspace parts(Device::cpu, sums ? size_t(plan.pieces * (taps + biases)) * sizeof(float) : 0);
+  float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = sums ? weights + plan.pieces * taps : nullptr;
+  Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.pieces))),
+              std::max(smallest.bytes(lays || p.laid) + sides.bytes(first), largest.bytes(lays || p.laid) + sides.bytes(last)));
+  if (WorkspacePlan::open()) return;
+
+  if (lays) smallest.lay_weight(weight, laid.data());
+  const auto run_piece = [&](int64_t i) {
+    ConvCode* const own = code_of(problem_of(plan, i), 1);
+    check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own code
+    const Slots::Lease slot(slots);
+    const void* const laid_weight = p.laid ? weight : laid.data();
+    sides.run(*own, images_in(plan, i), sums ? weights + i * taps : weight, biases && sums ? bias_parts + i * biases : bias,
+              laid_weight, slot.memory(), slot.memory() + own->bytes(laid_weight != nullptr));
+  };
+  parallel_tasks(plan.pieces, plan.work, run_piece);
+  if (!sums) return;
+  add_up(weights, plan.pieces, taps, p.to, weight);
+  if (biases) add_up(bias_parts, plan.pieces, biases, DType::f32, bias);
 }
 
 }  // namespace
@@ -223,51 +276,12 @@ void lay_weight(const ConvPlan& plan, const void* weight, void* laid) {
 
 void run(const ConvPlan& plan, const ConvImages& x, const void* weight, const ConvImages& y, const float* bias) {
   const ConvProblem& p = plan.problem;
-  const ImageSide sides[2] = {
-      {x, p.pass == ConvPass::data ? p.to : p.from, p.channels * product(p.in), p.pass == ConvPass::data},
-      {y, p.pass == ConvPass::forward ? p.to : p.from, p.filters * product(p.out), p.pass == ConvPass::forward}};
-  const auto converted = [&](const Range& images) { return sides[0].bytes(images) + sides[1].bytes(images); };
-  // Runs a piece. memory: for the code; copies: for converted images.
-  const auto run_code = [&](ConvCode& code, const Range& images, void* to_weight, const float* to_bias, const void* laid,
-                            char* memory, char* copies) {
-    char* const inside[2] = {sides[0].begin(images, copies), sides[1].begin(images, copies + sides[0].bytes(images))};
-    code.run(inside[0], to_weight, inside[1], to_bias, laid, memory);
-    for (int k : {0, 1}) sides[k].end(images, inside[k]);
-  };
+  const ImageSides sides{{x, p.pass == ConvPass::data ? p.to : p.from, p.channels * product(p.in), p.pass == ConvPass::data},
+                         {y, p.pass == ConvPass::forward ? p.to : p.from, p.filters * product(p.out), p.pass == ConvPass::forward}};
   void* const own_weight = const_cast<void*>(weight);
-  if (plan.filter_parts > 1) return run_filter_parts(plan, sides, own_weight, const_cast<float*>(bias));
-  if (plan.pieces == 1) {
-    ConvCode& code = *code_of(p, threads_of(plan));
-    const Range all{0, p.images};
-    const Workspace work(Device::cpu, code.bytes(p.laid)), copies(Device::cpu, converted(all));
-    if (!WorkspacePlan::open()) run_code(code, all, own_weight, bias, p.laid ? weight : nullptr, work.data(), copies.data());
-    return;
-  }
-
-  const Range first = images_in(plan, 0), last = images_in(plan, plan.pieces - 1);  // fewest and most images
-  ConvCode &smallest = *code_of(problem_of(plan, 0), 1), &largest = *code_of(problem_of(plan, plan.pieces - 1), 1);
-  const bool lays = !p.laid && smallest.laid_bytes() > 0 && largest.takes_weight_of(smallest), sums = p.pass == ConvPass::weight;
-  const Workspace laid(Device::cpu, lays ? smallest.laid_bytes() : 0);
-  const int64_t taps = taps_of(p), biases = p.with_bias ? p.filters : 0;
-  const Workspace parts(Device::cpu, sums ? size_t(plan.pieces * (taps + biases)) * sizeof(float) : 0);
-  float *const weights = reinterpret_cast<float*>(parts.data()), *const bias_parts = sums ? weights + plan.pieces * taps : nullptr;
-  Slots slots(threads_for(plan.work, int(std::min<int64_t>(num_threads(), plan.pieces))),
-              std::max(smallest.bytes(lays || p.laid) + converted(first), largest.bytes(lays || p.laid) + converted(last)));
-  if (WorkspacePlan::open()) return;
-
-  if (lays) smallest.lay_weight(weight, laid.data());
-  const auto run_piece = [&](int64_t i) {
-    ConvCode* const own = code_of(problem_of(plan, i), 1);
-    check<Error>(own, "conv", "oneDNN has no code any more");  // this thread makes its own code
-    const Slots::Lease slot(slots);
-    const void* const laid_weight = p.laid ? weight : laid.data();
-    run_code(*own, images_in(plan, i), sums ? weights + i * taps : own_weight, biases && sums ? bias_parts + i * biases : bias,
-             laid_weight, slot.memory(), slot.memory() + own->bytes(laid_weight != nullptr));
-  };
-  parallel_tasks(plan.pieces, plan.work, run_piece);
-  if (!sums) return;
-  add_up(weights, plan.pieces, taps, p.to, own_weight);
-  if (biases) add_up(bias_parts, plan.pieces, biases, DType::f32, const_cast<float*>(bias));
+  float* const own_bias = const_cast<float*>(bias);
+  if (plan.filter_parts > 1) return run_filter_parts(plan, sides, own_weight, own_bias);
+  plan.pieces == 1 ? run_whole(plan, sides, own_weight, bias) : run_pieces(plan, sides, own_weight, own_bias);
 }
 
 }  // namespace halfstep::cpu

@@ -58,12 +58,12 @@ void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n
                    RunRelu<C> relu = {}) {
   const std::pair<C, C> sums = with_lanes([=](auto bytes) HS_INLINE {
     constexpr int kWidth = kLanes / int(sizeof(C));
-    Lanes<C, bytes> a = {}, b = {}, g_values, x_values, w_values;
+    Lanes<C, bytes> g_sums = {}, gx_sums = {}, g_values, x_values, w_values;
     const auto add = [&]() HS_INLINE {
       if constexpr (Weighted) g_values *= w_values;
       if constexpr (Relu) zero_where_at_most(g_values, (x_values - mean) * relu.scale + relu.bias, relu.zero);
-      a += g_values;
-      b += g_values * ((x_values - mean) * rstd);
+      g_sums += g_values;
+      gx_sums += g_values * ((x_values - mean) * rstd);
     };
     const int64_t whole = n / kWidth * kWidth, rest = n - whole;
     for (int64_t i = 0; i < whole; i += kWidth) {
@@ -79,8 +79,8 @@ void gradient_sums(const T* g, const T* x, const C* w, C mean, C rstd, int64_t n
       add();
     }
     C lanes[2][kWidth];
-    store_lanes(a, lanes[0]);
-    store_lanes(b, lanes[1]);
+    store_lanes(g_sums, lanes[0]);
+    store_lanes(gx_sums, lanes[1]);
     return std::pair(sum_lanes(lanes[0]), sum_lanes(lanes[1]));
   });
   first = double(sums.first);

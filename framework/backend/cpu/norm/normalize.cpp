@@ -52,8 +52,13 @@ struct Layout {
   int64_t groups, channels, run;  // channels of a slice, with `run` pixels each
   int64_t repeat;                 // number of columns that share a parameter
 
-  explicit Layout(const NormArgs& a)
-      : slices(a.rows * a.groups), length(a.channels * a.inner), groups(a.groups), channels(a.channels), run(a.inner), repeat(1) {
+  explicit Layout(const NormArgs& args)
+      : slices(args.rows * args.groups),
+        length(args.channels * args.inner),
+        groups(args.groups),
+        channels(args.channels),
+        run(args.inner),
+        repeat(1) {
     if (run >= kShortRun) return;
     repeat = run;
     channels *= run;
@@ -76,13 +81,13 @@ void each_run(const Layout& layout, int64_t from, int64_t n, const F& f) {
 
 // Computes the statistics of x[from, from + n). `buffer` then holds its last block.
 template <class C, class T>
-void statistics(const NormArgs& a, const TensorView& x, int64_t from, int64_t n, T* buffer, C& mean, C& rstd) {
+void statistics(const NormArgs& args, const TensorView& x, int64_t from, int64_t n, T* buffer, C& mean, C& rstd) {
   Moments m;
   double squares = 0;
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t width = std::min(kBlock, n - i);
     const T* p = read_row<T>(x, from + i, 1, width, buffer);
-    if (a.centered) {
+    if (args.centered) {
       m.join(moments_of<C>(p, width));
     } else {
       double sum, part;
@@ -91,20 +96,20 @@ void statistics(const NormArgs& a, const TensorView& x, int64_t from, int64_t n,
     }
   }
   mean = C(m.mean);
-  rstd = C(1 / std::sqrt((a.centered ? m.squares : squares) / double(n) + a.eps));
+  rstd = C(1 / std::sqrt((args.centered ? m.squares : squares) / double(n) + args.eps));
 }
 
 template <class C, class T>
-void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
+void forward(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_out, const TensorView& rstd_out) {
-  const Layout layout(a);
-  const std::vector<C> w = parameter<C>(weight, a.groups * a.channels, layout.repeat, C(1)),
-                       b = parameter<C>(bias, a.groups * a.channels, layout.repeat, C(0));
+  const Layout layout(args);
+  const std::vector<C> w = parameter<C>(weight, args.groups * args.channels, layout.repeat, C(1)),
+                       b = parameter<C>(bias, args.groups * args.channels, layout.repeat, C(0));
   parallel_for(layout.slices, layout.grain(), layout.work(), [&](int64_t begin, int64_t end) {
     alignas(64) T buffer[kBlock], out_buffer[kBlock];
     for (int64_t k = begin; k < end; ++k) {
       C mean, rstd;
-      statistics(a, x, k * layout.length, layout.length, buffer, mean, rstd);
+      statistics(args, x, k * layout.length, layout.length, buffer, mean, rstd);
       if (mean_out) store_one(mean_out.dtype, mean, at(mean_out, k));
       store_one(rstd_out.dtype, rstd, at(rstd_out, k));
       const C *slice_w = w.data() + k % layout.groups * layout.channels, *slice_b = b.data() + k % layout.groups * layout.channels;
@@ -126,9 +131,9 @@ void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, c
 
 template <class C, class T>
 struct Backward {
-  const NormArgs& a;
+  const NormArgs& args;
   const TensorView &grad, &x, &mean, &rstd, &dx;
-  Layout layout{a};
+  Layout layout{args};
   std::vector<C> w{};
 
   // The inputs of a block in the cache.
@@ -150,7 +155,7 @@ struct Backward {
   }
   // Sets the coefficients of a slice's dx from its sums.
   void set_coefficients(const double (&sums)[2], C& first, C& second) const {
-    first = a.centered ? C(sums[0] / double(layout.length)) : C(0);
+    first = args.centered ? C(sums[0] / double(layout.length)) : C(0);
     second = C(sums[1] / double(layout.length));
   }
 
@@ -182,7 +187,7 @@ struct Backward {
 
   void by_rows(const TensorView& dweight, const TensorView& dbias) const {
     const int64_t columns = layout.columns();
-    const bool wanted = dweight || dbias, separately = !wanted || are_wide_rows(a.rows, columns);
+    const bool wanted = dweight || dbias, separately = !wanted || are_wide_rows(args.rows, columns);
     if (dx && separately) {
       parallel_for(layout.slices, layout.grain(), layout.work(), [&](int64_t begin_slice, int64_t end_slice) {
         Block block;
@@ -209,7 +214,7 @@ struct Backward {
         row(block, r * layout.groups + group, into[1] + group * layout.channels, into[0] + group * layout.channels);
     };
     std::vector<double> sums[2] = {std::vector<double>(size_t(columns)), std::vector<double>(size_t(columns))};
-    sum_columns<C>(a.rows, columns, layout.work(), add, add_whole, [&](int64_t i, double plain, double scaled) {
+    sum_columns<C>(args.rows, columns, layout.work(), add, add_whole, [&](int64_t i, double plain, double scaled) {
       sums[0][size_t(i)] = plain;
       sums[1][size_t(i)] = scaled;
     });
@@ -227,7 +232,7 @@ struct Backward {
   // Long runs of pixels: the parameters' gradients need only the sums of each channel of each row.
   void by_runs(const TensorView& dweight, const TensorView& dbias) const {
     const int64_t columns = layout.columns();
-    std::vector<double> dw(size_t(a.rows * columns)), db(dw.size());
+    std::vector<double> dw(size_t(args.rows * columns)), db(dw.size());
     parallel_for(layout.slices, 1, layout.work(), [&](int64_t begin_slice, int64_t end_slice) {
       Block block;
       for (int64_t k = begin_slice; k < end_slice; ++k) {
@@ -259,8 +264,8 @@ struct Backward {
         }
       }
     });
-    if (dweight) join_rows(dw, a.rows, columns, [&](int64_t i, double v) { store_one(dweight.dtype, v, at(dweight, i)); });
-    if (dbias) join_rows(db, a.rows, columns, [&](int64_t i, double v) { store_one(dbias.dtype, v, at(dbias, i)); });
+    if (dweight) join_rows(dw, args.rows, columns, [&](int64_t i, double v) { store_one(dweight.dtype, v, at(dweight, i)); });
+    if (dbias) join_rows(db, args.rows, columns, [&](int64_t i, double v) { store_one(dbias.dtype, v, at(dbias, i)); });
   }
 };
 

@@ -15,34 +15,34 @@ namespace {
 
 // Calls f(sample, its pixels). Threads share many samples, or all work on each of few samples; the results are the same.
 template <class F>
-void each_sample(const NormArgs& a, const F& f) {
-  const int64_t columns = a.groups * a.channels;
-  const auto process = [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) f(r, Matrix{r * a.inner * columns, a.inner, columns});
+void each_sample(const NormArgs& args, const F& f) {
+  const int64_t columns = args.groups * args.channels;
+  const auto run_samples = [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) f(r, Matrix{r * args.inner * columns, args.inner, columns});
   };
-  if (a.rows >= 4 * num_threads())
-    parallel_for(a.rows, 1, a.rows * a.inner * columns * 4, process);
+  if (args.rows >= 4 * num_threads())
+    parallel_for(args.rows, 1, args.rows * args.inner * columns * 4, run_samples);
   else
-    process(0, a.rows);
+    run_samples(0, args.rows);
 }
 
 template <class C>
-void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
+void forward(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
              const TensorView& mean_out, const TensorView& rstd_out) {
-  const int64_t columns = a.groups * a.channels;
+  const int64_t columns = args.groups * args.channels;
   const std::vector<C> w = parameter<C>(weight, columns, 1, C(1)), b = parameter<C>(bias, columns, 1, C(0));
-  each_sample(a, [&](int64_t r, const Matrix& m) {
+  each_sample(args, [&](int64_t r, const Matrix& m) {
     std::vector<double> means(w.size()), vars(w.size());
     column_moments(m, x, means.data(), vars.data());
     std::vector<C> center(w.size()), scale(w.size());
-    for (int64_t g = 0; g < a.groups; ++g) {
+    for (int64_t g = 0; g < args.groups; ++g) {
       Moments joined;
-      for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c)
-        joined.join({means[size_t(c)], vars[size_t(c)] * double(a.inner), a.inner});
-      const C mean = C(joined.mean), rstd = C(1 / std::sqrt(joined.squares / double(joined.count) + a.eps));
-      store_one(mean_out.dtype, mean, at(mean_out, r * a.groups + g));
-      store_one(rstd_out.dtype, rstd, at(rstd_out, r * a.groups + g));
-      for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c) {
+      for (int64_t c = g * args.channels; c < (g + 1) * args.channels; ++c)
+        joined.join({means[size_t(c)], vars[size_t(c)] * double(args.inner), args.inner});
+      const C mean = C(joined.mean), rstd = C(1 / std::sqrt(joined.squares / double(joined.count) + args.eps));
+      store_one(mean_out.dtype, mean, at(mean_out, r * args.groups + g));
+      store_one(rstd_out.dtype, rstd, at(rstd_out, r * args.groups + g));
+      for (int64_t c = g * args.channels; c < (g + 1) * args.channels; ++c) {
         center[size_t(c)] = mean;
         scale[size_t(c)] = rstd * w[size_t(c)];
       }
@@ -52,26 +52,27 @@ void forward(const NormArgs& a, const TensorView& x, const TensorView& weight, c
 }
 
 template <class C>
-void backward(const NormArgs& a, const TensorView& grad, const TensorView& x, const TensorView& weight, const TensorView& mean,
+void backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight, const TensorView& mean,
               const TensorView& rstd, const TensorView& dx, const TensorView& dweight, const TensorView& dbias) {
-  const int64_t columns = a.groups * a.channels;
-  const double length = double(a.channels * a.inner);
+  const int64_t columns = args.groups * args.channels;
+  const double length = double(args.channels * args.inner);
   const std::vector<C> w = parameter<C>(weight, columns, 1, C(1));
-  std::vector<double> plain(size_t(a.rows * columns)), scaled(plain.size());  // sums of each sample
-  each_sample(a, [&](int64_t r, const Matrix& m) {
+  std::vector<double> plain(size_t(args.rows * columns)), scaled(plain.size());  // sums of each sample
+  each_sample(args, [&](int64_t r, const Matrix& m) {
     double *const sum = plain.data() + r * columns, *const sum_x = scaled.data() + r * columns;
     std::vector<C> center(w.size()), scale(w.size()), first(w.size()), second(w.size());
-    for (int64_t c = 0; c < columns; ++c) center[size_t(c)] = load_one<C>(mean.dtype, at(mean, r * a.groups + c / a.channels));
+    for (int64_t c = 0; c < columns; ++c)
+      center[size_t(c)] = load_one<C>(mean.dtype, at(mean, r * args.groups + c / args.channels));
     column_gradient_sums(m, grad, x, center.data(), sum, sum_x);
-    for (int64_t g = 0; g < a.groups; ++g) {
-      const C group_rstd = load_one<C>(rstd.dtype, at(rstd, r * a.groups + g));
+    for (int64_t g = 0; g < args.groups; ++g) {
+      const C group_rstd = load_one<C>(rstd.dtype, at(rstd, r * args.groups + g));
       double sums[2] = {0, 0};
-      for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c) {
+      for (int64_t c = g * args.channels; c < (g + 1) * args.channels; ++c) {
         sum_x[c] *= double(group_rstd);
         sums[0] += double(w[size_t(c)]) * sum[c];
         sums[1] += double(w[size_t(c)]) * sum_x[c];
       }
-      for (int64_t c = g * a.channels; c < (g + 1) * a.channels; ++c) {
+      for (int64_t c = g * args.channels; c < (g + 1) * args.channels; ++c) {
         scale[size_t(c)] = group_rstd * w[size_t(c)];
         first[size_t(c)] = group_rstd * C(sums[0] / length);
         second[size_t(c)] = group_rstd * group_rstd * C(sums[1] / length);
@@ -79,8 +80,8 @@ void backward(const NormArgs& a, const TensorView& grad, const TensorView& x, co
     }
     if (dx) column_gradients(m, grad, x, center.data(), scale.data(), first.data(), second.data(), dx);
   });
-  if (dweight) join_rows(scaled, a.rows, columns, [&](int64_t i, double v) { store_one(dweight.dtype, v, at(dweight, i)); });
-  if (dbias) join_rows(plain, a.rows, columns, [&](int64_t i, double v) { store_one(dbias.dtype, v, at(dbias, i)); });
+  if (dweight) join_rows(scaled, args.rows, columns, [&](int64_t i, double v) { store_one(dweight.dtype, v, at(dweight, i)); });
+  if (dbias) join_rows(plain, args.rows, columns, [&](int64_t i, double v) { store_one(dbias.dtype, v, at(dbias, i)); });
 }
 
 }  // namespace

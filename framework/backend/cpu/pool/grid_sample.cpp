@@ -51,12 +51,12 @@ struct AxisBlock {
 };
 
 template <class C, int Taps>
-[[gnu::always_inline]] inline void fill_axis(const SampleArgs& a, const C* coordinates, int64_t step, int64_t size, int64_t n,
+[[gnu::always_inline]] inline void fill_axis(const SampleArgs& args, const C* coordinates, int64_t step, int64_t size, int64_t n,
                                              AxisBlock<C, Taps>& out) {
   HS_INDEPENDENT
   for (int64_t p = 0; p < n; ++p) {
     AxisTaps<C, Taps> t;
-    axis_taps(a, coordinates[p * step], size, t);
+    axis_taps(args, coordinates[p * step], size, t);
     for (int k = 0; k < Taps; ++k) {
       out.index[k][p] = int32_t(t.index[k]);
       out.weight[k][p] = t.weight[k];
@@ -65,16 +65,16 @@ template <class C, int Taps>
   }
 }
 template <class C, int Taps>
-HS_CLONES void fill_any_axis(const SampleArgs& a, const C* coordinates, int64_t step, int64_t size, int64_t n,
+HS_CLONES void fill_any_axis(const SampleArgs& args, const C* coordinates, int64_t step, int64_t size, int64_t n,
                              AxisBlock<C, Taps>& out) {
-  fill_axis(a, coordinates, step, size, n, out);
+  fill_axis(args, coordinates, step, size, n, out);
 }
 // Fills the taps of the usual modes, in a loop that vectorises because the mode is fixed.
 template <class C>
 HS_CLONES void fill_usual_axis(bool align_corners, const C* coordinates, int64_t step, int64_t size, int64_t n,
                                AxisBlock<C, 2>& out) {
-  const SampleArgs a{.mode = SampleMode::bilinear, .padding = SamplePadding::zeros, .align_corners = align_corners};
-  fill_axis(a, coordinates, step, size, n, out);
+  const SampleArgs args{.mode = SampleMode::bilinear, .padding = SamplePadding::zeros, .align_corners = align_corners};
+  fill_axis(args, coordinates, step, size, n, out);
 }
 
 template <class C, int Dims>
@@ -97,21 +97,21 @@ HS_CLONES void join_axes(const int32_t* const* index, const C* const* factor, co
 }
 
 template <class C, int Dims, int Taps>
-void fill_block(const SampleArgs& a, const GridSizes& s, bool slopes, Block<C>& b) {
+void fill_block(const SampleArgs& args, const GridSizes& sizes, bool slopes, Block<C>& block) {
   constexpr int kAll = Dims == 3 ? Taps * Taps * Taps : Taps * Taps;
-  b.taps = kAll;
-  b.index.resize(kAll * kPoints);
-  b.weight.resize(kAll * kPoints);
-  for (int d = 0; d < (slopes ? Dims : 0); ++d) b.slope[d].resize(kAll * kPoints);
+  block.taps = kAll;
+  block.index.resize(kAll * kPoints);
+  block.weight.resize(kAll * kPoints);
+  for (int d = 0; d < (slopes ? Dims : 0); ++d) block.slope[d].resize(kAll * kPoints);
   AxisBlock<C, Taps> axis[Dims];
   for (int d = 0; d < Dims; ++d) {
     if constexpr (Taps == 2) {
-      if (a.mode == SampleMode::bilinear && a.padding == SamplePadding::zeros) {
-        fill_usual_axis<C>(a.align_corners, b.coordinates.data() + d, Dims, s.in[d], b.count, axis[d]);
+      if (args.mode == SampleMode::bilinear && args.padding == SamplePadding::zeros) {
+        fill_usual_axis<C>(args.align_corners, block.coordinates.data() + d, Dims, sizes.in[d], block.count, axis[d]);
         continue;
       }
     }
-    fill_any_axis<C, Taps>(a, b.coordinates.data() + d, Dims, s.in[d], b.count, axis[d]);
+    fill_any_axis<C, Taps>(args, block.coordinates.data() + d, Dims, sizes.in[d], block.count, axis[d]);
   }
   for (int t = 0; t < kAll; ++t) {
     const int k[3] = {t % Taps, t / Taps % Taps, t / Taps / Taps};
@@ -122,28 +122,28 @@ void fill_block(const SampleArgs& a, const GridSizes& s, bool slopes, Block<C>& 
       factor[d] = axis[d].weight[k[d]];
     }
     const size_t to = size_t(t * kPoints);
-    join_axes<C, Dims>(index, factor, s.in, b.count, &b.index[to], &b.weight[to]);
+    join_axes<C, Dims>(index, factor, sizes.in, block.count, &block.index[to], &block.weight[to]);
     for (int d = 0; d < (slopes ? Dims : 0); ++d) {
       factor[d] = axis[d].slope[k[d]];
-      join_axes<C, Dims>(index, factor, s.in, b.count, nullptr, &b.slope[d][to]);
+      join_axes<C, Dims>(index, factor, sizes.in, block.count, nullptr, &block.slope[d][to]);
       factor[d] = axis[d].weight[k[d]];
     }
   }
 }
 
 template <class C>
-void read_block(const SampleArgs& a, const GridSizes& s, const TensorView& grid, int64_t n, int64_t block, bool slopes,
-                Block<C>& b) {
-  const int64_t first = block * kPoints;
-  b.count = std::min(kPoints, s.points - first);
-  b.coordinates.resize(size_t(b.count * s.dims));
-  load<C>(grid.dtype, at(grid, (n * s.points + first) * s.dims), 1, b.coordinates.data(), b.count * s.dims);
-  if (a.mode == SampleMode::bicubic)
-    fill_block<C, 2, 4>(a, s, slopes, b);
-  else if (s.dims == 2)
-    fill_block<C, 2, 2>(a, s, slopes, b);
+void read_block(const SampleArgs& args, const GridSizes& sizes, const TensorView& grid, int64_t n, int64_t block_index, bool slopes,
+                Block<C>& block) {
+  const int64_t first = block_index * kPoints;
+  block.count = std::min(kPoints, sizes.points - first);
+  block.coordinates.resize(size_t(block.count * sizes.dims));
+  load<C>(grid.dtype, at(grid, (n * sizes.points + first) * sizes.dims), 1, block.coordinates.data(), block.count * sizes.dims);
+  if (args.mode == SampleMode::bicubic)
+    fill_block<C, 2, 4>(args, sizes, slopes, block);
+  else if (sizes.dims == 2)
+    fill_block<C, 2, 2>(args, sizes, slopes, block);
   else
-    fill_block<C, 3, 2>(a, s, slopes, b);
+    fill_block<C, 3, 2>(args, sizes, slopes, block);
 }
 
 // Computes sum[p] += weight x[index] for four taps; skips reads with weight 0.
@@ -202,21 +202,21 @@ class Widened {
 };
 
 template <class C>
-void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, const TensorView& out) {
-  const GridSizes s(x, grid);
+void sample(const SampleArgs& args, const TensorView& x, const TensorView& grid, const TensorView& out) {
+  const GridSizes sizes(x, grid);
   const Widened<C> source(x);
-  parallel_for(s.batch * s.blocks(), 1, out.numel() * 8, [&](int64_t begin, int64_t end) {
-    Block<C> b;
+  parallel_for(sizes.batch * sizes.blocks(), 1, out.numel() * 8, [&](int64_t begin, int64_t end) {
+    Block<C> block;
     C sums[kPoints];
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t n = task / s.blocks(), block = task % s.blocks();
-      read_block(a, s, grid, n, block, false, b);
-      for (int64_t c = 0; c < s.channels; ++c) {
-        const C* const plane = source.data() + (n * s.channels + c) * s.plane;
-        std::fill_n(sums, b.count, C(0));
-        for (int t = 0; t < b.taps; t += 4)
-          sample_four(plane, &b.index[size_t(t * kPoints)], &b.weight[size_t(t * kPoints)], sums, b.count);
-        store<C>(out.dtype, sums, at(out, (n * s.channels + c) * s.points + block * kPoints), 1, b.count);
+      const int64_t n = task / sizes.blocks(), block_index = task % sizes.blocks();
+      read_block(args, sizes, grid, n, block_index, false, block);
+      for (int64_t c = 0; c < sizes.channels; ++c) {
+        const C* const plane = source.data() + (n * sizes.channels + c) * sizes.plane;
+        std::fill_n(sums, block.count, C(0));
+        for (int t = 0; t < block.taps; t += 4)
+          sample_four(plane, &block.index[size_t(t * kPoints)], &block.weight[size_t(t * kPoints)], sums, block.count);
+        store<C>(out.dtype, sums, at(out, (n * sizes.channels + c) * sizes.points + block_index * kPoints), 1, block.count);
       }
     }
   });
@@ -224,59 +224,60 @@ void sample(const SampleArgs& a, const TensorView& x, const TensorView& grid, co
 
 // Computes dx: each thread has its own channels and visits the points in order.
 template <class C>
-void scatter_gradient(const SampleArgs& a, const GridSizes& s, const TensorView& grad, const TensorView& grid,
+void scatter_gradient(const SampleArgs& args, const GridSizes& sizes, const TensorView& grad, const TensorView& grid,
                       const TensorView& dx) {
   const bool direct = dx.dtype == dtype_of<C>;
-  const int64_t groups = (s.channels + kChannels - 1) / kChannels;
-  parallel_tasks(s.batch * groups, grad.numel() * 8, [&](int64_t task) {
-    const int64_t n = task / groups, first = task % groups * kChannels, count = std::min(kChannels, s.channels - first);
-    const int64_t from = (n * s.channels + first) * s.plane;
-    std::vector<C> memory(direct ? 0 : size_t(count * s.plane));
+  const int64_t groups = (sizes.channels + kChannels - 1) / kChannels;
+  parallel_tasks(sizes.batch * groups, grad.numel() * 8, [&](int64_t task) {
+    const int64_t n = task / groups, first = task % groups * kChannels, count = std::min(kChannels, sizes.channels - first);
+    const int64_t from = (n * sizes.channels + first) * sizes.plane;
+    std::vector<C> memory(direct ? 0 : size_t(count * sizes.plane));
     C* const sums = direct ? dx.as<C>() + from : memory.data();
-    std::fill_n(sums, count * s.plane, C(0));
-    Block<C> b;
+    std::fill_n(sums, count * sizes.plane, C(0));
+    Block<C> block;
     C g[kPoints];
-    for (int64_t block = 0; block < s.blocks(); ++block) {
-      read_block(a, s, grid, n, block, false, b);
+    for (int64_t block_index = 0; block_index < sizes.blocks(); ++block_index) {
+      read_block(args, sizes, grid, n, block_index, false, block);
       for (int64_t c = 0; c < count; ++c) {
-        load<C>(grad.dtype, at(grad, (n * s.channels + first + c) * s.points + block * kPoints), 1, g, b.count);
-        C* const plane = sums + c * s.plane;
-        for (int t = 0; t < b.taps; ++t) {
-          const int32_t* const index = &b.index[size_t(t * kPoints)];
-          const C* const weight = &b.weight[size_t(t * kPoints)];
-          for (int64_t p = 0; p < b.count; ++p)
+        load<C>(grad.dtype, at(grad, (n * sizes.channels + first + c) * sizes.points + block_index * kPoints), 1, g, block.count);
+        C* const plane = sums + c * sizes.plane;
+        for (int t = 0; t < block.taps; ++t) {
+          const int32_t* const index = &block.index[size_t(t * kPoints)];
+          const C* const weight = &block.weight[size_t(t * kPoints)];
+          for (int64_t p = 0; p < block.count; ++p)
             if (weight[p] != C(0)) plane[index[p]] += weight[p] * g[p];
         }
       }
     }
-    if (!direct) store<C>(dx.dtype, sums, at(dx, from), 1, count * s.plane);
+    if (!direct) store<C>(dx.dtype, sums, at(dx, from), 1, count * sizes.plane);
   });
 }
 
 template <class C>
-void grid_gradient(const SampleArgs& a, const GridSizes& s, const TensorView& grad, const TensorView& x, const TensorView& grid,
-                   const TensorView& dgrid) {
+void grid_gradient(const SampleArgs& args, const GridSizes& sizes, const TensorView& grad, const TensorView& x,
+                   const TensorView& grid, const TensorView& dgrid) {
   const Widened<C> source(x);
-  parallel_for(s.batch * s.blocks(), 1, grad.numel() * 8, [&](int64_t begin, int64_t end) {
-    Block<C> b;
+  parallel_for(sizes.batch * sizes.blocks(), 1, grad.numel() * 8, [&](int64_t begin, int64_t end) {
+    Block<C> block;
     C g[kPoints], sums[3][kPoints], out[3 * kPoints];
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t n = task / s.blocks(), block = task % s.blocks();
-      read_block(a, s, grid, n, block, true, b);
-      for (int d = 0; d < s.dims; ++d) std::fill_n(sums[d], b.count, C(0));
-      for (int64_t c = 0; c < s.channels; ++c) {
-        const int64_t plane = n * s.channels + c;
-        load<C>(grad.dtype, at(grad, plane * s.points + block * kPoints), 1, g, b.count);
-        for (int t = 0; t < b.taps; t += 4) {
+      const int64_t n = task / sizes.blocks(), block_index = task % sizes.blocks();
+      read_block(args, sizes, grid, n, block_index, true, block);
+      for (int d = 0; d < sizes.dims; ++d) std::fill_n(sums[d], block.count, C(0));
+      for (int64_t c = 0; c < sizes.channels; ++c) {
+        const int64_t plane = n * sizes.channels + c;
+        load<C>(grad.dtype, at(grad, plane * sizes.points + block_index * kPoints), 1, g, block.count);
+        for (int t = 0; t < block.taps; t += 4) {
           const size_t from = size_t(t * kPoints);
-          const C* const slope[3] = {&b.slope[0][from], &b.slope[1][from], s.dims == 3 ? &b.slope[2][from] : nullptr};
-          const auto four = s.dims == 3 ? slope_four<C, 3> : slope_four<C, 2>;
-          four(source.data() + plane * s.plane, &b.index[from], slope, g, sums, b.count);
+          const C* const slope[3] = {&block.slope[0][from], &block.slope[1][from],
+                                     sizes.dims == 3 ? &block.slope[2][from] : nullptr};
+          const auto four = sizes.dims == 3 ? slope_four<C, 3> : slope_four<C, 2>;
+          four(source.data() + plane * sizes.plane, &block.index[from], slope, g, sums, block.count);
         }
       }
-      for (int64_t p = 0; p < b.count; ++p)
-        for (int d = 0; d < s.dims; ++d) out[p * s.dims + d] = sums[d][p];
-      store<C>(dgrid.dtype, out, at(dgrid, (n * s.points + block * kPoints) * s.dims), 1, b.count * s.dims);
+      for (int64_t p = 0; p < block.count; ++p)
+        for (int d = 0; d < sizes.dims; ++d) out[p * sizes.dims + d] = sums[d][p];
+      store<C>(dgrid.dtype, out, at(dgrid, (n * sizes.points + block_index * kPoints) * sizes.dims), 1, block.count * sizes.dims);
     }
   });
 }
@@ -298,11 +299,11 @@ void grid_sample(const SampleArgs& args, const TensorView& x, const TensorView& 
 
 void grid_sample_backward(const SampleArgs& args, const TensorView& grad, const TensorView& x, const TensorView& grid,
                           const TensorView& dx, const TensorView& dgrid) {
-  const GridSizes s(x, grid);
+  const GridSizes sizes(x, grid);
   in_compute_type(x.dtype, [&](auto tag) {
     using C = decltype(tag);
-    if (dx && dx.numel() > 0) scatter_gradient<C>(args, s, grad, grid, dx);
-    if (dgrid && dgrid.numel() > 0) grid_gradient<C>(args, s, grad, x, grid, dgrid);
+    if (dx && dx.numel() > 0) scatter_gradient<C>(args, sizes, grad, grid, dx);
+    if (dgrid && dgrid.numel() > 0) grid_gradient<C>(args, sizes, grad, x, grid, dgrid);
   });
 }
 

@@ -16,9 +16,9 @@ namespace {
 
 // Returns the class weights as C, all 1 if none are given.
 template <class C>
-std::vector<C> class_weights(const CrossEntropyArgs& a, int64_t classes) {
+std::vector<C> class_weights(const CrossEntropyArgs& args, int64_t classes) {
   std::vector<C> w(size_t(classes), C(1));
-  if (a.weight) load<C>(a.weight.dtype, a.weight.data, a.weight.strides[0], w.data(), classes);
+  if (args.weight) load<C>(args.weight.dtype, args.weight.data, args.weight.strides[0], w.data(), classes);
   return w;
 }
 
@@ -43,21 +43,21 @@ HS_CLONES void gradient_row(const C* x, const C* w, C lse, C scale, C smooth, C*
 template <class C>
 class RowGradients {
  public:
-  RowGradients(const CrossEntropyArgs& a, const std::vector<C>& weight, const TensorView& grad, const TensorView& total,
+  RowGradients(const CrossEntropyArgs& args, const std::vector<C>& weight, const TensorView& grad, const TensorView& total,
                const TensorView& out)
-      : a_(a), weight_(weight), grad_(grad), out_(out), classes_(a.logits.shape[1]) {
+      : args_(args), weight_(weight), grad_(grad), out_(out), classes_(args.logits.shape[1]) {
     for (C w : weight) all_weights_ += double(w);
-    if (a.reduction == Reduction::mean) divisor_ = load_one<double>(total.dtype, total.data);
+    if (args.reduction == Reduction::mean) divisor_ = load_one<double>(total.dtype, total.data);
   }
   // Writes row r, given the row and its log_sum_exp; `work` holds a row, and may not be x.
   void write(int64_t r, const C* x, C lse, C* work) const {
     const bool direct = out_.dtype == dtype_of<C>;
     C* const to = direct ? out_.as<C>() + r * classes_ : work;
-    const int64_t t = target_at(a_.target, r);
-    if (t == a_.ignore_index) {
+    const int64_t t = target_at(args_.target, r);
+    if (t == args_.ignore_index) {
       std::fill_n(to, classes_, C(0));
     } else {
-      const double share = a_.label_smoothing / double(classes_), hit = (1 - a_.label_smoothing) * double(weight_[size_t(t)]);
+      const double share = args_.label_smoothing / double(classes_), hit = (1 - args_.label_smoothing) * double(weight_[size_t(t)]);
       const double g = load_one<double>(grad_.dtype, at(grad_, grad_.shape.empty() ? 0 : r * grad_.strides[0])) / divisor_;
       gradient_row(x, weight_.data(), lse, C(g * (hit + share * all_weights_)), C(g * share), to, classes_);
       to[t] -= C(g * hit);
@@ -66,7 +66,7 @@ class RowGradients {
   }
 
  private:
-  const CrossEntropyArgs& a_;
+  const CrossEntropyArgs& args_;
   const std::vector<C>& weight_;
   const TensorView &grad_, &out_;
   int64_t classes_;
@@ -74,27 +74,27 @@ class RowGradients {
 };
 
 template <class C>
-void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView& lse, const TensorView& total,
+void forward(const CrossEntropyArgs& args, const TensorView& loss, const TensorView& lse, const TensorView& total,
              const LossGradient& gradient) {
-  const int64_t rows = a.logits.shape[0], classes = a.logits.shape[1], step = a.logits.strides[1];
-  const std::vector<C> weight = class_weights<C>(a, classes);
-  const double eps = a.label_smoothing;
+  const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1], step = args.logits.strides[1];
+  const std::vector<C> weight = class_weights<C>(args, classes);
+  const double eps = args.label_smoothing;
   double weights = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t t = target_at(a.target, r);
-    if (t != a.ignore_index) weights += double(weight[size_t(t)]);
+    const int64_t t = target_at(args.target, r);
+    if (t != args.ignore_index) weights += double(weight[size_t(t)]);
   }
   store_one<double>(total.dtype, weights, total.data);
-  const RowGradients<C> gradients(a, weight, gradient.grad, total, gradient.out);
+  const RowGradients<C> gradients(args, weight, gradient.grad, total, gradient.out);
   std::vector<double> losses(static_cast<size_t>(rows));
   parallel_for(rows, 1, rows * classes * (gradient.out ? 16 : 8), [&](int64_t begin, int64_t end) {
     std::vector<C> memory(size_t(2 * classes));
     C* const work = memory.data() + classes;
     for (int64_t r = begin; r < end; ++r) {
-      const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data());
+      const C* x = read_row<C>(args.logits, r * args.logits.strides[0], step, classes, memory.data());
       const C sum = log_sum_exp(x, work, classes);
       store_one<C>(lse.dtype, sum, at(lse, r * lse.strides[0]));
-      if (const int64_t t = target_at(a.target, r); t != a.ignore_index) {
+      if (const int64_t t = target_at(args.target, r); t != args.ignore_index) {
         losses[size_t(r)] = (1 - eps) * double(weight[size_t(t)]) * (double(sum) - double(x[t]));
         if (eps != 0) losses[size_t(r)] += eps / double(classes) * weighted_nll(x, weight.data(), double(sum), classes);
       }
@@ -103,7 +103,7 @@ void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView
   });
   double sum = 0;
   for (double value : losses) sum += value;
-  switch (a.reduction) {
+  switch (args.reduction) {
     case Reduction::none: return store<double>(loss.dtype, losses.data(), loss.data, rows ? loss.strides[0] : 1, rows);
     case Reduction::sum: return store_one<double>(loss.dtype, sum, loss.data);
     case Reduction::mean: return store_one<double>(loss.dtype, sum / weights, loss.data);
@@ -111,16 +111,16 @@ void forward(const CrossEntropyArgs& a, const TensorView& loss, const TensorView
 }
 
 template <class C>
-void backward(const CrossEntropyArgs& a, const TensorView& grad, const TensorView& lse, const TensorView& total,
+void backward(const CrossEntropyArgs& args, const TensorView& grad, const TensorView& lse, const TensorView& total,
               const TensorView& out) {
-  const int64_t rows = a.logits.shape[0], classes = a.logits.shape[1], step = a.logits.strides[1];
+  const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1], step = args.logits.strides[1];
   if (rows == 0 || classes == 0) return;
-  const std::vector<C> weight = class_weights<C>(a, classes);
-  const RowGradients<C> gradients(a, weight, grad, total, out);
+  const std::vector<C> weight = class_weights<C>(args, classes);
+  const RowGradients<C> gradients(args, weight, grad, total, out);
   parallel_for(rows, 1, rows * classes * 8, [&](int64_t begin, int64_t end) {
     std::vector<C> memory(size_t(2 * classes));
     for (int64_t r = begin; r < end; ++r) {
-      const C* x = read_row<C>(a.logits, r * a.logits.strides[0], step, classes, memory.data() + classes);
+      const C* x = read_row<C>(args.logits, r * args.logits.strides[0], step, classes, memory.data() + classes);
       gradients.write(r, x, load_one<C>(lse.dtype, at(lse, r * lse.strides[0])), memory.data());
     }
   });

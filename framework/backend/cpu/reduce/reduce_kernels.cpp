@@ -17,7 +17,7 @@ namespace {
 // Joins numbers, vectors or lanes. Its result for NaN is unspecified; join() corrects that.
 template <class Fn, class T, int bytes>
 HS_LANES void join_into(Lanes<T, bytes>& a, const Lanes<T, bytes>& b) {
-  a.each([&](auto& p, int k) HS_INLINE { Fn::join_into(p, b.part[k]); });
+  a.each([&](auto& part, int k) HS_INLINE { Fn::join_into(part, b.part[k]); });
 }
 struct Max : math::MaxJoin {
   template <class T>
@@ -99,8 +99,8 @@ T join_lanes(const S* x, int64_t n, T start) {
       }
       load_lanes(x + i, v);
       load_lanes(x + i + kWidth, w);
-      v.each([](auto& p, int) HS_INLINE { Map::apply(p); });
-      w.each([](auto& p, int) HS_INLINE { Map::apply(p); });
+      v.each([](auto& part, int) HS_INLINE { Map::apply(part); });
+      w.each([](auto& part, int) HS_INLINE { Map::apply(part); });
       join_into<Fn>(a, v);
       join_into<Fn>(b, w);
     }
@@ -149,7 +149,7 @@ float extreme_floats(const float* x, int64_t n, float start) {
     using V = Lanes<float, bytes>;
     using Magnitudes = Lanes<int32_t, bytes>;
     V a = V{} + start, b = a, v, w;
-    Magnitudes p = {}, q = {};
+    Magnitudes magnitudes_a = {}, magnitudes_b = {};
     const auto track_magnitude = [&](Magnitudes& most, const V& f) HS_INLINE {
       most.each([&](auto& m, int k) HS_INLINE { Max::join_into(m, typename Magnitudes::Part(f.part[k]) & 0x7fffffff); });
     };
@@ -157,15 +157,15 @@ float extreme_floats(const float* x, int64_t n, float start) {
     for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
       load_lanes(x + i, v);
       load_lanes(x + i + kWidth, w);
-      track_magnitude(p, v);
-      track_magnitude(q, w);
+      track_magnitude(magnitudes_a, v);
+      track_magnitude(magnitudes_b, w);
       join_into<Fn>(a, v);
       join_into<Fn>(b, w);
     }
     join_into<Fn>(a, b);
-    join_into<Max>(p, q);
+    join_into<Max>(magnitudes_a, magnitudes_b);
     float best = fold<Fn>(a);
-    int32_t magnitude = fold<Max>(p);
+    int32_t magnitude = fold<Max>(magnitudes_a);
     for (; i < n; ++i) {
       magnitude = std::max(magnitude, std::bit_cast<int32_t>(x[i]) & 0x7fffffff);
       Fn::join_into(best, x[i]);
