@@ -80,8 +80,8 @@ class Mlp : public Sequential {
     const bool is_unnamed = are_numbered(parts) && parts.size() > 1;
     std::string out = name + (is_unnamed ? "{" : "({");
     for (const auto& [key, part] : parts) {
-      const std::string made = layer(part, depth + 1);
-      out += "\n" + indented(depth + 1) + (is_unnamed ? made : "{" + Json(key).dump() + ", " + made + "}") + ",";
+      const std::string code = layer(part, depth + 1);
+      out += "\n" + indented(depth + 1) + (is_unnamed ? code : "{" + Json(key).dump() + ", " + code + "}") + ",";
     }
     out.pop_back();
     return out + (is_unnamed ? "}" : "})");
@@ -188,7 +188,7 @@ Exported export_cpp(const ExportSource& source, const ExportOptions& options) {
   const NoGrad off;
   const Predictor& model = source.model;
   CppCode code;
-  const std::string made = code.layer(model.config().model, 1);
+  const std::string expression = code.layer(model.config().model, 1);
   const Preparation prepare(model);
   const SavedState state = saved_state(*model.parts().model);
   std::string loading = "  load(*model, folder + \"/model.safetensors\");\n";
@@ -202,7 +202,7 @@ Exported export_cpp(const ExportSource& source, const ExportOptions& options) {
   }
   const std::string text = origin_lines("//", source.path.string(), model.step()) +
                            "#include <iostream>\n\n#include \"halfstep.h\"\n\nusing namespace halfstep;\n" + code.classes() +
-                           "\nstd::shared_ptr<Module> make_model() {\n" + code.statements() + "  return as_shared(" + made +
+                           "\nstd::shared_ptr<Module> make_model() {\n" + code.statements() + "  return as_shared(" + expression +
                            ");\n}\n" + cpp_preparation(model, prepare) + R"(
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";

@@ -92,8 +92,8 @@ class TorchCode {
     const bool is_unnamed = are_numbered(parts);
     std::string out = name + (is_unnamed ? "(" : "(OrderedDict([");
     for (const auto& [key, part] : parts) {
-      const std::string made = layer(part, depth + 1);
-      out += "\n" + indented(depth + 1, 4) + (is_unnamed ? made : "(" + Json(key).dump() + ", " + made + ")") + ",";
+      const std::string code = layer(part, depth + 1);
+      out += "\n" + indented(depth + 1, 4) + (is_unnamed ? code : "(" + Json(key).dump() + ", " + code + ")") + ",";
     }
     out.pop_back();
     return out + (is_unnamed ? ")" : "]))");
@@ -199,7 +199,7 @@ Exported export_torch(const ExportSource& source, const ExportOptions& options) 
   const NoGrad off;
   const Predictor& model = source.model;
   TorchCode code;
-  const std::string made = code.layer(model.config().model, 1);
+  const std::string expression = code.layer(model.config().model, 1);
   const Preparation prepare(model);
   std::string text =
       origin_lines("#", source.path.string(), model.step()) +
@@ -212,7 +212,7 @@ Exported export_torch(const ExportSource& source, const ExportOptions& options) 
   if (!classes.empty() && !model.form().names.empty()) text += "CLASSES = " + Json(classes).dump() + "\n";
   const SavedState state = saved_state(*model.parts().model);
   text += "TIED = " + Json(state.shared).dump() + "\n";
-  text += code.classes() + "\n\ndef make_model():\n    return " + made + "\n" + torch_preparation(model, prepare) + R"(
+  text += code.classes() + "\n\ndef make_model():\n    return " + expression + "\n" + torch_preparation(model, prepare) + R"(
 
 def load(folder=FOLDER):
     model = make_model()

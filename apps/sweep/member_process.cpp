@@ -18,8 +18,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr int kNotStarted = 127;      // the shells' code for a program that cannot be started
-constexpr int kKilledBySignal = 128;  // plus the signal: the shells' code for a killed program
-constexpr std::chrono::milliseconds kPollInterval{20};
+constexpr std::chrono::milliseconds kExitPollInterval{20};
 
 // Runs in the new process, where only async-signal-safe calls are allowed.
 [[noreturn]] void run_program_in_child(char* const* words, const char* output, pid_t parent) {
@@ -46,7 +45,7 @@ MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesy
 }
 
 MemberProcess::~MemberProcess() {
-  for (stop(); !exit_code(); stop()) std::this_thread::sleep_for(kPollInterval);
+  for (stop(); !exit_code(); stop()) std::this_thread::sleep_for(kExitPollInterval);
 }
 
 std::optional<int> MemberProcess::exit_code() {

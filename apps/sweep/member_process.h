@@ -15,13 +15,15 @@ namespace halfstep::app {
 // pause(). When its parent dies, the kernel sends it SIGTERM, on which a run saves and stops.
 class MemberProcess {
  public:
+  static constexpr int kKilledBySignal = 128;  // plus the signal: the exit code of a killed process
+
   // Throws IoError if the process cannot be started.
   [[nodiscard]] MemberProcess(std::vector<std::string> command, const std::filesystem::path& output);
   ~MemberProcess();  // stops it and waits
   MemberProcess(const MemberProcess&) = delete;
 
-  // Returns its exit code once it has ended, 128 plus the signal that killed it; nothing while it runs. Later calls return the
-  // same.
+  // Returns its exit code once it has ended, or kKilledBySignal plus the signal that killed it; nothing while it runs. Later calls
+  // return the same.
   std::optional<int> exit_code();
   // Sends SIGTERM. Call it repeatedly until the process has ended: a signal before its program has begun is lost, and a second one
   // has no effect.

@@ -74,7 +74,7 @@ std::map<std::string, std::string> folders_by_config(const fs::path& output_dir,
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(output_dir, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (number_of_folder(name) == 0 || !entry.is_directory(none)) continue;
+    if (number_of_folder(name) == 0 || !entry.is_directory(ignored)) continue;
     const Json config = json_in(entry.path() / "config.json");
     if (!config.is_object()) continue;
     std::string identity = identity_of(config);

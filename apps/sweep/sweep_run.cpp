@@ -19,7 +19,6 @@ namespace halfstep::app {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr int kSignalBase = 128;  // plus the signal: the exit code of a killed program
 constexpr milliseconds kPollInterval{20}, kLockPollInterval{100};
 constexpr int kMostLockPolls = 600;  // a minute
 
@@ -89,7 +88,7 @@ std::vector<std::string> command_for(const SweepMember& member, const SweepOptio
 // Returns whether the run was stopped from outside, so that the next start continues it.
 bool was_stopped(int code, const MemberProcess& process) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP})
-    if (code == kSignalBase + signal) return true;  // the signal came before the run could save
+    if (code == MemberProcess::kKilledBySignal + signal) return true;  // the signal came before the run could save
   return code == kRequeue || code == kInterrupted || (process.is_stopping() && code != kDone);
 }
 

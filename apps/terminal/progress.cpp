@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "apps/terminal/quantity_text.h"
 #include "apps/terminal/signals.h"
 #include "apps/terminal/terminal.h"
 #include "framework/base/number_text.h"
