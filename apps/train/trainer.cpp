@@ -275,7 +275,7 @@ void Trainer::observe_value(const std::string& metric, std::optional<double> val
   const double min_delta = rule["min_delta"];
   const bool is_finite = value && std::isfinite(*value);
   const bool is_better =
-      is_finite && (!run_.counters.stop_best || (rule["mode"] == "max" ? *value > *run_.counters.stop_best + least
+      is_finite && (!run_.counters.stop_best || (rule["mode"] == "max" ? *value > *run_.counters.stop_best + min_delta
                                                                        : *value < *run_.counters.stop_best - min_delta));
   if (is_better) run_.counters.stop_best = value;
   run_.counters.stop_waited = is_better ? 0 : run_.counters.stop_waited + 1;
