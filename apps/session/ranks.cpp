@@ -104,7 +104,7 @@ Tensor gather_rows(ProcessGroup& group, const Tensor& own) {
     if (!of_rank.is_null()) {
       dtype = DType(of_rank["dtype"].get<int>());
       for (const Json& size : of_rank["shape"]) shape.push_back(size.get<int64_t>());
-      room = std::max(most_numbers, numel(shape));
+      most_numbers = std::max(most_numbers, numel(shape));
     }
     shapes.push_back(shape);
   }

@@ -244,7 +244,7 @@ Counters unpack(const CheckpointContents& contents, Session& session) {
     place.pace = double(std::max<int64_t>(session.total_steps - steps_left(session), 0)) / double(counters.steps);
   counters.data_size = loader.integer("data_size", 0, session.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
-  halfstep::unpack(adapted_to_config(with_branch_names(contents, *session.model), at, counters), parts_of(session));
+  halfstep::unpack(adapted_to_config(with_branch_names(contents, *session.model), place, counters), parts_of(session));
   adopt_pace(place, counters, counters.steps > 0 && !meta.has("schedule"), session);
   return counters;
 }
