@@ -40,7 +40,7 @@ TEST_CASE("best: of equal values the later is the best, of others the lower or t
 TEST_CASE("best: a share within a standard error of the highest so far is as good, and later") {
   // Of 100 samples 0.9 has an error of 0.03.
   const BestRule of_100{.larger_is_better = true, .samples = 100};
-  CHECK(of_100.error(0.9) == doctest::Approx(0.03).epsilon(1e-6));
+  CHECK(of_100.standard_error(0.9) == doctest::Approx(0.03).epsilon(1e-6));
   CHECK(best_of(of_100, {0.5, 0.9, 0.88, 0.86}) == Steps{3});
   CHECK(best_of(of_100, {0.9, 0.88, 0.95, 0.92}) == Steps{3});  // 0.95 has an error of 0.022
   CHECK(best_of({.larger_is_better = true, .samples = 1000000}, {0.9, 0.899, 0.5}) == Steps{1});
