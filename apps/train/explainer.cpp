@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "apps/catalog/infer.h"
+#include "apps/config/config_path.h"
 #include "apps/exit_codes.h"
-#include "apps/train/config_path.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 

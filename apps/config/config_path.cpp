@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/train/config_path.h"
+#include "apps/config/config_path.h"
 
 #include <algorithm>
 
