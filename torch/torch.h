@@ -3,7 +3,9 @@
 #pragma once
 
 #include "torch/amp/amp.h"
+#include "torch/data/chunk.h"
 #include "torch/data/loader.h"
+#include "torch/jit/jit.h"
 #include "torch/nn/clip.h"
 #include "torch/nn/init.h"
 #include "torch/nn/modules/activation.h"
@@ -15,5 +17,6 @@
 #include "torch/nn/modules/pooling.h"
 #include "torch/nn/modules/rnn.h"
 #include "torch/nn/modules/transformer.h"
+#include "torch/nn/traits.h"
 #include "torch/optim/optim.h"
 #include "torch/serialize/serialize.h"

@@ -164,3 +164,38 @@ TEST_CASE("torch: recurrent layers, packed sequences and attention agree with ha
   torch::nn::Transformer transformer(torch::nn::TransformerOptions(8, 2, 1, 1).dim_feedforward(16).dropout(0));
   CHECK(transformer(y, y).sizes() == y.sizes());
 }
+
+TEST_CASE("torch: GELU by its tangent, padding in three dimensions") {  // the numbers are PyTorch 2.15's
+  const torch::Tensor x = torch::tensor({-1.0, 0.5, 2.0});
+  const torch::Tensor tanh = torch::tensor({-0.15880799293518066, 0.3457140028476715, 1.9545977115631104});
+  CHECK(torch::nn::GELU(torch::nn::GELUOptions().approximate("tanh"))(x).allclose(tanh));
+  CHECK(F::gelu(x, F::GELUFuncOptions().approximate("tanh")).allclose(tanh));
+  CHECK(F::gelu(x).equal(torch::nn::GELU()(x)));
+  CHECK(has(message_of([&] { F::gelu(x, F::GELUFuncOptions().approximate("fast")); }), "either none or tanh"));
+  const torch::Tensor cube = torch::arange(8, torch::kFloat).reshape({1, 1, 2, 2, 2});
+  const torch::Tensor mirrored = torch::nn::ReflectionPad3d(1)(cube).flatten().slice(0, 0, 4);
+  CHECK(mirrored.equal(torch::tensor({7.0, 6.0, 7.0, 6.0})));
+  CHECK(torch::nn::ZeroPad1d(1)(torch::ones({1, 1, 2})).flatten().equal(torch::tensor({0.0, 1.0, 1.0, 0.0})));
+  CHECK(torch::nn::ZeroPad3d(1)(cube).sum().item<float>() == 28);
+}
+
+TEST_CASE("torch: functions check what libtorch's check, in its words") {
+  CHECK(has(message_of([] { F::fold(torch::ones({1, 1, 2, 2}), F::FoldFuncOptions({2, 2}, {1, 1})); }), "(2D) or batched (3D)"));
+  CHECK(has(message_of([] { F::unfold(torch::ones({1, 2, 2}), F::UnfoldFuncOptions({1, 1})); }), "Only 4D input"));
+  CHECK(has(message_of([] { F::affine_grid(torch::ones({1, 2, 3}), {1, 1, 0, 2}); }), "Expected non-zero, positive output size"));
+  CHECK(has(message_of([] {
+              F::binary_cross_entropy_with_logits(torch::ones({2, 1}), torch::ones({2}));
+            }),
+            "Target size ([2]) must be the same as input size ([2, 1])"));
+  torch::nn::ConvTranspose1d wrapped(torch::nn::ConvTranspose1dOptions(1, 1, 2).padding_mode(torch::kCircular));
+  CHECK(has(message_of([&] { wrapped(torch::ones({1, 1, 4})); }), "Only `zeros` padding mode is supported for ConvTranspose1d"));
+  namespace rnn = torch::nn::utils::rnn;
+  CHECK(has(message_of([] {
+              rnn::pack_padded_sequence(torch::ones({3, 2, 1}), torch::tensor({1, 3}));
+            }),
+            "`enforce_sorted=False`"));
+  CHECK(has(message_of([] { rnn::pack_sequence({torch::ones({1}), torch::ones({2})}); }), "sorted in decreasing order"));
+  torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).proj_size(2));
+  CHECK(lstm->options_base.proj_size() == 2);
+  CHECK(torch::nn::GRU(3, 4)->options_base.hidden_size() == 4);
+}

@@ -19,6 +19,7 @@ class BatchDataset {
   using BatchType = Batch;
   using BatchRequestType = Request;
   static constexpr bool is_stateful = false;
+  static constexpr bool is_shared = false;  // whether copies are the same set
   virtual ~BatchDataset() = default;
   virtual Batch get_batch(Request request) = 0;
   virtual std::optional<size_t> size() const = 0;
@@ -53,6 +54,16 @@ class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, Request>
   virtual void save(serialize::OutputArchive& archive) const = 0;
   virtual void load(serialize::InputArchive& archive) = 0;
 };
+template <class Self, class Batch, class Request>
+serialize::OutputArchive& operator<<(serialize::OutputArchive& archive, const StatefulDataset<Self, Batch, Request>& dataset) {
+  dataset.save(archive);
+  return archive;
+}
+template <class Self, class Batch, class Request>
+serialize::InputArchive& operator>>(serialize::InputArchive& archive, StatefulDataset<Self, Batch, Request>& dataset) {
+  dataset.load(archive);
+  return archive;
+}
 template <class S, class T>
 class MapDataset : public BatchDataset<
                        MapDataset<S, T>,
@@ -65,6 +76,7 @@ class MapDataset : public BatchDataset<
   using OutputBatchType =
       std::conditional_t<S::is_stateful, std::optional<typename T::OutputBatchType>, typename T::OutputBatchType>;
   static constexpr bool is_stateful = S::is_stateful;
+  static constexpr bool is_shared = S::is_shared;
   MapDataset(S d, T t) : dataset_(std::move(d)), transform_(std::move(t)) {}
   OutputBatchType get_batch(BatchRequestType indices) override {
     if constexpr (S::is_stateful) {
@@ -93,6 +105,7 @@ template <class U>
 class SharedBatchDataset : public BatchDataset<SharedBatchDataset<U>, typename U::BatchType, typename U::BatchRequestType> {
  public:
   static constexpr bool is_stateful = U::is_stateful;
+  static constexpr bool is_shared = true;
   SharedBatchDataset(std::shared_ptr<U> d) : dataset_(std::move(d)) {}
   typename U::BatchType get_batch(typename U::BatchRequestType r) override { return dataset_->get_batch(std::move(r)); }
   std::optional<size_t> size() const override { return dataset_->size(); }

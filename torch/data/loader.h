@@ -151,20 +151,65 @@ template <class D>
 class StatefulDataLoader {
  public:
   using BatchType = typename D::BatchType::value_type;
-  StatefulDataLoader(D dataset, DataLoaderOptions o) : options_(std::move(o)), dataset_(std::move(dataset)) {
-    TORCH_CHECK(options_.workers == 0, "a StatefulDataset is read without workers");
+  [[nodiscard]] StatefulDataLoader(D dataset, DataLoaderOptions o) : options_(std::move(o)), dataset_(std::move(dataset)) {
+    if constexpr (D::is_shared) {
+      for (size_t w = 0; w < options_.workers; ++w) workers_.emplace_back([this] { work(dataset_); });
+    } else {
+      TORCH_CHECK(options_.workers == 0, "a StatefulDataset with workers must be shared: call make_shared_dataset");
+    }
   }
+  StatefulDataLoader(const StatefulDataLoader&) = delete;
+  ~StatefulDataLoader() { join(); }
   Iterator<BatchType> begin() {
+    shuttle_.drain();
     dataset_.reset();
-    return Iterator<BatchType>([this] { return dataset_.get_batch(options_.batch_size); });
+    is_exhausted_ = false;
+    if (!workers_.empty())
+      for (size_t j = 0; j < options_.max_jobs; ++j) shuttle_.push_job(Job{true});
+    return Iterator<BatchType>([this] { return next(); });
   }
   Iterator<BatchType> end() { return {}; }
-  void join() {}
+  void join() {
+    shuttle_.drain();
+    for (size_t w = 0; w < workers_.size(); ++w) shuttle_.push_job(Job{});
+    for (auto& t : workers_) t.join();
+    workers_.clear();
+  }
   const FullDataLoaderOptions& options() const noexcept { return options_; }
 
  private:
+  struct Job {
+    bool takes_batch = false;  // false: the worker ends
+  };
+  struct Result {
+    std::optional<BatchType> batch;
+    std::exception_ptr exception;
+  };
+  // Returns a batch of any worker: which worker got an earlier one is not known.
+  std::optional<BatchType> next() {
+    if (workers_.empty()) return dataset_.get_batch(options_.batch_size);
+    while (auto result = shuttle_.pop_result(options_.timeout)) {
+      if (result->exception) throw WorkerException(result->exception);
+      is_exhausted_ = is_exhausted_ || !result->batch;
+      if (!is_exhausted_) shuttle_.push_job(Job{true});
+      if (result->batch) return std::move(result->batch);
+    }
+    return {};
+  }
+  void work(D dataset) {
+    while (shuttle_.pop_job().takes_batch) {
+      Result result;
+      try {
+        result.batch = dataset.get_batch(options_.batch_size);
+      } catch (...) { result.exception = std::current_exception(); }
+      shuttle_.push_result(std::move(result));
+    }
+  }
   FullDataLoaderOptions options_;
   D dataset_;
+  detail::DataShuttle<Job, Result> shuttle_;
+  std::vector<std::thread> workers_;
+  bool is_exhausted_ = false;
 };
 template <class D, class S>
 requires(!D::is_stateful) std::unique_ptr<StatelessDataLoader<D, S>> make_data_loader(D dataset, S sampler, DataLoaderOptions o) {

@@ -9,6 +9,7 @@ namespace torch::nn::functional {
 // ---- activations
 using ELUFuncOptions = ELUOptions;
 using SELUFuncOptions = SELUOptions;
+using GELUFuncOptions = GELUOptions;
 using GLUFuncOptions = GLUOptions;
 using HardshrinkFuncOptions = HardshrinkOptions;
 using HardtanhFuncOptions = HardtanhOptions;
@@ -32,7 +33,8 @@ struct RReLUFuncOptions {
     HS_TORCH_ARG(std::optional<ScalarType>, dtype, std::nullopt); \
   };
 HS_SOFT(SoftmaxFuncOptions)
-HS_SOFT(SoftminFuncOptions) HS_SOFT(LogSoftmaxFuncOptions)
+HS_SOFT(SoftminFuncOptions)
+HS_SOFT(LogSoftmaxFuncOptions)
 #undef HS_SOFT
     struct GumbelSoftmaxFuncOptions {
   HS_TORCH_ARG(double, tau, 1.0);
@@ -67,7 +69,10 @@ inline Tensor hardshrink(const Tensor& x, const HardshrinkFuncOptions& o = {}) {
 inline Tensor softshrink(const Tensor& x, const SoftshrinkFuncOptions& o = {}) { return hs::softshrink(x.h(), o.lambda()); }
 inline Tensor softplus(const Tensor& x, const SoftplusFuncOptions& o = {}) { return hs::softplus(x.h(), o.beta(), o.threshold()); }
 inline Tensor logsigmoid(const Tensor& x) { return x.logsigmoid(); }
-inline Tensor gelu(const Tensor& x) { return x.gelu(); }
+inline Tensor gelu(const Tensor& x, const GELUFuncOptions& o = {}) {
+  TORCH_CHECK(o.approximate() == "none" || o.approximate() == "tanh", "approximate argument must be either none or tanh.");
+  return o.approximate() == "tanh" ? x.gelu_tanh() : x.gelu();
+}
 inline Tensor silu(const Tensor& x) { return x.silu(); }
 inline Tensor mish(const Tensor& x) { return x.mish(); }
 inline Tensor prelu(const Tensor& x, const Tensor& w) { return hs::prelu(x.h(), w.h()); }

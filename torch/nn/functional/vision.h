@@ -27,10 +27,13 @@ inline Tensor pixel_unshuffle(const Tensor& x, const PixelUnshuffleFuncOptions& 
   return hs::pixel_unshuffle(x.h(), o.downscale_factor());
 }
 inline Tensor fold(const Tensor& x, const FoldFuncOptions& o) {
+  TORCH_CHECK(x.dim() == 2 || x.dim() == 3, "Input Error: Only unbatched (2D) or batched (3D) input Tensors are supported (got ",
+              x.dim(), "D)");
   return hs::fold(x.h(), o.output_size().d(), o.kernel_size().d(),
                   {.dilation = o.dilation().d(), .padding = o.padding().d(), .stride = o.stride().d()});
 }
 inline Tensor unfold(const Tensor& x, const UnfoldFuncOptions& o) {
+  TORCH_CHECK(x.dim() == 4, "Input Error: Only 4D input Tensors are supported (got ", x.dim(), "D)");
   return hs::unfold(x.h(), o.kernel_size().d(),
                     {.dilation = o.dilation().d(), .padding = o.padding().d(), .stride = o.stride().d()});
 }
@@ -80,6 +83,7 @@ inline Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleF
                           .align_corners = o.align_corners().value_or(false)});
 }
 inline Tensor affine_grid(const Tensor& theta, const IntArrayRef& size, bool align_corners = false) {
+  for (int64_t extent : size) TORCH_CHECK(extent > 0, "Expected non-zero, positive output size. Got ", size);
   return hs::affine_grid(theta.h(), detail::D(size), align_corners);
 }
 

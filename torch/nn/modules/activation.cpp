@@ -54,6 +54,7 @@ Tensor RReLUImpl::forward(Tensor x) {
       F::RReLUFuncOptions().lower(options.lower()).upper(options.upper()).training(is_training()).inplace(options.inplace()));
 }
 
+HS_TORCH_DEFINE_FUNCTION(GELU, "()", F::gelu(x, options))
 HS_TORCH_DEFINE_FUNCTION(GLU, "(dim=" << options.dim() << ")", F::glu(x, options))
 HS_TORCH_DEFINE_FUNCTION(Hardshrink, "(" << options.lambda() << ")", F::hardshrink(x, options))
 HS_TORCH_DEFINE_FUNCTION(Softshrink, "(" << options.lambda() << ")", F::softshrink(x, options))

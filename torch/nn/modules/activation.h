@@ -7,10 +7,10 @@
 namespace torch::nn {
 
 // Layers without options: name, function of x.
-#define HS_TORCH_PLAIN_LAYERS(ROW)                                                                                                \
-  ROW(LogSigmoid, x.logsigmoid())                                                                                                 \
-  ROW(Sigmoid, x.sigmoid()) ROW(Softsign, x.softsign()) ROW(Tanh, x.tanh()) ROW(Tanhshrink, F::tanhshrink(x)) ROW(GELU, x.gelu()) \
-      ROW(SiLU, x.silu()) ROW(Mish, x.mish())
+#define HS_TORCH_PLAIN_LAYERS(ROW) \
+  ROW(LogSigmoid, x.logsigmoid())  \
+  ROW(Sigmoid, x.sigmoid())        \
+  ROW(Softsign, x.softsign()) ROW(Tanh, x.tanh()) ROW(Tanhshrink, F::tanhshrink(x)) ROW(SiLU, x.silu()) ROW(Mish, x.mish())
 #define HS_TORCH_PLAIN(Name, function)                   \
   struct Name##Impl : Cloneable<Name##Impl> {            \
     void reset() override;                               \
@@ -23,12 +23,12 @@ HS_TORCH_PLAIN(Softmax2d, )
 #undef HS_TORCH_PLAIN
 
 // Layers that may write into their input: name, function, what they print of their options.
-#define HS_TORCH_INPLACE_LAYERS(ROW)                                                                   \
-  ROW(ReLU, relu, "")                                                                                  \
-  ROW(ReLU6, relu6, "") ROW(SELU, selu, "") ROW(ELU, elu, str("alpha=", options.alpha()))              \
-      ROW(CELU, celu, str("alpha=", options.alpha()))                                                  \
-          ROW(Hardtanh, hardtanh, str("min_val=", options.min_val(), ", max_val=", options.max_val())) \
-              ROW(LeakyReLU, leaky_relu, str("negative_slope=", options.negative_slope()))
+#define HS_TORCH_INPLACE_LAYERS(ROW)                                                                                \
+  ROW(ReLU, relu, "")                                                                                               \
+  ROW(ReLU6, relu6, "")                                                                                             \
+  ROW(SELU, selu, "") ROW(ELU, elu, str("alpha=", options.alpha())) ROW(CELU, celu, str("alpha=", options.alpha())) \
+      ROW(Hardtanh, hardtanh, str("min_val=", options.min_val(), ", max_val=", options.max_val()))                  \
+          ROW(LeakyReLU, leaky_relu, str("negative_slope=", options.negative_slope()))
 #define HS_TORCH_INPLACE(Name, function, shown) \
   struct Name##Impl : Cloneable<Name##Impl> {   \
     HS_TORCH_LAYER_DEFAULT(Name);               \
@@ -39,6 +39,7 @@ HS_TORCH_INPLACE_LAYERS(HS_TORCH_INPLACE)
 HS_TORCH_INPLACE(RReLU, , )
 #undef HS_TORCH_INPLACE
 
+HS_TORCH_FUNCTION_LAYER(GELU)
 HS_TORCH_FUNCTION_LAYER(GLU)
 HS_TORCH_FUNCTION_LAYER(Hardshrink)
 HS_TORCH_FUNCTION_LAYER(Softshrink)
@@ -59,7 +60,8 @@ HS_TORCH_HOLDER(Threshold)
   };                                                            \
   HS_TORCH_HOLDER(Name)
 HS_TORCH_SOFT(Softmax)
-HS_TORCH_SOFT(Softmin) HS_TORCH_SOFT(LogSoftmax)
+HS_TORCH_SOFT(Softmin)
+HS_TORCH_SOFT(LogSoftmax)
 #undef HS_TORCH_SOFT
 
     struct PReLUImpl : Cloneable<PReLUImpl> {
@@ -69,10 +71,10 @@ HS_TORCH_SOFT(Softmin) HS_TORCH_SOFT(LogSoftmax)
 };
 HS_TORCH_HOLDER(PReLU)
 
-#define HS_TORCH_DROPS(ROW)                                                            \
-  ROW(Dropout, dropout)                                                                \
-  ROW(Dropout2d, dropout2d) ROW(Dropout3d, dropout3d) ROW(AlphaDropout, alpha_dropout) \
-      ROW(FeatureAlphaDropout, feature_alpha_dropout)
+#define HS_TORCH_DROPS(ROW) \
+  ROW(Dropout, dropout)     \
+  ROW(Dropout2d, dropout2d) \
+  ROW(Dropout3d, dropout3d) ROW(AlphaDropout, alpha_dropout) ROW(FeatureAlphaDropout, feature_alpha_dropout)
 #define HS_TORCH_DROP(Name, function)                      \
   struct Name##Impl : Cloneable<Name##Impl> {              \
     HS_TORCH_LAYER_DEFAULT(Name);                          \

@@ -53,14 +53,16 @@ class ConvTransposeNdImpl : public Cloneable<Derived> {
   HS_TORCH_HOLDER(Conv##D##d)                                                                                             \
   HS_TORCH_HOLDER(ConvTranspose##D##d)
 HS_TORCH_CONV(1)
-HS_TORCH_CONV(2) HS_TORCH_CONV(3)
+HS_TORCH_CONV(2)
+HS_TORCH_CONV(3)
 #undef HS_TORCH_CONV
 
 // Padding by a mode: name, dimensions, mode.
 #define HS_TORCH_PADS(ROW)                                                                                    \
   ROW(ReflectionPad1d, 1, kReflect)                                                                           \
-  ROW(ReflectionPad2d, 2, kReflect) ROW(ReplicationPad1d, 1, kReplicate) ROW(ReplicationPad2d, 2, kReplicate) \
-      ROW(ReplicationPad3d, 3, kReplicate) ROW(ZeroPad2d, 2, kConstant)
+  ROW(ReflectionPad2d, 2, kReflect)                                                                           \
+  ROW(ReflectionPad3d, 3, kReflect) ROW(ReplicationPad1d, 1, kReplicate) ROW(ReplicationPad2d, 2, kReplicate) \
+      ROW(ReplicationPad3d, 3, kReplicate) ROW(ZeroPad1d, 1, kConstant) ROW(ZeroPad2d, 2, kConstant) ROW(ZeroPad3d, 3, kConstant)
 #define HS_TORCH_PAD(Name, D, mode)                                       \
   struct Name##Impl : Cloneable<Name##Impl> {                             \
     HS_TORCH_LAYER(Name);                                                 \

@@ -129,8 +129,8 @@ struct AdaptivePoolOptions {
   using Name##2dOptions = Name##Options<2>; \
   using Name##3dOptions = Name##Options<3>;
 HS_TORCH_DIMS(MaxPool)
-HS_TORCH_DIMS(AvgPool) HS_TORCH_DIMS(LPPool)
-    HS_TORCH_DIMS(MaxUnpool) using FractionalMaxPool2dOptions = FractionalMaxPoolOptions<2>;
+HS_TORCH_DIMS(AvgPool)
+HS_TORCH_DIMS(LPPool) HS_TORCH_DIMS(MaxUnpool) using FractionalMaxPool2dOptions = FractionalMaxPoolOptions<2>;
 using FractionalMaxPool3dOptions = FractionalMaxPoolOptions<3>;
 using AdaptiveAvgPool1dOptions = AdaptivePoolOptions<ExpandingArray<1>>;
 using AdaptiveAvgPool2dOptions = AdaptivePoolOptions<ExpandingArrayWithOptionalElem<2>>;
@@ -146,10 +146,13 @@ struct PadOptionsN {
 };
 using ReflectionPad1dOptions = PadOptionsN<1>;
 using ReflectionPad2dOptions = PadOptionsN<2>;
+using ReflectionPad3dOptions = PadOptionsN<3>;
 using ReplicationPad1dOptions = PadOptionsN<1>;
 using ReplicationPad2dOptions = PadOptionsN<2>;
 using ReplicationPad3dOptions = PadOptionsN<3>;
+using ZeroPad1dOptions = PadOptionsN<1>;
 using ZeroPad2dOptions = PadOptionsN<2>;
+using ZeroPad3dOptions = PadOptionsN<3>;
 template <size_t D>
 struct ConstantPadOptions {
   ConstantPadOptions(ExpandingArray<2 * D> p, double v) : padding_(p), value_(v) {}
@@ -269,7 +272,8 @@ struct EmbeddingBagFromPretrainedOptions {
     TORCH_ARG(bool, inplace);                                  \
   };
 HS_INPLACE(ReLU)
-HS_INPLACE(ReLU6) HS_INPLACE(SELU)
+HS_INPLACE(ReLU6)
+HS_INPLACE(SELU)
 #undef HS_INPLACE
     struct ELUOptions {
   HS_TORCH_ARG(double, alpha, 1.);
@@ -282,6 +286,9 @@ struct CELUOptions {
 struct GLUOptions {
   GLUOptions(int64_t d = -1) : dim_(d) {}
   TORCH_ARG(int64_t, dim);
+};
+struct GELUOptions {
+  HS_TORCH_ARG(std::string, approximate, "none");
 };
 struct HardshrinkOptions {
   HardshrinkOptions(double l = 0.5) : lambda_(l) {}
