@@ -173,6 +173,10 @@ TEST_CASE("torch: gradients of tensors in the middle, and the warnings of libtor
   }
   CHECK(has(warnings.text, "Using backward() with create_graph=True"));
   CHECK(has(message_of([&] { torch::autograd::grad({x * 2}, {}); }), "grad requires non-empty inputs."));
+  CHECK(has(message_of([&] { torch::ones({2}).sum().backward(); }), "element 0 of tensors does not require grad"));
+  CHECK(has(message_of([&] { (x * 2).backward(); }), "grad can be implicitly created only for scalar outputs"));
+  const torch::Tensor unused = torch::ones({1}, torch::requires_grad());
+  CHECK(has(message_of([&] { torch::autograd::grad({x.sum() * 2}, {unused}); }), "Set allow_unused=True"));
   const torch::Tensor own = torch::autograd::make_variable(x, true);
   CHECK(own.is_leaf());
   CHECK(own.data_ptr() == x.data_ptr());

@@ -25,6 +25,19 @@ std::vector<Edge> Node::next_edges() const {
   return out;
 }
 
+namespace {
+
+// Checks outputs and their gradients in libtorch's words.
+void check_outputs(const variable_list& outputs, const variable_list& gradients) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const bool is_given = i < gradients.size() && gradients[i].defined();
+    TORCH_CHECK(outputs[i].requires_grad(), "element ", i, " of tensors does not require grad and does not have a grad_fn");
+    TORCH_CHECK(is_given || outputs[i].numel() == 1, "grad can be implicitly created only for scalar outputs");
+  }
+}
+
+}  // namespace
+
 void backward(const variable_list& outputs, const variable_list& gradients, std::optional<bool> retain_graph, bool create_graph,
               const std::optional<variable_list>& inputs) {
   const bool retain = retain_graph.value_or(create_graph);
@@ -33,6 +46,7 @@ void backward(const variable_list& outputs, const variable_list& gradients, std:
         "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which can "
         "cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this.");
   }
+  check_outputs(outputs, gradients);
   if (!inputs) {
     hs::backward(::torch::detail::H(outputs), ::torch::detail::H(gradients), retain, create_graph);
     return;
@@ -44,9 +58,18 @@ void backward(const variable_list& outputs, const variable_list& gradients, std:
 variable_list grad(const variable_list& outputs, const variable_list& inputs, const variable_list& gradients,
                    std::optional<bool> retain_graph, bool create_graph, bool allow_unused) {
   TORCH_CHECK(!inputs.empty(), "grad requires non-empty inputs.");
-  return ::torch::detail::V(
-      hs::grad(::torch::detail::H(outputs), ::torch::detail::H(inputs), ::torch::detail::H(gradients),
-               {.retain_graph = retain_graph.value_or(create_graph), .create_graph = create_graph, .allow_unused = allow_unused}));
+  check_outputs(outputs, gradients);
+  const hs::GradOptions options{
+      .retain_graph = retain_graph.value_or(create_graph), .create_graph = create_graph, .allow_unused = true};
+  const hs::Tensors found =
+      hs::grad(::torch::detail::H(outputs), ::torch::detail::H(inputs), ::torch::detail::H(gradients), options);
+  for (const hs::Tensor& gradient : found) {
+    TORCH_CHECK(
+        allow_unused || gradient.defined(),
+        "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the "
+        "desired behavior.");
+  }
+  return ::torch::detail::V(found);
 }
 
 }  // namespace autograd
