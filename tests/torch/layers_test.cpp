@@ -179,6 +179,16 @@ TEST_CASE("torch: GELU by its tangent, padding in three dimensions") {  // the n
   CHECK(torch::nn::ZeroPad3d(1)(cube).sum().item<float>() == 28);
 }
 
+TEST_CASE("torch: an adaptive softmax takes one sample") {
+  torch::nn::AdaptiveLogSoftmaxWithLoss softmax(torch::nn::AdaptiveLogSoftmaxWithLossOptions(4, 6, {2}));
+  const torch::Tensor x = torch::ones({4}), target = torch::tensor(3);
+  const auto one = softmax(x, target), batch = softmax(x.unsqueeze(0), target.unsqueeze(0));
+  CHECK(one.output.dim() == 0);
+  CHECK(one.output.item<float>() == batch.output[0].item<float>());
+  CHECK(one.loss == batch.loss);
+  CHECK(has(message_of([&] { softmax(x.unsqueeze(0), target); }), "0D target tensor expects 1D input"));
+}
+
 TEST_CASE("torch: functions check what libtorch's check, in its words") {
   CHECK(has(message_of([] { F::fold(torch::ones({1, 1, 2, 2}), F::FoldFuncOptions({2, 2}, {1, 1})); }), "(2D) or batched (3D)"));
   CHECK(has(message_of([] { F::unfold(torch::ones({1, 2, 2}), F::UnfoldFuncOptions({1, 1})); }), "Only 4D input"));
@@ -187,6 +197,12 @@ TEST_CASE("torch: functions check what libtorch's check, in its words") {
               F::binary_cross_entropy_with_logits(torch::ones({2, 1}), torch::ones({2}));
             }),
             "Target size ([2]) must be the same as input size ([2, 1])"));
+  CHECK(has(message_of([] {
+              F::affine_grid(torch::ones({1, 2, 3}, torch::kInt), {1, 1, 2, 2});
+            }),
+            "floating point type, but got int"));
+  CHECK(has(message_of([] { F::affine_grid(torch::ones({1, 2, 3}), {1, 1, 2}); }), "only supports 4D and 5D sizes"));
+  CHECK(has(message_of([] { F::affine_grid(torch::ones({2, 3}), {1, 1, 2, 2}); }), "2D affine matrices of shape Nx2x3 for size"));
   torch::nn::ConvTranspose1d wrapped(torch::nn::ConvTranspose1dOptions(1, 1, 2).padding_mode(torch::kCircular));
   CHECK(has(message_of([&] { wrapped(torch::ones({1, 1, 4})); }), "Only `zeros` padding mode is supported for ConvTranspose1d"));
   namespace rnn = torch::nn::utils::rnn;

@@ -83,6 +83,12 @@ inline Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleF
                           .align_corners = o.align_corners().value_or(false)});
 }
 inline Tensor affine_grid(const Tensor& theta, const IntArrayRef& size, bool align_corners = false) {
+  TORCH_CHECK(theta.is_floating_point(), "Expected theta to have floating point type, but got ", theta.dtype());
+  const int64_t rows = int64_t(size.size()) - 2;
+  TORCH_CHECK(rows == 2 || rows == 3,
+              "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size ", size);
+  TORCH_CHECK(theta.dim() == 3 && theta.size(-2) == rows && theta.size(-1) == rows + 1, "Expected a batch of ", rows,
+              "D affine matrices of shape Nx", rows, "x", rows + 1, " for size ", size, ". Got ", theta.sizes(), ".");
   for (int64_t extent : size) TORCH_CHECK(extent > 0, "Expected non-zero, positive output size. Got ", size);
   return hs::affine_grid(theta.h(), detail::D(size), align_corners);
 }
