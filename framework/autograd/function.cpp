@@ -101,6 +101,7 @@ Tensors apply_function(std::string_view name, const FunctionForward& forward, Fu
     outputs = forward(node->ctx, inputs);
     // Copies the handle of an input that forward returned as an output, so that the input's history is not overwritten.
     node->ctx.check_dirty(name, inputs, outputs, record);
+    for (const Tensor& t : node->ctx.dirty_) t.bump_version();  // forward may have written through a pointer
     for (Tensor& out : outputs)
       for (const Tensor& in : inputs)
         if (out.defined() && out.same(in) && !node->ctx.is_dirty(in)) out = in.detach();

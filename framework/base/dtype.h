@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -130,3 +131,46 @@ decltype(auto) dispatch(DType t, F&& f) {
 }
 
 }  // namespace halfstep
+
+// The standard library's limits of the 16-bit floats, for templates that ask std::numeric_limits<T>.
+namespace halfstep::limits_detail {
+
+// Numbers are given by their bits.
+template <class T, uint16_t kLeast, uint16_t kMost, uint16_t kEpsilon, uint16_t kHalf, uint16_t kInfinity, uint16_t kNaN>
+struct Limits {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false, is_bounded = true,
+                        is_modulo = false, is_iec559 = true, has_infinity = true, has_quiet_NaN = true, has_signaling_NaN = false,
+                        has_denorm_loss = false, traps = false, tinyness_before = false;
+  static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+  static constexpr std::float_round_style round_style = std::round_to_nearest;
+  static constexpr int radix = 2;
+  static constexpr T from_bits(uint16_t bits) noexcept {
+    T out;
+    out.bits = bits;
+    return out;
+  }
+  static constexpr T min() noexcept { return from_bits(kLeast); }
+  static constexpr T max() noexcept { return from_bits(kMost); }
+  static constexpr T lowest() noexcept { return from_bits(0x8000 | kMost); }
+  static constexpr T epsilon() noexcept { return from_bits(kEpsilon); }
+  static constexpr T round_error() noexcept { return from_bits(kHalf); }
+  static constexpr T infinity() noexcept { return from_bits(kInfinity); }
+  static constexpr T quiet_NaN() noexcept { return from_bits(kNaN); }
+  static constexpr T signaling_NaN() noexcept { return from_bits(0); }
+  static constexpr T denorm_min() noexcept { return from_bits(1); }
+};
+
+}  // namespace halfstep::limits_detail
+
+template <>
+struct std::numeric_limits<halfstep::f16>
+    : halfstep::limits_detail::Limits<halfstep::f16, 0x0400, 0x7bff, 0x1400, 0x3800, 0x7c00, 0x7e00> {
+  static constexpr int digits = 11, digits10 = 3, max_digits10 = 5, min_exponent = -13, max_exponent = 16, min_exponent10 = -4,
+                       max_exponent10 = 4;
+};
+template <>
+struct std::numeric_limits<halfstep::bf16>
+    : halfstep::limits_detail::Limits<halfstep::bf16, 0x0080, 0x7f7f, 0x3c00, 0x3f00, 0x7f80, 0x7fc0> {
+  static constexpr int digits = 8, digits10 = 2, max_digits10 = 4, min_exponent = -125, max_exponent = 128, min_exponent10 = -37,
+                       max_exponent10 = 38;
+};

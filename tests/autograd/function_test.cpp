@@ -285,6 +285,16 @@ struct DoubleInPlace : Function<DoubleInPlace> {
   static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0] * 2.0}; }
 };
 
+// Writes through a pointer.
+struct SetFirst : Function<SetFirst> {
+  static Tensors forward(FunctionContext& ctx, const Tensors& in) {
+    in[0].data_ptr<float>()[0] = 7;
+    ctx.mark_dirty({in[0]});
+    return {in[0]};
+  }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0]}; }
+};
+
 struct DirtyButLost : Function<DirtyButLost> {
   static Tensors forward(FunctionContext& ctx, const Tensors& in) {
     ctx.mark_dirty({in[0]});
@@ -336,6 +346,14 @@ TEST_CASE("a function changes an input in place if it marks it dirty") {
   CHECK_THROWS_AS(DoubleInPlace::apply({x}), AutogradError);
   CHECK_THROWS_AS(DoubleInPlace::apply({(x * 1.0).reshape({2, 1})}), AutogradError);
   CHECK_THROWS_AS(DirtyButLost::apply({x * 1.0}), AutogradError);
+}
+
+TEST_CASE("an input that is marked dirty counts as written, also through a pointer") {
+  const Tensor h = leaf({1, -2}) * 1.0, square = h * h;
+  const uint64_t version = h.version();
+  CHECK(values(SetFirst::apply({h})[0]) == V{7, -2});
+  CHECK(h.version() == version + 1);
+  CHECK_THROWS_AS(sum(square).backward(), AutogradError);  // it saved the old numbers
 }
 
 TEST_CASE("an output that is marked as not differentiable does not require grad") {

@@ -81,6 +81,22 @@ TEST_CASE("the edges of bf16") {
   static_assert(bf16(1.0f).bits == 0x3f80);
 }
 
+TEST_CASE("the standard library's limits of the 16-bit floats") {
+  using Half = std::numeric_limits<f16>;
+  using Brain = std::numeric_limits<bf16>;
+  static_assert(Half::max() == 65504.0f && Half::lowest() == -65504.0f && Half::epsilon() == 0x1p-10f);
+  static_assert(Half::min() == 0x1p-14f && Half::denorm_min() == 0x1p-24f && Half::round_error() == 0.5f);
+  static_assert(Brain::max() == 0x1.fep127f && Brain::lowest() == -0x1.fep127f && Brain::epsilon() == 0x1p-7f);
+  static_assert(Brain::min() == 0x1p-126f && Brain::denorm_min() == 0x1p-133f && Brain::round_error() == 0.5f);
+  static_assert(Half::is_specialized && Brain::digits == 8 && Half::digits == 11);
+  CHECK(std::isinf(float(Half::infinity())));
+  CHECK(std::isinf(float(Brain::infinity())));
+  CHECK(std::isnan(float(Half::quiet_NaN())));
+  CHECK(std::isnan(float(Brain::quiet_NaN())));
+  CHECK(double(Half::max()) == max_value(DType::f16));
+  CHECK(double(Brain::epsilon()) == epsilon(DType::bf16));
+}
+
 TEST_CASE("sizes, names and kinds") {
   const size_t sizes[] = {2, 2, 4, 8, 1, 1, 2, 4, 8, 1};
   for (int i = 0; i < kDTypeCount; ++i) {

@@ -34,6 +34,26 @@ struct SortedWithPlaces : torch::autograd::Function<SortedWithPlaces> {
     return {torch::zeros_like(gradients[0]).scatter(0, ctx->get_saved_variables()[0], gradients[0])};
   }
 };
+// Takes a list of tensors and a number.
+struct WeightedSum : torch::autograd::Function<WeightedSum> {
+  static torch::Tensor forward(AutogradContext* ctx, torch::TensorList terms, double weight) {
+    ctx->saved_data["weight"] = weight;
+    return (terms[0] + terms[1]) * weight;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const torch::Tensor g = gradients[0] * ctx->saved_data["weight"].toDouble();
+    return {g, g * 10, torch::Tensor()};
+  }
+};
+// Writes into its input through a pointer, and says so.
+struct SetFirst : torch::autograd::Function<SetFirst> {
+  static torch::Tensor forward(AutogradContext* ctx, torch::Tensor x) {
+    x.data_ptr<float>()[0] = 7;
+    ctx->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(AutogradContext*, variable_list gradients) { return {gradients[0] * 2}; }
+};
 struct TooFew : torch::autograd::Function<TooFew> {
   static torch::Tensor forward(AutogradContext*, torch::Tensor a, torch::Tensor b) { return a * b; }
   static variable_list backward(AutogradContext*, variable_list gradients) { return {gradients[0]}; }
@@ -105,4 +125,59 @@ TEST_CASE("torch: hooks see gradients") {
   (x * 3).backward();
   CHECK(seen == 3);
   CHECK(x.grad().item<double>() == 6);
+}
+
+TEST_CASE("torch: functions of lists, functions that write into their input, and gradients that are undefined") {
+  const torch::Tensor a = torch::ones({2}, torch::requires_grad()), b = torch::ones({2}, torch::requires_grad());
+  const variable_list both{a, b};
+  WeightedSum::apply(torch::TensorList(both), 3.0).sum().backward();
+  CHECK(a.grad().equal(torch::full({2}, 3.0)));
+  CHECK(b.grad().equal(torch::full({2}, 30.0)));
+  const torch::Tensor copy = a.clone();
+  const int64_t version = copy._version();
+  const torch::Tensor out = SetFirst::apply(copy);
+  CHECK(out.is_same(copy));
+  CHECK(copy._version() > version);
+  a.mutable_grad().reset();
+  out.sum().backward();
+  CHECK(a.grad().equal(torch::full({2}, 2.0)));
+  b.mutable_grad().reset();
+  torch::autograd::UndefinedGrad().apply({b * 2})[0].sum().backward();
+  CHECK(!b.grad().defined());
+}
+
+TEST_CASE("torch: gradients of tensors in the middle, and the warnings of libtorch") {
+  struct Collect : torch::WarningHandler {
+    Collect() { torch::Warning::set_warning_handler(this); }
+    ~Collect() override { torch::Warning::set_warning_handler(before); }
+    void process(const torch::SourceLocation&, const std::string& message, const bool) override { text += message; }
+    torch::WarningHandler* before = torch::Warning::get_warning_handler();
+    std::string text;
+  } warnings;
+  const torch::Tensor x = torch::tensor({1.0, 2.0}, torch::requires_grad());
+  const torch::Tensor z = x * x;
+  CHECK(!z.grad().defined());
+  CHECK(has(warnings.text, "not a leaf Tensor is being accessed"));
+  (z * x).sum().backward({}, false, false, variable_list{x, z});
+  CHECK(x.grad().equal(torch::tensor({3.0, 12.0})));
+  CHECK(z.grad().equal(torch::tensor({1.0, 2.0})));
+  warnings.text.clear();
+  const torch::Tensor y = x * 2;
+  y.retain_grad();
+  CHECK(y.retains_grad());
+  CHECK(!y.grad().defined());
+  CHECK(warnings.text.empty());
+  {
+    torch::Warning::WarnAlways always;
+    (x * x).sum().backward({}, {}, true);
+  }
+  CHECK(has(warnings.text, "Using backward() with create_graph=True"));
+  CHECK(has(message_of([&] { torch::autograd::grad({x * 2}, {}); }), "grad requires non-empty inputs."));
+  CHECK(has(message_of([&] { torch::ones({2}).sum().backward(); }), "element 0 of tensors does not require grad"));
+  CHECK(has(message_of([&] { (x * 2).backward(); }), "grad can be implicitly created only for scalar outputs"));
+  const torch::Tensor unused = torch::ones({1}, torch::requires_grad());
+  CHECK(has(message_of([&] { torch::autograd::grad({x.sum() * 2}, {unused}); }), "Set allow_unused=True"));
+  const torch::Tensor own = torch::autograd::make_variable(x, true);
+  CHECK(own.is_leaf());
+  CHECK(own.data_ptr() == x.data_ptr());
 }

@@ -183,3 +183,40 @@ TEST_CASE("torch: GELU's approximation, and padding by zeros and reflection in e
             .equal(torch::tensor({0.0, 1.0, 0.0, 0.0})));
   CHECK(torch::nn::ReflectionPad3d(1)->forward(torch::arange(8.0).view({1, 1, 2, 2, 2})).sum().item<double>() == 224);
 }
+
+TEST_CASE("torch: an adaptive softmax takes one sample") {
+  torch::nn::AdaptiveLogSoftmaxWithLoss softmax(torch::nn::AdaptiveLogSoftmaxWithLossOptions(4, 6, {2}));
+  const torch::Tensor x = torch::ones({4}), target = torch::tensor(3);
+  const auto one = softmax(x, target), batch = softmax(x.unsqueeze(0), target.unsqueeze(0));
+  CHECK(one.output.dim() == 0);
+  CHECK(one.output.item<float>() == batch.output[0].item<float>());
+  CHECK(one.loss == batch.loss);
+  CHECK(has(message_of([&] { softmax(x.unsqueeze(0), target); }), "0D target tensor expects 1D input"));
+}
+
+TEST_CASE("torch: functions check what libtorch's check, in its words") {
+  CHECK(has(message_of([] { F::fold(torch::ones({1, 1, 2, 2}), F::FoldFuncOptions({2, 2}, {1, 1})); }), "(2D) or batched (3D)"));
+  CHECK(has(message_of([] { F::unfold(torch::ones({1, 2, 2}), F::UnfoldFuncOptions({1, 1})); }), "Only 4D input"));
+  CHECK(has(message_of([] { F::affine_grid(torch::ones({1, 2, 3}), {1, 1, 0, 2}); }), "Expected non-zero, positive output size"));
+  CHECK(has(message_of([] {
+              F::binary_cross_entropy_with_logits(torch::ones({2, 1}), torch::ones({2}));
+            }),
+            "Target size ([2]) must be the same as input size ([2, 1])"));
+  CHECK(has(message_of([] {
+              F::affine_grid(torch::ones({1, 2, 3}, torch::kInt), {1, 1, 2, 2});
+            }),
+            "floating point type, but got int"));
+  CHECK(has(message_of([] { F::affine_grid(torch::ones({1, 2, 3}), {1, 1, 2}); }), "only supports 4D and 5D sizes"));
+  CHECK(has(message_of([] { F::affine_grid(torch::ones({2, 3}), {1, 1, 2, 2}); }), "2D affine matrices of shape Nx2x3 for size"));
+  torch::nn::ConvTranspose1d wrapped(torch::nn::ConvTranspose1dOptions(1, 1, 2).padding_mode(torch::kCircular));
+  CHECK(has(message_of([&] { wrapped(torch::ones({1, 1, 4})); }), "Only `zeros` padding mode is supported for ConvTranspose1d"));
+  namespace rnn = torch::nn::utils::rnn;
+  CHECK(has(message_of([] {
+              rnn::pack_padded_sequence(torch::ones({3, 2, 1}), torch::tensor({1, 3}));
+            }),
+            "`enforce_sorted=False`"));
+  CHECK(has(message_of([] { rnn::pack_sequence({torch::ones({1}), torch::ones({2})}); }), "sorted in decreasing order"));
+  torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).proj_size(2));
+  CHECK(lstm->options_base.proj_size() == 2);
+  CHECK(torch::nn::GRU(3, 4)->options_base.hidden_size() == 4);
+}

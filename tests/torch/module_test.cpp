@@ -69,13 +69,16 @@ TEST_CASE("torch: modes, gradients and conversions reach all modules") {
   net->train();
   net(torch::ones({2, 3})).sum().backward();
   CHECK(net->scale.grad().defined());
-  net->zero_grad();
+  net->zero_grad(false);
   CHECK(net->fc2->weight.grad().abs().sum().item<float>() == 0);
-  net->zero_grad(true);
+  net->zero_grad();  // without an argument it drops gradients, as in libtorch 2
   CHECK(!net->fc2->weight.grad().defined());
   net->to(torch::kDouble);
   CHECK(net->fc1->weight.dtype() == torch::kDouble);  // the member is the parameter
-  CHECK(net(torch::ones({2, 3}, torch::kDouble)).dtype() == torch::kDouble);
+  const torch::Tensor after = net(torch::ones({2, 3}, torch::kDouble));
+  CHECK(after.dtype() == torch::kDouble);
+  after.sum().backward();
+  CHECK(net->fc1->weight.grad().dtype() == torch::kDouble);
   int count = 0;
   net->apply([&](torch::nn::Module&) { ++count; });
   CHECK(count == 3);
@@ -140,4 +143,27 @@ TEST_CASE("torch: an ordered dict") {
   CHECK(d.find("y") == nullptr);
   CHECK(has(message_of([&] { d.insert("x", 5); }), "Key 'x' already defined"));
   CHECK(has(message_of([&] { d[size_t(9)]; }), "Index 9 is out of bounds"));
+}
+
+TEST_CASE("torch: a dict of parameters updates the parameters that it has") {
+  torch::nn::ParameterDict dict, wider;
+  dict->insert("scale", torch::ones({1}));
+  wider->insert("scale", torch::zeros({1}));
+  dict->update(*wider);
+  CHECK(dict["scale"].item<float>() == 0);
+  wider->insert("shift", torch::ones({1}));
+  CHECK(has(message_of([&] { dict->update(*wider); }), "Parameter 'shift' is not defined"));
+}
+
+TEST_CASE("torch: what templates ask of modules") {
+  CHECK(torch::detail::is_module<torch::nn::LinearImpl>::value);
+  CHECK(!torch::detail::is_module<int>::value);
+  using Returned = torch::detail::return_type_of_forward_t<torch::nn::LinearImpl, torch::Tensor>;
+  CHECK(std::is_same_v<Returned, torch::Tensor>);
+  CHECK(std::is_void_v<torch::detail::return_type_of_forward_t<torch::nn::Module>>);
+  CHECK(torch::detail::check_not_lvalue_references<int, const int&>());
+  CHECK(!torch::detail::check_not_lvalue_references<int&>());
+  int sum = 0;
+  torch::apply([&](int i) { sum += i; }, 1, 2, 3);
+  CHECK(sum == 6);
 }

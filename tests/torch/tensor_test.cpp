@@ -140,3 +140,44 @@ TEST_CASE("torch: tensors print as libtorch prints them") {
                                                     {1e300 * 1e10, "inf"}};
   for (const auto& [number, text] : numbers) CHECK(printed(torch::tensor(number)) == std::string(text) + "\n[ CPUFloatType{} ]");
 }
+
+TEST_CASE("torch: an index gives a tensor of its own, bytes are masks, and an empty list is refused") {
+  const torch::Tensor x = torch::arange(4);
+  const torch::Tensor all = x.index({"..."});
+  CHECK(!all.is_same(x));
+  CHECK(all.data_ptr() == x.data_ptr());
+  const torch::Tensor mask = torch::tensor({1, 0, 0, 1}, torch::kByte);
+  CHECK(x.index({mask}).equal(torch::tensor({0, 3})));
+  x.clone().index_put_({mask}, torch::tensor(5));
+  CHECK(torch::zeros({4}, torch::kLong)
+            .index_put_(std::vector<torch::Tensor>{mask}, torch::ones({2}, torch::kLong), true)
+            .equal(torch::tensor({1, 0, 0, 1})));
+  CHECK(has(message_of([&] { x.index(std::vector<TensorIndex>{}); }), "list to Tensor::index() is not valid syntax"));
+  CHECK(has(message_of([&] { x.index_put_(std::vector<TensorIndex>{}, 1); }), "list to Tensor::index_put_() is not valid syntax"));
+}
+
+TEST_CASE("torch: moments of one dimension, flat tensors, threads") {
+  const torch::Tensor x = torch::arange(6, torch::kFloat).reshape({2, 3});
+  const auto [variance, mean] = torch::var_mean(x, 0);
+  CHECK(variance.equal(torch::full({3}, 4.5)));
+  CHECK(mean.equal(torch::tensor({1.5, 2.5, 3.5})));
+  CHECK(std::get<0>(torch::std_mean(x, 1)).equal(torch::ones({2})));
+  CHECK(std::get<0>(torch::var_mean(x, false)).dim() == 0);
+  const torch::Tensor none = torch::empty({0});
+  const torch::Tensor flat = torch::utils::flatten_dense_tensors({x, none, mean});
+  CHECK(flat.numel() == 9);
+  const auto parts = torch::utils::unflatten_dense_tensors(flat, {x, none, mean});
+  CHECK(parts.at(0).equal(x));
+  CHECK(parts.at(0).data_ptr() == flat.data_ptr());
+  CHECK(parts.at(1).numel() == 0);
+  CHECK(parts.at(2).equal(mean));
+  torch::Tensor out = torch::empty({2, 2});
+  at::linear_out(out, x, torch::ones({2, 3}));
+  CHECK(out[0][0].item<float>() == 3);
+  const int before = torch::get_num_threads();
+  torch::set_num_threads(1);
+  CHECK(torch::get_num_threads() == 1);
+  torch::set_num_threads(before);
+  CHECK(has(message_of([] { torch::set_num_threads(0); }), "positive number of threads"));
+  CHECK(has(message_of([] { torch::tensor({{1, 2.0}}); }), "same scalar type: Int, but got element of scalar type: Double"));
+}

@@ -56,6 +56,16 @@ struct Countdown : data::datasets::StatefulDataset<Countdown, std::vector<int>> 
   std::shared_ptr<std::mutex> mutex = std::make_shared<std::mutex>();
 };
 
+// Three pages of three numbers: 0, 1, 2, 10, 11, 12, 20, 21, 22.
+struct Pages : data::datasets::ChunkDataReader<int> {
+  std::vector<int> read_chunk(size_t page) override {
+    const int first = 10 * int(page);
+    return {first, first + 1, first + 2};
+  }
+  size_t chunk_count() override { return 3; }
+  void reset() override {}
+};
+
 torch::nn::Sequential small_net() {
   return torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::ReLU(), torch::nn::Linear(8, 2));
 }
@@ -256,6 +266,60 @@ TEST_CASE("torch: errors of workers reach the program, and workers share a state
       CHECK(left == std::multiset<int>{8, 6, 4, 2, 0});
     }
   }
+}
+
+TEST_CASE("torch: chunks are read by threads of their own") {
+  using Chunks = data::datasets::ChunkDataset<Pages, data::samplers::SequentialSampler, data::samplers::SequentialSampler>;
+  const data::samplers::SequentialSampler in_order(3);
+  const auto make = [&](Chunks::Policy policy = {}) {
+    return data::datasets::make_shared_dataset<Chunks>(Pages(), in_order, in_order, data::datasets::ChunkDatasetOptions(1, 4, 8),
+                                                       std::move(policy));
+  };
+  for (size_t workers : {0, 2}) {
+    auto loader = data::make_data_loader(make(), data::DataLoaderOptions(4).workers(workers));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      std::multiset<int> seen;
+      size_t batches = 0;
+      for (auto& batch : *loader) {
+        seen.insert(batch.begin(), batch.end());
+        if (workers == 0 && ++batches == 1) CHECK(batch == std::vector<int>{0, 1, 2, 10});
+      }
+      CHECK(seen == std::multiset<int>{0, 1, 2, 10, 11, 12, 20, 21, 22});
+    }
+  }
+  auto doubled = make([](std::vector<int>& page) {
+    for (int& number : page) number *= 2;
+  });
+  CHECK(has(message_of([&] { doubled->get_batch(4); }), "call reset() before"));
+  doubled->reset();
+  CHECK(has(message_of([&] { doubled->get_batch(5); }), "The requested batch size is 5"));
+  CHECK(*doubled->get_batch() == std::vector<int>{0, 2, 4, 20});
+  // The place is saved, and the next epoch begins there once.
+  std::stringstream stream;
+  data::samplers::SequentialSampler at_second(3);
+  at_second.next(1);
+  torch::save(at_second, stream);
+  auto resumed = make();
+  torch::load(*resumed, stream);
+  resumed->reset();
+  CHECK(*resumed->get_batch() == std::vector<int>{10, 11, 12, 20});
+  resumed->reset();
+  CHECK(resumed->get_batch()->front() == 0);
+  auto torn = make([](std::vector<int>&) { throw std::runtime_error("torn page"); });
+  torn->reset();
+  CHECK(has(message_of([&] { torn->get_batch(); }), "torn page"));
+  CHECK(has(message_of([] { data::datasets::ChunkDatasetOptions(1, 4, 3); }), "Cache size is less than batch size"));
+}
+
+TEST_CASE("torch: the names of libtorch's old optimizers warn") {
+  struct Still : torch::optim::Optimizer {
+    using Optimizer::Optimizer;
+    torch::Tensor step(LossClosure = nullptr) override { return {}; }
+  };
+  Still still(std::vector<torch::Tensor>{torch::ones({1})}, std::make_unique<torch::optim::SGDOptions>(0.1));
+  still.add_parameters({torch::ones({2})});
+  CHECK(still.size() == 2);
+  CHECK(still.parameters().at(1).numel() == 2);
 }
 
 TEST_CASE("torch: samplers save their place") {

@@ -68,6 +68,11 @@ using Variable = Tensor;
 using variable_list = std::vector<Tensor>;
 using tensor_list = std::vector<Tensor>;
 
+// Returns a tensor with the memory of another one and a graph of its own.
+inline Tensor make_variable(const Tensor& data, bool requires_grad = false) {
+  return Tensor(data.h().detach()).set_requires_grad(requires_grad);
+}
+
 struct Edge {
   std::shared_ptr<Node> function;
   uint32_t input_nr = 0;

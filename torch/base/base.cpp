@@ -23,6 +23,15 @@ std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
   return out << ")";
 }
 
+void init_num_threads() {}  // does nothing: the backend reads OMP_NUM_THREADS by itself
+void set_num_threads(int threads) {
+  TORCH_CHECK(threads > 0, "Expected positive number of threads");
+  hs::set_num_threads(threads);
+}
+int get_num_threads() { return hs::num_threads(); }
+void set_num_interop_threads(int threads) { TORCH_CHECK(threads > 0, "Expected positive number of threads"); }
+int get_num_interop_threads() { return 1; }
+
 namespace cuda {
 
 size_t device_count() { return is_available() ? 1 : 0; }

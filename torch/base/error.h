@@ -121,6 +121,16 @@ inline bool& always() {
 }
 inline bool get_warnAlways() { return always(); }
 inline void set_warnAlways(bool on) { always() = on; }
+// TORCH_WARN_ONCE warns each time while it lives.
+class WarnAlways {
+ public:
+  [[nodiscard]] explicit WarnAlways(bool on = true) : before_(get_warnAlways()) { set_warnAlways(on); }
+  ~WarnAlways() { set_warnAlways(before_); }
+  WarnAlways(const WarnAlways&) = delete;
+
+ private:
+  bool before_;
+};
 inline void warn(const SourceLocation& where, const std::string& message, bool verbatim = false) {
   get_warning_handler()->process(where, message, verbatim);
 }

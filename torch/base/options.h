@@ -147,6 +147,11 @@ std::ostream& operator<<(std::ostream& out, const TensorOptions& o);
 namespace Reduction {
 enum Reduction { None, Mean, Sum, END };
 }
+void init_num_threads();
+void set_num_threads(int threads);
+int get_num_threads();
+void set_num_interop_threads(int threads);  // has no effect: ops run one after another
+int get_num_interop_threads();
 namespace cuda {
 size_t device_count();
 bool is_available();

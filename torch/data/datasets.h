@@ -53,6 +53,16 @@ class StatefulDataset : public BatchDataset<Self, std::optional<Batch>, Request>
   virtual void save(serialize::OutputArchive& archive) const = 0;
   virtual void load(serialize::InputArchive& archive) = 0;
 };
+template <class Self, class Batch, class Request>
+serialize::OutputArchive& operator<<(serialize::OutputArchive& archive, const StatefulDataset<Self, Batch, Request>& dataset) {
+  dataset.save(archive);
+  return archive;
+}
+template <class Self, class Batch, class Request>
+serialize::InputArchive& operator>>(serialize::InputArchive& archive, StatefulDataset<Self, Batch, Request>& dataset) {
+  dataset.load(archive);
+  return archive;
+}
 template <class S, class T>
 class MapDataset : public BatchDataset<
                        MapDataset<S, T>,

@@ -153,7 +153,9 @@ TORCH_MODULE(ModuleDict);
 class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
  public:
   ParameterDictImpl() = default;
-  explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& p) { update(p); }
+  explicit ParameterDictImpl(const OrderedDict<std::string, Tensor>& p) {
+    for (const auto& item : p) insert(item.key(), item.value());
+  }
   void reset() override { parameters_.clear(); }
   void pretty_print(std::ostream& out) const override {
     out << "torch::nn::ParameterDict(" << std::endl;
@@ -179,12 +181,7 @@ class ParameterDictImpl : public Cloneable<ParameterDictImpl> {
   bool empty() const noexcept { return parameters_.is_empty(); }
   template <class Container>
   void update(const Container& c) {
-    for (const auto& i : c) {
-      if (parameters_.contains(i.key()))
-        parameters_[i.key()] = i.value();
-      else
-        insert(i.key(), i.value());
-    }
+    for (const auto& item : c) parameters_[item.key()] = item.value();  // throws for a key that is not there
   }
   void clear() { parameters_.clear(); }
   bool contains(const std::string& key) const noexcept { return parameters_.contains(key); }

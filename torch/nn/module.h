@@ -63,7 +63,7 @@ class Module : public std::enable_shared_from_this<Module> {
   virtual void to(Device device, ScalarType dtype, bool non_blocking = false);
   virtual void to(ScalarType dtype, bool non_blocking = false);
   virtual void to(Device device, bool non_blocking = false);
-  virtual void zero_grad(bool set_to_none = false);
+  virtual void zero_grad(bool set_to_none = true);
   virtual void save(serialize::OutputArchive& archive) const;
   virtual void load(serialize::InputArchive& archive);
   virtual void pretty_print(std::ostream& out) const { out << name(); }

@@ -12,6 +12,13 @@ PackedSequence from(const hs::PackedSequence& p, bool with_indices) {
                         with_indices ? list(p.unsorted_indices) : Tensor());
 }
 
+void check_sorted(const std::vector<int64_t>& lengths, bool enforce_sorted) {
+  TORCH_CHECK(!enforce_sorted || std::is_sorted(lengths.rbegin(), lengths.rend()),
+              "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+              "`enforce_sorted=False` to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need "
+              "ONNX exportability.");
+}
+
 }  // namespace
 
 PackedSequence::PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_indices, Tensor unsorted_indices)
@@ -22,9 +29,14 @@ PackedSequence::PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_in
 
 Tensor invert_permutation(const Tensor& permutation) { return permutation.defined() ? permutation.argsort() : Tensor(); }
 PackedSequence pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first, bool enforce_sorted) {
-  return from(hs::pack_padded_sequence(input.h(), lengths.h().to_vector<int64_t>(), batch_first, enforce_sorted), !enforce_sorted);
+  const std::vector<int64_t> of_each = lengths.h().to_vector<int64_t>();
+  check_sorted(of_each, enforce_sorted);
+  return from(hs::pack_padded_sequence(input.h(), of_each, batch_first, enforce_sorted), !enforce_sorted);
 }
 PackedSequence pack_sequence(ArrayRef<Tensor> sequences, bool enforce_sorted) {
+  std::vector<int64_t> of_each;
+  for (const Tensor& sequence : sequences) of_each.push_back(sequence.size(0));
+  check_sorted(of_each, enforce_sorted);
   return from(hs::pack_sequence(::torch::detail::H(sequences), enforce_sorted), !enforce_sorted);
 }
 std::tuple<Tensor, Tensor> pad_packed_sequence(PackedSequence sequence, bool batch_first, double padding_value,

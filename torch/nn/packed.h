@@ -16,6 +16,7 @@ class PackedSequence {
   const Tensor& unsorted_indices() const { return unsorted_; }
   PackedSequence to(TensorOptions o) const { return PackedSequence(data_.to(o), batch_sizes_, sorted_, unsorted_); }
   PackedSequence cpu() const { return to(kCPU); }
+  PackedSequence cuda() const { return to(kCUDA); }
   bool is_cuda() const { return data_.is_cuda(); }
 
  private:

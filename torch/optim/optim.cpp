@@ -41,7 +41,20 @@ void Optimizer::zero_grad(bool set_to_none) {
     for (const Tensor& p : g.params()) ::torch::detail::zero_grad(p, set_to_none);
   }
 }
-size_t Optimizer::size() const noexcept {
+void Optimizer::add_parameters(const std::vector<Tensor>& parameters) {
+  TORCH_WARN("Optimizer::add_parameters() will be removed in PyTorch 1.6");
+  auto& first = groups_.at(0).params();
+  first.insert(first.end(), parameters.begin(), parameters.end());
+}
+const std::vector<Tensor>& Optimizer::parameters() const {
+  TORCH_WARN("Optimizer::parameters() will be removed in PyTorch 1.6");
+  return groups_.at(0).params();
+}
+std::vector<Tensor>& Optimizer::parameters() {
+  return const_cast<std::vector<Tensor>&>(static_cast<const Optimizer*>(this)->parameters());
+}
+size_t Optimizer::size() const {
+  TORCH_WARN("Optimizer::size() will be removed in PyTorch 1.6");
   size_t n = 0;
   for (const auto& g : groups_) n += g.params().size();
   return n;

@@ -63,10 +63,12 @@ class Optimizer {
   virtual ~Optimizer() = default;
   virtual Tensor step(LossClosure closure = nullptr) = 0;
   virtual void add_param_group(const OptimizerParamGroup& group);
-  void zero_grad(bool set_to_none = false);
-  const std::vector<Tensor>& parameters() const noexcept { return groups_.at(0).params(); }
-  std::vector<Tensor>& parameters() noexcept { return groups_.at(0).params(); }
-  size_t size() const noexcept;
+  void add_parameters(const std::vector<Tensor>& parameters);
+  void zero_grad(bool set_to_none = true);
+  // As in libtorch these warn that they will be removed, and mean the first group, size() all groups.
+  const std::vector<Tensor>& parameters() const;
+  std::vector<Tensor>& parameters();
+  size_t size() const;
   OptimizerOptions& defaults() noexcept { return *defaults_; }
   const OptimizerOptions& defaults() const noexcept { return *defaults_; }
   std::vector<OptimizerParamGroup>& param_groups() noexcept { return groups_; }

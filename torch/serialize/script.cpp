@@ -13,6 +13,7 @@ namespace {
 
 IValue Module::forward(std::vector<IValue>) { refuse_member("forward"); }
 void Module::to(Device, bool) { refuse_member("to"); }
+void Module::to(ScalarType, bool) { refuse_member("to"); }
 void Module::eval() { refuse_member("eval"); }
 void Module::train(bool) { refuse_member("train"); }
 Module load(const std::string& path, std::optional<Device>) { refuse("torch::jit::load", '"' + path + '"', path); }

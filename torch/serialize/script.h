@@ -12,7 +12,9 @@ using torch::IValue;
 class Module {
  public:
   [[noreturn]] IValue forward(std::vector<IValue> inputs);
+  IValue operator()(std::vector<IValue> inputs) { forward(std::move(inputs)); }
   [[noreturn]] void to(Device device, bool non_blocking = false);
+  [[noreturn]] void to(ScalarType dtype, bool non_blocking = false);
   [[noreturn]] void eval();
   [[noreturn]] void train(bool on = true);
 };
@@ -24,3 +26,7 @@ using Module = jit::Module;
 [[noreturn]] Module load(std::istream& in, std::optional<Device> device = {});
 
 }  // namespace torch::jit
+
+namespace torch {
+namespace script = jit::script;
+}

@@ -32,7 +32,8 @@ inline TensorOptions like(const Tensor& x, const TensorOptions& o) { return x.op
     return hs::name(x.h().shape(), h);                                                                        \
   }
 HS_TORCH_FILL(empty)
-HS_TORCH_FILL(zeros) HS_TORCH_FILL(ones) HS_TORCH_FILL(rand) HS_TORCH_FILL(randn)
+HS_TORCH_FILL(zeros)
+HS_TORCH_FILL(ones) HS_TORCH_FILL(rand) HS_TORCH_FILL(randn)
 #undef HS_TORCH_FILL
     Tensor full(IntArrayRef s, Scalar v, const TensorOptions& o = {});
 inline Tensor full_like(const Tensor& x, Scalar v, const TensorOptions& o = {}) { return full(x.sizes(), v, detail::like(x, o)); }
@@ -91,8 +92,7 @@ class TensorDataContainer {
  public:
   TensorDataContainer() : sizes_{0}, type_(default_dtype()), kind_(Kind::list) {}
   template <class T>
-  requires std::is_arithmetic_v<T> TensorDataContainer(T v)
-      : scalar_(v), type_(natural(scalar_type_of<T>())), kind_(Kind::scalar) {}
+  requires std::is_arithmetic_v<T> TensorDataContainer(T v) : scalar_(v), type_(scalar_type_of<T>()), kind_(Kind::scalar) {}
   TensorDataContainer(Half v) : scalar_(v), type_(kHalf), kind_(Kind::scalar) {}
   TensorDataContainer(BFloat16 v) : scalar_(v), type_(kBFloat16), kind_(Kind::scalar) {}
   TensorDataContainer(std::initializer_list<TensorDataContainer> parts) : parts_(parts), kind_(Kind::list) {
@@ -137,7 +137,7 @@ class TensorDataContainer {
   ScalarType scalar_type() const { return type_; }
 
   Tensor convert_to_tensor(TensorOptions o) const {
-    if (!o.has_dtype()) o = o.dtype(type_);
+    if (!o.has_dtype()) o = o.dtype(natural(type_));
     Tensor out;
     if (is_tensor()) {
       out = tensor_.to(o.requires_grad(std::optional<bool>()));

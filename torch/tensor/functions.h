@@ -193,6 +193,8 @@ inline std::tuple<Tensor, Tensor> var_mean(const Tensor& x, IntArrayRef d, bool 
 inline std::tuple<Tensor, Tensor> std_mean(const Tensor& x, IntArrayRef d, bool unbiased = true, bool keep = false) {
   return detail::two(hs::std_mean(x.h(), detail::D(d), unbiased ? 1 : 0, keep));
 }
+inline std::tuple<Tensor, Tensor> var_mean(const Tensor& x, int d) { return detail::two(hs::var_mean(x.h(), {d})); }
+inline std::tuple<Tensor, Tensor> std_mean(const Tensor& x, int d) { return detail::two(hs::std_mean(x.h(), {d})); }
 inline std::tuple<Tensor, Tensor> var_mean(const Tensor& x, bool unbiased = true) { return var_mean(x, IntArrayRef(), unbiased); }
 inline std::tuple<Tensor, Tensor> std_mean(const Tensor& x, bool unbiased = true) { return std_mean(x, IntArrayRef(), unbiased); }
 inline Tensor norm(const Tensor& x, Scalar p = 2) { return x.norm(p); }
@@ -227,6 +229,10 @@ inline Tensor& index_put_(Tensor& x, const std::vector<Tensor>& i, const Tensor&
   return x.index_put_(i, v, accumulate);
 }
 inline Tensor masked_select(const Tensor& x, const Tensor& m) { return x.masked_select(m); }
+namespace utils {
+Tensor flatten_dense_tensors(TensorList tensors);
+std::vector<Tensor> unflatten_dense_tensors(const Tensor& flat, TensorList shapes);
+}  // namespace utils
 inline Tensor one_hot(const Tensor& x, int64_t n = -1) { return hs::one_hot(x.h(), n); }
 inline Tensor searchsorted(const Tensor& sorted, const Tensor& x, bool out_int32 = false, bool right = false) {
   return hs::searchsorted(sorted.h(), x.h(), {.right = right, .out_int32 = out_int32, .sorter = {}});

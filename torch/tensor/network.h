@@ -57,10 +57,14 @@ inline hs::Tensor shaped_as(const hs::Tensor& x, const hs::Tensor& target) {
     return hs::adaptive_avg_pool##n(x.h(), hs::OutputSize(s.begin(), s.end()));                                                  \
   }
 HS_TORCH_POOL(1d)
-HS_TORCH_POOL(2d) HS_TORCH_POOL(3d)
+HS_TORCH_POOL(2d)
+HS_TORCH_POOL(3d)
 #undef HS_TORCH_POOL
     inline Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}) {
   return hs::linear(x.h(), w.h(), b.h());
+}
+inline Tensor& linear_out(Tensor& out, const Tensor& x, const Tensor& w, const Tensor& b = {}) {
+  return out.copy_(linear(x, w, b));
 }
 inline Tensor dropout(const Tensor& x, double p, bool training) { return hs::dropout(x.h(), p, training); }
 inline Tensor embedding(const Tensor& w, const Tensor& i, int64_t padding_idx = -1, bool scale = false, bool sparse = false) {

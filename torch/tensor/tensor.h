@@ -183,10 +183,11 @@ class Tensor {
     return hs::Tensor(h_.detach());
   }
   Tensor tensor_data() const { return h_.detach(); }
-  void set_data(const Tensor& o) const;  // shares the memory of o from now on
+  void set_data(const Tensor& o) const { h_.set_data(o.h_); }  // shares the memory of o from now on
   void retain_grad() const {
     if (!h_.is_leaf()) h_.retain_grad();
   }
+  bool retains_grad() const { return impl().autograd && impl().autograd->retains_grad; }
   int64_t output_nr() const { return h_.impl()->autograd ? h_.impl()->autograd->output_index : 0; }
   std::shared_ptr<autograd::Node> grad_fn() const;
   template <class F>
@@ -538,10 +539,7 @@ class Tensor {
   Tensor& index_put_(ArrayRef<TensorIndex> i, const Scalar& v) const;
   Tensor& index_put_(std::initializer_list<TensorIndex> i, const Tensor& v) const;
   Tensor& index_put_(std::initializer_list<TensorIndex> i, const Scalar& v) const;
-  Tensor& index_put_(const std::vector<Tensor>& i, const Tensor& v, bool accumulate = false) const {
-    h_.index_put_(detail::H(i), v.h_, accumulate);
-    return self();
-  }
+  Tensor& index_put_(const std::vector<Tensor>& i, const Tensor& v, bool accumulate = false) const;
 
  private:
   const hs::TensorImpl& impl() const { return *h_.impl(); }
@@ -586,7 +584,6 @@ class GradReference : public Tensor {
  private:
   hs::Tensor owner_;
 };
-inline Tensor Tensor::grad() const { return defined() ? Tensor(h_.grad()) : Tensor(); }
 inline GradReference Tensor::mutable_grad() const { return GradReference(h_); }
 
 }  // namespace torch

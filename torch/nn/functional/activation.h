@@ -33,7 +33,8 @@ struct RReLUFuncOptions {
     HS_TORCH_ARG(std::optional<ScalarType>, dtype, std::nullopt); \
   };
 HS_SOFT(SoftmaxFuncOptions)
-HS_SOFT(SoftminFuncOptions) HS_SOFT(LogSoftmaxFuncOptions)
+HS_SOFT(SoftminFuncOptions)
+HS_SOFT(LogSoftmaxFuncOptions)
 #undef HS_SOFT
     struct GumbelSoftmaxFuncOptions {
   HS_TORCH_ARG(double, tau, 1.0);

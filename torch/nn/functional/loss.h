@@ -36,10 +36,12 @@ HS_LOSS(multilabel_margin_loss, MultilabelMarginLossFuncOptions,
         hs::multilabel_margin_loss(x.h(), t.h(), detail::reduction(o.reduction())))
 HS_LOSS(binary_cross_entropy, BinaryCrossEntropyFuncOptions,
         hs::binary_cross_entropy(x.h(), detail::shaped_as(x.h(), t.h()), o.weight().h(), detail::reduction(o.reduction())))
-HS_LOSS(binary_cross_entropy_with_logits, BinaryCrossEntropyWithLogitsFuncOptions,
-        hs::binary_cross_entropy_with_logits(
-            x.h(), t.h(),
-            {.weight = o.weight().h(), .pos_weight = o.pos_weight().h(), .reduction = detail::reduction(o.reduction())}))
+inline Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& t,
+                                               const BinaryCrossEntropyWithLogitsFuncOptions& o = {}) {
+  TORCH_CHECK(t.sizes() == x.sizes(), "Target size (", t.sizes(), ") must be the same as input size (", x.sizes(), ")");
+  return hs::binary_cross_entropy_with_logits(
+      x.h(), t.h(), {.weight = o.weight().h(), .pos_weight = o.pos_weight().h(), .reduction = detail::reduction(o.reduction())});
+}
 HS_LOSS(smooth_l1_loss, SmoothL1LossFuncOptions, hs::smooth_l1_loss(x.h(), t.h(), detail::reduction(o.reduction()), o.beta()))
 inline Tensor smooth_l1_loss(const Tensor& x, const Tensor& t, const SmoothL1LossFuncOptions& o, double beta) {
   return hs::smooth_l1_loss(x.h(), t.h(), detail::reduction(o.reduction()), beta);

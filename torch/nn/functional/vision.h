@@ -27,10 +27,13 @@ inline Tensor pixel_unshuffle(const Tensor& x, const PixelUnshuffleFuncOptions& 
   return hs::pixel_unshuffle(x.h(), o.downscale_factor());
 }
 inline Tensor fold(const Tensor& x, const FoldFuncOptions& o) {
+  TORCH_CHECK(x.dim() == 2 || x.dim() == 3, "Input Error: Only unbatched (2D) or batched (3D) input Tensors are supported (got ",
+              x.dim(), "D)");
   return hs::fold(x.h(), o.output_size().d(), o.kernel_size().d(),
                   {.dilation = o.dilation().d(), .padding = o.padding().d(), .stride = o.stride().d()});
 }
 inline Tensor unfold(const Tensor& x, const UnfoldFuncOptions& o) {
+  TORCH_CHECK(x.dim() == 4, "Input Error: Only 4D input Tensors are supported (got ", x.dim(), "D)");
   return hs::unfold(x.h(), o.kernel_size().d(),
                     {.dilation = o.dilation().d(), .padding = o.padding().d(), .stride = o.stride().d()});
 }
@@ -80,6 +83,13 @@ inline Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleF
                           .align_corners = o.align_corners().value_or(false)});
 }
 inline Tensor affine_grid(const Tensor& theta, const IntArrayRef& size, bool align_corners = false) {
+  TORCH_CHECK(theta.is_floating_point(), "Expected theta to have floating point type, but got ", theta.dtype());
+  const int64_t rows = int64_t(size.size()) - 2;
+  TORCH_CHECK(rows == 2 || rows == 3,
+              "affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size ", size);
+  TORCH_CHECK(theta.dim() == 3 && theta.size(-2) == rows && theta.size(-1) == rows + 1, "Expected a batch of ", rows,
+              "D affine matrices of shape Nx", rows, "x", rows + 1, " for size ", size, ". Got ", theta.sizes(), ".");
+  for (int64_t extent : size) TORCH_CHECK(extent > 0, "Expected non-zero, positive output size. Got ", size);
   return hs::affine_grid(theta.h(), detail::D(size), align_corners);
 }
 

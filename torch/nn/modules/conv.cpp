@@ -112,8 +112,6 @@ ConvTransposeNdImpl<D, Derived>::ConvTransposeNdImpl(ConvTransposeOptions<D> o) 
 template <size_t D, class Derived>
 void ConvTransposeNdImpl<D, Derived>::reset() {
   check_channels(options);
-  TORCH_CHECK(std::holds_alternative<enumtype::kZeros>(options.padding_mode()),
-              "Only `zeros` padding mode is supported for ConvTranspose", D, "d");
   weight = this->register_parameter(
       "weight",
       torch::empty(weight_shape(options.in_channels(), options.out_channels() / options.groups(), options.kernel_size())));
@@ -150,6 +148,8 @@ hs::Dims ConvTransposeNdImpl<D, Derived>::extra_for(const Tensor& x, const std::
 }
 template <size_t D, class Derived>
 Tensor ConvTransposeNdImpl<D, Derived>::forward(const Tensor& x, const std::optional<IntArrayRef>& output_size) {
+  TORCH_CHECK(std::holds_alternative<enumtype::kZeros>(options.padding_mode()),
+              "Only `zeros` padding mode is supported for ConvTranspose", D, "d");
   const hs::ConvTransposeOptions o{.stride = options.stride().d(),
                                    .padding = options.padding().d(),
                                    .output_padding = extra_for(x, output_size),
@@ -166,7 +166,8 @@ Tensor ConvTransposeNdImpl<D, Derived>::forward(const Tensor& x, const std::opti
   template class ConvNdImpl<D, Conv##D##dImpl>;      \
   template class ConvTransposeNdImpl<D, ConvTranspose##D##dImpl>;
 HS_TORCH_CONV(1)
-HS_TORCH_CONV(2) HS_TORCH_CONV(3)
+HS_TORCH_CONV(2)
+HS_TORCH_CONV(3)
 #undef HS_TORCH_CONV
 
 #define HS_TORCH_PAD(Name, D, mode_)                                      \

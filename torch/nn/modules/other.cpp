@@ -81,6 +81,11 @@ Tensor AdaptiveLogSoftmaxWithLossImpl::log_prob(const Tensor& x) {
   return torch::cat(parts, 1);
 }
 ASMoutput AdaptiveLogSoftmaxWithLossImpl::forward(const Tensor& x, const Tensor& target) {
+  if (target.dim() == 0) {  // one sample
+    TORCH_CHECK(x.dim() == 1, "0D target tensor expects 1D input tensors, but found inputs with sizes ", x.sizes());
+    const ASMoutput batch = forward(x.unsqueeze(0), target.unsqueeze(0));
+    return ASMoutput(batch.output.squeeze(0), batch.loss);
+  }
   TORCH_CHECK(x.size(0) == target.size(0), "Input and target should have the same size in the batch dimension.");
   TORCH_CHECK(target.numel() == 0 || (target.min().item<int64_t>() >= 0 && target.max().item<int64_t>() < options.n_classes()),
               "Target values should be in [0, ", options.n_classes() - 1, "], but values in range [", target.min().item(), ", ",

@@ -32,7 +32,7 @@ hs::Tensor part(const std::optional<LSTMState>& s, bool cell, const Tensor& orde
 }  // namespace
 
 template <class Derived, class Options>
-RNNImplBase<Derived, Options>::RNNImplBase(const Options& o, int64_t gates) : options(o), gates_(gates) {
+RNNImplBase<Derived, Options>::RNNImplBase(const Options& o, int64_t gates) : options(o), options_base(o), gates_(gates) {
   RNNImplBase::reset();
 }
 template <class Derived, class Options>

@@ -19,6 +19,7 @@ class RNNImplBase : public Cloneable<Derived> {
   std::vector<Tensor> all_weights() const;
   void pretty_print(std::ostream& out) const override;
   Options options;
+  RNNOptionsBase options_base;  // as the layer was made
 
  protected:
   int64_t projection() const;

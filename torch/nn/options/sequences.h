@@ -31,6 +31,36 @@ struct GRUOptions {
   GRUOptions(int64_t in, int64_t hidden) : input_size_(in), hidden_size_(hidden) {}
   HS_RNN_ARGS
 };
+// The options of any recurrent layer, to be read.
+#define HS_RNN_GETTER(T, name)              \
+ public:                                    \
+  const T& name() const { return name##_; } \
+                                            \
+ private:                                   \
+  T name##_
+class RNNOptionsBase {
+ public:
+  template <class Options>
+  explicit RNNOptionsBase(const Options& o)
+      : input_size_(o.input_size()),
+        hidden_size_(o.hidden_size()),
+        num_layers_(o.num_layers()),
+        bias_(o.bias()),
+        batch_first_(o.batch_first()),
+        dropout_(o.dropout()),
+        bidirectional_(o.bidirectional()) {
+    if constexpr (requires { o.proj_size(); }) proj_size_ = o.proj_size();
+  }
+  HS_RNN_GETTER(int64_t, input_size);
+  HS_RNN_GETTER(int64_t, hidden_size);
+  HS_RNN_GETTER(int64_t, num_layers);
+  HS_RNN_GETTER(bool, bias);
+  HS_RNN_GETTER(bool, batch_first);
+  HS_RNN_GETTER(double, dropout);
+  HS_RNN_GETTER(bool, bidirectional);
+  HS_RNN_GETTER(int64_t, proj_size) = 0;
+};
+#undef HS_RNN_GETTER
 #undef HS_RNN_ARGS
 struct RNNCellOptions {
   using nonlinearity_t = std::variant<enumtype::kTanh, enumtype::kReLU>;
