@@ -16,8 +16,9 @@
 
 namespace halfstep::cuda {
 
-// One part of a batch is filled while others are in transfer, by as many threads as call. Events keep the order: a copy waits for
-// what was queued when it was sent, because that may have used its memory; the work after receive() waits for the copy.
+// A copy goes through slots of pinned memory, so that one part is filled while others are in transfer. Several threads may send at
+// a time. Events keep the order: a copy waits for what was queued when it was sent, because that may have used its memory; the work
+// after receive() waits for the copy.
 class CudaUploadLane final : public UploadLane {
  public:
   // `work`: the stream that uses the copies, used under `mutex`.

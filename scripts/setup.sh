@@ -3,11 +3,12 @@
 # Installs the Debian packages that a build and its tests need, where they are missing. Returns at once when none is.
 # Not installed, but used when present: mold, the CUDA toolkit (nvcc on PATH).
 #
-#   scripts/setup.sh [--with mpi] [--with gloo] [--with clang] [--with ccache] [--with arm64]
+#   scripts/setup.sh [--with mpi] [--with gloo] [--with clang] [--with ccache] [--with packages]
+#                    [--with arm64]
 #       mpi, gloo: training on several ranks, and its tests (docs/distributed.md); gloo: for ranks that torchrun or something else
 #       than MPI starts; clang: what the preset `asan` is built with; ccache: a compiler cache, so that what a clone has compiled is
-#       not compiled again, in this clone or in another one; arm64: to compile for arm64 (scripts/cmake/arm64.cmake), with
-#       the libraries of arm64 in place of this machine's
+#       not compiled again, in this clone or in another one; packages: what finds the libraries that a .deb depends on; arm64: to
+#       compile for arm64 (scripts/cmake/arm64.cmake), with the libraries of arm64 in place of this machine's
 set -euo pipefail
 
 packages=(g++ cmake ninja-build git python3
@@ -20,8 +21,9 @@ while [[ $# -gt 0 ]]; do
     "--with gloo") packages+=(libgloo-dev); shift 2 ;;
     "--with clang") packages+=(clang libclang-rt-dev libomp-dev); shift 2 ;;
     "--with ccache") packages+=(ccache); shift 2 ;;
+    "--with packages") packages+=(dpkg-dev file); shift 2 ;;
     "--with arm64") arm64=1; shift 2 ;;
-    *) echo "setup.sh: takes --with mpi, gloo, clang, ccache or arm64, got $*" >&2; exit 2 ;;
+    *) echo "setup.sh: takes --with mpi, gloo, clang, ccache, packages or arm64, got $*" >&2; exit 2 ;;
   esac
 done
 if [[ -n $arm64 ]]; then

@@ -41,7 +41,7 @@ if [[ -n ${HALFSTEP_CCACHE:-} ]]; then
   mkdir -p "$HALFSTEP_CCACHE" "$root/opt/ccache"
   cp -r "$HALFSTEP_CCACHE/." "$root/opt/ccache"
 fi
-timed "apt (scripts/setup.sh --with arm64)" in_root scripts/setup.sh --with arm64 --with ccache
+timed "apt (scripts/setup.sh --with arm64)" in_root scripts/setup.sh --with arm64 --with ccache --with packages
 timed "scripts/run.sh train configs/digits_mlp.json" in_arm_root scripts/run.sh train configs/digits_mlp.json --threads 1
 [[ -z ${HALFSTEP_CCACHE:-} ]] || cp -r "$root/opt/ccache/." "$HALFSTEP_CCACHE"
 for cpu in cortex-a53 cortex-a72 max; do  # the last one has SVE and BF16

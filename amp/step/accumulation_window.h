@@ -2,11 +2,12 @@
 // The micro-batches of one optimizer step.
 //
 // The gradient of a window is that of its samples as one batch: sum_i d_i grad(loss_i) / sum_i d_i, where d_i is the denominator
-// of micro-batch i's loss (Loss::denominator). It is exact also if batches differ in size or the window ends early. Each loss is
-// weighted d_i / e, so that a micro-batch's gradients are as large as those of a whole batch, which the loss scale fits; at the
-// end the gradients are multiplied by e / sum_i d_i before they are clipped. e, which is the same on all ranks, is the window's
-// expected denominator: k micro-batches on all ranks, each with as many rows as the first one and with the usual number of targets
-// that count.
+// of micro-batch i's loss (Loss::denominator). It is exact also if batches differ in size or the window ends early.
+//
+// sum_i d_i is known only at the end, so each loss is weighted d_i / e, where e is the denominator that the window is expected to
+// have: all micro-batches on all ranks have as many rows as the first one, and the usual number of targets. e is the same on all
+// ranks. At the end, before clipping, the gradients are multiplied by e / sum_i d_i. Until then they are as large as those of a
+// whole batch, which the loss scale fits.
 //
 // The random numbers of a window are those of its samples as one batch (framework/base/draws.h): a dropout mask does not depend on
 // the number of micro-batches, or ranks, that compute it.
@@ -25,7 +26,8 @@ class AccumulationWindow {
  public:
   AccumulationWindow(int64_t micro_batches, int64_t ranks) : micro_batches_(micro_batches), ranks_(ranks) {}
 
-  void open(const BatchRows& first);                           // takes the rows of the first micro-batch
+  // Begins a window: resets the sums, and takes the rows of its first micro-batch and the state of the default generator.
+  void open(const BatchRows& first);
   void begin(const BatchRows& part, const Denominator& over);  // call before each micro-batch that has rows
   void count(const BatchRows& part, const Denominator& over);  // call after each micro-batch
   void close() { pending_ = 0; }                               // keeps the counts until the next open()
@@ -39,7 +41,7 @@ class AccumulationWindow {
   std::optional<BatchRows> rows_of(const BatchRows& part) const;  // within the window; nothing for a single part
 
   bool is_single() const { return ranks_ == 1 && micro_batches_ == 1; }
-  // Returns the weight of a micro-batch's loss, after begin(): a tensor, 0-dim f64, if the denominator is on a device.
+  // Return the weight of a micro-batch's loss, after begin(); the second one if the denominator is on a device: 0-dim f64.
   double loss_weight(const Denominator& over) const;
   Tensor loss_weight_on_device(const Denominator& over) const { return over.on_device() / expected(); }
   double gradient_factor() const;
@@ -49,7 +51,7 @@ class AccumulationWindow {
   double total() const { return total_; }
   const Tensor& total_on_device() const { return total_on_device_; }  // undefined: total() is known
   Denominator denominator() const;
-  void set_total(double total, double unit);
+  void set_total(double total, double unit);  // of all ranks; keeps this rank's unit if it had rows
   void set_total(const Tensor& total) { total_on_device_ = total; }
   bool is_sum() const { return is_sum_; }
   double unit() const { return unit_; }  // a row's usual share of it; 0: no micro-batch had rows

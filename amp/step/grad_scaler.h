@@ -7,8 +7,9 @@
 //   scaler.update();                            // once an iteration, last
 //   schedule.step(outcome.applied());           // moves only with applied steps
 //
-// The scale, the growth tracker and found_inf live on the device; step and update never read them back. Reading outcome.applied()
-// or get_scale() does. One scaler serves any number of losses and optimizers.
+// The scale, the growth tracker and found_inf live on the device; update never reads them back, and step only if the optimizer does
+// not handle them itself (Optimizer::handles_amp). outcome.applied() and get_scale() do. One scaler serves
+// any number of losses and optimizers.
 // State machine per optimizer: READY -unscale_-> UNSCALED -step-> STEPPED, READY -step-> STEPPED; update makes all READY.
 // Anything else throws AmpError. Semantics: PyTorch's torch.amp.GradScaler; differences in docs/amp.md.
 #pragma once
@@ -50,11 +51,10 @@ struct GradScalerOptions {
   double growth_factor = 2.0;      // > 1
   double backoff_factor = 0.5;     // in (0, 1)
   int64_t growth_interval = 2000;  // clean updates before the scale grows
-  bool enabled = true;             // false: scale() returns its argument, step() is opt.step(), update() nothing
+  bool enabled = true;             // false: scale() returns its argument, step() is opt.step(), update() does nothing
   double min_scale = 0;            // lower bound of the scale
   double max_scale = std::numeric_limits<float>::max();  // upper bound, except for a larger init_scale
-  bool fixed = false;  // the scale never moves: with init_scale 1 a mere guard, which skips steps whose gradients are
-                       // not finite
+  bool fixed = false;  // the scale never moves; with init_scale 1 the scaler only skips steps whose gradients are not finite
 };
 
 class GradScaler {
@@ -76,14 +76,14 @@ class GradScaler {
   // Returns the first gradient of backward: weight * scale, or weight if disabled; 0-dim.
   Tensor seed(Device device, double weight = 1);
   Gradients unscale_(Optimizer& optimizer);                                  // throws for float16 gradients (keep f32 weights)
-  StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // throws for a closure, and where unscale_ throws
+  StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // if enabled, throws for float16 gradients, a closure
   // Runs step() and update(), and then `tail`, whose part for the scale must be empty. If the optimizer is one pass over all
   // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it calls step() and
   // then update(). `skip`, for a disabled scaler: 0-dim f32 on the device; the step is skipped if it is not 0.
   StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {}, const Tensor& skip = {});
   void update(std::optional<double> new_scale = {});
   template <std::same_as<bool> Scale>
-  void update(Scale) = delete;           // a scale of 1 or 0
+  void update(Scale) = delete;           // a bool would become a scale of 1 or 0
   void update(const Tensor& new_scale);  // one element, without grad; copied
 
   void abandon();  // after a failed iteration: forgets unscale_ and step since the last update

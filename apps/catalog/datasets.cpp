@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue's part for all data sets: what a config says of a split, facts without reading it, and the data set itself with its
-// range, fold, statistics and transforms.
+// The catalogue's part for all data sets: what a config says of a split, facts about it, where possible without reading it, and the
+// data set itself with its range, fold, statistics and transforms.
 #include "apps/catalog/datasets.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
 }
 
 // Returns the config with the numbers that "from": "data" requests filled into the split's transforms. found: statistics computed
-// earlier, if any.
+// earlier; if there are none and the split needs them, measures the training data's pictures, with a line of progress, and sets it.
 Json with_split_statistics(const Json& config, const std::string& split, std::optional<PictureStatistics>& found) {
   Json out = config;
   for (Json& t : out["data"][split]["transforms"]) {
@@ -138,7 +138,7 @@ DataFacts facts_of(const DataForm& form, const Json& config) {
                 .label_sequences = form.label_sequences};
   const Json& loader = config["data"]["loader"];
   if (loader["stateful"] == true) out.streams = loader["batch_size"];
-  const SavedGenerator generator;
+  const SavedGenerator generator;  // random transforms draw numbers, which must not change those of the run
   const Json& transforms = config["data"]["train"]["transforms"];
   if (!transforms.empty()) out.input = transformed_shape(build_transforms(transforms), out.input, out.classes);
   return out;
@@ -182,7 +182,7 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
   check<ConfigError>(facts->input_dtype == DType::f32, joined("data.", split, ".transforms"), "are for numbers, but ",
                      row.component.type, " has tokens");
   try {
-    const SavedGenerator generator;
+    const SavedGenerator generator;  // random transforms draw numbers, which must not change those of the run
     facts->input = transformed_shape(transforms_after(row, wanted.self()), facts->input, facts->classes);
     int64_t values = 1;
     for (const int64_t size : facts->input) {

@@ -31,26 +31,29 @@ LossRow loss_row(std::string type, std::string doc, Targets targets, Arg<Ts>... 
           targets};
 }
 
-// An output and its target, with positions as samples: outputs [B, T, C] and targets [B, T] become [B T, C] and [B T], for any
-// number of dimensions T. All losses of classes in a config, and all metrics, get them; other outputs are unchanged.
+// What a loss or a metric compares.
 struct ComparedTensors {
   Tensor output, target;
 };
+// Makes samples of positions: outputs [B, T, C] with classes [B, T] become [B T, C] and [B T], for any number of dimensions T.
+// Returns others unchanged. All losses and metrics of classes in a config get the results.
 ComparedTensors by_position(const Tensor& output, const Tensor& target);
-// Returns what metrics compare: the same for classes; for numbers the answers and the file's values. Rows of labels are unchanged.
+// Returns what metrics compare: for classes the results of by_position(), for numbers the answers and the file's values, for rows
+// of labels both arguments unchanged.
 ComparedTensors as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form);
 
 // Constructs a loss; losses of classes get the results of by_position().
 std::unique_ptr<Loss> build_loss(const Json& loss);
 // Converts a model's outputs [N, ...] to answers, for everything that shows, measures or exports them. The loss decides: classes
 // get probabilities by softmax (CrossEntropyLoss) or exp (NLLLoss); numbers become shares by sigmoid (BCEWithLogitsLoss) or counts
-// by exp (PoissonNLLLoss). Numbers are in the units of the training data's file.
+// by exp (PoissonNLLLoss with log_input). Numbers are in the units of the training data's file.
 Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form);
 // Returns the class that a loss of a config leaves out, its ignore_index; nothing for a loss without one.
 std::optional<int64_t> ignored_class(const Json& loss);
 // Returns whether the answers of classes are probabilities.
 bool gives_probabilities(const Json& loss);
-// Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Paths "loss" and "model".
+// Checks that the loss fits the model's output and the data's target, by running it on Device::meta. Adds errors to `issues`, at
+// the paths "loss" and "model".
 void check_loss(const Json& loss, const InferredModel& model, const DataFacts& facts, const ModelPrecision& precision,
                 Issues& issues);
 

@@ -19,7 +19,8 @@ Field weights_field();
 // to write if the file's names or shapes are not the model's.
 std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path);
 
-// Compares the files with the model on Device::meta, without copying, and skips missing files. Returns the same lines.
+// Compares the files with a model on Device::meta, and warns of values that are not finite. Returns the same lines; that of a
+// missing file says that it was not checked.
 std::vector<std::string> check_weights(const Json& model, const std::string& path);
 
 // Returns the config line with which a file of weights would fit the model, or empty if no line would. `state`: the file's

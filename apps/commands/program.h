@@ -6,7 +6,8 @@
 
 namespace halfstep::app {
 
-// Runs the whole program: parses, runs, reports errors on stderr. Never throws.
+// Runs the whole program: parses the arguments, runs the command, reports errors on stderr. Returns the exit code
+// (apps/exit_codes.h). Sets handlers of signals. Never throws.
 int run_program(int argc, const char* const* argv);
 
 }  // namespace halfstep::app

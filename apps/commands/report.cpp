@@ -55,7 +55,7 @@ void add_report(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   command
       ->add_option("--samples", arguments->samples,
-                   "show so many samples that the model answers wrongly with the most confidence; 0: none")
+                   "show N of the model's wrong answers, those with the most confidence; 0: none")
       ->type_name("N")
       ->check(CLI::Range(int64_t(0), int64_t(500)))
       ->capture_default_str();

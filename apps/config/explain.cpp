@@ -31,7 +31,8 @@ const Section* section_of(const Field& f) { return f.section ? f.section : f.ite
 
 bool same_text(const Field& a, const Field& b) { return a.expects() == b.expects() && a.doc == b.doc && a.fallback == b.fallback; }
 
-// All keys of a config, each once; those of a family below the first key that takes it.
+// All keys of a config: each path once, or once for each text if types explain it differently; the keys of a family below the first
+// key that takes it.
 class KeyIndex {
  public:
   KeyIndex() { add_section("", root_schema().fields); }
@@ -161,7 +162,7 @@ std::string text_of(const std::string& path, const Family& family, const Compone
   return out + (example.empty() ? "" : "a config with it:\n" + example);
 }
 
-// Returns "model.layers.0.bias" without its numbers.
+// Returns a path without the parts that are numbers: "model.layers.bias" for "model.layers.0.bias".
 std::string without_numbers(const std::string& path) {
   std::string out;
   for (size_t at = 0; at <= path.size();) {
@@ -185,12 +186,17 @@ bool is_at(const KeyPlace& p, const std::string& path) {
 
 std::vector<std::string> parts_of_path(const std::string& path) {
   std::vector<std::string> out(1);
-  for (const char c : path) c == '.' ? void(out.emplace_back()) : void(out.back() += c);
+  for (const char c : path) {
+    if (c == '.')
+      out.emplace_back();
+    else
+      out.back() += c;
+  }
   return out;
 }
 
-// Returns whether `given` leads to the place. Before its last part it may omit parts of the place's path, as data.missing does,
-// name another split, and name types that have the key, as optimizer.AdamW.lr does.
+// Returns whether the parts of `given`, except the last one, occur in `path` in the same order. It may omit parts of the path, as
+// data.missing does. "val" and "test" count as "train". Ignores "layers" and types that have the key, as in optimizer.AdamW.lr.
 bool leads_to(const std::vector<std::string>& given, const std::vector<std::string>& path, const std::vector<std::string>& types) {
   size_t at = 0;
   for (size_t i = 0; i + 1 < given.size(); ++i) {
@@ -293,9 +299,9 @@ std::string explain(const std::string& what) {
   for (const KeyPlace& p : index.places()) names.push_back(p.path.substr(p.path.rfind('.') + 1));
   std::string near;
   // Words may be parts of a path or of a name: "optimizer momentum", "early stopping", "batch size".
-  for (const char* between : {".", "_", ""}) {
+  for (const char* separator : {".", "_", ""}) {
     std::string path;
-    for (const char c : what) path += c == ' ' ? between : std::string(1, c);
+    for (const char c : what) path += c == ' ' ? separator : std::string(1, c);
     path = without_numbers(path);
     if (const std::string found = text_at(index, path); !found.empty()) return found;
     const std::string last = path.substr(path.rfind('.') + 1), meant = suggest(last, names);

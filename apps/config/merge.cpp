@@ -27,7 +27,7 @@ constexpr size_t kMaxIndexDigits = 7;             // of a list's index: std::sto
 
 bool is_off(const Tree& section) { return section.is_object() && section.contains("enabled") && section["enabled"] == false; }
 
-// Reports keys for a section that the base has switched off, where they would have no effect.
+// Reports the first key for a section that the base has switched off, where it would have no effect.
 void check_switched_on(const Tree& base, const Tree& over, const std::string& path, Issues& issues) {
   if (!is_off(base) || over.contains("enabled")) return;
   const auto given = std::find_if(over.begin(), over.end(), [](const Tree& value) { return !value.is_null(); });
@@ -222,6 +222,7 @@ void apply_set(ParsedJson& config, const std::string& assignment, Issues& issues
   std::string walked;
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string& key = keys[i];
+    // What is short for an object becomes it: a boolean switches a section on or off, a name is its type, weights a path.
     if (at->is_boolean()) *at = at->get<bool>() ? Tree::object() : Tree{{"enabled", false}};
     if (at->is_null()) *at = Tree::object();
     if (at->is_string()) *at = Tree{{i > 0 && keys[i - 1] == "weights" ? "path" : "type", *at}};
@@ -276,8 +277,8 @@ void share_data_keys(ParsedJson& config) {
   Tree& data = config.json["data"];
   Tree shared = Tree::object();
   for (const auto& [key, value] : data.items()) {
-    const bool own = key == "root" || key == "train" || key == "val" || key == "test" || key == "loader";
-    if (!own) shared[key] = value;
+    const bool belongs_to_data = key == "root" || key == "train" || key == "val" || key == "test" || key == "loader";
+    if (!belongs_to_data) shared[key] = value;
   }
   for (const char* name : {"train", "val", "test"}) {
     if (shared.empty() || !data.contains(name) || !(data[name].is_object() || data[name].is_string())) continue;
@@ -306,8 +307,8 @@ void check_effective(const ParsedJson& config, const std::vector<std::string>& s
       at = &(*at)[keys[i]];
       walked = join_path(walked, keys[i]);
       const std::string on = walked + ".enabled";
-      const bool meant = std::any_of(sets.begin(), sets.end(), [&](const std::string& other) { return path_of(other) == on; });
-      if (!is_off(*at) || meant) continue;
+      const bool is_set = std::any_of(sets.begin(), sets.end(), [&](const std::string& other) { return path_of(other) == on; });
+      if (!is_off(*at) || is_set) continue;
       issues.error(path_of(set), "has no effect while " + walked + " is switched off; add --set " + on + "=true");
       break;
     }

@@ -33,8 +33,8 @@ void share_data_keys(ParsedJson& config);
 // "amp": false, unless another one of `sets` assigns the section's `enabled`.
 void check_effective(const ParsedJson& config, const std::vector<std::string>& sets, Issues& issues);
 
-// Replaces ${name}, ${seed}, ${config_dir} and ${env:X} in all strings; sets the default name. A string or key that is not UTF-8 or
-// holds a NUL character is added to `issues`.
+// Replaces ${name}, ${seed}, ${config_dir} and ${env:X} in all strings; sets the default name and output_dir. A string or key
+// that is not UTF-8 or holds a NUL character is added to `issues`.
 void expand(ParsedJson& config, const std::filesystem::path& file, Issues& issues);
 
 }  // namespace halfstep::app

@@ -54,7 +54,8 @@ class Verifier {
     out_.checks.push_back(std::move(check));
   }
 
-  // Trains in a folder of this name, from its newest checkpoint if it has one.
+  // Trains in a folder of this name, from its newest checkpoint if it has one. Only the run in kResumed writes checkpoints, and
+  // only that in kRecorded records steps on a GPU.
   TracedRun train(const std::string& folder, std::vector<std::string> sets, int64_t log_step, bool is_witnessed = false,
                   std::optional<int64_t> until = {}) {
     for (const char* set : {"checkpoint.resume=null", "logging.sinks=[]", "train.detect_anomaly=false", "diagnostics.capsules=0"})
@@ -62,7 +63,7 @@ class Verifier {
     if (folder != kResumed) sets.push_back(R"(checkpoint.every="never")");
     sets.push_back("output_dir=" + (scratch_.path() / folder).string());
     if (is_witnessed || log_step > 0) sets.push_back("diagnostics.explain=false");  // explaining would open another log
-    if (config_.device.is_cuda() && folder != "recorded") sets.push_back("performance.cuda_graph=false");
+    if (config_.device.is_cuda() && folder != kRecorded) sets.push_back("performance.cuda_graph=false");
     const Config config = resolve_config(config_.json, "the config", {.sets = std::move(sets)});
     RunDir dir(config.output_dir, "auto", false);
     Progress silent({.silent = true});
@@ -99,14 +100,14 @@ class Verifier {
     options.on_begin = [&](int64_t step, const Batch& batch) { tracer.begin_batch(step, batch); };
     options.on_step = [&](const AttemptedStep& tried, Session& session) { tracer.end_step(tried.attempt, session); };
     replay(scratch_.path() / kResumed, options);
-    return {tracer.states(), tracer.kernels(), {}};
+    return {tracer.states(), tracer.kernels(), 0};  // compare() needs no number of applied steps
   }
 
   // Trains with recorded steps, if the device can record them.
   void check_recorded() {
     const TrainSection& t = config_.train;
     if (backend_for(config_.device).can_record() && t.accumulate_steps == 1 && !t.recomputes())
-      compare("recorded", [this](int64_t) { return train("recorded", {"performance.cuda_graph=true"}, 0); });
+      compare("recorded", [this](int64_t) { return train(kRecorded, {"performance.cuda_graph=true"}, 0); });
     else
       add({.name = "recorded", .result = Check::Result::not_run, .why = joined(config_.device, " records no such steps")});
   }
@@ -115,6 +116,7 @@ class Verifier {
   void check_other_threads() {
     const int now = num_threads();
     const bool judged = config_.device.is_cpu() && config_.performance.threads_independent;
+    // Few threads, an odd number, and more than small machines have cores.
     for (const int other : judged ? std::vector<int>{1, 2, 3, 8} : std::vector<int>{now == 1 ? 2 : 1}) {
       if (other == now) continue;
       const ThreadsScope scope(other);
@@ -144,7 +146,8 @@ class Verifier {
     add(std::move(check));
   }
 
-  // Runs both ways again, with the kernels of the step logged.
+  // Returns what differs first: the batch, or a kernel, for which both ways run again with the kernels of the step logged. Empty if
+  // the other way lists no kernels.
   std::string place_of_difference(const StateDifference& d, const RunVariant& way) {
     if (d.parts.empty()) return "one run has no such step";
     if (std::find(d.parts.begin(), d.parts.end(), "batch") != d.parts.end()) return "the batch: the data set or its transforms";
@@ -153,7 +156,7 @@ class Verifier {
     return first_difference(first, other).value_or("no kernel: computed once more, under a witness, it did not differ");
   }
 
-  static constexpr const char* kResumed = "resumed";
+  static constexpr const char *kResumed = "resumed", *kRecorded = "recorded";  // folders of runs with other settings, see train()
   const Config& config_;
   const VerifyOptions& options_;
   int64_t half_ = 0;  // step at which a run is stopped

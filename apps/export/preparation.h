@@ -12,7 +12,7 @@
 
 namespace halfstep::app {
 
-// The included part as a function of inputs, and the rest. raw: includes nothing.
+// The included part as a function of inputs, and the rest. `raw`: the included part is empty.
 struct Preparation {
   InputUnits units;                           // of columns, or of a series
   std::vector<const ChannelScaling*> inside;  // included, in order
@@ -25,7 +25,7 @@ struct Preparation {
 
 // Returns golden inputs before the preparation: after the outside transforms, in the units of the file.
 Tensor golden_inputs(const Predictor& model, const Preparation& prepare);
-// Computes outputs with preparation, with numbers in the units of the file.
+// Computes the model's outputs for unprepared inputs x; numbers are in the units of the file.
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x);
 bool has_scale(const DataForm& form);  // whether numbers * std + mean are in the file's units
 // Returns mean and std of each number of an answer, for targets of several columns.

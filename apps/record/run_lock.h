@@ -26,7 +26,8 @@ class RunLock {
   int fd_ = -1;
 };
 
-// Returns who holds the lock of this folder: "process 12 on host, started ..."; nothing if nobody does. Writes nothing.
+// Returns who holds the lock of this folder: "process 12 on host, started ..."; nothing if nobody does. Writes
+// nothing; holds a shared lock for a moment.
 std::optional<std::string> lock_holder(const std::filesystem::path& dir);
 
 }  // namespace halfstep::app

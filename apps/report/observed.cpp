@@ -14,7 +14,7 @@ namespace halfstep::app {
 namespace {
 
 constexpr double kSmallRate = 0.05;                             // share of the largest rate; at lower rates many updates are lost
-constexpr double kLargeShare = 0.5;                             // from which on a share of lost updates is marked
+constexpr double kLargeShare = 0.5;                             // shares of lost updates from here on are marked
 constexpr size_t kMostTensors = 60;                             // most tensors on the page
 constexpr int kLeastExponent = -1100, kLargestExponent = 1100;  // limits beyond those of float64
 
@@ -82,8 +82,9 @@ void write_strip(std::ostream& out, const ObservedTensor& t, const Exponents& ra
   out << "</svg>";
 }
 
-void write_share(std::ostream& out, double v, bool is_fault = false) {
-  out << "<td class=\"n" << (is_fault && v >= kLargeShare ? " bad" : "") << "\">"
+// Writes a cell in percent. marks_large: a share from kLargeShare on is marked.
+void write_share(std::ostream& out, double v, bool marks_large = false) {
+  out << "<td class=\"n" << (marks_large && v >= kLargeShare ? " bad" : "") << "\">"
       << (std::isfinite(v) ? number_text(100 * v, v < 0.1 ? 2 : 3) + " %" : "") << "</td>";
 }
 
@@ -134,10 +135,10 @@ void write_observed(std::ostream& out, const RecordedRun& run, bool with_name) {
       << number_text(seen.step, 9) << ". How large the gradients of each parameter are"
       << (!range.is_empty() ? ", from 2^" + std::to_string(range.low) + " to 2^" + std::to_string(range.high + 1) : "")
       << (has_edge ? "; left of the mark float16 has only zeros under the loss scale" : "")
-      << "; which share of them is 0, which share of the weights with a gradient an update left as they were, and the update's "
-         "size beside the weights'."
+      << "; the share of them that are 0; the share of the weights with a gradient that the update did not change; and the size "
+         "of the update relative to that of the weights."
       << (seen.later > 0 ? " Later observed steps, " + std::to_string(seen.later) + ", had a learning rate below " +
-                               number_text(100 * kSmallRate, 3) + " % of the largest, with which updates are lost."
+                               number_text(100 * kSmallRate, 3) + " % of the largest; at such rates updates are lost."
                          : "")
       << "</span>\n<table><tr><th>parameter</th><th>exponents</th><th class=\"n\">zero</th><th "
          "class=\"n\">subnormal</th><th class=\"n\">infinite</th><th class=\"n\">lost updates</th><th "

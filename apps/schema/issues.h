@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace halfstep::app {
@@ -43,7 +44,7 @@ class Issues {
 
   // Formats "mlp.json:12:5: optimizer.lr: must be a number > 0, got -1".
   static std::string line(const Issue& issue, const Origins& origins);
-  // Throws a ConfigError that lists all errors, in the order of the file. Does nothing without errors.
+  // Throws a ConfigError with the listed errors, in the order of the file, and the number of others. Does nothing without errors.
   void raise(std::string_view file, const Origins& origins) const;
 
  private:

@@ -29,13 +29,14 @@ std::vector<Renamed> branches_of(Module& model) {
   return out;
 }
 
-// Renames tensors. is_state: names begin with the part that a state is of: "optimizer.head.0.weight".
+// Renames the branch's tensors. is_state: before the branch, a name has the part of the run whose state it is, as in
+// "optimizer.head.0.weight".
 void rename(TensorMap& tensors, const Renamed& branch, bool is_state) {
   TensorMap out;
   for (const auto& [name, tensor] : tensors) {
-    const size_t at = is_state ? std::min(name.find('.'), name.size() - 1) + 1 : 0;
-    const bool found = name.compare(at, branch.old_prefix.size(), branch.old_prefix) == 0;
-    out[found ? name.substr(0, at) + branch.new_prefix + name.substr(at + branch.old_prefix.size()) : name] = tensor;
+    const size_t dot = name.find('.'), at = is_state && dot != std::string::npos ? dot + 1 : 0;
+    const bool matches = name.compare(at, branch.old_prefix.size(), branch.old_prefix) == 0;
+    out[matches ? name.substr(0, at) + branch.new_prefix + name.substr(at + branch.old_prefix.size()) : name] = tensor;
   }
   tensors = std::move(out);
 }
@@ -43,12 +44,12 @@ void rename(TensorMap& tensors, const Renamed& branch, bool is_state) {
 }  // namespace
 
 CheckpointContents with_branch_names(CheckpointContents contents, Module& model) {
-  const auto has = [&](const std::string& beginning) {
+  const auto has_name_with = [&](const std::string& beginning) {
     const auto at = contents.model.lower_bound(beginning);
     return at != contents.model.end() && at->first.starts_with(beginning);
   };
   for (const Renamed& r : branches_of(model)) {
-    if (!has(r.old_prefix) || has(r.new_prefix)) continue;
+    if (!has_name_with(r.old_prefix) || has_name_with(r.new_prefix)) continue;
     rename(contents.model, r, false);
     rename(contents.state, r, true);
   }

@@ -32,15 +32,19 @@ struct InitColumn {
   std::vector<size_t> odd_rows{};                      // rows of the few cells of another kind than all others
   std::string example{};                               // its first text
   CsvHint hint{};                                      // form of its texts, if they are numbers in another form
-  double letters = 0, words_of_cell = 0;               // averages over its texts
+  double letters = 0, words_of_cell = 0;               // averages over its texts; letters: bytes of UTF-8, with blanks
 
   size_t filled() const { return numbers + dates + texts; }
   bool has_gaps() const { return filled() < rows; }
-  // Returns whether (nearly) all rows have distinct texts.
+  // Returns whether there are at least 5 texts, all distinct, or more than 20 distinct ones among less than twice as many texts.
   bool texts_differ() const;
   // Returns whether texts have more distinct values than categories may have.
   bool has_many_texts() const { return kind == ColumnKind::text && (texts_differ() || distinct > kMostTexts); }
-  bool is_free_text() const { return texts_differ() && (letters >= 30 || words_of_cell >= 4); }
+  // Returns whether the texts are sentences rather than names: they differ and are long on average.
+  bool is_free_text() const {
+    constexpr double kLeastLetters = 30, kLeastWords = 4;
+    return texts_differ() && (letters >= kLeastLetters || words_of_cell >= kLeastWords);
+  }
   // Returns whether texts have few words for their length, as names and languages without blanks do.
   bool has_few_words() const { return words_of_cell < 2 || letters > 20 * words_of_cell; }
 };
@@ -70,9 +74,9 @@ bool is_named_as_id(const std::string& name);
 bool is_word_for_missing(std::string_view cell);
 // Returns "houses.csv:17:3", as errors of the table name a cell.
 std::string cell_place(const CsvSheet& sheet, size_t row, size_t column);
-// Returns a column's reference in a config: its name, or its number without a header.
+// Returns a column's reference in a config: its name in quotes, or its number if the table has no header or the name is not unique.
 std::string reference(const CsvSheet& sheet, const InitColumn& c);
-// Returns a column's name in a sentence.
+// Returns how a sentence names a column: its name, or "column 3".
 std::string phrase(const CsvSheet& sheet, const InitColumn& c);
 // Returns why a column is not an input: "counts the rows"; "": it is one.
 std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c);

@@ -19,7 +19,7 @@ volatile std::sig_atomic_t g_redrawn = -1;  // descriptor of the terminal with a
 void erase_line(int descriptor) { [[maybe_unused]] const auto written = descriptor >= 0 ? write(descriptor, "\r\033[J", 4) : 0; }
 
 void on_signal(int number) {
-  if (number == SIGINT && g_received == SIGINT) {
+  if (number == SIGINT && g_received == SIGINT) {  // the second Ctrl-C does not wait
     erase_line(g_redrawn);
     _exit(kInterrupted);
   }
@@ -37,7 +37,7 @@ void on_lost_page(int number, siginfo_t* info, void*) {
   say("[file] ");
   say(path);
   say(": the file was shortened while it is in use, as by saving over it\nhelp: write the new file beside it, and move it there; ");
-  say("checkpoints are kept, and halfstep train --resume auto continues\n");
+  say("checkpoints are kept, and for a training run halfstep train --resume auto continues\n");
   _exit(kData);
 }
 

@@ -20,7 +20,7 @@ void report_shortened_files();
 
 // Returns the first signal, but SIGINT before all others; 0: none.
 int stop_signal();
-// Throws StoppedError if a stop signal came.
+// Throws StoppedError if a stop signal came. For commands that remove all that they write: the message says so.
 void check_not_stopped(const char* command);
 
 }  // namespace halfstep::app

@@ -7,8 +7,8 @@
 //
 // Its metadata has, as JSON: halfstep.config, the run's; halfstep.data, the model's input; halfstep.state, the scaler and the
 // schedule; halfstep.step, all other facts about the step, with its verdict. halfstep.tensors is the SHA-256 of the tensors,
-// halfstep.sha256 that of these values. If the state is larger than diagnostics.capsule_mb, halfstep.step names a checkpoint
-// instead.
+// halfstep.sha256 that of these values. If ranks share the optimizer's state, or if batches and state are larger than
+// diagnostics.capsule_mb, the file has no state and halfstep.step names a checkpoint instead.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct CapsuleStep {
 };
 
 // Writes <output_dir>/capsules/step-N.safetensors, completely or not at all, and returns its path; nothing if the run's folder
-// already has diagnostics.capsules of them. Call it while the model is in its state from before the step. Throws IoError.
+// already has diagnostics.capsules of them, and none of this step. Call it while the model is in its state from before the step.
+// Throws IoError.
 std::optional<std::filesystem::path> write_capsule(const Config& config, Session& session, const StepUnderTest& step,
                                                    const CapsuleStep& about, const Diagnosis& verdict);
 
@@ -48,9 +49,9 @@ struct Capsule {
   CapsuleStep about;
   CheckpointContents state;  // without tensors if a checkpoint holds them
   std::vector<StoredBatch> batches;
-  double scale = 1;
-  bool low_gradients = false;
-  Generator::State random = {};
+  double scale = 1;              // the loss scale
+  bool low_gradients = false;    // gradients stay in 16 bits (LowGradients)
+  Generator::State random = {};  // before the step
   int64_t threads = 1;                        // of the process that wrote it
   std::string written_by;                     // the version of halfstep
   std::string checkpoint, checkpoint_sha256;  // of its manifest.json; empty if the capsule has the state
@@ -58,7 +59,7 @@ struct Capsule {
 // Throws CheckpointError for a file that is damaged, or that write_capsule did not write.
 Capsule read_capsule(const std::filesystem::path& path);
 
-// Computes the capsule's step and returns its diagnosis. name: of the capsule, for messages. changes: to its config. Throws
+// Computes the capsule's step and returns its diagnosis. `name` names the capsule in messages; `changes` change its config. Throws
 // CheckpointError if the weights do not fit the model, and DeviceError for an absent device.
 Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const ConfigOptions& changes = {});
 
@@ -66,7 +67,7 @@ Diagnosis diagnosis_of(const Capsule& capsule, const std::string& name, const Co
 // Throws CheckpointError if it is missing or another one.
 std::filesystem::path checkpoint_of(const Capsule& capsule, const std::filesystem::path& path);
 
-// Returns {"cause": "log_domain", "where": ..., "what": ..., "evidence": ..., "remedies": [...]}.
+// Returns {"cause": "log_domain", "where": ..., "place": ..., "what": ..., "evidence": ..., "remedies": [...]}.
 Json verdict_json(const Diagnosis& verdict);
 
 }  // namespace halfstep::app

@@ -6,7 +6,8 @@
 namespace halfstep::app {
 
 void CheckpointSaver::mark_as_saved() {
-  saved_ = {run_.counters.steps, run_.session.train->state().next_batch}, saved_step_ = run_.counters.applied();
+  saved_ = {run_.counters.steps, run_.session.train->state().next_batch};
+  saved_step_ = run_.counters.applied();
 }
 
 void CheckpointSaver::save() {
@@ -41,7 +42,9 @@ void CheckpointSaver::save_before_evaluation(int ended) {
   run_.counters.evaluation_due = ended;
   save();
   run_.counters.evaluation_due = 0;
-  saved_.reset(), saved_step_ = kBeforeEvaluation;  // a checkpoint of the same step, with the evaluation's results, replaces it
+  // A checkpoint of the same step, with the evaluation's results, replaces this one.
+  saved_.reset();
+  saved_step_ = kBeforeEvaluation;
 }
 
 bool CheckpointSaver::save_again() {

@@ -38,7 +38,7 @@ Explainer::Explainer(const Config& config, Session& session, TrainStep& step, Pr
 bool Explainer::Findings::is_full() const { return causes.size() >= kMostExplanations; }
 
 TrainStepOptions Explainer::with_callbacks(TrainStepOptions options) {
-  if (!mode_.explains_at_once || group_) return options;  // ranks have a loss only at the end of a window: see end()
+  if (!mode_.explains_at_once || group_) return options;  // ranks have a loss only at the end of a window: see examine()
   options.on_bad_loss = [this](const StepUnderTest& step) {
     observer_.stop();
     explain(step, "the loss is not finite");
@@ -68,7 +68,10 @@ void Explainer::begin(int64_t attempt, int64_t applied, int64_t epoch, const Bat
 void Explainer::end(const StepResult& r) {
   for (const Diagnosis& d : observer_.end(r)) warn_of_silent_cause(d);
   if (!r.stepped) return;
-  if (r.no_target) history_.skips.add_without_target(), counted_ = place_.attempt;
+  if (r.no_target) {
+    history_.skips.add_without_target();
+    counted_ = place_.attempt;
+  }
   const bool examines = mode_.explains && (mode_.explains_at_once || step_.kept_step()) && !r.no_target;
   if (examines) examine(r);
   if (!watch_) return;
@@ -126,12 +129,13 @@ void Explainer::count_outcome(bool applied, double loss) {
   history_.losses.add(loss);
 }
 
-// Returns the first rank's diagnosis that found a fault in its own rows, or else rank 0's. is_own: set to whether it is this
-// rank's.
+// Returns the diagnosis of the first rank that found a fault in its own rows, or of rank 0 if none did. Sets `is_own` to whether
+// that is this rank.
 Diagnosis Explainer::worst_of_ranks(Diagnosis own, bool& is_own) const {
   is_own = true;
   if (!group_ || group_->size() == 1) return own;
-  const bool finds_nothing = own.cause == "not_reproduced" || own.cause == "overflow_scale";
+  const bool finds_nothing = own.cause == "not_reproduced" || own.cause == "overflow_scale" || own.cause == "unexplained";
+  // A message of each rank: '0' for a fault or '1' for none, the cause, the place and the text, in lines.
   const std::string mine = joined(finds_nothing ? '1' : '0', own.cause, '\n', own.where, '\n', own.text());
   const std::vector<std::string> all = group_->gather(mine);
   const auto worst = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
@@ -143,10 +147,14 @@ Diagnosis Explainer::worst_of_ranks(Diagnosis own, bool& is_own) const {
   return other;
 }
 
-// Writes a capsule on the rank whose diagnosis it is, and returns on all ranks the line that names the file; empty for no fault.
+// Writes a capsule on the rank whose diagnosis it is. Returns on all ranks the line that names the file, or says why there is none;
+// empty for no fault and if the run has enough capsules.
 std::string Explainer::save_capsule(const StepUnderTest& step, CapsuleStep about, const Diagnosis& d, bool is_own) const {
   if (!d.is_fault()) return "";
-  if (group_) about.rank = group_->rank(), about.ranks = group_->size();
+  if (group_) {
+    about.rank = group_->rank();
+    about.ranks = group_->size();
+  }
   std::string line;
   try {
     if (const auto path = is_own ? write_capsule(config_, session_, step, about, d) : std::nullopt)
@@ -183,7 +191,8 @@ void Explainer::explain(StepUnderTest step, const std::string& fault, bool broke
   if (findings_.is_full() || ended_ || (mode_.seeks_fault && place_.step < watch_->from)) return;
   add_samples(step);
   StepHistory history{.loss = history_.losses.median(), .update = weights_.update, .broke_weights = broke_weights};
-  if (const Json& o = config_.optimizer; o.contains("eps") && o["eps"].is_number()) history.eps = o["eps"].get<double>();
+  if (const Json& optimizer = config_.optimizer; optimizer.contains("eps") && optimizer["eps"].is_number())
+    history.eps = optimizer["eps"].get<double>();
   bool is_own = true;
   Diagnosis d = worst_of_ranks(own_diagnosis(step, history), is_own);
   if (mode_.seeks_fault) {

@@ -7,6 +7,7 @@
 namespace halfstep::cuda::dnn {
 
 PlanKey ConvProblem::key() const {
+  // Keys of other kinds of graphs begin with other letters than 'c'.
   PlanKey key{'c', int64_t(direction), int64_t(type), bias ? int64_t(*bias) : -1, relu, tensor_cores, alignment, int64_t(x.size())};
   for (const Numbers* n :
        {&x, &w, &y, &x_strides, &w_strides, &y_strides, &window.before, &window.after, &window.stride, &window.dilation})
@@ -21,7 +22,9 @@ Numbers dense_strides(const Numbers& dims, bool channels_last) {
 
 bool ConvProblem::prefers_tensor_cores() const {
   const bool half = type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16;
-  return half && tensor_cores && w[1] % 8 == 0 && y[1] / (x[1] / w[1]) % 8 == 0;  // channels per group
+  constexpr int64_t kTileChannels = 8;  // the channels of a group must fill tiles of so many
+  const int64_t groups = x[1] / w[1];
+  return half && tensor_cores && w[1] % kTileChannels == 0 && y[1] / groups % kTileChannels == 0;
 }
 
 std::unique_ptr<OpGraph> conv_graph(const ConvProblem& p) {

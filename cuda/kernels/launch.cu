@@ -11,14 +11,14 @@ void check_launch(cudaError_t error) {
 }
 
 int64_t resident_threads() {
-  static const int64_t most = [] {  // computed once, because every launch needs it
-    int device = 0, processors = 1, threads = 2048;
+  static const int64_t resident = [] {  // computed once, because every launch needs it: for the device that is current then
+    int device = 0, processors = 1, threads = 2048;  // kept where CUDA does not answer
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
     cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor, device);
     return int64_t(processors) * threads;
   }();
-  return most;
+  return resident;
 }
 
 }  // namespace halfstep::cuda

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of framework/math/update_rules.h over lists of parameters: unscaling, update and 16-bit copy in one pass over the
 // memory. Two ways:
-//   packed  f32 parameters; gradients in f32 or 16 bits: four elements at a time, streamed past the caches but for the 16-bit
-//           copy, which the next forward reads
-//   any     any floating dtypes, element by element, in C
+//   packed  f32 parameters; gradients in f32 or 16 bits: four elements at a time. Only the 16-bit copy, which the next forward
+//           reads, is kept in the caches
+//   any     any floating dtypes, element by element, in the compute type C
 // One launch does everything at the end of a step. Its blocks take tickets as they start. The first few check the gradients, and
 // compute what the updates need from the step counts; the others wait for those and update; the last block to finish counts the
 // step and runs the tail. A block waits only for earlier tickets, so for running blocks: however few fit on the device at a time,
@@ -21,7 +21,7 @@ namespace {
 constexpr int kPack = 4;
 constexpr uint32_t kCheckedParts = 4;  // parts of parameters checked by one block
 
-// A parameter of ParamUpdate (framework/backend/backend.h).
+// A ParamUpdate (framework/backend/backend.h) in the form that kernels read.
 struct Param {
   Operand param, grad, shadow;
   void* state[ParamUpdate::kStates];  // floats, or doubles for f64 parameters
@@ -46,7 +46,7 @@ struct Control {
   const double *lr, *momentum;
   Progress* progress;
   void* steps;         // for each parameter, the result of Rule::begin for its count
-  uint32_t first = 0;  // number of blocks that must finish before any parameter changes
+  uint32_t checkers = 0;  // number of blocks that must finish before any parameter changes
   __device__ float factor() const { return grad_scale ? float(1 / double(*grad_scale)) : 1.0f; }
   template <class Rule>
   __device__ Rule at_rate(Rule rule) const {
@@ -229,7 +229,7 @@ __device__ inline void update_param(const Param& u, const ParamList::Part& part,
 }
 
 template <class Rule, class C, bool IsPacked>
-__global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that leaves: without a number ptxas spills
+__global__ void __launch_bounds__(kThreads, 4)  // at least 4 blocks on a multiprocessor; without this bound ptxas spills registers
     step_list(ParamList list, Rule given, Control control, math::StepTail tail) {
   SHARED(uint32_t, shared, [2]);
   Progress& progress = *control.progress;
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that
   const uint32_t ticket = shared[0];
   auto* const steps = static_cast<typename Rule::Step*>(control.steps);
   const int thread = int(threadIdx.x);
-  if (ticket < control.first) {  // the same for all threads
+  if (ticket < control.checkers) {  // the same for all threads
     if (Rule::kCostly && ticket == 0 && thread < list.tensors)
       steps[thread] = begin_costly(control.at_rate(given), list.entry[thread].count(), list.entry[thread].own_number());
     bool bad = false;
@@ -253,12 +253,12 @@ __global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that
   }
 
   if (thread == 0) {
-    if (control.first) wait_for(&progress.ready, control.first);
+    if (control.checkers) wait_for(&progress.ready, control.checkers);
     shared[1] = control.test_gradients ? progress.bad : control.found_inf && *control.found_inf != 0;
   }
   __syncthreads();
   const bool skips = shared[1] != 0;
-  if (const uint32_t block = ticket - control.first; !skips && block < list.first[list.tensors]) {
+  if (const uint32_t block = ticket - control.checkers; !skips && block < list.first[list.tensors]) {
     const ParamList::Part part = list.part(block);
     const Param u = list.entry[part.tensor];
     const Rule rule = control.at_rate(given);
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that
   }
 
   __syncthreads();
-  if (thread == 0) shared[0] = is_last_block(&progress.done, gridDim.x - control.first);
+  if (thread == 0) shared[0] = is_last_block(&progress.done, gridDim.x - control.checkers);
   __syncthreads();
   if (shared[0] == 0) return;
   if (thread < list.tensors && !skips) {
@@ -285,7 +285,8 @@ __global__ void __launch_bounds__(kThreads, 4)  // limits registers to what that
   for (uint32_t* counter : {&progress.tickets, &progress.ready, &progress.bad}) atomicExch(counter, 0u);
 }
 
-bool packed(const ParamUpdate& u) {
+// Returns whether the packed way can update this parameter.
+bool can_be_packed(const ParamUpdate& u) {
   const auto fits = [](const TensorView& v, bool dtype) { return !v || (dtype && packs_of(v, kPack)); };
   const auto single = [&](const TensorView& v) { return fits(v, v.dtype == DType::f32); };
   return single(u.param) && fits(u.grad, u.grad.dtype != DType::f64) && fits(u.shadow, is_half(u.shadow.dtype)) &&
@@ -304,7 +305,7 @@ template <class Rule>
 void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& rule, const StepControl& c) {
   static_assert(ParamList::kCapacity * sizeof(typename Rule::Step) <= kScratchBytes);
   enum Kind { kPacked, kAny, kWide, kKinds };
-  const auto kind_of = [](const ParamUpdate& u) { return packed(u) ? kPacked : u.param.dtype == DType::f64 ? kWide : kAny; };
+  const auto kind_of = [](const ParamUpdate& u) { return can_be_packed(u) ? kPacked : u.param.dtype == DType::f64 ? kWide : kAny; };
   int members[kKinds] = {}, launches = 0;
   int64_t elements = 0;
   for (const ParamUpdate& u : params) {
@@ -334,9 +335,10 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
     };
     for_lists<ParamList>(params, add, [&](const ParamList& list) {
       const uint32_t blocks = std::max(list.blocks(), 1u);
-      control.first = control.test_gradients ? (blocks + kCheckedParts - 1) / kCheckedParts : Rule::kCostly ? 1 : 0;
-      launch(kernel, control.first + blocks, kThreads, 0, q.stream, list, rule, control,
-             --launches == 0 ? c.tail : math::StepTail());
+      control.checkers = control.test_gradients ? (blocks + kCheckedParts - 1) / kCheckedParts : Rule::kCostly ? 1 : 0;
+      --launches;  // those that remain; the last one runs the tail
+      launch(kernel, control.checkers + blocks, kThreads, 0, q.stream, list, rule, control,
+             launches == 0 ? c.tail : math::StepTail());
     });
   };
   step_those(step_list<Rule, float, true>, kPacked);

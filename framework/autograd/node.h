@@ -106,7 +106,8 @@ Edge edge_of(const Tensor& t);
 // Makes `node` the history of `outputs`, and numbers it.
 void attach(const std::shared_ptr<Node>& node, std::span<const Tensor> outputs);
 inline void attach(const std::shared_ptr<Node>& node, const Tensor& output) { attach(node, std::span(&output, 1)); }
-// Returns whether recording is on and some input requires grad.
+// Returns whether recording is on and some input requires grad. With recording off, lists the inputs in the thread's UsedTensors.
+// Throws as check_view.
 bool should_record(std::span<const Tensor> inputs);
 
 // The tensors that require grad among the inputs of unrecorded ops. checkpoint() thus finds the tensors that its function uses.

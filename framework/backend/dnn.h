@@ -37,9 +37,9 @@ struct AttentionGradients {
   TensorView grad;        // read: the gradient of out, of q's dtype, any strides
   TensorView dq, dk, dv;  // written: in q's dtype or float32, any strides
 };
-// Strides in which a library accesses the other tensors without a copy: heads or rows side by side, as in q, k and v. A model that
-// makes q, k and v by one product has them as parts of one tensor [B, L, H + 2 G, E]; then their gradients are parts of one such
-// tensor, which is the gradient of the product's result.
+// The strides of the output and the gradients with which the library needs no copies: heads or rows side by side, as in q, k and v.
+// If q, k and v are parts of one tensor [B, L, H + 2 G, E], as one product makes them, then dq, dk and dv are the same parts of
+// another such tensor, which is the gradient of the product's result.
 struct AttentionLayout {
   Strides out, dq, dk, dv;  // `out` also for out's gradient
   bool packed = false;      // whether dq, dk and dv are in one tensor, at the places of q, k and v
@@ -53,7 +53,7 @@ bool is_for_library(const AttentionArgs& args);
 struct AttentionDivision {
   int64_t samples = 0, key_heads = 0;  // 0: even one key head is too much
 };
-// q: B, H, L, ...; k: B, G, S, ...
+// Returns the division for q [B, H, L, ...] and k [B, G, S, ...]. workspace: bytes.
 AttentionDivision attention_division(std::span<const int64_t> q, std::span<const int64_t> k, int64_t workspace);
 // Returns the bytes of workspace that the library needs for the gradient of one head of q.
 int64_t attention_workspace(int64_t queries, int64_t keys);

@@ -13,10 +13,10 @@ namespace halfstep {
 namespace {
 
 constexpr double kLargeProduct = 2e9;  // operations above which only part of the rows is computed
-constexpr double kTrySeconds = 2e-3;   // least time of one try, so that the clock's error does not matter
-constexpr double kAllSeconds = 0.1;    // no further try begins after it
+constexpr double kTrySeconds = 2e-3;   // about the least time of one try, so that the clock's error does not matter
+constexpr double kAllSeconds = 0.1;    // no further try begins after it, once there were kFewestTries
 constexpr int kFewestTries = 3, kMostTries = 10;
-constexpr int kSmallestLevel = 12, kLargestLevel = 28;  // sizes of copies: 4 KiB to 256 MiB, read plus written
+constexpr int kSmallestCopyLog2 = 12, kLargestCopyLog2 = 28;  // log2 of the bytes that a copy reads and writes: 4 KiB to 256 MiB
 
 // Returns the seconds of one call of `work`, which may return before the device is done: the least mean of several tries.
 template <class Work>
@@ -72,12 +72,12 @@ double MachineRates::seconds(const MatrixProduct& p) {
   return p.flops() / large.flops() * seconds(large);
 }
 
-double MachineRates::bytes_per_second() { return std::exp2(kLargestLevel) / level_seconds(kLargestLevel); }
+double MachineRates::bytes_per_second() { return std::exp2(kLargestCopyLog2) / level_seconds(kLargestCopyLog2); }
 
 double MachineRates::level_seconds(int level) {
   double& seconds = levels_[level];  // 0: not measured
   if (seconds == 0) {
-    const int64_t numel = (int64_t(1) << level) / 8;  // number of float32, half of them read
+    const int64_t numel = (int64_t(1) << level) / 8;  // float32, each of which is read and written: 8 bytes
     const Tensor from = filled({numel}, DType::f32, device_), to = filled({numel}, DType::f32, device_);
     Backend& backend = backend_for(device_);
     seconds = seconds_of(backend, [&] { backend.copy(from.view(), to.view()); });
@@ -87,10 +87,10 @@ double MachineRates::level_seconds(int level) {
 
 double MachineRates::copy_seconds(double bytes) {
   if (bytes <= 0) return 0;
-  const double at = std::clamp(std::log2(bytes), double(kSmallestLevel), double(kLargestLevel));
-  const int below = std::min(int(at) / 2 * 2, kLargestLevel - 2);  // levels are a factor of four apart
+  const double at = std::clamp(std::log2(bytes), double(kSmallestCopyLog2), double(kLargestCopyLog2));
+  const int below = std::min(int(at) / 2 * 2, kLargestCopyLog2 - 2);  // levels are a factor of four apart
   const double low = level_seconds(below), high = level_seconds(below + 2);
-  if (bytes > std::exp2(kLargestLevel)) return high * bytes / std::exp2(kLargestLevel);
+  if (bytes > std::exp2(kLargestCopyLog2)) return high * bytes / std::exp2(kLargestCopyLog2);
   const double share = (std::exp2(at) - std::exp2(below)) / (std::exp2(below + 2) - std::exp2(below));
   return low + share * (high - low);
 }

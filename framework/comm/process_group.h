@@ -7,8 +7,8 @@
 //
 // Every rank must begin the same operations in the same order, with tensors of equal shapes and dtypes. Sums are computed in the
 // order of the ranks, in float32 (float64 and integers in their own type), and rounded once. So all ranks get the same bits, and
-// the bits of one process that adds the same numbers one after the other. Operations run one at a time, while the calling thread
-// continues.
+// the bits of one process that adds the same numbers one after the other, unless GroupOptions::library_sums is set.
+// Operations run one at a time, while the calling thread continues.
 #pragma once
 
 #include <cstdint>
@@ -67,7 +67,8 @@ class ProcessGroup {
   virtual void wait(Ticket ticket) = 0;
   // Leaves the job together with all other ranks. A group destroyed without close() ends alone, as after an error.
   virtual void close() = 0;
-  // Called after each replay of recorded work: waits, within the timeout, until only a few replays are queued.
+  // Must be called after each replay of recorded work. A group on a device then waits, within the timeout, until only a few replays
+  // are queued; others do nothing.
   virtual void replayed() {}
 
   double wait_seconds() const { return wait_seconds_; }  // total time spent in wait()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Probability distributions, named as in torch.distributions and in their own namespace:
+// Probability distributions, with the names of torch.distributions, in a namespace that names them all (their own names are also
+// in halfstep):
 //
 //   namespace D = halfstep::distributions;
 //   D::Normal policy(mean, stddev);
@@ -8,8 +9,8 @@
 //
 // Parameters are floating tensors or numbers. They broadcast, and their shape is batch_shape(); a sample of shape S has the shape
 // [S..., batch_shape()..., event_shape()...]. log_prob and entropy return one number per event, in nats, differentiable with
-// respect to the parameters and the value. Values outside a distribution's support have log_prob -inf or NaN. Constructors throw
-// ValueError for parameters out of range on the host; they do not read parameters on a GPU.
+// respect to the parameters and the value. log_prob does not check that values lie in the support: only Uniform returns -inf for
+// all others. Constructors throw ValueError for parameters out of range on the host; they do not read parameters on a GPU.
 // Source: the definitions of torch.distributions of PyTorch 2.
 #pragma once
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalar functions for host and device: the `m::` of elementwise.def. On the CPU the float versions of the common ones are
-// branch-free (host_float.h) so that loops over them vectorise; everything else is libm's.
+// branch-free (host_float.h) so that loops over them vectorise. erfinv, digamma, zeta and polygamma are written here; most
+// others are libm's.
 #pragma once
 
 #include <math.h>
@@ -13,7 +14,7 @@
 
 namespace halfstep {
 
-// Chooses a or b; works on numbers and on tensors.
+// Chooses a or b. expr.h has the same for tensors.
 template <class T>
 HS_HD T select(bool c, T a, T b) {
   return c ? a : b;
@@ -101,21 +102,19 @@ HS_HD double sqrt(double x) { return ::sqrt(x); }
   HS_HD float name(float x) { return host::name(x); } \
   HS_HD double name(double x) { return ::name(x); }
 #endif
-HS_OWN(exp)
-HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc) HS_LIBM(log10) HS_LIBM(sin)
-    HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan) HS_LIBM(sinh) HS_LIBM(cosh) HS_LIBM(asinh) HS_LIBM(acosh)
-        HS_LIBM(atanh)
+// clang-format off
+HS_OWN(exp) HS_OWN(exp2) HS_OWN(expm1) HS_OWN(log) HS_OWN(log2) HS_OWN(log1p) HS_OWN(tanh) HS_OWN(erf) HS_OWN(erfc)
+HS_LIBM(log10) HS_LIBM(sin) HS_LIBM(cos) HS_LIBM(tan) HS_LIBM(asin) HS_LIBM(acos) HS_LIBM(atan)
+HS_LIBM(sinh) HS_LIBM(cosh) HS_LIBM(asinh) HS_LIBM(acosh) HS_LIBM(atanh)
+// clang-format on
 #undef HS_OWN
 #undef HS_LIBM
+// Also e^-|x|.
 #ifdef __CUDA_ARCH__
-            HS_HD float pow(float a, float b) {
-  return ::powf(a, b);
-}
+HS_HD float pow(float a, float b) { return ::powf(a, b); }
 HS_HD float exp_of_minus(float x) { return ::expf(-::fabsf(x)); }
 #else
-            HS_HD float pow(float a, float b) {
-  return host::pow(a, b);
-}
+HS_HD float pow(float a, float b) { return host::pow(a, b); }
 HS_HD float exp_of_minus(float x) { return host::exp_of_minus(x); }
 #endif
 // The two share one exponential, which CUDA's normcdff and expf do not: they would take twice as many instructions.
@@ -206,8 +205,8 @@ HS_HD double lgamma(double x) {
 #endif
 
 // Returns the derivative of ln Gamma: by reflection for x <= 0, by psi(x) = psi(x + 1) - 1 / x up to 10, and above by the
-// asymptotic series (NIST's Digital Library of Mathematical Functions, 5.5 and 5.11). Poles are -inf at 0 and NaN below, as in
-// PyTorch.
+// asymptotic series (NIST's Digital Library of Mathematical Functions, 5.5 and 5.11). The poles are -inf at +0, +inf at -0
+// and NaN below, as in PyTorch.
 HS_HD double digamma(double x) {
   constexpr double kPi = 3.14159265358979324;
   double mirrored = 0;

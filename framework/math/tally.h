@@ -11,7 +11,7 @@
 
 namespace halfstep::math {
 
-// Positions in a row of i64.
+// Positions in a row of i64. Those before kTallyLargest are counts.
 enum TallyPlace : int {
   kTallyNan,
   kTallyPositiveInf,
@@ -19,9 +19,9 @@ enum TallyPlace : int {
   kTallyZero,
   kTallyNegative,   // finite, below zero
   kTallySubnormal,  // below the smallest normal number of the tensor's dtype, but not zero
-  kTallyLargest,    // INT64_MAX if there are none
-  kTallySmallest,   // and INT64_MAX
-  kTallyCounts,
+  kTallyLargest,    // bits of the largest finite |x| as a double; 0 if no value is finite and nonzero
+  kTallySmallest,   // bits of the smallest finite |x| > 0 as a double; INT64_MAX if there is none
+  kTallyCounts,     // length of a row without the histogram
   // Histogram of the finite, nonzero values: [e] counts those with 2^(e - 127) <= |x| < 2^(e - 126), [0] those that are subnormal
   // in float32. Float64 values outside this range count at the ends.
   kTallyExponents = kTallyCounts,

@@ -16,7 +16,7 @@
 //   static constexpr bool kCounts        whether the pass counts the step; false for the second pass of an optimizer with two
 //   T update(T p, T g, T (&state)[kStates], const Step&) const
 //                                        the new parameter, from the old one and the unscaled gradient; T: float or double.
-//                                        States begin at 0; those that it does not keep are 0 and what it writes there is lost
+//                                        States begin at 0. Those from states() on are 0 in each call; what it writes there is lost
 #pragma once
 
 #include <variant>
@@ -28,7 +28,7 @@
 
 namespace halfstep {
 
-// One of the rules. It is a separate type, so that code that only passes it on need not include them.
+// One of the rules. It is a class, not an alias, so that code that only passes it on can declare it without including the rules.
 struct UpdateRule
     : std::variant<math::SgdRule, math::AdamRule, math::NadamRule, math::RadamRule, math::AdamaxRule, math::LionRule,
                    math::AdemamixRule, math::RmspropRule, math::AdagradRule, math::AdadeltaRule, math::AsgdRule, math::RpropRule,

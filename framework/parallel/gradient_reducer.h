@@ -20,19 +20,20 @@
 namespace halfstep {
 
 struct ReducerOptions {
-  double first_bucket_mb = 1, bucket_mb = 25;
+  double first_bucket_mb = 1, bucket_mb = 25;  // sizes of a bucket in MiB
   Wire wire = Wire::as_is;
   double scale = 1;  // multiplies every rank's gradients before the sum
 };
 
 class GradientReducer final : public LeafListener {
  public:
-  // Skips parameters that do not require grad. Throws ValueError unless the bucket size is positive.
+  // Skips parameters that do not require grad. Throws ValueError unless both bucket sizes are positive.
   GradientReducer(const std::vector<Tensor>& parameters, ProcessGroup& group, const ReducerOptions& options = {});
 
   // Allows gradients to lie in the buckets, where several backwards add to them before they are sent.
   void open() { open_ = true; }
-  // Announces that the next backward makes the gradients to sum. Every rank must call arm and finish equally often.
+  // Announces that the next backward makes the gradients to sum. Every rank must call arm(), send_rest() and take()
+  // equally often.
   void arm();
   bool armed() const { return armed_; }
   // Returns whether a gradient has arrived since arm().
@@ -66,8 +67,8 @@ class GradientReducer final : public LeafListener {
     std::vector<Tensor> pieces;  // of the buffer, each sent by an operation of its own
     size_t filled = 0;           // number of its slots with data
     Ticket ticket = 0;  // of the last piece
-    // The flags of this rank, by whether it has a gradient for each slot, on the buffer's device: copied at once, also by
-    // recorded steps, which read the memory that they were recorded with.
+    // Flags 1 or 0 on the buffer's device, by the gradients that this rank has. They are kept, so that a step copies them
+    // within the device, and a recorded step finds those with which it was recorded.
     std::map<std::vector<bool>, Tensor> flags = {};
   };
   // Assigns each parameter a place in a bucket, the last one's first.

@@ -42,7 +42,7 @@ class ModuleList : public Module {
   ModuleList& extend(std::initializer_list<AnyModule> modules) { return extend<>(modules); }
   size_t size() const { return child_slots().size(); }
   bool empty() const { return size() == 0; }
-  Part<Module> operator[](int64_t i) const;  // Counts from the end for negative i. Throws IndexError.
+  Part<Module> operator[](int64_t i) const;  // counts from the end for negative i; throws IndexError
   PartIterator begin() const { return PartIterator(child_slots().data()); }
   PartIterator end() const { return PartIterator(child_slots().data() + size()); }
   // Returns the module as an M: `layers.at<TransformerBlock>(i)(x, mask)`. Throws ValueError if it has another type.

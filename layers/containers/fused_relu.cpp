@@ -29,6 +29,9 @@ WithRelu with_relu(const Module& module) {
   return nullptr;
 }
 
+// Ops that containers compute together with others.
+constexpr const char* kFusedOps[] = {"linear", "relu", "gelu_tanh", "conv1d", "conv2d", "conv3d", "batch_norm", "add"};
+
 bool is_relu(const Module& module) { return typeid(module) == typeid(ReLU); }
 
 bool policies_forbid_fusing() {
@@ -36,7 +39,7 @@ bool policies_forbid_fusing() {
     return false;
   const auto& regions = autocast::regions().by_device;
   return std::any_of(std::begin(regions), std::end(regions), [](const autocast::Region& region) {
-    for (const char* op : {"linear", "relu", "gelu_tanh", "conv1d", "conv2d", "conv3d", "batch_norm", "add"})
+    for (const char* op : kFusedOps)
       if (region.policies.find(op)) return true;
     return false;
   });

@@ -15,7 +15,8 @@ FunctionLayer padding_layer(const char* type, int dims, const Sizes& padding, Pa
     text.arg("padding", around).arg("value", value);
   else
     text.arg(around);
-  const std::string pad_mode = std::array{"constant", "constant", "reflect", "replicate", "circular"}[size_t(mode)];
+  constexpr std::array kModes{"constant", "constant", "reflect", "replicate", "circular"};  // of each PadKind; zero: constant 0
+  const std::string pad_mode = kModes[size_t(mode)];
   return {text.str(), [=](const Tensor& x) {
             check_rank(type, x, dims + 1, dims + 2);
             return pad(x, around, pad_mode, value);
@@ -60,7 +61,7 @@ FunctionLayer upsample(const char* type, const InterpolateOptions& o) {
 
 // Returns an Upsample of a class that accepts only images.
 FunctionLayer upsample_images(const char* type, InterpolateOptions o) {
-  const FunctionLayer layer = upsample(type, o);
+  const FunctionLayer layer = upsample(type, o);  // checks the options, and describes them
   check<ValueError>(o.size.size() <= 2 && o.scale_factor.size() <= 2, type, "size and scale_factor must be one number or 2");
   return {layer.describe(), [=](const Tensor& x) {
             check_rank(type, x, 4, 4);
@@ -84,13 +85,13 @@ HALFSTEP_OPTIONS(FoldOptions, option("dilation", &O::dilation, "step within the 
 
 HALFSTEP_ARGUMENTS(Unflatten, argument("dim", "dimension to split; 0 is the batch"),
                    argument("unflattened_size", "its parts; one may be -1").at_least(-1).items(1, kMaxDims - 1).of("size"))
-HALFSTEP_ARGUMENTS(Permute, argument("dims", "where each comes from; the first is 0, the batch")
+HALFSTEP_ARGUMENTS(Permute, argument("dims", "the input's dimension for each of the output's; the first is 0, the batch")
                                 .at_least(0)
                                 .at_most(kMaxDims - 1)
                                 .items(2, kMaxDims)
                                 .of("dimension"))
-HALFSTEP_ARGUMENTS(PixelShuffle, argument("upscale_factor", "factor").at_least(1))
-HALFSTEP_ARGUMENTS(PixelUnshuffle, argument("downscale_factor", "factor").at_least(1))
+HALFSTEP_ARGUMENTS(PixelShuffle, argument("upscale_factor", "factor of height and width").at_least(1))
+HALFSTEP_ARGUMENTS(PixelUnshuffle, argument("downscale_factor", "divisor of height and width").at_least(1))
 HALFSTEP_ARGUMENTS(ChannelShuffle, argument("groups", "groups, which divide the channels").at_least(1))
 HALFSTEP_ARGUMENTS(Unfold, argument("kernel_size", "of the window").at_least(1))
 HALFSTEP_ARGUMENTS(Fold, argument("output_size", "H and W").at_least(1), argument("kernel_size", "of the window").at_least(1))

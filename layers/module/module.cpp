@@ -32,7 +32,7 @@ void indent_into(std::string& out, const std::string& text) {
 void replace(const Tensor& t, const Tensor& by) {
   autocast::drop_shadow(t);
   TensorImpl& impl = *t.impl();
-  // Advance the version, so that a graph that saved t does not take the new memory for the saved one.
+  // Advance the new memory's version beyond that of t, so that a graph that saved t does not take it for the memory it saved.
   while (by.version() <= t.version()) by.bump_version();
   impl.storage = by.storage();
   impl.offset = by.impl()->offset;

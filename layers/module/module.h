@@ -190,7 +190,7 @@ class Module {
   void requires_grad_(bool on) const;                 // freeze with false
   void apply(const std::function<void(Module&)>& f);  // children first, then this module
   Module& to(Device device);                          // moves parameters and buffers in place
-  Module& to_empty(Device device);                    // the same without values, as from Device::meta, which has none
+  Module& to_empty(Device device);                    // the same without values and gradients, as from Device::meta
   Module& to(DType dtype);                            // floating parameters and buffers
   Module& cpu() { return to(Device::cpu); }
   Module& cuda(int index = 0) { return to(Device{Device::Type::cuda, int8_t(index)}); }

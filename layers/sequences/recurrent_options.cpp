@@ -13,8 +13,8 @@ template <class O>
 Option<O> nonlinearity_of() {
   return option("nonlinearity", &O::nonlinearity, "of the state").one_of({"tanh", "relu"}).if_changed();
 }
-// Lists the common options of the three layers, with `after` behind num_layers and `last` behind bidirectional, in PyTorch's
-// order.
+// Lists the common options of the three layers in PyTorch's order, with `after` behind num_layers and `last` behind bidirectional.
+// O is the class of options, also in HALFSTEP_OPTIONS.
 template <class O>
 OptionList<O> layer_list(const OptionList<O>& after, const OptionList<O>& last) {
   return OptionList<O>{option("num_layers", &O::num_layers, "number of stacked layers").at_least(1).if_changed()} + after +

@@ -77,5 +77,15 @@ if(HALFSTEP_WITH_CUDA)
   endif()
 endif()
 add_custom_target(installation DEPENDS ${packaged})
-add_custom_target(packages DEPENDS installation VERBATIM COMMAND ${CMAKE_COMMAND} -E rm -rf ${CPACK_OUTPUT_FILE_PREFIX}
-                  COMMAND ${CMAKE_CPACK_COMMAND} ${say_gpus})
+# Without these, CPack makes packages that depend on nothing.
+find_program(HALFSTEP_SHLIBDEPS dpkg-shlibdeps)
+find_program(HALFSTEP_FILE file)
+mark_as_advanced(HALFSTEP_SHLIBDEPS HALFSTEP_FILE)
+if(HALFSTEP_SHLIBDEPS AND HALFSTEP_FILE)
+  add_custom_target(packages DEPENDS installation VERBATIM COMMAND ${CMAKE_COMMAND} -E rm -rf ${CPACK_OUTPUT_FILE_PREFIX}
+                    COMMAND ${CMAKE_CPACK_COMMAND} ${say_gpus})
+else()
+  add_custom_target(packages VERBATIM COMMAND ${CMAKE_COMMAND} -E echo
+                    "packages need dpkg-shlibdeps and file: scripts/setup.sh --with packages, and build again"
+                    COMMAND ${CMAKE_COMMAND} -E false)
+endif()

@@ -288,7 +288,7 @@ struct DoubleInPlace : Function<DoubleInPlace> {
 // Writes through a pointer.
 struct SetFirst : Function<SetFirst> {
   static Tensors forward(FunctionContext& ctx, const Tensors& in) {
-    in[0].data_ptr<float>()[0] = 7;
+    in[0].data_ptr<double>()[0] = 7;
     ctx.mark_dirty({in[0]});
     return {in[0]};
   }

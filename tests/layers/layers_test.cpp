@@ -169,7 +169,7 @@ TEST_CASE("Sequential runs a convolution and the ReLU after it as one, with the 
   };
   const auto plain = [&] { return relu((*b)((*pool)(relu(relu((*a)(x)))))); };
   CHECK(trained(seq(x)) == trained(plain()));
-  // There is no memory for what lies between the two.
+  // There is no memory for what lies between the two. A convolution that the library has no code for works in memory of its own.
   const auto peak = [](const auto& forward) {
     Allocator& memory = allocator(Device::cpu);
     const size_t before = memory.stats().live;
@@ -179,7 +179,8 @@ TEST_CASE("Sequential runs a convolution and the ReLU after it as one, with the 
   };
   const Tensor image = randn({2, 6, 64, 64});
   const size_t result = 2 * 4 * 64 * 64 * sizeof(float);
-  CHECK(peak([&] { b->relu(image); }) + result <= peak([&] { relu((*b)(image)); }));
+  const size_t work = peak([&] { (*b)(image); }) - result;
+  CHECK(peak([&] { b->relu(image); }) + result <= peak([&] { relu((*b)(image)); }) + std::min(work, result));
 
   struct Doubled : Conv2d {
     using Conv2d::Conv2d;

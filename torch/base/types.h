@@ -12,7 +12,7 @@
 
 namespace torch {
 
-// ---- scalar types: those that halfstep has no tensors of throw where a tensor would be made
+// ---- scalar types. halfstep has no tensors of complex and quantised types: detail::to_hs throws for them
 enum class ScalarType : int8_t {
   Byte,
   Char,
@@ -81,8 +81,9 @@ inline ScalarType from_hs(hs::DType t) {
     case hs::DType::f32: return kFloat;
     case hs::DType::f64: return kDouble;
     case hs::DType::bf16: return kBFloat16;
-    default: return kBool;
+    case hs::DType::boolean: return kBool;
   }
+  fail("unknown halfstep dtype ", int(t));
 }
 template <class T>
 constexpr ScalarType scalar_type_of() {
@@ -105,8 +106,10 @@ constexpr ScalarType scalar_type_of() {
     return kDouble;
   else if constexpr (std::is_same_v<V, Half>)
     return kHalf;
-  else
+  else {
+    static_assert(std::is_same_v<V, BFloat16>, "torch has no scalar type for T");
     return kBFloat16;
+  }
 }
 }  // namespace detail
 template <class T>
@@ -238,7 +241,7 @@ class ArrayRef {
   constexpr ArrayRef(const T (&a)[n]) : data_(a), size_(n) {}
 #pragma GCC diagnostic push
 #ifndef __clang__
-#pragma GCC diagnostic ignored "-Winit-list-lifetime"  // as of all views, the list must outlive it
+#pragma GCC diagnostic ignored "-Winit-list-lifetime"  // the list must outlive this view
 #endif
   constexpr ArrayRef(const std::initializer_list<T>& l) : data_(l.begin() == l.end() ? nullptr : l.begin()), size_(l.size()) {}
 #pragma GCC diagnostic pop
@@ -273,7 +276,7 @@ std::ostream& operator<<(std::ostream& out, ArrayRef<T> a) {
   return out << "]";
 }
 using IntArrayRef = ArrayRef<int64_t>;
-// for (auto i : c10::irange(n))
+// Return the integers in [0, end) or [begin, end) as a range for loops; an empty one if end is not larger.
 template <std::integral T>
 auto irange(T end) {
   return std::views::iota(T(0), std::max(T(0), end));
@@ -311,9 +314,9 @@ class Scalar {
   int toInt() const { return to<int>(); }
   int64_t toLong() const { return to<int64_t>(); }
   bool toBool() const { return to<bool>(); }
-  bool isFloatingPoint() const { return v_.index() == 1; }
-  bool isIntegral(bool include_bool) const { return v_.index() == 0 || (include_bool && v_.index() == 2); }
-  bool isBoolean() const { return v_.index() == 2; }
+  bool isFloatingPoint() const { return std::holds_alternative<double>(v_); }
+  bool isIntegral(bool include_bool) const { return std::holds_alternative<int64_t>(v_) || (include_bool && isBoolean()); }
+  bool isBoolean() const { return std::holds_alternative<bool>(v_); }
   hs::Number n() const {
     return isFloatingPoint() ? hs::Number(toDouble()) : isBoolean() ? hs::Number(toBool()) : hs::Number(toLong());
   }

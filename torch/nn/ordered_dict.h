@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A map that keeps the order.
+// A map that keeps the order of insertion.
 #pragma once
 
 #include "torch/base/error.h"
@@ -36,11 +36,11 @@ class OrderedDict {
   using Iterator = typename std::vector<Item>::iterator;
   using ConstIterator = typename std::vector<Item>::const_iterator;
 
-  explicit OrderedDict(std::string key_description = "Key") : what_(std::move(key_description)) {}
+  explicit OrderedDict(std::string key_description = "Key") : key_description_(std::move(key_description)) {}
   OrderedDict(std::initializer_list<Item> items) : OrderedDict("Key") {
     for (const Item& i : items) insert(i.key(), i.value());
   }
-  const std::string& key_description() const noexcept { return what_; }
+  const std::string& key_description() const noexcept { return key_description_; }
   Item& front() {
     TORCH_CHECK(!items_.empty(), "Called front() on an empty OrderedDict");
     return items_.front();
@@ -67,7 +67,7 @@ class OrderedDict {
   }
   V& operator[](const K& key) {
     if (V* v = find(key)) return *v;
-    detail::fail(what_, " '", key, "' is not defined");
+    detail::fail(key_description_, " '", key, "' is not defined");
   }
   const V& operator[](const K& key) const { return const_cast<OrderedDict&>(*this)[key]; }
   V* find(const K& key) noexcept {
@@ -86,7 +86,7 @@ class OrderedDict {
   template <class K2, class V2>
   V& insert(K2&& key, V2&& value) {
     K k(std::forward<K2>(key));
-    TORCH_CHECK(!index_.count(k), what_, " '", k, "' already defined");
+    TORCH_CHECK(!index_.count(k), key_description_, " '", k, "' already defined");
     items_.emplace_back(k, V(std::forward<V2>(value)));
     index_.emplace(std::move(k), items_.size() - 1);
     return items_.back().value();
@@ -100,11 +100,12 @@ class OrderedDict {
   }
   void erase(const K& key) {
     const auto at = index_.find(key);
-    TORCH_CHECK(at != index_.end(), what_, " '", key, "' is not defined");
+    TORCH_CHECK(at != index_.end(), key_description_, " '", key, "' is not defined");
     const size_t where = at->second;
     index_.erase(at);
     items_.erase(items_.begin() + std::ptrdiff_t(where));
-    for (auto& [k, i] : index_) i -= i > where;
+    for (auto& [k, i] : index_)
+      if (i > where) --i;
   }
   void clear() {
     items_.clear();
@@ -130,7 +131,7 @@ class OrderedDict {
  private:
   std::unordered_map<K, size_t> index_;
   std::vector<Item> items_;
-  std::string what_ = "Key";
+  std::string key_description_ = "Key";
 };
 
 }  // namespace torch

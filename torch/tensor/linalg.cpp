@@ -4,14 +4,14 @@
 namespace torch {
 namespace {
 
-Tensor in(const Tensor& x, const std::optional<ScalarType>& t) { return t ? x.to(*t) : x; }
+Tensor in(const Tensor& x, const std::optional<ScalarType>& dtype) { return dtype ? x.to(*dtype) : x; }
 
 // Returns the two dimensions over which a matrix's norm is computed, counted from the front.
-std::array<int, 2> matrix_dims(const Tensor& x, IntArrayRef d) {
-  TORCH_CHECK(d.size() == 2, "linalg.matrix_norm: dim must have two entries, got ", d.size());
+std::array<int, 2> matrix_dims(const Tensor& x, IntArrayRef dim) {
+  TORCH_CHECK(dim.size() == 2, "linalg.matrix_norm: dim must have two entries, got ", dim.size());
   const int rank = int(x.dim());
-  const std::array<int, 2> at{hs::wrap_dim(d[0], rank, "linalg.matrix_norm"), hs::wrap_dim(d[1], rank, "linalg.matrix_norm")};
-  TORCH_CHECK(at[0] != at[1], "linalg.matrix_norm: dims must be different, got ", d);
+  const std::array<int, 2> at{hs::wrap_dim(dim[0], rank, "linalg.matrix_norm"), hs::wrap_dim(dim[1], rank, "linalg.matrix_norm")};
+  TORCH_CHECK(at[0] != at[1], "linalg.matrix_norm: dims must be different, got ", dim);
   return at;
 }
 // Returns x with these dimensions last.
@@ -29,13 +29,13 @@ Tensor kept(const Tensor& y, const std::array<int, 2>& at) {
 
 }  // namespace
 
-Tensor linalg_vector_norm(const Tensor& x, Scalar ord, IntArrayRef d, bool keep, std::optional<ScalarType> t) {
-  return in(x, t).norm(ord, d, keep);
+Tensor linalg_vector_norm(const Tensor& x, Scalar ord, IntArrayRef dim, bool keepdim, std::optional<ScalarType> dtype) {
+  return in(x, dtype).norm(ord, dim, keepdim);
 }
 
-Tensor linalg_matrix_norm(const Tensor& x, Scalar ord, IntArrayRef d, bool keep, std::optional<ScalarType> t) {
-  const auto at = matrix_dims(x, d);
-  const Tensor m = with_last(in(x, t), at);
+Tensor linalg_matrix_norm(const Tensor& x, Scalar ord, IntArrayRef dim, bool keepdim, std::optional<ScalarType> dtype) {
+  const auto at = matrix_dims(x, dim);
+  const Tensor m = with_last(in(x, dtype), at);
   const double p = ord.toDouble(), size = std::abs(p);
   Tensor y;
   if (size == 2) {
@@ -46,26 +46,26 @@ Tensor linalg_matrix_norm(const Tensor& x, Scalar ord, IntArrayRef d, bool keep,
     const Tensor sums = m.abs().sum(size == 1 ? -2 : -1);  // of columns, or of rows
     y = p > 0 ? sums.amax(-1) : sums.amin(-1);
   }
-  return keep ? kept(y, at) : y;
+  return keepdim ? kept(y, at) : y;
 }
 
-Tensor linalg_matrix_norm(const Tensor& x, std::string_view ord, IntArrayRef d, bool keep, std::optional<ScalarType> t) {
+Tensor linalg_matrix_norm(const Tensor& x, std::string_view ord, IntArrayRef dim, bool keepdim, std::optional<ScalarType> dtype) {
   TORCH_CHECK(ord == "fro" || ord == "nuc", "linalg.matrix_norm: Order ", ord, " not supported.");
-  if (ord == "fro") return linalg_vector_norm(x, 2, d, keep, t);
-  const auto at = matrix_dims(x, d);
-  const Tensor y = linalg_svdvals(with_last(in(x, t), at)).sum(-1);
-  return keep ? kept(y, at) : y;
+  if (ord == "fro") return linalg_vector_norm(x, 2, dim, keepdim, dtype);
+  const auto at = matrix_dims(x, dim);
+  const Tensor y = linalg_svdvals(with_last(in(x, dtype), at)).sum(-1);
+  return keepdim ? kept(y, at) : y;
 }
 
-Tensor linalg_norm(const Tensor& x, std::optional<Scalar> ord, IntArrayRef d, bool keep, std::optional<ScalarType> t) {
-  const int64_t over = d.empty() ? x.dim() : int64_t(d.size());
+Tensor linalg_norm(const Tensor& x, std::optional<Scalar> ord, IntArrayRef dim, bool keepdim, std::optional<ScalarType> dtype) {
+  const int64_t over = dim.empty() ? x.dim() : int64_t(dim.size());
   TORCH_CHECK(!ord || over == 1 || over == 2, "linalg.norm: with ord, a norm is over 1 or 2 dimensions, got ", over);
-  if (!ord || over == 1) return linalg_vector_norm(x, ord.value_or(2), d, keep, t);
-  return linalg_matrix_norm(x, *ord, d.empty() ? IntArrayRef({0, 1}) : d, keep, t);
+  if (!ord || over == 1) return linalg_vector_norm(x, ord.value_or(2), dim, keepdim, dtype);
+  return linalg_matrix_norm(x, *ord, dim.empty() ? IntArrayRef({0, 1}) : dim, keepdim, dtype);
 }
-Tensor linalg_norm(const Tensor& x, std::string_view ord, IntArrayRef d, bool keep, std::optional<ScalarType> t) {
-  TORCH_CHECK(!d.empty() || x.dim() == 2, "linalg.norm: without dim, the input must be a matrix, got ", x.dim(), " dimensions");
-  return linalg_matrix_norm(x, ord, d.empty() ? IntArrayRef({0, 1}) : d, keep, t);
+Tensor linalg_norm(const Tensor& x, std::string_view ord, IntArrayRef dim, bool keepdim, std::optional<ScalarType> dtype) {
+  TORCH_CHECK(!dim.empty() || x.dim() == 2, "linalg.norm: without dim, the input must be a matrix, got ", x.dim(), " dimensions");
+  return linalg_matrix_norm(x, ord, dim.empty() ? IntArrayRef({0, 1}) : dim, keepdim, dtype);
 }
 
 }  // namespace torch

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch::linalg_norm and so on, and the same functions in torch::linalg, as releases up to 2 have them.
+// torch::linalg_norm and so on, and those of them that libtorch also has in torch::linalg.
 #pragma once
 
 #include "torch/tensor/functions.h"
 
 namespace torch {
 
-// d: dimensions; empty: all. ord: nothing is the 2-norm. A number is a vector's norm over one dimension, and a matrix's over two:
-// 1, -1, 2, -2, inf or -inf; a matrix also has "fro" and "nuc".
-Tensor linalg_norm(const Tensor& x, std::optional<Scalar> ord = {}, IntArrayRef d = {}, bool keep = false,
-                   std::optional<ScalarType> t = {});
-Tensor linalg_norm(const Tensor& x, std::string_view ord, IntArrayRef d = {}, bool keep = false, std::optional<ScalarType> t = {});
-Tensor linalg_vector_norm(const Tensor& x, Scalar ord = 2, IntArrayRef d = {}, bool keep = false, std::optional<ScalarType> t = {});
-Tensor linalg_matrix_norm(const Tensor& x, Scalar ord, IntArrayRef d = {-2, -1}, bool keep = false,
-                          std::optional<ScalarType> t = {});
-Tensor linalg_matrix_norm(const Tensor& x, std::string_view ord = "fro", IntArrayRef d = {-2, -1}, bool keep = false,
-                          std::optional<ScalarType> t = {});
+// Norms over the dimensions `dim` (empty: all), in `dtype` if given; `keepdim`: reduced dimensions stay with size 1. Without
+// `ord`, the 2-norm of the elements. With a number, a vector's norm for one dimension, and for two a matrix's: 1, -1, 2, -2, inf or
+// -inf. With a text, a matrix's: "fro" or "nuc".
+Tensor linalg_norm(const Tensor& x, std::optional<Scalar> ord = {}, IntArrayRef dim = {}, bool keepdim = false,
+                   std::optional<ScalarType> dtype = {});
+Tensor linalg_norm(const Tensor& x, std::string_view ord, IntArrayRef dim = {}, bool keepdim = false,
+                   std::optional<ScalarType> dtype = {});
+Tensor linalg_vector_norm(const Tensor& x, Scalar ord = 2, IntArrayRef dim = {}, bool keepdim = false,
+                          std::optional<ScalarType> dtype = {});
+Tensor linalg_matrix_norm(const Tensor& x, Scalar ord, IntArrayRef dim = {-2, -1}, bool keepdim = false,
+                          std::optional<ScalarType> dtype = {});
+Tensor linalg_matrix_norm(const Tensor& x, std::string_view ord = "fro", IntArrayRef dim = {-2, -1}, bool keepdim = false,
+                          std::optional<ScalarType> dtype = {});
 
 inline Tensor linalg_inv(const Tensor& x) { return x.inverse(); }
 inline Tensor linalg_det(const Tensor& x) { return x.det(); }
@@ -54,10 +57,12 @@ inline Tensor linalg_pinv(const Tensor& x, std::optional<double> atol = {}, std:
   return hs::pinverse(x.h(), rtol, atol);
 }
 inline Tensor linalg_multi_dot(TensorList xs) { return hs::multi_dot(detail::H(xs)); }
-inline Tensor linalg_cross(const Tensor& a, const Tensor& b, int64_t d = -1) { return a.cross(b, d); }
-inline Tensor linalg_vecdot(const Tensor& a, const Tensor& b, int64_t d = -1) { return hs::linalg_vecdot(a.h(), b.h(), d); }
+inline Tensor linalg_cross(const Tensor& a, const Tensor& b, int64_t dim = -1) { return a.cross(b, dim); }
+inline Tensor linalg_vecdot(const Tensor& a, const Tensor& b, int64_t dim = -1) { return hs::linalg_vecdot(a.h(), b.h(), dim); }
 inline Tensor linalg_matmul(const Tensor& a, const Tensor& b) { return a.matmul(b); }
-inline Tensor linalg_diagonal(const Tensor& x, int64_t o = 0, int64_t a = -2, int64_t b = -1) { return x.diagonal(o, a, b); }
+inline Tensor linalg_diagonal(const Tensor& x, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1) {
+  return x.diagonal(offset, dim1, dim2);
+}
 
 namespace linalg {
 #define HS_TORCH_LINALG(name)                    \

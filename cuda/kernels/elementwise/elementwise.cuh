@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // out = Fn(in...), element by element. Two ways for every Fn:
-//   packs  computes eight elements at a time, in float: of f16, bf16, f32 (for some Fn also bool) in any mixture, dense or repeated
-//          along the innermost dimension, and of numbers
-//   any    computes one element at a time, in C: of any dtypes and strides
+//   packs  computes eight elements at a time, in float. Operands: f16, bf16, f32 (for some Fn also bool) in any mixture, dense or
+//          repeated along the innermost dimension; or single numbers
+//   any    computes one element at a time, in the compute type C (float, double or int64). Operands: any dtypes and strides
 #pragma once
 
 #include "cuda/kernels/elementwise/operand.cuh"
@@ -17,7 +17,7 @@ inline constexpr int kThreads = 256;
 // The output, then the inputs.
 template <int N, class C>
 struct Operands {
-  Operand v[N];
+  Operand view[N];
   C number[N] = {};  // values of operands without memory
 };
 
@@ -44,8 +44,9 @@ __global__ void __launch_bounds__(kThreads) any_kernel(Operands<Inputs + 1, C> o
     space.short_offsets(i, at);
     C x[Inputs];
 #pragma unroll
-    for (int k = 0; k < Inputs; ++k) x[k] = o.v[k + 1].data != nullptr ? o.v[k + 1].template load<C>(at[k + 1]) : o.number[k + 1];
-    o.v[0].store(at[0], apply<Fn, Inputs>(x));
+    for (int k = 1; k <= Inputs; ++k)
+      x[k - 1] = o.view[k].data != nullptr ? o.view[k].template load<C>(at[k]) : o.number[k];
+    o.view[0].store(at[0], apply<Fn, Inputs>(x));
   }
 }
 
@@ -79,6 +80,7 @@ struct AnyKernels {
     return any<Fn>();
   }
 };
+
 // Return the packs kernels of the rows of elementwise.def, which are compiled in separate files.
 PacksKernel<1> unary_packs(Unary op);
 PacksKernel<2> unary_backward_packs(Unary op);
@@ -93,7 +95,7 @@ void run_any(const Queue& q, AnyKernel<Inputs, C> kernel, const Space<Inputs + 1
     if (views[k]->number)
       o.number[k] = number_of<C>(*views[k]);
     else
-      o.v[k] = *views[k];
+      o.view[k] = *views[k];
   }
   launch(kernel, blocks_for(space.numel, kThreads), kThreads, 0, q.stream, o, space);
 }
@@ -104,7 +106,7 @@ void run_elementwise(const Queue& q, PacksKernel<Inputs> packs, const AnyKernels
                      const TensorView* const (&views)[Inputs + 1], bool booleans = false) {
   const Space<Inputs + 1> space(views);
   if (space.numel == 0) return;
-  PackOperands<Inputs + 1> o;
+  PackOperands<Inputs + 1> o;  // filled by packs_fit
   if (compute == Compute::single && packs_fit(space, views, o, booleans))
     return launch(packs, blocks_for((space.numel + kRun - 1) / kRun, kThreads), kThreads, 0, q.stream, o, space);
   switch (compute) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs kernels (pointwise.cuh) of the rows of pointwise.def, forward.
+// The forward kernels that compute packs of elements (pointwise.cuh), one for each row of pointwise.def.
 #include "cuda/kernels/elementwise/pointwise.cuh"
 
 namespace halfstep::cuda {

@@ -75,8 +75,9 @@ __device__ inline double counted_weights(const Classes<C>& a, double* sums) {
   return block_join<SumJoin>(sum, sums);
 }
 
-// row_loss: given if the reduction is none. A block's rows leave no room for a second block on a multiprocessor, nor registers for
-// one without spilling. Gradient: also writes the gradient of each row, which is still in registers and cache.
+// row_loss: null unless the reduction is none. Gradient: also writes the gradient of each row, which is still in registers and
+// cache. Blocks that hold a row in packs need so many registers that only one fits on a multiprocessor; a second would make them
+// spill.
 template <class Rows, int Warps, bool Gradient, class C = typename Rows::Compute>
 __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0)
     cross_entropy_kernel(Rows logits, Classes<C> a, C* lse, int64_t lse_step, C* row_loss, int64_t loss_step, Partials partials,
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0
   double g = 0, weights = 0;
   if constexpr (Gradient) {
     g = grad.load_floating<double>(0);
-    if (partials.count == 0) g /= double(C(counted_weights(a, &sums[0])));
+    if (partials.count == 0) g /= double(C(counted_weights(a, &sums[0])));  // the mean divides by the weights
     weights = all_weights(a, &sums[0]);
   }
   for (int64_t r = Group::first_row(); r < a.rows; r += Group::row_step()) {

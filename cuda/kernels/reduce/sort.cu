@@ -48,11 +48,11 @@ struct Narrow {
 };
 struct Full {
   uint64_t key;
-  int64_t element;
+  int64_t at;  // the index
   __device__ static Full of(uint64_t key, int64_t index) { return {key, index}; }
   __device__ static Full last() { return {~uint64_t(0), INT64_MAX}; }
-  __device__ int64_t index() const { return element; }
-  __device__ bool operator<(const Full& o) const { return key != o.key ? key < o.key : element < o.element; }
+  __device__ int64_t index() const { return at; }
+  __device__ bool operator<(const Full& o) const { return key != o.key ? key < o.key : at < o.at; }
 };
 
 // Pairs in a tile: 16 KiB of shared memory.
@@ -65,7 +65,7 @@ struct Rows {
   int64_t length, k;  // elements that are sorted, and the first of them that are written
   int64_t x_step, value_step, index_step;
   bool descending;
-  int element;  // bytes
+  int element_bytes;
 
   // Writes element `place` of the sorted row: the one at `index`.
   __device__ void write(int64_t row, int64_t place, int64_t index) const {
@@ -73,7 +73,7 @@ struct Rows {
     rows.offsets(row, at);
     static_cast<int64_t*>(indices.data)[at[2] + place * index_step] = index;
     const int64_t from = at[0] + index * x_step, to = at[1] + place * value_step;
-    switch (element) {
+    switch (element_bytes) {
       case 1: static_cast<uint8_t*>(values.data)[to] = bits_at<uint8_t>(x, from); break;
       case 2: static_cast<uint16_t*>(values.data)[to] = bits_at<uint16_t>(x, from); break;
       case 4: static_cast<uint32_t*>(values.data)[to] = bits_at<uint32_t>(x, from); break;
@@ -82,8 +82,8 @@ struct Rows {
   }
 };
 
-// Sorts tiles. part: the power of two that a row, or a piece of one, takes in a tile. runs null: rows fit, and results are
-// written; else a tile is a run of a row in runs [rows, length].
+// Sorts tiles of pieces, each a whole row or a tile's part of a longer one. part: the places of a tile for one piece, a power of
+// two. runs: null if each row is one piece, whose result is written; else the sorted pieces are stored there, [rows, length].
 template <class P>
 __global__ void __launch_bounds__(kThreads) sort_tiles(Rows r, int part, P* runs) {
   SHARED(P, tile, [kTile<P>]);
@@ -181,17 +181,17 @@ void sort_as(const Queue& q, const Rows& r) {
 void sort(const Queue& q, const TensorView& x, int dim, bool descending, int64_t k, const TensorView& values,
           const TensorView& indices) {
   if (indices.numel() == 0) return;
-  const Rows rows{x,
-                  values,
-                  indices,
-                  Space<3>(without(x.shape, dim), {&x.strides, &values.strides, &indices.strides}),
-                  row_length(x, dim),
-                  k,
-                  row_stride(x, dim),
-                  row_stride(values, dim),
-                  row_stride(indices, dim),
-                  descending,
-                  int(size_of(x.dtype))};
+  const Rows rows{.x = x,
+                  .values = values,
+                  .indices = indices,
+                  .rows = Space<3>(without(x.shape, dim), {&x.strides, &values.strides, &indices.strides}),
+                  .length = row_length(x, dim),
+                  .k = k,
+                  .x_step = row_stride(x, dim),
+                  .value_step = row_stride(values, dim),
+                  .index_step = row_stride(indices, dim),
+                  .descending = descending,
+                  .element_bytes = int(size_of(x.dtype))};
   size_of(x.dtype) <= 4 && rows.length < INT64_C(0xffffffff) ? sort_as<Narrow>(q, rows) : sort_as<Full>(q, rows);
 }
 

@@ -6,8 +6,8 @@
 namespace halfstep::cuda {
 namespace {
 
-using Count = unsigned long long;
-constexpr unsigned kPlaces = 256;  // of exponents
+using Count = unsigned long long;  // of values; also the bits of a double, for atomicMax and atomicMin
+constexpr unsigned kPlaces = math::kTallyAll - math::kTallyExponents;  // of the histogram
 
 // Sets all counts to 0, and the smallest value to the largest number.
 __global__ void begin_tally(int64_t* row, int64_t n) {
@@ -36,19 +36,19 @@ __global__ void __launch_bounds__(kThreads) tally_kernel(Operand x, Space<1> spa
   Bits top = 0, bottom = ~Bits(0);
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel; i += int64_t(gridDim.x) * blockDim.x) {
     const C value = x.load_floating<C>(space.offset(i));
-    const Bits size = math::magnitude_bits(value);
+    const Bits magnitude = math::magnitude_bits(value);
     const bool is_negative = math::same_bits<Bits>(value) >> (8 * sizeof(Bits) - 1);
     constexpr Bits inf = math::FloatBits<C>::kInf;
-    own_counts[math::kTallyNan] += size > inf;
-    own_counts[math::kTallyPositiveInf] += size == inf && !is_negative;
-    own_counts[math::kTallyNegativeInf] += size == inf && is_negative;
-    own_counts[math::kTallyZero] += size == 0;
-    if (size == 0 || size >= inf) continue;
+    own_counts[math::kTallyNan] += magnitude > inf;
+    own_counts[math::kTallyPositiveInf] += magnitude == inf && !is_negative;
+    own_counts[math::kTallyNegativeInf] += magnitude == inf && is_negative;
+    own_counts[math::kTallyZero] += magnitude == 0;
+    if (magnitude == 0 || magnitude >= inf) continue;
     own_counts[math::kTallyNegative] += is_negative;
-    own_counts[math::kTallySubnormal] += size < normal;
-    top = size > top ? size : top;
-    bottom = size < bottom ? size : bottom;
-    if (exponents) atomicAdd(&places[math::exponent_place(size)], 1u);
+    own_counts[math::kTallySubnormal] += magnitude < normal;
+    top = magnitude > top ? magnitude : top;
+    bottom = magnitude < bottom ? magnitude : bottom;
+    if (exponents) atomicAdd(&places[math::exponent_place(magnitude)], 1u);
   }
   for (int k = 0; k < math::kTallyLargest; ++k)
     if (own_counts[k]) atomicAdd(&counts[k], own_counts[k]);

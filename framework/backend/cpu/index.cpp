@@ -27,13 +27,13 @@ TensorView broadcast_index(const TensorView& index, const Shape& shape, int dim)
 }
 
 HS_CLONES bool any_outside(const int64_t* v, int64_t stride, int64_t n, uint64_t size) {
-  bool bad = false;
+  bool is_any_outside = false;
   if (stride == 1) {
-    for (int64_t k = 0; k < n; ++k) bad |= uint64_t(v[k]) >= size;
+    for (int64_t k = 0; k < n; ++k) is_any_outside |= uint64_t(v[k]) >= size;
   } else {
-    for (int64_t k = 0; k < n; ++k) bad |= uint64_t(v[k * stride]) >= size;
+    for (int64_t k = 0; k < n; ++k) is_any_outside |= uint64_t(v[k * stride]) >= size;
   }
-  return bad;
+  return is_any_outside;
 }
 
 template <class T>
@@ -121,15 +121,16 @@ void gather(const TensorView& x, int dim, const TensorView& index, const TensorV
 
 void index_select(const TensorView& x, int dim, const TensorView& index, const TensorView& out) { gather(x, dim, index, out); }
 
-// Scatter: out[a, index[a, i, b], b] += or = src[a, i, b]. `index` has the shape of the source, or is
+// Scatter: out[a, index[a, i, b], b] = src[a, i, b], or += in scatter_add. `index` has the shape of the source, or is
 // one-dimensional and then chooses whole slices. Lines along dim are independent; one thread processes each in order, so that equal
 // indices take effect in the order of the source.
 
 namespace {
 
 constexpr int64_t kWideSlice = 16;  // elements of a slice from which it pays to sort slices by their target
-constexpr int64_t kFewPlaces = 64;  // fewer targets than this have their slices cut into small blocks, for more threads
-constexpr int64_t kSmallBlock = 128;
+constexpr int64_t kFewPlaces = 64;  // with fewer targets, slices are cut into kSmallBlock elements, so that more threads have work
+constexpr int64_t kSmallBlock = 128;  // elements
+constexpr int64_t kFewestLines = 16;  // of one thread
 
 // Lines side by side: their number, the offsets of the first one in out, index and src, and the strides from one to the next.
 struct LineGroup {
@@ -155,7 +156,7 @@ struct Lines {
   // Calls f(lines) for all lines, in groups that are side by side.
   template <class F>
   void for_each(const F& f) const {
-    parallel_for(space.numel, 16, space.numel * length, [&](int64_t begin, int64_t end) {
+    parallel_for(space.numel, kFewestLines, space.numel * length, [&](int64_t begin, int64_t end) {
       Cursor out_cursor(space, 0, begin), index_cursor(space, 1, begin), src_cursor(space, 2, begin);
       for (int64_t done = begin; done < end;) {
         const int64_t n = std::min({end - done, out_cursor.row_left(), kBlock});

@@ -17,7 +17,7 @@ namespace halfstep {
 // another change could have the same time.
 std::string file_stamp(const std::filesystem::path& path);
 
-// Results of reading files, by key: get() remembers them while any ReadCache<T> lives, and makes them anew else.
+// Results of reading files, by key. While any ReadCache<T> lives, get() remembers them; otherwise it makes them at each call.
 template <class T>
 class ReadCache {
  public:
@@ -37,6 +37,7 @@ class ReadCache {
     return found == state().results.end() ? nullptr : found->second;
   }
   // Returns the result of `make`, or its earlier result for the same key. The key "" is not remembered.
+  // Two threads that ask for a new key at the same time both call `make`.
   template <class F>
   static std::shared_ptr<T> get(const std::string& key, const F& make) {
     if (std::shared_ptr<T> earlier = find(key)) return earlier;

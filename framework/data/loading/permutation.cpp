@@ -31,13 +31,13 @@ std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint64_t stream) {
 }
 
 std::vector<int64_t> loader_permutation_of_pytorch(int64_t n, uint64_t seed, uint64_t epoch) {
-  constexpr int64_t kMostOfPyTorch = 0xffffffffu / 20;  // from there on PyTorch draws 64 bits for each sample
-  check<ValueError>(n >= 0 && n < kMostOfPyTorch, "permutation", "n must be in [0, 214748364) for mt19937, got ", n);
-  Twister numbers(seed);
+  constexpr int64_t kLeastWith64Bits = 0xffffffffu / 20;  // from this size on PyTorch draws 64 bits for each sample
+  check<ValueError>(n >= 0 && n < kLeastWith64Bits, "permutation", "n must be in [0, 214748364) for mt19937, got ", n);
+  Twister generator(seed);
   // A pass draws a seed for workers, its order, and at its end one more order, which is not used.
   const uint64_t seed_draws = 2, pass_draws = seed_draws + 2 * uint64_t(n > 0 ? n - 1 : 0);
-  numbers.discard(epoch * pass_draws + seed_draws);
-  return numbers.permutation(n);
+  generator.discard(epoch * pass_draws + seed_draws);
+  return generator.permutation(n);
 }
 
 }  // namespace halfstep

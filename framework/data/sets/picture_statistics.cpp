@@ -19,28 +19,29 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kMostPictures = 4096;
-constexpr const char* kReader = "1";  // version of the picture reader; changes if a file's pixels would
+constexpr const char* kReaderVersion = "1";  // to be changed when the picture reader gives other pixels for a file
 
 // Returns the file with the remembered statistics of these pictures; empty: none.
 fs::path statistics_file(const Dataset& data, const std::vector<fs::path>& pictures, std::span<const int64_t> samples) {
   const fs::path folder = picture_cache();
   if (folder.empty()) return {};
   Sha256 hash;
-  hash.update(joined(kReader, ' ', to_json(data.form())->dump(), ' ', data.input_shape(), ' ', data.size(), '\n'));
+  hash.update(joined(kReaderVersion, ' ', to_json(data.form())->dump(), ' ', data.input_shape(), ' ', data.size(), '\n'));
   for (const int64_t i : samples) {
     const uint64_t number = picture_number(pictures[size_t(i)], "");
     if (number == 0) return {};
     hash.update(&number, sizeof number);
   }
-  return folder / "statistics" / hash.hex().substr(0, 32);
+  constexpr size_t kNameDigits = 32;  // 128 bits
+  return folder / "statistics" / hash.hex().substr(0, kNameDigits);
 }
 
 // Returns the statistics in a file; empty if it has none.
 std::vector<ChannelStatistics> read_statistics(const fs::path& file) {
   std::vector<ChannelStatistics> out;
   try {
-    constexpr size_t kMost = 1 << 16;  // bytes
-    const auto stored = read_json<nlohmann::json>(read_file(file, kMost));
+    constexpr size_t kMostBytes = 1 << 16;
+    const auto stored = read_json<nlohmann::json>(read_file(file, kMostBytes));
     for (const auto& c : stored) {
       ChannelStatistics channel;
       channel.count = c.at("count"), channel.mean = c.at("mean"), channel.std = c.at("std");

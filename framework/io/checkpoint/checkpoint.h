@@ -30,7 +30,6 @@
 
 namespace halfstep {
 
-// A checkpoint that is missing, damaged or of a newer version.
 struct CheckpointError : IoError {
   using IoError::IoError;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the JSON header of a safetensors file from untrusted bytes.
+// Parts of safetensors.h for other code that handles such files: the names of dtypes, a reader of the JSON header that takes
+// untrusted bytes, and a writer.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace halfstep {
 
-// Largest header; longer ones are refused, as by the reference reader.
+// Largest header in bytes; longer ones are refused, as by the reference reader.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 // The dtype in the file and the dtype in memory.
@@ -28,7 +29,7 @@ std::string_view safetensors_name(DType dtype);
 // begin; data_offset stays 0. Throws IoError.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes, const std::string& file);
 
-// Like save_safetensors, with a choice whether to wait for the disk.
+// Writes a file as save_safetensors does; `waits`: whether it waits for the disk.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata, Waits waits);
 

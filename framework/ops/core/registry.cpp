@@ -24,7 +24,7 @@ std::vector<Op> OpList::finish() {
 }
 
 const std::vector<Op>& all_ops() {
-  static const auto& ops = *new std::vector<Op>([] {
+  static const auto& ops = *new std::vector<Op>([] {  // never freed: calls at exit may still need it
     OpList list;
     for (auto add :
          {add_elementwise,   add_pointwise,      add_activations,     add_bitwise,      add_where,         add_copies,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention.
+// Scaled dot-product attention.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@ struct AttentionOptions {
   bool is_causal = false;            // query i sees keys 0 to i; not with a mask
   std::optional<double> scale = {};  // 1 / sqrt(E) by default
   bool enable_gqa = false;           // key and value may have fewer heads; each serves H / Hk consecutive heads of query
-  Generator* generator = nullptr;
+  Generator* generator = nullptr;    // of the dropout; null: the default generator
 };
 
 // Returns softmax(scale query key^T + mask) value. query [..., H, L, E], key [..., Hk, S, E], value [..., Hv, S, Ev], at least [L,
@@ -30,6 +30,7 @@ inline Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& ke
   const AttentionOptions options{.attn_mask = attn_mask, .dropout_p = dropout_p, .is_causal = is_causal, .scale = scale};
   return scaled_dot_product_attention(query, key, value, options);
 }
+// Takes a mask in fourth place. It is a template, so that braces there are AttentionOptions, not a Tensor.
 template <std::derived_from<Tensor> Mask>
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const Mask& attn_mask) {
   return scaled_dot_product_attention(query, key, value, AttentionOptions{.attn_mask = attn_mask});

@@ -160,7 +160,7 @@ Tensor mlp(const Tensor& x, const std::vector<MlpLayer>& layers) {
 }
 
 void add_mlp(OpList& list) {
-  // x, then weight and bias of each layer; "activation" of all but the last.
+  // x, then weight and bias of each layer; "activation" of all but the last, and with "activate_last" of the last one, too.
   list.add(Mlp::info, [](Args& a) {
     const std::string name = a.text("activation", "none");
     halfstep::check<ValueError>(name == "none" || name == "relu" || name == "gelu", "mlp",

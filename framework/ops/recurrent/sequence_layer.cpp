@@ -27,8 +27,16 @@ TensorView rows(const Tensor& t, int64_t from, int64_t n) {
   view.shape[0] = n;
   return view;
 }
-// Returns no rows of an undefined tensor.
+// Returns the same, or an empty view if t is undefined.
 TensorView rows_or_none(const Tensor& t, int64_t from, int64_t n) { return t.defined() ? rows(t, from, n) : TensorView{}; }
+
+// Copies `from` to `to`, or writes zeros if it is undefined.
+void copy_or_zero(Backend& backend, const Tensor& from, const Tensor& to) {
+  if (from.defined())
+    backend.copy(from.view(), to.view());
+  else
+    backend.fill(to.view(), 0);
+}
 
 // The steps of a layer in processing order. The step at time t has sizes[t] rows, from offsets[t] on; `reverse`: the last comes
 // first.
@@ -60,8 +68,8 @@ struct RowRange {
   int64_t size() const { return to - from; }
 };
 
-// A matrix of many products, packed once if the device has a layout for that. Its rows are states of independent sequences, so
-// parts of the batch run through their steps in parallel.
+// The second factor of many products, packed once if the device has a layout for that. The rows of the first factors are states of
+// independent sequences, so parts of the batch run through their steps in parallel.
 struct PackedFactor {
   Tensor matrix, packed;
   int64_t parts = 1;
@@ -209,9 +217,9 @@ struct Layer {
     if (lstm && records) c.emplace(order, units, wide, device, in[kC]);
     if (lstm && !records) {
       newest_c = make(attr.batch, units, wide);
-      in[kC].defined() ? backend.copy(in[kC].view(), newest_c.view()) : backend.fill(newest_c.view(), 0);
+      copy_or_zero(backend, in[kC], newest_c);
     }
-    Tensor activated;
+    Tensor activated;  // 4 parts for each unit, also of a GRU (kernels.def); in the memory of `gates` if the dtype is the same
     if (records && gated) activated = lstm && dtype == wide ? gates : make(order.total, 4 * units, dtype);
     const Tensor unprojected = w_hr.defined() ? make(records ? order.total : attr.batch, units, dtype) : Tensor();
 
@@ -255,7 +263,7 @@ struct Layer {
     // step is still to come keep it.
     const auto running = [&](const Tensor& last, int64_t columns) {
       const Tensor out = make(attr.batch, columns, wide);
-      last.defined() ? backend.copy(last.view(), out.view()) : backend.fill(out.view(), 0);
+      copy_or_zero(backend, last, out);
       return out;
     };
     const Tensor dy = dense(grads[0]), dh = running(grads[1], width), dc = lstm ? running(grads[2], units) : Tensor();
@@ -316,6 +324,7 @@ struct Layer {
     return result;
   }
 
+  // Computes the layer from differentiable ops, for second derivatives. Parts of the gates: i f g o of an LSTM, r z n of a GRU.
   static Tensors composite(const Attr& attr, const Tensors& given) {
     const StepOrder order(attr.reverse, attr.batch, attr.sizes);
     const DType dtype = given[kX].dtype(), wide = widened(dtype);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums, means and maxima of bags of embeddings: of the rows of a matrix that indices name.
+// Sums, means and maxima over bags of embeddings. A bag is a list of rows of a matrix, given by their indices.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@
 namespace halfstep {
 
 enum class BagMode : uint8_t { sum, mean, max };
-BagMode bag_mode(std::string_view where, std::string_view name);  // by PyTorch's name; else ValueError, in which `where` is named
+// Returns the mode that PyTorch calls `name`. Throws ValueError, which names `where`, if there is none.
+BagMode bag_mode(std::string_view where, std::string_view name);
 
 struct EmbeddingBagOptions {
   std::optional<double> max_norm = {};  // first scales used rows down to this norm, in place, outside the graph
@@ -24,7 +25,8 @@ struct EmbeddingBagOptions {
 };
 
 // Returns one row for each bag of rows of weight [V, D]: index [B, n] has one bag per row; index [n] has bags that begin at
-// `offsets` [B], which start with 0 and grow -> [B, D]. An empty bag gives zeros; of equal maxima the first one gets the gradient.
+// `offsets` [B], which begin with 0 and do not fall -> [B, D]. An empty bag gives zeros;
+// of equal maxima the first one gets the gradient.
 // The host reads the offsets for mode max, and on a CPU always. Throws ShapeError, ValueError and IndexError. Autocast: keep.
 Tensor embedding_bag(const Tensor& weight, const Tensor& index, const Tensor& offsets = {},
                      const EmbeddingBagOptions& options = {});

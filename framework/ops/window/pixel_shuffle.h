@@ -10,7 +10,7 @@ namespace halfstep {
 Tensor pixel_shuffle(const Tensor& x, int64_t upscale_factor);
 // Undoes pixel_shuffle, r = downscale_factor: [..., C, H r, W r] -> [..., C r^2, H, W].
 Tensor pixel_unshuffle(const Tensor& x, int64_t downscale_factor);
-// Interleaves the groups of channels of x [N, C, ...]: channel i of group g becomes channel i groups + g.
+// Interleaves the groups of channels of x [N, C, ...]: channel i of group g becomes channel i * groups + g.
 Tensor channel_shuffle(const Tensor& x, int64_t groups);
 
 }  // namespace halfstep

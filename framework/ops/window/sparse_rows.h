@@ -15,7 +15,7 @@ enum class RowKind : uint8_t {
   reflect, replicate, circular,
 };
 
-// A matrix [out, in].
+// What a matrix [out, in] is made from; row_table() computes its rows.
 struct RowSpec {
   RowKind kind = RowKind::nearest;
   int64_t in = 0, out = 0;

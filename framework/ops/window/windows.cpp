@@ -41,8 +41,8 @@ void check_sizes(std::string_view op, const Shape& shape) {
   check_size(op, shape);
 }
 
-Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims) {
-  Shape s{a, b};
+Shape with_spatial(int64_t first, int64_t second, const Spatial& sizes, int dims) {
+  Shape s{first, second};
   for (int d = 0; d < dims; ++d) s.push_back(sizes[size_t(d)]);
   return s;
 }

@@ -25,8 +25,8 @@ int64_t window_positions(const Window& window, size_t dim, int64_t in, int64_t a
 // up.
 void check_sizes(std::string_view op, const Shape& shape);
 
-// Return [a, b, sizes...], and the sizes of [N, C, ...].
-Shape with_spatial(int64_t a, int64_t b, const Spatial& sizes, int dims);
+// Return [first, second, sizes...], and the sizes of [N, C, ...].
+Shape with_spatial(int64_t first, int64_t second, const Spatial& sizes, int dims);
 Spatial spatial_of(const Shape& shape, int dims);
 
 // Returns kernel_size, stride, padding and dilation, a number for each spatial dimension.

@@ -36,7 +36,7 @@ HS_SOFT(SoftmaxFuncOptions)
 HS_SOFT(SoftminFuncOptions)
 HS_SOFT(LogSoftmaxFuncOptions)
 #undef HS_SOFT
-    struct GumbelSoftmaxFuncOptions {
+struct GumbelSoftmaxFuncOptions {
   HS_TORCH_ARG(double, tau, 1.0);
   HS_TORCH_ARG(bool, hard, false);
   HS_TORCH_ARG(int, dim, -1);
@@ -97,44 +97,50 @@ struct AlphaDropoutFuncOptions {
 };
 using FeatureAlphaDropoutFuncOptions = AlphaDropoutFuncOptions;
 namespace detail {
-inline void check_p(double p) { TORCH_CHECK(p >= 0. && p <= 1., "dropout probability has to be between 0 and 1, but got ", p); }
-inline Tensor feature_mask(const Tensor& x, double p) {
-  std::vector<int64_t> s(size_t(x.dim()), 1);
-  s[0] = x.size(0);
-  if (x.dim() > 1) s[1] = x.size(1);
-  return Tensor(hs::bernoulli(hs::full(D(s), 1 - p))).to(x.scalar_type());
+inline void check_probability(double p) {
+  TORCH_CHECK(p >= 0. && p <= 1., "dropout probability has to be between 0 and 1, but got ", p);
 }
+// Draws a mask [N, C, 1...] of x [N, C, ...], which is 0 with probability p and 1 otherwise.
+inline Tensor feature_mask(const Tensor& x, double p) {
+  std::vector<int64_t> shape(size_t(x.dim()), 1);
+  shape[0] = x.size(0);
+  if (x.dim() > 1) shape[1] = x.size(1);
+  return Tensor(hs::bernoulli(hs::full(D(shape), 1 - p))).to(x.scalar_type());
+}
+// Replaces the elements where the mask is 0 by alpha, and scales and shifts all so that mean 0 and variance 1 remain.
 inline Tensor alpha_dropped(const Tensor& x, const Tensor& mask, double p) {
-  constexpr double alpha = -1.7580993408473766;
+  constexpr double alpha = -1.7580993408473766;  // limit of SELU at -infinity: -scale alpha (Klambauer et al. 2017)
   const double a = 1 / std::sqrt((alpha * alpha * p + 1) * (1 - p)), b = -a * alpha * p;
   return (x * mask + alpha * (1 - mask)) * a + b;
 }
+// Returns y, or x after y was written into it.
 inline Tensor put(bool inplace, const Tensor& x, const Tensor& y) { return inplace ? x.copy_(y) : y; }
 }  // namespace detail
 inline Tensor dropout(Tensor x, const DropoutFuncOptions& o = {}) {
-  detail::check_p(o.p());
+  detail::check_probability(o.p());
   return detail::put(o.inplace(), x, hs::dropout(x.h(), o.p(), o.training()));
 }
 inline Tensor dropout2d(Tensor x, const Dropout2dFuncOptions& o = {}) {
-  detail::check_p(o.p());
+  detail::check_probability(o.p());
   if (!o.training() || o.p() == 0) return x;
   return detail::put(o.inplace(), x, o.p() == 1 ? x * 0 : x * detail::feature_mask(x, o.p()) / (1 - o.p()));
 }
 inline Tensor dropout3d(Tensor x, const Dropout3dFuncOptions& o = {}) { return dropout2d(x, o); }
 inline Tensor alpha_dropout(Tensor x, const AlphaDropoutFuncOptions& o = {}) {
-  detail::check_p(o.p());
+  detail::check_probability(o.p());
   if (!o.training() || o.p() == 0) return x;
-  if (o.p() == 1) return x * 0;
+  if (o.p() == 1) return detail::put(o.inplace(), x, x * 0);
   const Tensor mask = Tensor(hs::bernoulli(hs::full(x.h().shape(), 1 - o.p()))).to(x.scalar_type());
   return detail::put(o.inplace(), x, detail::alpha_dropped(x, mask, o.p()));
 }
 inline Tensor feature_alpha_dropout(Tensor x, const FeatureAlphaDropoutFuncOptions& o = {}) {
-  detail::check_p(o.p());
+  detail::check_probability(o.p());
   if (!o.training() || o.p() == 0) return x;
-  if (o.p() == 1) return x * 0;
+  if (o.p() == 1) return detail::put(o.inplace(), x, x * 0);
   return detail::put(o.inplace(), x, detail::alpha_dropped(x, detail::feature_mask(x, o.p()), o.p()));
 }
 
+// The same with plain arguments, as libtorch's modules call them.
 namespace detail {
 inline Tensor alpha_dropout(Tensor x, double p, bool training, bool inplace) {
   return functional::alpha_dropout(x, AlphaDropoutFuncOptions().p(p).training(training).inplace(inplace));

@@ -81,7 +81,7 @@ Tensor PReLUImpl::forward(const Tensor& x) { return F::prelu(x, weight); }
 
 #define HS_TORCH_DROP(Name, function)                                                                                           \
   HS_TORCH_DEFINE(Name)                                                                                                         \
-  void Name##Impl::reset() { F::detail::check_p(options.p()); }                                                                 \
+  void Name##Impl::reset() { F::detail::check_probability(options.p()); }                                                       \
   HS_TORCH_PRINT(Name, "(p=" << options.p() << ", inplace=" << options.inplace() << ")")                                        \
   Tensor Name##Impl::forward(Tensor x) {                                                                                        \
     return F::function(std::move(x), F::Name##FuncOptions().p(options.p()).training(is_training()).inplace(options.inplace())); \

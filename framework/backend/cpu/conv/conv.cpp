@@ -141,14 +141,18 @@ void conv(const TensorView& x, const TensorView& weight, const TensorView& bias,
           const TensorView& out) {
   if (run_with_onednn(ConvPass::forward, x, weight, out, bias, window, groups, relu)) return;
   if (weight.dtype == x.dtype) return unfold_conv(kernels(), x, weight, bias, window, groups, relu, out);
-  // A weight of float32 beside a 16-bit x, which the products need in one dtype.
-  const Workspace rounded(Device::cpu, size_t(weight.numel()) * size_of(x.dtype));
-  TensorView own = weight;
-  own.data = rounded.data();
-  own.dtype = x.dtype;
+  // A weight of float32 beside a 16-bit x: computes in float32, so that only the result is rounded.
+  const int64_t x_count = x.numel(), out_count = out.numel();
+  const Workspace wide(Device::cpu, size_t(x_count + out_count) * sizeof(float));
+  float* const memory = reinterpret_cast<float*>(wide.data());
+  TensorView wide_x = x, wide_out = out;
+  wide_x.dtype = wide_out.dtype = DType::f32;
+  wide_x.data = memory;
+  wide_out.data = memory + x_count;
   const MemoryFormat format = conv_format({x, weight, out});
-  kernels().copy(in_memory_order(weight, format), in_memory_order(own, format));
-  unfold_conv(kernels(), x, own, bias, window, groups, relu, out);
+  kernels().copy(in_memory_order(x, format), in_memory_order(wide_x, format));
+  unfold_conv(kernels(), wide_x, weight, bias, window, groups, relu, wide_out);
+  kernels().copy(in_memory_order(wide_out, format), in_memory_order(out, format));
 }
 
 namespace {

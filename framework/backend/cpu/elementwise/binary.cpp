@@ -31,29 +31,30 @@ void apply_wide_backward(const double* const* in, double* out, int64_t n, const 
   for (int64_t i = 0; i < n; ++i) out[i] = Fn{}(in[0][i], in[1][i], in[2][i]);
 }
 
-HS_CLONES void pow_exponents(const float* a, const float* b, double* z, int64_t n) {
+// The passes of pow, each for all elements of a block: z = b log2|a|, then 2^z, then corrections where that is not a^b.
+HS_CLONES void write_pow_exponents(const float* a, const float* b, double* z, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) z[i] = m::host::pow_exponent(a[i], b[i]);
 }
-HS_CLONES void pow_powers(const double* z, float* out, int64_t n) {
+HS_CLONES void write_powers_of_two(const double* z, float* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = m::host::pow_power(z[i]);
 }
-HS_CLONES bool pow_all_plain(const float* a, const float* b, int64_t n) {
+HS_CLONES bool all_powers_are_plain(const float* a, const float* b, int64_t n) {
   uint32_t special = 0;
   for (int64_t i = 0; i < n; ++i) special |= uint32_t(!m::host::pow_is_plain(a[i], b[i]));
   return special == 0;
 }
-HS_CLONES void pow_domains(const float* a, const float* b, float* power, int64_t n) {
+HS_CLONES void correct_special_powers(const float* a, const float* b, float* power, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) power[i] = m::host::pow_domain(a[i], b[i], power[i]);
 }
 // power = a^b for n <= kBlock elements. `power` must be neither a nor b.
 void pow_block(const float* a, const float* b, float* power, int64_t n) {
   alignas(64) double z[kBlock];
-  pow_exponents(a, b, z, n);
-  pow_powers(z, power, n);
-  if (!pow_all_plain(a, b, n)) pow_domains(a, b, power, n);
+  write_pow_exponents(a, b, z, n);
+  write_powers_of_two(z, power, n);
+  if (!all_powers_are_plain(a, b, n)) correct_special_powers(a, b, power, n);
 }
 
 HS_CLONES void minus_one(const float* b, float* out, int64_t n) {
@@ -89,14 +90,14 @@ void apply_single_backward<functor::pow_backward_a, float>(const float* const* i
 template <class Fn>
 constexpr SingleLoops forward_of() {
   if constexpr (std::is_same_v<Fn, functor::pow>)
-    return {apply_single<Fn, float>, nullptr};
+    return {apply_single<Fn, float>, nullptr};  // several passes, so none in bfloat16's registers
   else
     return {apply_single<Fn, float>, apply_single<Fn, bf16>};
 }
 template <class Fn>
 constexpr SingleLoops backward_of() {
   if constexpr (std::is_same_v<Fn, functor::pow_backward_a>)
-    return {apply_single_backward<Fn, float>, nullptr};
+    return {apply_single_backward<Fn, float>, nullptr};  // as for pow
   else
     return {apply_single_backward<Fn, float>, apply_single_backward<Fn, bf16>};
 }

@@ -10,7 +10,8 @@
 
 namespace halfstep::cpu {
 
-// The dimensions of x: kept ones (with the strides of out and x) and reduced ones (strides of x), largest stride first.
+// The dimensions of x of other sizes than 1: kept ones (with the strides of out and x) and reduced ones (strides of x), largest
+// stride first.
 struct ReduceSplit {
   Shape kept, reduced;
   Strides kept_out, kept_in, reduced_in;
@@ -33,9 +34,10 @@ struct ReduceSplit {
       }
     }
   }
-  // Returns whether kept elements are closer together in memory than reduced ones, and enough to fill vectors.
+  // Returns whether kept elements are closer together in memory than reduced ones, and enough to fill a vector.
   bool by_columns() const {
-    if (kept.empty() || reduced.empty() || kept.back() < 8 || numel(reduced) == 0) return false;
+    constexpr int64_t kVector = 8;  // float32 elements of an AVX vector
+    if (kept.empty() || reduced.empty() || kept.back() < kVector || numel(reduced) == 0) return false;
     return std::abs(kept_in.back()) < std::abs(reduced_in.back());
   }
 };
