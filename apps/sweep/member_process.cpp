@@ -21,7 +21,9 @@ constexpr int kNotStarted = 127;      // the shells' code for a program that can
 constexpr std::chrono::milliseconds kExitPollInterval{20};
 
 // Runs in the new process, where only async-signal-safe calls are allowed.
-[[noreturn]] void run_program_in_child(char* const* words, const char* output, pid_t parent) {
+[[noreturn]] void run_program_in_child(char* const* words, const char* output, pid_t parent, const sigset_t& signals) {
+  signal(SIGTERM, SIG_DFL);  // the handlers of the parent are not for this process
+  sigprocmask(SIG_SETMASK, &signals, nullptr);
   setpgid(0, 0);
   const bool dies_with_parent = prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
   const int in = open("/dev/null", O_RDONLY), out = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -39,8 +41,14 @@ MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesy
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   const pid_t parent = getpid();
+  // A request to stop that comes before the child has its own way to handle it waits until then.
+  sigset_t stop_request, signals;
+  sigemptyset(&stop_request);
+  sigaddset(&stop_request, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &stop_request, &signals);
   pid_ = fork();
-  if (pid_ == 0) run_program_in_child(words.data(), output.c_str(), parent);
+  if (pid_ == 0) run_program_in_child(words.data(), output.c_str(), parent, signals);
+  pthread_sigmask(SIG_SETMASK, &signals, nullptr);
   check<IoError>(pid_ > 0, "sweep", "cannot start a process: ", std::strerror(errno));
 }
 
