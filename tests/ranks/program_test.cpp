@@ -275,13 +275,13 @@ TEST_CASE("program: kill -9 of a rank ends all; the checkpoint is whole, and two
 
 TEST_CASE("program: a rank that is stopped is named, and all end, with a code of their own") {
   const Place dir;
-  Job job(dir, 4, std::string(kForever) + " --set distributed.timeout_s=1.5");
+  Job job(dir, 4, std::string(kForever) + " --set distributed.timeout_s=4");  // longer than a busy machine keeps a rank waiting
   REQUIRE(job.wait_for_steps(30));
   job.signal(1, SIGSTOP);
   const auto [code, took] = job.ended();
   CHECK(code == 74);
-  CHECK(took < 3.5);
-  CHECK(contains(job.text(), "did not end within 1.5 s: rank 1 does not answer"));
+  CHECK(took < 7);
+  CHECK(contains(job.text(), "did not end within 4 s: rank 1 does not answer"));
   CHECK(contains(job.text(), "start all ranks again with --resume auto"));
   CHECK(latest_checkpoint(dir / "r"));
 }
