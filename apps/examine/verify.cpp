@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/catalog/infer.h"
 #include "apps/examine/time_travel.h"
 #include "apps/exit_codes.h"
 #include "apps/terminal/scratch_folder.h"
