@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process groups with libtorch's names (c10d::ProcessGroupMPI), over halfstep's ranks: the launcher decides who they are (mpirun,
-// or HALFSTEP_RANK and its kin), and the transport is MPI, Gloo or sockets (docs/distributed.md). A call has computed its result
-// when it returns; an error of a peer is thrown by wait(). Sums are added in the order of the ranks, in float32, so all ranks get
-// the same bits.
+// Process groups with libtorch's names (c10d::ProcessGroupMPI), over halfstep's ranks, which a launcher such as mpirun starts and
+// connects (docs/distributed.md). A call returns when its result is there; wait() throws if a rank was lost. Sums are added in the
+// order of the ranks, in float32, so all ranks get the same bits.
 #pragma once
 
 #include <exception>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Archives: trees of tensors and plain values, written as safetensors with the names "a.b.c"; values are in the file's metadata.
-// They also read files of torch.save with a state_dict. libtorch's own archives, which are TorchScript, are not read.
+// They also read a module that libtorch's torch::save wrote, and what Python's torch.save (a state_dict) and torch.jit.save wrote.
 #pragma once
 
 #include "torch/autograd/autograd.h"
