@@ -100,6 +100,22 @@ __device__ inline double multiply_add(double a, double b, double c) {
 #endif
 }
 
+// Return a + b, rounded, also where a is a product: nvcc would fuse both into one operation.
+__device__ inline float rounded_sum(float a, float b) {
+#ifdef HALFSTEP_CUDA_EMU
+  return a + b;
+#else
+  return __fadd_rn(a, b);
+#endif
+}
+__device__ inline double rounded_sum(double a, double b) {
+#ifdef HALFSTEP_CUDA_EMU
+  return a + b;
+#else
+  return __dadd_rn(a, b);
+#endif
+}
+
 // Returns x rounded once to T: from_f<__half>(1.5f).
 template <class T, class C>
 __host__ __device__ inline T from_f(C x) {

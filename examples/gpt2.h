@@ -57,9 +57,14 @@ struct Block : Module {
   Part<LayerNorm> ln_2{this, "ln_2", c.width};
   Part<Mlp> mlp{this, "mlp", c};
   explicit Block(const GptConfig& config) : c(config) {}
+  void pass(ResidualStream& x) {
+    x.add(attn(x.through(*ln_1, &*attn)));  // x += attn(ln_1(x)); the next norm adds the branch in its own pass
+    x.add(mlp(x.through(*ln_2, &*mlp)));
+  }
   Tensor forward(const Tensor& in) override {
-    const Tensor x = in + attn(ln_1(in));
-    return x + mlp(ln_2(x));
+    ResidualStream x(in);
+    pass(x);
+    return x.value();
   }
 };
 
@@ -75,9 +80,9 @@ struct Body : Module {
   }
   Tensor forward(const Tensor& ids) override {  // [batch, length] -> [batch, length, width]
     const Tensor places = arange(double(ids.size(1)), {.dtype = DType::i64, .device = ids.device()});
-    Tensor x = dropout(wte(ids) + wpe(places), c.dropout, training());
-    for (const auto& block : h) x = block(x);
-    return ln_f(x);
+    ResidualStream x(dropout(wte(ids) + wpe(places), c.dropout, training()));
+    for (size_t i = 0; i < h->size(); ++i) x.pass(h->at<Block>(i));
+    return x.through(*ln_f);
   }
 };
 

@@ -27,4 +27,5 @@
 #include "layers/sequences/packed_sequence.h"
 #include "layers/sequences/positions.h"
 #include "layers/sequences/recurrent.h"
+#include "layers/sequences/residual_stream.h"
 #include "layers/sequences/transformer.h"

@@ -70,7 +70,7 @@ class AccumulateGrad final : public Node {
   Tensor leaf_;
 };
 
-class AutocastCast final : public Node {
+class AutocastCast : public Node {
  public:
   std::string_view name() const override { return "autocast"; }
   bool is_autocast_cast() const override { return is_half(outputs[0].dtype); }
@@ -80,6 +80,8 @@ class AutocastCast final : public Node {
     return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()};
   }
 };
+// The cast that an op did itself.
+class Rounding final : public AutocastCast {};
 
 }  // namespace
 
@@ -203,6 +205,24 @@ Tensor record_autocast(const Tensor& source, const Tensor& low) {
   node->edges = {edge_of(source)};
   attach(node, out);
   return out;
+}
+
+Tensor record_rounding(const Tensor& low, DType wide) {
+  if (!low.impl()->autograd || !low.impl()->autograd->node) return low;
+  const AutogradMeta& meta = *low.impl()->autograd;
+  meta.node->outputs[meta.output_index].dtype = wide;
+  Tensor out = low.alias(low.shape(), low.strides());
+  auto node = make_node<Rounding>();
+  node->edges = {{meta.node, meta.output_index, wide}};
+  attach(node, out);
+  return out;
+}
+
+std::optional<DType> rounded_from(const Tensor& t) {
+  if (!t.impl()->autograd || !t.impl()->autograd->node) return {};
+  const Node& node = *t.impl()->autograd->node;
+  if (!node.is_autocast_cast() || !dynamic_cast<const Rounding*>(&node)) return {};
+  return node.edges[0].dtype;
 }
 
 }  // namespace halfstep

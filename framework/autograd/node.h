@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_set>
@@ -133,5 +134,10 @@ class UsedTensors {
 
 // Records a cast by autocast; edge_of skips casts to 16 bits.
 Tensor record_autocast(const Tensor& source, const Tensor& low);
+// Returns `low`, a result that an op rounded to 16 bits at once where autocast would cast it later, with the history of that cast:
+// the op gets its gradient in `wide`.
+Tensor record_rounding(const Tensor& low, DType wide);
+// Returns that dtype of a tensor with such a history; none for others. A view of the tensor gets such a history too.
+std::optional<DType> rounded_from(const Tensor& t);
 
 }  // namespace halfstep

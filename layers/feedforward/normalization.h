@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "layers/module/layer.h"
 
@@ -146,6 +147,18 @@ class LayerNorm : public Module {
   static const Arguments<Sizes>& arguments();
   explicit LayerNorm(const Sizes& normalized_shape, const LayerNormOptions& options = {});
   Tensor forward(const Tensor& x) override { return layer_norm(x, shape_, weight, bias, options_.eps); }
+  // Return layer(x) and the pair of layer(x + branch) and the sum, in one pass (ResidualStream calls both). rounded: as in
+  // layer_norm. Hooks are not called.
+  Tensor in_dtype(const Tensor& x, std::optional<DType> rounded) {
+    return run([&](const Tensor& in) { return layer_norm(in, shape_, weight, bias, options_.eps, rounded); }, x);
+  }
+  std::pair<Tensor, Tensor> of_sum(const Tensor& x, const Tensor& branch, std::optional<DType> rounded) {
+    const auto both = [&](const Tensor& a, const Tensor& b) {
+      const Tensors out = add_layer_norm(a, b, shape_, weight, bias, options_.eps, rounded);
+      return std::pair(out[0], out[1]);
+    };
+    return run(both, x, branch);
+  }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   Parameter weight, bias;
@@ -167,6 +180,17 @@ class RMSNorm : public Module {  // y = x / sqrt(mean(x^2) + eps) weight
   static const Arguments<Sizes>& arguments() { return LayerNorm::arguments(); }
   explicit RMSNorm(const Sizes& normalized_shape, const RMSNormOptions& options = {});
   Tensor forward(const Tensor& x) override { return rms_norm(x, shape_, weight, options_.eps); }
+  // As those of LayerNorm.
+  Tensor in_dtype(const Tensor& x, std::optional<DType> rounded) {
+    return run([&](const Tensor& in) { return rms_norm(in, shape_, weight, options_.eps, rounded); }, x);
+  }
+  std::pair<Tensor, Tensor> of_sum(const Tensor& x, const Tensor& branch, std::optional<DType> rounded) {
+    const auto both = [&](const Tensor& a, const Tensor& b) {
+      const Tensors out = add_rms_norm(a, b, shape_, weight, options_.eps, rounded);
+      return std::pair(out[0], out[1]);
+    };
+    return run(both, x, branch);
+  }
   bool is_recordable() const override { return true; }
   std::string describe() const override;
   Parameter weight;

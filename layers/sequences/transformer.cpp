@@ -2,6 +2,8 @@
 #include "layers/sequences/transformer.h"
 
 #include <limits>
+#include <type_traits>
+#include <typeinfo>
 
 #include "layers/module/init.h"
 
@@ -88,12 +90,22 @@ TransformerEncoderLayer::TransformerEncoderLayer(Integer d_model, Integer nhead,
 }
 
 Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderInputs& in) {
-  const Tensor x = add_residual(src, *norm1, [&](const Tensor& y) {
+  ResidualStream x(src);
+  pass_parts(x, in);
+  return x.value();
+}
+
+void TransformerEncoderLayer::pass_parts(ResidualStream& x, const EncoderInputs& in) {
+  add_residual(x, *norm1, *self_attn, [&](const Tensor& y) {
     const AttentionInputs inputs{
         .key_padding_mask = in.src_key_padding_mask, .attn_mask = in.src_mask, .need_weights = false, .is_causal = in.is_causal};
     return dropout1(self_attn(y, y, y, inputs).first);
   });
-  return add_residual(x, *norm2, [&](const Tensor& y) { return dropout2(feed_forward(y)); });
+  add_residual(x, *norm2, *linear1, [&](const Tensor& y) { return dropout2(feed_forward(y)); });
+}
+
+void TransformerEncoderLayer::pass(ResidualStream& x, const EncoderInputs& inputs) {
+  run([&] { pass_parts(x, inputs); });
 }
 
 Tensor TransformerEncoderLayer::operator()(const Tensor& src, const EncoderInputs& inputs) {
@@ -114,21 +126,31 @@ TransformerDecoderLayer::TransformerDecoderLayer(Integer d_model, Integer nhead,
 }
 
 Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& in) {
-  Tensor x = add_residual(tgt, *norm1, [&](const Tensor& y) {
+  ResidualStream x(tgt);
+  pass_parts(x, memory, in);
+  return x.value();
+}
+
+void TransformerDecoderLayer::pass_parts(ResidualStream& x, const Tensor& memory, const DecoderInputs& in) {
+  add_residual(x, *norm1, *self_attn, [&](const Tensor& y) {
     const AttentionInputs inputs{.key_padding_mask = in.tgt_key_padding_mask,
                                  .attn_mask = in.tgt_mask,
                                  .need_weights = false,
                                  .is_causal = in.tgt_is_causal};
     return dropout1(self_attn(y, y, y, inputs).first);
   });
-  x = add_residual(x, *norm2, [&](const Tensor& y) {
+  add_residual(x, *norm2, *multihead_attn, [&](const Tensor& y) {
     const AttentionInputs inputs{.key_padding_mask = in.memory_key_padding_mask,
                                  .attn_mask = in.memory_mask,
                                  .need_weights = false,
                                  .is_causal = in.memory_is_causal};
     return dropout2(multihead_attn(y, memory, memory, inputs).first);
   });
-  return add_residual(x, *norm3, [&](const Tensor& y) { return dropout3(feed_forward(y)); });
+  add_residual(x, *norm3, *linear1, [&](const Tensor& y) { return dropout3(feed_forward(y)); });
+}
+
+void TransformerDecoderLayer::pass(ResidualStream& x, const Tensor& memory, const DecoderInputs& inputs) {
+  run([&] { pass_parts(x, memory, inputs); });
 }
 
 Tensor TransformerDecoderLayer::operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
@@ -147,6 +169,16 @@ std::shared_ptr<ModuleList> copies(const char* type, const std::shared_ptr<Layer
   return list;
 }
 
+// Computes x = layer(x, inputs...). A class derived from Layer may override its forward, which is then called.
+template <class Layer, class... Inputs>
+void pass_layer(ResidualStream& x, Layer& layer, const Inputs&... inputs) {
+  using Own = std::conditional_t<sizeof...(Inputs) == 2, TransformerDecoderLayer, TransformerEncoderLayer>;
+  if (typeid(layer) == typeid(Own))
+    x.pass(static_cast<Own&>(layer), inputs...);
+  else
+    x = ResidualStream(layer(x.value(), inputs...));
+}
+
 }  // namespace
 
 TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, Integer num_layers,
@@ -159,15 +191,15 @@ TransformerEncoder::TransformerEncoder(std::shared_ptr<ModuleList> list, std::sh
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src, const EncoderInputs& inputs) {
-  Tensor x = src;
-  for (size_t i = 0; i < layers->size(); ++i) x = layers->at<TransformerEncoderLayer>(i)(x, inputs);
-  return norm ? norm(x) : x;
+  ResidualStream x(src);
+  for (size_t i = 0; i < layers->size(); ++i) pass_layer(x, layers->at<TransformerEncoderLayer>(i), inputs);
+  return norm ? x.through(*norm) : x.value();
 }
 
 Tensor TransformerEncoder::forward(const Tensor& src) {
-  Tensor x = src;
-  for (size_t i = 0; i < layers->size(); ++i) x = layers[i](x);
-  return norm ? norm(x) : x;
+  ResidualStream x(src);
+  for (const auto& layer : layers) pass_layer(x, *layer);
+  return norm ? x.through(*norm) : x.value();
 }
 
 Tensor TransformerEncoder::operator()(const Tensor& src, const EncoderInputs& inputs) {
@@ -184,9 +216,9 @@ TransformerDecoder::TransformerDecoder(std::shared_ptr<ModuleList> list, std::sh
 }
 
 Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {
-  Tensor x = tgt;
-  for (size_t i = 0; i < layers->size(); ++i) x = layers->at<TransformerDecoderLayer>(i)(x, memory, inputs);
-  return norm ? norm(x) : x;
+  ResidualStream x(tgt);
+  for (size_t i = 0; i < layers->size(); ++i) pass_layer(x, layers->at<TransformerDecoderLayer>(i), memory, inputs);
+  return norm ? x.through(*norm) : x.value();
 }
 
 Tensor TransformerDecoder::operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs) {

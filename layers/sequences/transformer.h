@@ -15,12 +15,14 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include "layers/containers/containers.h"
 #include "layers/feedforward/dropout.h"
 #include "layers/feedforward/normalization.h"
 #include "layers/sequences/attention.h"
+#include "layers/sequences/residual_stream.h"
 
 namespace halfstep {
 
@@ -98,10 +100,13 @@ class TransformerBlock : public Module {
   void add_feed_forward(int64_t d_model);
   RegisteredPart<LayerNorm> add_norm(const char* name, int64_t d_model);
   RegisteredPart<Dropout> add_dropout(const char* name);
-  // Computes norm(x + change(x)), or x + change(norm(x)) with norm_first.
+  // Computes x = norm(x + change(x)), or x += change(norm(x)) with norm_first. reader: the first module of `change`.
   template <class F>
-  Tensor add_residual(const Tensor& x, LayerNorm& norm, const F& change) const {
-    return options_.norm_first ? x + change(norm(x)) : norm(x + change(x));
+  void add_residual(ResidualStream& x, LayerNorm& norm, const Module& reader, const F& change) const {
+    const bool is_product = typeid(reader) == typeid(MultiheadAttention) || typeid(reader) == typeid(Linear);
+    if (options_.norm_first) return x.add(change(x.through(norm, is_product ? &reader : nullptr)));
+    x.add(change(x.value()));
+    x = ResidualStream(x.through(norm));
   }
   Tensor feed_forward(const Tensor& x) const;
   TransformerLayerOptions options_;
@@ -119,10 +124,16 @@ class TransformerEncoderLayer : public TransformerBlock {
   Tensor forward(const Tensor& src) override { return forward(src, {.is_causal = options_.is_causal}); }
   using Module::operator();
   Tensor operator()(const Tensor& src, const EncoderInputs& inputs);
+  // Compute x = layer(x, inputs), for ResidualStream::pass.
+  void pass(ResidualStream& x, const EncoderInputs& inputs);
+  void pass(ResidualStream& x) { pass(x, {.is_causal = options_.is_causal}); }
   std::string describe() const override { return "TransformerEncoderLayer"; }
   Part<MultiheadAttention> self_attn;
   Part<LayerNorm> norm1, norm2;
   Part<Dropout> dropout1, dropout2;
+
+ private:
+  void pass_parts(ResidualStream& x, const EncoderInputs& in);
 };
 
 // Adds to the encoder's layer, between its two parts, attention to `memory`, an encoder's output.
@@ -135,10 +146,14 @@ class TransformerDecoderLayer : public TransformerBlock {
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
   using Module::forward;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const DecoderInputs& inputs = {});
+  void pass(ResidualStream& x, const Tensor& memory, const DecoderInputs& inputs);  // x = layer(x, memory, inputs)
   std::string describe() const override { return "TransformerDecoderLayer"; }
   Part<MultiheadAttention> self_attn, multihead_attn;
   Part<LayerNorm> norm1, norm2, norm3;
   Part<Dropout> dropout1, dropout2, dropout3;
+
+ private:
+  void pass_parts(ResidualStream& x, const Tensor& memory, const DecoderInputs& in);
 };
 
 // Runs num_layers copies of a layer, and then `norm` if given. Throws ValueError for 0 layers.

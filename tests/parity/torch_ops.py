@@ -71,6 +71,16 @@ def div(t, a):
     return one_number(lambda x, y: torch.div(x, y, rounding_mode=a.get("rounding_mode")))(t, rest)
 
 
+def of_sum(norm):
+    """A norm of the sum of the first two tensors, and the sum."""
+
+    def run(t, a):
+        names = ["weight", "bias"]
+        return [norm(t[0] + t[1], **{n: x for n, x in zip(names, t[2:]) if x is not None}, **a), t[0] + t[1]]
+
+    return run
+
+
 def pad(t, a):  # torch wraps further than what negative padding left, into memory that nothing was written to
     if a.get("mode") == "circular":
         for i, n in enumerate(t[0].shape[::-1][: len(a["pad"]) // 2]):
@@ -328,6 +338,8 @@ SPECIAL = {
     "rnn_tanh_cell": cell(torch.rnn_tanh_cell, False),
     "rnn_relu_cell": cell(torch.rnn_relu_cell, False),
     **{n: sequence(getattr(torch, n)) for n in ("lstm", "gru", "rnn_tanh", "rnn_relu")},
+    "add_layer_norm": of_sum(F.layer_norm),
+    "add_rms_norm": of_sum(F.rms_norm),
     "nll_loss2d": lambda t, a: F.nll_loss(*t, **a),
     "unfold_dimension": lambda t, a: t[0].unfold(a["dimension"], a["size"], a["step"]),
     "polygamma": lambda t, a: torch.polygamma(a["n"], t[0]),

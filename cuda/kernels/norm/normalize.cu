@@ -5,7 +5,8 @@
 //   backward  dx = rstd (g w - sum(g w) / n - xhat sum(g w xhat) / n), for RMS without the first sum
 //             dw = sum g xhat, db = sum g over rows and pixels
 // A warp processes a short run of n elements, and a block a long one. A run is read twice, the second time from the cache. The
-// backward reads runs that fit into registers once, for all gradients.
+// backward reads runs that fit into registers once, for all gradients. x may be the sum of two tensors, which the same kernel
+// writes, and dx may be added to a gradient that x has from elsewhere.
 #include <utility>
 
 #include "cuda/kernels/norm/norms.cuh"
@@ -45,8 +46,9 @@ struct ThreadMoments {
   }
 };
 
-template <class C, int N, int Warps>
-__global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
+// Computes the rows of normalize. read(i, x): loads elements of x for the statistics; later they are loaded from a.x.
+template <class C, int N, int Warps, class Read>
+__device__ inline void normalize_rows(const NormOperands& a, const Read& read) {
   using Group = RowGroup<Warps>;
   SHARED(double, sums, [kBlockWarps]);
   for (int64_t k = Group::first_row(); k < a.slices; k += Group::row_step()) {
@@ -54,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
     ThreadMoments<C> moments;
     Group::template each<N>(0, a.length, [&](int64_t i, auto size) {
       C x[size.value];
-      load_some(a.x, row + i, x);
+      read(row + i, x);
       moments.add(x, a.centered);
     });
     const double n = double(a.length);
@@ -78,9 +80,59 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
   }
 }
 
-// Computes dx = rstd (g w - mean(g w) - xhat mean(g w xhat)).
 template <class C, int N, int Warps>
-__global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
+__global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
+  normalize_rows<C, N, Warps>(a, [&](int64_t i, auto& x) { load_some(a.x, i, x); });
+}
+
+// Rounds x to the 16 bits of `dtype`, if it has 16.
+template <class C, int N>
+__device__ inline void round_to(DType dtype, C (&x)[N]) {
+  if (dtype == DType::f16) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = C(__half2float(from_f<__half>(x[j])));
+  } else if (dtype == DType::bf16) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = C(__bfloat162float(from_f<__nv_bfloat16>(x[j])));
+  }
+}
+
+// Does the same for x = left + right, which it writes.
+template <class C, int N, int Warps>
+__global__ void __launch_bounds__(kThreads) add_normalize_kernel(NormOperands a, Operand left, Operand right) {
+  normalize_rows<C, N, Warps>(a, [&](int64_t i, auto& x) {
+    std::remove_reference_t<decltype(x)> y;
+    load_some(left, i, x);
+    load_some(right, i, y);
+#pragma unroll
+    for (int j = 0; j < length_of(y); ++j) x[j] += y[j];
+    round_to(a.x.dtype, x);
+    store_some(a.x, i, x);
+  });
+}
+
+// Where the gradient of a sum comes from besides its norm, and where it goes besides dx; either may be empty.
+struct ResidualOperands {
+  Operand residual, copy;
+};
+
+// Stores elements of dx, to which the residual's gradient is added after they were rounded.
+template <class C, int N>
+__device__ inline void store_gradient(const NormOperands& a, const ResidualOperands& r, int64_t i, C (&d)[N]) {
+  if (r.residual.data != nullptr) {
+    C more[N];
+    load_some(r.residual, i, more);
+    round_to(a.out.dtype, d);
+#pragma unroll
+    for (int j = 0; j < N; ++j) d[j] = rounded_sum(d[j], more[j]);
+  }
+  store_some(a.out, i, d);
+  if (r.copy.data != nullptr) store_some(r.copy, i, d);
+}
+
+// Computes dx = rstd (g w - mean(g w) - xhat mean(g w xhat)) and stores it with store(i, dx); bias: g.
+template <class C, int N, int Warps, class Store>
+__device__ inline void gradient_rows(const NormOperands& a, const Store& store) {
   using Group = RowGroup<Warps>;
   SHARED(double, sums, [kBlockWarps]);
   for (int64_t k = Group::first_row(); k < a.slices; k += Group::row_step()) {
@@ -108,9 +160,18 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
       load_parameter(a.weight, base, i, a.inner, C(1), w);
 #pragma unroll
       for (int j = 0; j < size.value; ++j) g[j] = r * (g[j] * w[j] - mean_gw - (x[j] - m) * r * mean_gwx);
-      store_some(a.out, row + i, g);
+      store(row + i, g);
     });
   }
+}
+
+template <class C, int N, int Warps>
+__global__ void __launch_bounds__(kThreads) backward_kernel(NormOperands a) {
+  gradient_rows<C, N, Warps>(a, [&](int64_t i, auto& d) { store_some(a.out, i, d); });
+}
+template <class C, int N, int Warps>
+__global__ void __launch_bounds__(kThreads) add_backward_kernel(NormOperands a, ResidualOperands r) {
+  gradient_rows<C, N, Warps>(a, [&](int64_t i, auto& d) { store_gradient(a, r, i, d); });
 }
 
 // Writes the sums of a block's threads for their columns of a row of `length`, summed over the block's warps if each of these had
@@ -153,12 +214,12 @@ __device__ inline void store_columns(const float (*plain)[kRun], const float (*s
 // Does the same for inner = 1 and rows in packs that fit into registers, with the sums over rows: a block has a segment of a
 // group's rows, and each of its warps, or all together, process one row at a time. A thread's sums for its columns go to partial,
 // [2, segments, groups * channels]: sum g, sum g xhat; partial may be null.
-template <int Warps>
-__global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a, int64_t rows, int64_t segments, float* partial) {
+template <int Warps, class Store>
+__device__ inline void gradients_once(const NormOperands& a, int64_t rows, int64_t segments, float* partial, const Store& store) {
   using Group = RowGroup<Warps>;
   using Held = HeldRows<RunRows, Group, 2>;
   SHARED(double, sums, [kBlockWarps]);
-  const RunRows x{a.x}, grad{a.bias}, out{a.out};
+  const RunRows x{a.x}, grad{a.bias};
   const int64_t part = (rows + segments - 1) / segments;
   const double n = double(a.length);
   for (int64_t task = blockIdx.x; task < a.groups * segments; task += gridDim.x) {
@@ -189,7 +250,7 @@ __global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a,
         load_parameter(a.weight, base, i, 1, 1.0f, w);
 #pragma unroll
         for (int j = 0; j < kRun; ++j) d[j] = s * (v[1][j] * w[j] - mean_gw - (v[0][j] - m) * s * mean_gwx);
-        out.store(row, i, d);
+        store(row + i, d);
       });
     }
     if (partial == nullptr) continue;
@@ -197,6 +258,16 @@ __global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a,
     float* const to[2] = {partial + segment * columns + base, partial + (segments + segment) * columns + base};
     store_columns<Warps>(plain, scaled, a.length, to);
   }
+}
+
+template <int Warps>
+__global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a, int64_t rows, int64_t segments, float* partial) {
+  gradients_once<Warps>(a, rows, segments, partial, [&](int64_t i, const auto& d) { store_run(a.out, i, d); });
+}
+template <int Warps>
+__global__ void __launch_bounds__(kThreads)
+    add_backward_once_kernel(NormOperands a, ResidualOperands r, int64_t rows, int64_t segments, float* partial) {
+  gradients_once<Warps>(a, rows, segments, partial, [&](int64_t i, auto& d) { store_gradient(a, r, i, d); });
 }
 
 // Calls f(C{}, elements read at a time: kPack or 1, warps of a row: 1 or kBlockWarps).
@@ -226,6 +297,17 @@ int64_t segments_of(const NormArgs& a) {
   return std::min({(a.rows + each - 1) / each, kMostSegments, room / (a.groups * a.channels)});
 }
 
+// Computes the gradients of weight and bias by themselves; either may be empty.
+void sum_parameters(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& mean,
+                    const TensorView& rstd, const TensorView& dweight, const TensorView& dbias) {
+  if (!dweight && !dbias) return;
+  const int64_t channels = args.groups * args.channels;
+  ChannelSumArgs s{grad, x, mean, rstd, args.rows, channels, args.inner, args.groups, args.channels};
+  if (x.format() == MemoryFormat::channels_last) s.rows *= s.stat_rows = std::exchange(s.inner, 1);
+  for (int64_t first = 0; first < channels; first += kChannelsAtOnce)
+    channel_sums(q, s, first, channels - first < kChannelsAtOnce ? channels - first : kChannelsAtOnce, dbias, dweight);
+}
+
 }  // namespace
 
 void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
@@ -236,6 +318,41 @@ void normalize(const Queue& q, const NormArgs& args, const TensorView& x, const 
   for_rows_of(a, reads_some(kPack, {&x, &weight, &bias, &out}, run_of(args)), [&](auto type, auto pack, auto warps) {
     launch(normalize_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
   });
+}
+
+void add_normalize(const Queue& q, const NormArgs& args, const TensorView& left, const TensorView& right, const TensorView& weight,
+                   const TensorView& bias, const TensorView& sum, const TensorView& out, const TensorView& mean,
+                   const TensorView& rstd) {
+  const NormOperands a = operands_of(args, sum, weight, bias, out, mean, rstd);
+  if (a.slices == 0) return;
+  for_rows_of(a, reads_some(kPack, {&left, &right, &sum, &weight, &bias, &out}, run_of(args)),
+              [&](auto type, auto pack, auto warps) {
+                launch(add_normalize_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0,
+                       q.stream, a, Operand(left), Operand(right));
+              });
+}
+
+void add_normalize_backward(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& residual,
+                            const TensorView& x, const TensorView& weight, const TensorView& mean, const TensorView& rstd,
+                            const TensorView& dx, const TensorView& copy, const TensorView& dweight, const TensorView& dbias) {
+  const NormOperands a = operands_of(args, x, weight, grad, dx, mean, rstd);
+  const ResidualOperands r{residual, copy};
+  const bool packed = reads_some(kPack, {&x, &weight, &grad, &dx, &residual, &copy}, run_of(args));
+  if (a.slices > 0 && packed && a.length <= kHeldRow && segments_of(args) > 0) {
+    const int64_t segments = segments_of(args);
+    float* const partial = dweight || dbias ? reinterpret_cast<float*>(q.scratch) : nullptr;
+    launch(a.length <= kWarpRow ? add_backward_once_kernel<1> : add_backward_once_kernel<kBlockWarps>, blocks_for(segments, 1),
+           kThreads, 0, q.stream, a, r, args.rows, segments, partial);
+    if (partial != nullptr) join_channel_sums(q, partial, segments, args.channels, dbias, dweight);
+    return;
+  }
+  if (a.slices > 0) {
+    for_rows_of(a, packed, [&](auto type, auto pack, auto warps) {
+      launch(add_backward_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a,
+             r);
+    });
+  }
+  sum_parameters(q, args, grad, x, mean, rstd, dweight, dbias);
 }
 
 void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
@@ -259,12 +376,7 @@ void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& 
       launch(backward_kernel<decltype(type), pack.value, warps.value>, row_blocks(a.slices, a.length), kThreads, 0, q.stream, a);
     });
   }
-  if (!dweight && !dbias) return;
-  const int64_t channels = args.groups * args.channels;
-  ChannelSumArgs s{grad, x, mean, rstd, args.rows, channels, args.inner, args.groups, args.channels};
-  if (last) s.rows *= s.stat_rows = std::exchange(s.inner, 1);
-  for (int64_t first = 0; first < channels; first += kChannelsAtOnce)
-    channel_sums(q, s, first, channels - first < kChannelsAtOnce ? channels - first : kChannelsAtOnce, dbias, dweight);
+  sum_parameters(q, args, grad, x, mean, rstd, dweight, dbias);
 }
 
 }  // namespace halfstep::cuda

@@ -58,6 +58,7 @@ struct NormOverGroup {
     Shape parameter;  // of weight and bias
     std::optional<DType> dtype = {};
     std::shared_ptr<Tensors> statistics = {};  // where to store mean and rstd
+    std::optional<DType> rounded = {};         // y's dtype, where it differs from that of the graph
   };
   static constexpr OpInfo kInfo[5] = {
       {.name = "layer_norm",
@@ -103,7 +104,8 @@ struct NormOverGroup {
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const MemoryFormat format = format_of(attr, in[0]);
     const Tensor x = in[0].to(format), w = dense(in[1]), b = dense(in[2]);
-    const Tensor y = Tensor::empty(x.shape(), {.dtype = attr.dtype.value_or(x.dtype()), .device = x.device(), .format = format});
+    const DType stored = attr.rounded.value_or(attr.dtype.value_or(x.dtype()));
+    const Tensor y = Tensor::empty(x.shape(), {.dtype = stored, .device = x.device(), .format = format});
     const Shape slices{attr.args.rows * attr.args.groups};
     const Tensor mean = attr.args.centered ? floats(slices, x) : Tensor(), rstd = floats(slices, x);
     backend_for(x.device()).normalize(attr.args, x.view(), view_of(w), view_of(b), y.view(), view_of(mean), rstd.view());
@@ -143,6 +145,116 @@ struct NormOverGroup {
   }
 };
 
+// ---- a residual sum and its norm
+
+// Normalises x + branch over the last dimensions. Results: y and the sum, which alone is saved of x and branch.
+struct AddNorm {
+  struct Attr : NormOverGroup::Attr {};
+  static constexpr OpInfo kInfo[2] = {{.name = "add_layer_norm",
+                                       .policy = CastPolicy::f32,
+                                       .doc = "layer_norm(x + branch), and the sum, in one pass",
+                                       .reads_half = true,
+                                       .takes_dtype = true},
+                                      {.name = "add_rms_norm",
+                                       .policy = CastPolicy::f32,
+                                       .doc = "rms_norm(x + branch), and the sum, in one pass",
+                                       .reads_half = true,
+                                       .takes_dtype = true}};
+  static const OpInfo& info_of(const Attr& attr) { return kInfo[attr.kind]; }
+
+  enum Input : size_t { kX, kBranch, kInputWeight, kInputBias };
+  enum Saved : size_t { kSum, kWeight, kBias, kMean, kRstd };
+  static void check(const Attr& attr, const Tensors& in) {
+    const std::string_view op = info_of(attr).name;
+    check_floating(op, {in[kX], in[kBranch]});
+    halfstep::check<ShapeError>(in[kX].shape() == in[kBranch].shape(), op, "x and branch must have one shape, got ", in[kX].shape(),
+                                " and ", in[kBranch].shape());
+    const DType sum = promote(in[kX].dtype(), in[kBranch].dtype());
+    check_parameter(op, "weight", in[kInputWeight], attr.parameter, sum, attr.dtype.has_value());
+    check_parameter(op, "bias", in[kInputBias], attr.parameter, sum, attr.dtype.has_value());
+  }
+  static Attributes describe(const Attr& attr) { return NormOverGroup::describe(attr); }
+  static Tensors forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
+    const DType given = promote(in[kX].dtype(), in[kBranch].dtype());
+    const DType sum_dtype = is_half(given) ? attr.dtype.value_or(given) : given;
+    const DType y_dtype = sum_dtype == DType::f64 ? sum_dtype : attr.dtype.value_or(sum_dtype);
+    const Tensor x = in[kX].to(MemoryFormat::contiguous), branch = in[kBranch].to(MemoryFormat::contiguous),
+                 w = dense(in[kInputWeight]), b = dense(in[kInputBias]);
+    const auto make = [&](DType t) { return Tensor::empty(x.shape(), {.dtype = t, .device = x.device()}); };
+    Tensor sum = make(sum_dtype), y = make(attr.rounded.value_or(y_dtype));
+    const Tensor mean = attr.args.centered ? floats({attr.args.rows}, sum) : Tensor(), rstd = floats({attr.args.rows}, sum);
+    backend_for(x.device())
+        .add_normalize(attr.args, x.view(), branch.view(), view_of(w), view_of(b), sum.view(), y.view(), view_of(mean),
+                       rstd.view());
+    const MemoryFormat format = format_of(x.shape(), {in[kX], in[kBranch]});
+    sum = sum.to(format);
+    ctx.save_output(sum, 1);
+    for (const Tensor& t : {in[kInputWeight], in[kInputBias], mean, rstd}) ctx.save(t);
+    return {y.to(format), sum};
+  }
+  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    const Tensor sum = ctx.saved(kSum);
+    if (!grads[0].defined()) return {grads[1], grads[1], Tensor(), Tensor()};
+    if (grad_enabled()) return recorded(ctx, attr, grads);
+    const Tensor x = sum.to(MemoryFormat::contiguous), g = grads[0].to(MemoryFormat::contiguous), w = dense(ctx.saved(kWeight)),
+                 mean = ctx.saved(kMean), rstd = ctx.saved(kRstd),
+                 residual = grads[1].defined() ? grads[1].to(sum.dtype()).to(MemoryFormat::contiguous) : Tensor();
+    const auto make = [&](bool wanted, const Shape& shape, DType t) {
+      return wanted ? Tensor::empty(shape, {.dtype = t, .device = x.device()}) : Tensor();
+    };
+    // The input whose gradient is a copy in its own 16 bits: beside a float32 stream its branch.
+    const auto narrower = [&](size_t i) { return ctx.needs(i) && is_half(ctx.grad_dtype(i)) && !is_half(sum.dtype()); };
+    const size_t other = narrower(kX) && !narrower(kBranch) ? kX : kBranch;
+    const Tensor dx = make(ctx.needs(kX) || ctx.needs(kBranch), x.shape(), sum.dtype()),
+                 copy = make(narrower(other), x.shape(), ctx.grad_dtype(other)),
+                 dweight = make(ctx.needs(kInputWeight), attr.parameter, ctx.grad_dtype(kInputWeight)),
+                 dbias = make(ctx.needs(kInputBias), attr.parameter, ctx.grad_dtype(kInputBias));
+    Backend& backend = backend_for(x.device());
+    if (x.numel() == 0) {  // kernels loop over the elements of x
+      for (const Tensor& t : {dweight, dbias})
+        if (t.defined()) t.fill_(0);
+    } else if (dx.defined()) {
+      backend.add_normalize_backward(attr.args, g.view(), view_of(residual), x.view(), view_of(w), view_of(mean), rstd.view(),
+                                     dx.view(), view_of(copy), view_of(dweight), view_of(dbias));
+    } else {
+      backend.normalize_backward(attr.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), {}, view_of(dweight),
+                                 view_of(dbias));
+    }
+    const auto of = [&](size_t i) {
+      const Tensor& d = copy.defined() && i == other ? copy : dx;
+      return ctx.needs(i) ? d.to(sum.format()) : Tensor();
+    };
+    return {of(kX), of(kBranch), dweight, dbias};
+  }
+  // For exports: add and the norm.
+  static Tensors in_simpler_ops(const Attr& attr, const Tensors& in) {
+    const Tensor sum = in[kX] + in[kBranch];
+    return {call<NormOverGroup>({sum, in[kInputWeight], in[kInputBias]}, attr), sum};
+  }
+
+ private:
+  // Computes the gradients in differentiable ops, through the norm of the saved sum.
+  static Tensors recorded(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
+    Tensors in{ctx.saved(kSum), ctx.saved(kWeight), ctx.saved(kBias)}, wanted;
+    const bool needed[] = {ctx.needs(kX) || ctx.needs(kBranch), ctx.needs(kInputWeight), ctx.needs(kInputBias)};
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (needed[i]) wanted.push_back(in[i] = in[i].expand(in[i].shape()));  // an alias, at which grad() stops
+    }
+    const Tensor y = NormOverGroup::composite(attr, in);
+    const Tensors got = grad({y}, wanted, {grads[0].to(y.dtype())}, {.create_graph = true, .allow_unused = true});
+    Tensors result(4);
+    size_t k = 0;
+    if (needed[0]) {
+      Tensor d = got[k++];
+      if (grads[1].defined()) d = d + grads[1];
+      result[kX] = result[kBranch] = d;
+    }
+    if (needed[1]) result[kInputWeight] = got[k++];
+    if (needed[2]) result[kInputBias] = got[k++];
+    return result;
+  }
+};
+
 // Returns arguments whose rows are the dimensions to the left of the normalised ones.
 NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized, double eps) {
   check<ValueError>(!normalized.empty(), op, "normalized_shape must have at least one entry");
@@ -153,6 +265,34 @@ NormArgs over_last(std::string_view op, const Tensor& x, const Shape& normalized
   NormArgs args{.rows = 1, .groups = 1, .channels = numel(normalized), .inner = 1, .eps = eps};
   for (int d = 0; d < lead; ++d) args.rows *= x.shape()[d];
   return args;
+}
+
+NormArgs rms_args(std::string_view op, const Tensor& x, const Shape& normalized, std::optional<double> eps, DType computed) {
+  NormArgs args = over_last(op, x, normalized, eps.value_or(computed == DType::f64 ? 0x1p-52 : 0x1p-23));
+  args.centered = false;
+  return args;
+}
+
+// Returns `rounded` where a region would give the norm of x float32, which its reader would cast.
+std::optional<DType> in_region(const Tensor& x, std::optional<DType> rounded) {
+  if (!rounded || !x.defined() || !autocast::is_enabled(x.device().type) || autocast::any_policies()) return {};
+  return is_floating(x.dtype()) && x.dtype() != DType::f64 ? rounded : std::nullopt;
+}
+Tensor as_read(const Tensor& y, std::optional<DType> rounded) {
+  return rounded && y.dtype() == *rounded ? record_rounding(y, DType::f32) : y;
+}
+
+void check_defined(std::string_view op, const Tensor& x, const Tensor& branch) {
+  check<ValueError>(x.defined() && branch.defined(), op, "an input is undefined");
+}
+
+Tensors add_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias, const NormOverGroup::Attr& attr,
+                 std::optional<DType> rounded) {
+  AddNorm::Attr sum_attr{attr};
+  sum_attr.rounded = branch.dtype() != DType::f64 ? in_region(x, rounded) : std::nullopt;
+  Tensors out = call<AddNorm>({x, branch, weight, bias}, sum_attr);
+  out[0] = as_read(out[0], sum_attr.rounded);
+  return out;
 }
 
 // The sizes of x [N, C, ...] as [N, C, positions].
@@ -281,9 +421,20 @@ constexpr OpInfo kResponseInfo{.name = "local_response_norm", .doc = "x / (k + a
 
 }  // namespace
 
-Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
-  return call<NormOverGroup>({x, weight, bias},
-                             {NormOverGroup::layer, over_last("layer_norm", x, normalized_shape, eps), normalized_shape});
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps,
+                  std::optional<DType> rounded) {
+  rounded = in_region(x, rounded);
+  return as_read(call<NormOverGroup>(
+                     {x, weight, bias},
+                     {NormOverGroup::layer, over_last("layer_norm", x, normalized_shape, eps), normalized_shape, {}, {}, rounded}),
+                 rounded);
+}
+
+Tensors add_layer_norm(const Tensor& x, const Tensor& branch, const Shape& normalized_shape, const Tensor& weight,
+                       const Tensor& bias, double eps, std::optional<DType> rounded) {
+  check_defined("add_layer_norm", x, branch);
+  return add_norm(x, branch, weight, bias,
+                  {NormOverGroup::layer, over_last("add_layer_norm", x, normalized_shape, eps), normalized_shape}, rounded);
 }
 
 Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
@@ -297,10 +448,22 @@ Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const 
   return {y, (*statistics)[0].reshape(rows).to(dtype), (*statistics)[1].reshape(rows).to(dtype)};
 }
 
-Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps) {
-  NormArgs args = over_last("rms_norm", x, normalized_shape, eps.value_or(x.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23));
-  args.centered = false;
-  return call<NormOverGroup>({x, weight, Tensor()}, {NormOverGroup::rms, args, normalized_shape});
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, std::optional<double> eps,
+                std::optional<DType> rounded) {
+  rounded = in_region(x, rounded);
+  return as_read(
+      call<NormOverGroup>(
+          {x, weight, Tensor()},
+          {NormOverGroup::rms, rms_args("rms_norm", x, normalized_shape, eps, x.dtype()), normalized_shape, {}, {}, rounded}),
+      rounded);
+}
+
+Tensors add_rms_norm(const Tensor& x, const Tensor& branch, const Shape& normalized_shape, const Tensor& weight,
+                     std::optional<double> eps, std::optional<DType> rounded) {
+  check_defined("add_rms_norm", x, branch);
+  const DType sum = promote(x.dtype(), branch.dtype());
+  return add_norm(x, branch, weight, Tensor(),
+                  {NormOverGroup::rms, rms_args("add_rms_norm", x, normalized_shape, eps, sum), normalized_shape}, rounded);
 }
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps) {
@@ -390,6 +553,13 @@ void add_normalization(OpList& list) {
   });
   list.add(NormOverGroup::kInfo[NormOverGroup::rms],
            [](Args& a) { return rms_norm(a.tensor(0), a.ints("normalized_shape"), a.tensor_or_none(1), a.number_or_none("eps")); });
+  list.add(AddNorm::kInfo[NormOverGroup::layer], [](Args& a) {
+    return add_layer_norm(a.tensor(0), a.tensor(1), a.ints("normalized_shape"), a.tensor_or_none(2), a.tensor_or_none(3),
+                          a.number("eps", 1e-5));
+  });
+  list.add(AddNorm::kInfo[NormOverGroup::rms], [](Args& a) {
+    return add_rms_norm(a.tensor(0), a.tensor(1), a.ints("normalized_shape"), a.tensor_or_none(2), a.number_or_none("eps"));
+  });
   list.add(NormOverGroup::kInfo[NormOverGroup::group], [](Args& a) {
     return group_norm(a.tensor(0), a.integer("num_groups"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps", 1e-5));
   });

@@ -8,13 +8,21 @@
 namespace halfstep {
 
 // Normalises over the last dimensions, whose sizes are normalized_shape; weight and bias have that shape. Autocast: f32.
+// rounded: in a region, writes y in these 16 bits, for a reader that would cast it to them; y's gradient stays float32.
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), const Tensor& bias = Tensor(),
-                  double eps = 1e-5);
+                  double eps = 1e-5, std::optional<DType> rounded = {});
 // Returns {layer_norm, and the mean and 1 / sqrt(var + eps) of each row}; these have no gradients, size 1 in the normalised
 // dimensions, and y's dtype or weight's, whichever is wider.
 Tensors native_layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, const Tensor& bias, double eps);
 // Returns x / sqrt(mean(x^2) + eps) * weight. eps by default: the epsilon of float32 (float64 for f64). Autocast: f32.
-Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), std::optional<double> eps = {});
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = Tensor(), std::optional<double> eps = {},
+                std::optional<DType> rounded = {});
+// Return the norm of x + branch, two tensors of one shape, and the sum, in one pass forward and one backward: the bits are those of
+// add and the norm. The sum has the dtype that add gives it; of 16-bit tensors in a region it is float32. Autocast: f32.
+Tensors add_layer_norm(const Tensor& x, const Tensor& branch, const Shape& normalized_shape, const Tensor& weight = Tensor(),
+                       const Tensor& bias = Tensor(), double eps = 1e-5, std::optional<DType> rounded = {});
+Tensors add_rms_norm(const Tensor& x, const Tensor& branch, const Shape& normalized_shape, const Tensor& weight = Tensor(),
+                     std::optional<double> eps = {}, std::optional<DType> rounded = {});
 
 // Normalises over the channels of each of num_groups groups and all positions. Here and in the next two, x: [N, C, ...]; weight and
 // bias: [C]. Autocast: f32.

@@ -182,10 +182,23 @@ Tensor as_result(const Tensor& view) {
   return view;
 }
 
+// Returns x in another shape. What an op rounded to 16 bits has a float32 gradient, and so has its view.
+static Tensor viewed(const Tensor& x, const Shape& to) {
+  const Tensor v = call<View>({x}, {x.shape(), to});
+  const std::optional<DType> wide = rounded_from(x);
+  if (!wide) [[likely]]
+    return v;
+  const Tensor out = record_rounding(v, *wide);
+  out.impl()->is_view = v.impl()->is_view;
+  out.impl()->base = v.impl()->base;
+  out.impl()->recorded_writes_seen = v.impl()->recorded_writes_seen;
+  return out;
+}
+
 Tensor reshape(const Tensor& x, const Shape& shape) {
   const Shape to = inferred("reshape", shape, x.numel(), x);
   if (!strides_for(x, to)) return reshape(contiguous(x), to);
-  return call<View>({x}, {x.shape(), to});
+  return viewed(x, to);
 }
 Tensor Tensor::reshape(const Shape& shape) const { return halfstep::reshape(*this, shape); }
 
@@ -193,7 +206,7 @@ Tensor Tensor::view(const Shape& shape) const {
   const Shape to = inferred("view", shape, numel(), *this);
   check<ShapeError>(strides_for(*this, to).has_value(), "view", "shape ", this->shape(), " with strides ", strides(),
                     " cannot be seen as ", to, " without a copy", Help{"use reshape"});
-  return call<View>({*this}, {this->shape(), to});
+  return viewed(*this, to);
 }
 
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {

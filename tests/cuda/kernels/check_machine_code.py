@@ -26,7 +26,7 @@ import sys
 # File: (a part of the kernel's mangled name, loads, divisions, elements of a round, operands of an element). Packs are read by the
 # dtype that they have when the kernel runs, as one load of 16-bit elements or two of float: both ways are in the loop, and count.
 KERNELS = {
-    "normalize": [("20backward_once_kernel", 16, 0)],
+    "normalize": [("20backward_once_kernel", 16, 0), ("24add_backward_once_kernel", 16, 0)],
     "normalize_channels_last": [("15backward_stripsINS0_7RunRows", 8, 0), ("16normalize_stripsINS0_7RunRows", 8, 0)],
     "variance": [("25moments_of_packed_columns", 8, 0)],
     "batch_norm": [("13forward_packs", 6, 0), ("14backward_packs", 8, 0)],

@@ -12,8 +12,8 @@ struct NormTypes {
 };
 // One dtype throughout; float32 parameters; float32 results of a region.
 constexpr NormTypes kNormTypes[] = {{DType::f32, DType::f32, DType::f32},   {DType::f16, DType::f16, DType::f16},
-                            {DType::bf16, DType::f32, DType::bf16}, {DType::f16, DType::f32, DType::f32},
-                            {DType::bf16, DType::bf16, DType::f32}, {DType::f64, DType::f64, DType::f64}};
+                                    {DType::bf16, DType::f32, DType::bf16}, {DType::f16, DType::f32, DType::f32},
+                                    {DType::bf16, DType::bf16, DType::f32}, {DType::f64, DType::f64, DType::f64}};
 
 void check_normalize(const NormArgs& a, const NormTypes& t, bool affine = true, int64_t shift = 0,
                      MemoryFormat format = MemoryFormat::contiguous) {
@@ -56,6 +56,89 @@ void check_normalize(const NormArgs& a, const NormTypes& t, bool affine = true, 
   check_close(dx, want_dx, 4, 5e-5, what + " dx");
   check_close(dweight, want_dweight, 16, sums, what + " dweight");
   check_close(dbias, want_dbias, 16, sums, what + " dbias");
+}
+
+// x = a + b, and the gradient of x from elsewhere: the bits of the sum, the norm and a conversion by their own kernels, which are
+// close to the CPU's.
+struct SumTypes {
+  DType a, b, sum, weight, out, copy;  // copy: f64 for none
+};
+constexpr SumTypes kSumTypes[] = {{DType::f32, DType::f32, DType::f32, DType::f32, DType::f32, DType::f64},
+                                  {DType::f32, DType::f16, DType::f32, DType::f32, DType::f16, DType::f16},
+                                  {DType::f32, DType::bf16, DType::f32, DType::f32, DType::f32, DType::bf16},
+                                  {DType::f16, DType::f16, DType::f16, DType::f32, DType::f32, DType::f64},
+                                  {DType::bf16, DType::bf16, DType::bf16, DType::bf16, DType::bf16, DType::f64},
+                                  {DType::f64, DType::f32, DType::f64, DType::f64, DType::f64, DType::f64}};
+
+void check_same_bytes(const Buffer& got, const Buffer& want, const std::string& what) {
+  CHECK_MESSAGE(got.raw() == want.raw(), what, " ", name(want.view.dtype));
+}
+
+void check_add_normalize(const NormArgs& n, const SumTypes& t, bool affine, bool residual, int64_t shift = 0) {
+  const Shape shape{n.rows, n.channels}, parameter{n.channels}, rows{n.rows};
+  const DType wide = t.sum == DType::f64 ? t.sum : DType::f32;
+  const std::string what = "add_normalize " + std::to_string(n.rows) + "x" + std::to_string(n.channels);
+  const Buffer a = uniform(t.a, shape, 3, -1, 5), b = uniform(t.b, shape, 4), w = uniform(t.weight, parameter, 5),
+               bias = uniform(t.weight, parameter, 6), g = uniform(wide, shape, 7), more = uniform(t.sum, shape, 8);
+  const TensorView none;
+  const auto w_of = [&](const TensorView& v) { return affine ? v : none; };
+  const auto mean_of = [&](const TensorView& v) { return n.centered ? v : none; };
+  const auto more_of = [&](const TensorView& v) { return residual ? v : none; };
+  const OnDevice dev_a(a, shift), dev_b(b, shift), dev_w(w), dev_bias(bias), dev_g(g, shift), dev_more(more, shift);
+
+  const Buffer sum = poisoned(t.sum, shape), y = poisoned(t.out, shape), mean = poisoned(wide, rows), rstd = poisoned(wide, rows);
+  const Buffer plain_sum = poisoned(t.sum, shape), plain_y = poisoned(t.out, shape), plain_mean = poisoned(wide, rows),
+               plain_rstd = poisoned(wide, rows);
+  const Buffer want_sum = make(t.sum, shape), want_y = make(t.out, shape), want_mean = make(wide, rows),
+               want_rstd = make(wide, rows);
+  {
+    const OnDevice dev_sum(sum, shift), dev_y(y, shift), dev_mean(mean), dev_rstd(rstd), sum_2(plain_sum, shift),
+        y_2(plain_y, shift), mean_2(plain_mean), rstd_2(plain_rstd);
+    const int launches = launches_of([&] {
+      cuda::add_normalize(queue(), n, dev_a, dev_b, w_of(dev_w), w_of(dev_bias), dev_sum, dev_y, mean_of(dev_mean), dev_rstd);
+    });
+    CHECK(launches == 1);
+    cuda::binary(queue(), Binary::add, dev_a, dev_b, sum_2);
+    cuda::normalize(queue(), n, sum_2, w_of(dev_w), w_of(dev_bias), y_2, mean_of(mean_2), rstd_2);
+    for (const OnDevice* d : {&dev_sum, &dev_y, &dev_mean, &dev_rstd, &sum_2, &y_2, &mean_2, &rstd_2}) d->fetch();
+  }
+  check_same_bytes(sum, plain_sum, what + " sum");
+  check_same_bytes(y, plain_y, what + " y");
+  check_same_bytes(rstd, plain_rstd, what + " rstd");
+  if (n.centered) check_same_bytes(mean, plain_mean, what + " mean");
+  cpu().add_normalize(n, a, b, w_of(w), w_of(bias), want_sum, want_y, mean_of(want_mean), want_rstd);
+  check_same_bytes(sum, want_sum, what + " CPU's sum");
+  check_close(y, want_y, 2, 4e-6, what);
+
+  const bool copied = t.copy != DType::f64;
+  const Buffer dx = poisoned(t.sum, shape), copy = poisoned(t.copy, shape), dw = poisoned(wide, parameter),
+               db = poisoned(wide, parameter);
+  const Buffer plain_dx = poisoned(t.sum, shape), plain_copy = poisoned(t.copy, shape), plain_dw = poisoned(wide, parameter),
+               plain_db = poisoned(wide, parameter);
+  const Buffer want_dx = make(t.sum, shape), want_copy = make(t.copy, shape), want_dw = make(wide, parameter),
+               want_db = make(wide, parameter);
+  const auto copy_of = [&](const TensorView& v) { return copied ? v : none; };
+  {
+    const OnDevice dev_sum(want_sum, shift), dev_mean(want_mean), dev_rstd(want_rstd), dev_dx(dx, shift), dev_copy(copy, shift),
+        dev_dw(dw), dev_db(db), dx_2(plain_dx, shift), copy_2(plain_copy, shift), dw_2(plain_dw), db_2(plain_db);
+    cuda::add_normalize_backward(queue(), n, dev_g, more_of(dev_more), dev_sum, w_of(dev_w), mean_of(dev_mean), dev_rstd, dev_dx,
+                                 copy_of(dev_copy), dev_dw, dev_db);
+    cuda::normalize_backward(queue(), n, dev_g, dev_sum, w_of(dev_w), mean_of(dev_mean), dev_rstd, dx_2, dw_2, db_2);
+    if (residual) cuda::binary(queue(), Binary::add, dx_2, dev_more, dx_2);
+    if (copied) cuda::copy(queue(), dx_2, copy_2);
+    for (const OnDevice* d : {&dev_dx, &dev_copy, &dev_dw, &dev_db, &dx_2, &copy_2, &dw_2, &db_2}) d->fetch();
+  }
+  check_same_bytes(dx, plain_dx, what + " dx");
+  check_same_bytes(copy, plain_copy, what + " copy");
+  check_same_bytes(dw, plain_dw, what + " dweight");
+  check_same_bytes(db, plain_db, what + " dbias");
+  cpu().add_normalize_backward(n, g, more_of(more), want_sum, w_of(w), mean_of(want_mean), want_rstd, want_dx, copy_of(want_copy),
+                               want_dw, want_db);
+  check_close(dx, want_dx, 4, 5e-5, what + " CPU's dx");
+  if (copied) check_close(copy, want_copy, 4, 5e-5, what + " CPU's copy");
+  const double sums = 1e-6 * double(n.rows + 8);
+  check_close(dw, want_dw, 16, sums, what + " CPU's dweight");
+  check_close(db, want_db, 16, sums, what + " CPU's dbias");
 }
 
 }  // namespace
@@ -160,4 +243,18 @@ TEST_CASE("nothing to normalise leaves gradients of zero") {
   cuda::normalize_backward(queue(), a, dev_x, dev_x, dev_w, dev_mean, dev_mean, TensorView(), dev_dweight, TensorView());
   dev_dweight.fetch();
   for (int64_t i = 0; i < 5; ++i) CHECK(dweight[i] == 0);
+}
+
+TEST_CASE("the norm of a sum and its gradient, with the sum's gradient from elsewhere and a 16-bit copy") {
+  for (const SumTypes& t : kSumTypes) {
+    for (bool residual : {true, false}) {
+      for (int64_t n : {1, 7, 8, 31, 32, 33, 264, 1024, 1025, 1032}) check_add_normalize({9, 1, n, 1, 1e-5}, t, true, residual);
+      check_add_normalize({70, 1, 40, 1, 1e-3, false}, t, false, residual);
+      check_add_normalize({3, 1, 64, 1, 1e-5}, t, true, residual, 1);  // not on 16 bytes
+      check_add_normalize({5, 1, 2056, 1, 1e-5, false}, t, true, residual);
+    }
+  }
+  for (int64_t n : {8192, 8200}) check_add_normalize({5, 1, n, 1, 1e-5}, kSumTypes[1], true, true);
+  check_add_normalize({4200, 1, 8, 1, 1e-5}, kSumTypes[1], true, true);    // more than two rows for each warp of each segment
+  check_add_normalize({600, 1, 1032, 1, 1e-5}, kSumTypes[1], true, true);  // and for each block
 }

@@ -10,6 +10,7 @@
 #include "framework/backend/op_log.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
+#include "tests/support/same_bits.h"
 
 using namespace halfstep;
 
@@ -17,19 +18,6 @@ namespace {
 
 constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
-std::string bits(const Tensor& t) {
-  const Tensor dense = t.detach().contiguous();
-  return {static_cast<const char*>(dense.const_data_ptr()), size_t(dense.numel()) * size_of(dense.dtype())};
-}
-void check_same(const Tensors& fused, const Tensors& plain) {
-  REQUIRE(fused.size() == plain.size());
-  for (size_t i = 0; i < plain.size(); ++i) {
-    CAPTURE(i);
-    CHECK(fused[i].dtype() == plain[i].dtype());
-    CHECK(fused[i].format() == plain[i].format());
-    CHECK(bits(fused[i]) == bits(plain[i]));
-  }
-}
 // Where ReLU lets nothing through the gradient is infinite: it must not count.
 Tensor gradient_for(const Tensor& y) {
   const Tensor some = randn(y.shape()).to(y.dtype());
@@ -95,7 +83,7 @@ TEST_CASE("a ReLU in a batch normalisation's pass is relu() of its result, to th
           CHECK(any(plain[0] == 0.0).item<bool>());
           CHECK(any(isfinite(plain[3]) & (plain[3] != 0.0)).item<bool>());
           if (!training) CHECK(any(isnan(plain[0])).item<bool>());
-          check_same(norm(c, t, training, parameters, true), plain);
+          check_same_bits(norm(c, t, training, parameters, true), plain);
         }
       }
     }
@@ -145,12 +133,12 @@ TEST_CASE("add_relu is relu() of the sum, to the bit, in any dtypes, formats and
           for (const Tensor& g : grad({y}, {a, b}, {gradient_for(y)})) out.push_back(g);
           return out;
         };
-        check_same(run(true), run(false));
+        check_same_bits(run(true), run(false));
       }
     }
   }
   const Tensor x = randn({8}).set_requires_grad();
-  check_same(grad({add_relu(x, x)}, {x}, {ones({8})}), grad({relu(x + x)}, {x}, {ones({8})}));
+  check_same_bits(grad({add_relu(x, x)}, {x}, {ones({8})}), grad({relu(x + x)}, {x}, {ones({8})}));
 }
 
 TEST_CASE("add_relu keeps its result alone, and takes what add and relu take") {

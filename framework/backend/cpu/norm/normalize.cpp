@@ -4,7 +4,8 @@
 //   forward   mean = sum x / n (RMS: 0), rstd = 1 / sqrt(sum (x - mean)^2 / n + eps), xhat = (x - mean) rstd, y = xhat w + b
 //   backward  dx = rstd (g w - sum(g w) / n - xhat sum(g w xhat) / n), for RMS without the first sum
 //             dw = sum g xhat, db = sum g over rows and pixels
-// The statistics take two passes over a block in the cache, and the result takes one.
+// The statistics take two passes over a block in the cache, and the result takes one. x may be a sum that is made row by row, and
+// dx may be added to a gradient that x has from elsewhere.
 #include <algorithm>
 #include <cmath>
 
@@ -34,6 +35,13 @@ template <class C, class T>
 HS_CLONES void gradient_run(const T* g, const T* x, C w, C mean, C rstd, C first, C second, T* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rstd * (C(g[i]) * w - first - (C(x[i]) - mean) * rstd * second));
+}
+
+// Computes out = a + b.
+template <class C, class T>
+HS_CLONES void sum_run(const T* a, const T* b, T* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(C(a[i]) + C(b[i]));
 }
 
 // Adds one row to the gradients of the parameters.
@@ -99,9 +107,26 @@ void statistics(const NormArgs& args, const TensorView& x, int64_t from, int64_t
   rstd = C(1 / std::sqrt((args.centered ? m.squares : squares) / double(n) + args.eps));
 }
 
+// Tensors whose sum is normalised; empty: the sum is given.
+struct Terms {
+  TensorView a, b;
+
+  // Computes sum[from, from + n).
+  template <class C, class T>
+  void add_up(const TensorView& sum, int64_t from, int64_t n) const {
+    alignas(64) T a_buffer[kBlock], b_buffer[kBlock], sum_buffer[kBlock];
+    for (int64_t i = from; i < from + n; i += kBlock) {
+      const int64_t width = std::min(kBlock, from + n - i);
+      T* to = begin_row(sum, i, sum_buffer);
+      sum_run<C>(read_row<T>(a, i, 1, width, a_buffer), read_row<T>(b, i, 1, width, b_buffer), to, width);
+      end_row(sum, i, to, width);
+    }
+  }
+};
+
 template <class C, class T>
-void forward(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
-             const TensorView& mean_out, const TensorView& rstd_out) {
+void forward(const NormArgs& args, const Terms& terms, const TensorView& x, const TensorView& weight, const TensorView& bias,
+             const TensorView& out, const TensorView& mean_out, const TensorView& rstd_out) {
   const Layout layout(args);
   const std::vector<C> w = parameter<C>(weight, args.groups * args.channels, layout.repeat, C(1)),
                        b = parameter<C>(bias, args.groups * args.channels, layout.repeat, C(0));
@@ -109,6 +134,7 @@ void forward(const NormArgs& args, const TensorView& x, const TensorView& weight
     alignas(64) T buffer[kBlock], out_buffer[kBlock];
     for (int64_t k = begin; k < end; ++k) {
       C mean, rstd;
+      if (terms.a) terms.add_up<C, T>(x, k * layout.length, layout.length);
       statistics(args, x, k * layout.length, layout.length, buffer, mean, rstd);
       if (mean_out) store_one(mean_out.dtype, mean, at(mean_out, k));
       store_one(rstd_out.dtype, rstd, at(rstd_out, k));
@@ -133,6 +159,7 @@ template <class C, class T>
 struct Backward {
   const NormArgs& args;
   const TensorView &grad, &x, &mean, &rstd, &dx;
+  TensorView residual{}, copy{};  // what dx is added to, and where else it goes; may be empty
   Layout layout{args};
   std::vector<C> w{};
 
@@ -179,10 +206,22 @@ struct Backward {
     set_coefficients(sums, first, second);
     for (int64_t i = 0; i < layout.length; i += kBlock) {
       if (layout.length > kBlock) n = read(block, slice, i);
-      T* to = begin_row(dx, slice * layout.length + i, block.out_buffer);
+      const int64_t from = slice * layout.length + i;
+      T* to = begin_row(dx, from, block.out_buffer);
       gradient_row(block.g, block.x, slice_w + i, block.mean, block.rstd, first, second, to, n);
-      end_row(dx, slice * layout.length + i, to, n);
+      if (residual) add_residual(to, from, n);
+      end_row(dx, from, to, n);
+      if (copy) store<T>(copy.dtype, to, at(copy, from), 1, n);
     }
+  }
+  // Adds the residual to n elements of dx, which are rounded to its dtype before.
+  void add_residual(T* d, int64_t from, int64_t n) const {
+    alignas(64) T buffer[kBlock];
+    if (dx.dtype != dtype_of<T>) {
+      end_row(dx, from, d, n);
+      load<T>(dx.dtype, at(dx, from), 1, d, n);
+    }
+    sum_run<C>(d, read_row<T>(residual, from, 1, n, buffer), d, n);
   }
 
   void by_rows(const TensorView& dweight, const TensorView& dbias) const {
@@ -274,7 +313,25 @@ struct Backward {
 void normalize(const NormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias, const TensorView& out,
                const TensorView& mean, const TensorView& rstd) {
   if (x.format() == MemoryFormat::channels_last) return normalize_channels_last(args, x, weight, bias, out, mean, rstd);
-  with_types({&x, &out}, [&](auto c, auto t) { forward<decltype(c), decltype(t)>(args, x, weight, bias, out, mean, rstd); });
+  with_types({&x, &out}, [&](auto c, auto t) { forward<decltype(c), decltype(t)>(args, {}, x, weight, bias, out, mean, rstd); });
+}
+
+void add_normalize(const NormArgs& args, const TensorView& a, const TensorView& b, const TensorView& weight, const TensorView& bias,
+                   const TensorView& sum, const TensorView& out, const TensorView& mean, const TensorView& rstd) {
+  with_types({&sum, &a, &b, &out}, [&](auto c, auto t) {
+    forward<decltype(c), decltype(t)>(args, {a, b}, sum, weight, bias, out, mean, rstd);
+  });
+}
+
+void add_normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& residual, const TensorView& x,
+                            const TensorView& weight, const TensorView& mean, const TensorView& rstd, const TensorView& dx,
+                            const TensorView& copy, const TensorView& dweight, const TensorView& dbias) {
+  with_types({&x, &grad, &dx}, [&](auto c, auto t) {
+    using C = decltype(c);
+    Backward<C, decltype(t)> b{args, grad, x, mean, rstd, dx, residual, copy};
+    b.w = parameter<C>(weight, args.groups * args.channels, b.layout.repeat, C(1));
+    b.by_rows(dweight, dbias);
+  });
 }
 
 void normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
