@@ -117,9 +117,9 @@ double squared_difference(const Computed& low, const Computed& float32) {
   return out;
 }
 
-class Comparison {
+class ParityMeasurement {
  public:
-  Comparison(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer)
+  ParityMeasurement(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer)
       : step_(step), variants_(variants), optimizer_(optimizer && !optimizer->needs_closure() ? optimizer : nullptr) {
     out_.low = *step.low;
     out_.scale = step.scale;
@@ -279,7 +279,7 @@ std::string_view name(Parity::Verdict verdict) {
 Parity compare_with_float32(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer) {
   check<ValueError>(step.low && is_half(*step.low), "compare_with_float32", "step.low must be float16 or bfloat16");
   check<ValueError>(!step.batches.empty(), "compare_with_float32", "a comparison needs a batch");
-  return Comparison(step, variants, optimizer).run();
+  return ParityMeasurement(step, variants, optimizer).run();
 }
 
 }  // namespace halfstep

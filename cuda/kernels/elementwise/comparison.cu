@@ -44,7 +44,7 @@ const TensorView* rounded(const TensorView& v, DType t, float& number, TensorVie
 
 }  // namespace
 
-void test(const Queue& q, Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
+void test(const Queue& q, Comparison op, const TensorView& a, const TensorView& b, const TensorView& out) {
   run_elementwise<2>(q, kPacks[int(op)], kAny[int(op)], wider(compute_beside(a, b), compute_beside(b, a)), {&out, &a, &b}, true);
 }
 
