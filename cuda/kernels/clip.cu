@@ -60,9 +60,10 @@ __device__ inline double norm_part(const T* x, int64_t n) {
   for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
     const Pack<T> v = reinterpret_cast<const Pack<T>*>(x)[i];
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) value = Kind::join(value, Kind::of(double(to_f(v.v[j])), 0));
+    for (int j = 0; j < kSize; ++j) value = Kind::join(value, Kind::of(double(to_float(v.v[j])), 0));
   }
-  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) value = Kind::join(value, Kind::of(double(to_f(x[i])), 0));
+  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads)
+    value = Kind::join(value, Kind::of(double(to_float(x[i])), 0));
   return value;
 }
 
@@ -155,10 +156,10 @@ __device__ inline void clip_part(T* x, int64_t n, float factor) {
   for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
     Pack<T> v = reinterpret_cast<Pack<T>*>(x)[i];
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) v.v[j] = from_f<T>(C(to_f(v.v[j]) * C(factor)));
+    for (int j = 0; j < kSize; ++j) v.v[j] = from_float<T>(C(to_float(v.v[j]) * C(factor)));
     reinterpret_cast<Pack<T>*>(x)[i] = v;
   }
-  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) x[i] = from_f<T>(C(to_f(x[i]) * C(factor)));
+  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) x[i] = from_float<T>(C(to_float(x[i]) * C(factor)));
 }
 
 __global__ void __launch_bounds__(kThreads) clip_packed(PackedList<kChunk> list, const float* norm, double max_norm) {

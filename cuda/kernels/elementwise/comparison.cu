@@ -35,7 +35,7 @@ Compute compute_beside(const TensorView& v, const TensorView& other) {
 const TensorView* rounded(const TensorView& v, DType t, float& number, TensorView& view) {
   if (!v.number || v.dtype != DType::f64) return &v;
   const double x = *v.as<const double>();
-  number = t == DType::f16 ? to_f(from_f<__half>(x)) : t == DType::bf16 ? to_f(from_f<__nv_bfloat16>(x)) : float(x);
+  number = t == DType::f16 ? to_float(from_float<__half>(x)) : t == DType::bf16 ? to_float(from_float<__nv_bfloat16>(x)) : float(x);
   view = v;
   view.data = &number;
   view.dtype = DType::f32;
