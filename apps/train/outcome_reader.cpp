@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/train/step_outcomes.h"
+#include "apps/train/outcome_reader.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr double kLatestLossWeight = 0.02;  // of the latest loss in the usual o
 
 }  // namespace
 
-void StepOutcomes::read() {
+void OutcomeReader::read() {
   int64_t step = first_step_;
   for (const Pending& p : pending_) {
     if (p.stepped) ++step;
@@ -55,11 +55,11 @@ void StepOutcomes::read() {
                                  ", cannot fall below amp.scaler.min_scale"));
 }
 
-bool StepOutcomes::applied_reach(int64_t count) {
+bool OutcomeReader::applied_reach(int64_t count) {
   if (run_.counters.applied() >= count) read();
   return run_.counters.applied() >= count;
 }
 
-bool StepOutcomes::are_bad_at_end() const { return bad_in_row_ >= (run_.session.scaler.is_enabled() ? kBadLosses : 1); }
+bool OutcomeReader::are_bad_at_end() const { return bad_in_row_ >= (run_.session.scaler.is_enabled() ? kBadLosses : 1); }
 
 }  // namespace halfstep::app

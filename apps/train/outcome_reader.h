@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses and outcomes of steps. They are read only when something is logged, evaluated or saved, so that a device can run ahead.
+// Reads losses and outcomes of steps, only when something is logged, evaluated or saved, so that a device can run ahead.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace halfstep::app {
 
-class StepOutcomes {
+class OutcomeReader {
  public:
   struct Pending {
     Tensor loss;
@@ -20,7 +20,7 @@ class StepOutcomes {
     bool stepped, no_target;  // see StepResult
     Denominator denominator;  // of the loss
   };
-  StepOutcomes(RunContext& run, Explainer& explainer, RunHealth& health) : run_(run), explainer_(explainer), health_(health) {}
+  OutcomeReader(RunContext& run, Explainer& explainer, RunHealth& health) : run_(run), explainer_(explainer), health_(health) {}
 
   void begin() { first_step_ = run_.counters.steps; }  // call it once the counters are set
   void add(Pending outcome) { pending_.push_back(std::move(outcome)); }
