@@ -46,7 +46,7 @@ void OutcomeReader::read() {
     run_.counters.line_denominator += denominator;
   }
   pending_.clear();
-  first_step_ = run_.counters.steps;
+  first_step_ = run_.counters.attempted;
   if (bad_in_row_ >= (run_.session.scaler.is_enabled() ? kBadLossesScaled : kBadLosses))
     health_.fail_diverged(joined("the last ", bad_in_row_, " losses are not finite"));
   if (skips_in_row_ >= kSkipsAtLeastScale && run_.scale() &&

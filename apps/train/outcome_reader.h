@@ -22,7 +22,7 @@ class OutcomeReader {
   };
   OutcomeReader(RunContext& run, Explainer& explainer, RunHealth& health) : run_(run), explainer_(explainer), health_(health) {}
 
-  void begin() { first_step_ = run_.counters.steps; }  // call it once the counters are set
+  void begin() { first_step_ = run_.counters.attempted; }  // call it once the counters are set
   void add(Pending outcome) { pending_.push_back(std::move(outcome)); }
   // Reads pending outcomes into the counters, and waits for the device. Throws DivergedError after many losses in a row that are
   // not finite, and after many skips under the least loss scale.
