@@ -174,7 +174,7 @@ void Trainer::train_batch() {
   run_.own_samples += run_.session.train->part().rows;
   if (run_.group && !r.stepped) return;
   // With ranks a window has one loss, in one process each micro-batch.
-  outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.over : run_.session.loss->denominator(target)});
+  outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.denominator : run_.session.loss->denominator(target)});
   if (!r.stepped) return;
   ranks_.take_notices(step_);
   run_.grad_norm = r.grad_norm;
@@ -189,7 +189,7 @@ void Trainer::end_epoch() {
   const StepResult last = step_.flush();
   explainer_.end(last);
   if (last.stepped) {
-    outcomes_.add({last.loss, last.outcome, true, last.no_target, last.over});
+    outcomes_.add({last.loss, last.outcome, true, last.no_target, last.denominator});
     ranks_.take_notices(step_);
     run_.grad_norm = last.grad_norm;
     ++run_.counters.attempted;
