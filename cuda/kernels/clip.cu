@@ -14,7 +14,6 @@ namespace {
 
 // Elements of a block; the longer one where shorter ones would have more results than the scratch memory holds.
 constexpr int64_t kChunk = 32 * kThreads, kLongChunk = 128 * kChunk;
-constexpr int64_t kMostPartials = int64_t(kScratchBytes / sizeof(double));
 
 // Tensors that are read in packs.
 template <int64_t Chunk>
@@ -133,7 +132,7 @@ template <class Kind>
 void norm_of(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
   int64_t chunks = 0;
   for (const TensorView& v : tensors) chunks += (v.numel() + kChunk - 1) / kChunk;
-  if (chunks <= kMostPartials)
+  if (chunks <= kScratchDoubles)
     norm_in_chunks<Kind, kChunk>(q, tensors, p, out);
   else
     norm_in_chunks<Kind, kLongChunk>(q, tensors, p, out);
@@ -190,7 +189,7 @@ __global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, 
 }  // namespace
 
 void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
-  check<ValueError>(int64_t(tensors.size()) <= kMostPartials, "norm", "must be of at most ", kMostPartials, " tensors, got ",
+  check<ValueError>(int64_t(tensors.size()) <= kScratchDoubles, "norm", "must be of at most ", kScratchDoubles, " tensors, got ",
                     tensors.size());  // each tensor is at least one part
   if (std::isinf(p)) return norm_of<Largest>(q, tensors, p, out);
   if (p == 2) return norm_of<Square>(q, tensors, p, out);
