@@ -56,10 +56,11 @@ void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes, cu
 inline constexpr unsigned kFullMask = 0xffffffffu;
 
 // ---- stored types, and the types of the computation: float for the 16-bit floats
-__host__ __device__ inline float to_f(float x) { return x; }
-__host__ __device__ inline double to_f(double x) { return x; }
-__host__ __device__ inline float to_f(__half x) { return __half2float(x); }
-__host__ __device__ inline float to_f(__nv_bfloat16 x) { return __bfloat162float(x); }
+// Return x as the type of the computation has it.
+__host__ __device__ inline float to_float(float x) { return x; }
+__host__ __device__ inline double to_float(double x) { return x; }
+__host__ __device__ inline float to_float(__half x) { return __half2float(x); }
+__host__ __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 // Rounds d towards zero and sets the last bit if that was inexact, so that a later rounding to 16 bits is as if from d.
 __host__ __device__ inline float round_to_odd(double d) {
@@ -116,9 +117,9 @@ __device__ inline double rounded_sum(double a, double b) {
 #endif
 }
 
-// Returns x rounded once to T: from_f<__half>(1.5f).
+// Returns x, a float or double, rounded once to T: from_float<__half>(1.5f).
 template <class T, class C>
-__host__ __device__ inline T from_f(C x) {
+__host__ __device__ inline T from_float(C x) {
   return Stored<T>::from(x);
 }
 

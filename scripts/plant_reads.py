@@ -71,7 +71,7 @@ PLANTS = (
           "    const C* const from = columns + x.first(lo) + k;\n",
           "    const C* const from = columns + x.first(lo) + k + HS_PLANTED(4);\n",
           ["ops"]),
-    Plant(5, "framework/backend/cpu/index.cpp", "an embedding takes the row behind the one that was chosen",
+    Plant(5, "framework/backend/cpu/index/gather.cpp", "an embedding takes the row behind the one that was chosen",
           "std::memcpy(target, source + *chosen * step, size_t(n) * sizeof(T));",
           "std::memcpy(target, source + (*chosen + HS_PLANTED(5)) * step, size_t(n) * sizeof(T));",
           ["ops"]),

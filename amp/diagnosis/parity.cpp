@@ -33,11 +33,11 @@ double product_of(const Tensor& a, const Tensor& b) { return sum(a * b).item<dou
 //   bias^2  = (|mean d|^2 - sum |d_k - mean d|^2 / (n (n - 1))) / |mean g|^2: a mean is as large as the subtrahend by chance
 class Sums {
  public:
-  void add(const Computed& low, const Computed& float32, double over) {
+  void add(const Computed& low, const Computed& float32, double denominator) {
     const NoGrad off;
     ++count_;
-    over_ += over;
-    loss_ += low.loss * over, loss_f32_ += float32.loss * over;
+    denominators_ += denominator;
+    loss_ += low.loss * denominator, loss_f32_ += float32.loss * denominator;
     const size_t n = float32.gradients.size();
     mean_gradient_.resize(n), mean_error_.resize(n), squared_errors_.resize(n), squared_gradients_.resize(n);
     double lg = 0, ll = 0, gg = 0;  // products of the whole gradients
@@ -66,7 +66,7 @@ class Sums {
   void write(Parity& out, const std::vector<NamedTensor>& parameters) const {
     const double g = rms_gradient(), n = double(count_);
     out.batches = count_;
-    out.loss = loss_ / over_, out.loss_f32 = loss_f32_ / over_;
+    out.loss = loss_ / denominators_, out.loss_f32 = loss_f32_ / denominators_;
     out.error = g > 0 ? rms_error() / g : rms_error() > 0 ? INFINITY : 0;
     out.noise = g > 0 ? noise() / g : 0;
     // Ignore noise as small as float32's own rounding, as when each batch is the whole data. That rounding is smaller than that of
@@ -99,7 +99,7 @@ class Sums {
   }
 
   int64_t count_ = 0;
-  double over_ = 0, loss_ = 0, loss_f32_ = 0, noise_ = 0, cosines_ = 0, nonzero_ = 0, flushed_ = 0;
+  double denominators_ = 0, loss_ = 0, loss_f32_ = 0, noise_ = 0, cosines_ = 0, nonzero_ = 0, flushed_ = 0;
   Tensors mean_gradient_, mean_error_;                      // by parameter
   std::vector<double> squared_errors_, squared_gradients_;  // sums of squares
 };
@@ -117,9 +117,9 @@ double squared_difference(const Computed& low, const Computed& float32) {
   return out;
 }
 
-class Comparison {
+class ParityMeasurement {
  public:
-  Comparison(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer)
+  ParityMeasurement(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer)
       : step_(step), variants_(variants), optimizer_(optimizer && !optimizer->needs_closure() ? optimizer : nullptr) {
     out_.low = *step.low;
     out_.scale = step.scale;
@@ -154,7 +154,7 @@ class Comparison {
         before.put_back();
         return lower_scale_or_fail(b, float32.finite);
       }
-      sums_.add(low, float32, b.over);
+      sums_.add(low, float32, b.denominator);
       if (updates_) updates_->add(low.gradients, float32.gradients);
       for (size_t i = 0; i < variants_.size(); ++i) variant_errors_[i] += variant_error(b, variants_[i], before, float32);
       after.put_back_for({});
@@ -279,7 +279,7 @@ std::string_view name(Parity::Verdict verdict) {
 Parity compare_with_float32(const StepUnderTest& step, const std::vector<ParityVariant>& variants, Optimizer* optimizer) {
   check<ValueError>(step.low && is_half(*step.low), "compare_with_float32", "step.low must be float16 or bfloat16");
   check<ValueError>(!step.batches.empty(), "compare_with_float32", "a comparison needs a batch");
-  return Comparison(step, variants, optimizer).run();
+  return ParityMeasurement(step, variants, optimizer).run();
 }
 
 }  // namespace halfstep

@@ -22,7 +22,7 @@ struct TestedBatch {
   double weight = 1;                   // of the loss in the step's gradient
   std::vector<int64_t> samples = {};   // indices of the rows' samples in the data, if known
   std::optional<BatchRows> rows = {};  // rows of the step whose random numbers the loss draws; unset: it is the only batch
-  double over = 1;                     // denominator of the loss: means over several batches are weighted by it
+  double denominator = 1;              // of the loss: means over several batches are weighted by it
 };
 
 // The model's parameters, buffers and kept states must be those from before the step.

@@ -17,27 +17,27 @@ void AccumulationWindow::open(const BatchRows& first) {
   random_ = default_generator().state();
 }
 
-void AccumulationWindow::begin(const BatchRows& part, const Denominator& over) {
-  is_sum_ = is_sum_ || over.is_sum();
+void AccumulationWindow::begin(const BatchRows& part, const Denominator& denominator) {
+  is_sum_ = is_sum_ || denominator.is_sum();
   // Divide first: the quotient is the same on ranks with other numbers of rows.
-  if (unit_ == 0) unit_ = over.elements() / double(part.rows) * over.each();
+  if (unit_ == 0) unit_ = denominator.elements() / double(part.rows) * denominator.each();
   if (unit_ == 0) unit_ = 1;  // rows without an element
 }
 
-void AccumulationWindow::count(const BatchRows& part, const Denominator& over) {
+void AccumulationWindow::count(const BatchRows& part, const Denominator& denominator) {
   ++pending_;
   samples_ += part.total;
   own_samples_ += part.rows;
   if (part.rows == 0) return;
   const NoGrad off;
-  if (over.on_device().defined())
-    total_on_device_ = total_on_device_.defined() ? total_on_device_ + over.on_device() : over.on_device();
+  if (denominator.on_device().defined())
+    total_on_device_ = total_on_device_.defined() ? total_on_device_ + denominator.on_device() : denominator.on_device();
   else
-    total_ += over.value();
+    total_ += denominator.value();
 }
 
-double AccumulationWindow::loss_weight(const Denominator& over) const {
-  return is_single() || is_sum_ ? 1 : over.value() / expected();
+double AccumulationWindow::loss_weight(const Denominator& denominator) const {
+  return is_single() || is_sum_ ? 1 : denominator.value() / expected();
 }
 
 double AccumulationWindow::gradient_factor() const {

@@ -28,8 +28,8 @@ class AccumulationWindow {
 
   // Begins a window: resets the sums, and takes the rows of its first micro-batch and the state of the default generator.
   void open(const BatchRows& first);
-  void begin(const BatchRows& part, const Denominator& over);  // call before each micro-batch that has rows
-  void count(const BatchRows& part, const Denominator& over);  // call after each micro-batch
+  void begin(const BatchRows& part, const Denominator& denominator);  // call before each micro-batch that has rows
+  void count(const BatchRows& part, const Denominator& denominator);  // call after each micro-batch
   void close() { pending_ = 0; }                               // keeps the counts until the next open()
   int64_t pending() const { return pending_; }                 // micro-batches in the open window
   bool is_last() const { return pending_ + 1 == micro_batches_; }
@@ -42,8 +42,8 @@ class AccumulationWindow {
 
   bool is_single() const { return ranks_ == 1 && micro_batches_ == 1; }
   // Return the weight of a micro-batch's loss, after begin(); the second one if the denominator is on a device: 0-dim f64.
-  double loss_weight(const Denominator& over) const;
-  Tensor loss_weight_on_device(const Denominator& over) const { return over.on_device() / expected(); }
+  double loss_weight(const Denominator& denominator) const;
+  Tensor loss_weight_on_device(const Denominator& denominator) const { return denominator.on_device() / expected(); }
   double gradient_factor() const;
   Tensor gradient_factor_on_device() const { return expected() / total_on_device_; }  // infinite if no target counts
 

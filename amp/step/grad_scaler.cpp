@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/scaled_backward.h"
@@ -38,6 +39,10 @@ constexpr const char* kKeys[] = {"scale", "growth_factor", "backoff_factor", "gr
 bool is_set(const Tensor& found_inf) { return !found_inf.device().is_meta() && found_inf.item<float>() != 0; }
 }  // namespace
 
+HALFSTEP_OPTIONS(GradScalerOptions, option("growth_factor", &O::growth_factor, "after growth_interval clean steps").above(1),
+                 option("backoff_factor", &O::backoff_factor, "after a skipped step").above(0).under(1),
+                 option("growth_interval", &O::growth_interval, "clean steps").at_least(1))
+
 bool StepOutcome::applied() const { return !found_inf_.defined() || !is_set(found_inf_); }
 
 const std::optional<Tensor>& StepOutcome::value() const {
@@ -53,9 +58,10 @@ struct GradScaler::Impl {
   Tensor unit_seed;                    // first gradient of backward if disabled
   std::map<uint64_t, Record> records;  // by optimizer id
 
-  static void check_growth_factor(double v) { check<ValueError>(v > 1, "GradScaler", "growth_factor must be > 1, got ", v); }
-  static void check_backoff_factor(double v) {
-    check<ValueError>(v > 0 && v < 1, "GradScaler", "backoff_factor must be in (0, 1), got ", v);
+  // Changes an option of the list. Throws ValueError for a value outside its bounds.
+  void set(std::string_view name, const OptionValue& value) {
+    for (const Option<GradScalerOptions>& o : GradScalerOptions::list())
+      if (o.name == name) check_option("GradScaler", o, value), o.put(options, value);
   }
   static void check_growth_interval(int64_t v) {
     check<ValueError>(v >= 1 && v <= std::numeric_limits<int32_t>::max(), "GradScaler",
@@ -133,9 +139,8 @@ GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl
   if (o.enabled) {
     check<ValueError>(std::isfinite(o.init_scale) && o.init_scale > 0, "GradScaler", "init_scale must be > 0 and finite, got ",
                       o.init_scale);
-    Impl::check_growth_factor(o.growth_factor);
-    Impl::check_backoff_factor(o.backoff_factor);
     Impl::check_growth_interval(o.growth_interval);
+    check_options("GradScaler", o);
     check<ValueError>(o.min_scale >= 0 && o.min_scale <= o.max_scale, "GradScaler", "0 <= min_scale <= max_scale must hold, got ",
                       o.min_scale, " and ", o.max_scale);
   }
@@ -346,15 +351,9 @@ int64_t GradScaler::get_growth_tracker() const {
   return impl_->tracker.defined() ? impl_->tracker.item<int64_t>() : impl_->init_tracker;
 }
 double GradScaler::get_growth_factor() const { return impl_->options.growth_factor; }
-void GradScaler::set_growth_factor(double v) {
-  Impl::check_growth_factor(v);
-  impl_->options.growth_factor = v;
-}
+void GradScaler::set_growth_factor(double v) { impl_->set("growth_factor", v); }
 double GradScaler::get_backoff_factor() const { return impl_->options.backoff_factor; }
-void GradScaler::set_backoff_factor(double v) {
-  Impl::check_backoff_factor(v);
-  impl_->options.backoff_factor = v;
-}
+void GradScaler::set_backoff_factor(double v) { impl_->set("backoff_factor", v); }
 int64_t GradScaler::get_growth_interval() const { return impl_->options.growth_interval; }
 void GradScaler::set_growth_interval(int64_t v) {
   Impl::check_growth_interval(v);

@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/base/options.h"
 #include "framework/math/training.h"
 #include "framework/tensor/tensor.h"
 #include "optim/gradients.h"
@@ -48,13 +49,14 @@ class StepOutcome {
 
 struct GradScalerOptions {
   double init_scale = 65536.0;
-  double growth_factor = 2.0;      // > 1
-  double backoff_factor = 0.5;     // in (0, 1)
-  int64_t growth_interval = 2000;  // clean updates before the scale grows
+  double growth_factor = 2.0;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;  // clean updates before the scale grows; below 2^31
   bool enabled = true;             // false: scale() returns its argument, step() is opt.step(), update() does nothing
   double min_scale = 0;            // lower bound of the scale
   double max_scale = std::numeric_limits<float>::max();  // upper bound, except for a larger init_scale
   bool fixed = false;  // the scale never moves; with init_scale 1 the scaler only skips steps whose gradients are not finite
+  static const OptionList<GradScalerOptions>& list();  // of the growth; a config has other bounds and defaults for the rest
 };
 
 class GradScaler {

@@ -25,8 +25,8 @@ class RankExchange {
 
   void open() { loss_sum_ = 0, reducer_.open(); }        // begins a window
   void arm() { reducer_.arm(); }                         // call before its last backward, whose gradients are summed
-  void add_loss(double loss, const Denominator& over) {  // of a micro-batch
-    if (over.value() != 0) loss_sum_ += loss * over.value();
+  void add_loss(double loss, const Denominator& denominator) {  // of a micro-batch
+    if (denominator.value() != 0) loss_sum_ += loss * denominator.value();
   }
   // Ends a window: sums the gradients, passes the loss's denominator to the window, exchanges notices, and moves the default
   // generator to the furthest position of any rank. Returns the loss over all ranks. Throws ValueError if the ranks disagree about

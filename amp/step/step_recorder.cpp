@@ -233,7 +233,7 @@ StepResult StepRecorder::replay(const Tensor& input, const Tensor& target) {
   }
   StepResult result = recorded_;
   result.loss = losses_.alias({}, {}, used_slots_);
-  result.over = recorded_.over.clone();
+  result.denominator = recorded_.denominator.clone();
   if (recorded_.outcome.found_inf().defined()) result.outcome = StepOutcome(found_infs_.alias({}, {}, used_slots_));
   ++used_slots_;
   return result;

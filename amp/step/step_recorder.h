@@ -42,8 +42,8 @@ struct StepResult {
   bool stepped = false;    // this call ended a window and called the optimizer
   StepOutcome outcome;     // meaningful when stepped: applied, or skipped for overflow, or because no target counts
   bool no_target = false;  // skipped because no target of the window counts: all are ignored, or of weight 0
-  // The loss's denominator, with a group that of the window. Not set for a step on a GPU whose window is one batch.
-  Denominator over = 0.0;
+  // Of the loss; with a group, that of the window. Not set for a step on a GPU whose window is one batch.
+  Denominator denominator = 0.0;
   Tensor grad_norm;  // 0-dim: norm of the gradients before clipping, if requested; overwritten like output
 };
 

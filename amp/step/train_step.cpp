@@ -83,11 +83,13 @@ StepResult TrainStep::operator()(const Tensors& inputs, const Tensor& target, co
 }
 
 StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part,
-                                 std::optional<double> over) {
-  check<ValueError>(!over || *over >= 0, "TrainStep", "what a loss is a mean over must be >= 0, got ", over.value_or(0));
+                                 std::optional<double> denominator) {
+  check<ValueError>(!denominator || *denominator >= 0, "TrainStep", "what a loss is a mean over must be >= 0, got ",
+                    denominator.value_or(0));
   const BatchRows rows = part ? *part : rows_of(Tensor::empty({1}), {});
-  const Denominator given = over ? Denominator(rows.rows, 1, full({}, *over, {.dtype = DType::f64, .device = Device::cpu}))
-                                 : Denominator(double(rows.rows));
+  const Denominator given = denominator
+                                ? Denominator(rows.rows, 1, full({}, *denominator, {.dtype = DType::f64, .device = Device::cpu}))
+                                : Denominator(double(rows.rows));
   const Work work{[loss](const Tensor&) { return std::pair(Tensor(), loss()); }, {}, {}, false, given};
   if (keeps_step_) keep_batch(work, rows);
   return eager(work, rows, nullptr);
@@ -97,8 +99,8 @@ StepResult TrainStep::operator()(const std::function<Tensor()>& loss, const std:
 Denominator TrainStep::denominator_of(const Tensor& target, const BatchRows& part) const {
   if (part.rows == 0 || !target.defined()) return 0.0;
   if (window_.is_single() && target.device().is_cuda()) return double(part.rows);  // not used as a weight
-  const Denominator over = loss_.denominator(target);
-  return rates_ && (!ranks_ || recorder_) ? over : over.on_host();
+  const Denominator denominator = loss_.denominator(target);
+  return rates_ && (!ranks_ || recorder_) ? denominator : denominator.on_host();
 }
 
 TrainStep::Work TrainStep::work_of(const Tensor& input, const Tensor& target, const BatchRows& part) {
@@ -111,7 +113,7 @@ TrainStep::Work TrainStep::work_of(const Tensor& input, const Tensor& target, co
 
 StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring) {
   Work work = work_of(input, target, part);
-  if (ranks_ && !ring) work.over = work.over.on_host();  // such a step waits for the device anyway
+  if (ranks_ && !ring) work.denominator = work.denominator.on_host();  // such a step waits for the device anyway
   return eager(work, part, ring);
 }
 
@@ -121,7 +123,7 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
     if (rates_) rates_->prepare();
     optimizer_.zero_grad();
     // Without a scaler, every step with a target that counts is applied. The host does not read denominators on the device.
-    const bool may_count_nothing = part.rows > 0 && (work.over.is_zero() || work.over.on_device().defined());
+    const bool may_count_nothing = part.rows > 0 && (work.denominator.is_zero() || work.denominator.on_device().defined());
     if (scaler_.is_enabled() || options_.keeps_states || may_count_nothing) states_.save();
     window_loss_ = Tensor();
     window_.open(part);
@@ -131,28 +133,28 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
 
   StepResult result;
   if (part.rows > 0) {
-    window_.begin(part, work.over);
+    window_.begin(part, work.denominator);
     result = compute(work, part);
-    result.over = work.over;
+    result.denominator = work.denominator;
   }
   // Create the scale in the first step, also on a rank without rows that count.
-  if (scaler_.is_enabled() && (part.rows == 0 || work.over.is_zero())) scaler_.seed(options_.device);
+  if (scaler_.is_enabled() && (part.rows == 0 || work.denominator.is_zero())) scaler_.seed(options_.device);
   if (options_.accumulate_steps > 1 && !ranks_ && scaler_.is_enabled()) {
     const NoGrad off;
     const MemoryScope tag(MemoryTag::workspace);
-    const Tensor& over = work.over.on_device();
-    const Tensor loss = over.defined() ? where(gt(over, 0.0), result.loss, 0.0) : result.loss;
-    if (!work.over.is_zero()) window_loss_ = window_loss_.defined() ? window_loss_ + loss : loss;
+    const Tensor& denominator = work.denominator.on_device();
+    const Tensor loss = denominator.defined() ? where(gt(denominator, 0.0), result.loss, 0.0) : result.loss;
+    if (!work.denominator.is_zero()) window_loss_ = window_loss_.defined() ? window_loss_ + loss : loss;
   }
   if (ranks_ && !ring && result.loss.defined()) {
-    ranks_->add_loss(result.loss.device().is_meta() ? 0 : result.loss.item<double>(), work.over);
+    ranks_->add_loss(result.loss.device().is_meta() ? 0 : result.loss.item<double>(), work.denominator);
     result.loss = Tensor();
   }
-  window_.count(part, work.over);
+  window_.count(part, work.denominator);
   if (!window_.full()) return result;
 
   StepResult last = finish_window(ring, result.loss);
-  if (ranks_) result.loss = last.loss, result.over = last.over;
+  if (ranks_) result.loss = last.loss, result.denominator = last.denominator;
   result.stepped = last.stepped;
   result.no_target = last.no_target;
   result.outcome = std::move(last.outcome);
@@ -164,8 +166,8 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
 StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   StepResult result;
   Tensor loss;
-  const bool on_device = work.over.on_device().defined();
-  const double weight = on_device ? 0 : window_.loss_weight(work.over);
+  const bool on_device = work.denominator.on_device().defined();
+  const double weight = on_device ? 0 : window_.loss_weight(work.denominator);
   const AccumulationWindow::Draws draws(window_, part);
   const GroupScope group(options_.group);
   {
@@ -180,7 +182,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   check<ShapeError>(loss.numel() == 1, "TrainStep", "the loss must be one number, got shape ", loss.shape(),
                     Help{"use the loss with reduction mean"});
   result.loss = loss.detach().reshape({});
-  if (work.over.is_zero()) return result;  // the loss is NaN and has no gradient
+  if (work.denominator.is_zero()) return result;  // the loss is NaN and has no gradient
   if (options_.on_bad_loss && !std::isfinite(result.loss.item<double>())) {
     const StateRollback::Rewound as_before(states_);
     StepUnderTest step = step_without_batches();
@@ -191,7 +193,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   // Halves memory and traffic, but only if no code computes with the gradients before the optimizer does.
   const LowGradients low(keeps_low_gradients());
   if (on_device)
-    scaler_.backward(loss, no_grad([&] { return window_.loss_weight_on_device(work.over); }));
+    scaler_.backward(loss, no_grad([&] { return window_.loss_weight_on_device(work.denominator); }));
   else
     scaler_.backward(loss, weight);
   return result;
@@ -210,14 +212,14 @@ StepUnderTest TrainStep::step_without_batches() const {
 TestedBatch TrainStep::describe_batch(const Work& work, const BatchRows& part) const {
   AccumulationWindow window = window_;
   if (window.pending() == 0) window.open(part);
-  const Denominator over = work.over.on_host();
-  window.begin(part, over);
+  const Denominator denominator = work.denominator.on_host();
+  window.begin(part, denominator);
   const auto loss = [forward = work.forward, window, part, group = options_.group] {
     const AccumulationWindow::Draws draws(window, part);
     const GroupScope scope(group);
     return forward({}).second;
   };
-  return {loss, work.inputs, work.targets, window.loss_weight(over), {}, window.rows_of(part), over.value()};
+  return {loss, work.inputs, work.targets, window.loss_weight(denominator), {}, window.rows_of(part), denominator.value()};
 }
 
 StepUnderTest TrainStep::described(const Tensor& input, const Tensor& target, const std::optional<BatchRows>& part) {
@@ -253,7 +255,8 @@ StepResult TrainStep::without_targets() {
 
 StepResult TrainStep::by_closure(const Work& work) {
   StepResult result;
-  if (work.over.is_zero()) return result = without_targets(), result.loss = full({}, NAN, {.device = options_.device}), result;
+  if (work.denominator.is_zero())
+    return result = without_targets(), result.loss = full({}, NAN, {.device = options_.device}), result;
   const auto closure = [&] {
     optimizer_.zero_grad();
     Tensor loss;
@@ -324,12 +327,12 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
   math::StepTail tail;
   tail.ring = ring;
   Tensor tail_loss = window_loss_.defined() ? window_loss_ : result.loss;
-  result.over = window_.denominator();
+  result.denominator = window_.denominator();
   if (window_.counts_nothing()) {
     Tensor window_loss = std::move(result.loss);
     result = without_targets();
     result.loss = std::move(window_loss);
-    result.over = window_.denominator();
+    result.denominator = window_.denominator();
     return result;
   }
   const Tensor counts_nothing = apply_gradient_factor();

@@ -131,10 +131,10 @@ class TrainStep {
     return std::apply(*this, batch);
   }
   // Steps on the number that `loss` computes in the autocast region, instead of the module's forward and the constructor's loss;
-  // the result has no output. Such steps are not recorded. `over`: the loss's denominator, such as the number of tokens that
+  // the result has no output. Such steps are not recorded. `denominator`: of the loss, such as the number of tokens that
   // count; if unset, the rows of `part`, and without `part` all calls of a window weigh the same.
   StepResult operator()(const std::function<Tensor()>& loss, const std::optional<BatchRows>& part = {},
-                        std::optional<double> over = {});
+                        std::optional<double> denominator = {});
   // Steps with the accumulated gradients; does nothing if there are none.
   StepResult flush();
   // Returns the number of micro-batches in the open window. Checkpoints are exact if it is 0.
@@ -166,7 +166,7 @@ class TrainStep {
     std::function<std::pair<Tensor, Tensor>(const Tensor& seed)> forward;  // seed: see Loss::with_seed
     Tensors inputs = {}, targets = {};                                     // if known
     bool on_device = false;                                                // the inputs are on the region's device
-    Denominator over = 0.0;                                                // denominator of the loss
+    Denominator denominator = 0.0;                                         // of the loss
   };
   // `ring`: second destination of the loss and found_inf (math::StepTail), or null.
   StepResult eager(const Tensor& input, const Tensor& target, const BatchRows& part, math::ResultRing* ring);

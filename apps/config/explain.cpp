@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include "apps/catalog/rows/dataset_examples.h"
-#include "apps/config/sections.h"
+#include "apps/config/key_index.h"
 #include "apps/schema/suggest.h"
 #include "framework/base/check.h"
 
@@ -17,59 +16,6 @@ namespace {
 
 constexpr size_t kWidth = 100;     // columns of a line
 constexpr size_t kLabelWidth = 9;  // columns of "default  "
-
-// A place of a key, with the types that have it if it is a component's.
-struct KeyPlace {
-  std::string path;
-  const Field* field = nullptr;
-  std::vector<std::string> types;
-  const Family* family = nullptr;  // of the types
-};
-
-const Family* family_of(const Field& f) { return f.family ? f.family : f.item ? family_of(*f.item) : nullptr; }
-const Section* section_of(const Field& f) { return f.section ? f.section : f.item ? section_of(*f.item) : nullptr; }
-
-bool same_text(const Field& a, const Field& b) { return a.expects() == b.expects() && a.doc == b.doc && a.fallback == b.fallback; }
-
-// All keys of a config: each path once, or once for each text if types explain it differently; the keys of a family below the first
-// key that takes it.
-class KeyIndex {
- public:
-  KeyIndex() { add_section("", root_schema().fields); }
-  const std::vector<KeyPlace>& places() const& { return places_; }
-  const std::vector<std::pair<std::string, const Family*>>& families() const& { return families_; }
-  void places() && = delete;  // for (... : KeyIndex().places()) would dangle
-  void families() && = delete;
-
- private:
-  void add_section(const std::string& path, const std::vector<Field>& fields) {
-    for (const Field& f : fields)
-      if (f.kind != FieldKind::not_yet) add(path.empty() ? f.key : path + "." + f.key, f, {}, nullptr);
-  }
-  void add(const std::string& path, const Field& f, const std::string& type, const Family* family) {
-    const auto known =
-        std::find_if(places_.begin(), places_.end(), [&](const KeyPlace& p) { return p.path == path && same_text(*p.field, f); });
-    if (known != places_.end()) {
-      if (!type.empty()) known->types.push_back(type);
-      return;
-    }
-    places_.push_back({path, &f, type.empty() ? std::vector<std::string>() : std::vector<std::string>{type}, family});
-    if (const Section* inner = section_of(f)) add_section(path, inner->fields);
-    if (const Family* inner = family_of(f)) add_family(path, *inner);
-  }
-  void add_family(const std::string& path, const Family& f) {
-    for (const auto& [known_path, known] : families_)
-      if (known == &f) return;
-    families_.emplace_back(path, &f);
-    for (const Component& c : f.components)
-      for (const Field& field : c.fields)
-        if (field.kind != FieldKind::not_yet) add(path + "." + field.key, field, c.type, &f);
-    for (const Field& field : f.common) add(path + "." + field.key, field, "every type", &f);
-  }
-
-  std::vector<KeyPlace> places_;
-  std::vector<std::pair<std::string, const Family*>> families_;
-};
 
 // Wraps `text` to kWidth columns, with `indent` spaces before all lines except the first.
 std::string wrapped(const std::string& text, size_t indent) {
@@ -242,53 +188,6 @@ std::string text_at(const KeyIndex& index, const std::string& path) {
 }
 
 }  // namespace
-
-std::string setting_named(std::string word) {
-  std::replace(word.begin(), word.end(), '-', '_');
-  const auto key_of = [](const KeyPlace& p) { return p.path.substr(p.path.rfind('.') + 1); };
-  const KeyIndex index;
-  std::vector<std::string> keys;
-  for (const KeyPlace& p : index.places())
-    if (p.family != &module_family()) keys.push_back(key_of(p));
-  const std::string near = suggest(word, keys);
-  // Prefer the key with the shortest path, and then one that every config has.
-  const auto rank = [](const KeyPlace& p) { return 2 * std::count(p.path.begin(), p.path.end(), '.') + (p.family ? 1 : 0); };
-  const KeyPlace* found = nullptr;
-  for (const KeyPlace& p : index.places()) {
-    if (p.family == &module_family() || key_of(p) != near) continue;
-    if (!found || rank(p) < rank(*found)) found = &p;
-  }
-  return found ? found->path : "";
-}
-
-std::vector<std::string> setting_paths() {
-  const KeyIndex index;
-  std::vector<std::string> out;
-  for (const KeyPlace& p : index.places())
-    if (p.family != &module_family() && p.family != &dataset_family() && !section_of(*p.field)) out.push_back(p.path);
-  return out;
-}
-
-std::vector<std::string> type_names() {
-  const KeyIndex index;
-  std::vector<std::string> out;
-  for (const auto& [path, family] : index.families())
-    for (const Component& c : family->components) out.push_back(c.type);
-  return out;
-}
-
-std::vector<std::string> words_of_setting(const std::string& path) {
-  const KeyIndex index;
-  for (const KeyPlace& p : index.places()) {
-    if (p.path != path) continue;
-    std::vector<std::string> out = p.field->words;
-    if (p.field->kind == FieldKind::boolean || p.field->switchable) out.insert(out.end(), {"true", "false"});
-    if (const Family* family = family_of(*p.field))
-      for (const Component& c : family->components) out.push_back(c.type);
-    return out;
-  }
-  return {};
-}
 
 std::string explain(const std::string& what) {
   if (what.empty()) return "The keys of a config; `halfstep explain KEY` says more of each:\n" + keys_of({&root_schema().fields});

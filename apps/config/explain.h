@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains config keys and types: the text of `halfstep explain`.
+// Explains config keys and types, the text of `halfstep explain`, and completes them (completions.cpp).
 #pragma once
 
 #include <string>

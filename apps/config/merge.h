@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assembles a config before it is checked: extends, --set, ${...}, keys that splits of the data share.
+// Assembles a config before it is checked: the files that it extends (merge.cpp), --set (assignments.cpp), ${...} (variables.cpp),
+// keys that splits of the data share (shared_keys.cpp).
 #pragma once
 
 #include <filesystem>

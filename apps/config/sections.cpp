@@ -159,9 +159,9 @@ MixedPrecision mixed_precision(const Json& config) {
   const double default_scale =
       std::clamp(GradScalerOptions().init_scale, amp.scaler.min_scale, std::max(amp.scaler.min_scale, amp.scaler.max_scale));
   out.scaler = {.init_scale = amp.scaler.init_scale.value_or(default_scale),
-                .growth_factor = amp.scaler.growth_factor,
-                .backoff_factor = amp.scaler.backoff_factor,
-                .growth_interval = amp.scaler.growth_interval,
+                .growth_factor = amp.scaler.growth.growth_factor,
+                .backoff_factor = amp.scaler.growth.backoff_factor,
+                .growth_interval = amp.scaler.growth.growth_interval,
                 .enabled = out.low && amp.scaler.enabled.value_or(any_f16),
                 .min_scale = amp.scaler.min_scale,
                 .max_scale = amp.scaler.max_scale};

@@ -26,8 +26,8 @@ namespace halfstep::app {
 
 struct ScalerSection {
   std::optional<double> init_scale;
-  double growth_factor, backoff_factor, min_scale, max_scale;
-  int64_t growth_interval;
+  double min_scale, max_scale;
+  GradScalerOptions growth;  // growth_factor, backoff_factor, growth_interval
   std::optional<bool> enabled;
 
   void keys(auto& key) {
@@ -42,9 +42,7 @@ struct ScalerSection {
     key(max_scale, number("max_scale", 0x1p24, "the scale does not grow above this; a larger init_scale is used unchanged")
                        .at_least(1e-7)
                        .at_most(3e38));
-    key(growth_factor, number("growth_factor", 2.0, "after growth_interval clean steps").above(1));
-    key(backoff_factor, number("backoff_factor", 0.5, "after a skipped step").above(0).below(1));
-    key(growth_interval, integer("growth_interval", 2000, "clean steps").at_least(1).at_most(kMaxCount));
+    key.options(growth, {"growth_factor", "backoff_factor", "growth_interval"});
     key(enabled, boolean("enabled", "auto", "\"auto\": for float16").or_word("auto"));
   }
 };

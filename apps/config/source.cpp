@@ -125,4 +125,10 @@ ParsedJson parse_json_file(const std::filesystem::path& path, size_t& bytes_left
   return parse_json(text, path.string(), issues);
 }
 
+void erase_below(Origins& origins, const std::string& path) {
+  const std::string prefix = path + ".";
+  auto it = origins.lower_bound(prefix);
+  while (it != origins.end() && it->first.starts_with(prefix)) it = origins.erase(it);
+}
+
 }  // namespace halfstep::app

@@ -12,8 +12,10 @@ namespace halfstep::app {
 
 inline constexpr size_t kMaxConfigBytes = size_t(16) << 20;  // of a file and all that it extends
 
+using Tree = nlohmann::json;  // finds keys in large objects quickly
+
 struct ParsedJson {
-  nlohmann::json json;  // finds keys in large objects quickly
+  Tree json;
   Origins origins;
 };
 
@@ -23,5 +25,12 @@ struct ParsedJson {
 ParsedJson parse_json(std::string_view text, const std::string& file, Issues& issues);
 // Parses a file, and subtracts its size from `bytes_left`. Throws ConfigError if the file cannot be read or is larger than that.
 ParsedJson parse_json_file(const std::filesystem::path& path, size_t& bytes_left, Issues& issues);
+
+// Removes the places of all that is below the path.
+void erase_below(Origins& origins, const std::string& path);
+// Returns whether a section of the config is switched off.
+inline bool is_off(const Tree& section) {
+  return section.is_object() && section.contains("enabled") && section["enabled"] == false;
+}
 
 }  // namespace halfstep::app

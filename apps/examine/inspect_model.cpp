@@ -69,8 +69,8 @@ Json json_of(const DataForm& form) {
   if (form.classes > 0) out["classes"] = form.classes;
   if (!form.names.empty()) out[form.classes > 0 ? "class_names" : "target_column"] = form.names;
   if (const auto* series = std::get_if<SeriesForm>(&form.source)) out["columns"] = series->options.columns;
-  for (const TargetScale& scale : form.scale.each) out["target_scales"].push_back({{"mean", scale.mean}, {"std", scale.std}});
-  if (form.classes == 0 && form.scale != TargetScale() && form.scale.each.empty())
+  for (const ColumnScale& scale : form.scale.each) out["target_scales"].push_back({{"mean", scale.mean}, {"std", scale.std}});
+  if (form.classes == 0 && form.scale != ColumnScale() && form.scale.each.empty())
     out["target_scale"] = {{"mean", form.scale.mean}, {"std", form.scale.std}};
   return out;
 }

@@ -167,7 +167,7 @@ std::string cpp_preparation(const Predictor& model, const Preparation& p) {
     body += "  x = (x - " + tensor_of(s->mean) + view + ") / " + tensor_of(s->std) + view + ";\n";
   }
   std::vector<std::string> scaled;  // std and mean
-  if (const TargetScale& scale = model.form().scale; !scale.each.empty()) {
+  if (const ColumnScale& scale = model.form().scale; !scale.each.empty()) {
     const auto [mean, std] = numbers_of_scale(model.form());
     scaled = {tensor_of(std), tensor_of(mean)};
   } else if (has_scale(model.form())) {

@@ -101,7 +101,7 @@ std::vector<std::string> input_lines(const DataForm& form) {
 std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataForm& form) {
   std::pair<std::vector<double>, std::vector<double>> out;
   for (int64_t i = 0; i < numel(form.target); ++i) {
-    const TargetScale& scale = form.scale.each[size_t(i) % form.scale.each.size()];
+    const ColumnScale& scale = form.scale.each[size_t(i) % form.scale.each.size()];
     out.first.push_back(scale.mean), out.second.push_back(scale.std);
   }
   return out;
@@ -113,7 +113,7 @@ std::string tokenizer_file(const DataForm& form) {
   return has_texts ? table->options.encoding->tokens->tokenizer_json() : "";
 }
 
-bool has_scale(const DataForm& form) { return form.classes == 0 && form.scale != TargetScale(); }
+bool has_scale(const DataForm& form) { return form.classes == 0 && form.scale != ColumnScale(); }
 
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x) {
   const FreshStates begin(*model.parts().model);

@@ -183,7 +183,7 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
   out += "\"\"\"\n" + body + "    return x\n";
   const std::string last = last_step_code(model);
   out += "\n\ndef answer(model, x):\n    y = model(prepare(x))" + (last.empty() ? "" : "." + last + "()") + "\n    return ";
-  const TargetScale& scale = model.form().scale;
+  const ColumnScale& scale = model.form().scale;
   if (!has_scale(model.form())) return out + "y\n";
   std::string std = Json(scale.std).dump(), mean = Json(scale.mean).dump();
   if (!scale.each.empty()) {

@@ -81,8 +81,8 @@ std::vector<NamedMetric> make_metrics(const Config& config, const Dataset& data)
 
 // The progress of a run, which checkpoints store besides the parts of a session.
 struct Counters {
-  int64_t steps = 0, skipped = 0, samples = 0;         // attempted steps; those of them known to be skipped; samples trained on
-  int64_t applied() const { return steps - skipped; }  // the count for schedules, intervals and names of checkpoints
+  int64_t attempted = 0, skipped = 0, samples = 0;         // steps; those of them known to be skipped; samples trained on
+  int64_t applied() const { return attempted - skipped; }  // the count for schedules, intervals and names of checkpoints
   int64_t data_size = 0;                               // samples of data.train when the checkpoint was written
   std::string data_sha256;                             // and its fingerprint; empty: an older halfstep stored none
   // Sums over this epoch so far: finite losses times their denominators, and the denominators (Loss::denominator).

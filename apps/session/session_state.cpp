@@ -139,9 +139,9 @@ CheckpointContents adapted_to_config(const CheckpointContents& contents, const P
 // Sets the number of steps and the warning of a run whose epochs now have another length, or that gets a schedule. is_new: the run
 // had no schedule before.
 void adopt_pace(const PlaceInRun& place, const Counters& counters, bool is_new, Session& session) {
-  const int64_t steps = place.steps_at_pace(counters.steps), whole = session.total_steps;
+  const int64_t steps = place.steps_at_pace(counters.attempted), whole = session.total_steps;
   const bool differs = place.pace != 1;
-  if (differs) session.total_steps = std::max(counters.steps, counters.steps + whole - steps);
+  if (differs) session.total_steps = std::max(counters.attempted, counters.attempted + whole - steps);
   if (!session.schedule || !(differs || is_new)) return;
   const std::string both = differs && is_new ? " and " : "";
   session.pace_warning = joined(
@@ -157,7 +157,7 @@ CheckpointContents pack(Session& session, const Json& config, const Counters& co
   CheckpointContents out = halfstep::pack(parts_of(session, group));
   for (const auto& [name, tensor] : session.averaged_statistics) out.state[kAveragePrefix + name] = tensor;
   const LoaderState at = session.train->state();
-  Json trainer = {{"steps", counters.steps},
+  Json trainer = {{"steps", counters.attempted},
                   {"steps_per_epoch", session.steps_per_epoch},
                   {"skipped", counters.skipped},
                   {"samples", counters.samples},
@@ -200,7 +200,7 @@ Counters unpack(const CheckpointContents& contents, Session& session) {
   const StoredJson meta = stored_meta(contents), trainer = meta.part("trainer"), loader = meta.part("loader");
   meta.part("generator");
   const int64_t steps = trainer.integer("steps", 0);
-  Counters counters{.steps = steps,
+  Counters counters{.attempted = steps,
                     .skipped = trainer.integer("skipped", 0),
                     .samples = trainer.integer("samples", 0),
                     .last_log_step = trainer.integer("last_log_step", -1, steps),
@@ -240,12 +240,12 @@ Counters unpack(const CheckpointContents& contents, Session& session) {
   else
     session.train->set_state(place.state);
   if (session.counts_epochs && place.former_steps_per_epoch > 0 && place.former_steps_per_epoch != session.steps_per_epoch &&
-      counters.steps > 0)
-    place.pace = double(std::max<int64_t>(session.total_steps - steps_left(session), 0)) / double(counters.steps);
+      counters.attempted > 0)
+    place.pace = double(std::max<int64_t>(session.total_steps - steps_left(session), 0)) / double(counters.attempted);
   counters.data_size = loader.integer("data_size", 0, session.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
   halfstep::unpack(adapted_to_config(with_branch_names(contents, *session.model), place, counters), parts_of(session));
-  adopt_pace(place, counters, counters.steps > 0 && !meta.has("schedule"), session);
+  adopt_pace(place, counters, counters.attempted > 0 && !meta.has("schedule"), session);
   return counters;
 }
 

@@ -6,13 +6,13 @@
 namespace halfstep::app {
 
 void CheckpointSaver::mark_as_saved() {
-  saved_ = {run_.counters.steps, run_.session.train->state().next_batch};
+  saved_ = {run_.counters.attempted, run_.session.train->state().next_batch};
   saved_step_ = run_.counters.applied();
 }
 
 void CheckpointSaver::save() {
   outcomes_.read();
-  const std::pair<int64_t, int64_t> now{run_.counters.steps, run_.session.train->state().next_batch};
+  const std::pair<int64_t, int64_t> now{run_.counters.attempted, run_.session.train->state().next_batch};
   if (saved_ == now) return;
   if (outcomes_.bad_losses() > 0 && !run_.session.scaler.is_enabled()) {
     run_.progress.warn(joined("the loss is not finite at step ", run_.counters.applied(), ": no checkpoint was written"));

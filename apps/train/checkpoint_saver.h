@@ -7,15 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "apps/train/outcome_reader.h"
 #include "apps/train/run_context.h"
 #include "apps/train/run_health.h"
-#include "apps/train/step_outcomes.h"
 
 namespace halfstep::app {
 
 class CheckpointSaver {
  public:
-  CheckpointSaver(RunContext& run, StepOutcomes& outcomes, RunHealth& health) : run_(run), outcomes_(outcomes), health_(health) {}
+  CheckpointSaver(RunContext& run, OutcomeReader& outcomes, RunHealth& health) : run_(run), outcomes_(outcomes), health_(health) {}
 
   void mark_as_saved();  // for a resumed run, whose checkpoint is in the run's folder
   // Does nothing if this moment is saved. Writes no checkpoint, but a warning, if the last losses are not finite and there is no
@@ -38,7 +38,7 @@ class CheckpointSaver {
   void write();
 
   RunContext& run_;
-  StepOutcomes& outcomes_;
+  OutcomeReader& outcomes_;
   RunHealth& health_;
   CheckpointPace pace_;
   std::optional<std::pair<int64_t, int64_t>> saved_;  // steps and next batch at the last save

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "apps/train/outcome_reader.h"
 #include "apps/train/rank_agreement.h"
 #include "apps/train/run_context.h"
-#include "apps/train/step_outcomes.h"
 
 namespace halfstep::app {
 
@@ -17,7 +17,7 @@ constexpr int kStepEnds = 1, kEpochEnds = 2;
 
 class DueTimes {
  public:
-  DueTimes(RunContext& run, StepOutcomes& outcomes, const RankAgreement& ranks) : run_(run), outcomes_(outcomes), ranks_(ranks) {}
+  DueTimes(RunContext& run, OutcomeReader& outcomes, const RankAgreement& ranks) : run_(run), outcomes_(outcomes), ranks_(ranks) {}
 
   void start();  // starts the intervals of seconds
   // Returns whether it is due at the end of a step, an epoch or both. If it is, an interval of seconds starts again. Reads
@@ -33,7 +33,7 @@ class DueTimes {
   bool take_due_at(Due what, bool epoch_end);
 
   RunContext& run_;
-  StepOutcomes& outcomes_;
+  OutcomeReader& outcomes_;
   const RankAgreement& ranks_;
   std::array<Clock::time_point, 3> last_due_{};  // by index_of; for intervals of seconds
 };

@@ -59,7 +59,7 @@ struct RunContext {
   // Computes the statistics of averaged weights for an evaluation or a checkpoint at this moment.
   void make_averaged_statistics() {
     const double begin = clock.own_seconds();
-    app::make_averaged_statistics(session, config.train, counters.steps, group);
+    app::make_averaged_statistics(session, config.train, counters.attempted, group);
     clock.exclude_evaluation(clock.own_seconds() - begin);
   }
 };

@@ -77,12 +77,12 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   std::string values;
   for (const MetricValue& m : run_.counters.val_metrics)
     values += m.in_lines() ? "val " + shown(m) + last_value_text(m) + ", " : "";
-  if (run_.session.total_steps == 0 && run_.counters.steps == 0) {
+  if (run_.session.total_steps == 0 && run_.counters.attempted == 0) {
     run_.progress.line(joined("done: 0 steps, as train.epochs says; the first values are saved", values.empty() ? "" : ", ",
                               values.substr(0, values.empty() ? 0 : values.size() - 2)));
     return print_next_commands();
   }
-  if (run_.counters.steps == run_.first_step) {
+  if (run_.counters.attempted == run_.first_step) {
     const std::string ended = run_.counters.stopped ? "stopped early at step " : "ended at step ";
     const std::string length = run_.config.train.epochs ? "train.epochs" : "train.max_steps";
     run_.progress.line(joined("nothing left to do: ", values, ended, run_.counters.applied(),
@@ -108,7 +108,7 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
 void RunEnding::warn_of_scale(int64_t skips_in_row) const {
   const std::optional<double> scale = run_.scale();
   if (!scale || *scale >= run_.config.scaler.init_scale ||
-      double(run_.counters.skipped) <= kManySkips * double(run_.counters.steps))
+      double(run_.counters.skipped) <= kManySkips * double(run_.counters.attempted))
     return;
   const std::string now = number_text(*scale, 6);
   // Count the skips that lowered the first scale to the last one; growth made room for the others.
@@ -117,7 +117,7 @@ void RunEnding::warn_of_scale(int64_t skips_in_row) const {
       double(run_.counters.skipped) > 2 * search_skips + 1
           ? joined("\"amp.scaler.growth_interval\": a larger number than ", run_.config.scaler.growth_interval)
           : joined("\"amp.scaler.init_scale\": ", skips_in_row > 0 ? "\"auto\"" : now + " or \"auto\"");
-  run_.progress.warn(joined(run_.counters.skipped, " of ", run_.counters.steps,
+  run_.progress.warn(joined(run_.counters.skipped, " of ", run_.counters.attempted,
                             " steps were skipped and changed no weight: the loss scale began at ",
                             number_text(run_.config.scaler.init_scale, 6), " and is ", now, " now. ", remedy,
                             " would have skipped fewer; bfloat16 needs no scale"));

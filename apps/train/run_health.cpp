@@ -53,7 +53,7 @@ void RunHealth::check_weights() const {
 }
 
 void RunHealth::check_progress() const {
-  if (run_.counters.steps == 0 || run_.counters.applied() > 0) return;
+  if (run_.counters.attempted == 0 || run_.counters.applied() > 0) return;
   const std::string now = run_.scale() ? joined("; the loss scale is ", *run_.scale(), " now") : "";
   const std::string cause = explainer_.last_cause();
   std::string advice = run_.scale()
@@ -65,9 +65,9 @@ void RunHealth::check_progress() const {
     advice = "the explanation above has the evidence, and what to change: " + cause;
   if (run_.saves() && run_.config.train.epochs && !run_.counters.stopped)
     advice += "; --resume auto with more train.epochs continues";
-  fail<DivergedError>("train", "a run must apply a step, got ", run_.counters.steps,
-                      run_.counters.steps == 1 ? " step that was" : " steps that were all", " skipped: no weight has changed", now,
-                      Help{advice});
+  fail<DivergedError>("train", "a run must apply a step, got ", run_.counters.attempted,
+                      run_.counters.attempted == 1 ? " step that was" : " steps that were all", " skipped: no weight has changed",
+                      now, Help{advice});
 }
 
 void RunHealth::fail_diverged(const std::string& fault) const {

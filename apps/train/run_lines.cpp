@@ -65,7 +65,7 @@ void RunLines::introduce() const {
 
 void RunLines::update_bar(bool evaluates) {
   const double own_seconds = run_.clock.own_seconds();
-  const int64_t steps = run_.counters.steps - run_.first_step;
+  const int64_t steps = run_.counters.attempted - run_.first_step;
   ProgressView view;
   view.epochs = run_.config.train.epochs.value_or(0);
   view.epoch = view.epochs > 0 ? std::min(run_.epoch() + (evaluates ? 0 : 1), view.epochs) : run_.epoch() + 1;
@@ -74,7 +74,7 @@ void RunLines::update_bar(bool evaluates) {
   view.samples_per_second =
       steps > 0 ? double(run_.counters.samples - run_.first_samples) / std::max(kLeastSeconds, run_.clock.training_seconds()) : 0;
   // Epochs count all steps, train.max_steps applied ones.
-  const int64_t done_steps = run_.config.train.epochs ? run_.counters.steps : run_.counters.applied(),
+  const int64_t done_steps = run_.config.train.epochs ? run_.counters.attempted : run_.counters.applied(),
                 left_steps = std::max<int64_t>(run_.session.total_steps - done_steps, 0);
   view.seconds_left = steps > 0 ? own_seconds / double(steps) * double(left_steps) : INFINITY;
   view.skipped = run_.counters.skipped;
@@ -102,7 +102,7 @@ void RunLines::log(bool epoch_end) {
   const double seconds = std::max(kLeastSeconds, run_.clock.training_seconds() - logged_.seconds),
                wait = run_.session.train->wait_seconds() - logged_.wait;
   Json entry = {{"step", run_.counters.applied()},
-                {"attempted", run_.counters.steps},
+                {"attempted", run_.counters.attempted},
                 {"epoch", run_.epoch()},
                 {"train/loss", run_.counters.line_denominator > 0 ? Json(loss) : Json()},
                 {"lr", run_.session.optimizer->lr()},
@@ -118,7 +118,7 @@ void RunLines::log(bool epoch_end) {
   if (const auto& skip = run_.counters.last_skip)
     entry["last_skip"] = {{"step", skip->step}, {"cause", skip->cause.empty() ? Json() : Json(skip->cause)}};
   if (run_.grad_norm.defined()) entry["grad_norm"] = or_null(run_.grad_norm.item<double>());
-  run_.counters.last_log_step = run_.counters.steps;
+  run_.counters.last_log_step = run_.counters.attempted;
   run_.dir.metrics().write(entry);
   update_bar();
   run_.counters.line_loss_sum = 0, run_.counters.line_denominator = 0;
@@ -128,7 +128,7 @@ void RunLines::log(bool epoch_end) {
 
 void RunLines::log_epoch() {
   run_.dir.metrics().write({{"step", run_.counters.applied()},
-                            {"attempted", run_.counters.steps},
+                            {"attempted", run_.counters.attempted},
                             {"epoch", run_.epoch()},
                             {"train/epoch_loss", or_null(run_.counters.train_loss)},
                             {"samples", run_.counters.samples},

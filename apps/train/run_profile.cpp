@@ -41,7 +41,7 @@ void RunProfile::report() {
   if (profiler_->profiled_steps() == 0)
     return run_.progress.warn(joined("no profile: it needs ", StepProfiler::kWarmUpSteps + 2, " steps, the first ",
                                      StepProfiler::kWarmUpSteps, " to warm up and then every other one, and this process took ",
-                                     run_.counters.steps - run_.first_step));
+                                     run_.counters.attempted - run_.first_step));
   for (const std::string& line : profile_lines(profiler_->result())) run_.progress.line(line);
   try {
     write_profile(run_.dir.path(), *profiler_);

@@ -35,7 +35,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
     resume(*run_.dir.checkpoint());
   else if (run_.config.calibrates_scale)
     calibrate_scale();
-  run_.first_step = run_.counters.steps;
+  run_.first_step = run_.counters.attempted;
   outcomes_.begin();
   run_.first_samples = run_.counters.samples;
 }
@@ -102,7 +102,7 @@ TrainSummary Trainer::run_steps() {
   };
   ranks_.adopt_early_signals();
   if (ranks_.stop_requested()) return stopped("before training began; nothing was changed");
-  const ResumePoint from{run_.counters.steps,        run_.counters.last_log_step, run_.counters.last_eval_step,
+  const ResumePoint from{run_.counters.attempted,    run_.counters.last_log_step, run_.counters.last_eval_step,
                          run_.counters.bests.step(), run_.counters.applied(),     run_.epoch()};
   const int64_t best = run_.dir.open(run_.config.json, from, run_.config.logging.sinks);
   if (is_recorded_) run_.dir.record_start(run_facts(), run_.counters.applied());
@@ -126,7 +126,7 @@ TrainSummary Trainer::run_steps() {
   outcomes_.read();
   // Such weights are not saved, so the run must not end successfully.
   if (outcomes_.are_bad_at_end()) health_.fail_diverged("the last losses are not finite");
-  if (run_.session.val && run_.counters.last_eval_step != run_.counters.steps)
+  if (run_.session.val && run_.counters.last_eval_step != run_.counters.attempted)
     saver_.save_before_evaluation(0), evaluate_and_consider();
   if (run_.counters.epoch_denominator > 0)
     bests_.consider("train/loss", run_.counters.epoch_loss_sum / run_.counters.epoch_denominator);  // for an incomplete epoch
@@ -167,18 +167,18 @@ void Trainer::train_batch() {
     ranks_.notify(step_, due_.due_by_clock());
   }
   if (step_.pending() == 0 && explainer_.observes(run_.counters.applied() + 1)) outcomes_.read();
-  explainer_.begin(run_.counters.steps + 1, run_.counters.applied(), run_.epoch() + 1, {input, target});
+  explainer_.begin(run_.counters.attempted + 1, run_.counters.applied(), run_.epoch() + 1, {input, target});
   StepResult r = step_(input, target, part);
   explainer_.end(r);
   run_.counters.samples += run_.session.train->part().total;
   run_.own_samples += run_.session.train->part().rows;
   if (run_.group && !r.stepped) return;
   // With ranks a window has one loss, in one process each micro-batch.
-  outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.over : run_.session.loss->denominator(target)});
+  outcomes_.add({r.loss, r.outcome, r.stepped, r.no_target, run_.group ? r.denominator : run_.session.loss->denominator(target)});
   if (!r.stepped) return;
   ranks_.take_notices(step_);
   run_.grad_norm = r.grad_norm;
-  ++run_.counters.steps;
+  ++run_.counters.attempted;
   profile_.end_step(true);
   after_step();
 }
@@ -189,10 +189,10 @@ void Trainer::end_epoch() {
   const StepResult last = step_.flush();
   explainer_.end(last);
   if (last.stepped) {
-    outcomes_.add({last.loss, last.outcome, true, last.no_target, last.over});
+    outcomes_.add({last.loss, last.outcome, true, last.no_target, last.denominator});
     ranks_.take_notices(step_);
     run_.grad_norm = last.grad_norm;
-    ++run_.counters.steps;
+    ++run_.counters.attempted;
   }
   profile_.end_step(last.stepped);
   reset_states(*run_.session.model);  // the data's streams begin again
@@ -217,8 +217,8 @@ void Trainer::end_epoch() {
 
 void Trainer::after_step() {
   if (due_.take_due(Due::log, kStepEnds)) log(false);
-  follow_up(kStepEnds,
-            run_.session.val && run_.counters.last_eval_step != run_.counters.steps && due_.take_due(Due::evaluation, kStepEnds));
+  follow_up(kStepEnds, run_.session.val && run_.counters.last_eval_step != run_.counters.attempted &&
+                           due_.take_due(Due::evaluation, kStepEnds));
 }
 
 void Trainer::follow_up(int ended, bool evaluates) {
@@ -250,9 +250,9 @@ void Trainer::evaluate_and_consider() {
                                 run_.session.device, run_.session.region, run_.group);
   statistics.reset(), averaged.reset();
   run_.clock.exclude_evaluation(r.seconds);
-  run_.counters.val_loss = r.loss, run_.counters.val_metrics = r.metrics, run_.counters.last_eval_step = run_.counters.steps;
+  run_.counters.val_loss = r.loss, run_.counters.val_metrics = r.metrics, run_.counters.last_eval_step = run_.counters.attempted;
   Json entry = {{"step", run_.counters.applied()},
-                {"attempted", run_.counters.steps},
+                {"attempted", run_.counters.attempted},
                 {"epoch", run_.epoch()},
                 {"val/loss", or_null(r.loss)}};
   for (const MetricValue& m : r.metrics) {

@@ -18,13 +18,13 @@
 #include "apps/train/checkpoint_saver.h"
 #include "apps/train/due_times.h"
 #include "apps/train/explainer.h"
+#include "apps/train/outcome_reader.h"
 #include "apps/train/rank_agreement.h"
 #include "apps/train/run_context.h"
 #include "apps/train/run_ending.h"
 #include "apps/train/run_health.h"
 #include "apps/train/run_lines.h"
 #include "apps/train/run_profile.h"
-#include "apps/train/step_outcomes.h"
 
 namespace halfstep::app {
 
@@ -68,7 +68,7 @@ class Trainer {
   Explainer explainer_;
   TrainStep step_;
   RunHealth health_{run_, explainer_};
-  StepOutcomes outcomes_{run_, explainer_, health_};
+  OutcomeReader outcomes_{run_, explainer_, health_};
   RankAgreement ranks_{run_.group};
   DueTimes due_{run_, outcomes_, ranks_};
   CheckpointSaver saver_{run_, outcomes_, health_};

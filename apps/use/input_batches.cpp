@@ -13,7 +13,7 @@ InputUnits input_units(const DataForm& form) {
     return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
   InputUnits out;
   if (const auto* series = std::get_if<SeriesForm>(&form.source))
-    for (const TargetScale& scale : series->options.scaling) out.mean.push_back(scale.mean), out.std.push_back(scale.std);
+    for (const ColumnScale& scale : series->options.scaling) out.mean.push_back(scale.mean), out.std.push_back(scale.std);
   return out;
 }
 

@@ -81,7 +81,7 @@ StepUnderTest next_batches(LoadedRun& opened, int64_t count) {
                            },
                            {input},
                            {target}});
-    out.batches.back().over = denominator;
+    out.batches.back().denominator = denominator;
     epoch_begins = false;
   }
   return out;

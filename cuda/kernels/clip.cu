@@ -14,7 +14,6 @@ namespace {
 
 // Elements of a block; the longer one where shorter ones would have more results than the scratch memory holds.
 constexpr int64_t kChunk = 32 * kThreads, kLongChunk = 128 * kChunk;
-constexpr int64_t kMostPartials = int64_t(kScratchBytes / sizeof(double));
 
 // Tensors that are read in packs.
 template <int64_t Chunk>
@@ -60,9 +59,10 @@ __device__ inline double norm_part(const T* x, int64_t n) {
   for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
     const Pack<T> v = reinterpret_cast<const Pack<T>*>(x)[i];
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) value = Kind::join(value, Kind::of(double(to_f(v.v[j])), 0));
+    for (int j = 0; j < kSize; ++j) value = Kind::join(value, Kind::of(double(to_float(v.v[j])), 0));
   }
-  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) value = Kind::join(value, Kind::of(double(to_f(x[i])), 0));
+  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads)
+    value = Kind::join(value, Kind::of(double(to_float(x[i])), 0));
   return value;
 }
 
@@ -132,7 +132,7 @@ template <class Kind>
 void norm_of(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
   int64_t chunks = 0;
   for (const TensorView& v : tensors) chunks += (v.numel() + kChunk - 1) / kChunk;
-  if (chunks <= kMostPartials)
+  if (chunks <= kScratchDoubles)
     norm_in_chunks<Kind, kChunk>(q, tensors, p, out);
   else
     norm_in_chunks<Kind, kLongChunk>(q, tensors, p, out);
@@ -155,10 +155,10 @@ __device__ inline void clip_part(T* x, int64_t n, float factor) {
   for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
     Pack<T> v = reinterpret_cast<Pack<T>*>(x)[i];
 #pragma unroll
-    for (int j = 0; j < kSize; ++j) v.v[j] = from_f<T>(C(to_f(v.v[j]) * C(factor)));
+    for (int j = 0; j < kSize; ++j) v.v[j] = from_float<T>(C(to_float(v.v[j]) * C(factor)));
     reinterpret_cast<Pack<T>*>(x)[i] = v;
   }
-  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) x[i] = from_f<T>(C(to_f(x[i]) * C(factor)));
+  for (int64_t i = packs * kSize + threadIdx.x; i < n; i += kThreads) x[i] = from_float<T>(C(to_float(x[i]) * C(factor)));
 }
 
 __global__ void __launch_bounds__(kThreads) clip_packed(PackedList<kChunk> list, const float* norm, double max_norm) {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, 
 }  // namespace
 
 void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
-  check<ValueError>(int64_t(tensors.size()) <= kMostPartials, "norm", "must be of at most ", kMostPartials, " tensors, got ",
+  check<ValueError>(int64_t(tensors.size()) <= kScratchDoubles, "norm", "must be of at most ", kScratchDoubles, " tensors, got ",
                     tensors.size());  // each tensor is at least one part
   if (std::isinf(p)) return norm_of<Largest>(q, tensors, p, out);
   if (p == 2) return norm_of<Square>(q, tensors, p, out);

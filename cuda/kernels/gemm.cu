@@ -18,7 +18,7 @@ __device__ inline C element(const Operand& x, int64_t i) {
   if constexpr (std::is_void_v<T>)
     return x.load<C>(i);
   else
-    return C(to_f(x.at<T>(i)));
+    return C(to_float(x.at<T>(i)));
 }
 
 template <class C, class T>

@@ -122,7 +122,7 @@ struct TypedSource {
   TypedSource(const TensorView& v) : data(v.as<const T>()) {}
   template <class C>
   __device__ C load(int64_t i) const {
-    return to_f(data[i]);
+    return to_float(data[i]);
   }
 };
 

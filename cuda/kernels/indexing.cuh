@@ -60,14 +60,14 @@ struct PackedLines {
   __device__ static void load(const T* from, C* x) {
     const Four f = *reinterpret_cast<const Four*>(from);
 #pragma unroll
-    for (int w = 0; w < 4; ++w) x[w] = to_f(f.v[w]);
+    for (int w = 0; w < 4; ++w) x[w] = to_float(f.v[w]);
   }
   __device__ void load_src(int64_t i, C* x) const { load(src + i, x); }
   __device__ void load_out(int64_t i, C* x) const { load(out + i, x); }
   __device__ void store_out(int64_t i, const C* x) const {
     Four f;
 #pragma unroll
-    for (int w = 0; w < 4; ++w) f.v[w] = from_f<T>(x[w]);
+    for (int w = 0; w < 4; ++w) f.v[w] = from_float<T>(x[w]);
     *reinterpret_cast<Four*>(out + i) = f;
   }
 };

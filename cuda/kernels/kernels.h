@@ -19,6 +19,7 @@ struct Queue {
   bool recording = false;                 // whether launches are being recorded for replay: nothing may wait, measure or allocate
 };
 inline constexpr size_t kScratchBytes = size_t(4) << 20;
+inline constexpr int64_t kScratchDoubles = int64_t(kScratchBytes / sizeof(double));  // partial results that fit there
 // Losses use the first counter, optimizers those from kStepCounters on: launches of different kinds must not share one.
 inline constexpr size_t kCounters = 8, kStepCounters = 4;
 

@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kThreads) avg_kernel(const T* in, Operand out,
       for (I y = y0; y < y1; ++y) {
         const I row = (z * p.y.in + y) * p.x.in;
         C part = 0;  // in parts, because sums of sums lose less
-        for (I x = x0; x < x1; ++x) part += C(to_f(plane[(row + x) * p.lanes]));
+        for (I x = x0; x < x1; ++x) part += C(to_float(plane[(row + x) * p.lanes]));
         sum += part;
       }
     }
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand
     C sum = 0;
     for (I k = I(threadIdx.x); k < depth * height * width; k += kThreads) {
       const PixelPosition<I> at(k, depth, height, width);
-      sum += C(to_f(plane[(((z0 + at.z) * p.y.in + y0 + at.y) * p.x.in + x0 + at.x) * p.lanes]));
+      sum += C(to_float(plane[(((z0 + at.z) * p.y.in + y0 + at.y) * p.x.in + x0 + at.x) * p.lanes]));
     }
     sums[threadIdx.x] = double(sum);
     for (int half = kThreads / 2; half > 0; half /= 2) {
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, O
         C part = 0;
 #pragma unroll 1
         for (I ox = x0; ox < x1; ++ox)
-          part += C(to_f(plane[(row + ox) * p.lanes])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
+          part += C(to_float(plane[(row + ox) * p.lanes])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
         sum += part / C(p.divisor ? p.divisor : p.z.counted(oz, p.pads) * p.y.counted(oy, p.pads));
       }
     }

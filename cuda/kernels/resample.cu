@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) resample_kernel(const T* x, Rows<typ
     const int64_t line = quotient(i, inner), outer = quotient(line, rows), o = line - outer * rows;
     const T* const from = x + outer * columns * inner + (i - line * inner);
     C sum = 0;
-    for (int64_t k = m.start[o]; k < m.start[o + 1]; ++k) sum += m.weight[k] * C(to_f(from[m.index[k] * inner]));
+    for (int64_t k = m.start[o]; k < m.start[o + 1]; ++k) sum += m.weight[k] * C(to_float(from[m.index[k] * inner]));
     out.store_floating(i, sum);
   }
 }

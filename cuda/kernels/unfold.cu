@@ -105,11 +105,11 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const From* columns, To*
         const From* row = plane + (k0 * s.size[1] + k1) * s.size[2] * s.positions + (a * s.out[1] + b) * s.out[2];
         for (int64_t k2 = 0; k2 < s.size[2]; ++k2) {
           const int64_t c = position(s, 2, i[2], k2);
-          if (c >= 0) sum += C(to_f(row[k2 * s.positions + c]));
+          if (c >= 0) sum += C(to_float(row[k2 * s.positions + c]));
         }
       }
     }
-    out[p] = from_f<To>(sum);
+    out[p] = from_float<To>(sum);
   }
 }
 

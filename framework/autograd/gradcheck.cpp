@@ -56,6 +56,19 @@ double& element_of(const Tensor& x, int64_t i) {
   return static_cast<double*>(x.data_ptr())[offset];
 }
 
+// Shifts an element, and restores it at its end, also if the function throws.
+class ElementShift {
+ public:
+  [[nodiscard]] ElementShift(double& element, double by) : element_(element), saved_(element) { element = saved_ + by; }
+  ~ElementShift() { element_ = saved_; }
+  ElementShift(const ElementShift&) = delete;
+  ElementShift& operator=(const ElementShift&) = delete;
+
+ private:
+  double& element_;
+  const double saved_;
+};
+
 // A weighted sum of the elements of one output, and its gradients.
 struct WeightedSum {
   size_t output;
@@ -111,12 +124,11 @@ void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOp
     const Tensor& x = wanted[k];
     for (int64_t i = 0; i < x.numel(); ++i) {
       double& element = element_of(x, i);
-      const double saved = element;
-      element = saved + options.eps;
-      const std::vector<double> up = evaluate(f, leaves, sums);
-      element = saved - options.eps;
-      const std::vector<double> down = evaluate(f, leaves, sums);
-      element = saved;
+      const auto shifted_by = [&](double by) {
+        const ElementShift shift(element, by);
+        return evaluate(f, leaves, sums);
+      };
+      const std::vector<double> up = shifted_by(options.eps), down = shifted_by(-options.eps);
       for (size_t s = 0; s < sums.size(); ++s) {
         const double numeric = (up[s] - down[s]) / (2 * options.eps), exact = sums[s].gradients[k][size_t(i)];
         check<AutogradError>(std::fabs(exact - numeric) <= options.atol + options.rtol * std::fabs(numeric), "gradcheck", "output ",

@@ -20,7 +20,8 @@ using TensorFunction = std::function<Tensors(const Tensors&)>;
 
 // Compares the derivative of two weighted sums of each floating output, by each element of each input that requires grad, with the
 // difference (sum(x + eps) - sum(x - eps)) / 2 eps. To compute it, changes the element in the input's own memory for two calls of
-// f. Throws AutogradError with the input, the element and both values. Floating inputs must be float64.
+// f, and restores it, also if f throws. Throws AutogradError with the input, the element and both values. Floating inputs must be
+// float64.
 void gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 // Does the same for a function of one tensor with one result.
 template <std::invocable<const Tensor&> F>

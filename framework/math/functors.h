@@ -126,12 +126,12 @@ inline constexpr ElementwiseRow kBinaryRows[] = {
   {#name, CastPolicy::policy, OpKind::kind, OpSaves::none, lo, hi, doc},
 #include "framework/math/elementwise.def"
 };
-inline constexpr ElementwiseRow kTestRows[] = {
+inline constexpr ElementwiseRow kComparisonRows[] = {
 #define HS_TEST(name, forward, doc) {#name, CastPolicy::keep, OpKind::any, OpSaves::none, -2.0, 2.0, doc},
 #include "framework/math/elementwise.def"
 };
 inline constexpr int kUnaryCount = sizeof(kUnaryRows) / sizeof(kUnaryRows[0]);
 inline constexpr int kBinaryCount = sizeof(kBinaryRows) / sizeof(kBinaryRows[0]);
-inline constexpr int kTestCount = sizeof(kTestRows) / sizeof(kTestRows[0]);
+inline constexpr int kComparisonCount = sizeof(kComparisonRows) / sizeof(kComparisonRows[0]);
 
 }  // namespace halfstep

@@ -15,7 +15,7 @@ enum class Binary : uint8_t {
 #define HS_BINARY(name) name,
 #include "generated/elementwise_names.def"
 };
-enum class Test : uint8_t {
+enum class Comparison : uint8_t {  // of two numbers or truth values
 #define HS_TEST(name) name,
 #include "generated/elementwise_names.def"
 };

@@ -293,7 +293,7 @@ TEST_CASE("ranks weigh their parts by what counts in them: the bits of accumulat
   for (int r = 0; r < 3; ++r) {
     const BatchRows part = parts_of(r);
     const StepResult result = step(x.narrow(0, part.first, part.rows), y.narrow(0, part.first, part.rows));
-    value += result.loss.item<double>() * result.over.value(), over += result.over.value();
+    value += result.loss.item<double>() * result.denominator.value(), over += result.denominator.value();
   }
   testing::on_ranks(3, [&](ProcessGroup& group) {
     const auto net = copy();
@@ -304,7 +304,7 @@ TEST_CASE("ranks weigh their parts by what counts in them: the bits of accumulat
     const auto of = [&](const Tensor& t) { return t.narrow(0, part.first, part.rows); };
     const StepResult r = together(of(x), of(y), part);
     CHECK(bytes(*net) == bytes(*one));
-    CHECK(r.over.value() == doctest::Approx(over).epsilon(1e-12));
+    CHECK(r.denominator.value() == doctest::Approx(over).epsilon(1e-12));
     CHECK(r.loss.item<double>() == doctest::Approx(value / over).epsilon(1e-6));
     const StepResult empty = together(of(x), of(none), part);
     CHECK(empty.no_target);

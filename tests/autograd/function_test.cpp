@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,22 @@ TEST_CASE("a function's own backward is used, and differentiated again") {
   auto cube = [](const Tensors& in) { return Cube::apply(in); };
   gradcheck(cube, {x});
   gradgradcheck(cube, {x});
+}
+
+TEST_CASE("gradcheck leaves its inputs as they were, also if the function throws") {
+  const Tensor x = leaf({2, -1, 0.5});
+  for (int at = 0; at <= 7; ++at) {  // one call before the elements, two for each of three
+    int calls = 0;
+    const auto f = [&](const Tensors& in) {
+      if (calls++ == at) throw std::runtime_error("no more");
+      return Tensors{in[0] * in[0]};
+    };
+    if (at == 7)
+      CHECK_NOTHROW(gradcheck(f, {x}));
+    else
+      CHECK_THROWS_WITH_AS(gradcheck(f, {x}), "no more", std::runtime_error);
+    CHECK(values(x) == V{2, -1, 0.5});
+  }
 }
 
 TEST_CASE("a saved output keeps its history for a recorded backward, without a cycle") {

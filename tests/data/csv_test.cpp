@@ -108,14 +108,13 @@ TEST_CASE("csv: targets of a regression are scaled by their own or by given numb
   CHECK(data.target_scale().std == doctest::Approx(11180.339887));
   CHECK(data.target().to_vector<float>()[0] == doctest::Approx(-1.341641));
   CHECK(data.form().scale == data.target_scale());
-  const CsvDataset held_out(file.path, {.classification = false,
-                                        .part = {.begin = 0.5},
-                                        .standardize_target = true,
-                                        .target_scale = TargetScale{500000, 10000}});
-  CHECK(held_out.target_scale() == TargetScale{500000, 10000});
+  const CsvDataset held_out(
+      file.path,
+      {.classification = false, .part = {.begin = 0.5}, .standardize_target = true, .target_scale = ColumnScale{500000, 10000}});
+  CHECK(held_out.target_scale() == ColumnScale{500000, 10000});
   for (float y : held_out.target().to_vector<float>()) CHECK(y == std::round(y));
   const CsvDataset plain(file.path, {.classification = false});
-  CHECK(plain.target_scale() == TargetScale{});
+  CHECK(plain.target_scale() == ColumnScale{});
   CHECK(plain.target().to_vector<float>() == Floats{500000, 510000, 520000, 530000});
   CHECK(contains(message_of<ValueError>([&] { CsvDataset bad(file.path, {.standardize_target = true}); }),
                  "standardize_target is for regression"));

@@ -89,7 +89,7 @@ TEST_CASE("a form is the same after it was written and read") {
   source["column"] = "spots", source["time"] = "year";
   const TimeSeriesOptions one = std::get<SeriesForm>(read_form(old).source).options;
   CHECK((one.columns == std::vector<std::string>{"spots"} && one.time == std::vector<std::string>{"year"}));
-  CHECK(one.scaling == std::vector<TargetScale>{series.target_scale()});
+  CHECK(one.scaling == std::vector<ColumnScale>{series.target_scale()});
   CHECK(kind_of(text.form()) == "text");
   CHECK(kind_of(digits.form()) == "image");
   CHECK(digits.form().class_name(3) == "3");
@@ -194,7 +194,7 @@ TEST_CASE("the last window of a series") {
   const TimeSeriesDataset train(files.file("sun.csv", "year,spots\n1,5\n2,11\n3,16\n4,23\n5,36\n"), {.window = 3, .horizon = 1});
   const TimeSeriesOptions how = std::get<SeriesForm>(read_form(to_json(train.form())).source).options;
   const Tensor window = read_last_window(files.file("later.csv", "spots,year\n7,1\n8,2\n9,3\n11,4\n"), how).input;
-  const TargetScale scale = train.target_scale();
+  const ColumnScale scale = train.target_scale();
   for (int i = 0; i < 3; ++i)
     CHECK(window[i].item() == doctest::Approx(((i == 2 ? 11 : 8 + i) - scale.mean) / scale.std).epsilon(1e-6));
   CHECK_THROWS_WITH_AS(read_last_window(files.file("short.csv", "spots\n1\n2\n"), how),

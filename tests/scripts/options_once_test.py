@@ -24,7 +24,7 @@ FAMILIES = {
     "layers and losses": (["layers", "framework/ops/loss", "framework/ops/elementwise"],
                           ["modules.cpp", "rows/layer_rows.cpp", "rows/window_rows.cpp", "rows/container_rows.cpp",
                            "rows/attention_rows.cpp", "rows/recurrent_rows.cpp", "losses.cpp"]),
-    "optimizers": (["optim"], ["rows/optimizer_rows.cpp", "../config/sections.h"]),
+    "optimizers and the scaler": (["optim", "amp/step/grad_scaler"], ["rows/optimizer_rows.cpp", "../config/sections.h"]),
     "schedules": (["optim/schedule"], ["rows/schedule_rows.cpp"]),
     "transforms": (["framework/data/transforms"], ["rows/transform_rows.cpp"]),
     "data sets": (["framework/data/sets", "framework/data/tables", "framework/data/tokens", "framework/data/formats/text_file"],

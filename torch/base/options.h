@@ -2,7 +2,11 @@
 // TensorOptions: each part may be unset.
 #pragma once
 
-#include "torch/base/types.h"
+#include "framework/tensor/tensor.h"
+#include "torch/base/array_ref.h"
+#include "torch/base/device.h"
+#include "torch/base/scalar.h"
+#include "torch/base/scalar_type.h"
 
 namespace torch {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "apps/catalog/option_fields.h"
 #include "apps/catalog/transforms.h"
 #include "framework/data/sets/split.h"
+
+namespace halfstep {
+class BpeTokenizer;  // framework/data/tokens/bpe.h
+}
 
 namespace halfstep::app {
 
@@ -25,6 +30,10 @@ std::filesystem::path data_root(const SplitRequest& r);
 std::filesystem::path data_path(const SplitRequest& r, const char* key = "path");
 Field root_field(const char* doc);
 Field path_field(const char* doc);
+
+// Returns the field of a tokenizer's file. Reads that of the split; throws ConfigError if the config names none.
+Field tokenizer_field(const char* if_left_out = "");
+std::shared_ptr<const BpeTokenizer> own_tokenizer(const SplitRequest& r);
 
 // Returns the class that the config's loss leaves out; nothing for a loss that leaves none out.
 std::optional<int64_t> ignored_class(const SplitRequest& r);

@@ -7,7 +7,6 @@
 #include "framework/data/formats/read_once.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/time_series.h"
-#include "framework/data/tokens/bpe.h"
 
 namespace halfstep::app {
 namespace {
@@ -33,13 +32,9 @@ std::string cache_key(const SplitRequest& r) {
 
 // Returns how "texts" are tokenised. learns: with tokens of its own instead of the training data's.
 TokenRowOptions tokens_of(const SplitRequest& r, bool learns) {
-  const Json& self = r.self();
   TokenRowOptions out;
-  read_options(self, out);
-  if (out.tokenizer != Tokenizer::bpe || !learns) return out;
-  check<ConfigError>(!self["tokenizer_file"].is_null(), joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",
-                     Help{"the tokenizer.json of the model, or a folder with vocab.json and merges.txt"});
-  out.bpe = std::make_shared<const BpeTokenizer>(BpeTokenizer::load(data_path(r, "tokenizer_file")));
+  read_options(r.self(), out);
+  if (out.tokenizer == Tokenizer::bpe && learns) out.bpe = own_tokenizer(r);
   return out;
 }
 
@@ -108,11 +103,7 @@ void add_tables(Catalog<DatasetRow>& catalog) {
   Field texts = list("texts", Json::array(), column_field("", "column"),
                      "columns of texts: the input is their tokens, one text after another, and nothing else; texts that are longer "
                      "than seq_len are cut, and shorter ones end with padding");
-  const std::vector<Field> tokens = joined_fields(
-      {{texts},
-       fields_of<TokenRowOptions>(),
-       {text("tokenizer_file", nullptr,
-             "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root")}});
+  const std::vector<Field> tokens = joined_fields({{texts}, fields_of<TokenRowOptions>(), {tokenizer_field()}});
   const auto header = std::find_if(row.fields.begin(), row.fields.end(), [](const Field& f) { return f.key == "header"; });
   row.fields.insert(header, tokens.begin(), tokens.end());
   catalog.add({row,

@@ -28,10 +28,7 @@ std::shared_ptr<const BpeTokenizer> bpe_of(const SplitRequest& r) {
   if (const TextForm* known = r.form ? std::get_if<TextForm>(&r.form->source) : nullptr; known && known->options.bpe)
     return known->options.bpe;
   const bool own = !r.self()["tokenizer_file"].is_null();
-  if (!own && r.split != "train" && is_bpe(train_of(r))) return bpe_of(train_of(r));
-  check<ConfigError>(own, joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",
-                     Help{"the tokenizer.json of the model, or a folder with vocab.json and merges.txt"});
-  return std::make_shared<const BpeTokenizer>(BpeTokenizer::load(data_path(r, "tokenizer_file")));
+  return !own && r.split != "train" && is_bpe(train_of(r)) ? bpe_of(train_of(r)) : own_tokenizer(r);
 }
 
 TextOptions options_of(const SplitRequest& r) {
@@ -59,21 +56,28 @@ std::shared_ptr<TextDataset> make_text(const SplitRequest& r) {
 
 }  // namespace
 
+Field tokenizer_field(const char* if_left_out) {
+  return text("tokenizer_file", nullptr,
+              joined("of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root",
+                     if_left_out));
+}
+
+std::shared_ptr<const BpeTokenizer> own_tokenizer(const SplitRequest& r) {
+  check<ConfigError>(!r.self()["tokenizer_file"].is_null(), joined("data.", r.split, ".tokenizer"), "\"bpe\" needs tokenizer_file",
+                     Help{"the tokenizer.json of the model, or a folder with vocab.json and merges.txt"});
+  return std::make_shared<const BpeTokenizer>(BpeTokenizer::load(data_path(r, "tokenizer_file")));
+}
+
 void add_text_rows(Catalog<DatasetRow>& catalog) {
-  catalog.add(
-      {{"Text",
-        "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
-        joined_fields(
-            {{path_field("the file"), root_field("folder of path")},
-             fields_of<TextOptions>(),
-             {text("tokenizer_file", nullptr,
-                   "of bpe: a tokenizer.json, or a folder with it or with vocab.json and merges.txt, relative to data.root; left "
-                   "out: that of the training data")}})},
-       make_text,
-       [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
-       /*takes_range=*/true,
-       /*normalizes=*/false,
-       /*streams=*/true});
+  catalog.add({{"Text", "pieces [seq_len] of a text as tokens; targets are the tokens that follow",
+                joined_fields({{path_field("the file"), root_field("folder of path")},
+                               fields_of<TextOptions>(),
+                               {tokenizer_field("; left out: that of the training data")}})},
+               make_text,
+               [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
+               /*takes_range=*/true,
+               /*normalizes=*/false,
+               /*streams=*/true});
 }
 
 Json stored_vocabulary(const Json& config) {

@@ -35,7 +35,7 @@ Compute compute_beside(const TensorView& v, const TensorView& other) {
 const TensorView* rounded(const TensorView& v, DType t, float& number, TensorView& view) {
   if (!v.number || v.dtype != DType::f64) return &v;
   const double x = *v.as<const double>();
-  number = t == DType::f16 ? to_f(from_f<__half>(x)) : t == DType::bf16 ? to_f(from_f<__nv_bfloat16>(x)) : float(x);
+  number = t == DType::f16 ? to_float(from_float<__half>(x)) : t == DType::bf16 ? to_float(from_float<__nv_bfloat16>(x)) : float(x);
   view = v;
   view.data = &number;
   view.dtype = DType::f32;
@@ -44,7 +44,7 @@ const TensorView* rounded(const TensorView& v, DType t, float& number, TensorVie
 
 }  // namespace
 
-void test(const Queue& q, Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
+void test(const Queue& q, Comparison op, const TensorView& a, const TensorView& b, const TensorView& out) {
   run_elementwise<2>(q, kPacks[int(op)], kAny[int(op)], wider(compute_beside(a, b), compute_beside(b, a)), {&out, &a, &b}, true);
 }
 

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) cast_kernel(const From* from, To* to
     load_pack<Cached::no>(from + p * kSize, x);
     store_pack(to + p * kSize, x);
   }
-  for (int64_t i = packs * kSize + first; i < n; i += step) to[i] = from_f<To>(to_f(from[i]));
+  for (int64_t i = packs * kSize + first; i < n; i += step) to[i] = from_float<To>(to_float(from[i]));
 }
 
 __global__ void __launch_bounds__(kThreads) fill_kernel(Operand out, Space<1> space, double value) {

@@ -66,7 +66,7 @@ struct Aux {
 // Returns whether the gradient passes a ReLU whose output is y: not at 0, as in PyTorch, but at NaN.
 template <class T>
 __device__ inline bool passes(T y) {
-  return !(to_f(y) <= 0);
+  return !(to_float(y) <= 0);
 }
 
 template <class T, Activation Act>
@@ -84,17 +84,17 @@ __global__ void __launch_bounds__(kThreads) bias_activation_kernel(const T* x, T
     unsigned mask = 0;
 #pragma unroll
     for (int j = 0; j < kUnit; ++j) {
-      C s = to_f(v[j]);
+      C s = to_float(v[j]);
       if (bias_packed)
-        s += C(to_f(b[j]));
+        s += C(to_float(b[j]));
       else if (bias.data && j < left)
         s += bias.load<C>((first + j) * bias_stride);
       if constexpr (Act == Activation::gelu) {
-        z[j] = from_f<T>(s);
+        z[j] = from_float<T>(s);
         s = C(functor::gelu_tanh{}(s));
       }
       if constexpr (Act == Activation::relu) s = C(functor::relu{}(s));
-      v[j] = from_f<T>(s);
+      v[j] = from_float<T>(s);
       if constexpr (Act == Activation::relu) {
         if (j < left && passes(v[j])) mask |= 1u << j;
       }
@@ -121,12 +121,12 @@ __global__ void __launch_bounds__(kThreads) derivative_kernel(const T* grad, T* 
       const unsigned mask = static_cast<const uint8_t*>(aux.data)[row * aux.stride + first / kUnit];
 #pragma unroll
       for (int j = 0; j < kUnit; ++j)
-        if (!(mask >> j & 1u)) v[j] = from_f<T>(C(0));
+        if (!(mask >> j & 1u)) v[j] = from_float<T>(C(0));
     } else {
       T z[kUnit] = {};
       load_unit(static_cast<const T*>(aux.data) + row * aux.stride + first, left, packed, z);
 #pragma unroll
-      for (int j = 0; j < kUnit; ++j) v[j] = from_f<T>(C(functor::gelu_tanh_backward{}(C(to_f(v[j])), C(to_f(z[j])))));
+      for (int j = 0; j < kUnit; ++j) v[j] = from_float<T>(C(functor::gelu_tanh_backward{}(C(to_float(v[j])), C(to_float(z[j])))));
     }
     store_unit(out + at, left, packed, v);
   }

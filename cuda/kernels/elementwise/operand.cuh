@@ -19,9 +19,9 @@ __device__ inline To converted(C x) {
     if constexpr (std::is_same_v<C, int64_t>) {
       if (x > (int64_t(1) << 53) || x < -(int64_t(1) << 53))
         x = (x & ~int64_t(0xfff)) | ((x & 0xfff) ? 0x800 : 0);  // exact as a double
-      return from_f<To>(double(x));
+      return from_float<To>(double(x));
     } else {
-      return from_f<To>(x);
+      return from_float<To>(x);
     }
   } else if constexpr (std::is_integral_v<To> && !std::is_integral_v<C>) {
     const bool inside = x >= C(-0x1p63) && x < C(0x1p63);

@@ -43,7 +43,7 @@ __device__ inline void load_pack(const T* p, C (&x)[N]) {
   T v[N];
   memcpy(static_cast<void*>(v), words, sizeof v);
 #pragma unroll
-  for (int j = 0; j < N; ++j) x[j] = C(to_f(v[j]));
+  for (int j = 0; j < N; ++j) x[j] = C(to_float(v[j]));
 }
 
 // Stores p[j] = x[j], rounded to T.
@@ -53,7 +53,7 @@ __device__ inline void store_pack(T* p, const C (&x)[N]) {
   constexpr int kWords = N * int(sizeof(T)) / int(sizeof(Word));
   T v[N];
 #pragma unroll
-  for (int j = 0; j < N; ++j) v[j] = from_f<T>(x[j]);
+  for (int j = 0; j < N; ++j) v[j] = from_float<T>(x[j]);
   Word words[kWords];
   memcpy(static_cast<void*>(words), v, sizeof v);
 #pragma unroll
@@ -110,7 +110,7 @@ __device__ inline void unpack_as(const RawPack& pack, float (&x)[N]) {
     if constexpr (std::is_integral_v<T>)
       x[j] = float(v[j]);
     else
-      x[j] = to_f(v[j]);
+      x[j] = to_float(v[j]);
   }
 }
 // Converts the first N elements of a pack.

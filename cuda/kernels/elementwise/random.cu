@@ -65,7 +65,7 @@ __device__ inline double widened(T x) {
   if constexpr (std::is_integral_v<T>)
     return double(x);
   else
-    return double(to_f(x));
+    return double(to_float(x));
 }
 
 // What a thread draws at a time: kSize elements, which are kBlocks whole blocks and kPacks whole packs.
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kThreads) dropout_dense(const T* x, T* out, in
       v = *reinterpret_cast<const Pack<T>*>(x + i);
     } else {
 #pragma unroll
-      for (int k = 0; k < kSize; ++k) v.v[k] = i + k < n ? x[i + k] : from_f<T>(0.0f);
+      for (int k = 0; k < kSize; ++k) v.v[k] = i + k < n ? x[i + k] : from_float<T>(0.0f);
     }
 #pragma unroll
     for (int b = 0; b < kSize / 4; ++b) {
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kThreads) dropout_dense(const T* x, T* out, in
 #pragma unroll
       for (int lane = 0; lane < 4; ++lane) {
         T& element = v.v[b * 4 + lane];
-        element = from_f<T>(math::uniform(r.v[lane]) >= p ? to_f(element) * scale : 0.0f);
+        element = from_float<T>(math::uniform(r.v[lane]) >= p ? to_float(element) * scale : 0.0f);
       }
     }
     if (is_whole_chunk) {

@@ -90,10 +90,10 @@ template <class C, int N>
 __device__ inline void round_to(DType dtype, C (&x)[N]) {
   if (dtype == DType::f16) {
 #pragma unroll
-    for (int j = 0; j < N; ++j) x[j] = C(__half2float(from_f<__half>(x[j])));
+    for (int j = 0; j < N; ++j) x[j] = C(__half2float(from_float<__half>(x[j])));
   } else if (dtype == DType::bf16) {
 #pragma unroll
-    for (int j = 0; j < N; ++j) x[j] = C(__bfloat162float(from_f<__nv_bfloat16>(x[j])));
+    for (int j = 0; j < N; ++j) x[j] = C(__bfloat162float(from_float<__nv_bfloat16>(x[j])));
   }
 }
 

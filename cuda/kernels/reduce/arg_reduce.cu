@@ -41,7 +41,7 @@ struct Rows {
     if constexpr (std::is_integral_v<T>)
       return C(x[i]);
     else
-      return to_f(x[i]);
+      return to_float(x[i]);
   }
   // Scans elements rank, rank + stride... of the row at `from`; its first element again if there are none.
   __device__ Best<C> scan(int64_t from, int64_t rank, int64_t stride) const {

@@ -7,11 +7,11 @@
 
 namespace halfstep::cuda {
 
-inline constexpr int64_t kMostPartials = 1024;  // blocks
+inline constexpr int64_t kMostLossBlocks = 1024;  // each writes one partial result
 // Returns the number of blocks for these items, of which a block takes `each` or more.
 inline unsigned partial_blocks(int64_t items, int64_t each) {
   const int64_t wanted = (items + each - 1) / each;
-  return unsigned(wanted < 1 ? 1 : wanted < kMostPartials ? wanted : kMostPartials);
+  return unsigned(wanted < 1 ? 1 : wanted < kMostLossBlocks ? wanted : kMostLossBlocks);
 }
 
 // Joins a loss's blocks: each writes its sums, of losses and, with two, of weights. The last block joins all of them, in the

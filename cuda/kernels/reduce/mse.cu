@@ -30,8 +30,8 @@ __global__ void __launch_bounds__(kThreads) mse_packed(const A* a, const B* b, i
   }
   const int64_t rest = n / kPack * kPack + first;
   if (rest < n) {
-    const float d = to_f(a[rest]) - to_f(b[rest]);
-    if (out) out[rest] = from_f<A>(d * factor);
+    const float d = to_float(a[rest]) - to_float(b[rest]);
+    if (out) out[rest] = from_float<A>(d * factor);
     sum[0] += double(d * d);
   }
   partials.join(sum, &shared[0]);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads)
     store_pack(out + p * kPack, x);
   }
   const int64_t rest = count / kPack * kPack + first;
-  if (rest < count) out[rest] = from_f<A>((to_f(a[rest]) - to_f(b[rest])) * factor);
+  if (rest < count) out[rest] = from_float<A>((to_float(a[rest]) - to_float(b[rest])) * factor);
 }
 
 template <class C>

@@ -14,7 +14,6 @@ inline constexpr int64_t kColumnSegment = 512;    // rows of a column per block
 inline constexpr int64_t kPackedSegment = 128;    // the same if threads read packs
 inline constexpr int64_t kFewSegments = 64;       // up to here one thread per output joins them
 inline constexpr int64_t kLeastColumns = 8;       // outputs side by side from which a thread takes a column
-inline constexpr int64_t kMaxPartials = int64_t(kScratchBytes / sizeof(double));  // most results of segments
 
 // How `length` elements of each output are split into segments of about `wanted`.
 struct Cut {
@@ -22,7 +21,7 @@ struct Cut {
 
   Cut(int64_t length, int64_t outputs, int64_t wanted) {
     // Makes segments longer if their results would not fit into the scratch memory, and multiples of 8: whole packs.
-    const int64_t fit = kMaxPartials / (outputs > 0 ? outputs : 1), most = (length + wanted - 1) / wanted;
+    const int64_t fit = kScratchDoubles / (outputs > 0 ? outputs : 1), most = (length + wanted - 1) / wanted;
     const int64_t parts = most < 1 || fit < 1 ? 1 : most < fit ? most : fit;
     segment = (((length + parts - 1) / parts) + 7) / 8 * 8;
     segments = length > 0 ? (length + segment - 1) / segment : 1;

@@ -107,7 +107,7 @@ class Subset<Dataset> : public Dataset {
   DType input_dtype() const override { return base_->input_dtype(); }
   int64_t vocabulary() const override { return base_->vocabulary(); }
   bool label_sequences() const override { return base_->label_sequences(); }
-  TargetScale target_scale() const override { return base_->target_scale(); }
+  ColumnScale target_scale() const override { return base_->target_scale(); }
   DataForm form() const override;
   Batch batch(std::span<const int64_t> indices) const override;
   Batch batch(std::span<const int64_t> indices, int64_t epoch) const override;

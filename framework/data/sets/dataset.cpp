@@ -78,7 +78,7 @@ class TransformedDataset : public Dataset {
   int64_t classes() const override { return base_->classes(); }
   int64_t streams() const override { return base_->streams(); }
   bool label_sequences() const override { return base_->label_sequences(); }
-  TargetScale target_scale() const override { return base_->target_scale(); }
+  ColumnScale target_scale() const override { return base_->target_scale(); }
   DataForm form() const override { return base_->form(); }
   std::vector<int64_t> lengths() const override { return base_->lengths(); }
   DataNotes notes() const override { return base_->notes(); }
@@ -147,13 +147,13 @@ class TransformedDataset : public Dataset {
 
 }  // namespace
 
-Tensor TargetScale::in_units(const Tensor& scaled) const {
-  if (*this == TargetScale()) return scaled;
+Tensor ColumnScale::in_units(const Tensor& scaled) const {
+  if (*this == ColumnScale()) return scaled;
   if (!each.empty()) {
     const DType dtype = scaled.dtype() == DType::f64 ? DType::f64 : DType::f32;
     std::vector<double> means, stds;
     for (int64_t i = 0; i < scaled.size(-1); ++i) {
-      const TargetScale& column = each[size_t(i) % each.size()];
+      const ColumnScale& column = each[size_t(i) % each.size()];
       means.push_back(column.mean), stds.push_back(column.std);
     }
     const NumberOptions options{.dtype = dtype, .device = scaled.device()};

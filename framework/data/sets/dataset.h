@@ -25,11 +25,11 @@ struct Batch {
 };
 
 // How numbers of a column, a target or an input, were computed from the values in a file: (value - mean) / std.
-struct TargetScale {
+struct ColumnScale {
   double mean = 0, std = 1;
   // For targets from several columns, replaces mean and std: the last dimension holds the columns, once or several times in a row.
-  std::vector<TargetScale> each{};
-  bool operator==(const TargetScale&) const = default;
+  std::vector<ColumnScale> each{};
+  bool operator==(const ColumnScale&) const = default;
   // Return a number of a single column, or numbers, in the units of the file; a float64 tensor stays one, others become float32.
   double in_units(double scaled) const { return scaled * std + mean; }
   Tensor in_units(const Tensor& scaled) const;
@@ -68,7 +68,7 @@ class Dataset {
   virtual int64_t streams() const { return 0; }
   // Returns whether targets are sequences of labels, shorter than the model's steps and padded with -1: for CTCLoss.
   virtual bool label_sequences() const { return false; }
-  virtual TargetScale target_scale() const { return {}; }
+  virtual ColumnScale target_scale() const { return {}; }
   // Returns how to read other files like this data, and what answers mean. The default is that of tensors with numbered classes.
   virtual DataForm form() const;
   // Returns the batch of these samples. Throws IndexError if an index is outside [0, size()).

@@ -33,7 +33,7 @@ struct CsvDataset::Parsed {
   std::vector<int64_t> lines;
   std::vector<std::string> feature_names;
   CsvEncoding encoding;
-  TargetScale target_scale;
+  ColumnScale target_scale;
   std::string label;
   CsvOptions options;
   DataNotes notes;
@@ -92,7 +92,7 @@ void drop_missing(CsvSheet& sheet, const std::vector<size_t>& columns, const Csv
 
 // Returns the scale of these rows' values.
 template <class Values>
-TargetScale scale_of_rows(const Values& values, const std::vector<int64_t>& rows) {
+ColumnScale scale_of_rows(const Values& values, const std::vector<int64_t>& rows) {
   std::vector<double> chosen;
   chosen.reserve(rows.size());
   for (int64_t r : rows) chosen.push_back(values[size_t(r)]);
@@ -102,7 +102,7 @@ TargetScale scale_of_rows(const Values& values, const std::vector<int64_t>& rows
 // Appends the mean and deviation of each input to the encoding; 0 and 1 for categories.
 void add_scales(const std::vector<CsvFeature>& features, const std::vector<int64_t>& rows, CsvEncoding& out) {
   for (const CsvFeature& f : features) {
-    const TargetScale scale = f.categorical ? TargetScale() : scale_of_rows(f.values, rows);
+    const ColumnScale scale = f.categorical ? ColumnScale() : scale_of_rows(f.values, rows);
     out.mean.push_back(scale.mean);
     out.std.push_back(scale.std);
   }

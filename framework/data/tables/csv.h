@@ -73,7 +73,7 @@ struct CsvOptions {
   std::optional<CsvEncoding> encoding{};  // the training data's
   SplitOptions part{};                    // the rows that are kept
   bool standardize_target = false;            // for regression: (y - mean) / std
-  std::optional<TargetScale> target_scale{};  // used instead of this part's own: the training data's
+  std::optional<ColumnScale> target_scale{};  // used instead of this part's own: the training data's
   // How to read texts of categorical columns that the training data lacks: "refuse" them, as "missing", or as this category.
   std::string unknown = "refuse";
   // Reads the features as texts, which become one row of tokens. With CsvMissing::constant, a missing text has no tokens;
@@ -111,7 +111,7 @@ class CsvDataset : public TensorDataset<> {
   // Returns the encoding of this part: mean and std are empty unless standardized, fill unless missing values are filled in.
   const CsvEncoding& encoding() const { return encoding_; }
   DataNotes notes() const override { return notes_; }
-  TargetScale target_scale() const override { return target_scale_; }
+  ColumnScale target_scale() const override { return target_scale_; }
   DataForm form() const override;
   // Returns the line at which sample i begins in the file, from 1.
   int64_t line(int64_t i) const { return lines_.at(size_t(i)); }
@@ -127,7 +127,7 @@ class CsvDataset : public TensorDataset<> {
   std::vector<std::string> feature_names_;
   CsvOptions options_;  // with the delimiter that was found
   CsvEncoding encoding_;
-  TargetScale target_scale_;
+  ColumnScale target_scale_;
   DataNotes notes_;
 };
 

@@ -160,7 +160,7 @@ std::string CsvSheet::number_forms() const {
   return out;
 }
 
-TargetScale scale_of_column(std::span<const double> values) {
+ColumnScale scale_of_column(std::span<const double> values) {
   const double count = double(values.size());
   double sum = 0, squares = 0;
   for (double v : values) sum += v;

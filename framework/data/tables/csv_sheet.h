@@ -79,6 +79,6 @@ class CsvSheet {
 };
 
 // Returns the mean and deviation of a column's values; the deviation of a constant is 1.
-TargetScale scale_of_column(std::span<const double> values);
+ColumnScale scale_of_column(std::span<const double> values);
 
 }  // namespace halfstep

@@ -17,8 +17,8 @@ namespace halfstep {
 namespace {
 
 // Returns the scale of each column, from the file's values in rows [begin, end).
-std::vector<TargetScale> scales_of(const SeriesRows& s, const TimeSeriesOptions& o, int64_t begin, int64_t end) {
-  std::vector<TargetScale> out(s.columns);
+std::vector<ColumnScale> scales_of(const SeriesRows& s, const TimeSeriesOptions& o, int64_t begin, int64_t end) {
+  std::vector<ColumnScale> out(s.columns);
   for (size_t c = 0; c < s.columns && o.standardize; ++c) {
     std::vector<double> values;
     for (auto r = size_t(begin); r < size_t(end); ++r)
@@ -40,10 +40,10 @@ void warn_of_constants(const SeriesRows& s, const TimeSeriesOptions& o, int64_t 
   }
 }
 
-void scale_rows(SeriesRows& s, const std::vector<TargetScale>& scales) {
+void scale_rows(SeriesRows& s, const std::vector<ColumnScale>& scales) {
   for (std::vector<double>* values : {&s.values, &s.last})
     for (size_t i = 0; i < values->size(); ++i) {
-      const TargetScale& scale = scales[i % s.columns];
+      const ColumnScale& scale = scales[i % s.columns];
       (*values)[i] = ((*values)[i] - scale.mean) / scale.std;
     }
 }
@@ -140,7 +140,7 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
   const size_t columns = s.columns;
   if (o.scaling.empty()) warn_of_constants(s, o, begin, end, s.notes), o.scaling = scales_of(s, o, begin, end);
   check<ValueError>(o.scaling.size() == columns, kTimeSeries, "a scaling must be of ", columns, " columns, got ", o.scaling.size());
-  for (const TargetScale& of : o.scaling)
+  for (const ColumnScale& of : o.scaling)
     check<ValueError>(of.std > 0, kTimeSeries, "the deviation of a scaling must be positive, got ", of.std);
   scale_rows(s, o.scaling);
   notes_ = std::move(s.notes);
@@ -152,9 +152,9 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
 Shape TimeSeriesDataset::input_shape() const { return {options_.window, int64_t(options_.columns.size())}; }
 Shape TimeSeriesDataset::target_shape() const { return {options_.horizon * int64_t(options_.target.size())}; }
 
-TargetScale TimeSeriesDataset::target_scale() const {
+ColumnScale TimeSeriesDataset::target_scale() const {
   const std::vector<int64_t> places = places_of_targets(options_);
-  TargetScale out;
+  ColumnScale out;
   if (places.size() == 1) return options_.scaling[size_t(places[0])];
   for (const int64_t c : places) out.each.push_back(options_.scaling[size_t(c)]);
   return out;
@@ -194,11 +194,11 @@ std::string far_values(const SeriesRows& s, size_t from, const TimeSeriesOptions
   constexpr double kFarDeviations = 40;  // from the mean
   std::string out;
   for (size_t c = 0; c < s.columns; ++c) {
-    const TargetScale& of = o.scaling[c];
+    const ColumnScale& of = o.scaling[c];
     size_t count = 0, first = 0;
     for (size_t r = from; r < s.rows(); ++r)
       if (std::abs(s.values[r * s.columns + c] - of.mean) > kFarDeviations * of.std && count++ == 0) first = r;
-    if (count == 0 || of == TargetScale()) continue;
+    if (count == 0 || of == ColumnScale()) continue;
     out += joined(out.empty() ? "" : ", ", o.columns[c], " has ", count, count == 1 ? " value" : " values",
                   " far outside of the training data's, such as ", s.values[first * s.columns + c], " in line ", s.lines[first],
                   ", where that has the mean ", of.mean, " and the deviation ", of.std);
@@ -219,7 +219,7 @@ LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesO
                      " rows must follow each other, but before line ", s.lines[r], " rows are lacking",
                      s.gaps_text.empty() ? "" : " (" + s.gaps_text + ")",
                      Help{"fill them in; or train with \"missing\": \"interpolate\" or \"last\", which fills them in here, too"});
-  if (o.scaling.empty()) o.scaling.assign(s.columns, TargetScale());
+  if (o.scaling.empty()) o.scaling.assign(s.columns, ColumnScale());
   const std::string far = far_values(s, from, o);
   scale_rows(s, o.scaling);
   LastWindow out{Tensor::empty({o.window, int64_t(s.columns)}, {.device = Device::cpu}), {}};
@@ -235,7 +235,7 @@ LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesO
 
 std::string TimeSeriesDataset::describe() const {
   const size_t columns = options_.columns.size();
-  const TargetScale& of = options_.scaling[size_t(places_of_targets(options_)[0])];
+  const ColumnScale& of = options_.scaling[size_t(places_of_targets(options_)[0])];
   if (columns == 1)
     return joined(label_, ": ", size(), " windows of ", options_.window, " values, ", options_.horizon, " to predict, of mean ",
                   of.mean, " and deviation ", of.std);

@@ -46,7 +46,7 @@ struct TimeSeriesOptions {
   double begin = 0,
          end = 1;           // the part of the targets: rows [floor(begin n), floor(end n)). Windows may begin before it
   bool standardize = true;  // (value - mean) / std for each column, for inputs and targets
-  std::vector<TargetScale> scaling{};  // scale of each column, e.g. the training part's, instead of this part's own
+  std::vector<ColumnScale> scaling{};  // scale of each column, e.g. the training part's, instead of this part's own
   SeriesMissing missing = SeriesMissing::refuse;
   std::vector<std::string> missing_words{};
   std::optional<SeriesStep> step{};  // usual step of the training data, which defines the gaps of another file
@@ -66,8 +66,8 @@ class TimeSeriesDataset : public Dataset {
   Shape input_shape() const override;
   Shape target_shape() const override;
   int64_t classes() const override { return 0; }
-  TargetScale target_scale() const override;
-  const std::vector<TargetScale>& scaling() const { return options_.scaling; }  // for each column
+  ColumnScale target_scale() const override;
+  const std::vector<ColumnScale>& scaling() const { return options_.scaling; }  // for each column
   const TimeSeriesOptions& options() const { return options_; }  // with the names, step and so on that were found
   Batch batch(std::span<const int64_t> indices) const override;
   std::string describe() const override;

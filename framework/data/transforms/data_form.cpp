@@ -49,9 +49,9 @@ json to_json(const CsvFormat& f) {
           {"encoding", word(f.encoding)}};
 }
 
-json to_json(const TargetScale& scale) {
+json to_json(const ColumnScale& scale) {
   json out = {{"mean", scale.mean}, {"std", scale.std}};
-  for (const TargetScale& column : scale.each) out["each"].push_back(to_json(column));
+  for (const ColumnScale& column : scale.each) out["each"].push_back(to_json(column));
   return out;
 }
 
@@ -118,7 +118,7 @@ json to_json(const SeriesForm& form) {
               {"header", form_words::kHeaders[o.header ? *o.header ? 1 : 2 : 0]},
               {"format", to_json(o.format)},
               {"scaling", json::array()}};
-  for (const TargetScale& scale : o.scaling) out["scaling"].push_back(to_json(scale));
+  for (const ColumnScale& scale : o.scaling) out["scaling"].push_back(to_json(scale));
   if (o.step) out["step"] = {{"unit", word(form_words::kStepUnits, o.step->unit)}, {"size", o.step->size}, {"week", o.step->week}};
   return out;
 }
@@ -220,15 +220,15 @@ Shape shape_of(const StoredJson& stored, const std::string& key) {
   return out;
 }
 
-TargetScale scale_of(const StoredJson& stored) {
-  const TargetScale out{stored.number("mean"), stored.number("std")};
+ColumnScale scale_of(const StoredJson& stored) {
+  const ColumnScale out{stored.number("mean"), stored.number("std")};
   stored.expect(std::isfinite(out.mean) && std::isfinite(out.std) && out.std > 0, "std", "a positive number");
   return out;
 }
-std::vector<TargetScale> scales_of(const StoredJson& stored, const std::string& key) {
+std::vector<ColumnScale> scales_of(const StoredJson& stored, const std::string& key) {
   const json& list = stored.get(key);
   stored.expect(list.is_array() && !list.empty() && int64_t(list.size()) <= kMostNames, key, "a list of scales");
-  std::vector<TargetScale> out;
+  std::vector<ColumnScale> out;
   for (const json& scale : list)
     stored.expect(scale.is_object(), key, "a list of scales"), out.push_back(scale_of(StoredJson(scale, kSubject)));
   return out;

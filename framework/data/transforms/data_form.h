@@ -57,7 +57,7 @@ struct DataForm {
   int64_t classes = 0;     // 0: the answers are numbers
   bool label_sequences = false;
   std::vector<std::string> names{};  // of the classes; empty: their numbers. For a table of numbers: the target's column
-  TargetScale scale{};               // for numbers: answer * std + mean is in the file's units
+  ColumnScale scale{};               // for numbers: answer * std + mean is in the file's units
   std::variant<TensorForm, ImageForm, TableForm, SeriesForm, TextForm> source{};
 
   // Returns the name of class i.

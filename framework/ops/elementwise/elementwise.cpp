@@ -27,7 +27,7 @@ constexpr std::array<OpInfo, N> infos_of(const ElementwiseRow (&rows)[N], bool d
 constexpr auto kUnaryInfo = infos_of(kUnaryRows, true);
 constexpr auto kBinaryInfo = infos_of(kBinaryRows, true);
 constexpr OpInfo kFloatPowerInfo{.name = "float_power", .doc = "a^b in float64, whatever the dtypes", .dtypes = DTypeSet::any};
-constexpr auto kTestInfo = infos_of(kTestRows, false);
+constexpr auto kComparisonInfo = infos_of(kComparisonRows, false);
 
 Tensor empty_for(const Shape& shape, DType dtype, Device device, MemoryFormat format) {
   return Tensor::empty(shape, {.dtype = dtype, .device = device, .format = format});
@@ -176,11 +176,11 @@ Tensor rounded_like(const Tensor& t, const Tensor& other) {
                         other);
 }
 
-struct TestOp {
+struct ComparisonOp {
   struct Attr {
-    Test op;
+    Comparison op;
   };
-  static const OpInfo& info_of(const Attr& attr) { return kTestInfo[size_t(attr.op)]; }
+  static const OpInfo& info_of(const Attr& attr) { return kComparisonInfo[size_t(attr.op)]; }
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     const Shape shape = broadcast(in[0].shape(), in[1].shape(), info_of(attr).name);
@@ -232,7 +232,7 @@ const Tensor& scaled_sum_in_place(Binary op, const Tensor& x, const Tensor& y, d
   check_in_place(x, broadcast(x.shape(), y.shape(), name), result_type({x, y}), y.requires_grad(), name);
   return assign_in_place(x, scaled_sum(op, x, y, alpha), name);
 }
-Tensor call_test(Test op, const Tensor& a, const Tensor& b) { return call<TestOp>({a, b}, {op}); }
+Tensor call_comparison(Comparison op, const Tensor& a, const Tensor& b) { return call<ComparisonOp>({a, b}, {op}); }
 
 // Returns whether a kernel whose result has this dtype may write into x's memory: not while an observer follows values.
 bool may_write_directly(const Tensor& x, DType dtype) {
@@ -291,11 +291,11 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& other) {
   Tensor Tensor::name(Number other) const { return call_binary(Binary::name, *this, wrapped_number(other, *this)); } \
   const Tensor& Tensor::name##_(const Tensor& other) const { return binary_in_place(Binary::name, *this, other); }   \
   const Tensor& Tensor::name##_(Number other) const { return binary_in_place(Binary::name, *this, wrapped_number(other, *this)); }
-#define HS_TEST(name, ...)                                                                          \
-  Tensor name(const Tensor& a, const Tensor& b) { return call_test(Test::name, a, b); }             \
-  Tensor name(const Tensor& a, Number b) { return call_test(Test::name, a, wrapped_number(b, a)); } \
-  Tensor Tensor::name(const Tensor& other) const { return call_test(Test::name, *this, other); }    \
-  Tensor Tensor::name(Number other) const { return call_test(Test::name, *this, wrapped_number(other, *this)); }
+#define HS_TEST(name, ...)                                                                                      \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_comparison(Comparison::name, a, b); }             \
+  Tensor name(const Tensor& a, Number b) { return call_comparison(Comparison::name, a, wrapped_number(b, a)); } \
+  Tensor Tensor::name(const Tensor& other) const { return call_comparison(Comparison::name, *this, other); }    \
+  Tensor Tensor::name(Number other) const { return call_comparison(Comparison::name, *this, wrapped_number(other, *this)); }
 #include "framework/math/elementwise.def"
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::add, a, b, alpha); }
@@ -380,10 +380,10 @@ void add_elementwise(OpList& list) {
     const auto [x, y] = operands(a, true);
     return float_power(x, y);
   });
-  for (int i = 0; i < kTestCount; ++i) {
-    list.add(kTestInfo[size_t(i)], [i, operands](Args& a) {
+  for (int i = 0; i < kComparisonCount; ++i) {
+    list.add(kComparisonInfo[size_t(i)], [i, operands](Args& a) {
       const auto [x, y] = operands(a, false);
-      return call_test(Test(i), x, y);
+      return call_comparison(Comparison(i), x, y);
     });
   }
   list.alias("__pow__", "pow");

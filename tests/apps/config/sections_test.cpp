@@ -85,6 +85,6 @@ TEST_CASE("what a run reads are the document's values, and the schema's defaults
   CHECK((c.checkpoint.monitor == "val/accuracy" && c.checkpoint.mode == "max" && c.checkpoint.resume == "auto"));
   CHECK((c.logging.level == "warn" && c.logging.every.count == 3 && c.logging.sinks.empty()));
   CHECK((c.performance.tf32 && c.performance.cuda_graph == false && c.performance.channels_last == true));
-  CHECK((c.amp.report && c.amp.scaler.growth_interval == 12));
+  CHECK((c.amp.report && c.amp.scaler.growth.growth_interval == 12));
   CHECK((c.bench.arms == std::vector<std::string>{"tf32"} && c.bench.warmup == 0 && c.bench.repeats == 2));
 }

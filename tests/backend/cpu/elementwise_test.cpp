@@ -134,20 +134,20 @@ TEST_CASE("broadcasting is a stride of 0") {
 }
 
 TEST_CASE("comparisons and logic give bool") {
-  for (int op = 0; op < kTestCount; ++op) {
+  for (int op = 0; op < kComparisonCount; ++op) {
     for (DType ta : kAll) {
       for (DType tb : {DType::f32, DType::i64, DType::boolean}) {
         const Buffer a = make(ta, {2, 3}, {0, 1, 2, 0, 1, 2}), b = make(tb, {2, 3}, {0, 0, 0, 1, 1, 1}),
                      y = make(DType::boolean, {2, 3});
-        cpu().test(Test(op), a, b, y);
+        cpu().test(Comparison(op), a, b, y);
         for (int64_t i = 0; i < 6; ++i) CHECK((y[i] != 0) == test_rows[op](a[i], b[i]));
       }
     }
   }
   const Buffer nan = make(DType::f16, {1}, {std::nan("")}), y = make(DType::boolean, {1});
-  cpu().test(Test::eq, nan, nan, y);
+  cpu().test(Comparison::eq, nan, nan, y);
   CHECK(y[0] == 0);
-  cpu().test(Test::ne, nan, nan, y);
+  cpu().test(Comparison::ne, nan, nan, y);
   CHECK(y[0] == 1);
 }
 
@@ -327,8 +327,8 @@ TEST_CASE("bfloat16, bool and conditions through any layout") {
       const Buffer single = make(DType::f32, shape), wide = as_floats(a);
       cpu().where(p, a, other, y);
       cpu().where(p, wide, number, single);
-      cpu().test(Test::lt, a, other, less);
-      cpu().test(Test::logical_and, p, q, both);
+      cpu().test(Comparison::lt, a, other, less);
+      cpu().test(Comparison::logical_and, p, q, both);
       for (int64_t i = 0; i < y.numel(); ++i) {
         right = right && y[i] == (p[i] != 0 ? a[i] : get(other, i)) && single[i] == (p[i] != 0 ? wide[i] : double(0.1f));
         right = right && (less[i] != 0) == (a[i] < get(other, i)) && both[i] == double(p[i] != 0 && q[i] != 0);

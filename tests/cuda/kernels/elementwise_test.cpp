@@ -266,7 +266,7 @@ TEST_CASE("a C++ number is an argument of the kernel and counts as on the CPU, b
                 poisoned(t, shape), make(t, shape), [&](const TensorView& out) { cpu().binary(op, n, x, out); },
                 [&](const TensorView& out) { cuda::binary(queue(), op, n, dev_x, out); });
           }
-          for (Test op : {Test::lt, Test::eq, Test::logical_xor}) {
+          for (Comparison op : {Comparison::lt, Comparison::eq, Comparison::logical_xor}) {
             check(
                 poisoned(DType::boolean, shape), make(DType::boolean, shape),
                 [&](const TensorView& out) { cpu().test(op, x, n, out); },
@@ -300,10 +300,10 @@ TEST_CASE("comparisons and selection in packs: broadcast masks and mixed dtypes"
                        b = formed(form, t, shape, 3, -2, 2), y = poisoned(t, shape), want = make(t, shape);
           const Buffer less = poisoned(DType::boolean, shape), want_less = make(DType::boolean, shape);
           cpu().where(cond, a, b, want);
-          cpu().test(Test::lt, a, b, want_less);
+          cpu().test(Comparison::lt, a, b, want_less);
           const OnDevice dev_cond(cond, shift), dev_a(a, shift), dev_b(b, shift), dev_y(y, shift), dev_less(less, 8 * shift);
           cuda::where(queue(), dev_cond, dev_a, dev_b, dev_y);
-          cuda::test(queue(), Test::lt, dev_a, dev_b, dev_less);
+          cuda::test(queue(), Comparison::lt, dev_a, dev_b, dev_less);
           dev_y.fetch();
           dev_less.fetch();
           CHECK(y.values() == want.values());
@@ -324,15 +324,15 @@ TEST_CASE("an output may be the input") {
 }
 
 TEST_CASE("comparisons, logic and selection") {
-  for (int op = 0; op < kTestCount; ++op) {
+  for (int op = 0; op < kComparisonCount; ++op) {
     for (DType ta : kAll) {
       const Buffer a = make(ta, {2, 3}, {0, 1, 2, 0, 1, 2}), b = make(DType::f32, {2, 3}, {0, 0, 0, 1, 1, 1});
       const Buffer y = poisoned(DType::boolean, {2, 3}), want = make(DType::boolean, {2, 3});
-      cpu().test(Test(op), a, b, want);
+      cpu().test(Comparison(op), a, b, want);
       const OnDevice dev_a(a), dev_b(b), dev_y(y);
-      cuda::test(queue(), Test(op), dev_a, dev_b, dev_y);
+      cuda::test(queue(), Comparison(op), dev_a, dev_b, dev_y);
       dev_y.fetch();
-      CHECK_MESSAGE(y.values() == want.values(), kTestRows[op].name, " ", name(ta));
+      CHECK_MESSAGE(y.values() == want.values(), kComparisonRows[op].name, " ", name(ta));
     }
   }
   for (DType t : kAll) {

@@ -82,7 +82,7 @@ TEST_CASE("reductions: segments cover the elements, are whole packs, and their r
         CHECK(cut.segments * cut.segment >= length);
         CHECK((length == 0 || (cut.segments - 1) * cut.segment < length));
         CHECK(cut.segment % 8 == 0);
-        CHECK((cut.segments == 1 || cut.segments * outputs <= kMaxPartials));
+        CHECK((cut.segments == 1 || cut.segments * outputs <= kScratchDoubles));
       }
     }
   }

@@ -44,7 +44,7 @@ std::vector<S> gathered(const T* from, const FakeLayout& layout, bool by_columns
   to.reserve(size_t((outer + step - 1) / step * inner));
   for (int64_t o = 0; o < outer; o += step) {
     for (int64_t i = 0; i < inner; ++i) {
-      const S x = S(halfstep::cuda::to_f(from[by_columns ? o * layout.ld + i : i * layout.ld + o]));
+      const S x = S(halfstep::cuda::to_float(from[by_columns ? o * layout.ld + i : i * layout.ld + o]));
       to.push_back(tf32 ? rounded_to_tf32(x) : x);
     }
   }
@@ -91,7 +91,7 @@ class Computation {
   void run() {
     if (op_.has(kBiasGradient | kSumA | kSumB)) sums_.assign(size_t(p_.vector_elements()), S(0));
     for (int64_t t = 0; t < p_.d.batch; ++t) multiply(t);
-    for (size_t i = 0; i < sums_.size(); ++i) vector()[i] = halfstep::cuda::from_f<Out>(sums_[i]);
+    for (size_t i = 0; i < sums_.size(); ++i) vector()[i] = halfstep::cuda::from_float<Out>(sums_[i]);
   }
 
  private:
@@ -106,8 +106,8 @@ class Computation {
       for (int64_t i = 0; i < m; ++i) {
         // BLAS: with a factor of 0 the operands are not read, and code that only scales C sets no bit of a mask.
         S x = p_.alpha == 0 ? S(0) : S(p_.alpha) * dot(&a[size_t(i / row_step_ * k)], &b[size_t(j / step_ * k)], k);
-        if (p_.beta != 0) x += S(p_.beta) * S(halfstep::cuda::to_f(c[j * p_.c.ld + i]));
-        d[j * p_.d.ld + i] = halfstep::cuda::from_f<Out>(finished(x, i, j));
+        if (p_.beta != 0) x += S(p_.beta) * S(halfstep::cuda::to_float(c[j * p_.c.ld + i]));
+        d[j * p_.d.ld + i] = halfstep::cuda::from_float<Out>(finished(x, i, j));
       }
     }
     const std::vector<S>& summed = op_.has(kSumA) ? a : b;
@@ -140,18 +140,18 @@ class Computation {
     uint8_t* const byte = static_cast<uint8_t*>(op_.aux) + at / 8;
     Out* const z = static_cast<Out*>(op_.aux) + at;
     const int bit = 1 << at % 8;
-    if (op_.has(kBias)) x += S(halfstep::cuda::to_f(vector()[i]));
+    if (op_.has(kBias)) x += S(halfstep::cuda::to_float(vector()[i]));
     if (op_.has(kRelu)) {
       const bool passes = p_.hides_nan ? x > 0 : !(x <= 0), marked = passes || (p_.mask_at_zero && x == 0 && p_.alpha != 0);
       if (op_.has(kAux)) *byte = uint8_t(marked ? *byte | bit : *byte & ~bit);
       if (!passes) x = 0;
     }
     if (op_.has(kGelu)) {
-      if (op_.has(kAux)) *z = halfstep::cuda::from_f<Out>(x);
+      if (op_.has(kAux)) *z = halfstep::cuda::from_float<Out>(x);
       x = gelu(x);
     }
     if (op_.has(kReluGradient) && !(*byte & bit)) x = 0;
-    if (op_.has(kGeluGradient)) x *= gelu_slope(S(halfstep::cuda::to_f(*z)));
+    if (op_.has(kGeluGradient)) x *= gelu_slope(S(halfstep::cuda::to_float(*z)));
     if (op_.has(kBiasGradient)) sums_[size_t(i)] += x;
     return x;
   }

@@ -41,14 +41,14 @@ auto with_type(cudnnDataType_t type, const F& body) {
 template <class T>
 double widened(T x) {
   if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>)
-    return double(halfstep::cuda::to_f(x));
+    return double(halfstep::cuda::to_float(x));
   else
     return double(x);
 }
 template <class T>
 T narrowed(double x) {
   if constexpr (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>)
-    return halfstep::cuda::from_f<T>(float(x));
+    return halfstep::cuda::from_float<T>(float(x));
   else if constexpr (std::is_same_v<T, bool>)
     return x != 0;
   else

@@ -12,7 +12,7 @@ using namespace halfstep::testing;
 
 TEST_SUITE("slow") {
   TEST_CASE("norms of more parts than the scratch memory has places for are summed in long chunks") {
-    constexpr int64_t kPlaces = int64_t(cuda::kScratchBytes / sizeof(double)), kChunk = 32 * 256;
+    constexpr int64_t kPlaces = cuda::kScratchDoubles, kChunk = 32 * 256;
     // One tensor many times: two parts of the usual length, and one of the long ones.
     const int64_t length = kChunk + 1;
     const OnDevice one(uniform(DType::bf16, {length}, 1, 0.5, 0.6)), norm(make(DType::f32, {1}));
@@ -31,7 +31,7 @@ TEST_SUITE("slow") {
 
   TEST_CASE("a norm of more tensors than the scratch memory has places for is refused") {
     const OnDevice one(make(DType::f32, {1})), norm(make(DType::f32, {1}));
-    const std::vector<TensorView> many(cuda::kScratchBytes / sizeof(double) + 1, one.view);
+    const std::vector<TensorView> many(cuda::kScratchDoubles + 1, one.view);
     CHECK_THROWS_AS(cuda::norm(queue(), many, 2, norm.as<float>()), ValueError);
   }
 }

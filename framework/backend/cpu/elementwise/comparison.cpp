@@ -75,7 +75,7 @@ constexpr ElementLoop<C, Out> kCompare[] = {
 
 }  // namespace
 
-void test(Test op, const TensorView& a, const TensorView& b, const TensorView& out) {
+void test(Comparison op, const TensorView& a, const TensorView& b, const TensorView& out) {
   const TensorView in[] = {a, b};
   const auto compute_for = [](const TensorView& v, const TensorView& other) {
     return v.number && is_floating(other.dtype) ? compute_of(other.dtype) : compute_of(v.dtype);

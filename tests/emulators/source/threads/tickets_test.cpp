@@ -34,7 +34,7 @@ void update(const Rule& rule, size_t kept) {
     grads.emplace_back(n, 64.0f);
     for (auto& s : states) s.emplace_back(n, 0.0f);
   }
-  std::vector<double> scratch(cuda::kScratchBytes / sizeof(double));
+  std::vector<double> scratch(cuda::kScratchDoubles);
   std::vector<uint32_t> counters(cuda::kCounters, 0);
   cuda::Queue q;
   q.scratch = scratch.data();
@@ -67,7 +67,7 @@ void update(const Rule& rule, size_t kept) {
 
 // Losses of several blocks, each made three times in the same memory.
 void losses() {
-  std::vector<double> scratch(cuda::kScratchBytes / sizeof(double));
+  std::vector<double> scratch(cuda::kScratchDoubles);
   std::vector<uint32_t> counters(cuda::kCounters, 0);
   cuda::Queue q;
   q.scratch = scratch.data();

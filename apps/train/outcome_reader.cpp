@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "apps/train/step_outcomes.h"
+#include "apps/train/outcome_reader.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr double kLatestLossWeight = 0.02;  // of the latest loss in the usual o
 
 }  // namespace
 
-void StepOutcomes::read() {
+void OutcomeReader::read() {
   int64_t step = first_step_;
   for (const Pending& p : pending_) {
     if (p.stepped) ++step;
@@ -46,7 +46,7 @@ void StepOutcomes::read() {
     run_.counters.line_denominator += denominator;
   }
   pending_.clear();
-  first_step_ = run_.counters.steps;
+  first_step_ = run_.counters.attempted;
   if (bad_in_row_ >= (run_.session.scaler.is_enabled() ? kBadLossesScaled : kBadLosses))
     health_.fail_diverged(joined("the last ", bad_in_row_, " losses are not finite"));
   if (skips_in_row_ >= kSkipsAtLeastScale && run_.scale() &&
@@ -55,11 +55,11 @@ void StepOutcomes::read() {
                                  ", cannot fall below amp.scaler.min_scale"));
 }
 
-bool StepOutcomes::applied_reach(int64_t count) {
+bool OutcomeReader::applied_reach(int64_t count) {
   if (run_.counters.applied() >= count) read();
   return run_.counters.applied() >= count;
 }
 
-bool StepOutcomes::are_bad_at_end() const { return bad_in_row_ >= (run_.session.scaler.is_enabled() ? kBadLosses : 1); }
+bool OutcomeReader::are_bad_at_end() const { return bad_in_row_ >= (run_.session.scaler.is_enabled() ? kBadLosses : 1); }
 
 }  // namespace halfstep::app

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses and outcomes of steps. They are read only when something is logged, evaluated or saved, so that a device can run ahead.
+// Reads losses and outcomes of steps, only when something is logged, evaluated or saved, so that a device can run ahead.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace halfstep::app {
 
-class StepOutcomes {
+class OutcomeReader {
  public:
   struct Pending {
     Tensor loss;
@@ -20,9 +20,9 @@ class StepOutcomes {
     bool stepped, no_target;  // see StepResult
     Denominator denominator;  // of the loss
   };
-  StepOutcomes(RunContext& run, Explainer& explainer, RunHealth& health) : run_(run), explainer_(explainer), health_(health) {}
+  OutcomeReader(RunContext& run, Explainer& explainer, RunHealth& health) : run_(run), explainer_(explainer), health_(health) {}
 
-  void begin() { first_step_ = run_.counters.steps; }  // call it once the counters are set
+  void begin() { first_step_ = run_.counters.attempted; }  // call it once the counters are set
   void add(Pending outcome) { pending_.push_back(std::move(outcome)); }
   // Reads pending outcomes into the counters, and waits for the device. Throws DivergedError after many losses in a row that are
   // not finite, and after many skips under the least loss scale.
