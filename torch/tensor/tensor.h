@@ -113,6 +113,7 @@ class Tensor {
     return f == MemoryFormat::Contiguous ? h_.is_contiguous() : h_.is_contiguous(hs::MemoryFormat::channels_last);
   }
   bool is_same(const Tensor& o) const { return h_.same(o.h_); }
+  hs::TensorImpl* unsafeGetTensorImpl() const { return h_.impl(); }  // names the tensor: key of an optimizer's state()
   bool is_same_size(const Tensor& o) const { return sizes() == o.sizes(); }
   bool is_view() const { return impl().is_view; }
   int64_t use_count() const { return h_.impl_ptr().use_count(); }
