@@ -101,6 +101,7 @@ class Tensor {
   int64_t get_device() const { return device().index(); }
   Layout layout() const { return kStrided; }
   TensorOptions options() const { return TensorOptions().dtype(scalar_type()).device(device()).layout(kStrided); }
+  DeprecatedTypeProperties type() const { return {options()}; }
   bool is_cuda() const { return h_.device().is_cuda(); }
   bool is_cpu() const { return h_.device().is_cpu(); }
   bool is_meta() const { return h_.device().is_meta(); }
@@ -156,7 +157,7 @@ class Tensor {
       detail::fail("Boolean value of Tensor with ", numel() == 0 ? "no values" : "more than one value", " is ambiguous");
     return h_.item<double>() != 0;
   }
-  std::string toString() const { return std::string(is_cuda() ? "CUDA" : "CPU") + torch::toString(scalar_type()) + "Type"; }
+  std::string toString() const { return type().toString(); }
   void print() const { std::cerr << "[" << toString() << " " << sizes() << "]\n"; }
 
   // ---- autograd
