@@ -29,6 +29,8 @@ hs::Tensors H(TensorList list);
 std::vector<Tensor> V(const hs::Tensors& list);
 Tensor& store(const char* op, const Tensor& to, const hs::Tensor& value);  // stores the value of an op, as `op`_ does
 std::pair<hs::Tensor, hs::Tensor> sign_and_log(const hs::Tensor& x);  // of the determinant
+hs::Tensor quotient(const hs::Tensor& x, const hs::Tensor& o, std::optional<std::string_view> mode);
+hs::Tensor quotient(const hs::Tensor& x, hs::Number o, std::optional<std::string_view> mode);
 hs::Tensor gelu(const hs::Tensor& x, std::string_view approximate);  // "none" or "tanh"; throws for others
 int64_t first_of_three(const hs::Tensor& x);  // the first dimension of size 3, over which libtorch's cross goes; throws without one
 hs::Tensors equal_parts(const hs::Tensor& x, int64_t n, int64_t d);  // throws if n does not divide the size
