@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles program.cpp with libtorch and compares what it prints with what it prints with halfstep.
+"""Compiles libtorch_program.cpp with libtorch and compares what it prints with what it prints with halfstep.
 
-    tests/parity/libtorch/compare.py PROGRAM [COMPILER]
+    tests/torch/compare_libtorch.py PROGRAM [COMPILER]
 
-PROGRAM is program.cpp, linked with halfstep::torch. libtorch is the folder HALFSTEP_LIBTORCH, which has include/ and lib/, or that of
-the PyTorch that python3 imports; without either it prints SKIPPED. Words must be equal, and numbers to four digits.
+PROGRAM is libtorch_program.cpp, linked with halfstep::torch. libtorch is the folder HALFSTEP_LIBTORCH, which has include/ and
+lib/, or that of the PyTorch that python3 imports; without either it prints SKIPPED. Words must be equal, and numbers to nearly four digits.
 """
 import math
 import os
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-SOURCE = pathlib.Path(__file__).resolve().parent / "program.cpp"
+SOURCE = pathlib.Path(__file__).resolve().parent / "libtorch_program.cpp"
 RELATIVE, ABSOLUTE = 2e-4, 2e-5
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan)$")
 
@@ -31,9 +31,9 @@ def libtorch():
 
 def compile_theirs(compiler, folder, out):
     include, lib = folder / "include", folder / "lib"
-    command = [compiler, "-std=c++20", "-O0", "-w", f"-I{include}", f"-I{include}/torch/csrc/api/include", str(SOURCE), "-o", str(out),
-               f"-L{lib}", f"-Wl,-rpath,{lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
-    subprocess.run(command, check=True)
+    headers = [f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+    libraries = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-ltorch", "-ltorch_cpu", "-lc10"]
+    subprocess.run([compiler, "-std=c++20", "-O0", "-w", *headers, str(SOURCE), "-o", str(out), *libraries], check=True)
 
 
 def lines_of(program, folder):
@@ -60,11 +60,11 @@ def same(ours, theirs):
 def main():
     folder = libtorch()
     if folder is None or not (folder / "include").is_dir():
-        print("SKIPPED: compare.py needs libtorch: set HALFSTEP_LIBTORCH, or install PyTorch for python3")
+        print("SKIPPED: compare_libtorch.py needs libtorch: set HALFSTEP_LIBTORCH, or install PyTorch for python3")
         return 0
     program = pathlib.Path(sys.argv[1]).resolve()
     if not program.exists():
-        print("SKIPPED: compare.py needs the target torch_parity")
+        print("SKIPPED: compare_libtorch.py needs the target torch_parity")
         return 0
     with tempfile.TemporaryDirectory() as work:
         theirs = pathlib.Path(work) / "theirs"

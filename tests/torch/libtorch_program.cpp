@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program for libtorch that prints what it computes; compare.py compiles it with libtorch as well and compares the lines.
+// A program for libtorch that prints what it computes; compare_libtorch.py compiles it with libtorch as well and compares lines.
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <sstream>
