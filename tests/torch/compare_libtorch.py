@@ -5,7 +5,8 @@
     tests/torch/compare_libtorch.py PROGRAM [COMPILER]
 
 PROGRAM is libtorch_program.cpp, linked with halfstep::torch. libtorch is the folder HALFSTEP_LIBTORCH, which has include/ and
-lib/, or that of the PyTorch that python3 imports; without either it prints SKIPPED. Words must be equal, and numbers to nearly four digits.
+lib/, or that of the PyTorch that python3 imports; without either it prints SKIPPED. Words must be equal, and numbers to nearly
+four digits.
 """
 import math
 import os
