@@ -28,17 +28,6 @@ double cubic_minimum(double x1, double f1, double g1, double x2, double f2, doub
 
 constexpr double kLeastCurvature = 1e-10;  // of a step that enters the history, as in PyTorch
 
-// Indices of the numbers that it keeps between steps. They and vectors over all parameters are states of the first parameter.
-enum StateNumber {
-  kIterations,   // in all steps
-  kEvaluations,  // in all steps
-  kLength,       // of the last iteration: it moved by kLength direction
-  kScale,        // the initial inverse Hessian is kScale times the identity
-  kPairs,        // in the history
-  kNext,         // slot of the next pair
-  kNumbers
-};
-
 }  // namespace
 
 HALFSTEP_OPTIONS(
@@ -259,6 +248,7 @@ void LBFGS::iterate(const Closure& closure, const LBFGSOptions& o, double loss, 
     const Tensor direction = vector_state("direction");
     vector_state("gradient").copy_(gradient);
     const double before = loss;
+    state(0, "previous_loss", {}, DType::f64).fill_(before);
     double t = first ? std::min(1.0, 1 / gradient.abs().sum().item<double>()) * o.lr : o.lr;
     const double slope = dot_of(gradient, direction);
     set_number(kLength, t);

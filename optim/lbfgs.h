@@ -42,6 +42,17 @@ class LBFGS : public WithOptions<LBFGSOptions, Optimizer> {
   // Returns the loss before the step. Throws ValueError without a closure, and for several groups.
   std::optional<Tensor> step(const Closure& closure = nullptr) override;
   bool needs_closure() const override { return true; }
+  // Indices of the numbers that it keeps between steps. They and vectors over all parameters are states of the first parameter:
+  // "numbers", "direction", "gradient", and for each slot of the history "change0", of the gradient, and "moved0".
+  enum StateNumber {
+    kIterations,   // in all steps
+    kEvaluations,  // in all steps
+    kLength,       // of the last iteration: it moved by kLength direction
+    kScale,        // the initial inverse Hessian is kScale times the identity
+    kPairs,        // in the history
+    kNext,         // slot of the next pair
+    kNumbers
+  };
 
  protected:
   std::optional<StateLayout> state_layout(const std::string&, const Tensor&) const override { return {}; }

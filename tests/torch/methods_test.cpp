@@ -21,6 +21,15 @@ struct Inputs {
 
 }  // namespace
 
+TEST_CASE_FIXTURE(Inputs, "torch methods: quotients that are rounded") {
+  ROW(torch::tensor({7, -7}).div(2, "floor"), "[2] long int: 3 -4");
+  ROW(torch::div(torch::tensor({7, -7}), 2, "trunc"), "[2] long int: 3 -3");
+  ROW(a.div(w, "floor"), "[2, 3] float: -1 -5 1 -1 8 -1");
+  ROW(i.clone().div_(torch::tensor({2, 2, 2}), "trunc"), "[2, 3] long int: 0 1 1 2 2 3");
+  ROW(i.div(4, std::nullopt), "[2, 3] float: 0.25 0.5 0.75 1 1.25 1.5");
+  ROW(i.div(4, "up"), "throws");
+}
+
 TEST_CASE_FIXTURE(Inputs, "torch methods: sums of products, and interpolation") {
   ROW(torch::zeros({2, 2}).addbmm(b3, c3), "[2, 2] float: 182 206 272 314");
   ROW(torch::zeros({2, 2}).addbmm_(b3, c3, 1, 0.5), "[2, 2] float: 91 103 136 157");

@@ -181,3 +181,23 @@ TEST_CASE("torch: moments of one dimension, flat tensors, threads") {
   CHECK(has(message_of([] { torch::set_num_threads(0); }), "positive number of threads"));
   CHECK(has(message_of([] { torch::tensor({{1, 2.0}}); }), "same scalar type: Int, but got element of scalar type: Double"));
 }
+
+TEST_CASE("torch: draws around means and deviations are PyTorch's, and have no gradients") {
+  torch::manual_seed(0);
+  const torch::Tensor mean = torch::tensor({1.0, 2.0, 3.0}, torch::requires_grad()), deviation = torch::tensor({0.1, 0.2, 0.3});
+  CHECK(shown(torch::normal(mean, deviation)) == "[3] float: 1.154 1.941 2.346");
+  CHECK(shown(torch::normal(mean, 0.5)) == "[3] float: 1.284 1.458 2.301");
+  CHECK(shown(at::normal(2.0, deviation)) == "[3] float: 2.04 2.168 1.784");
+  CHECK(shown(torch::normal(torch::zeros({2, 1}), torch::ones(3))) == "[2, 3] float: -0.4033 -0.5966 0.182 -0.8567 1.101 -1.071");
+  CHECK(!torch::normal(mean, deviation).requires_grad());
+}
+
+TEST_CASE("torch: type() has the options of a tensor") {
+  const torch::Tensor x = torch::ones({2}, torch::kDouble);
+  CHECK(torch::zeros({3}, x.type()).dtype() == torch::kDouble);
+  CHECK(printed(x.type()) == "CPUDoubleType");
+  CHECK((x.type() == torch::zeros({1}, torch::kDouble).type()));
+  CHECK(!(x.type() == torch::zeros({1}).type()));
+  CHECK((x.type().scalarType() == torch::kDouble));
+  CHECK(x.to(torch::ones({1}).type()).dtype() == torch::kFloat);
+}

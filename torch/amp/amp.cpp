@@ -24,7 +24,10 @@ GradScaler::GradScaler(const GradScalerOptions& o)
 GradScaler::~GradScaler() = default;
 Tensor GradScaler::scale(const Tensor& loss) { return own_->scale(loss.h()); }
 void GradScaler::unscale_(optim::Optimizer& optimizer) { own_->unscale_(own_of(optimizer)); }
-void GradScaler::step(optim::Optimizer& optimizer) { own_->step(own_of(optimizer)); }
+void GradScaler::step(optim::Optimizer& optimizer) {
+  own_->step(own_of(optimizer));
+  optimizer.refresh_state();
+}
 void GradScaler::update() { own_->update(); }
 double GradScaler::get_scale() const { return own_->get_scale(); }
 

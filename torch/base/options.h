@@ -148,6 +148,23 @@ inline TensorOptions requires_grad(bool r = true) { return TensorOptions().requi
 inline TensorOptions memory_format(MemoryFormat f) { return TensorOptions(f); }
 std::ostream& operator<<(std::ostream& out, const TensorOptions& o);
 
+// What x.type() returns: options of tensors like x, with the name of libtorch's first releases, "CPUFloatType".
+struct DeprecatedTypeProperties {
+  TensorOptions of;
+  operator TensorOptions() const { return of; }
+  TensorOptions options() const { return of; }
+  ScalarType scalarType() const { return of.dtype().toScalarType(); }
+  Device device() const { return of.device(); }
+  DeviceType device_type() const { return of.device().type(); }
+  bool is_cuda() const { return of.device().is_cuda(); }
+  bool is_sparse() const { return false; }
+  std::string toString() const { return std::string(is_cuda() ? "CUDA" : "CPU") + torch::toString(scalarType()) + "Type"; }
+  bool operator==(const DeprecatedTypeProperties& o) const {
+    return scalarType() == o.scalarType() && device_type() == o.device_type();
+  }
+};
+inline std::ostream& operator<<(std::ostream& out, const DeprecatedTypeProperties& t) { return out << t.toString(); }
+
 namespace Reduction {
 enum Reduction { None, Mean, Sum, END };
 }

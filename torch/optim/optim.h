@@ -2,6 +2,8 @@
 // torch::optim's optimizers: the step, the states and mixed precision are halfstep's, the options are libtorch's.
 #pragma once
 
+#include <deque>
+
 #include "torch/optim/optimizer.h"
 
 namespace torch::optim {
@@ -71,19 +73,79 @@ struct LBFGSOptions : OptimizerCloneableOptions<LBFGSOptions> {
   bool operator==(const LBFGSOptions&) const = default;
 };
 
-// One of halfstep's optimizers, which takes its options from libtorch's before each step.
+// ---- states
+bool operator==(const OptimizerParamState& a, const OptimizerParamState& b);  // of the same class
+
+struct SGDParamState : OptimizerCloneableParamState<SGDParamState> {
+  TORCH_ARG(Tensor, momentum_buffer);
+
+ public:
+  std::vector<Field> fields() override { return {{"momentum_buffer", nullptr, &momentum_buffer_}}; }
+};
+struct AdamParamState : OptimizerCloneableParamState<AdamParamState> {
+  TORCH_ARG(int64_t, step) = 0;
+  TORCH_ARG(Tensor, exp_avg);
+  TORCH_ARG(Tensor, exp_avg_sq);
+  TORCH_ARG(Tensor, max_exp_avg_sq);
+
+ public:
+  std::vector<Field> fields() override;
+};
+struct AdamWParamState : AdamParamState {
+  std::unique_ptr<OptimizerParamState> clone() const override { return std::make_unique<AdamWParamState>(*this); }
+};
+struct AdagradParamState : OptimizerCloneableParamState<AdagradParamState> {
+  TORCH_ARG(Tensor, sum);
+  TORCH_ARG(int64_t, step) = 0;
+
+ public:
+  std::vector<Field> fields() override { return {{"step", &step_, nullptr}, {"sum", nullptr, &sum_}}; }
+};
+struct RMSpropParamState : OptimizerCloneableParamState<RMSpropParamState> {
+  TORCH_ARG(int64_t, step) = 0;
+  TORCH_ARG(Tensor, square_avg);
+  TORCH_ARG(Tensor, momentum_buffer);
+  TORCH_ARG(Tensor, grad_avg);
+
+ public:
+  std::vector<Field> fields() override;
+};
+// Of all parameters together, at the first one.
+struct LBFGSParamState : OptimizerCloneableParamState<LBFGSParamState> {
+  TORCH_ARG(int64_t, func_evals) = 0;
+  TORCH_ARG(int64_t, n_iter) = 0;
+  TORCH_ARG(double, t) = 0;
+  TORCH_ARG(double, prev_loss) = 0;
+  TORCH_ARG(Tensor, d);
+  TORCH_ARG(Tensor, H_diag);
+  TORCH_ARG(Tensor, prev_flat_grad);
+  TORCH_ARG(std::deque<Tensor>, old_dirs);  // changes of the gradient
+  TORCH_ARG(std::deque<Tensor>, old_stps);
+  TORCH_ARG(std::deque<Tensor>, ro);                                 // follows from old_dirs and old_stps
+  TORCH_ARG(std::optional<std::vector<Tensor>>, al) = std::nullopt;  // a step's scratch memory: unset
+};
+bool operator==(const LBFGSParamState& a, const LBFGSParamState& b);
+
+// One of halfstep's optimizers, which takes its options and states from libtorch's before each step.
 template <class Options>
 class FusedOptimizer : public Optimizer {
  public:
   FusedOptimizer(std::vector<OptimizerParamGroup> groups, Options defaults);
   ~FusedOptimizer() override;
   Tensor step(LossClosure closure = nullptr) override;
-  void add_param_group(const OptimizerParamGroup& group) override;
   hs::Optimizer* halfstep() override;
+  void refresh_state(bool first = false) override;
   void load(serialize::InputArchive& archive) override;
 
  private:
-  std::unique_ptr<hs::Optimizer> own_;
+  void merge_defaults(OptimizerOptions& options) const override;
+  std::unique_ptr<hs::Optimizer> make() const;
+  void adopt_parameters();
+  void adopt_states();
+  bool load_old(serialize::InputArchive& archive);
+  struct States;                        // as the program last saw them
+  std::unique_ptr<hs::Optimizer> own_;  // null: there are no parameters yet
+  std::unique_ptr<States> seen_;        // null: it never asked for them
 };
 
 #define HS_TORCH_OPTIMIZER(Name, ...)                                                                               \

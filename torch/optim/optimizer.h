@@ -2,7 +2,16 @@
 // torch::optim::Optimizer, its groups of parameters, and schedules.
 #pragma once
 
+#include <unordered_map>
+
 #include "torch/tensor/network.h"
+
+namespace ska {
+
+template <class K, class V>
+using flat_hash_map = std::unordered_map<K, V>;
+
+}  // namespace ska
 
 namespace halfstep {
 
@@ -19,20 +28,56 @@ class OutputArchive;
 
 namespace optim {
 
+// What an optimizer keeps for a parameter. What a class does not override throws, as in libtorch.
+class OptimizerParamState {
+ public:
+  // A number or a tensor of the state, by halfstep's name.
+  struct Field {
+    const char* name;
+    int64_t* number;
+    Tensor* tensor;
+  };
+  virtual ~OptimizerParamState() = default;
+  virtual std::unique_ptr<OptimizerParamState> clone() const;
+  virtual void serialize(serialize::InputArchive& archive);
+  virtual void serialize(serialize::OutputArchive& archive) const;
+  virtual std::vector<Field> fields() { return {}; }
+};
+template <class Derived>
+class OptimizerCloneableParamState : public OptimizerParamState {
+ public:
+  std::unique_ptr<OptimizerParamState> clone() const override {
+    return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+  }
+};
+using ParamStates = ska::flat_hash_map<void*, std::unique_ptr<OptimizerParamState>>;  // by p.unsafeGetTensorImpl()
+
 class OptimizerOptions {
  public:
   virtual ~OptimizerOptions() = default;
-  virtual std::unique_ptr<OptimizerOptions> clone() const = 0;
-  virtual double get_lr() const = 0;
-  virtual void set_lr(double lr) = 0;
+  virtual std::unique_ptr<OptimizerOptions> clone() const;
+  virtual void serialize(serialize::InputArchive& archive);
+  virtual void serialize(serialize::OutputArchive& archive) const;
+  virtual double get_lr() const;
+  virtual void set_lr(double lr);
   bool operator==(const OptimizerOptions&) const { return true; }  // what derived classes compare is all there is
 };
 template <class Derived>
 class OptimizerCloneableOptions : public OptimizerOptions {
  public:
   std::unique_ptr<OptimizerOptions> clone() const override { return std::make_unique<Derived>(static_cast<const Derived&>(*this)); }
-  double get_lr() const override { return static_cast<const Derived*>(this)->lr(); }
-  void set_lr(double lr) override { static_cast<Derived*>(this)->lr(lr); }
+  double get_lr() const override {
+    if constexpr (requires(const Derived& o) { o.lr(); })
+      return static_cast<const Derived*>(this)->lr();
+    else
+      return OptimizerOptions::get_lr();
+  }
+  void set_lr(double lr) override {
+    if constexpr (requires(Derived & o) { o.lr(lr); })
+      static_cast<Derived*>(this)->lr(lr);
+    else
+      OptimizerOptions::set_lr(lr);
+  }
 };
 
 class OptimizerParamGroup {
@@ -62,7 +107,7 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
   virtual Tensor step(LossClosure closure = nullptr) = 0;
-  virtual void add_param_group(const OptimizerParamGroup& group);
+  void add_param_group(const OptimizerParamGroup& group);
   void add_parameters(const std::vector<Tensor>& parameters);
   void zero_grad(bool set_to_none = true);
   // As in libtorch these warn that they will be removed, and mean the first group, size() all groups.
@@ -71,16 +116,28 @@ class Optimizer {
   size_t size() const;
   OptimizerOptions& defaults() noexcept { return *defaults_; }
   const OptimizerOptions& defaults() const noexcept { return *defaults_; }
-  std::vector<OptimizerParamGroup>& param_groups() noexcept { return groups_; }
-  const std::vector<OptimizerParamGroup>& param_groups() const noexcept { return groups_; }
-  // Returns halfstep's, for GradScaler, schedules and checkpoints. Null for an optimizer that a program wrote itself.
+  std::vector<OptimizerParamGroup>& param_groups() noexcept { return param_groups_; }
+  const std::vector<OptimizerParamGroup>& param_groups() const noexcept { return param_groups_; }
+  // Returns the states by parameter. Those of torch::optim's optimizers share their tensors with halfstep's states; what is
+  // written, erased or added counts from the next step.
+  ParamStates& state() {
+    refresh_state(true);
+    return state_;
+  }
+  const ParamStates& state() const { return const_cast<Optimizer*>(this)->state(); }
+  // Returns halfstep's, for GradScaler, schedules and checkpoints. Null for an optimizer that a program wrote itself. A step after
+  // the parameters of a group have changed makes a new one.
   virtual hs::Optimizer* halfstep() { return nullptr; }
+  // Updates the states that the program has seen, after a step; first: before it sees them.
+  virtual void refresh_state([[maybe_unused]] bool first = false) {}
   virtual void save(serialize::OutputArchive& archive) const;
   virtual void load(serialize::InputArchive& archive);
 
  protected:
-  void put(OptimizerParamGroup group);
-  std::vector<OptimizerParamGroup> groups_;
+  // Takes over the defaults for options of a group that equal those of a new object, as libtorch does.
+  virtual void merge_defaults(OptimizerOptions&) const {}
+  std::vector<OptimizerParamGroup> param_groups_;
+  ParamStates state_;
   std::unique_ptr<OptimizerOptions> defaults_;
 };
 

@@ -130,7 +130,7 @@ bool InputArchive::try_read(const std::string& key, IValue& value) {
   return true;
 }
 void InputArchive::read(const std::string& key, IValue& value) {
-  TORCH_CHECK(try_read(key, value), "No such serialized IValue '", prefix_, key, "'");
+  TORCH_CHECK(try_read(key, value), "The archive does not have a field with name '", prefix_, key, "'");
 }
 bool InputArchive::try_read(const std::string& key, InputArchive& nested) {
   const std::string prefix = prefix_ + key + ".";

@@ -56,6 +56,10 @@ inline Tensor eye(int64_t n, int64_t m, const TensorOptions& o = {}) { return hs
 inline Tensor normal(double mean, double stddev, IntArrayRef s, const TensorOptions& o = {}) {
   return hs::normal(mean, stddev, detail::D(s), o.h());
 }
+// Draws an element for each mean or deviation; no gradients.
+Tensor normal(const Tensor& mean, const Tensor& stddev);
+Tensor normal(const Tensor& mean, double stddev = 1);
+Tensor normal(double mean, const Tensor& stddev);
 namespace detail {
 inline void check_blob(const TensorOptions& o) {
   TORCH_CHECK(o.device().is_cpu() && !o.requires_grad(),

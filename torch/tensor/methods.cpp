@@ -14,6 +14,17 @@ hs::Tensor gelu(const hs::Tensor& x, std::string_view approximate) {
               approximate);
   return approximate == "tanh" ? hs::gelu_tanh(x) : hs::gelu(x);
 }
+template <class N>
+hs::Tensor quotient_of(const hs::Tensor& x, const N& o, std::optional<std::string_view> mode) {
+  if (!mode) return hs::div(x, o);
+  TORCH_CHECK(*mode == "trunc" || *mode == "floor", "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '",
+              *mode, "'");
+  return hs::div(x, o, *mode == "trunc" ? hs::RoundingMode::trunc : hs::RoundingMode::floor);
+}
+hs::Tensor quotient(const hs::Tensor& x, const hs::Tensor& o, std::optional<std::string_view> mode) {
+  return quotient_of(x, o, mode);
+}
+hs::Tensor quotient(const hs::Tensor& x, hs::Number o, std::optional<std::string_view> mode) { return quotient_of(x, o, mode); }
 int64_t first_of_three(const hs::Tensor& x) {
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] == 3) return d;

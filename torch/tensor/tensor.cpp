@@ -113,4 +113,17 @@ std::vector<Tensor> unflatten_dense_tensors(const Tensor& flat, TensorList shape
 
 }  // namespace utils
 
+Tensor normal(const Tensor& mean, const Tensor& stddev) {
+  const hs::NoGrad off;
+  return normal(0, 1, (mean + stddev).sizes(), mean.options()).mul_(stddev).add_(mean);
+}
+Tensor normal(const Tensor& mean, double stddev) {
+  const hs::NoGrad off;
+  return normal(0, stddev, mean.sizes(), mean.options()).add_(mean);
+}
+Tensor normal(double mean, const Tensor& stddev) {
+  const hs::NoGrad off;
+  return normal(0, 1, stddev.sizes(), stddev.options()).mul_(stddev).add_(mean);
+}
+
 }  // namespace torch

@@ -29,6 +29,8 @@ hs::Tensors H(TensorList list);
 std::vector<Tensor> V(const hs::Tensors& list);
 Tensor& store(const char* op, const Tensor& to, const hs::Tensor& value);  // stores the value of an op, as `op`_ does
 std::pair<hs::Tensor, hs::Tensor> sign_and_log(const hs::Tensor& x);  // of the determinant
+hs::Tensor quotient(const hs::Tensor& x, const hs::Tensor& o, std::optional<std::string_view> mode);
+hs::Tensor quotient(const hs::Tensor& x, hs::Number o, std::optional<std::string_view> mode);
 hs::Tensor gelu(const hs::Tensor& x, std::string_view approximate);  // "none" or "tanh"; throws for others
 int64_t first_of_three(const hs::Tensor& x);  // the first dimension of size 3, over which libtorch's cross goes; throws without one
 hs::Tensors equal_parts(const hs::Tensor& x, int64_t n, int64_t d);  // throws if n does not divide the size
@@ -101,6 +103,7 @@ class Tensor {
   int64_t get_device() const { return device().index(); }
   Layout layout() const { return kStrided; }
   TensorOptions options() const { return TensorOptions().dtype(scalar_type()).device(device()).layout(kStrided); }
+  DeprecatedTypeProperties type() const { return {options()}; }
   bool is_cuda() const { return h_.device().is_cuda(); }
   bool is_cpu() const { return h_.device().is_cpu(); }
   bool is_meta() const { return h_.device().is_meta(); }
@@ -113,6 +116,7 @@ class Tensor {
     return f == MemoryFormat::Contiguous ? h_.is_contiguous() : h_.is_contiguous(hs::MemoryFormat::channels_last);
   }
   bool is_same(const Tensor& o) const { return h_.same(o.h_); }
+  hs::TensorImpl* unsafeGetTensorImpl() const { return h_.impl(); }  // names the tensor: key of an optimizer's state()
   bool is_same_size(const Tensor& o) const { return sizes() == o.sizes(); }
   bool is_view() const { return impl().is_view; }
   int64_t use_count() const { return h_.impl_ptr().use_count(); }
@@ -155,7 +159,7 @@ class Tensor {
       detail::fail("Boolean value of Tensor with ", numel() == 0 ? "no values" : "more than one value", " is ambiguous");
     return h_.item<double>() != 0;
   }
-  std::string toString() const { return std::string(is_cuda() ? "CUDA" : "CPU") + torch::toString(scalar_type()) + "Type"; }
+  std::string toString() const { return type().toString(); }
   void print() const { std::cerr << "[" << toString() << " " << sizes() << "]\n"; }
 
   // ---- autograd
