@@ -30,6 +30,7 @@ namespace {
 
 // Returns c as a matrix, with the rows of a batch below each other.
 TensorView flat(const TensorView& c) {
+  if (c.shape.size() == 2) return c;
   const int64_t columns = c.shape.back(), rows = columns > 0 ? c.numel() / columns : 0;
   return {c.data, c.dtype, {rows, columns}, {columns, 1}};
 }
@@ -64,7 +65,15 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
 }
 
 void plain_gemm(const Queue& q, const GemmArgs& g) {
-  plain_product(q, g.a, g.b, g.bias, g.c, g.accumulate);
+  if (g.c.is_contiguous()) {
+    plain_product(q, g.a, g.b, g.bias, g.c, g.accumulate);
+  } else {
+    const Workspace work(Device::cuda, size_t(g.c.numel()) * size_of(g.c.dtype));
+    const TensorView dense{work.data(), g.c.dtype, g.c.shape, contiguous_strides(g.c.shape)};
+    if (g.accumulate) copy(q, g.c, dense);
+    plain_product(q, g.a, g.b, g.bias, dense, g.accumulate);
+    copy(q, dense, g.c);
+  }
   finish(q, g, with_bias(g));
 }
 
@@ -245,8 +254,28 @@ void library_gemm(const Queue& q, const GemmArgs& g) {
   ++record.report.calls;
 }
 
-// Pads rows if that pays and there is memory for it. If c is padded, the extras are computed after it was copied back.
-void padded_gemm(const Queue& q, const GemmArgs& g) {
+void aligned_gemm(const Queue& q, const GemmArgs& g);
+
+// Computes a product in two parts, which if they are sums add in float32, and then what the parts leave.
+void cut_gemm(const Queue& q, const GemmArgs& g, const ProductCut& cut) {
+  GemmArgs inner = cut.extent == ProductCut::k ? bare(g) : with_bias(g);
+  if (cut.extent == ProductCut::m) inner.a_row_sum = g.a_row_sum;
+  if (cut.extent == ProductCut::n) inner.b_column_sum = g.b_column_sum;
+  const bool narrow = cut.extent == ProductCut::k && g.c.dtype != DType::f32;
+  std::optional<Workspace> sums;
+  try {
+    if (narrow) sums.emplace(Device::cuda, size_t(g.c.numel()) * sizeof(float));
+  } catch (const MemoryError&) { return library_gemm(q, g); }
+  if (narrow) inner.c = {sums->data(), DType::f32, g.c.shape, contiguous_strides(g.c.shape)};
+  aligned_gemm(q, before(inner, cut));
+  library_gemm(q, behind(inner, cut));
+  if (narrow) copy(q, inner.c, g.c);
+  finish(q, g, inner);
+}
+
+// Cuts or pads rows if that pays and there is memory for it. If c is padded, the extras are computed after it was copied back.
+void aligned_gemm(const Queue& q, const GemmArgs& g) {
+  if (const ProductCut cut = cut_of(g); cut.extent != ProductCut::none) return cut_gemm(q, g, cut);
   const Padding padding = padding_of(g);
   std::optional<PaddedMatrix> a, b, c;
   GemmArgs inner = padding.c ? bare(g) : g;
@@ -297,6 +326,7 @@ void check_bf16(const GemmArgs& g) {
 
 #ifdef HALFSTEP_NO_CUBLASLT
 void gemm(const Queue& q, const GemmArgs& g) { plain_by_choice(q, g); }
+int64_t product_row(int64_t, int64_t n, int64_t, DType) { return n; }
 std::string describe_blas() { return "plain products"; }
 void set_gemm_tuning(double) {}
 #else
@@ -304,8 +334,9 @@ void gemm(const Queue& q, const GemmArgs& g) {
   const bool floating = is_floating(g.a.dtype), empty = g.c.numel() == 0 || g.a.shape.back() == 0;
   if (plain_only() || !floating || empty) return plain_by_choice(q, g);
   check_bf16(g);
-  padded_gemm(q, g);
+  aligned_gemm(q, g);
 }
+int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) { return plain_only() ? n : aligned_row(m, n, k, dtype); }
 std::string describe_blas() { return plain_only() ? "plain products" : cublaslt_version(); }
 void set_gemm_tuning(double gflop) { tuned_gflop() = gflop; }
 #endif

@@ -19,6 +19,9 @@ std::vector<ProductReport> product_reports();
 // rounded up to 8]. Bits and elements past the last column are undefined.
 AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype);
 
+// Returns the rows' length of Backend::product_row.
+int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype);
+
 // Returns "cuBLASLt 13.1.0", or why there is none.
 std::string describe_blas();
 

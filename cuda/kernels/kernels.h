@@ -43,8 +43,8 @@ void check_indices(const Queue& q, const TensorView& index, int64_t size, IndexF
 // thread per element. Shapes and dtypes as in GemmArgs; bias may be empty.
 void plain_product(const Queue& q, const TensorView& a, const TensorView& b, const TensorView& bias, const TensorView& c,
                    bool accumulate);
-// Computes out = act(x + bias), and aux if given, in the layout activation_aux of cuda/blas/gemm.h. x: [M, N], contiguous, of out's
-// floating dtype; may be out. Without out, writes only aux.
+// Computes out = act(x + bias), and aux if given, in the layout activation_aux of cuda/blas/gemm.h. x: [M, N], dense rows at any
+// distance, of out's floating dtype and strides; may be out. Without out, writes only aux.
 void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias, Activation activation, const TensorView& aux,
                      const TensorView& out);
 // Computes out = act'(aux) * grad. May be in place.
