@@ -43,11 +43,17 @@ void sum_rows(const Queue& q, const TensorView& x, const TensorView& out) {
   reduce(q, Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }
 
+// Returns whether the derivative of a ReLU reads the layer's output instead of a mask.
+bool reads_output(const GemmArgs& g) { return g.derivative && g.activation == Activation::relu && g.aux.dtype != DType::u8; }
+
 // Computes the part of `wanted` that `done`, whose result is in c, lacks.
 void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   const TensorView c = flat(wanted.c);
   if (wanted.derivative && !done.derivative) {
-    activation_derivative(q, c, wanted.activation, wanted.aux, c);
+    if (reads_output(wanted))
+      unary_backward(q, Unary::relu, c, wanted.aux, c);
+    else
+      activation_derivative(q, c, wanted.activation, wanted.aux, c);
   } else if (wanted.activation == Activation::relu && done.activation == Activation::relu && wanted.aux && !done.aux) {
     bias_activation(q, c, {}, Activation::relu, wanted.aux, {});  // only its mask
   } else if (is_floating(c.dtype)) {
@@ -112,7 +118,7 @@ std::atomic<double>& tuned_gflop() {
 GemmArgs one_epilogue(const GemmArgs& g) {
   const auto fits = [&](const TensorView& v) { return !v || (v.dtype == g.c.dtype && (v.shape[0] == 1 || v.strides[0] == 1)); };
   GemmArgs part = bare(g);
-  if (g.accumulate && g.activation != Activation::none) return part;
+  if ((g.accumulate && g.activation != Activation::none) || reads_output(g)) return part;
   if (g.activation == Activation::gelu && !gelu_is_exact_enough(g.c.dtype)) {
     if (fits(g.bias)) part.bias = g.bias;
   } else if (fits(g.bias)) {
@@ -327,6 +333,7 @@ void check_bf16(const GemmArgs& g) {
 #ifdef HALFSTEP_NO_CUBLASLT
 void gemm(const Queue& q, const GemmArgs& g) { plain_by_choice(q, g); }
 int64_t product_row(int64_t, int64_t n, int64_t, DType) { return n; }
+bool wants_relu_mask(DType) { return true; }
 std::string describe_blas() { return "plain products"; }
 void set_gemm_tuning(double) {}
 #else
@@ -338,6 +345,9 @@ void gemm(const Queue& q, const GemmArgs& g) {
 }
 int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) { return plain_only() ? n : aligned_row(m, n, k, dtype); }
 std::string describe_blas() { return plain_only() ? "plain products" : cublaslt_version(); }
+bool wants_relu_mask(DType dtype) {
+  return plain_only() || !is_half(dtype) || default_fusion(dtype, capability()).derivative || tuned_gflop() > 0;
+}
 void set_gemm_tuning(double gflop) { tuned_gflop() = gflop; }
 #endif
 

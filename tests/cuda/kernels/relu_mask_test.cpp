@@ -202,3 +202,32 @@ TEST_CASE("no gradient goes through rows of zeros with a bias of zeros") {
     }
   }
 }
+
+TEST_CASE("the derivative of a ReLU reads its output where no mask was written") {
+  for (DType t : kReluTypes) {
+    if (!multiplies(t)) continue;
+    for (int64_t n : {33, 64}) {
+      const int64_t m = 19, k = 24;
+      const Buffer y = uniform(t, {m, n}, 1), g = uniform(t, {m, k}, 2), w = uniform(t, {k, n}, 3), dz = poisoned(t, {m, n}),
+                   sums = poisoned(t, {n}), want = make(t, {m, n}), want_sums = make(t, {n});
+      for (int64_t i = 0; i < m * n; ++i)
+        if (y[i] < 0) set(y.view, i, 0);
+      set(y.view, 5, std::nan(""));
+      const OnDevice dev_y(y), dev_g(g), dev_w(w), dev_dz(dz), dev_sums(sums);
+      const auto derivative = [](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView& aux,
+                                 const TensorView& sum) {
+        return GemmArgs{.a = a, .b = b, .c = c, .activation = Activation::relu, .aux = aux, .derivative = true, .column_sum = sum};
+      };
+      cpu().gemm(derivative(g, w, want, y, want_sums));
+      cuda::gemm(queue(), derivative(dev_g, dev_w, dev_dz, dev_y, dev_sums));
+      dev_dz.fetch();
+      dev_sums.fetch();
+      const double tolerance = (is_half(t) ? 6 * epsilon(t) : 0) + 3e-7 * double(k);
+      check_close(dz, want, 4, tolerance, "dz by the output");
+      check_close(sums, want_sums, 8, double(m) * tolerance, "sums by the output");
+      CHECK(dz[5] != 0);
+    }
+  }
+  CHECK(!cuda::wants_relu_mask(DType::f16));
+  CHECK(cuda::wants_relu_mask(DType::f32));  // whose products have the derivative in their epilogue
+}

@@ -74,7 +74,7 @@ TEST_CASE("an eager step of the benchmark is 15 operations, and a recorded one t
   want.push_back("product");  // of the last layer's weight, with the sum for its bias
   for (int layer = 0; layer < 2; ++layer)
     want.insert(want.end(),
-                {"product", "derivative_kernel<__half, (Activation)1>", "reduce_packed_columns<Sum, __half>", "product"});
+                {"product", "packs_kernel<functor::relu_backward, 2, false>", "reduce_packed_columns<Sum, __half>", "product"});
   want.push_back("step_list<math::SgdRule, float, true>");
   for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
     Bench bench(DType::f16, mode);
