@@ -49,8 +49,11 @@ bool reads_output(const GemmArgs& g) { return g.derivative && g.activation == Ac
 // Computes the part of `wanted` that `done`, whose result is in c, lacks.
 void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   const TensorView c = flat(wanted.c);
+  bool sums = wanted.column_sum && !done.column_sum;  // whether they are missing
   if (wanted.derivative && !done.derivative) {
-    if (reads_output(wanted))
+    if (sums && activation_derivative_with_sums(q, c, wanted.activation, wanted.aux, c, wanted.column_sum))
+      sums = false;
+    else if (reads_output(wanted))
       unary_backward(q, Unary::relu, c, wanted.aux, c);
     else
       activation_derivative(q, c, wanted.activation, wanted.aux, c);
@@ -62,7 +65,7 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   } else if (wanted.activation == Activation::relu) {
     unary(q, Unary::relu, c, c);
   }
-  if (wanted.column_sum && !done.column_sum) sum_rows(q, c, wanted.column_sum);
+  if (sums) sum_rows(q, c, wanted.column_sum);
   if (wanted.a_row_sum && !done.a_row_sum) {
     const TensorView& a = wanted.a;
     sum_rows(q, {a.data, a.dtype, {a.shape[1], a.shape[0]}, {a.strides[1], a.strides[0]}}, wanted.a_row_sum);
