@@ -126,8 +126,10 @@ class CudaBackend final : public Backend,
     return defer_fault();
   }
   AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const override {
+    if (activation == Activation::relu && !cuda::wants_relu_mask(dtype)) return {};
     return cuda::activation_aux(activation, rows, columns, dtype);
   }
+  int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) const override { return cuda::product_row(m, n, k, dtype); }
 
 #ifdef HALFSTEP_NO_CUDNN
   bool attention(const AttentionArgs&, Generator::State, const TensorView&, const TensorView&, bool) override { return false; }

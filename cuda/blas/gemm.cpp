@@ -30,6 +30,7 @@ namespace {
 
 // Returns c as a matrix, with the rows of a batch below each other.
 TensorView flat(const TensorView& c) {
+  if (c.shape.size() == 2) return c;
   const int64_t columns = c.shape.back(), rows = columns > 0 ? c.numel() / columns : 0;
   return {c.data, c.dtype, {rows, columns}, {columns, 1}};
 }
@@ -42,11 +43,20 @@ void sum_rows(const Queue& q, const TensorView& x, const TensorView& out) {
   reduce(q, Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
 }
 
+// Returns whether the derivative of a ReLU reads the layer's output instead of a mask.
+bool reads_output(const GemmArgs& g) { return g.derivative && g.activation == Activation::relu && g.aux.dtype != DType::u8; }
+
 // Computes the part of `wanted` that `done`, whose result is in c, lacks.
 void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   const TensorView c = flat(wanted.c);
+  bool sums = wanted.column_sum && !done.column_sum;  // whether they are missing
   if (wanted.derivative && !done.derivative) {
-    activation_derivative(q, c, wanted.activation, wanted.aux, c);
+    if (sums && activation_derivative_with_sums(q, c, wanted.activation, wanted.aux, c, wanted.column_sum))
+      sums = false;
+    else if (reads_output(wanted))
+      unary_backward(q, Unary::relu, c, wanted.aux, c);
+    else
+      activation_derivative(q, c, wanted.activation, wanted.aux, c);
   } else if (wanted.activation == Activation::relu && done.activation == Activation::relu && wanted.aux && !done.aux) {
     bias_activation(q, c, {}, Activation::relu, wanted.aux, {});  // only its mask
   } else if (is_floating(c.dtype)) {
@@ -55,7 +65,7 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   } else if (wanted.activation == Activation::relu) {
     unary(q, Unary::relu, c, c);
   }
-  if (wanted.column_sum && !done.column_sum) sum_rows(q, c, wanted.column_sum);
+  if (sums) sum_rows(q, c, wanted.column_sum);
   if (wanted.a_row_sum && !done.a_row_sum) {
     const TensorView& a = wanted.a;
     sum_rows(q, {a.data, a.dtype, {a.shape[1], a.shape[0]}, {a.strides[1], a.strides[0]}}, wanted.a_row_sum);
@@ -64,7 +74,15 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
 }
 
 void plain_gemm(const Queue& q, const GemmArgs& g) {
-  plain_product(q, g.a, g.b, g.bias, g.c, g.accumulate);
+  if (g.c.is_contiguous()) {
+    plain_product(q, g.a, g.b, g.bias, g.c, g.accumulate);
+  } else {
+    const Workspace work(Device::cuda, size_t(g.c.numel()) * size_of(g.c.dtype));
+    const TensorView dense{work.data(), g.c.dtype, g.c.shape, contiguous_strides(g.c.shape)};
+    if (g.accumulate) copy(q, g.c, dense);
+    plain_product(q, g.a, g.b, g.bias, dense, g.accumulate);
+    copy(q, dense, g.c);
+  }
   finish(q, g, with_bias(g));
 }
 
@@ -103,7 +121,7 @@ std::atomic<double>& tuned_gflop() {
 GemmArgs one_epilogue(const GemmArgs& g) {
   const auto fits = [&](const TensorView& v) { return !v || (v.dtype == g.c.dtype && (v.shape[0] == 1 || v.strides[0] == 1)); };
   GemmArgs part = bare(g);
-  if (g.accumulate && g.activation != Activation::none) return part;
+  if ((g.accumulate && g.activation != Activation::none) || reads_output(g)) return part;
   if (g.activation == Activation::gelu && !gelu_is_exact_enough(g.c.dtype)) {
     if (fits(g.bias)) part.bias = g.bias;
   } else if (fits(g.bias)) {
@@ -245,8 +263,28 @@ void library_gemm(const Queue& q, const GemmArgs& g) {
   ++record.report.calls;
 }
 
-// Pads rows if that pays and there is memory for it. If c is padded, the extras are computed after it was copied back.
-void padded_gemm(const Queue& q, const GemmArgs& g) {
+void aligned_gemm(const Queue& q, const GemmArgs& g);
+
+// Computes a product in two parts, which if they are sums add in float32, and then what the parts leave.
+void cut_gemm(const Queue& q, const GemmArgs& g, const ProductCut& cut) {
+  GemmArgs inner = cut.extent == ProductCut::k ? bare(g) : with_bias(g);
+  if (cut.extent == ProductCut::m) inner.a_row_sum = g.a_row_sum;
+  if (cut.extent == ProductCut::n) inner.b_column_sum = g.b_column_sum;
+  const bool narrow = cut.extent == ProductCut::k && g.c.dtype != DType::f32;
+  std::optional<Workspace> sums;
+  try {
+    if (narrow) sums.emplace(Device::cuda, size_t(g.c.numel()) * sizeof(float));
+  } catch (const MemoryError&) { return library_gemm(q, g); }
+  if (narrow) inner.c = {sums->data(), DType::f32, g.c.shape, contiguous_strides(g.c.shape)};
+  aligned_gemm(q, before(inner, cut));
+  library_gemm(q, behind(inner, cut));
+  if (narrow) copy(q, inner.c, g.c);
+  finish(q, g, inner);
+}
+
+// Cuts or pads rows if that pays and there is memory for it. If c is padded, the extras are computed after it was copied back.
+void aligned_gemm(const Queue& q, const GemmArgs& g) {
+  if (const ProductCut cut = cut_of(g); cut.extent != ProductCut::none) return cut_gemm(q, g, cut);
   const Padding padding = padding_of(g);
   std::optional<PaddedMatrix> a, b, c;
   GemmArgs inner = padding.c ? bare(g) : g;
@@ -297,6 +335,8 @@ void check_bf16(const GemmArgs& g) {
 
 #ifdef HALFSTEP_NO_CUBLASLT
 void gemm(const Queue& q, const GemmArgs& g) { plain_by_choice(q, g); }
+int64_t product_row(int64_t, int64_t n, int64_t, DType) { return n; }
+bool wants_relu_mask(DType) { return true; }
 std::string describe_blas() { return "plain products"; }
 void set_gemm_tuning(double) {}
 #else
@@ -304,9 +344,13 @@ void gemm(const Queue& q, const GemmArgs& g) {
   const bool floating = is_floating(g.a.dtype), empty = g.c.numel() == 0 || g.a.shape.back() == 0;
   if (plain_only() || !floating || empty) return plain_by_choice(q, g);
   check_bf16(g);
-  padded_gemm(q, g);
+  aligned_gemm(q, g);
 }
+int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) { return plain_only() ? n : aligned_row(m, n, k, dtype); }
 std::string describe_blas() { return plain_only() ? "plain products" : cublaslt_version(); }
+bool wants_relu_mask(DType dtype) {
+  return plain_only() || !is_half(dtype) || default_fusion(dtype, capability()).derivative || tuned_gflop() > 0;
+}
 void set_gemm_tuning(double gflop) { tuned_gflop() = gflop; }
 #endif
 

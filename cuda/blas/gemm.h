@@ -19,6 +19,14 @@ std::vector<ProductReport> product_reports();
 // rounded up to 8]. Bits and elements past the last column are undefined.
 AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype);
 
+// Returns whether a ReLU before the last layer should write its mask. If not, the derivative reads the layer's output, which the
+// next layer's weight gradient needs anyway. In 16 bits no version of the library that was measured writes a mask by our rule at 0,
+// so that it took a pass of its own; float32 has the derivative in the epilogue of a product, which needs the mask.
+bool wants_relu_mask(DType dtype);
+
+// Returns the rows' length of Backend::product_row.
+int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype);
+
 // Returns "cuBLASLt 13.1.0", or why there is none.
 std::string describe_blas();
 

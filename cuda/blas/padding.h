@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor cores need rows that start at multiples of 16 bytes and whose lengths are such multiples. Otherwise, as with a vocabulary
 // of 50257 words in 16 bits, the library uses code for older GPUs: on an H100 its products run at 85 to 150 TFLOP/s instead of
-// 650. Large products of this kind are computed with longer rows, padded by zeros.
+// 650. Where only the lengths are no multiples, large products are cut: the last columns (rows, terms) are a small product of
+// their own. Otherwise they are computed with longer rows, padded by zeros, which takes copies.
 #pragma once
 
 #include <optional>
@@ -19,8 +20,24 @@ struct Padding {
 };
 // Returns the padding of 16-bit matrices with at least as many multiplications as set_least_padded_product() requires.
 Padding padding_of(const GemmArgs& g);
-// Sets that number. The default, 2^30, takes the GPU about 10 us.
+// Sets that number, by default kAlignedProduct.
 void set_least_padded_product(double multiplications);
+
+// Returns the length of rows of a result with which neither its product nor those that read it need padding.
+int64_t aligned_row(int64_t m, int64_t n, int64_t k, DType dtype);
+
+// Where to cut a large product of 16-bit matrices into one without the last rows, columns or terms, whose extents then are
+// multiples of 8, and the rest.
+struct ProductCut {
+  enum Extent : uint8_t { none, m, n, k } extent = none;
+  int64_t at = 0;
+};
+// Returns a cut if all rows start at multiples of 16 bytes, so that no copy is needed.
+ProductCut cut_of(const GemmArgs& g);
+// Return the first and the second part of a product that a cut makes, of its bias and of the sums of its operands; other extras
+// are left out. The second part of a sum adds to the first.
+GemmArgs before(const GemmArgs& g, const ProductCut& cut);
+GemmArgs behind(const GemmArgs& g, const ProductCut& cut);
 
 // A larger matrix in the workspace, dense along the same dimension as `v`. If `filled`, it holds the values of `v` and zeros
 // beyond them.

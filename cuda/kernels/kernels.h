@@ -44,12 +44,16 @@ void check_indices(const Queue& q, const TensorView& index, int64_t size, IndexF
 // thread per element. Shapes and dtypes as in GemmArgs; bias may be empty.
 void plain_product(const Queue& q, const TensorView& a, const TensorView& b, const TensorView& bias, const TensorView& c,
                    bool accumulate);
-// Computes out = act(x + bias), and aux if given, in the layout activation_aux of cuda/blas/gemm.h. x: [M, N], contiguous, of out's
-// floating dtype; may be out. Without out, writes only aux.
+// Computes out = act(x + bias), and aux if given, in the layout activation_aux of cuda/blas/gemm.h. x: [M, N], dense rows at any
+// distance, of out's floating dtype and strides; may be out. Without out, writes only aux.
 void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias, Activation activation, const TensorView& aux,
                      const TensorView& out);
-// Computes out = act'(aux) * grad. May be in place.
+// Computes out = act'(aux) * grad, with aux in that layout. May be in place.
 void activation_derivative(const Queue& q, const TensorView& grad, Activation activation, const TensorView& aux,
                            const TensorView& out);
+// Does the same in 16 bits with a ReLU's output or GELU's input as aux, and sums the columns of out, with the bits of a reduction
+// of it. Returns false and does nothing if dtypes or strides do not fit.
+bool activation_derivative_with_sums(const Queue& q, const TensorView& grad, Activation activation, const TensorView& aux,
+                                     const TensorView& out, const TensorView& sums);
 
 }  // namespace halfstep::cuda

@@ -44,8 +44,9 @@ enum class Reduction : uint8_t { none, mean, sum };  // of a loss
 enum class Activation : uint8_t { none, relu, gelu };  // gelu: the tanh form
 
 // c = act( op(a) op(b) + bias ) (+ c if accumulate). a: [B?, M, K], b: [B?, K, N], c: [B?, M, N]. a and b each have unit stride in
-// one of their last two dimensions (a transposed matrix is a stride, not a copy); c is contiguous. A batch stride may be 0. Sums
-// are in f32 (f64 for f64, int64 for integers).
+// one of their last two dimensions (a transposed matrix is a stride, not a copy); c is contiguous, or a matrix without activation
+// whose rows lie as far apart as Backend::product_row says. A batch stride may be 0. Sums are in f32 (f64 for f64, int64 for
+// integers).
 struct GemmArgs {
   TensorView a, b, c;         // a and b of one dtype; c of the same, or f32
   TensorView bias{};          // [N] or empty; of c's, a's or f32 dtype
@@ -84,7 +85,7 @@ struct CrossEntropyArgs {
 // Requests the gradient of a loss's first operand as well, as the loss's backward would compute it for this gradient of the loss.
 struct LossGradient {
   TensorView grad{};  // []
-  TensorView out{};   // [like the operand] contiguous; empty: not requested
+  TensorView out{};   // [like the operand] contiguous, of cross entropy with rows at any distance; empty: not requested
 };
 
 // Options of an optimizer step. The pointers are to device memory and may be null.
@@ -225,6 +226,10 @@ class Backend {
   // Returns the aux of a product of `rows` x `columns` in `dtype`, for activations other than none. By default: the input for
   // GELU, nothing for ReLU.
   virtual AuxLayout activation_aux(Activation activation, int64_t rows, int64_t columns, DType dtype) const;
+
+  // Returns how long the rows of a product's result [m, n] in `dtype`, with sums of k, should be in memory for the products that
+  // compute and read it: at least n, by default n.
+  virtual int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) const;
 
   // ---- many products with one matrix b [k, n], packed for them once. Returns the memory that pack() fills; an empty shape if
   // products do not gain by it.

@@ -15,6 +15,7 @@
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/dnn.h"
 #include "framework/backend/observe.h"
+#include "framework/backend/product_rows.h"
 #include "framework/backend/workspace.h"
 #include "framework/base/check.h"
 #include "framework/math/update_rules.h"
@@ -136,6 +137,9 @@ class MetaBackend final : public CountingBackend, public AttentionLibrary {
     cpu::gemm(g);
   }
 
+  int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) const override {
+    return planned_device() == Device::Type::cuda ? aligned_product_row(m, n, k, dtype) : n;
+  }
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override {
     return plans_for_cpu() ? cpu::packed_layout(k, n, dtype) : AuxLayout{};
   }

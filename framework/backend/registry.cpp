@@ -141,6 +141,7 @@ AuxLayout Backend::activation_aux(Activation activation, int64_t rows, int64_t c
   if (activation == Activation::gelu) return {{rows, columns}, dtype};
   return {};
 }
+int64_t Backend::product_row(int64_t, int64_t n, int64_t, DType) const { return n; }
 void Backend::begin_recording(Generator&, std::span<const TensorView>) {
   fail<RecordingError>("record", describe(), " cannot record work for replay");
 }

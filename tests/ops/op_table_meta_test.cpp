@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "framework/tensor/memory.h"
 #include "tests/ops/meta_lists.h"
 #include "tests/ops/op_cases.h"
 
@@ -85,4 +86,28 @@ TEST_CASE("the whole op table has the CPU's shapes, dtypes and strides on meta, 
     }
   }
   CHECK_EQ(joined_names(refused), joined_names(kNeedValues));
+}
+
+TEST_CASE("a plan for a GPU has the longer rows of a large product and of its loss's gradient") {
+  for (const Device::Type type : {Device::Type::cpu, Device::Type::cuda}) {
+    const PlanFor target(type);
+    const bool gpu = type == Device::Type::cuda;
+    const TensorOptions half{.dtype = DType::f16, .device = Device::meta};
+    const Tensor x = empty({4096, 768}, half), w = empty({1001, 768}, half),
+                 next = empty({4096}, {.dtype = DType::i64, .device = Device::meta});
+    CHECK(linear(x, w).stride(0) == 1001);  // no backward follows
+    w.set_requires_grad();
+    const Tensor y = linear(x, w);
+    CHECK(y.shape() == Shape{4096, 1001});
+    CHECK(y.stride(0) == (gpu ? 1008 : 1001));
+    CHECK(linear(x.narrow(0, 0, 512), w).stride(0) == 1001);  // a small product
+    CHECK(linear(x, w, {}, true).stride(0) == 1001);          // with its ReLU
+    int64_t step = 0;
+    y.register_hook([&](const Tensor& g) {
+      step = g.stride(0);
+      return Tensor();
+    });
+    cross_entropy(y, next).backward();
+    CHECK(step == (gpu ? 1008 : 1001));
+  }
 }

@@ -10,9 +10,13 @@ constexpr int kUnit = 8;
 
 // Rows of `columns` elements, as units.
 struct Units {
-  int64_t columns, per_row, count;  // units of a row, and of all rows
+  int64_t columns, row_step, per_row, count;  // units of a row, and of all rows
 
-  Units(int64_t rows, int64_t width) : columns(width), per_row((width + kUnit - 1) / kUnit), count(rows * per_row) {}
+  explicit Units(const TensorView& x)
+      : columns(x.shape[1]),
+        row_step(x.shape[0] > 1 ? x.strides[0] : columns),
+        per_row((columns + kUnit - 1) / kUnit),
+        count(x.shape[0] * per_row) {}
   // Computes the row and the first column of unit i.
   __device__ void locate(int64_t i, int64_t& row, int64_t& first) const {
     row = count <= 0x7fffffff ? int64_t(uint32_t(i) / uint32_t(per_row)) : i / per_row;
@@ -77,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) bias_activation_kernel(const T* x, T
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < units.count; i += step) {
     int64_t row, first;
     units.locate(i, row, first);
-    const int64_t left = units.columns - first, at = row * units.columns + first;
+    const int64_t left = units.columns - first, at = row * units.row_step + first;
     T v[kUnit] = {}, b[kUnit] = {}, z[kUnit] = {};
     load_unit(x + at, left, packed, v);
     if (bias_packed) load_unit(static_cast<const T*>(bias.data) + first, left, true, b);
@@ -114,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) derivative_kernel(const T* grad, T* 
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < units.count; i += step) {
     int64_t row, first;
     units.locate(i, row, first);
-    const int64_t left = units.columns - first, at = row * units.columns + first;
+    const int64_t left = units.columns - first, at = row * units.row_step + first;
     T v[kUnit] = {};
     load_unit(grad + at, left, packed, v);
     if constexpr (Act == Activation::relu) {
@@ -145,15 +149,16 @@ void with_floating(DType t, const F& f) {
 
 // Returns whether rows consist of 16-byte packs at aligned addresses.
 bool in_packs(const TensorView& v, int64_t row) { return aligned16(v.data) && row * int64_t(size_of(v.dtype)) % 16 == 0; }
+bool in_packs(const TensorView& v, const Units& units) { return in_packs(v, units.columns) && in_packs(v, units.row_step); }
 
 }  // namespace
 
 void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias, Activation activation, const TensorView& aux,
                      const TensorView& out) {
-  const Units units(x.shape[0], x.shape[1]);
+  const Units units(x);
   if (units.count == 0) return;
   const bool z = aux && activation == Activation::gelu;
-  const bool packed = in_packs(x, units.columns) && (!out || in_packs(out, units.columns)) && (!z || in_packs(aux, aux.strides[0]));
+  const bool packed = in_packs(x, units) && (!out || in_packs(out, units)) && (!z || in_packs(aux, aux.strides[0]));
   const bool bias_packed = packed && bias && bias.dtype == x.dtype && bias.strides[0] == 1 && aligned16(bias.data);
   const Aux second = aux ? Aux{aux.data, aux.strides[0]} : Aux{};
   with_floating(x.dtype, [&](auto tag) {
@@ -170,10 +175,10 @@ void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias
 
 void activation_derivative(const Queue& q, const TensorView& grad, Activation activation, const TensorView& aux,
                            const TensorView& out) {
-  const Units units(grad.shape[0], grad.shape[1]);
+  const Units units(grad);
   if (units.count == 0) return;
-  const bool packed = in_packs(grad, units.columns) && in_packs(out, units.columns) &&
-                      (activation == Activation::relu || in_packs(aux, aux.strides[0]));
+  const bool packed =
+      in_packs(grad, units) && in_packs(out, units) && (activation == Activation::relu || in_packs(aux, aux.strides[0]));
   with_floating(grad.dtype, [&](auto tag) {
     using T = decltype(tag);
     const auto run = [&](auto kernel) {

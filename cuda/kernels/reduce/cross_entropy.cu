@@ -14,15 +14,16 @@ template <class C>
 struct Classes {
   const int64_t* target;
   const C* weight;  // null: all 1
-  int64_t rows, classes, row_step, target_step, weight_step, ignore_index;
+  int64_t rows, classes, row_step, out_step, target_step, weight_step, ignore_index;
   double smoothing, share;  // share = smoothing / classes
 
-  explicit Classes(const CrossEntropyArgs& a)
+  Classes(const CrossEntropyArgs& a, const TensorView& out)
       : target(a.target.as<const int64_t>()),
         weight(a.weight.as<const C>()),
         rows(a.logits.shape[0]),
         classes(a.logits.shape[1]),
         row_step(a.logits.strides[0]),
+        out_step(out ? out.strides[0] : 0),
         target_step(a.target.strides[0]),
         weight_step(a.weight ? a.weight.strides[0] : 0),
         ignore_index(a.ignore_index),
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(kThreads, Rows::kPack > 1 && Warps > 1 ? 1 : 0
       held.each([&](int64_t c, const auto& x) {
         std::remove_cvref_t<decltype(x[0])> dx;
         gradient.compute(a, c, x[0], dx);
-        out.store(r * a.classes, c, dx);
+        out.store(r * a.out_step, c, dx);
       });
     }
     if (Group::rank() != 0) continue;
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(kThreads)
       C x[size.value];
       logits.load(r * a.row_step, c, x);
       gradient.compute(a, c, x, x);
-      out.store(r * a.classes, c, x);
+      out.store(r * a.out_step, c, x);
     });
   }
 }
@@ -166,7 +167,7 @@ void cross_entropy(const Queue& q, const CrossEntropyArgs& args, const TensorVie
     using C = typename Rows::Compute;
     if (out) for_rows({&args.logits, &out}, 1, [&](auto* both) { together = std::is_same_v<decltype(kind), decltype(both)>; });
     const auto run = [&](auto kernel) {
-      launch(kernel, blocks, kThreads, 0, q.stream, Rows(args.logits, args.logits.strides[1]), Classes<C>(args), lse.as<C>(),
+      launch(kernel, blocks, kThreads, 0, q.stream, Rows(args.logits, args.logits.strides[1]), Classes<C>(args, out), lse.as<C>(),
              lse.strides[0], unreduced ? loss.as<C>() : nullptr, unreduced ? loss.strides[0] : 0, partials, Operand(gradient.grad),
              together ? Rows(out, out.strides[1]) : Rows());
     };
@@ -187,7 +188,7 @@ void cross_entropy_backward(const Queue& q, const CrossEntropyArgs& args, const 
     using Rows = std::remove_pointer_t<decltype(kind)>;
     using C = typename Rows::Compute;
     launch(shorter ? cross_entropy_backward_kernel<Rows, 1> : cross_entropy_backward_kernel<Rows, kBlockWarps>,
-           row_blocks(rows, classes), kThreads, 0, q.stream, Rows(args.logits, args.logits.strides[1]), Classes<C>(args),
+           row_blocks(rows, classes), kThreads, 0, q.stream, Rows(args.logits, args.logits.strides[1]), Classes<C>(args, out),
            Operand(grad), grad.shape.empty() ? 0 : grad.strides[0], lse.as<const C>(), lse.strides[0],
            args.reduction == Reduction::mean ? total.as<const C>() : nullptr, Rows(out, out.strides[1]));
   });

@@ -157,14 +157,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Does the same for a dense matrix of T, [count, outputs] with rows `pitch` apart that are aligned to 16 bytes: bias gradients.
-// Eight lanes take the packs of 128 neighbouring bytes, and the block's 32 such octets every 32nd row.
-inline constexpr int kOctet = 8;
-template <class Op, class T>
-__global__ void __launch_bounds__(kThreads)
-    reduce_packed_columns(const T* x, int64_t pitch, Space<2> kept, int64_t segments, int64_t segment, Result<double> result) {
-  constexpr int kPack = kPackOf<T>, kWidth = kOctet * kPack, kRows = kThreads / kOctet;
-  SHARED(double, shared, [kBlockWarps][kWidth]);
+// Does the same for a dense matrix [count, outputs] in packs: bias gradients. Eight lanes take the packs of 128 neighbouring bytes,
+// and the block's 32 such octets every 32nd row. walk(first, end, column, add) calls add(v) for the packs of a thread's rows.
+inline constexpr int kOctet = 8, kColumnRows = kThreads / kOctet;
+template <class Op, int kPack, class Walk>
+__device__ inline void reduce_pack_columns(double (*shared)[kOctet * kPack], const Space<2>& kept, int64_t segments,
+                                           int64_t segment, const Result<double>& result, const Walk& walk) {
+  constexpr int kWidth = kOctet * kPack;
   const int lane = int(threadIdx.x) % 32, octet = int(threadIdx.x) / kOctet, first = lane % kOctet * kPack;
   const int64_t column_blocks = (result.outputs + kWidth - 1) / kWidth;
   for (int64_t task = blockIdx.x; task < column_blocks * segments; task += gridDim.x) {
@@ -173,15 +172,11 @@ __global__ void __launch_bounds__(kThreads)
     float partial[kPack];
 #pragma unroll
     for (int j = 0; j < kPack; ++j) partial[j] = Op::template identity<float>();
-    if (o < result.outputs) {  // outputs are whole packs
-#pragma unroll 4
-      for (int64_t i = begin + octet; i < end; i += kRows) {
-        float v[kPack];
-        load_pack(x + i * pitch + o, v);
+    const auto add = [&](const float (&v)[kPack]) {
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) partial[j] = Op::join(partial[j], Op::first(v[j]));
-      }
-    }
+      for (int j = 0; j < kPack; ++j) partial[j] = Op::join(partial[j], Op::first(v[j]));
+    };
+    if (o < result.outputs) walk(begin + octet, end, o, add);  // outputs are whole packs
     __syncthreads();  // waits until the last task's values were read
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
@@ -198,6 +193,23 @@ __global__ void __launch_bounds__(kThreads)
     kept.offsets(own_output, at);
     result.put(own_output, s, at[0], joined);
   }
+}
+
+// x: rows `pitch` apart that are aligned to 16 bytes.
+template <class Op, class T>
+__global__ void __launch_bounds__(kThreads)
+    reduce_packed_columns(const T* x, int64_t pitch, Space<2> kept, int64_t segments, int64_t segment, Result<double> result) {
+  constexpr int kPack = kPackOf<T>;
+  SHARED(double, shared, [kBlockWarps][kOctet * kPack]);
+  const auto walk = [&](int64_t first, int64_t end, int64_t column, const auto& add) {
+#pragma unroll 4
+    for (int64_t i = first; i < end; i += kColumnRows) {
+      float v[kPack];
+      load_pack(x + i * pitch + column, v);
+      add(v);
+    }
+  };
+  reduce_pack_columns<Op, kPack>(&shared[0], kept, segments, segment, result, walk);
 }
 
 // Joins the segments: one thread per output, or one block if there are many segments.
@@ -260,6 +272,13 @@ struct ReduceInput {
   }
 };
 
+// Returns the blocks of a kernel that reduces columns in packs of T.
+template <class T>
+unsigned column_blocks(const ReduceInput& r, const ReducePlan& plan) {
+  constexpr int64_t kWidth = kOctet * kPackOf<T>;
+  return blocks_for((r.kept.numel + kWidth - 1) / kWidth * plan.cut.segments, 1);
+}
+
 template <class Op, class C>
 void reduce_in_rows(const Queue& q, const ReducePlan& plan, const TensorView& x, const ReduceInput& r,
                     const Result<typename WideOf<C>::type>& to) {
@@ -282,17 +301,26 @@ template <class Op, class C>
 void reduce_in_columns(const Queue& q, const ReducePlan& plan, const TensorView& x, const ReduceInput& r,
                        const Result<typename WideOf<C>::type>& to) {
   const Cut& cut = plan.cut;
-  const auto blocks = [&](int64_t width) { return blocks_for((r.kept.numel + width - 1) / width * cut.segments, 1); };
   if constexpr (kPackedColumns<Op, C>) {
     if (plan.kernel == ReducePlan::Kernel::packed_columns && for_packed_type(x.dtype, [&](auto type) {
           using T = decltype(type);
-          launch(reduce_packed_columns<Op, T>, blocks(kOctet * kPackOf<T>), kThreads, 0, q.stream, x.as<const T>(),
+          launch(reduce_packed_columns<Op, T>, column_blocks<T>(r, plan), kThreads, 0, q.stream, x.as<const T>(),
                  r.reduced.strides[0][0], r.kept, cut.segments, cut.segment, to);
         }))
       return;
   }
-  launch(reduce_columns<Op, C>, blocks(32), kThreads, 0, q.stream, Scattered<C>(x, r.reduced), r.kept, cut.segments, cut.segment,
-         to);
+  launch(reduce_columns<Op, C>, blocks_for((r.kept.numel + 31) / 32 * cut.segments, 1), kThreads, 0, q.stream,
+         Scattered<C>(x, r.reduced), r.kept, cut.segments, cut.segment, to);
+}
+
+// Joins the segments, if there are several.
+template <class Op, class W>
+void join_plan(const Queue& q, const ReducePlan& plan, const ReduceInput& r, const Result<W>& result) {
+  if (plan.join == ReducePlan::Join::blocks)
+    launch(join_segments<Op, W, true>, blocks_for(r.kept.numel, 1), kThreads, 0, q.stream, r.kept, plan.cut.segments, result);
+  else if (plan.join == ReducePlan::Join::threads)
+    launch(join_segments<Op, W, false>, blocks_for(r.kept.numel, kThreads), kThreads, 0, q.stream, r.kept, plan.cut.segments,
+           result);
 }
 
 template <class Op, class C>
@@ -308,11 +336,7 @@ void reduce_with(const Queue& q, bool mean, const TensorView& x, const TensorVie
   if (plan.join != ReducePlan::Join::none) result.partials = reinterpret_cast<W*>(q.scratch);
   const bool columns = plan.kernel == ReducePlan::Kernel::columns || plan.kernel == ReducePlan::Kernel::packed_columns;
   columns ? reduce_in_columns<Op, C>(q, plan, x, r, result) : reduce_in_rows<Op, C>(q, plan, x, r, result);
-  if (plan.join == ReducePlan::Join::blocks)
-    launch(join_segments<Op, W, true>, blocks_for(r.kept.numel, 1), kThreads, 0, q.stream, r.kept, plan.cut.segments, result);
-  else if (plan.join == ReducePlan::Join::threads)
-    launch(join_segments<Op, W, false>, blocks_for(r.kept.numel, kThreads), kThreads, 0, q.stream, r.kept, plan.cut.segments,
-           result);
+  join_plan<Op>(q, plan, r, result);
 }
 
 template <class C>

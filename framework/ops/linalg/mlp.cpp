@@ -60,7 +60,11 @@ struct Mlp {
         if (!layout.shape.empty()) aux = Tensor::empty(layout.shape, {.dtype = layout.dtype, .device = x.device()});
       }
       x = product(x, w.t(), x.dtype(),
-                  {.bias = b.defined() ? b.contiguous() : b, .activation = act, .aux = aux, .b_is_weight = true});
+                  {.bias = b.defined() ? b.contiguous() : b,
+                   .activation = act,
+                   .aux = aux,
+                   .b_is_weight = true,
+                   .aligned_rows = ctx.recording() && last && act == Activation::none});
       if (!last)
         ctx.save(x);
       else if (act == Activation::relu)

@@ -31,27 +31,30 @@ Tensor product(const Tensor& given_a, const Tensor& given_b, DType out_dtype, co
   shape[a.dim() - 1] = b.shape()[b.dim() - 1];
   // Kernels write the operands' dtype or f32; anything else is one more conversion.
   const DType written = out_dtype == a.dtype() || (out_dtype == DType::f32 && is_half(a.dtype())) ? out_dtype : a.dtype();
-  const Tensor c = Tensor::empty(shape, {.dtype = written, .device = a.device()});
+  Backend& backend = backend_for(a.device());
+  const TensorOptions options{.dtype = written, .device = a.device()};
+  const int64_t n = shape.back(),
+                row = extras.aligned_rows && written == out_dtype ? backend.product_row(shape[0], n, a.size(-1), written) : n;
+  const Tensor c = row > n ? empty_rows(shape, row, options) : Tensor::empty(shape, options);
   const auto view = [](const Tensor& t) { return t.defined() ? t.view() : TensorView{}; };
-  // Makes the tensor for a sum of n elements, if requested, and returns its view.
-  const auto view_of_sum = [&](const ProductSum& sum, int64_t n) {
-    if (sum.out) *sum.out = Tensor::empty({n}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : written, .device = a.device()});
+  // Makes the tensor for so many sums, if requested, and returns its view.
+  const auto view_of_sum = [&](const ProductSum& sum, int64_t count) {
+    if (sum.out) *sum.out = Tensor::empty({count}, {.dtype = sum.dtype == DType::f32 ? sum.dtype : written, .device = a.device()});
     return sum.out ? sum.out->view() : TensorView{};
   };
   const Tensor packed = extras.b_is_weight ? packed_weight(b, a.size(0)) : Tensor();
-  backend_for(a.device())
-      .gemm({.a = a.view(),
-             .b = b.view(),
-             .c = c.view(),
-             .bias = view(extras.bias),
-             .activation = extras.activation,
-             .aux = view(extras.aux),
-             .derivative = extras.derivative,
-             .column_sum = view_of_sum(extras.column_sum, shape.back()),
-             .a_row_sum = view_of_sum(extras.a_row_sum, shape[0]),
-             .b_column_sum = view_of_sum(extras.b_column_sum, shape.back()),
-             .packed = view(packed),
-             .shared = packed.defined()});
+  backend.gemm({.a = a.view(),
+                .b = b.view(),
+                .c = c.view(),
+                .bias = view(extras.bias),
+                .activation = extras.activation,
+                .aux = view(extras.aux),
+                .derivative = extras.derivative,
+                .column_sum = view_of_sum(extras.column_sum, n),
+                .a_row_sum = view_of_sum(extras.a_row_sum, shape[0]),
+                .b_column_sum = view_of_sum(extras.b_column_sum, n),
+                .packed = view(packed),
+                .shared = packed.defined()});
   return written == out_dtype ? c : c.to(out_dtype);
 }
 
@@ -68,6 +71,10 @@ void check_factors(std::string_view op, DType dtype, double beta, double alpha) 
 void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b) {
   ctx.save(b.requires_grad() ? a : Tensor());
   ctx.save(a.requires_grad() ? b : Tensor());
+}
+
+Tensor empty_rows(const Shape& shape, int64_t row, const TensorOptions& options) {
+  return Tensor::empty({shape[0], row}, options).alias(shape, {row, 1});
 }
 
 Tensor column_sums(const Tensor& x, DType dtype) {
@@ -154,7 +161,8 @@ struct LinearOp {
     const Tensor y = product(in[0], in[1].t(), in[0].dtype(),
                              {.bias = in[2].defined() ? in[2].contiguous() : Tensor(),
                               .activation = attr.relu ? Activation::relu : Activation::none,
-                              .b_is_weight = true});
+                              .b_is_weight = true,
+                              .aligned_rows = ctx.recording() && !attr.relu});
     save_factors(ctx, in[0], in[1]);
     if (attr.relu) ctx.save_output(y);
     return y;

@@ -32,6 +32,7 @@ struct ProductExtras {
   bool derivative = false;
   bool b_is_weight = false;  // whether b returns in later calls: in InferenceMode it may be packed for them (packed_weights.h)
   ProductSum column_sum = {}, a_row_sum = {}, b_column_sum = {};
+  bool aligned_rows = false;  // whether the rows of a matrix without activation may be as long as Backend::product_row says
 };
 
 // Returns a [B?, M, K] b [B?, K, N] in `out_dtype`.
@@ -43,6 +44,9 @@ Tensor gemm_ready(const Tensor& x);
 enum : size_t { kFirstFactor, kSecondFactor, kFactors };  // indices of the saved factors
 // Saves the factors of a product for backward: each wanted gradient reads the other factor.
 void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b);
+
+// Makes a matrix whose rows lie `row` elements apart.
+Tensor empty_rows(const Shape& shape, int64_t row, const TensorOptions& options);
 
 // Returns the sums of the columns of x [M, N], [N], in `dtype`.
 Tensor column_sums(const Tensor& x, DType dtype);

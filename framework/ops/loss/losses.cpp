@@ -7,10 +7,12 @@
 #include <memory>
 #include <utility>
 
+#include "framework/backend/product_rows.h"
 #include "framework/base/process_end.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/core/tensor_option.h"
+#include "framework/ops/linalg/products.h"
 #include "framework/ops/ops.h"
 
 namespace halfstep {
@@ -26,11 +28,19 @@ struct EarlyGradient {
   uint64_t version = 0;  // of the seed
 };
 
+// Makes a gradient of x, with longer rows if a product gave such rows to x: the products that read the gradient need them as well.
+Tensor empty_gradient(const Tensor& x, DType dtype) {
+  const TensorOptions options{.dtype = dtype, .device = x.device()};
+  const bool longer = x.dim() == 2 && x.size(0) > 1 && x.strides()[1] == 1 && x.strides()[0] > x.size(1) &&
+                      x.strides()[0] == whole_product_packs(x.size(1));
+  return longer ? empty_rows(x.shape(), x.strides()[0], options) : Tensor::empty(x.shape(), options);
+}
+
 // Returns the views with which a kernel computes the gradient of x beside the loss; empty unless the seed is given and fits.
-LossGradient request_early_gradient(OpContext& ctx, const Tensor& x, const Tensor& loss, const Tensor& seed) {
+LossGradient request_early_gradient(OpContext& ctx, const Tensor& x, const Tensor& loss, const Tensor& seed, bool aligned) {
   if (!ctx.recording() || !x.requires_grad() || !seed.defined() || seed.device() != loss.device() || seed.dtype() != loss.dtype())
     return {};
-  const Tensor grad = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  const Tensor grad = aligned ? empty_gradient(x, x.dtype()) : Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   ctx.state = std::make_shared<EarlyGradient>(EarlyGradient{grad, seed, seed.version()});
   return {seed.view(), grad.view()};
 }
@@ -83,7 +93,7 @@ struct CrossEntropy {
     const Tensor loss = Tensor::empty(attr.reduction == Reduction::none ? Shape{x.size(0)} : Shape{}, wide);
     const Tensor lse = Tensor::empty({x.size(0)}, wide), total = Tensor::empty({}, wide);
     const LossGradient gradient =
-        attr.reduction == Reduction::none ? LossGradient() : request_early_gradient(ctx, x, loss, attr.seed);
+        attr.reduction == Reduction::none ? LossGradient() : request_early_gradient(ctx, x, loss, attr.seed, true);
     backend_for(x.device()).cross_entropy(args(attr, x, in[1], in[2]), loss.view(), lse.view(), total.view(), gradient);
     for (const Tensor& t : {in[0], in[1], in[2], lse, total}) ctx.save(t);
     return loss.to(loss_dtype(x.dtype(), attr.dtype));
@@ -93,7 +103,7 @@ struct CrossEntropy {
                  total = ctx.saved(kTotal);
     if (Tensor dx = take_early_gradient(ctx, grads[0]); dx.defined()) return {dx, Tensor(), Tensor()};
     const Tensor g = grads[0].to(lse.dtype());
-    const Tensor dx = Tensor::empty(x.shape(), {.dtype = ctx.grad_dtype(0), .device = x.device()});
+    const Tensor dx = empty_gradient(x, ctx.grad_dtype(0));
     backend_for(x.device()).cross_entropy_backward(args(attr, x, target, weight), g.view(), lse.view(), total.view(), dx.view());
     return {dx, Tensor(), Tensor()};
   }
@@ -174,7 +184,7 @@ struct Mse {
     ctx.save(in[1]);
     const Tensor loss = Tensor::empty({}, {.dtype = widened(input), .device = in[0].device()});
     backend_for(in[0].device())
-        .mse(in[0].view(), in[1].view(), attr.reduction, loss.view(), request_early_gradient(ctx, in[0], loss, attr.seed));
+        .mse(in[0].view(), in[1].view(), attr.reduction, loss.view(), request_early_gradient(ctx, in[0], loss, attr.seed, false));
     return loss.to(loss_dtype(input, attr.dtype));
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {

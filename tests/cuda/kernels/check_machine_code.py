@@ -32,6 +32,7 @@ KERNELS = {
     "batch_norm": [("13forward_packs", 6, 0), ("14backward_packs", 8, 0)],
     "softmax": [("14softmax_kernelINS0_7RunRows", 2, 0), ("23softmax_backward_kernelINS0_7RunRows", 2, 0)],
     "cross_entropy": [("20cross_entropy_kernelINS0_7RunRows", 2, 0), ("20cross_entropy_kernelINS0_10PeeledRows", 2, 0)],
+    "derivative_sums": [("22derivative_sums_kernel", 4, 0)],
     "mse": [("10mse_packed", 2, 0), ("19mse_backward_packed", 2, 0)],
     "norm_sums": [("20packed_column_kernel", 8, 0)],
     "optimizer": [("7SgdRuleEfLb1", 6, 0), ("8AdamRuleEfLb1", 5, 0)],

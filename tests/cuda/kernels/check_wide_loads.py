@@ -17,6 +17,7 @@ KERNELS = {
     "copy": [("cast_kernelI6__halff", 1, FORMS), ("cast_kernelIf6__half", FORMS, 1), ("cast_kernelIf13__nv_bfloat16", FORMS, 1)],
     "softmax": [("14softmax_kernelINS0_7RunRows", 4 * FORMS, 4 * FORMS),
                 ("softmax_backward_kernelINS0_7RunRows", 8 * FORMS, 4 * FORMS)],
+    "derivative_sums": [("22derivative_sums_kernel", 4, 2)],
     "cross_entropy": [("20cross_entropy_kernelINS0_7RunRows", 4 * FORMS, 0),
                       ("cross_entropy_backward_kernelINS0_7RunRows", FORMS, FORMS)],
     "variance": [("moments_of_rowsI.*4Runs", 4 * FORMS, 0), ("moments_of_rowsI.*11CoveredRuns", 4 * FORMS, 0),

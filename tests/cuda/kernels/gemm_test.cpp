@@ -243,11 +243,126 @@ TEST_CASE("the sums of the second factor's columns come with a product") {
   }
 }
 
+namespace {
+
+// Makes all products of 16 bits large.
+struct Small {
+  Small() { cuda::set_least_padded_product(1); }
+  ~Small() { cuda::set_least_padded_product(0x1p30); }
+};
+
+// Checks a product whose result has rows of `pitch` elements, and that nothing is written behind the columns.
+void check_pitched_product(const Buffer& a, const Buffer& b, DType out, int64_t pitch, const Buffer* bias, bool accumulate) {
+  const int64_t m = a.view.shape[0], n = b.view.shape[1], k = a.view.shape[1];
+  const Buffer got = uniform(out, {m, pitch}, 9), begin = uniform(out, {m, pitch}, 9), want = make(out, {m, n}),
+               sums = poisoned(out, {m}), column_sums = poisoned(out, {n}), want_sums = make(out, {m}),
+               want_column_sums = make(out, {n});
+  for (int64_t i = 0; i < m * n; ++i) set(want.view, i, begin[i / n * pitch + i % n]);
+  const OnDevice dev_a(a), dev_b(b), dev_c(got), dev_bias(bias ? *bias : make(out, {1})), dev_sums(sums),
+      dev_column_sums(column_sums);
+  GemmArgs host{.a = a, .b = b, .c = want, .accumulate = accumulate}, device{.a = dev_a, .b = dev_b, .accumulate = accumulate};
+  device.c = dev_c;
+  device.c.shape[1] = n;
+  if (bias) host.bias = *bias, device.bias = dev_bias;
+  if (!bias) host.a_row_sum = want_sums, device.a_row_sum = dev_sums;
+  cpu().gemm(host);
+  cuda::gemm(queue(), device);
+  dev_c.fetch();
+  dev_sums.fetch();
+  const Buffer columns = make(out, {m, n});
+  bool untouched = true;
+  for (int64_t i = 0; i < m * pitch; ++i) {
+    if (i % pitch < n)
+      set(columns.view, i / pitch * n + i % pitch, got[i]);
+    else
+      untouched = untouched && got[i] == begin[i];
+  }
+  CHECK(untouched);
+  check_close(columns, want, bias ? 6 : 2, slack(out, k) + (bias ? 4 * epsilon(out) : 0), "product in parts");
+  if (!bias) check_close(sums, want_sums, 4, 1e-6 * double(k), "row sums in parts");
+  if (bias || accumulate) return;
+  cpu().gemm({.a = a, .b = b, .c = want, .b_column_sum = want_column_sums});
+  device.a_row_sum = {};
+  device.b_column_sum = dev_column_sums;
+  cuda::gemm(queue(), device);
+  dev_column_sums.fetch();
+  check_close(column_sums, want_column_sums, 4, 1e-6 * double(k), "column sums in parts");
+}
+
+std::string cut_text(const GemmArgs& g) {
+  const cuda::ProductCut cut = cuda::cut_of(g);
+  return std::string(1, "-mnk"[cut.extent]) + (cut.at ? " " + std::to_string(cut.at) : "");
+}
+
+}  // namespace
+
+TEST_CASE("large products whose rows start at packs, but do not end there, are computed in two parts without a copy") {
+  const Small small;
+  const int64_t rows = 264, words = 257, width = 256, pitch = 264;
+  const auto transposed = [](const Buffer& x) {
+    Buffer t = x;
+    std::swap(t.view.shape[0], t.view.shape[1]);
+    std::swap(t.view.strides[0], t.view.strides[1]);
+    return t;
+  };
+  for (DType t : {DType::f16, DType::bf16}) {
+    const Buffer x = uniform(t, {rows, width}, 1, -1, 1), w = operand(t, {width, words}, true, 2),
+                 g = pitched(t, rows, words, pitch, 3, -1, 1), w_rows = uniform(t, {words, width}, 4, -1, 1),
+                 odd = pitched(t, words, words, pitch, 5, -1, 1);
+    for (DType out : {t, DType::f32}) {
+      const Buffer bias = uniform(out, {words}, 6, -1, 1);
+      Buffer logits = make(out, {rows, pitch});
+      logits.view.shape[1] = words;
+      CHECK(cut_text({.a = x, .b = w, .c = logits}) == "n 256");
+      CHECK(cut_text({.a = g, .b = w_rows, .c = make(out, {rows, width})}) == "k 256");
+      CHECK(cut_text({.a = transposed(g), .b = x, .c = make(out, {words, width})}) == "m 256");
+      CHECK(cut_text({.a = x, .b = w, .c = make(out, {rows, words})}) == "-");  // rows that start between packs
+      CHECK(cut_text({.a = x, .b = w_rows, .c = make(out, {rows, width})}) == "-");
+      for (bool accumulate : {false, true}) {
+        if (accumulate && out != DType::f32) continue;
+        check_pitched_product(x, w, out, pitch, nullptr, accumulate);
+        check_pitched_product(x, w, out, pitch, &bias, accumulate);
+        check_pitched_product(g, w_rows, out, width, nullptr, accumulate);
+        check_pitched_product(transposed(g), x, out, width, nullptr, accumulate);
+        check_pitched_product(odd, odd, out, pitch, nullptr, accumulate);  // all three extents
+        check_pitched_product(odd, odd, out, pitch, &bias, accumulate);
+      }
+    }
+  }
+  // The rest of the epilogue follows the parts.
+  check_product(pitched(DType::f16, rows, words, pitch, 3, -1, 1), uniform(DType::f16, {words, width}, 4, -1, 1), DType::f16, false,
+                nullptr, Activation::relu);
+}
+
+TEST_CASE("plain products and biases of rows at a distance") {
+  for (DType t : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i64}) {
+    for (int64_t pitch : {24, 25}) {
+      const Buffer a = uniform(t, {9, 5}, 1), b = uniform(t, {5, 17}, 2), bias = uniform(t, {17}, 3), c = uniform(t, {9, pitch}, 4),
+                   before = uniform(t, {9, pitch}, 4), want = make(t, {9, 17});
+      for (int64_t i = 0; i < 9 * 17; ++i) set(want.view, i, c[i / 17 * pitch + i % 17]);
+      const OnDevice dev_a(a), dev_b(b), dev_bias(bias), dev_c(c);
+      TensorView rows = dev_c;
+      rows.shape[1] = 17;
+      if (is_floating(t)) {
+        cpu().binary(Binary::add, want, Buffer{nullptr, {bias.view.data, t, {9, 17}, {0, 1}}}, want);
+        cuda::bias_activation(queue(), rows, dev_bias, Activation::none, {}, rows);
+      } else {
+        cpu().gemm({.a = a, .b = b, .c = want, .bias = bias, .accumulate = true});
+        cuda::gemm(queue(), {.a = dev_a, .b = dev_b, .c = rows, .bias = dev_bias, .accumulate = true});
+      }
+      dev_c.fetch();
+      bool ok = true;
+      for (int64_t i = 0; i < 9 * pitch; ++i) {
+        const int64_t column = i % pitch;
+        ok = ok && (column < 17 ? c[i] == want[i / pitch * 17 + column] : c[i] == before[i]);
+      }
+      CHECK_MESSAGE(ok, name(t), " ", pitch);
+    }
+  }
+}
+
 TEST_CASE("large products whose rows start between packs are computed with longer rows") {
-  struct Small {
-    Small() { cuda::set_least_padded_product(1); }
-    ~Small() { cuda::set_least_padded_product(0x1p30); }
-  } const small;
+  const Small small;
   const auto padding = [](const GemmArgs& g) {
     const cuda::Padding p = cuda::padding_of(g);
     std::string out = std::string(p.a ? "a" : "") + (p.b ? "b" : "") + (p.c ? "c" : "");

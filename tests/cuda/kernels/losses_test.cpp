@@ -7,6 +7,31 @@ using namespace halfstep::testing;
 
 namespace {
 
+// Checks that a gradient with rows of whole packs has the bits of `dx`, also of one pass, and that nothing is written behind them.
+void check_pitched_gradient(const CrossEntropyArgs& args, DType t, const TensorView& g, const TensorView& lse,
+                            const TensorView& total, const Buffer& dx) {
+  const int64_t rows = args.logits.shape[0], classes = args.logits.shape[1], pitch = (classes + 8) / 8 * 8;
+  const DType to = t == DType::f64 ? DType::f64 : DType::f32;
+  const Buffer longer = pitched(t, rows, classes, pitch, 7), once = pitched(t, rows, classes, pitch, 7),
+               before = pitched(t, rows, classes, pitch, 7);
+  const OnDevice dev_longer(longer), dev_once(once), dev_loss(poisoned(to, {}));
+  cuda::cross_entropy_backward(queue(), args, g, lse, total, dev_longer);
+  cuda::cross_entropy(queue(), args, dev_loss, lse, total, {g, dev_once});
+  dev_longer.fetch();
+  dev_once.fetch();
+  const bool reordered = t == DType::f64 && args.weight;
+  check_close(longer, dx, 0, 0, "gradient with longer rows");
+  check_close(once, dx, reordered ? 8 : 0, reordered ? 1e-14 : 0, "gradient with longer rows in one pass");
+  bool untouched = true;
+  for (Buffer b : {longer, once}) {
+    Buffer first = before;
+    for (Buffer* all : {&b, &first}) all->view.shape[1] = pitch;
+    for (int64_t i = 0; i + pitch - classes < rows * pitch; ++i)
+      if (i % pitch >= classes) untouched = untouched && b[i] == first[i];
+  }
+  CHECK(untouched);
+}
+
 // bad: some targets out of range; they count as ignored ones.
 void check_cross_entropy(DType t, int64_t rows, int64_t classes, Reduction reduction, bool weighted, double smoothing,
                          int64_t shift = 1, int64_t pitch = 0, bool bad = false) {
@@ -42,6 +67,7 @@ void check_cross_entropy(DType t, int64_t rows, int64_t classes, Reduction reduc
   check_close(total, want_total, 4, 0, "total");
   check_close(dx, want_dx, 4, 4e-6, "cross entropy backward");
   if (reduction == Reduction::none) return;
+  check_pitched_gradient(on_device, t, dev_g, dev_lse, dev_total, dx);
   const Buffer once = poisoned(t, {rows, classes}), same = poisoned(to, {});
   const OnDevice dev_once(once), dev_same(same);
   cuda::cross_entropy(queue(), on_device, dev_same, dev_lse, dev_total, {dev_g, dev_once});

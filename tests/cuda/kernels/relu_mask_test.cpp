@@ -202,3 +202,80 @@ TEST_CASE("no gradient goes through rows of zeros with a bias of zeros") {
     }
   }
 }
+
+TEST_CASE("a derivative with the sums of its columns has the bits of two passes, and sums as float64 has them") {
+  for (DType t : {DType::f16, DType::bf16}) {
+    for (int64_t m : {2, 33, 128, 130, 1100, 9000}) {
+      for (int64_t n : {8, 64, 136}) {
+        if (m * n > 600000) continue;
+        for (Activation act : {Activation::relu, Activation::gelu}) {
+          CAPTURE(name(t));
+          CAPTURE(m);
+          CAPTURE(n);
+          const DType sum_type = n == 64 ? t : DType::f32;
+          const Buffer g = uniform(t, {m, n}, 1), saved = pitched(t, m, n, n + 8, 2, -3, 3), dz = poisoned(t, {m, n}),
+                       want = poisoned(t, {m, n}), sums = poisoned(sum_type, {n}), want_sums = poisoned(sum_type, {n});
+          if (act == Activation::relu) {  // an output: zeros of both signs, and NaN
+            for (int64_t i = 0; i < m * n; ++i)
+              if (saved[i] < 0) set(saved.view, i, i % 2 ? 0.0 : -0.0);
+            set(saved.view, n + 3, std::nan(""));
+          }
+          const OnDevice dev_g(g), dev_saved(saved), dev_dz(dz), dev_want(want), dev_sums(sums), dev_want_sums(want_sums);
+          if (act == Activation::relu)
+            cuda::unary_backward(queue(), Unary::relu, dev_g, dev_saved, dev_want);
+          else
+            cuda::activation_derivative(queue(), dev_g, act, dev_saved, dev_want);
+          cuda::reduce(queue(), Reduce::sum, dev_want, {dev_want_sums.view.data, sum_type, {1, n}, {n, 1}});
+          REQUIRE(cuda::activation_derivative_with_sums(queue(), dev_g, act, dev_saved, dev_dz, dev_sums));
+          for (const OnDevice* x : {&dev_dz, &dev_want, &dev_sums, &dev_want_sums}) x->fetch();
+          CHECK(dz.raw() == want.raw());
+          CHECK(sums.raw() == want_sums.raw());
+          CHECK(dz[n + 3] == (act == Activation::relu ? g[n + 3] : dz[n + 3]));
+          bool close_to_exact = true;
+          for (int64_t j = 0; j < n; ++j) {
+            double exact = 0, size = 0;
+            for (int64_t i = 0; i < m; ++i) exact += dz[i * n + j], size += std::abs(dz[i * n + j]);
+            close_to_exact = close_to_exact && std::abs(sums[j] - exact) <= 1e-6 * size + epsilon(sum_type) * std::abs(exact);
+          }
+          CHECK(close_to_exact);
+          // In place.
+          REQUIRE(cuda::activation_derivative_with_sums(queue(), dev_g, act, dev_saved, dev_g, dev_sums));
+          dev_g.fetch();
+          CHECK(g.raw() == dz.raw());
+        }
+      }
+    }
+  }
+  const Buffer x = uniform(DType::f16, {9, 9}, 1), sums = poisoned(DType::f32, {9});  // rows that are not in packs
+  const OnDevice dev_x(x), dev_sums(sums);
+  CHECK(!cuda::activation_derivative_with_sums(queue(), dev_x, Activation::relu, dev_x, dev_x, dev_sums));
+}
+
+TEST_CASE("the derivative of a ReLU reads its output where no mask was written") {
+  for (DType t : kReluTypes) {
+    if (!multiplies(t)) continue;
+    for (int64_t n : {33, 64}) {
+      const int64_t m = 19, k = 24;
+      const Buffer y = uniform(t, {m, n}, 1), g = uniform(t, {m, k}, 2), w = uniform(t, {k, n}, 3), dz = poisoned(t, {m, n}),
+                   sums = poisoned(t, {n}), want = make(t, {m, n}), want_sums = make(t, {n});
+      for (int64_t i = 0; i < m * n; ++i)
+        if (y[i] < 0) set(y.view, i, 0);
+      set(y.view, 5, std::nan(""));
+      const OnDevice dev_y(y), dev_g(g), dev_w(w), dev_dz(dz), dev_sums(sums);
+      const auto derivative = [](const TensorView& a, const TensorView& b, const TensorView& c, const TensorView& aux,
+                                 const TensorView& sum) {
+        return GemmArgs{.a = a, .b = b, .c = c, .activation = Activation::relu, .aux = aux, .derivative = true, .column_sum = sum};
+      };
+      cpu().gemm(derivative(g, w, want, y, want_sums));
+      cuda::gemm(queue(), derivative(dev_g, dev_w, dev_dz, dev_y, dev_sums));
+      dev_dz.fetch();
+      dev_sums.fetch();
+      const double tolerance = (is_half(t) ? 6 * epsilon(t) : 0) + 3e-7 * double(k);
+      check_close(dz, want, 4, tolerance, "dz by the output");
+      check_close(sums, want_sums, 8, double(m) * tolerance, "sums by the output");
+      CHECK(dz[5] != 0);
+    }
+  }
+  CHECK(!cuda::wants_relu_mask(DType::f16));
+  CHECK(cuda::wants_relu_mask(DType::f32));  // whose products have the derivative in their epilogue
+}

@@ -45,14 +45,14 @@ class RowGradients {
  public:
   RowGradients(const CrossEntropyArgs& args, const std::vector<C>& weight, const TensorView& grad, const TensorView& total,
                const TensorView& out)
-      : args_(args), weight_(weight), grad_(grad), out_(out), classes_(args.logits.shape[1]) {
+      : args_(args), weight_(weight), grad_(grad), out_(out), classes_(args.logits.shape[1]), row_step_(out ? out.strides[0] : 0) {
     for (C w : weight) all_weights_ += double(w);
     if (args.reduction == Reduction::mean) divisor_ = load_one<double>(total.dtype, total.data);
   }
   // Writes row r, given the row and its log_sum_exp; `work` holds a row, and may not be x.
   void write(int64_t r, const C* x, C lse, C* work) const {
     const bool direct = out_.dtype == dtype_of<C>;
-    C* const to = direct ? out_.as<C>() + r * classes_ : work;
+    C* const to = direct ? out_.as<C>() + r * row_step_ : work;
     const int64_t t = target_at(args_.target, r);
     if (t == args_.ignore_index) {
       std::fill_n(to, classes_, C(0));
@@ -62,14 +62,14 @@ class RowGradients {
       gradient_row(x, weight_.data(), lse, C(g * (hit + share * all_weights_)), C(g * share), to, classes_);
       to[t] -= C(g * hit);
     }
-    if (!direct) store<C>(out_.dtype, to, at(out_, r * classes_), 1, classes_);
+    if (!direct) store<C>(out_.dtype, to, at(out_, r * row_step_), 1, classes_);
   }
 
  private:
   const CrossEntropyArgs& args_;
   const std::vector<C>& weight_;
   const TensorView &grad_, &out_;
-  int64_t classes_;
+  int64_t classes_, row_step_;
   double all_weights_ = 0, divisor_ = 1;
 };
 
