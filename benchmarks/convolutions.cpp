@@ -3,7 +3,8 @@
 // their plans takes (cuDNN compiles some of its kernels when they are first used).
 //   bench_convolutions [--device cuda] [--batch 64] [--rounds 20] [--shrink 1] [--first-layer]
 // --first-layer: the first layer alone, with its 3 channels, with 4 and 8, and by space-to-depth: a 4 x 4 convolution on the 12
-// channels of 2 x 2 pixels, padded to 16.
+// channels of 2 x 2 pixels, padded to 16. In 16 bits and channels_last the first two are computed so on a GPU, with the copies that
+// this takes; HALFSTEP_TUNE=1 with the log at level debug prints whether the other way is faster.
 // HALFSTEP_CUDA_DNN=plain measures unfold and matrix products. Prints one JSON object; times are medians in milliseconds, each from
 // an idle device to an idle device. --shrink divides channels and pixels, to try the program.
 #include <algorithm>

@@ -67,14 +67,31 @@ std::atomic<double>& least_widened() {
   return multiplications;
 }
 
+// Returns one of the tensors that are read.
+const TensorView& read_by(const ConvCall& call) { return call.direction == Direction::forward ? call.x : call.y; }
+
+// Returns whether copies of a 16-bit image in channels_last take less time than they can save.
+bool copies_pay(const ConvCall& call) {
+  return is_half(read_by(call).dtype) && call.w.numel() > 0 &&
+         conv_format({call.x, call.w, call.y}) == MemoryFormat::channels_last &&
+         double(call.y.numel()) * double(call.w.numel() / call.w.shape[0]) >= least_widened();
+}
+
 // Returns whether to add a fourth channel: for 16-bit images of 3 channels, as in a network's first layer. cuDNN has no fast
 // engine for them that accumulates in float32, but faster ones for 4 channels: on an H100 a step of ResNet-18's first layer alone
 // takes 5.9 ms at batch 256 with 4 channels, 6.1 ms with 8 and 6.5 ms with 3.
-bool widens(const ConvCall& call, MemoryFormat format) {
+bool widens(const ConvCall& call) {
   const Shape& x = call.x.shape;
-  return call.direction != Direction::data && x.size() == 4 && x[1] == 3 && call.w.shape[1] == 3 && is_half(call.x.dtype) &&
-         format == MemoryFormat::channels_last &&
-         double(call.y.numel()) * double(call.w.numel() / call.w.shape[0]) >= least_widened();
+  return call.direction != Direction::data && x.size() == 4 && x[1] == 3 && call.w.shape[1] == 3 && copies_pay(call);
+}
+
+// Returns the form of blocks for 16-bit images in channels_last. For it cuDNN takes the engines of later layers, without a
+// workspace; for 3 or 4 channels it pads them to 8, in a workspace of 196 MiB for ResNet-18 at batch 256. Values that are not
+// finite may reach the results of neighbouring windows too, since the blocks of a window have more pixels than it, with weight 0. A
+// result with a bias for each of its few channels, of a transposed convolution, is left as it is.
+std::optional<BlockForm> blocks_of(const ConvCall& call) {
+  if ((call.direction == Direction::data && call.bias) || !copies_pay(call)) return {};
+  return block_form(call.x.shape, call.w.shape, call.y.shape, call.window);
 }
 
 // Returns `memory` as v, [N, 3, H, W] in channels_last, with a fourth channel.
@@ -102,7 +119,12 @@ std::optional<ConvProblem> conv_problem(Direction direction, cudnnDataType_t typ
   return problem;
 }
 
-bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
+// What tuning times beside the library's plans: the same work in another way, and the copies that the plans need before.
+struct Rival {
+  std::function<void()> alternative, copies;
+};
+
+bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const Rival& rival) {
   const Direction direction = call.direction;
   const TensorView given[] = {as_image(call.x), as_image(call.w), as_image(call.y)};
   const auto &x = given[0], &w = given[1], &y = given[2];
@@ -141,8 +163,10 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
                         .workspace = dnn_options().workspace},
               .graph = [&] { return conv_graph(problem); },
               .memory = pointers,
-              .alternative = unfold};
+              .alternative = rival.alternative,
+              .copies = rival.copies};
     work.key.push_back(work.rules.workspace);
+    if (rival.copies) work.key.push_back(1);  // has another rival than a convolution that is given in this form
     if (fused) work.memory.push_back(fused.data);
     return library->run(q, work);
   };
@@ -171,11 +195,50 @@ bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall
   inner.w = widened(w.view(), w_memory.data());
   widen_pixels(q.stream, x.view().data, x_memory.data(), pixels(x.view()), 3);
   if (forward) widen_pixels(q.stream, w.view().data, w_memory.data(), pixels(w.view()), 3);
-  if (!convolve_as_given(q, kernels, inner, {})) return convolve_as_given(q, kernels, call, unfold);
+  if (!convolve_as_given(q, kernels, inner, {})) return convolve_as_given(q, kernels, call, {unfold, {}});
   if (!forward) {
     narrow_pixels(q.stream, w_memory.data(), w.view().data, pixels(w.view()), 3);
     w.deliver();
   }
+  return true;
+}
+
+bool convolve_blocks(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const BlockForm& form,
+                     const std::function<void()>& alternative) {
+  // An operand, and its blocks in memory of their own.
+  struct Operand {
+    Staged given;
+    PixelBlocks blocks;
+    Workspace memory;
+    TensorView view;
+
+    Operand(const Queue& q, const TensorView& v, DType dtype, Staged::Use use, const int64_t (&size)[2], const int (&shift)[2])
+        : given(q, v, dtype, strides_of(v.shape, MemoryFormat::channels_last), use),
+          blocks{v.shape[0], v.shape[2], v.shape[3], v.shape[1], size[0], size[1], shift[0], shift[1]},
+          memory(Device::cuda, size_t(v.shape[0] * size[0] * size[1] * BlockForm::kChannels) * size_of(dtype)) {
+      const Shape shape{v.shape[0], BlockForm::kChannels, size[0], size[1]};
+      view = {memory.data(), dtype, shape, strides_of(shape, MemoryFormat::channels_last)};
+    }
+  };
+  constexpr int kNoShift[2] = {0, 0};
+  const DType dtype = read_by(call).dtype;
+  const bool reads_x = call.direction != Direction::data, reads_w = call.direction != Direction::weight;
+  const Operand x(q, call.x, dtype, reads_x ? Staged::read : Staged::write, form.image, kNoShift),
+      w(q, call.w, dtype, reads_w ? Staged::read : Staged::write, form.weight, form.shift);
+  const Operand& result = reads_x ? w : x;  // unless the direction is forward
+  ConvCall inner = call;
+  inner.x = x.view;
+  inner.w = w.view;
+  inner.window = form.window;
+  const auto copies = [&] {
+    if (reads_x) gather_blocks(q.stream, x.given.view().data, x.memory.data(), x.blocks);
+    if (reads_w) gather_blocks(q.stream, w.given.view().data, w.memory.data(), w.blocks);
+  };
+  copies();
+  if (!convolve_as_given(q, kernels, inner, {alternative, copies})) return false;
+  if (call.direction == Direction::forward) return true;
+  scatter_blocks(q.stream, result.memory.data(), result.given.view().data, result.blocks);
+  result.given.deliver();
   return true;
 }
 
@@ -184,8 +247,13 @@ bool convolve_widened(const Queue& q, const ConvKernels& kernels, const ConvCall
 void set_least_widened_convolution(double multiplications) { least_widened() = multiplications; }
 
 bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
-  if (Library::find(q) && widens(call, conv_format({call.x, call.w, call.y}))) return convolve_widened(q, kernels, call, unfold);
-  return convolve_as_given(q, kernels, call, unfold);
+  const bool has_library = Library::find(q) != nullptr;
+  const auto without_blocks = [&] {
+    if (has_library && widens(call)) return convolve_widened(q, kernels, call, unfold);
+    return convolve_as_given(q, kernels, call, {unfold, {}});
+  };
+  const auto form = has_library ? blocks_of(call) : std::nullopt;
+  return (form && convolve_blocks(q, kernels, call, *form, [&] { without_blocks(); })) || without_blocks();
 }
 
 }  // namespace halfstep::cuda::dnn

@@ -37,6 +37,18 @@ std::unique_ptr<OpGraph> conv_graph(const ConvProblem& problem);
 // Returns the strides of a dense [N, C, spatial...], with channels innermost (channels_last) or the last dimension innermost.
 Numbers dense_strides(const Numbers& dims, bool channels_last);
 
+// A convolution of stride 2 on 3 or 4 channels as one of stride 1 on blocks of 2 x 2 pixels (space-to-depth), whose channels are
+// those of their pixels and zeros, 16 in all. The blocks of the image begin with its first pixel, those of the weight up to one row
+// and column before it.
+struct BlockForm {
+  static constexpr int64_t kChannels = 16;
+  int64_t image[2], weight[2];  // rows and columns of blocks; the image's last, if no window reaches them, are left out
+  int shift[2];                 // rows and columns of zeros before the weight
+  Window window;                // of the convolution on blocks
+};
+// Returns this form for x [N, C, H, W], w [O, C, size...] and y; nothing for other strides, numbers of channels, and dilation.
+std::optional<BlockForm> block_form(const Shape& x, const Shape& w, const Shape& y, const Window& window);
+
 // x, w and y of y = conv(x, w), all in one format; `direction` names the result. `bias`: of the result's channels, or empty.
 struct ConvCall {
   Direction direction;
@@ -46,8 +58,8 @@ struct ConvCall {
 };
 // Convolves. unfold: the same work without the library, which tuning measures.
 bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold);
-// Sets the number of multiplications from which 16-bit images of 3 channels in channels_last are given to the library with 4. The
-// default is 2^28, below which the copies take longer than they save.
+// Sets the number of multiplications from which 16-bit images of 3 channels in channels_last are given to the library with 4, or in
+// the form of blocks. The default is 2^28, below which the copies take longer than they save.
 void set_least_widened_convolution(double multiplications);
 
 }  // namespace halfstep::cuda::dnn

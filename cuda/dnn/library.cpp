@@ -120,6 +120,7 @@ void Library::tune(const Queue& q, const Work& work, Entry& entry) {
     if (!plan) break;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     const double ms = timed([&] {
+      if (work.copies) work.copies();
       if (status == CUDNN_STATUS_SUCCESS) status = execute(q, work, entry, *plan);
     });
     if (status == CUDNN_STATUS_SUCCESS && ms < best.ms) best = {kLibrary, int(i), int(plan->engine().number), ms};

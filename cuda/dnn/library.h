@@ -23,8 +23,9 @@ struct Work {
   PlanKey key;       // everything on which its graph depends, including the name
   Rules rules;
   std::function<std::unique_ptr<OpGraph>()> graph;
-  std::vector<void*> memory;          // of the graph's tensors, in their order
-  std::function<void()> alternative{};  // the same work without the library, to be timed; null: nothing is timed
+  std::vector<void*> memory;            // of the graph's tensors, in their order
+  std::function<void()> alternative{};  // the same work in another way, to be timed; null: nothing is timed
+  std::function<void()> copies{};       // what has run before for the library's way alone, timed with it
   bool is_only_way = false;             // whether nothing else can do it, so that a lack of memory is an error
 };
 

@@ -238,27 +238,46 @@ __global__ void __launch_bounds__(kThreads) wide_avg_kernel(const T* in, Operand
   }
 }
 
-template <class T, class I>
+// Return 1 / n for n >= 1; a division has a branch for tiny numbers, which takes registers.
+__device__ inline float reciprocal(float n) {
+#ifdef HALFSTEP_CUDA_EMU
+  return 1 / n;
+#else
+  return __fdividef(1.0f, n);
+#endif
+}
+__device__ inline double reciprocal(double n) { return 1 / n; }
+
+// N channels per thread.
+template <class T, class I, int N>
 __global__ void __launch_bounds__(kThreads) avg_backward_kernel(const T* grad, Operand out, Pooling<I> p, I numel) {
   using C = typename ComputeOf<T>::type;
   const I step = I(gridDim.x * blockDim.x);
-  for (I i = I(blockIdx.x * blockDim.x + threadIdx.x); i < numel; i += step) {
+  for (I k = I(blockIdx.x * blockDim.x + threadIdx.x); k < numel / N; k += step) {
+    const I i = k * N;
     const PixelPosition<I> at(i, p.z.in, p.y.in, p.x.in, p.lanes);
     const T* const plane = grad + at.plane * p.z.out * p.y.out * p.x.out * p.lanes + at.lane;
     const I x0 = p.x.covering_begin(at.x), x1 = p.x.covering_end(at.x);
     const I y0 = p.y.covering_begin(at.y), y1 = p.y.covering_end(at.y);
-    C sum = 0;
+    C sum[N] = {};
     for (I oz = p.z.covering_begin(at.z); oz < p.z.covering_end(at.z); ++oz) {
       for (I oy = y0; oy < y1; ++oy) {
         const I row = (oz * p.y.out + oy) * p.x.out;
-        C part = 0;
+        C part[N] = {};
 #pragma unroll 1
-        for (I ox = x0; ox < x1; ++ox)
-          part += C(to_float(plane[(row + ox) * p.lanes])) / (p.divisor ? C(1) : C(p.x.counted(ox, p.pads)));
-        sum += part / C(p.divisor ? p.divisor : p.z.counted(oz, p.pads) * p.y.counted(oy, p.pads));
+        for (I ox = x0; ox < x1; ++ox) {
+          C g[N];
+          load_pack(plane + (row + ox) * p.lanes, g);
+          const C share = p.divisor ? C(1) : reciprocal(C(p.x.counted(ox, p.pads)));
+#pragma unroll
+          for (int j = 0; j < N; ++j) part[j] += g[j] * share;
+        }
+        const C share = reciprocal(C(p.divisor ? p.divisor : p.z.counted(oz, p.pads) * p.y.counted(oy, p.pads)));
+#pragma unroll
+        for (int j = 0; j < N; ++j) sum[j] += part[j] * share;
       }
     }
-    out.store_floating(i, sum);
+    store_lanes(out, i, sum);
   }
 }
 
@@ -367,7 +386,10 @@ void avg_pool_backward(const Queue& q, const TensorView& grad, const PoolArgs& a
   if (n == 0) return;
   with_pooling(out, grad, args, [&]<class I>(const Pooling<I>& p) {
     with_type(grad.dtype, [&]<class T>(T) {
-      launch(avg_backward_kernel<T, I>, blocks_for(n, kThreads), kThreads, 0, q.stream, grad.as<const T>(), Operand(out), p, I(n));
+      with_lanes<T>(p, grad, out, grad, [&]<int N>(std::integral_constant<int, N>) {
+        launch(avg_backward_kernel<T, I, N>, blocks_for(n / N, kThreads), kThreads, 0, q.stream, grad.as<const T>(), Operand(out),
+               p, I(n));
+      });
     });
   });
 }

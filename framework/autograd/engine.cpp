@@ -34,15 +34,31 @@ Tensor ones_like_output(const Tensor& t) {
 struct Inbox {
   Tensors grads;
   std::vector<uint8_t> owned;  // by input: whether the engine made this sum and may add to it in place
+  Tensor part;                 // of input 0, not added yet: for a node that takes its gradient in two parts
 
   // Adds `g` to the sum of input `index`, in `dtype`. Adds in place if nobody else owns the sum: a weight that two layers share
   // may be large.
-  void add(uint32_t index, Tensor g, DType dtype) {
+  void add(uint32_t index, Tensor g, DType dtype, bool takes_two_parts) {
     if (grads.size() <= index) grads.resize(index + 1), owned.resize(index + 1, 0);
+    join();
     Tensor& slot = grads[index];
     if (!slot.defined()) {
       slot = std::move(g);
-    } else if (owned[index] && !grad_enabled()) {
+    } else if (takes_two_parts && !owned[index] && !grad_enabled() && g.dtype() == dtype && slot.dtype() == dtype) {
+      part = std::move(g);
+    } else {
+      sum_up(index, std::move(g), dtype);
+    }
+  }
+  // Adds the part that was not added yet.
+  void join() {
+    if (part.defined()) sum_up(0, std::exchange(part, {}), grads[0].dtype());
+  }
+
+ private:
+  void sum_up(uint32_t index, Tensor g, DType dtype) {
+    Tensor& slot = grads[index];
+    if (owned[index] && !grad_enabled()) {
       slot.add_(g);
     } else {
       if (!grad_enabled() && g.dtype() == dtype && is_sole(g)) {
@@ -132,9 +148,12 @@ class Engine {
       const std::shared_ptr<Node> node = ready_.top().node;
       ready_.pop();
       auto it = inboxes_.find(node.get());
+      if (is_watched(*node)) it->second.join();
       Tensors grads = std::move(it->second.grads);
+      Tensor part = std::move(it->second.part);
       inboxes_.erase(it);
       grads.resize(node->outputs.size());
+      if (part.defined()) grads.push_back(std::move(part));
       call_hooks(*node, grads);
       for (size_t i = 0; i < targets_.size(); ++i)
         if (targets_[i].node == node) target_gradients_[i] = grads[targets_[i].index];
@@ -162,10 +181,16 @@ class Engine {
     return edge_of(t);
   }
 
+  // Returns whether someone wants the sum of a node's gradients: a hook, retain_grad or the caller of grad().
+  bool is_watched(const Node& node) const {
+    return !node.hooks.empty() || !node.retained.empty() ||
+           std::any_of(targets_.begin(), targets_.end(), [&](const Edge& e) { return e.node.get() == &node; });
+  }
+
   // Adds `g` to the sum at `edge`, and queues its node if this is the first gradient that reaches it.
   void deliver(const Edge& edge, Tensor g) {
     const auto [it, is_new] = inboxes_.try_emplace(edge.node.get());
-    it->second.add(edge.index, std::move(g), edge.dtype);
+    it->second.add(edge.index, std::move(g), edge.dtype, edge.node->takes_two_parts());
     if (is_new) ready_.push({edge.node});
   }
 

@@ -72,6 +72,8 @@ class Node : public std::enable_shared_from_this<Node> {
   virtual Tensors backward(Tensors grads, const BackwardCall& call) = 0;
   // Frees the tensors that forward saved, after a backward that does not retain the graph.
   virtual void release_saved() {}
+  // Returns whether backward also takes the gradient of its one output in two parts, grads[0] and grads[1], whose sum it is.
+  virtual bool takes_two_parts() const { return false; }
   // Returns whether this is a cast by autocast to 16 bits, which edge_of skips.
   virtual bool is_autocast_cast() const { return false; }
 

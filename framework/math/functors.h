@@ -104,6 +104,13 @@ struct add_relu {
     return relu{}(add{}(a, b));
   }
 };
+// relu's gradient for y, of the sum of two gradients.
+struct add_relu_backward {
+  template <class T>
+  HS_HD constexpr T operator()(T a, T b, T y) const {
+    return relu_backward{}(T(a + b), y);
+  }
+};
 
 }  // namespace functor
 

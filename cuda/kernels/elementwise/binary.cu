@@ -17,6 +17,11 @@ void add_relu(const Queue& q, const TensorView& a, const TensorView& b, const Te
   run_elementwise<2>(q, packs_kernel<Fn, 2>, AnyKernels<2>::real<Fn>(), compute_of(out.dtype), {&out, &a, &b});
 }
 
+void add_relu_backward(const Queue& q, const TensorView& a, const TensorView& b, const TensorView& y, const TensorView& out) {
+  using Fn = functor::add_relu_backward;
+  run_elementwise<3>(q, packs_kernel<Fn, 3>, AnyKernels<3>::real<Fn>(), compute_of(out.dtype), {&out, &a, &b, &y});
+}
+
 void binary(const Queue& q, Binary op, const TensorView& a, const TensorView& b, const TensorView& out) {
   Compute c = wider(compute_of(a.dtype), compute_of(b.dtype));
   if (c == Compute::integer && kBinaryRows[int(op)].kind == OpKind::real) c = Compute::single;

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         load_pack(reinterpret_cast<const T*>(&g[k]), v);
         load_pack(reinterpret_cast<const T*>(&z[k]), y);
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) v[j] = to_f(from_f<T>(derivative<Act>(v[j], y[j])));
+        for (int j = 0; j < kPack; ++j) v[j] = to_float(from_float<T>(derivative<Act>(v[j], y[j])));
         store_pack(out.data + i * out.step + column, v);
         add(v);
       }

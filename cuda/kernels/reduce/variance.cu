@@ -276,39 +276,41 @@ struct BatchStatistics {
   }
 };
 
-// Joins eight outputs per block, so that eight lanes read a whole sector, with an octet for every 32nd of their segments: the mean
-// of all, then the squares, a segment's own and those of its mean's distance. Result: Target or BatchStatistics. With more than
-// 3 blocks per multiprocessor the compiler would spill values to local memory.
+// Joins four outputs per block, so that four lanes read a whole sector, with four lanes for every 64th of their segments. Each is
+// read once: its squares, and its mean's distance from the first segment's. Result: Target or BatchStatistics.
+constexpr int kJoined = 4;
 template <class Result>
 __global__ void __launch_bounds__(kThreads, 3) join_moments(Space<3> kept, Target target, Result result) {
-  constexpr int kRows = kThreads / kOctet;
-  SHARED(double, sums, [kBlockWarps][kOctet]);
-  SHARED(double, squares, [kBlockWarps][kOctet]);
-  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, column = lane % kOctet;
-  for (int64_t task = blockIdx.x; task * kOctet < kept.numel; task += gridDim.x) {
-    const int64_t o = task * kOctet + column;
-    // Returns the sum of f(segment, its count) over all segments.
-    const auto sum_up = [&](double(&shared)[kBlockWarps][kOctet], const auto& f) {
-      double sum = 0;
+  constexpr int kRows = kThreads / kJoined;
+  SHARED(double, sums, [kBlockWarps][kJoined]);
+  SHARED(double, squares, [kBlockWarps][kJoined]);
+  const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32, column = lane % kJoined;
+  for (int64_t task = blockIdx.x; task * kJoined < kept.numel; task += gridDim.x) {
+    const int64_t o = task * kJoined + column;
+    const double first = o < kept.numel ? target.mean_of(o, 0) : 0;
+    const double near = first - first == 0 ? first : 0;  // finite
+    double sum = 0, square = 0;
 #pragma unroll 4
-      for (int64_t s = int(threadIdx.x) / kOctet; o < kept.numel && s < target.segments; s += kRows)
-        sum += f(s, double(target.end(s) - target.begin(s)));
-      for (int bits = kOctet; bits < 32; bits *= 2) sum += __shfl_xor_sync(kFullMask, sum, bits);
-      if (lane < kOctet) shared[warp][column] = sum;
-      __syncthreads();
-      sum = 0;
-      for (int w = 0; w < kBlockWarps; ++w) sum += shared[w][column];
-      return sum;
-    };
-    const double mean = sum_up(sums, [&](int64_t s, double n) { return n * target.mean_of(o, s); }) / double(target.count);
-    const double total = sum_up(squares, [&](int64_t s, double n) {
-      const double off = target.mean_of(o, s) - mean;
-      return target.squares_of(o, s) + n * off * off;
-    });
-    if (int(threadIdx.x) >= kOctet || o >= kept.numel) continue;
-    int64_t at[3];
-    kept.offsets(o, at);
-    result.finish(at, {mean, total});
+    for (int64_t s = int(threadIdx.x) / kJoined; o < kept.numel && s < target.segments; s += kRows) {
+      const double n = double(target.end(s) - target.begin(s)), off = target.mean_of(o, s) - near;
+      sum += n * off;
+      square += target.squares_of(o, s) + n * off * off;
+    }
+    for (int bits = kJoined; bits < 32; bits *= 2) {
+      sum += __shfl_xor_sync(kFullMask, sum, bits);
+      square += __shfl_xor_sync(kFullMask, square, bits);
+    }
+    if (lane < kJoined) sums[warp][column] = sum, squares[warp][column] = square;
+    __syncthreads();
+    if (int(threadIdx.x) < kJoined && o < kept.numel) {
+      sum = square = 0;
+      for (int w = 0; w < kBlockWarps; ++w) sum += sums[w][column], square += squares[w][column];
+      const double shift = sum / double(target.count), rest = square - sum * shift;
+      int64_t at[3];
+      kept.offsets(o, at);
+      result.finish(at, {near + shift, rest < 0 ? 0 : rest});
+    }
+    __syncthreads();  // the next task writes the sums
   }
 }
 
@@ -377,9 +379,9 @@ void variance_as(const Queue& q, const TensorView& x, double correction, const T
     rows(Singles<C>(x, reduced));
   }
   if (statistics)
-    launch(join_moments<BatchStatistics>, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target, *statistics);
+    launch(join_moments<BatchStatistics>, blocks_for(kept.numel, kJoined), kThreads, 0, q.stream, kept, target, *statistics);
   else if (joins)
-    launch(join_moments<Target>, blocks_for(kept.numel, kOctet), kThreads, 0, q.stream, kept, target, target);
+    launch(join_moments<Target>, blocks_for(kept.numel, kJoined), kThreads, 0, q.stream, kept, target, target);
 }
 
 void variance_of(const Queue& q, const TensorView& x, double correction, const TensorView& mean, const TensorView& var,

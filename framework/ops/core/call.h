@@ -130,6 +130,9 @@ class OpNode final : public Node {
     for (const auto& [t, output] : ctx.pending_) saved_.emplace_back(t, output);
   }
   std::string_view name() const override { return info_of<Op>(attr_).name; }
+  bool takes_two_parts() const override {
+    return requires { Op::kTakesTwoParts; };
+  }
   void release_saved() override {
     for (auto& s : saved_) s.release();
   }

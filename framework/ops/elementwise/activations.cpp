@@ -58,6 +58,7 @@ struct AddRelu {
     Shape a_shape, b_shape;
   };
   static constexpr OpInfo info{.name = "add_relu", .doc = "max(a + b, 0) in one pass", .dtypes = DTypeSet::numbers};
+  static constexpr bool kTakesTwoParts = true;  // the gradient of a block's result, from the next block's two branches
 
   static Attributes describe(const Attr&) { return {}; }  // nothing besides the name
   static Tensor forward(OpContext& ctx, const Attr&, const Tensors& in) {
@@ -70,7 +71,8 @@ struct AddRelu {
     return y;
   }
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
-    const Tensor g = relu_gradient(grads[0], ctx.saved());
+    const Tensor g =
+        grads.size() > 1 ? relu_gradient_of_sum(grads[0], grads[1], ctx.saved()) : relu_gradient(grads[0], ctx.saved());
     return {ctx.needs(0) ? sum_to(g, attr.a_shape) : Tensor(), ctx.needs(1) ? sum_to(g, attr.b_shape) : Tensor()};
   }
   static Tensor in_simpler_ops(const Attr&, const Tensors& in) { return relu(in[0] + in[1]); }
@@ -112,6 +114,16 @@ Tensor relu_gradient(const Tensor& g, const Tensor& y) {
   const MemoryFormat format = format_of(g.shape(), {g, y});
   const Tensor dx = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device(), .format = format});
   backend_for(g.device()).unary_backward(Unary::relu, ordered(g, format), ordered(y, format), ordered(dx, format));
+  return dx;
+}
+
+Tensor relu_gradient_of_sum(const Tensor& g, const Tensor& h, const Tensor& y) {
+  const MemoryFormat format = format_of(g.shape(), {g, h, y});
+  const auto in_place = [&](const Tensor& t) { return is_sole(t) && t.format() == format; };
+  const Tensor dx = in_place(g)   ? g
+                    : in_place(h) ? h
+                                  : Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device(), .format = format});
+  backend_for(g.device()).add_relu_backward(ordered(g, format), ordered(h, format), ordered(y, format), ordered(dx, format));
   return dx;
 }
 

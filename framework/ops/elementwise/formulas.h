@@ -13,6 +13,8 @@ Tensor unary_formula(Unary op, const Tensor& x);
 Tensor unary_gradient(Unary op, const Tensor& g, const Tensor& saved);
 // Returns the gradient of relu's input from its result y, by one kernel unless recorded. For ops that end with a ReLU.
 Tensor relu_gradient(const Tensor& g, const Tensor& y);
+// Does the same for g + h, two gradients in one dtype, in one pass, and may write to one that has no other owner. Not recorded.
+Tensor relu_gradient_of_sum(const Tensor& g, const Tensor& h, const Tensor& y);
 // Return the row of a and b, and the gradient of a (input 0) or b (input 1).
 Tensor binary_formula(Binary op, const Tensor& a, const Tensor& b);
 Tensor binary_gradient(Binary op, int input, const Tensor& g, const Tensor& a, const Tensor& b);

@@ -170,6 +170,65 @@ TEST_CASE("ResNet-18 in 16 bits with the channels last: tensor cores in every di
   }
 }
 
+TEST_CASE("the first layers of networks in the form of blocks: tensor cores in every direction, and next to no workspace") {
+  const auto shape = [](const Numbers& n) { return Shape(std::span(n)); };
+  const auto first = [](int64_t batch, int64_t size, int64_t channels, int64_t pixels, int64_t filters) {
+    return Shapes{"blocks",
+                  {batch, channels, pixels, pixels},
+                  {filters, channels, size, size},
+                  {batch, filters, pixels / 2, pixels / 2},
+                  {{size / 2, size / 2}, {size / 2, size / 2}, {2, 2}, {1, 1}}};
+  };
+  const auto in_blocks = [&](const Shapes& s) {
+    const int64_t size = s.w[2];
+    const auto form = block_form(shape(s.x), shape(s.w), shape(s.y),
+                                 {.dims = 2, .size = {size, size, 1}, .stride = {2, 2, 1}, .padding = {size / 2, size / 2, 0}});
+    REQUIRE(form);
+    Shapes out{s.name,
+               {s.x[0], BlockForm::kChannels, form->image[0], form->image[1]},
+               {s.w[0], BlockForm::kChannels, form->weight[0], form->weight[1]},
+               s.y,
+               {{}, {}, {1, 1}, {1, 1}}};
+    for (int d = 0; d < 2; ++d) {
+      const int64_t before = form->window.padding[size_t(d)];
+      out.window.before.push_back(before);
+      out.window.after.push_back(s.y[size_t(d) + 2] - 1 + form->weight[d] - form->image[d] - before);
+    }
+    return out;
+  };
+  const Shapes resnet = in_blocks(first(256, 7, 3, 224, 64));
+  CHECK(resnet.x == Numbers{256, 16, 112, 112});
+  CHECK(resnet.w == Numbers{64, 16, 4, 4});
+  CHECK(resnet.window.before == Numbers{2, 2});
+  CHECK(resnet.window.after == Numbers{1, 1});
+  if (!cudnn_is_here()) return;
+  const Shapes layers[] = {first(256, 7, 3, 224, 64), first(64, 7, 4, 224, 64), first(128, 3, 3, 224, 32),
+                           first(32, 5, 3, 160, 48)};
+  int64_t saved = 0;
+  for (int capability : {75, 80, 90, 100}) {
+    for (cudnnDataType_t type : {kFp16, kBrain}) {
+      if (type == kBrain && capability < 80) continue;
+      for (const Shapes& s : layers) {
+        const Shapes blocks = in_blocks(s);
+        for (Direction d : kDirections) {
+          const ConvProblem p = problem(blocks, d, type, true);
+          const Answer a = ask(capability, p), plain = ask(capability, problem(s, d, type, true));
+          show(title(capability, "blocks", p), a);
+          CAPTURE(title(capability, "blocks", p));
+          CAPTURE(s.w[2]);
+          CAPTURE(a.problem);
+          REQUIRE(a.workspace);
+          CHECK(*a.workspace <= (d == Direction::weight ? int64_t(5) << 20 : 1024));
+          CHECK(a.tensor_cores);
+          CHECK(a.keeps_rules);
+          saved += plain.workspace.value_or(0) - *a.workspace;
+        }
+      }
+    }
+  }
+  CHECK(saved > int64_t(1) << 30);
+}
+
 TEST_CASE("tensor cores are preferred for 16-bit groups of eight channels and more") {
   CHECK(problem(kImage, Direction::forward, kFp16, true).prefers_tensor_cores());
   CHECK(problem(kGrouped, Direction::data, kBrain, true).prefers_tensor_cores());

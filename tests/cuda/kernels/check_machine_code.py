@@ -41,6 +41,7 @@ KERNELS = {
                     for name in ("4relu", "4gelu", "9gelu_tanh", "4silu", "4mish", "7sigmoid", "4tanh")],
     "unary_backward_packs": [(f"functor{name}_backwardELi2", 3, 1, 8, 3)
                              for name in ("13relu", "13gelu", "18gelu_tanh", "13silu", "13mish", "16sigmoid", "13tanh")],
+    "binary": [("functor17add_relu_backwardELi3", 4, 1, 8, 4)],
     "binary_packs": [("functor3addELi2", 3, 1, 8, 3)],
 }
 MOST_EACH = 10

@@ -11,6 +11,7 @@
 #include "cuda/dnn/conv.h"
 #include "cuda/dnn/library.h"
 #include "device.h"
+#include "framework/backend/dnn.h"
 #include "framework/base/check.h"
 
 using namespace halfstep;
@@ -149,8 +150,8 @@ void check_engines(const EngineCase& c, DType dtype, bool channels_last, Directi
     std::string first;
     // A NaN may reach more than its outputs: those of its tile by Winograd and FFT, those of other groups if an engine multiplies
     // them by 0. It must never get lost.
-    const bool spreads = p.x[1] != p.w[1] || plan->engine().has(CUDNN_NUMERICAL_NOTE_WINOGRAD) ||
-                         plan->engine().has(CUDNN_NUMERICAL_NOTE_FFT);
+    const bool spreads =
+        p.x[1] != p.w[1] || plan->engine().has(CUDNN_NUMERICAL_NOTE_WINOGRAD) || plan->engine().has(CUDNN_NUMERICAL_NOTE_FFT);
     int64_t lost = 0, spread = 0;
     double worst = 0;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -230,8 +231,8 @@ TEST_CASE("every engine of cuDNN that is allowed computes the CPU's convolutions
 
 TEST_CASE("16-bit images of three channels, with the channels last, are given to the library with four") {
   if (!handle()) return;
-  const EngineCase c{"first", {2, 3, 20, 22}, {8, 3, 7, 7}, {2, 8, 10, 11}, {{3, 3}, {3, 3}, {2, 2}, {1, 1}}};
-  const Window window{.dims = 2, .size = {7, 7, 1}, .stride = {2, 2, 1}, .padding = {3, 3, 0}};
+  const EngineCase c{"first", {2, 3, 20, 22}, {8, 3, 7, 7}, {2, 8, 20, 22}, {{3, 3}, {3, 3}, {1, 1}, {1, 1}}};
+  const Window window{.dims = 2, .size = {7, 7, 1}, .stride = {1, 1, 1}, .padding = {3, 3, 0}};
   const Truth forward(c, DType::f16, Direction::forward, true), weight(c, DType::f16, Direction::weight, false);
   const auto at = [](const Buffer& b) { return placed(b, DType::f16, b.view.shape.size() == 4); };
   for (const bool wide : {false, true}) {
@@ -255,6 +256,118 @@ TEST_CASE("16-bit images of three channels, with the channels last, are given to
     }
   }
   set_least_widened_convolution(0x1p28);
+}
+
+namespace {
+
+// Compares a convolution of stride 2 with the CPU's, in all directions and dtypes of results; the second image's last pixel is NaN
+// in the forward direction. blocks: whether the library is to get it in the form of blocks.
+void check_strided(const EngineCase& c, DType dtype, bool blocks) {
+  Window window{.dims = 2, .size = {c.w[2], c.w[3], 1}, .stride = {c.window.stride[0], c.window.stride[1], 1}};
+  for (size_t d = 0; d < 2; ++d) window.padding[d] = c.window.before[d], window.dilation[d] = c.window.dilation[d];
+  CAPTURE(c.x);
+  CAPTURE(c.w);
+  CAPTURE(c.y);
+  CAPTURE(name(dtype));
+  const auto poisoned_like = [&](const Buffer& b, DType t) {
+    const Buffer out = placed(b, t, true);
+    std::memset(out.view.data, kPoison, size_t(out.numel()) * size_of(t));
+    return out;
+  };
+  const auto compare = [&](const Buffer& got, const Buffer& want, bool spreads) {
+    double most = 0, worst = 0;
+    for (int64_t i = 0; i < want.numel(); ++i) {
+      if (std::isnan(want[i])) CHECK(std::isnan(got[i]));
+      if (!spreads) CHECK(std::isnan(want[i]) == std::isnan(got[i]));
+      if (std::isnan(want[i]) || std::isnan(got[i])) continue;
+      most = std::fmax(most, std::fabs(want[i]));
+      worst = std::fmax(worst, std::fabs(got[i] - want[i]));
+    }
+    CHECK(worst <= (dtype == DType::bf16 ? 1e-2 : 2e-3) * most);
+  };
+  for (const bool fused : {false, true}) {
+    const Truth truth(c, dtype, Direction::forward, fused);
+    const OnDevice x(placed(truth.x, dtype, true)), w(placed(truth.w, dtype, true)), bias(placed(truth.bias, dtype, false));
+    const Buffer y = poisoned_like(truth.y, dtype);
+    const OnDevice dev_y(y);
+    const int launches = launches_of([&] { cuda::conv(queue(), x, w, fused ? bias.view : TensorView{}, window, 1, fused, dev_y); });
+    CHECK(launches == (blocks ? 2 : 0));
+    dev_y.fetch();
+    compare(placed(y, DType::f64, false), truth.y, fused);
+  }
+  for (DType t : {dtype, DType::f32}) {
+    const Truth data(c, dtype, Direction::data, false), weight(c, dtype, Direction::weight, false);
+    const Buffer dx = poisoned_like(data.x, t), dw = poisoned_like(weight.w, t), db = make(t, {c.w[0]});
+    const OnDevice x(placed(weight.x, dtype, true)), w(placed(data.w, dtype, true)), g(placed(data.y, dtype, true)),
+        g_weight(placed(weight.y, dtype, true)), dev_dx(dx), dev_dw(dw), dev_db(db);
+    cuda::conv_backward_data(queue(), g, w, {}, window, 1, dev_dx);
+    cuda::conv_backward_weight(queue(), x, g_weight, window, 1, dev_dw, dev_db);
+    for (const OnDevice* v : {&dev_dx, &dev_dw, &dev_db}) v->fetch();
+    compare(placed(dx, DType::f64, false), data.x, false);
+    compare(placed(dw, DType::f64, false), weight.w, false);
+    for (int64_t o = 0; o < c.w[0]; ++o) {
+      double sum = 0;
+      for (int64_t i = 0; i < weight.y.numel(); ++i) sum += i / (c.y[2] * c.y[3]) % c.w[0] == o ? weight.y[i] : 0;
+      CHECK(std::fabs(db[o] - sum) <= 1e-2 * std::fmax(1, std::fabs(sum)));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a convolution of stride 2 on 3 or 4 channels in 16 bits is given to the library in the form of blocks, in every direction") {
+  if (!handle()) return;
+  set_least_widened_convolution(1);
+  for (DType dtype : {DType::f16, DType::bf16}) {
+    if (dtype == DType::bf16 && cuda::capability() < 80) continue;
+    for (int64_t channels : {3, 4}) {
+      for (int64_t size : {7, 5, 3, 2, 4}) {
+        for (int64_t padding = 0; padding <= size / 2; ++padding) {
+          for (const auto& [height, width] : {std::pair<int64_t, int64_t>{14, 16}, {15, 13}, {13, 18}}) {
+            const auto out = [&](int64_t n) { return (n + 2 * padding - size) / 2 + 1; };
+            check_strided({"blocks",
+                           {2, channels, height, width},
+                           {8, channels, size, size},
+                           {2, 8, out(height), out(width)},
+                           {{padding, padding}, {padding, padding}, {2, 2}, {1, 1}}},
+                          dtype, true);
+          }
+        }
+      }
+      // Another size and padding in each dimension; a last row of the image that no window reaches.
+      check_strided({"oblong", {1, channels, 12, 17}, {16, channels, 2, 7}, {1, 16, 7, 6}, {{1, 0}, {1, 0}, {2, 2}, {1, 1}}}, dtype,
+                    true);
+      check_strided({"unread", {3, channels, 17, 17}, {8, channels, 2, 2}, {3, 8, 8, 8}, {{0, 0}, {0, 0}, {2, 2}, {1, 1}}}, dtype,
+                    true);
+    }
+    // These are left as they are: a stride of 2 and 1, dilation, filters that are no multiple of 8, more channels.
+    check_strided({"strides", {1, 4, 9, 9}, {8, 4, 3, 3}, {1, 8, 4, 7}, {{0, 0}, {0, 0}, {2, 1}, {1, 1}}}, dtype, false);
+    check_strided({"dilated", {1, 4, 9, 9}, {8, 4, 3, 3}, {1, 8, 3, 3}, {{0, 0}, {0, 0}, {2, 2}, {2, 2}}}, dtype, false);
+    check_strided({"filters", {1, 4, 9, 9}, {6, 4, 3, 3}, {1, 6, 4, 4}, {{0, 0}, {0, 0}, {2, 2}, {1, 1}}}, dtype, false);
+    check_strided({"channels", {1, 5, 9, 9}, {8, 5, 3, 3}, {1, 8, 4, 4}, {{0, 0}, {0, 0}, {2, 2}, {1, 1}}}, dtype, false);
+  }
+  // Tuning times the blocks with their copies, and the other way; either may be faster here.
+  {
+    const char* const before = std::getenv("HALFSTEP_TUNE_FILE");
+    const std::string file = before ? before : "";
+    setenv("HALFSTEP_TUNE_FILE", "", 1);
+    set_dnn_options({.benchmark = true, .workspace = 1000000});
+    const EngineCase c{"tuned", {2, 3, 12, 12}, {8, 3, 3, 3}, {2, 8, 6, 6}, {{1, 1}, {1, 1}, {2, 2}, {1, 1}}};
+    const OnDevice x(uniform(DType::f16, c.x, 1)), w(uniform(DType::f16, c.w, 2)), y(make(DType::f16, c.y));
+    const auto last = [](TensorView v) {
+      v.strides = dense(v.shape, true);
+      return v;
+    };
+    const Window window{.dims = 2, .size = {3, 3, 1}, .stride = {2, 2, 1}, .padding = {1, 1, 0}};
+    const auto run = [&] { cuda::conv(queue(), last(x), last(w), {}, window, 1, false, last(y)); };
+    CHECK(launches_of(run) > 4);
+    CHECK(launches_of(run) <= 4);
+    set_dnn_options({});
+    before ? setenv("HALFSTEP_TUNE_FILE", file.c_str(), 1) : unsetenv("HALFSTEP_TUNE_FILE");
+  }
+  set_least_widened_convolution(0x1p28);
+  check_strided({"small", {1, 4, 9, 9}, {8, 4, 3, 3}, {1, 8, 4, 4}, {{0, 0}, {0, 0}, {2, 2}, {1, 1}}}, DType::f16, false);
 }
 
 TEST_CASE("a device described in words is proposed what the device itself is") {

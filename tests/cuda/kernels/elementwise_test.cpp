@@ -291,6 +291,34 @@ TEST_CASE("a C++ number is an argument of the kernel and counts as on the CPU, b
   }
 }
 
+TEST_CASE("relu's gradient of the sum of two gradients is the CPU's, bit for bit, also in place of one of them") {
+  for (DType t : kFloating) {
+    for (const Shape& shape : {Shape{6, 64}, Shape{5, 13}, Shape{3, 1}}) {
+      for (int64_t shift : {0, 1}) {
+        for (Layout layout : kLayouts) {
+          const Buffer a = uniform(t, shape, 3, -2, 2), b = uniform(t, shape, 4, -2, 2, layout), y = uniform(t, shape, 5);
+          set(y.view, 0, 0.0);
+          set(y.view, 1, -0.0);
+          set(y.view, 2, std::nan(""));
+          set(a.view, 0, INFINITY);
+          const Buffer d = poisoned(t, shape), want = make(t, shape), sum = make(t, shape), steps = make(t, shape);
+          cpu().add_relu_backward(a, b, y, want);
+          cpu().binary(Binary::add, a, b, sum);
+          cpu().unary_backward(Unary::relu, sum, y, steps);
+          CHECK(want.values() == steps.values());
+          const OnDevice dev_a(a, shift), dev_b(b, shift), dev_y(y, shift), dev_d(d, shift);
+          cuda::add_relu_backward(queue(), dev_a, dev_b, dev_y, dev_d);
+          cuda::add_relu_backward(queue(), dev_a, dev_b, dev_y, dev_a);
+          dev_d.fetch();
+          dev_a.fetch();
+          CHECK(d.values() == want.values());
+          CHECK(a.values() == want.values());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("comparisons and selection in packs: broadcast masks and mixed dtypes") {
   for (DType t : kStored) {
     for (const Shape& shape : {Shape{4, 6, 64}, Shape{2, 3, 13}}) {

@@ -179,8 +179,8 @@ TEST_CASE("maxima with dilation and windows of -inf, in three dimensions and bey
 TEST_CASE("means and their gradients") {
   for (DType t : kFloating) {
     for (const PoolCase& c : kPoolCases) {
-      for (MemoryFormat format : kFormats) {
-        const Shape in = planes(c.in), out = planes(c.out);
+      for (const auto& [format, channels] : kChannels) {
+        const Shape in = planes(c.in, channels), out = planes(c.out, channels);
         const Buffer x = laid(uniform(t, in, 1), format), grad = laid(uniform(t, out, 2), format);
         const Buffer y = laid(out_like(t, out), format), want = laid(make(t, out), format), dx = laid(out_like(t, in), format),
                      want_dx = laid(make(t, in), format);

@@ -88,3 +88,32 @@ TEST_CASE("variance of one element, of none, and far from zero") {
   check_variance(make(DType::f32, {2, 0}), {2, 1}, 1);
   check_variance(uniform(DType::f32, {2, 3000}, 1, 9999, 10001), {2, 1}, 1);
 }
+
+TEST_CASE("segments whose means differ are joined: the first far from the rest, the last short, one with NaN") {
+  for (DType t : {DType::f32, DType::f16, DType::f64}) {
+    for (int64_t columns : {3, 8, 42, 136}) {
+      const int64_t rows = 3000;
+      const Buffer x = uniform(t, {rows, columns}, 8, -1, 1);
+      const auto level = [&](int64_t row) { return row < 256 ? 200.0 : double(row / 256 % 3); };
+      for (int64_t i = 0; i < rows * columns; ++i) set(x.view, i, x[i] + level(i / columns));
+      set(x.view, columns - 1, std::nan(""));
+      set(x.view, rows * columns - 2, std::nan(""));
+      const Shape shape{1, columns};
+      const Buffer mean = poisoned(DType::f64, shape), var = poisoned(DType::f64, shape), want_mean = make(DType::f64, shape),
+                   want = make(DType::f64, shape);
+      cpu().variance(x, 1, want_mean, want);
+      const OnDevice dev_x(x), dev_mean(mean), dev_var(var);
+      cuda::variance(queue(), dev_x, 1, dev_mean, dev_var);
+      dev_var.fetch();
+      dev_mean.fetch();
+      const double tolerance = t == DType::f64 ? 1e-13 : 1e-6;
+      for (int64_t c = 0; c < columns; ++c) {
+        CHECK(std::isnan(var[c]) == (c >= columns - 2));
+        CHECK(std::isnan(mean[c]) == (c >= columns - 2));
+        if (c >= columns - 2) continue;
+        CHECK(std::fabs(var[c] - want[c]) <= tolerance * want[c]);
+        CHECK(std::fabs(mean[c] - want_mean[c]) <= tolerance * want_mean[c]);
+      }
+    }
+  }
+}

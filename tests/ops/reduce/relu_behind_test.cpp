@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/autograd.h"
+#include "framework/backend/kernel_log.h"
 #include "framework/backend/op_log.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
@@ -158,4 +159,79 @@ TEST_CASE("add_relu keeps its result alone, and takes what add and relu take") {
   CHECK_THROWS_WITH_AS(add_relu(a, Tensor()), "[add_relu] an input is undefined", ValueError);
   CHECK_THROWS_WITH_AS(add_relu(ones({2}).to(DType::boolean), ones({2}).to(DType::boolean)), doctest::Contains("[add_relu] "),
                        DTypeError);
+}
+
+namespace {
+
+enum class Reader { two, three, one_twice, hook, retained, target, recorded, wide };
+
+// y = f(a, b), read as `how` says: y, and the gradients of a and b, and of y where it is watched. The first element is NaN.
+Tensors read_by(Reader how, DType t, MemoryFormat format, bool fused, const Shape& b_shape) {
+  manual_seed(11);
+  const Shape shape{2, 24, 5, 6};
+  Tensor a = randn(shape), b = randn(b_shape);
+  a.reshape({-1}).narrow(0, 0, 1).fill_(NAN);
+  a = a.to(t).to(format).detach().set_requires_grad(), b = b.to(t).detach().set_requires_grad();
+  const auto some = [&](DType dtype) { return randn(shape).to(dtype).to(format); };
+  Tensor y = fused ? add_relu(a, b) : relu(a + b);
+  Tensors watched;
+  if (how == Reader::hook) y.register_hook([](const Tensor& g) { return g * 2.0; });
+  if (how == Reader::retained) y.retain_grad();
+  const Tensor first = y * some(t), second = how == Reader::one_twice ? y + y
+                                             : how == Reader::wide    ? y.to(DType::f64) * some(DType::f64)
+                                                                      : neg(y) * some(t);
+  Tensors outputs{first, second}, given{some(t), some(second.dtype())}, in{a, b};
+  if (how == Reader::three) outputs.push_back(y * some(t)), given.push_back(some(t));
+  if (how == Reader::target) in.push_back(y);
+  Tensors out{y.detach()};
+  if (how == Reader::retained) {
+    backward(outputs, given);
+    return {y.detach(), a.grad(), b.grad(), y.grad()};
+  }
+  for (const Tensor& g : grad(outputs, in, given, {.create_graph = how == Reader::recorded})) out.push_back(g.detach());
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("the gradients of two ops that read add_relu's result are added where ReLU's is computed, with the same bits") {
+  for (const Reader how : {Reader::two, Reader::three, Reader::one_twice, Reader::hook, Reader::retained, Reader::target,
+                           Reader::recorded, Reader::wide}) {
+    for (DType t : kDTypes) {
+      for (MemoryFormat format : {MemoryFormat::contiguous, kLast}) {
+        for (const Shape& b_shape : {Shape{2, 24, 5, 6}, Shape{24, 1, 1}}) {
+          CAPTURE(int(how));
+          CAPTURE(name(t));
+          const Tensors want = read_by(how, t, format, false, b_shape);
+          CHECK(any(isnan(want[0])).item<bool>());
+          check_same_bits(read_by(how, t, format, true, b_shape), want);
+        }
+      }
+    }
+  }
+  for (const auto& [how, joined, sums] : {std::tuple{Reader::two, 1, 0}, {Reader::three, 0, 2}, {Reader::hook, 0, 1}}) {
+    const KernelLog log(Device::cpu);
+    read_by(how, DType::f32, kLast, true, {2, 24, 5, 6});
+    int found = 0, added = 0;
+    for (const KernelEvent& e : log.events()) {
+      found += e.kernel == "add_relu_backward";
+      added += e.pass == StepPass::backward && e.kernel == "add";
+    }
+    CHECK(found == joined);
+    CHECK(added == sums);
+  }
+}
+
+TEST_CASE("a gradient that others hold is not written to") {
+  const Tensor a = randn({40}).set_requires_grad(), b = randn({40}).set_requires_grad();
+  const Tensor given = randn({40}), more = randn({40});
+  const auto before = given.to_vector<float>(), before_more = more.to_vector<float>();
+  const Tensor y = add_relu(a, b), z = add_relu(a, b), same = z.reshape({40});
+  const Tensors g = grad({y, y}, {a}, {given, more});
+  CHECK(given.to_vector<float>() == before);
+  CHECK(more.to_vector<float>() == before_more);
+  check_same_bits(g, grad({relu(a + b)}, {a}, {given + more}));
+  // The gradient of both branches is one tensor.
+  check_same_bits(grad({z + same}, {a}, {given}), grad({relu(a + b) * 2.0}, {a}, {given}));
+  CHECK(given.to_vector<float>() == before);
 }

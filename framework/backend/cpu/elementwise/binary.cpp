@@ -150,6 +150,12 @@ void add_relu(const TensorView& a, const TensorView& b, const TensorView& out) {
   map(out, in, forward_of<functor::add_relu>());
 }
 
+void add_relu_backward(const TensorView& a, const TensorView& b, const TensorView& y, const TensorView& out) {
+  const TensorView in[] = {a, b, y};
+  if (out.dtype == DType::f64) return map<double>(out, in, apply_wide_backward<functor::add_relu_backward>);
+  map(out, in, backward_of<functor::add_relu_backward>());
+}
+
 void binary_backward(Binary op, int input, const TensorView& grad, const TensorView& a, const TensorView& b,
                      const TensorView& out) {
   if (op == Binary::mul) return binary(op, grad, input == 0 ? b : a, out);  // reads one operand less
