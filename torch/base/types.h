@@ -2,8 +2,6 @@
 // Scalar types, devices, lists and numbers, with libtorch's names.
 #pragma once
 
-#include <ranges>
-
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
 #include "framework/base/shape.h"
@@ -132,14 +130,7 @@ class TypeMeta {
   friend bool operator==(const TypeMeta& a, const TypeMeta& b) { return a.t_ == b.t_; }
   friend bool operator==(const TypeMeta& a, ScalarType b) { return a.t_ == b; }
   friend bool operator==(ScalarType a, const TypeMeta& b) { return a == b.t_; }
-  friend std::ostream& operator<<(std::ostream& out, const TypeMeta& t) {
-    static const std::map<ScalarType, const char*> names{
-        {kByte, "unsigned char"}, {kChar, "signed char"},      {kShort, "short int"}, {kInt, "int"},
-        {kLong, "long int"},      {kFloat, "float"},           {kDouble, "double"},   {kBool, "bool"},
-        {kHalf, "c10::Half"},     {kBFloat16, "c10::BFloat16"}};
-    const auto at = names.find(t.t_);
-    return out << (at == names.end() ? toString(t.t_) : at->second);
-  }
+  friend std::ostream& operator<<(std::ostream& out, const TypeMeta& t);
 
  private:
   ScalarType t_ = ScalarType::Undefined;
@@ -276,14 +267,33 @@ std::ostream& operator<<(std::ostream& out, ArrayRef<T> a) {
   return out << "]";
 }
 using IntArrayRef = ArrayRef<int64_t>;
-// Return the integers in [0, end) or [begin, end) as a range for loops; an empty one if end is not larger.
+// The integers in [from, to), for loops.
 template <std::integral T>
-auto irange(T end) {
-  return std::views::iota(T(0), std::max(T(0), end));
+struct IntegerRange {
+  struct iterator {
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+    using reference = T;
+    using pointer = const T*;
+    T at;
+    T operator*() const { return at; }
+    iterator& operator++() { return ++at, *this; }
+    iterator operator++(int) { return {at++}; }
+    bool operator==(const iterator&) const = default;
+  };
+  iterator begin() const { return {from}; }
+  iterator end() const { return {to}; }
+  T from, to;
+};
+// Return the integers in [0, end) or [begin, end); none if end is not larger.
+template <std::integral T>
+IntegerRange<T> irange(T end) {
+  return {T(0), std::max(T(0), end)};
 }
 template <std::integral A, std::integral B>
-auto irange(A begin, B end) {
-  return std::views::iota(B(begin), std::max(B(begin), end));
+IntegerRange<B> irange(A begin, B end) {
+  return {B(begin), std::max(B(begin), end)};
 }
 namespace detail {
 inline hs::Dims D(IntArrayRef a) { return hs::Dims(std::span<const int64_t>(a.data(), a.size())); }
