@@ -110,6 +110,9 @@ inline Tensor triu_indices(int64_t rows, int64_t columns, int64_t d = 0, const T
 inline std::vector<Tensor> split(const Tensor& x, int64_t n, int64_t d = 0) { return x.split(n, d); }
 inline std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t d = 0) { return x.chunk(n, d); }
 inline std::vector<Tensor> unbind(const Tensor& x, int64_t d = 0) { return x.unbind(d); }
+inline int64_t numel(const Tensor& x) { return x.numel(); }
+Tensor cartesian_prod(TensorList xs);
+Tensor combinations(const Tensor& x, int64_t r = 2, bool with_replacement = false);
 inline std::vector<Tensor> meshgrid(TensorList xs) { return detail::V(hs::meshgrid(detail::H(xs))); }
 inline Tensor roll(const Tensor& x, IntArrayRef s, IntArrayRef d = {}) { return x.roll(s, d); }
 inline Tensor constant_pad_nd(const Tensor& x, IntArrayRef p, Scalar v = 0) {
