@@ -185,8 +185,8 @@ def main():
         # The loader refuses our library on a CPU older than x86-64-v2: the mark for that is meant, and no tag has it.
         marked = "--disable-isa-ext-check"
         takes_mark = [marked] if marked in run("auditwheel", "repair", "--help", env=environment) else []
-        said = subprocess.run(["auditwheel", "repair", *takes_mark, "--wheel-dir", str(out), str(plain)], env=environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        said = subprocess.run(["auditwheel", "repair", *takes_mark, "--wheel-dir", str(out), str(plain)], env=environment,
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     wheel = next(out.glob("halfstep-*.whl"), None)
     if said.returncode != 0 or not wheel:
         stop(f"auditwheel failed:\n{said.stdout}")

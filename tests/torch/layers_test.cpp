@@ -215,6 +215,7 @@ TEST_CASE("torch: functions check what libtorch's check, in its words") {
               rnn::pack_padded_sequence(torch::ones({3, 2, 1}), torch::tensor({1, 3}));
             }),
             "`enforce_sorted=False`"));
+  CHECK(has(message_of([] { rnn::pack_padded_sequence(torch::ones({0, 0}), torch::tensor({1})); }), "Cannot pack empty tensors"));
   CHECK(has(message_of([] { rnn::pack_sequence({torch::ones({1}), torch::ones({2})}); }), "sorted in decreasing order"));
   torch::nn::LSTM lstm(torch::nn::LSTMOptions(3, 4).proj_size(2));
   CHECK(lstm->options_base.proj_size() == 2);

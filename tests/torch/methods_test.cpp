@@ -21,6 +21,20 @@ struct Inputs {
 
 }  // namespace
 
+TEST_CASE_FIXTURE(Inputs, "torch methods: losses, pixels, products of lists and combinations") {
+  ROW(torch::huber_loss(torch::tensor({0.0, 3.0}), torch::zeros({2}), torch::Reduction::Sum, 2.0), "[] float: 4");
+  ROW(torch::pixel_shuffle(torch::arange(4.0).view({1, 4, 1, 1}), 2), "[1, 1, 2, 2] float: 0 1 2 3");
+  ROW(torch::pixel_unshuffle(torch::arange(4.0).view({1, 1, 2, 2}), 2), "[1, 4, 1, 1] float: 0 1 2 3");
+  ROW(torch::tensor({1.26, -2.44}).round(1), "[2] float: 1.3 -2.4");
+  ROW(torch::cartesian_prod({torch::tensor({1, 2}), torch::tensor({3, 4})}), "[4, 2] long int: 1 3 1 4 2 3 2 4");
+  ROW(torch::cartesian_prod({v}), "[3] float: 1 2 3");
+  ROW(torch::combinations(v), "[3, 2] float: 1 2 1 3 2 3");
+  ROW(torch::combinations(torch::tensor({7, 8}), 2, true), "[3, 2] long int: 7 7 7 8 8 8");
+  ROW(torch::combinations(v, 4), "[0, 4] float:");
+  ROW(torch::combinations(a), "throws");
+  CHECK(torch::numel(a) == 6);
+}
+
 TEST_CASE_FIXTURE(Inputs, "torch methods: quotients that are rounded") {
   ROW(torch::tensor({7, -7}).div(2, "floor"), "[2] long int: 3 -4");
   ROW(torch::div(torch::tensor({7, -7}), 2, "trunc"), "[2] long int: 3 -3");

@@ -2,7 +2,10 @@
 // ArrayRef: lists that belong to others. irange: ranges of integers for loops.
 #pragma once
 
-#include <ranges>
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <iterator>
 
 #include "framework/base/shape.h"
 #include "torch/base/error.h"
@@ -62,14 +65,33 @@ std::ostream& operator<<(std::ostream& out, ArrayRef<T> a) {
   return out << "]";
 }
 using IntArrayRef = ArrayRef<int64_t>;
-// Return the integers in [0, end) or [begin, end) as a range for loops; an empty one if end is not larger.
+// The integers in [from, to), for loops.
 template <std::integral T>
-auto irange(T end) {
-  return std::views::iota(T(0), std::max(T(0), end));
+struct IntegerRange {
+  struct iterator {
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+    using reference = T;
+    using pointer = const T*;
+    T at;
+    T operator*() const { return at; }
+    iterator& operator++() { return ++at, *this; }
+    iterator operator++(int) { return {at++}; }
+    bool operator==(const iterator&) const = default;
+  };
+  iterator begin() const { return {from}; }
+  iterator end() const { return {to}; }
+  T from, to;
+};
+// Return the integers in [0, end) or [begin, end); none if end is not larger.
+template <std::integral T>
+IntegerRange<T> irange(T end) {
+  return {T(0), std::max(T(0), end)};
 }
 template <std::integral A, std::integral B>
-auto irange(A begin, B end) {
-  return std::views::iota(B(begin), std::max(B(begin), end));
+IntegerRange<B> irange(A begin, B end) {
+  return {B(begin), std::max(B(begin), end)};
 }
 namespace detail {
 inline hs::Dims D(IntArrayRef a) { return hs::Dims(std::span<const int64_t>(a.data(), a.size())); }

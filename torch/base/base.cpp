@@ -4,6 +4,21 @@
 
 namespace torch {
 
+std::ostream& operator<<(std::ostream& out, const TypeMeta& t) {
+  switch (t.t_) {
+    case kByte: return out << "unsigned char";
+    case kChar: return out << "signed char";
+    case kShort: return out << "short int";
+    case kInt: return out << "int";
+    case kLong: return out << "long int";
+    case kFloat: return out << "float";
+    case kDouble: return out << "double";
+    case kBool: return out << "bool";
+    case kHalf: return out << "c10::Half";
+    case kBFloat16: return out << "c10::BFloat16";
+    default: return out << toString(t.t_);
+  }
+}
 std::ostream& operator<<(std::ostream& out, const TensorOptions& o) {
   auto part = [&](const char* name, const std::string& value, bool given) {
     out << name << "=" << value << (given ? "" : " (default)");

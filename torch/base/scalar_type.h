@@ -126,14 +126,7 @@ class TypeMeta {
   friend bool operator==(const TypeMeta& a, const TypeMeta& b) { return a.t_ == b.t_; }
   friend bool operator==(const TypeMeta& a, ScalarType b) { return a.t_ == b; }
   friend bool operator==(ScalarType a, const TypeMeta& b) { return a == b.t_; }
-  friend std::ostream& operator<<(std::ostream& out, const TypeMeta& t) {
-    static const std::map<ScalarType, const char*> names{
-        {kByte, "unsigned char"}, {kChar, "signed char"},      {kShort, "short int"}, {kInt, "int"},
-        {kLong, "long int"},      {kFloat, "float"},           {kDouble, "double"},   {kBool, "bool"},
-        {kHalf, "c10::Half"},     {kBFloat16, "c10::BFloat16"}};
-    const auto at = names.find(t.t_);
-    return out << (at == names.end() ? toString(t.t_) : at->second);
-  }
+  friend std::ostream& operator<<(std::ostream& out, const TypeMeta& t);
 
  private:
   ScalarType t_ = ScalarType::Undefined;

@@ -158,43 +158,45 @@ class Cloneable : public Module {
   }
 };
 
+// The module is held by a pointer to void: a std::shared_ptr of each of the layers would cost every program half a second to
+// compile.
 template <class C>
 class ModuleHolder : ModuleHolderIndicator {
- protected:
-  std::shared_ptr<C> impl_;
+  std::shared_ptr<void> held_;
 
  public:
   using ContainedType = C;
-  ModuleHolder() : impl_(default_construct()) {}
-  ModuleHolder(std::nullptr_t) : impl_(nullptr) {}
+  ModuleHolder() : held_(default_construct()) {}
+  ModuleHolder(std::nullptr_t) {}
   template <class Head, class... Tail>
-  requires(!(sizeof...(Tail) == 0 &&
-             (std::is_base_of_v<ModuleHolder<C>, std::decay_t<Head>> || std::is_convertible_v<Head, std::shared_ptr<C>>)) &&
-           std::is_constructible_v<C, Head, Tail...>) explicit ModuleHolder(Head&& head, Tail&&... tail)
-      : impl_(std::make_shared<C>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
-  ModuleHolder(std::shared_ptr<C> m) : impl_(std::move(m)) {}
-  explicit operator bool() const noexcept { return impl_ != nullptr; }
+  requires(!std::conjunction_v<std::bool_constant<sizeof...(Tail) == 0>,
+                               std::disjunction<std::is_base_of<ModuleHolder<C>, std::decay_t<Head>>,
+                                                std::is_convertible<Head, std::shared_ptr<C>>>>) &&
+      std::is_constructible_v<C, Head, Tail...> explicit ModuleHolder(Head&& head, Tail&&... tail)
+      : held_(std::make_shared<C>(std::forward<Head>(head), std::forward<Tail>(tail)...)) {}
+  ModuleHolder(std::shared_ptr<C> m) : held_(std::move(m)) {}
+  explicit operator bool() const noexcept { return held_ != nullptr; }
   C* operator->() { return get(); }
   const C* operator->() const { return get(); }
   C& operator*() { return *get(); }
   const C& operator*() const { return *get(); }
-  const std::shared_ptr<C>& ptr() const {
-    TORCH_CHECK(impl_ != nullptr, "Accessing empty ModuleHolder");
-    return impl_;
+  std::shared_ptr<C> ptr() const { return {held_, const_cast<C*>(get())}; }
+  C* get() { return const_cast<C*>(std::as_const(*this).get()); }
+  const C* get() const {
+    TORCH_CHECK(held_ != nullptr, "Accessing empty ModuleHolder");
+    return static_cast<const C*>(held_.get());
   }
-  C* get() { return ptr().get(); }
-  const C* get() const { return ptr().get(); }
   template <class... A, class M = C>
   auto operator()(A&&... a) -> decltype(std::declval<M&>().forward(std::forward<A>(a)...)) {
-    return impl_->forward(std::forward<A>(a)...);
+    return get()->forward(std::forward<A>(a)...);
   }
   template <class A, class M = C>
   requires requires(M& c, A&& a) { c[std::forward<A>(a)]; }
-  decltype(auto) operator[](A&& a) { return (*impl_)[std::forward<A>(a)]; }
-  bool is_empty() const noexcept { return impl_ == nullptr; }
+  decltype(auto) operator[](A&& a) { return (*get())[std::forward<A>(a)]; }
+  bool is_empty() const noexcept { return held_ == nullptr; }
 
  private:
-  static std::shared_ptr<C> default_construct() {
+  static std::shared_ptr<void> default_construct() {
     if constexpr (std::is_default_constructible_v<C>)
       return std::make_shared<C>();
     else

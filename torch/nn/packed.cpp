@@ -29,6 +29,7 @@ PackedSequence::PackedSequence(Tensor data, Tensor batch_sizes, Tensor sorted_in
 
 Tensor invert_permutation(const Tensor& permutation) { return permutation.defined() ? permutation.argsort() : Tensor(); }
 PackedSequence pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first, bool enforce_sorted) {
+  TORCH_CHECK(input.numel() > 0, "Cannot pack empty tensors.");
   const std::vector<int64_t> of_each = lengths.h().to_vector<int64_t>();
   check_sorted(of_each, enforce_sorted);
   return from(hs::pack_padded_sequence(input.h(), of_each, batch_first, enforce_sorted), !enforce_sorted);

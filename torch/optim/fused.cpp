@@ -458,11 +458,19 @@ bool FusedOptimizer<Options>::load_old(serialize::InputArchive& archive) {
   return true;
 }
 
-template class FusedOptimizer<SGDOptions>;
-template class FusedOptimizer<AdamOptions>;
-template class FusedOptimizer<AdamWOptions>;
-template class FusedOptimizer<AdagradOptions>;
-template class FusedOptimizer<RMSpropOptions>;
-template class FusedOptimizer<LBFGSOptions>;
+template class OptimizerCloneableParamState<SGDParamState>;
+template class OptimizerCloneableParamState<AdamParamState>;
+template class OptimizerCloneableParamState<AdagradParamState>;
+template class OptimizerCloneableParamState<RMSpropParamState>;
+template class OptimizerCloneableParamState<LBFGSParamState>;
+#define HS_DEFINE(Name)                                    \
+  template class OptimizerCloneableOptions<Name##Options>; \
+  template class FusedOptimizer<Name##Options>;
+HS_DEFINE(SGD)
+HS_DEFINE(Adam)
+HS_DEFINE(AdamW)
+HS_DEFINE(Adagrad)
+HS_DEFINE(RMSprop)
+HS_DEFINE(LBFGS)
 
 }  // namespace torch::optim

@@ -149,6 +149,7 @@ class FusedOptimizer : public Optimizer {
 };
 
 #define HS_TORCH_OPTIMIZER(Name, ...)                                                                               \
+  extern template class OptimizerCloneableOptions<Name##Options>;                                                   \
   extern template class FusedOptimizer<Name##Options>;                                                              \
   class Name : public FusedOptimizer<Name##Options> {                                                               \
    public:                                                                                                          \
@@ -157,6 +158,11 @@ class FusedOptimizer : public Optimizer {
     Name(std::vector<Tensor> params, Name##Options o __VA_ARGS__)                                                   \
         : FusedOptimizer(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, std::move(o)) {} \
   };
+extern template class OptimizerCloneableParamState<SGDParamState>;
+extern template class OptimizerCloneableParamState<AdamParamState>;
+extern template class OptimizerCloneableParamState<AdagradParamState>;
+extern template class OptimizerCloneableParamState<RMSpropParamState>;
+extern template class OptimizerCloneableParamState<LBFGSParamState>;
 HS_TORCH_OPTIMIZER(SGD)
 HS_TORCH_OPTIMIZER(Adam, = {})
 HS_TORCH_OPTIMIZER(AdamW, = {})

@@ -55,48 +55,27 @@ namespace torch {
   decltype(auto) name(const Tensor& x, A&&... a) { \
     return x.name(std::forward<A>(a)...);          \
   }
-HS_TORCH_METHOD(addcmul)
-HS_TORCH_METHOD(addcdiv)
-HS_TORCH_METHOD(argsort)
-HS_TORCH_METHOD(bitwise_not)
-HS_TORCH_METHOD(bitwise_and)
-HS_TORCH_METHOD(bitwise_or)
-HS_TORCH_METHOD(bitwise_xor)
 HS_TORCH_METHOD(clamp_)
-HS_TORCH_METHOD(clamp_min)
 HS_TORCH_METHOD(clamp_min_)
-HS_TORCH_METHOD(clamp_max)
 HS_TORCH_METHOD(clamp_max_)
-HS_TORCH_METHOD(cumprod)
 HS_TORCH_METHOD(detach)
 HS_TORCH_METHOD(detach_)
 HS_TORCH_METHOD(fill_)
 HS_TORCH_METHOD(is_nonzero)
 HS_TORCH_METHOD(is_same_size)
-HS_TORCH_METHOD(masked_fill)
 HS_TORCH_METHOD(resize_as_)
-HS_TORCH_METHOD(scatter)
-HS_TORCH_METHOD(select)
 HS_TORCH_METHOD(slice)
-HS_TORCH_METHOD(take)
 HS_TORCH_METHOD(zero_)
 #undef HS_TORCH_METHOD
 inline std::vector<Tensor> split(const Tensor& x, IntArrayRef s, int64_t d = 0) { return x.split(s, d); }
 inline std::vector<Tensor> split_with_sizes(const Tensor& x, IntArrayRef s, int64_t d = 0) { return x.split(s, d); }
-inline Tensor unflatten(const Tensor& x, int64_t d, IntArrayRef s) { return x.unflatten(d, s); }
-inline Tensor count_nonzero(const Tensor& x) { return x.count_nonzero(); }
-inline Tensor count_nonzero(const Tensor& x, IntArrayRef d) { return x.count_nonzero(d); }
 inline Tensor pow(Scalar a, const Tensor& b) { return hs::pow(a.toDouble(), b.h()); }
 inline Tensor add(const Tensor& a, const Tensor& b, Scalar alpha) { return a.add(b, alpha); }
 inline Tensor sub(const Tensor& a, const Tensor& b, Scalar alpha) { return a.sub(b, alpha); }
 inline Tensor& mul_out(Tensor& out, const Tensor& a, const Tensor& b) { return out.copy_(a.mul(b)); }
 inline Tensor& add_out(Tensor& out, const Tensor& a, const Tensor& b) { return out.copy_(a.add(b)); }
-inline Tensor logical_not(const Tensor& x) { return x.logical_not(); }
 inline Tensor clamp(const Tensor& x, std::optional<Scalar> lo = {}, std::optional<Scalar> hi = {}) { return x.clamp(lo, hi); }
 inline Tensor where(const Tensor& c, const Tensor& a, const Tensor& b) { return hs::where(c.h(), a.h(), b.h()); }
-inline Tensor isnan(const Tensor& x) { return x.isnan(); }
-inline Tensor isinf(const Tensor& x) { return x.isinf(); }
-inline Tensor isfinite(const Tensor& x) { return x.isfinite(); }
 inline bool equal(const Tensor& a, const Tensor& b) { return a.equal(b); }
 inline bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8, bool nan = false) {
   return a.allclose(b, rtol, atol, nan);
@@ -131,43 +110,25 @@ inline Tensor triu_indices(int64_t rows, int64_t columns, int64_t d = 0, const T
 inline std::vector<Tensor> split(const Tensor& x, int64_t n, int64_t d = 0) { return x.split(n, d); }
 inline std::vector<Tensor> chunk(const Tensor& x, int64_t n, int64_t d = 0) { return x.chunk(n, d); }
 inline std::vector<Tensor> unbind(const Tensor& x, int64_t d = 0) { return x.unbind(d); }
+inline int64_t numel(const Tensor& x) { return x.numel(); }
+Tensor cartesian_prod(TensorList xs);
+Tensor combinations(const Tensor& x, int64_t r = 2, bool with_replacement = false);
 inline std::vector<Tensor> meshgrid(TensorList xs) { return detail::V(hs::meshgrid(detail::H(xs))); }
-inline Tensor reshape(const Tensor& x, IntArrayRef s) { return x.reshape(s); }
-inline Tensor flatten(const Tensor& x, int64_t a = 0, int64_t b = -1) { return x.flatten(a, b); }
-inline Tensor squeeze(const Tensor& x) { return x.squeeze(); }
-inline Tensor squeeze(const Tensor& x, int64_t d) { return x.squeeze(d); }
-inline Tensor unsqueeze(const Tensor& x, int64_t d) { return x.unsqueeze(d); }
-inline Tensor transpose(const Tensor& x, int64_t a, int64_t b) { return x.transpose(a, b); }
-inline Tensor t(const Tensor& x) { return x.t(); }
-inline Tensor flip(const Tensor& x, IntArrayRef d) { return x.flip(d); }
 inline Tensor roll(const Tensor& x, IntArrayRef s, IntArrayRef d = {}) { return x.roll(s, d); }
-inline Tensor tril(const Tensor& x, int64_t d = 0) { return x.tril(d); }
-inline Tensor triu(const Tensor& x, int64_t d = 0) { return x.triu(d); }
-inline Tensor movedim(const Tensor& x, int64_t a, int64_t b) { return x.movedim(a, b); }
 inline Tensor constant_pad_nd(const Tensor& x, IntArrayRef p, Scalar v = 0) {
   return hs::pad(x.h(), detail::D(p), "constant", v.toDouble());
 }
 
 inline int64_t size(const Tensor& x, int64_t d) { return x.size(d); }
 inline Tensor _unsafe_view(const Tensor& x, IntArrayRef s) { return x.view(s); }
-inline Tensor permute(const Tensor& x, IntArrayRef s) { return x.permute(s); }
-inline Tensor narrow(const Tensor& x, int64_t d, int64_t from, int64_t n) { return x.narrow(d, from, n); }
 inline Tensor clone(const Tensor& x) { return x.clone(); }
 
 // ---- products
-inline Tensor matmul(const Tensor& a, const Tensor& b) { return a.matmul(b); }
-inline Tensor mm(const Tensor& a, const Tensor& b) { return a.mm(b); }
-inline Tensor bmm(const Tensor& a, const Tensor& b) { return a.bmm(b); }
-inline Tensor mv(const Tensor& a, const Tensor& b) { return a.mv(b); }
 inline Tensor cdist(const Tensor& a, const Tensor& b, double p = 2) { return hs::cdist(a.h(), b.h(), p); }
 inline Tensor chain_matmul(TensorList xs) { return hs::chain_matmul(detail::H(xs)); }
 inline std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& x, bool some = true, bool compute_uv = true) {
   return x.svd(some, compute_uv);
 }
-inline Tensor inverse(const Tensor& x) { return x.inverse(); }
-inline Tensor det(const Tensor& x) { return x.det(); }
-inline Tensor diagonal(const Tensor& x, int64_t o = 0, int64_t a = 0, int64_t b = 1) { return x.diagonal(o, a, b); }
-inline Tensor dot(const Tensor& a, const Tensor& b) { return a.dot(b); }
 inline Tensor einsum(const std::string& e, TensorList xs) { return hs::einsum(e, detail::H(xs)); }
 inline Tensor tensordot(const Tensor& a, const Tensor& b, IntArrayRef da, IntArrayRef db) {
   return hs::tensordot(a.h(), b.h(), da.vec(), db.vec());
@@ -209,26 +170,19 @@ inline Tensor argmax(const Tensor& x, std::optional<int64_t> d = {}, bool keep =
 inline Tensor argmin(const Tensor& x, std::optional<int64_t> d = {}, bool keep = false) { return x.argmin(d, keep); }
 inline Tensor any(const Tensor& x) { return x.any(); }
 inline Tensor all(const Tensor& x) { return x.all(); }
-inline Tensor cumsum(const Tensor& x, int64_t d) { return x.cumsum(d); }
 inline std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t d = -1, bool desc = false) { return x.sort(d, desc); }
 inline std::tuple<Tensor, Tensor> topk(const Tensor& x, int64_t k, int64_t d = -1, bool largest = true, bool sorted = true) {
   return x.topk(k, d, largest, sorted);
 }
 inline Tensor softmax(const Tensor& x, int64_t d, std::optional<ScalarType> t = {}) { return x.softmax(d, t); }
 inline Tensor log_softmax(const Tensor& x, int64_t d, std::optional<ScalarType> t = {}) { return x.log_softmax(d, t); }
-inline Tensor logsumexp(const Tensor& x, IntArrayRef d, bool keep = false) { return x.logsumexp(d, keep); }
-inline Tensor multinomial(const Tensor& x, int64_t n, bool replace = false) { return x.multinomial(n, replace); }
 inline Tensor bernoulli(const Tensor& p) { return hs::bernoulli(p.h()); }
-inline Tensor nonzero(const Tensor& x) { return x.nonzero(); }
 
 // ---- indexing
-inline Tensor gather(const Tensor& x, int64_t d, const Tensor& i) { return x.gather(d, i); }
-inline Tensor index_select(const Tensor& x, int64_t d, const Tensor& i) { return x.index_select(d, i); }
 inline Tensor index(const Tensor& x, const std::vector<Tensor>& i) { return hs::index(x.h(), detail::H(i)); }
 inline Tensor& index_put_(Tensor& x, const std::vector<Tensor>& i, const Tensor& v, bool accumulate = false) {
   return x.index_put_(i, v, accumulate);
 }
-inline Tensor masked_select(const Tensor& x, const Tensor& m) { return x.masked_select(m); }
 namespace utils {
 Tensor flatten_dense_tensors(TensorList tensors);
 std::vector<Tensor> unflatten_dense_tensors(const Tensor& flat, TensorList shapes);

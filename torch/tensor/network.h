@@ -91,6 +91,11 @@ inline Tensor mse_loss(const Tensor& x, const Tensor& t, int64_t r = Reduction::
 inline Tensor l1_loss(const Tensor& x, const Tensor& t, int64_t r = Reduction::Mean) {
   return hs::l1_loss(x.h(), t.h(), detail::reduction(r));
 }
+inline Tensor huber_loss(const Tensor& x, const Tensor& t, int64_t r = Reduction::Mean, double delta = 1) {
+  return hs::huber_loss(x.h(), t.h(), detail::reduction(r), delta);
+}
+inline Tensor pixel_shuffle(const Tensor& x, int64_t factor) { return hs::pixel_shuffle(x.h(), factor); }
+inline Tensor pixel_unshuffle(const Tensor& x, int64_t factor) { return hs::pixel_unshuffle(x.h(), factor); }
 inline Tensor smooth_l1_loss(const Tensor& x, const Tensor& t, int64_t r = Reduction::Mean, double beta = 1) {
   return hs::smooth_l1_loss(x.h(), t.h(), detail::reduction(r), beta);
 }

@@ -126,4 +126,32 @@ Tensor normal(double mean, const Tensor& stddev) {
   return normal(0, 1, stddev.sizes(), stddev.options()).mul_(stddev).add_(mean);
 }
 
+Tensor cartesian_prod(TensorList xs) {
+  for (const Tensor& x : xs) TORCH_CHECK(x.dim() == 1, "Expect a 1D vector, but got shape ", x.sizes());
+  if (xs.size() == 1) return xs[0];
+  std::vector<Tensor> columns;
+  for (const Tensor& x : meshgrid(xs)) columns.push_back(x.flatten());
+  return stack(columns, 1);
+}
+Tensor combinations(const Tensor& x, int64_t r, bool with_replacement) {
+  TORCH_CHECK(x.dim() == 1, "Expect a 1D vector, but got shape ", x.sizes());
+  TORCH_CHECK(r >= 0, "Expect a non-negative number, but got ", r);
+  if (r == 0) return empty({0}, x.options());
+  std::vector<std::vector<int64_t>> rows{{}};
+  for (int64_t k = 0; k < r; ++k) {
+    std::vector<std::vector<int64_t>> longer;
+    for (const auto& row : rows) {
+      for (int64_t i = row.empty() ? 0 : row.back() + (with_replacement ? 0 : 1); i < x.numel(); ++i) {
+        longer.push_back(row);
+        longer.back().push_back(i);
+      }
+    }
+    rows = std::move(longer);
+  }
+  std::vector<int64_t> all;
+  for (const auto& row : rows) all.insert(all.end(), row.begin(), row.end());
+  const Tensor order = hs::from_vector(all, {int64_t(all.size())}, x.h().device());
+  return x.index_select(0, order).view({int64_t(rows.size()), r});
+}
+
 }  // namespace torch

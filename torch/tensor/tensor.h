@@ -283,18 +283,11 @@ class Tensor {
   Tensor& operator-=(Scalar o) const { return sub_(o); }
   Tensor& operator*=(Scalar o) const { return mul_(o); }
   Tensor& operator/=(Scalar o) const { return div_(o); }
-  Tensor logical_not() const { return h_.logical_not(); }
-  Tensor bitwise_not() const { return h_.bitwise_not(); }
-  Tensor bitwise_and(const Tensor& o) const { return h_.bitwise_and(o.h_); }
-  Tensor bitwise_or(const Tensor& o) const { return h_.bitwise_or(o.h_); }
-  Tensor bitwise_xor(const Tensor& o) const { return h_.bitwise_xor(o.h_); }
   Tensor clamp(std::optional<Scalar> lo = {}, std::optional<Scalar> hi = {}) const { return h_.clamp(N(lo), N(hi)); }
   Tensor& clamp_(std::optional<Scalar> lo = {}, std::optional<Scalar> hi = {}) const {
     h_.clamp_(N(lo), N(hi));
     return self();
   }
-  Tensor clamp_min(Scalar lo) const { return h_.clamp_min(lo.n()); }
-  Tensor clamp_max(Scalar hi) const { return h_.clamp_max(hi.n()); }
   Tensor& clamp_min_(Scalar lo) const {
     h_.clamp_(lo.n());
     return self();
@@ -365,29 +358,18 @@ class Tensor {
   Tensor new_full(IntArrayRef s, Scalar v, const TensorOptions& o = {}) const;
 
   // ---- views
-  Tensor reshape(IntArrayRef s) const { return h_.reshape(detail::D(s)); }
   Tensor view(IntArrayRef s) const { return h_.view(detail::D(s)); }
   Tensor expand(IntArrayRef s, bool = false) const { return h_.expand(detail::D(s)); }
   Tensor repeat(IntArrayRef s) const { return h_.repeat(detail::D(s)); }
-  Tensor permute(IntArrayRef s) const { return h_.permute(detail::D(s)); }
-  Tensor flatten(int64_t from = 0, int64_t to = -1) const { return h_.flatten(from, to); }
-  Tensor unflatten(int64_t dim, IntArrayRef s) const { return h_.unflatten(dim, detail::D(s)); }
-  Tensor transpose(int64_t a, int64_t b) const { return h_.transpose(a, b); }
   Tensor& transpose_(int64_t a, int64_t b) const { return reshaped_as(h_.detach().transpose(a, b)); }
-  Tensor t() const { return h_.t(); }
   Tensor& t_() const { return reshaped_as(h_.detach().t()); }
-  Tensor squeeze() const { return h_.squeeze(); }
-  Tensor squeeze(int64_t d) const { return h_.squeeze(d); }
   Tensor& squeeze_() const { return reshaped_as(h_.detach().squeeze()); }
   Tensor& squeeze_(int64_t d) const { return reshaped_as(h_.detach().squeeze(d)); }
-  Tensor unsqueeze(int64_t d) const { return h_.unsqueeze(d); }
   Tensor& unsqueeze_(int64_t d) const { return reshaped_as(h_.detach().unsqueeze(d)); }
-  Tensor narrow(int64_t d, int64_t from, int64_t n) const { return h_.narrow(d, from, n); }
   Tensor slice(int64_t d = 0, std::optional<int64_t> from = 0, std::optional<int64_t> to = indexing::INDEX_MAX,
                int64_t step = 1) const {
     return h_.slice(d, from.value_or(0), to.value_or(indexing::INDEX_MAX), step);
   }
-  Tensor select(int64_t d, int64_t i) const { return h_.select(d, i); }
   Tensor operator[](int64_t i) const { return pick(i); }
   Tensor operator[](Scalar i) const {
     if (!i.isIntegral(false)) detail::fail("Can only index tensors with integral scalars");
@@ -401,30 +383,18 @@ class Tensor {
   Tensor view_as(const Tensor& o) const { return view(o.sizes()); }
   Tensor reshape_as(const Tensor& o) const { return reshape(o.sizes()); }
   Tensor expand_as(const Tensor& o) const { return expand(o.sizes()); }
-  Tensor diagonal(int64_t o = 0, int64_t a = 0, int64_t b = 1) const { return h_.diagonal(o, a, b); }
   std::vector<Tensor> split(int64_t n, int64_t d = 0) const { return detail::V(h_.split(n, d)); }
   std::vector<Tensor> split(IntArrayRef s, int64_t d = 0) const { return split_with_sizes(s, d); }
   std::vector<Tensor> split_with_sizes(IntArrayRef s, int64_t d = 0) const { return detail::V(hs::split(h_, s.vec(), d)); }
   std::vector<Tensor> chunk(int64_t n, int64_t d = 0) const { return detail::V(h_.chunk(n, d)); }
   std::vector<Tensor> unbind(int64_t d = 0) const { return detail::V(h_.unbind(d)); }
   Tensor unfold(int64_t d, int64_t n, int64_t s) const { return h_.unfold(d, n, s); }
-  Tensor flip(IntArrayRef d) const { return h_.flip(detail::D(d)); }
-  Tensor movedim(int64_t a, int64_t b) const { return h_.movedim(a, b); }
 
   // ---- products
-  Tensor matmul(const Tensor& o) const { return h_.matmul(o.h_); }
-  Tensor mm(const Tensor& o) const { return h_.mm(o.h_); }
-  Tensor bmm(const Tensor& o) const { return h_.bmm(o.h_); }
-  Tensor mv(const Tensor& o) const { return h_.mv(o.h_); }
-  Tensor dot(const Tensor& o) const { return h_.dot(o.h_); }
   Tensor addmm(const Tensor& a, const Tensor& b, Scalar beta = 1, Scalar alpha = 1) const {
     return h_.addmm(a.h_, b.h_, beta.toDouble(), alpha.toDouble());
   }
-  Tensor inverse() const { return h_.inverse(); }
   std::tuple<Tensor, Tensor, Tensor> svd(bool some = true, bool compute_uv = true) const;  // U, S, V
-  Tensor det() const { return h_.det(); }
-  Tensor addcmul(const Tensor& a, const Tensor& b, Scalar v = 1) const { return h_.addcmul(a.h_, b.h_, v.toDouble()); }
-  Tensor addcdiv(const Tensor& a, const Tensor& b, Scalar v = 1) const { return h_.addcdiv(a.h_, b.h_, v.toDouble()); }
   Tensor& addcmul_(const Tensor& a, const Tensor& b, Scalar v = 1) const {
     h_.addcmul_(a.h_, b.h_, v.toDouble());
     return self();
@@ -466,20 +436,16 @@ class Tensor {
   Tensor all() const { return h_.all(); }
   Tensor any(int64_t d, bool keep = false) const { return h_.any(d, keep); }
   Tensor all(int64_t d, bool keep = false) const { return h_.all(d, keep); }
-  Tensor cumsum(int64_t d) const { return h_.cumsum(d); }
-  Tensor cumprod(int64_t d) const { return h_.cumprod(d); }
   std::tuple<Tensor, Tensor> sort(int64_t d = -1, bool desc = false) const { return pair(h_.sort(d, desc)); }
   std::tuple<Tensor, Tensor> sort(std::optional<bool>, int64_t d = -1, bool desc = false) const {  // always stable
     return sort(d, desc);
   }
-  Tensor argsort(int64_t d = -1, bool desc = false) const { return h_.argsort(d, desc); }
   std::tuple<Tensor, Tensor> topk(int64_t k, int64_t d = -1, bool largest = true, bool = true) const {
     return pair(h_.topk(k, d, largest));
   }
   Tensor median() const { return h_.median(); }
   Tensor softmax(int64_t d, std::optional<ScalarType> t = {}) const { return h_.softmax(d, D(t)); }
   Tensor log_softmax(int64_t d, std::optional<ScalarType> t = {}) const { return h_.log_softmax(d, D(t)); }
-  Tensor logsumexp(IntArrayRef d, bool keep = false) const { return h_.logsumexp(detail::D(d), keep); }
   bool equal(const Tensor& o) const { return h_.equal(o.h_); }
   bool allclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool nan = false) const {
     return h_.allclose(o.h_, rtol, atol, nan);
@@ -487,17 +453,8 @@ class Tensor {
   Tensor isclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool nan = false) const {
     return h_.isclose(o.h_, rtol, atol, nan);
   }
-  Tensor isnan() const { return h_.isnan(); }
-  Tensor isinf() const { return h_.isinf(); }
-  Tensor isfinite() const { return h_.isfinite(); }
-  Tensor nonzero() const { return h_.nonzero(); }
-  Tensor count_nonzero() const { return h_.count_nonzero(); }
-  Tensor count_nonzero(IntArrayRef d) const { return h_.count_nonzero(detail::D(d)); }
 
   // ---- indexing
-  Tensor gather(int64_t d, const Tensor& i) const { return h_.gather(d, i.h_); }
-  Tensor scatter(int64_t d, const Tensor& i, const Tensor& v) const { return h_.scatter(d, i.h_, v.h_); }
-  Tensor scatter(int64_t d, const Tensor& i, Scalar v) const { return h_.scatter(d, i.h_, v.n()); }
   Tensor& scatter_(int64_t d, const Tensor& i, const Tensor& v) const {
     h_.scatter_(d, i.h_, v.h_);
     return self();
@@ -510,7 +467,6 @@ class Tensor {
     h_.scatter_add_(d, i.h_, v.h_);
     return self();
   }
-  Tensor index_select(int64_t d, const Tensor& i) const { return h_.index_select(d, i.h_); }
   Tensor& index_fill_(int64_t d, const Tensor& i, Scalar v) const {
     h_.index_fill_(d, i.h_, v.n());
     return self();
@@ -519,16 +475,10 @@ class Tensor {
     h_.index_add_(d, i.h_, v.h_);
     return self();
   }
-  Tensor masked_fill(const Tensor& m, Scalar v) const { return h_.masked_fill(m.h_, v.n()); }
-  Tensor masked_fill(const Tensor& m, const Tensor& v) const { return h_.masked_fill(m.h_, v.h_); }
   Tensor& masked_fill_(const Tensor& m, Scalar v) const {
     h_.masked_fill_(m.h_, v.n());
     return self();
   }
-  Tensor masked_select(const Tensor& m) const { return h_.masked_select(m.h_); }
-  Tensor take(const Tensor& i) const { return h_.take(i.h_); }
-  Tensor tril(int64_t d = 0) const { return h_.tril(d); }
-  Tensor triu(int64_t d = 0) const { return h_.triu(d); }
   Tensor& fill_diagonal_(Scalar v, bool wrap = false) const {
     if (dim() != 2 || wrap) detail::fail("fill_diagonal_ takes a matrix, without wrap, got ", dim(), " dimensions");
     h_.diagonal().fill_(v.n());
@@ -536,7 +486,6 @@ class Tensor {
   }
   Tensor roll(IntArrayRef s, IntArrayRef d = {}) const { return h_.roll(detail::D(s), detail::D(d)); }
   Tensor where(const Tensor& c, const Tensor& o) const { return h_.where(c.h_, o.h_); }
-  Tensor multinomial(int64_t n, bool replace = false) const { return h_.multinomial(n, replace); }
   Tensor index(ArrayRef<TensorIndex> i) const;
   Tensor index(std::initializer_list<TensorIndex> i) const;
   Tensor& index_put_(ArrayRef<TensorIndex> i, const Tensor& v) const;
