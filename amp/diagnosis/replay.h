@@ -20,10 +20,10 @@ struct StepReplay {
   bool keep_gradients = false;         // in the result
 };
 
-// The largest magnitude that a kernel of the backward wrote to a 16-bit tensor.
+// The largest magnitude in a 16-bit tensor that a kernel of the backward wrote.
 struct GradientPeak {
   double largest = 0;
-  std::string where;
+  std::string where;  // op and layer: "linear of fc1"
 };
 
 struct StepReplayResult {
@@ -38,7 +38,7 @@ struct StepReplayResult {
   std::string weight;                          // read by the event, perhaps through its cast, or the origin itself: "fc1.weight"
   // For a gradient that overflows where a module's input was cast: the layer that computed that input.
   std::string feeding_layer;
-  std::vector<GradientPeak> peaks;  // one for each such kernel, in order
+  std::vector<GradientPeak> peaks;  // one for each such tensor, in order
   std::vector<KernelEvent> events;  // if requested
   Tensors gradients;                // if requested: of the parameters, as after backward; some may be undefined
   bool finite() const { return error.empty() && loss_finite && gradients_finite; }
@@ -48,10 +48,11 @@ struct StepReplayResult {
 // 16-bit copies. Does not notify leaf listeners: ranks exchange nothing. Throws MemoryError.
 StepReplayResult replay_step(const StepUnderTest& step, const StepReplay& replay, bool keep_events = false);
 
-// Names a layer, or "0 to 4", in a sentence: "layer 2" for one that is only a number.
+// Names a layer, or "0 to 4", in a sentence. Puts "layer" or "layers" before a name whose last part is a number: "layer 2",
+// "layer encoder.2", "layers 0 to 4".
 std::string layer_phrase(const std::string& layer);
 
-// Returns "forward of linear (gemm) in fc1 writes 3 inf of 512 float16 values; reads ...".
+// Returns "forward of linear (gemm) in fc1 writes 3 inf of 512 float16 values; it reads ...".
 std::string describe(const KernelEvent& e);
 
 }  // namespace halfstep

@@ -24,7 +24,7 @@ namespace halfstep {
 namespace {
 
 constexpr int kFormat = 2;  // 1: states of the optimizer by position, schedules by count
-// Prefixes of tensors' names and of positions; no name begins with them.
+// Prefixes of tensors' names and of positions. No parameter's name begins with a dot.
 const std::string &kOptimizer = *new std::string("optimizer."), &kKept = *new std::string("kept."),
                   &kUnnamed = *new std::string(".");
 
@@ -53,7 +53,7 @@ std::map<std::string, size_t> positions_of(const Optimizer& optimizer, const Mod
 }
 
 // Renames states: "3.exp_avg" becomes "layers.1.weight.exp_avg". A parameter that is not the model's keeps its position, prefixed
-// with kUnnamed if the model has a parameter of that name.
+// with kUnnamed if that position is also the name of one of the model's that the optimizer updates.
 std::map<std::string, Tensor> named_states(const Optimizer& optimizer, const Module& model, bool together) {
   std::map<std::string, std::string> name_of;  // by position, as text
   const std::map<std::string, size_t> positions = positions_of(optimizer, model);

@@ -15,7 +15,7 @@
 namespace halfstep::app {
 
 std::vector<Argument> arguments_of(const Json& layer) {
-  // Configs take batches first, which is not PyTorch's default.
+  // Written also where they have a config's default, which may not be PyTorch's.
   static const std::set<std::string> always_written{"batch_first", "dim"}, never_written{"sync", "stateful"};
   std::vector<Argument> out;
   for (const Field& f : module_catalog().row(layer).component.fields) {

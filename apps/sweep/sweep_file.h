@@ -23,7 +23,7 @@ struct SweepFile {
   std::filesystem::path base;        // of the config, relative to the working directory; empty: `config`
   Json config;
   Settings fixed;                 // "set": for all members
-  std::vector<std::string> keys;  // in which members differ, in the file's order
+  std::vector<std::string> keys;  // in which members differ: of "random", then of "grid", in the file's order
   std::vector<Settings> members;  // in a grid, the last key changes fastest; each draw has a whole grid
 };
 
@@ -31,7 +31,8 @@ struct SweepFile {
 SweepFile read_sweep(const std::filesystem::path& path);
 
 // Makes a sweep from a command line: "seed=0,1,2", "optimizer.lr=[0.1,0.01]", "data.fold=[0,5],[1,5]" or "optimizer=SGD,AdamW",
-// each a key of a grid. Its name is that of the config and the keys: runs/iris-seed. Throws as read_sweep.
+// each a key of a grid. Its name is that of the config and the last parts of the keys, "iris-seed"; its folder is runs/iris-seed.
+// Throws as read_sweep.
 SweepFile sweep_of(const std::filesystem::path& config, const std::vector<std::string>& lists);
 
 // Returns the config of a member: the file's, with `fixed`, `values` and then `sets` (a.b=c). Throws ConfigError.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exports a function of tensors as an ONNX file, opset 17. For modules: layers/module/export.h.
 //
-// Calls the function with two samples and with three, of different values, and traces both calls
-// (framework/backend/graph_trace.h). The traces must contain the same calls. A size that differs between them must be a multiple
-// of the number of samples, so that the file accepts any number of them. A tensor that no op made from the inputs is a constant;
-// it must be equal in both traces, or the same for every sample. Refuses everything else: values read on the host, random draws,
-// the number of samples as a value. It cannot see a branch that neither call took.
+// Calls the function once without a trace, so that layers make what they keep. Then calls it with two samples and with three, of
+// different values, and traces both calls (framework/backend/graph_trace.h). The traces must contain the same calls. A size that
+// differs between them must be a multiple of the number of samples, so that the file accepts any number of them. A tensor that no
+// op made from the inputs is a constant; it must be equal in both traces, or the same for every sample. Refuses everything else:
+// values read on the host, random draws, the number of samples as a value. It cannot see a branch that neither call took.
 #pragma once
 
 #include <filesystem>
@@ -36,8 +36,9 @@ struct OnnxSummary {
 using OnnxFunction = std::function<Tensors(const Tensors&)>;
 
 // Writes the file. names: of parameters and buffers, for their constants. examples: the function's inputs, on the CPU; dimension
-// batch_dim of the first one is the number of samples, and so is that of others with the same size there. The samples of the two
-// calls are made from them, in other orders. Throws ExportError, which names op and layer, and IoError.
+// batch_dim of the first one is the number of samples, and so is that of others with the same size there. The samples of both
+// calls are made from them: of the second in another order, or with other values if all are equal. Throws ExportError, which names
+// op and layer, and IoError.
 OnnxSummary export_onnx(const std::filesystem::path& path, const OnnxFunction& function,
                         const std::vector<std::pair<std::string, Tensor>>& names, const Tensors& examples,
                         const OnnxOptions& options = {});

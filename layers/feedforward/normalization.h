@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Normalisations: y = (x - mean) / sqrt(var + eps) weight + bias; the layers differ in the elements over which mean and var are
-// taken (framework/ops/reduce/normalization.h). Parameters, where affine: weight (ones) and bias (zeros).
+// Normalisations. Most compute y = (x - mean) / sqrt(var + eps) weight + bias, and differ in the elements over which mean and var
+// are taken (framework/ops/reduce/normalization.h); the others have their formulas below. Parameters, where affine: weight (ones)
+// and bias (zeros).
 #pragma once
 
 #include <optional>
@@ -69,10 +70,10 @@ class BatchNormNd : public RunningNorm {
  public:
   Tensor forward(const Tensor& x) override { return normalized(x, /*relu=*/false); }
   Tensor forward_relu(const Tensor& x) { return normalized(x, /*relu=*/true); }
-  // Computes relu(layer(x)), in one pass if no hook needs the value between.
+  // Computes relu(layer(x)), in one pass unless a hook or a policy for ops needs the value between.
   Tensor relu(const Tensor& x) {
     return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
-                                                 : run([this](const Tensor& in) { return forward_relu(in); }, x);
+                                                   : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
   bool is_recordable() const override { return options_.momentum.has_value(); }  // else forward reads the number of batches
 
@@ -108,7 +109,7 @@ class SyncBatchNorm : public BatchNormNd {  // [N, C, ...]
 };
 
 // Normalises each channel of each sample over its positions: [N, C, in...] or [C, in...]. Running statistics, if tracked, are
-// those of batch normalisation.
+// updated as in batch normalisation, by the samples' means and variances, averaged over the batch.
 class InstanceNormNd : public RunningNorm {
  public:
   Tensor forward(const Tensor& x) override;
@@ -169,7 +170,7 @@ class LayerNorm : public Module {
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};  // unset: the epsilon of the input's dtype
+  std::optional<double> eps = {};  // unset: the epsilon of float32, for an f64 input that of float64
   bool elementwise_affine = true;
   static const OptionList<RMSNormOptions>& list();
 };

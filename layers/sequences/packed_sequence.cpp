@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each function here is one gather of rows, or one write of rows into padding, for any number of sequences and steps.
+// Packing is one gather of rows, and padding one write of rows, for any number of sequences and steps. unpad_sequence returns
+// views.
 #include "layers/sequences/packed_sequence.h"
 
 #include <algorithm>
@@ -50,7 +51,7 @@ Tensor with_front(const Tensor& x, int from, const Shape& front) {
   return x.reshape(shape);
 }
 
-// Returns [steps, count, ...] with `values` at `rows` and padding elsewhere.
+// Returns [steps, count, ...], or [count, steps, ...] with batch_first: `values` at `rows`, and padding elsewhere.
 Tensor padded(const Tensor& values, const Tensor& rows, int64_t steps, int64_t count, bool batch_first, double padding) {
   Shape shape{steps * count};
   for (int d = 1; d < values.dim(); ++d) shape.push_back(values.size(d));

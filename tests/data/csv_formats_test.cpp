@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <optional>
 #include <span>
 #include <string>
@@ -167,6 +168,12 @@ TEST_CASE("csv: dates in three orders, with times and zones") {
   for (const char* wrong : {"1.2.24", "18.03.241", "18.03.2", "2024-3-181", "18/03/24a", "Mar-2", "Mar-241"})
     CHECK_MESSAGE((!date_in(wrong, CsvDateOrder::dmy) && !date_in(wrong)), wrong);
   CHECK((text_of(date_of_days(19800)) == "2024-03-18" && text_of(date_of_days(-0.25)) == "1969-12-31 18:00"));
+  for (int minute = 1; minute < 24 * 60; ++minute) {  // seconds are left out, not rounded to another minute or day
+    char text[24];
+    std::snprintf(text, sizeof text, "2024-03-18 %02d:%02d", minute / 60, minute % 60);
+    for (const char* seconds : {"", ":31", ":59"})
+      CHECK(text_of(date_of_days(date_in(text + std::string(seconds)).value_or(CsvDate()).days)) == text);
+  }
   // Names of months and quarters say the order themselves.
   for (const auto order : {CsvDateOrder::ymd, CsvDateOrder::dmy, CsvDateOrder::mdy}) {
     for (const char* same : {"18-Mar-2024", "18 March 2024", "Mar 18, 2024", "march 18 2024", "2024-Mar-18", "18MAR2024",

@@ -156,19 +156,19 @@ std::optional<Day> read_named_day(CellReader& in) {
   const bool quarter = in.peek() == 'Q' || in.peek() == 'q';
   const std::optional<int> month = quarter ? read_quarter(in) : read_month(in);
   if (!month || (quarter && day)) return {};
-  const bool without_day = day || quarter;
+  const bool no_day_follows = day || quarter;
   CellReader further = in;
   const bool dashed = in.peek() == '-';
   skip_separators(further);
   if (year) {
-    const auto number = without_day ? std::nullopt : further.digits(1, 2);
+    const auto number = no_day_follows ? std::nullopt : further.digits(1, 2);
     if (number && further.peek() != ':') day = number, in = further;  // otherwise the time of day follows, if anything
     return Day{*year, *month, day.value_or(1)};
   }
   const CellReader behind = further;
   bool is_short = false;
   year = further.digits(4, 4);
-  if (!year && !without_day) {
+  if (!year && !no_day_follows) {
     day = further.digits(1, 2);
     skip_separators(further);
     year = day ? further.digits(4, 4) : std::nullopt;
@@ -261,7 +261,8 @@ CsvDate date_of_days(double days) {
 
 std::string text_of(const CsvDate& d) {
   char text[64];
-  const int minutes = int(std::lround(60 * d.hour));
+  constexpr double kRounding = 1e-3;  // minutes by which a fraction of a day may lie below the minute that it was read from
+  const int minutes = int(60 * d.hour + kRounding);
   if (minutes == 0)
     std::snprintf(text, sizeof text, "%04d-%02d-%02d", d.year, d.month, d.day);
   else

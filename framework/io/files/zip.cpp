@@ -17,7 +17,7 @@ constexpr const char* kZip = "zip";
 constexpr uint32_t kEntry = 0x02014b50, kLocal = 0x04034b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr uint16_t kStored = 0, kDeflated = 8;  // methods
 constexpr uint16_t kEncrypted = 1;              // flag
-constexpr uint64_t kPiece = 1 << 20;            // bytes of one call of zlib
+constexpr uint64_t kPiece = 1 << 20;            // most bytes that one call of zlib writes
 
 // Reads little-endian numbers from a file, with bounds checks.
 class Reader {

@@ -142,7 +142,8 @@ class StateFinder {
     visit(pickle.root(), "", 0);
   }
 
-  // Returns the only dictionary of tensors that is not inside a larger one. Throws SeveralStates, or DataError if there is none.
+  // Returns the only dictionary of tensors that is not inside one with at least as many. Throws SeveralStates, or DataError if
+  // there is none.
   const PickleValue& find_only() {
     const bool any_shaped = std::any_of(found_.begin(), found_.end(), [](const Candidate& c) { return c.shaped > 0; });
     std::erase_if(found_, [&](const Candidate& c) { return any_shaped && c.shaped == 0; });

@@ -45,7 +45,7 @@ struct OpInfo {
   std::string_view advice = "";  // for banned ops: the op to use instead
 };
 
-// Runs Op under its autocast policy and records it. Returns the result of Op::forward.
+// Runs and records Op, or for an observer of simpler ops those it is composed of, under its autocast policy. Returns the result.
 template <class Op>
 auto call(Tensors in, typename Op::Attr attr = {});
 
