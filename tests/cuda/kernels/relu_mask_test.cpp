@@ -2,6 +2,7 @@
 // What a ReLU's mask says of z = 0 and NaN: the gradient stops at both zeros and passes at NaN, as PyTorch's does, whatever the
 // library's own kernels think.
 #include <bit>
+#include <cstdlib>
 #include <string>
 
 #include "cuda/blas/gemm.h"
@@ -276,6 +277,8 @@ TEST_CASE("the derivative of a ReLU reads its output where no mask was written")
       CHECK(dz[5] != 0);
     }
   }
-  CHECK(!cuda::wants_relu_mask(DType::f16));
+  // Plain products read a mask, and so may products whose ways are timed.
+  const bool may_read = cuda::describe_blas() == "plain products" || std::getenv("HALFSTEP_TUNE");
+  CHECK(cuda::wants_relu_mask(DType::f16) == may_read);
   CHECK(cuda::wants_relu_mask(DType::f32));  // whose products have the derivative in their epilogue
 }
