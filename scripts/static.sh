@@ -5,7 +5,8 @@
 # schema, configs, completions and licences into BUILD/halfstep-VERSION-linux-MACHINE.tar.xz. The program needs no file of the
 # system: any glibc will do, or none. It multiplies with halfstep's own loops, since Debian has no static oneDNN, and trains in one
 # process on the CPU, as it opens no libraries. Needs the packages of scripts/setup.sh and gfortran-12, for the run time of LAPACK.
-# For another machine: scripts/static.sh build/static-arm64 -DCMAKE_TOOLCHAIN_FILE=FILE, where an emulator runs what was built.
+# For arm64: scripts/static.sh build/static-arm64 with CMAKE_TOOLCHAIN_FILE=$PWD/scripts/cmake/arm64.cmake in the environment, the
+# packages of scripts/setup.sh --with arm64, and libgfortran-12-dev-arm64-cross.
 # HALFSTEP_JOBS=N: compilers at once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -41,8 +42,9 @@ cp LICENSE NOTICE "$stage/licences"
 # What is linked in or compiled in, by the Debian package that it is from.
 for package in libc6-dev libstdc++-12-dev libgfortran-12-dev libeigen3-dev nlohmann-json3-dev libspdlog-dev libfmt-dev \
   libcli11-dev libre2-dev zlib1g-dev liblapack-dev libblas-dev libpng-dev libjpeg62-turbo-dev; do
-  if [[ -e /usr/share/doc/$package/copyright ]]; then
-    cp -L "/usr/share/doc/$package/copyright" "$stage/licences/$package.txt"
+  text=$(find "/usr/share/doc/$package/copyright" "/usr/share/doc/$package-arm64-cross/copyright" -print -quit 2>/dev/null || true)
+  if [[ -n $text ]]; then
+    cp -L "$text" "$stage/licences/$package.txt"
   else
     echo "static.sh: the licence of $package is not installed, and not in the archive" >&2
   fi
