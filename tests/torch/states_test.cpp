@@ -295,3 +295,64 @@ TEST_CASE("torch: a scaler's steps show in the states, and skipped ones leave th
   scaler.update();
   CHECK(state.step() == 2);
 }
+
+TEST_CASE("torch: groups that a program removes take their states along") {
+  Toy toy;
+  std::vector<optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<torch::Tensor>{toy.a});
+  groups.emplace_back(std::vector<torch::Tensor>{toy.b});
+  optim::Adagrad adagrad(groups, optim::AdagradOptions(0.1).initial_accumulator_value(0.5));
+  toy.steps(adagrad, 1);
+  CHECK(adagrad.state().size() == 2);
+  adagrad.param_groups().pop_back();
+  adagrad.state();
+  toy.steps(adagrad, 1);
+  CHECK(state_of<optim::AdagradParamState>(adagrad, toy.a).step() == 2);
+  adagrad.param_groups().clear();
+  CHECK_NOTHROW(adagrad.state());
+}
+
+TEST_CASE("torch: a closure's states and options count in the step that it belongs to") {
+  Toy toy;
+  optim::Adam adam({toy.a}, optim::AdamOptions(0.1));
+  toy.steps(adam, 1);
+  const torch::Tensor before = toy.a.detach().clone();
+  adam.step([&] {
+    state_of<optim::AdamParamState>(adam, toy.a).step(100);
+    static_cast<optim::AdamOptions&>(adam.param_groups()[0].options()).lr(0);
+    toy.backward();
+    return toy.a.sum();
+  });
+  CHECK(state_of<optim::AdamParamState>(adam, toy.a).step() == 101);
+  CHECK(toy.a.equal(before));
+}
+
+TEST_CASE("torch: L-BFGS's history is that of the ring in use, and al cannot be set") {
+  torch::Tensor x = torch::tensor({3.0, -2.0, 1.0}, torch::requires_grad());
+  optim::LBFGS lbfgs({x}, optim::LBFGSOptions(0.3).max_iter(4).max_eval(20).history_size(2));
+  const auto step = [&] {
+    lbfgs.step([&] {
+      lbfgs.zero_grad();
+      const torch::Tensor loss = (x * x * x * x).sum() + (x - 1).square().sum();
+      loss.backward();
+      return loss;
+    });
+  };
+  step();
+  CHECK(state_of<optim::LBFGSParamState>(lbfgs, x).old_dirs().size() == 2);
+  static_cast<optim::LBFGSOptions&>(lbfgs.param_groups()[0].options()).history_size(10);
+  CHECK_THROWS_WITH(step(), doctest::Contains("history_size cannot change after 2, got 10"));
+  static_cast<optim::LBFGSOptions&>(lbfgs.param_groups()[0].options()).history_size(2);
+  state_of<optim::LBFGSParamState>(lbfgs, x).al(std::vector<torch::Tensor>{torch::ones({1})});
+  CHECK_THROWS(step());
+}
+
+TEST_CASE("torch: the parameters of an optimizer cannot change between unscale_ and step") {
+  Toy toy;
+  optim::SGD sgd({toy.a}, optim::SGDOptions(1.0));
+  torch::amp::GradScaler scaler;
+  scaler.scale(toy.a.sum() + 3 * toy.b.sum()).backward();
+  scaler.unscale_(sgd);
+  sgd.add_parameters({toy.b});
+  CHECK_THROWS_WITH(scaler.step(sgd), doctest::Contains("cannot change between unscale_ and step"));
+}

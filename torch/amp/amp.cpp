@@ -23,12 +23,23 @@ GradScaler::GradScaler(const GradScalerOptions& o)
                                                                   .enabled = o.enabled()})) {}
 GradScaler::~GradScaler() = default;
 Tensor GradScaler::scale(const Tensor& loss) { return own_->scale(loss.h()); }
-void GradScaler::unscale_(optim::Optimizer& optimizer) { own_->unscale_(own_of(optimizer)); }
+void GradScaler::unscale_(optim::Optimizer& optimizer) {
+  hs::Optimizer& own = own_of(optimizer);
+  own_->unscale_(own);
+  unscaled_[&optimizer] = own.id();
+}
 void GradScaler::step(optim::Optimizer& optimizer) {
-  own_->step(own_of(optimizer));
+  hs::Optimizer& own = own_of(optimizer);
+  const auto at = unscaled_.find(&optimizer);
+  TORCH_CHECK(at == unscaled_.end() || at->second == own.id(),
+              "the parameters of an optimizer cannot change between unscale_ and step");
+  own_->step(own);
   optimizer.refresh_state();
 }
-void GradScaler::update() { own_->update(); }
+void GradScaler::update() {
+  own_->update();
+  unscaled_.clear();
+}
 double GradScaler::get_scale() const { return own_->get_scale(); }
 
 }  // namespace torch::amp

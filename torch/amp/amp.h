@@ -11,6 +11,8 @@
 //   scaler.update();
 #pragma once
 
+#include <map>
+
 #include "amp/autocast/autocast.h"
 #include "torch/optim/optimizer.h"
 
@@ -52,6 +54,7 @@ class GradScaler {
 
  private:
   std::unique_ptr<hs::GradScaler> own_;
+  std::map<const optim::Optimizer*, uint64_t> unscaled_;  // since the last update(): the ids of halfstep's optimizers
 };
 
 }  // namespace torch::amp

@@ -36,7 +36,8 @@ bool operator==(const OptimizerParamState& a, const OptimizerParamState& b) {
                     [](const auto& x, const auto& y) { return x.number ? *x.number == *y.number : same(*x.tensor, *y.tensor); });
 }
 bool operator==(const LBFGSParamState& a, const LBFGSParamState& b) {
-  return a.func_evals() == b.func_evals() && a.n_iter() == b.n_iter() && a.t() == b.t() && a.prev_loss() == b.prev_loss() &&
+  return a.al().has_value() == b.al().has_value() && a.func_evals() == b.func_evals() && a.n_iter() == b.n_iter() &&
+         a.t() == b.t() && a.prev_loss() == b.prev_loss() &&
          same(a.d(), b.d()) && same(a.H_diag(), b.H_diag()) && same(a.prev_flat_grad(), b.prev_flat_grad()) &&
          same(a.old_dirs(), b.old_dirs()) && same(a.old_stps(), b.old_stps()) && same(a.ro(), b.ro());
 }
@@ -93,6 +94,11 @@ using OwnOf = typename Kind<Options>::Own;
 template <class Options>
 using StateOf = typename Kind<Options>::State;
 
+// Returns the options of a group; the defaults if the program has removed it, or if it has none yet.
+template <class Options>
+const Options& options_of(const std::vector<OptimizerParamGroup>& groups, size_t g, const OptimizerOptions& defaults) {
+  return static_cast<const Options&>(g < groups.size() && groups[g].has_options() ? groups[g].options() : defaults);
+}
 template <class Options>
 hs::ParamGroup group_of(const OptimizerParamGroup& g) {
   const auto& o = static_cast<const Options&>(g.options());
@@ -144,7 +150,7 @@ bool show(State& state, Tensors own, const hs::Tensor& p, [[maybe_unused]] const
   }
   return any;
 }
-bool show(LBFGSParamState& state, const Tensors& own, const hs::Tensor& p, const LBFGSOptions& options) {
+bool show(LBFGSParamState& state, const Tensors& own, const hs::Tensor& p, const LBFGSOptions&) {
   if (!own.count("numbers")) return false;
   const std::vector<double> n = own.at("numbers").to_vector<double>();
   const auto find = [&](const std::string& name) { return own.count(name) ? Tensor(own.at(name)) : Tensor(); };
@@ -152,9 +158,9 @@ bool show(LBFGSParamState& state, const Tensors& own, const hs::Tensor& p, const
   state.H_diag(hs::full({}, n[hs::LBFGS::kScale], {.dtype = p.dtype(), .device = p.device()}));
   state.d(find("direction")).prev_flat_grad(find("gradient"));
   if (own.count("previous_loss")) state.prev_loss(own.at("previous_loss").item<double>());
-  const int64_t pairs = int64_t(n[hs::LBFGS::kPairs]), next = int64_t(n[hs::LBFGS::kNext]), size = options.history_size();
+  const int64_t pairs = int64_t(n[hs::LBFGS::kPairs]), next = int64_t(n[hs::LBFGS::kNext]);
   for (int64_t i = 0; i < pairs; ++i) {
-    const std::string slot = std::to_string((next - pairs + i + size) % size);
+    const std::string slot = std::to_string((next + i) % pairs);  // next is the oldest one's, or pairs if the history is not full
     state.old_dirs().push_back(find("change" + slot));
     state.old_stps().push_back(find("moved" + slot));
     state.ro().push_back(1 / (state.old_dirs().back() * state.old_stps().back()).sum());
@@ -364,7 +370,7 @@ void FusedOptimizer<Options>::adopt_states() {
       TORCH_CHECK(!there || written, "state() has a state of another optimizer's class");
       const bool was = seen != seen_->by_parameter.end();
       if (there != was || (was && !(*written == seen->second))) {
-        replace(all, i, written ? to_hs(*written, p, static_cast<const Options&>(param_groups_[g].options())) : Tensors());
+        replace(all, i, written ? to_hs(*written, p, options_of<Options>(param_groups_, g, defaults())) : Tensors());
         changed = true;
       }
       ++i;
@@ -389,7 +395,7 @@ void FusedOptimizer<Options>::refresh_state(bool first) {
     for (const hs::Tensor& p : own.param_groups()[g].params) {
       StateOf<Options> state;
       const Tensors states = states_of(all, i++);
-      if (!show(state, states, p, static_cast<const Options&>(param_groups_[g].options()))) continue;
+      if (!show(state, states, p, options_of<Options>(param_groups_, g, defaults()))) continue;
       auto& entry = state_[p.impl()];
       if (entry)
         static_cast<StateOf<Options>&>(*entry) = state;
@@ -414,8 +420,12 @@ hs::Optimizer* FusedOptimizer<Options>::halfstep() {
 }
 template <class Options>
 Tensor FusedOptimizer<Options>::step(LossClosure closure) {
-  hs::Optimizer* const own = halfstep();
   Tensor loss;
+  if (closure && !std::is_same_v<Options, LBFGSOptions>) {  // first, since it may change options and states
+    const hs::EnableGrad on;
+    loss = std::exchange(closure, nullptr)();
+  }
+  hs::Optimizer* const own = halfstep();
   if (closure)
     loss = own ? Tensor(*own->step([&]() -> hs::Tensor { return closure().h(); })) : closure();
   else if (own)
