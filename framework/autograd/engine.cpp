@@ -176,8 +176,10 @@ class Engine {
 
   // Returns the edge of `t` like edge_of, but stops at a tensor that autocast made.
   static Edge target_of(const Tensor& t) {
-    if (t.impl()->autograd && t.impl()->autograd->node)
-      return {t.impl()->autograd->node, t.impl()->autograd->output_index, t.dtype()};
+    if (t.impl()->autograd && t.impl()->autograd->node) {
+      const AutogradMeta& meta = *t.impl()->autograd;
+      return {meta.node, meta.output_index, meta.node->outputs[meta.output_index].dtype};
+    }
     return edge_of(t);
   }
 

@@ -80,8 +80,6 @@ class AutocastCast : public Node {
     return {grads[0].defined() ? grads[0].to(edges[0].dtype) : Tensor()};
   }
 };
-// The cast that an op did itself.
-class Rounding final : public AutocastCast {};
 
 }  // namespace
 
@@ -149,7 +147,7 @@ Edge edge_of(const Tensor& t) {
   AutogradMeta& meta = *impl.autograd;
   if (meta.node) {
     if (meta.node->is_autocast_cast()) return meta.node->edges[0];
-    return {meta.node, meta.output_index, impl.dtype};
+    return {meta.node, meta.output_index, meta.node->outputs[meta.output_index].dtype};
   }
   if (!meta.requires_grad) return {};
   static ForkMutex mutex;  // for threads that build graphs on one leaf
@@ -211,18 +209,13 @@ Tensor record_rounding(const Tensor& low, DType wide) {
   if (!low.impl()->autograd || !low.impl()->autograd->node) return low;
   const AutogradMeta& meta = *low.impl()->autograd;
   meta.node->outputs[meta.output_index].dtype = wide;
-  Tensor out = low.alias(low.shape(), low.strides());
-  auto node = make_node<Rounding>();
-  node->edges = {{meta.node, meta.output_index, wide}};
-  attach(node, out);
-  return out;
+  return low;
 }
 
 std::optional<DType> rounded_from(const Tensor& t) {
   if (!t.impl()->autograd || !t.impl()->autograd->node) return {};
-  const Node& node = *t.impl()->autograd->node;
-  if (!node.is_autocast_cast() || !dynamic_cast<const Rounding*>(&node)) return {};
-  return node.edges[0].dtype;
+  const DType dtype = t.impl()->autograd->node->outputs[t.impl()->autograd->output_index].dtype;
+  return dtype == t.dtype() ? std::nullopt : std::optional(dtype);
 }
 
 }  // namespace halfstep

@@ -4,6 +4,7 @@
 #include <optional>
 #include <typeinfo>
 
+#include "framework/autograd/grad_mode.h"
 #include "layers/feedforward/normalization.h"
 
 namespace halfstep {
@@ -42,25 +43,32 @@ bool ResidualStream::is_plain(const Module& module) {
 }
 
 Tensor ResidualStream::value() {
-  if (branch_.defined()) x_ = x_ + std::exchange(branch_, Tensor());
+  if (branch_.defined()) {
+    const GradMode mode(is_recorded_);
+    if (grad_enabled() != is_recorded_) return x_ + branch_;  // in InferenceMode, which records nothing
+    x_ = x_ + branch_;
+    branch_ = Tensor();
+  }
   return x_;
 }
 
 void ResidualStream::add(const Tensor& branch) {
   value();
   branch_ = branch;
+  is_recorded_ = grad_enabled();
 }
 
 Tensor ResidualStream::through(Module& norm, const Module* reader) {
   const bool layer = typeid(norm) == typeid(LayerNorm), fits = (layer || typeid(norm) == typeid(RMSNorm)) && is_plain(norm);
-  if (!fits || (branch_.defined() && !is_one_pass(x_, branch_))) {
+  if (!fits || (branch_.defined() && (is_recorded_ != grad_enabled() || !is_one_pass(x_, branch_)))) {
     const Tensor x = value();
     return norm(x);
   }
   const std::optional<DType> rounded = dtype_read_by(reader, x_, is_plain);
-  const Tensor branch = std::exchange(branch_, Tensor());
-  return layer ? through_norm(static_cast<LayerNorm&>(norm), x_, branch, rounded)
-               : through_norm(static_cast<RMSNorm&>(norm), x_, branch, rounded);
+  const Tensor y = layer ? through_norm(static_cast<LayerNorm&>(norm), x_, branch_, rounded)
+                         : through_norm(static_cast<RMSNorm&>(norm), x_, branch_, rounded);
+  branch_ = Tensor();
+  return y;
 }
 
 }  // namespace halfstep

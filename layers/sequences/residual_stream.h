@@ -22,7 +22,8 @@ namespace halfstep {
 class ResidualStream {
  public:
   explicit ResidualStream(Tensor x) : x_(std::move(x)) {}
-  // Returns the stream itself.
+  // Returns the stream itself. If a norm added its last branch, the gradient that hooks, retain_grad and grad() see of it lacks
+  // what comes through that norm; a hook of the norm keeps both apart.
   Tensor value();
   // Adds the result of a branch, of the stream's shape.
   void add(const Tensor& branch);
@@ -42,7 +43,8 @@ class ResidualStream {
 
  private:
   static bool is_plain(const Module& module);
-  Tensor x_, branch_;  // undefined branch: all is added
+  Tensor x_, branch_;         // undefined branch: all is added
+  bool is_recorded_ = false;  // whether grad mode was on where the branch was added
 };
 
 }  // namespace halfstep

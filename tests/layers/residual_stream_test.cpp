@@ -199,3 +199,46 @@ TEST_CASE("a stream adds a branch that broadcasts, and reads norms of other kind
   stream.add(x);
   CHECK(bytes_of(stream.value()) == bytes_of(((x + 1.0) + x + x) + x));
 }
+
+TEST_CASE("a stream that is read where nothing is recorded keeps its graph, and records no branch that was not") {
+  TwoBlocks net;
+  const auto gradients = [&](int read) {
+    const Tensor x = ones({2, 12}).set_requires_grad();
+    net.zero_grad();
+    ResidualStream stream(x);
+    stream.pass(*net.one);
+    if (read == 1 || read == 2) {
+      const NoGrad off;
+      if (read == 1) CHECK(stream.value().requires_grad());  // as the tensors that were added
+      if (read == 2) CHECK(!stream.through(*net.last).requires_grad());
+    } else if (read == 3 || read == 4) {
+      const InferenceMode off;
+      read == 3 ? stream.value() : stream.through(*net.last);
+    }
+    stream.pass(*net.two);
+    square(stream.value()).sum().backward();
+    return bytes_of(x.grad()) + bytes_of(net.one->net1->weight.grad()) + bytes_of(net.two->net2->weight.grad());
+  };
+  const std::string unread = gradients(0);
+  CHECK(unread.size() == 2 * 12 * 4 + 2 * 12 * 12 * 4);
+  for (int read = 1; read <= 4; ++read) {
+    CAPTURE(read);
+    CHECK(gradients(read) == unread);
+  }
+  const Tensor x = ones({2, 12}).set_requires_grad();
+  ResidualStream stream(x.detach());
+  {
+    const NoGrad off;
+    stream.add(x * 2.0);
+  }
+  CHECK(!stream.value().requires_grad());
+}
+
+TEST_CASE("a norm that throws leaves a stream its branch") {
+  const Tensor x = randn({2, 4}), branch = randn({2, 4});
+  ResidualStream stream(x);
+  stream.add(branch);
+  LayerNorm wrong(3), right(4);
+  CHECK_THROWS_AS(stream.through(wrong), ShapeError);
+  CHECK(bytes_of(stream.through(right)) == bytes_of(right(x + branch)));
+}

@@ -228,7 +228,8 @@ struct AddNorm {
   }
   // For exports: add and the norm.
   static Tensors in_simpler_ops(const Attr& attr, const Tensors& in) {
-    const Tensor sum = in[kX] + in[kBranch];
+    const DType given = promote(in[kX].dtype(), in[kBranch].dtype());
+    const Tensor sum = (is_half(given) ? in[kX].to(attr.dtype.value_or(given)) : in[kX]) + in[kBranch];
     return {call<NormOverGroup>({sum, in[kInputWeight], in[kInputBias]}, attr), sum};
   }
 

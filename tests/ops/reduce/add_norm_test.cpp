@@ -179,6 +179,34 @@ TEST_CASE("the norm of a residual sum keeps what the norm keeps, in one kernel e
   CHECK(kernels <= 1);
 }
 
+TEST_CASE("hooks and retained gradients of a norm that rounds to a reader's 16 bits see its gradient") {
+  const Tensor x = randn({3, 8}).set_requires_grad(), w = randn({8, 5});
+  Tensor y, loss;
+  int calls = 0;
+  {
+    const Autocast region(Device::cpu, DType::bf16);
+    y = layer_norm(x, {8}, {}, {}, 1e-5, DType::bf16);
+    y.retain_grad();
+    y.register_hook([&](const Tensor& g) {
+      ++calls;
+      return g * 2.0;
+    });
+    loss = mm(y, w).to(DType::f32).sum();
+  }
+  loss.backward();
+  CHECK(calls == 1);
+  const Tensor read = y.detach().set_requires_grad();
+  {
+    const Autocast region(Device::cpu, DType::bf16);
+    mm(read, w).to(DType::f32).sum().backward();
+  }
+  REQUIRE(y.grad().defined());
+  CHECK(bytes_of(y.grad().to(DType::bf16)) == bytes_of(read.grad() * 2.0));
+  const Tensor plain = x.detach().set_requires_grad();
+  layer_norm(plain, {8}).backward(y.grad().to(DType::f32));
+  CHECK(bytes_of(x.grad()) == bytes_of(plain.grad()));
+}
+
 TEST_CASE("errors of the norm of a residual sum name the op") {
   const Tensor x = randn({4, 8});
   CHECK_THROWS_WITH_AS(add_layer_norm(x, randn({8}), {8}), "[add_layer_norm] x and branch must have one shape, got [4, 8] and [8]",
