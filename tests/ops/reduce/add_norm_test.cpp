@@ -79,7 +79,8 @@ TEST_CASE("the norm of a residual sum has the bits of add and the norm, forward 
                                  {DType::f16, DType::f16},  {DType::f32, DType::f16}, {DType::f32, DType::bf16},
                                  {DType::bf16, DType::f32}, {DType::f16, DType::bf16}};
   for (const Norm& n : kNorms) {
-    for (const auto& [x, branch] : kPairs) {
+    for (const auto& pair : kPairs) {
+      const DType x = pair[0], branch = pair[1];
       CAPTURE(n.shape);
       CAPTURE(name(x));
       CAPTURE(name(branch));
