@@ -70,7 +70,7 @@ class AccumulateGrad final : public Node {
   Tensor leaf_;
 };
 
-class AutocastCast : public Node {
+class AutocastCast final : public Node {
  public:
   std::string_view name() const override { return "autocast"; }
   bool is_autocast_cast() const override { return is_half(outputs[0].dtype); }
