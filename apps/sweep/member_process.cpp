@@ -53,7 +53,7 @@ MemberProcess::MemberProcess(std::vector<std::string> command, const std::filesy
 }
 
 MemberProcess::~MemberProcess() {
-  for (stop(); !exit_code(); stop()) std::this_thread::sleep_for(kExitPollInterval);
+  for (stop(); !exit_code();) std::this_thread::sleep_for(kExitPollInterval);
 }
 
 std::optional<int> MemberProcess::exit_code() {
@@ -63,10 +63,13 @@ std::optional<int> MemberProcess::exit_code() {
   return exit_code_;
 }
 
+// Signals once: a process that is watched while it ends, by a debugger or a sanitizer, would wait without end for the stop that each
+// SIGCONT takes back.
 void MemberProcess::stop() {
+  if (is_stopping_) return;
+  is_stopping_ = true;
   if (!exit_code_) kill(pid_, SIGTERM);
   resume();  // a paused process would not handle it
-  is_stopping_ = true;
 }
 
 // Sends SIGSTOP: orphaned process groups of a terminal ignore SIGTSTP.

@@ -25,9 +25,8 @@ class MemberProcess {
   // Returns its exit code once it has ended, or kKilledBySignal plus the signal that killed it; nothing while it runs. Later calls
   // return the same.
   std::optional<int> exit_code();
-  // Sends SIGTERM. Call it repeatedly until the process has ended: a signal before its program has begun is lost, and a second one
-  // has no effect.
-  void stop();   // wakes a paused process
+  // Sends SIGTERM and wakes a paused process; later calls do nothing. A process whose program has not begun ends at once.
+  void stop();
   void pause();  // stops it until resume(); it keeps its memory
   void resume();
   bool is_stopping() const { return is_stopping_; }  // whether stop() was called
