@@ -38,4 +38,5 @@ choice=(-LE slow)
 for argument in "$@"; do
   [[ $argument == -L* || $argument == --label* ]] && choice=()
 done
-exec ctest --test-dir "build/$preset" -j "${HALFSTEP_JOBS:-$(nproc)}" --output-on-failure "${choice[@]}" "$@"
+# A test that hangs fails by its name after half an hour; those that may take longer say so.
+exec ctest --test-dir "build/$preset" -j "${HALFSTEP_JOBS:-$(nproc)}" --timeout 1800 --output-on-failure "${choice[@]}" "$@"

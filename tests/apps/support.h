@@ -77,9 +77,7 @@ class Child {
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(99);
   }
-  ~Child() {
-    if (pid_ > 0) end(SIGKILL);
-  }
+  ~Child() { end(SIGKILL); }
   Child(const Child&) = delete;
 
   // Waits until `done()` or the program's end. Returns false if it ended, or if a minute passed.
@@ -105,8 +103,10 @@ class Child {
   void send(int signal) const {
     if (pid_ > 0) kill(pid_, signal);
   }
-  // Waits, and returns its exit code, or minus the signal that killed it.
+  // Waits, and returns its exit code, or minus the signal that killed it. Kills it when it does not end for ten minutes.
   int wait() {
+    for (int minute = 0; minute < 10 && pid_ > 0; ++minute) until([] { return false; });
+    send(SIGKILL);
     int status = 0;
     if (pid_ > 0 && waitpid(pid_, &status, 0) == pid_) ended(status);
     return code_;
