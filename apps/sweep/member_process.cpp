@@ -63,8 +63,8 @@ std::optional<int> MemberProcess::exit_code() {
   return exit_code_;
 }
 
-// Signals once: a process that is watched while it ends, by a debugger or a sanitizer, would wait without end for the stop that each
-// SIGCONT takes back.
+// Signals once: a process that is watched while it ends, by a debugger or a sanitizer, would wait without end for the stop that
+// each SIGCONT takes back.
 void MemberProcess::stop() {
   if (is_stopping_) return;
   is_stopping_ = true;
