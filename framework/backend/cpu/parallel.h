@@ -22,7 +22,8 @@
 
 namespace halfstep::cpu {
 
-inline constexpr int64_t kBlock = 1024;  // elements per call of a kernel, so that its buffers stay in the first-level cache
+inline constexpr int64_t kBlock = 1024;    // elements per call of a kernel, so that its buffers stay in the first-level cache
+inline constexpr int64_t kCacheLine = 64;  // bytes
 
 // The first exception of a team of threads: it must not leave the function that the team calls, so it is stored and thrown again
 // after the call.

@@ -64,6 +64,30 @@ TEST_CASE("an index op in place reads what shares its memory before it writes") 
   CHECK(equal(x.select(0, 2), matrix().select(0, 1)));
 }
 
+TEST_CASE("gather names the first bad index, of many blocks and in any layout, and reads nothing there") {
+  const int64_t rows = 50, columns = 4000;
+  const Tensor x = arange(rows * columns).to(kFloat32).reshape({rows, columns});
+  const Tensor good = (arange(rows * columns) % columns).reshape({rows, columns});
+  CHECK(equal(gather(x, 1, good), x));
+  const auto expect_bad = [&](int64_t dim, const Tensor& index, const std::string& says) {
+    CAPTURE(dim);
+    CHECK_THROWS_WITH_AS(gather(x, dim, index), doctest::Contains(says.c_str()), IndexError);
+  };
+  for (const int64_t value : {columns, int64_t(-1), int64_t(1) << 62}) {
+    Tensor bad = good.clone();
+    bad[49][3999].fill_(0), bad[49][7].fill_(value), bad[3][2500].fill_(value), bad[3][2501].fill_(-5);
+    const std::string says = "[gather] index " + std::to_string(value) + " at position ";
+    expect_bad(1, bad, says + "14500 is outside [0, 4000)");
+    expect_bad(1, bad.t().contiguous().t(), says + "14500 is outside [0, 4000)");
+  }
+  const Tensor wide = full({1, columns}, 0).to(kInt64);
+  wide[0][1234].fill_(50);
+  expect_bad(0, wide.expand({rows, columns}), "[gather] index 50 at position 1234 is outside [0, 50)");
+  const Tensor along = zeros({rows, 1}, kInt64);  // one index for a row of elements
+  along[30][0].fill_(columns);
+  expect_bad(1, along.expand({rows, columns}), "[gather] index 4000 at position 120000 is outside [0, 4000)");
+}
+
 TEST_CASE("indices outside their dimension are IndexErrors that name them") {
   const Tensor x = matrix();
   CHECK_THROWS_WITH_AS(index_select(x, 0, ints({0, 3})), "[index_select] index 3 at position 1 is outside [0, 3)", IndexError);

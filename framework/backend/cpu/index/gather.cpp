@@ -8,6 +8,7 @@
 #include "framework/backend/cpu/elementwise/loops.h"
 #include "framework/backend/cpu/index/broadcast_index.h"
 #include "framework/backend/cpu/kernels.h"
+#include "framework/base/check.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -29,10 +30,30 @@ HS_CLONES void gather_line(const T* line, const int64_t* index, T* to, int64_t n
 }
 
 constexpr int64_t kPrefetchBytes = 4096;  // of a row
-constexpr int64_t kCacheLine = 64;        // bytes
 
+// Keeps the first of the places at which threads find a bad index.
+class FirstBad {
+ public:
+  explicit FirstBad(int64_t end) : end_(end), first_(end) {}
+  // Notes the first bad one of n indices, if there is one, and returns whether there is. v[0] is at `place`.
+  bool find(const int64_t* v, int64_t stride, int64_t n, uint64_t size, int64_t place) {
+    if (!any_outside(v, stride, n, size)) return false;
+    for (; uint64_t(*v) < size; v += stride) ++place;
+    for (int64_t current = first_; place < current && !first_.compare_exchange_weak(current, place);) {}  // first_ = the least
+    return true;
+  }
+  bool is_before(int64_t place) const { return first_ < place; }
+  int64_t place() const { return first_ < end_ ? first_.load() : -1; }  // -1: none
+
+ private:
+  int64_t end_;
+  std::atomic<int64_t> first_;
+};
+
+// Checks the indices of a row while they are in the cache, and reads no element at a bad one. Throws IndexError for the first.
 template <class T>
 void gather_bits(const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
+  const uint64_t size = x.shape.empty() ? 1 : uint64_t(x.shape[dim]);
   Strides others = x.strides;  // strides of x except along dim
   if (!others.empty()) others[dim] = 0;
   const int64_t step = x.shape.empty() ? 0 : x.strides[dim];
@@ -40,21 +61,25 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
   const int64_t* indices = index.as<const int64_t>();
   const T* in = x.as<const T>();
   T* to = out.as<T>();
+  FirstBad bad(s.numel);
   parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     Cursor out_cursor(s, 0, begin), index_cursor(s, 1, begin), x_cursor(s, 2, begin);
     for (int64_t done = begin; done < end;) {
-      const int64_t n = std::min(end - done, out_cursor.row_left());
-      const int64_t out_stride = out_cursor.stride(), index_stride = index_cursor.stride(), x_stride = x_cursor.stride();
+      const int64_t index_stride = index_cursor.stride();
+      const int64_t n = std::min({end - done, out_cursor.row_left(), index_stride != 0 ? kBlock : end});
+      const int64_t out_stride = out_cursor.stride(), x_stride = x_cursor.stride();
       T* target = to + out_cursor.offset();
       const T* source = in + x_cursor.offset();
       const int64_t* chosen = indices + index_cursor.offset();
+      if (bad.find(chosen, index_stride, n, size, done)) return;
       if (index_stride == 0 && x_stride == 1 && out_stride == 1) {
         if (done + n < end) {  // prefetches the next row, which may be anywhere, while copying this one
           Cursor next_index = index_cursor, next_x = x_cursor;
           next_index.advance(n);
           next_x.advance(n);
-          const T* const next = in + next_x.offset() + indices[next_index.offset()] * step;
-          for (int64_t k = 0; k < std::min(n, kPrefetchBytes / int64_t(sizeof(T))); k += kCacheLine / int64_t(sizeof(T)))
+          const int64_t row = indices[next_index.offset()], bytes = uint64_t(row) < size ? kPrefetchBytes : 0;
+          const T* const next = in + next_x.offset() + (bytes ? row * step : 0);
+          for (int64_t k = 0; k < std::min(n, bytes / int64_t(sizeof(T))); k += kCacheLine / int64_t(sizeof(T)))
             __builtin_prefetch(next + k);
         }
         std::memcpy(target, source + *chosen * step, size_t(n) * sizeof(T));
@@ -69,29 +94,26 @@ void gather_bits(const TensorView& x, int dim, const TensorView& index, const Te
       done += n;
     }
   });
+  if (const int64_t place = bad.place(); place >= 0)
+    fail<IndexError>("gather", "index ", indices[Cursor(s, 1, place).offset()], " at position ", place, " is outside [0, ", size,
+                     ")");
 }
 
 }  // namespace
 
 int64_t check_indices(const TensorView& index, int64_t size) {
   const Space s(index.shape, {&index.strides});
-  std::atomic<int64_t> first = s.numel;
+  FirstBad bad(s.numel);
   parallel_for(s.numel, kBlock, s.numel, [&](int64_t begin, int64_t end) {
     Cursor cursor(s, 0, begin);
-    for (int64_t done = begin; done < end && done < first;) {
+    for (int64_t done = begin; done < end && !bad.is_before(done);) {
       const int64_t n = std::min({end - done, cursor.row_left(), kBlock});
-      const int64_t* values = index.as<const int64_t>() + cursor.offset();
-      if (any_outside(values, cursor.stride(), n, uint64_t(size))) {
-        int64_t k = done;
-        while (uint64_t(values[(k - done) * cursor.stride()]) < uint64_t(size)) ++k;
-        for (int64_t current = first; k < current && !first.compare_exchange_weak(current, k);) {}  // first = min(first, k)
-        return;
-      }
+      if (bad.find(index.as<const int64_t>() + cursor.offset(), cursor.stride(), n, uint64_t(size), done)) return;
       cursor.advance(n);
       done += n;
     }
   });
-  return first < s.numel ? first.load() : -1;
+  return bad.place();
 }
 
 void gather(const TensorView& x, int dim, const TensorView& index, const TensorView& out) {
