@@ -93,10 +93,8 @@ T join_lanes(const S* x, int64_t n, T start) {
     V a = V{} + start, b = a, v, w;
     int64_t i = 0;
     for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
-      if constexpr (std::is_same_v<T, float>) {
-        prefetch_ahead(x + i);
-        if constexpr (std::is_same_v<S, T>) prefetch_ahead(x + i + kWidth);
-      }
+      prefetch_ahead(x + i);
+      if constexpr (2 * kWidth * int64_t(sizeof(S)) > kCacheLine) prefetch_ahead(x + i + kWidth);
       load_lanes(x + i, v);
       load_lanes(x + i + kWidth, w);
       v.each([](auto& part, int) HS_INLINE { Map::apply(part); });
