@@ -37,15 +37,15 @@ std::pair<float, float> range_of(const Tensor& numbers) {
   std::array<float, 32> low, high;
   low.fill(std::numeric_limits<float>::infinity());
   high.fill(-std::numeric_limits<float>::infinity());
-  const auto update = [&](const float* x, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      low[i] = x[i] < low[i] ? x[i] : low[i];
-      high[i] = x[i] > high[i] ? x[i] : high[i];
-    }
+  const auto update = [&](size_t lane, float x) {
+    low[lane] = x < low[lane] ? x : low[lane];
+    high[lane] = x > high[lane] ? x : high[lane];
   };
   const size_t whole = all.size() / low.size() * low.size();
-  for (size_t i = 0; i < whole; i += low.size()) update(all.data() + i, low.size());
-  update(all.data() + whole, all.size() - whole);
+  for (size_t i = 0; i < whole; i += low.size()) {
+    for (size_t lane = 0; lane < low.size(); ++lane) update(lane, all[i + lane]);
+  }
+  for (size_t i = whole; i < all.size(); ++i) update(i - whole, all[i]);
   return {*std::min_element(low.begin(), low.end()), *std::max_element(high.begin(), high.end())};
 }
 
