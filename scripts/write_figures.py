@@ -15,6 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "benchmarks/recipes"), str(ROOT / "benchmarks")]
 sys.dont_write_bytecode = True
+import predict_h100
 from records import newest
 from run import RECIPES, summary
 
@@ -357,6 +358,57 @@ def gpu_nets_table():
     return "\n".join(lines + [""])
 
 
+def predictions():
+    rows = newest("h100-predictions")["rows"]
+    if rows != predict_h100.predictions()["rows"]:
+        raise SystemExit("the record of predictions is not what benchmarks/predict_h100.py computes: run it")
+    return rows
+
+
+def gpu_predictions():
+    """Returns a line for each net: what an H100 measured before the latest changes, and the predicted step after them."""
+    lines = ["", "| net | precision | measured before | predicted now | floor | goal |", "| --- |" + " --- |" * 5]
+    for r in predictions():
+        digits = 1 if r["predicted_ms"] >= 10 else 2 if r["predicted_ms"] >= 1 else 3
+        cells = [f"{r[key]:.{digits}f} ms" if r[key] else "" for key in ("measured_ms", "predicted_ms", "floor_ms", "goal_ms")]
+        lines.append(f"| {r['net']} | {r['dtype']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines + [""])
+
+
+def gpu_missed():
+    """Returns the nets that are predicted to miss their goals: "the LSTM (float16)"."""
+    return ", ".join(f"{r['net']} ({r['dtype']})" for r in predictions() if r["goal_ms"] and r["predicted_ms"] > r["goal_ms"])
+
+
+def gpu_gains():
+    """Returns a line for each change of each net: operations and bytes, before and after, and the predicted gain."""
+    lines = ["", "| net | change | operations | GB | predicted gain | from |", "| --- |" + " --- |" * 5]
+    last = []
+    for r in predictions():
+        for i in (i for i in r["items"] if i not in last):  # a net's next precision or optimizer has the same changes
+            operations, gb = (" to ".join(f"{v:.3g}" for v in i[key]) if any(i[key]) else "" for key in ("operations", "gb"))
+            lines.append(f"| {r['net']} | {i['item']} | {operations} | {gb} | {i['gain_ms']:.3f} ms | {i['by']} |")
+        last = r["items"]
+    return "\n".join(lines + [""])
+
+
+def gpu_plans():
+    """Returns a line for each net: operations and bytes that a plan counts, and its floors."""
+    record = newest("plans-gpu-nets")
+    heads = " | ".join(f"floor on an {gpu}" for gpu in record["rates"])
+    lines = ["", f"| net | TFLOP | GB | {heads} |", "| --- |" + " --- |" * (2 + len(record["rates"]))]
+    for r in record["rows"]:
+        floors = " | ".join(f"{ms:.1f} ms" for ms in r["floor_ms"].values())
+        lines.append(f"| {r['net']} | {r['tflop']:.2f} | {r['gb']:.1f} | {floors} |")
+    return "\n".join(lines + [""])
+
+
+def recorded_operations(net):
+    """Returns the operations of a net's recorded step, which a test checks."""
+    text = (ROOT / "tests/emulators/source/census_test.cpp").read_text(encoding="utf-8")
+    return re.search(rf'\{{"{re.escape(net)}", .*, (\d+)\}},', text)[1]
+
+
 def gpu_benchmark_table():
     """Returns the benchmark's seconds and bytes of 150 steps on a GPU."""
     lines = ["", "| | seconds | bytes | a step |", "| --- | --- | --- | --- |"]
@@ -412,6 +464,11 @@ FIGURES = {
     "published_table": published_table,
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,
     "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,
+    "gpu_predictions": gpu_predictions, "gpu_gains": gpu_gains, "gpu_missed": gpu_missed, "gpu_plans": gpu_plans,
+    "operations_mlp": lambda: recorded_operations("MLP 4096, batch 4096"),
+    "operations_resnet": lambda: recorded_operations("ResNet-18, batch 64, channels_last"),
+    "operations_lstm": lambda: recorded_operations("LSTM 2 x 1024"),
+    "operations_gpt2": lambda: recorded_operations("GPT-2 small, batch 8"),
     "readers_table": readers_table,
     "recomputation_plans": recomputation_plans, "recomputation_times": recomputation_times,
     "laid_one": lambda: before_ratios("resnet18-before-cpu-xeon-amx", "forward", "batch 1"),
