@@ -97,9 +97,17 @@ class Graph : public Module {
     bool sum_relu = false;                        // computes add_relu() of the two inputs instead of the sum and the ReLU
     WithRelu relu = nullptr;                      // of the layer
     bool passes_on = false;                       // returns its input, because an earlier step has computed the node's layer
+    // A batch normalisation of which a sum with a ReLU is the only reader is left to that sum: `leaves_norm` is set for it, and for
+    // the convolution before it, unless both are folded in this call.
+    struct Norm {
+      size_t node, input;  // its node, and which input of the sum it makes
+    };
+    std::optional<Norm> norm{};
+    bool leaves_norm = false;
   };
   void structure_changed() override;
   void find_fusions();
+  void find_norm(Step& sum, std::span<const int> uses);
   std::optional<size_t> only_before(size_t i, std::span<const int> uses) const;
   bool may_fuse() const;  // at this call
   Tensor run_step(size_t i, Tensors in, bool fused) const;
