@@ -27,8 +27,8 @@ struct BasicBlock : Module {
     if (stride != 1 || in != out) downsample = add("downsample", Sequential{conv(in, out, 1, stride), BatchNorm2d(out)});
   }
   Tensor forward(const Tensor& x) override {
-    const Tensor y = bn2(conv2(bn1->relu(conv1(x))));
-    return add_relu(y, downsample ? downsample(x) : x);
+    const Tensor y = conv2(bn1->relu(conv1(x)));
+    return bn2->add_relu(y, downsample ? downsample(x) : x);
   }
   bool is_recordable() const override { return true; }
 };

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <typeinfo>
 
+#include "framework/autograd/grad_mode.h"
 #include "framework/base/list_text.h"
 #include "framework/ops/ops.h"
+#include "layers/containers/sequential.h"
 
 namespace halfstep {
 namespace {
@@ -64,7 +67,10 @@ Residual::Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcu
 }
 
 Tensor Residual::add_shortcut(const Tensor& x, bool relu) {
-  const Tensor y = (*own_child(0))(x), z = child_slots().size() > 1 ? (*own_child(1))(x) : x;
+  Module& body = *own_child(0);
+  const auto shortcut = [&] { return child_slots().size() > 1 ? (*own_child(1))(x) : x; };
+  if (relu && typeid(body) == typeid(Sequential)) return static_cast<Sequential&>(body).add_relu(x, shortcut);
+  const Tensor y = body(x), z = shortcut();
   return relu ? add_relu(y, z) : y + z;
 }
 
@@ -171,7 +177,8 @@ void Graph::find_fusions() {
   std::vector<int> uses(inputs_.size() + nodes_.size());
   for (Step& step : steps_) {
     step.conv_norm = nullptr;
-    step.sum_relu = step.passes_on = false;
+    step.sum_relu = step.passes_on = step.leaves_norm = false;
+    step.norm = {};
     step.relu = nullptr;
     for (size_t v : step.from) ++uses[v];
   }
@@ -194,6 +201,24 @@ void Graph::find_fusions() {
       step.sum_relu = is_sum(*before);
     steps_[i].passes_on = step.relu || (step.sum_relu && !nodes_[*before].layer);
   }
+  for (Step& step : steps_)
+    if (step.sum_relu) find_norm(step, uses);
+}
+
+// Finds a batch normalisation whose result nothing but this sum reads.
+void Graph::find_norm(Step& sum, std::span<const int> uses) {
+  for (size_t input = 0; input < sum.from.size() && !sum.norm; ++input) {
+    const size_t v = sum.from[input];
+    if (v < inputs_.size() || uses[v] > 1) continue;
+    const size_t node = v - inputs_.size();
+    const auto& layer = nodes_[node].layer;
+    // A layer that several nodes share must see its inputs in their order.
+    const bool shared = std::count_if(nodes_.begin(), nodes_.end(), [&](const Node& n) { return n.layer == layer; }) > 1;
+    if (!layer || nodes_[node].combine || shared || !batch_norm_of(*layer)) continue;
+    sum.norm = {node, input};
+    steps_[node].leaves_norm = true;
+    if (steps_[node].passes_on) steps_[steps_[node].from[0] - inputs_.size()].leaves_norm = true;
+  }
 }
 
 bool Graph::may_fuse() const {
@@ -205,12 +230,15 @@ bool Graph::may_fuse() const {
 Tensor Graph::run_step(size_t i, Tensors in, bool fused) const {
   const Node& node = nodes_[i];
   const Step& step = steps_[i];
-  if (fused && step.passes_on) return in[0];
+  const auto is_left = [](const Step& s) { return s.leaves_norm && !(inference_enabled() && (s.conv_norm || s.passes_on)); };
+  if (fused && (step.passes_on || (is_left(step) && !step.conv_norm))) return in[0];
+  if (fused && step.norm && is_left(steps_[step.norm->node]))
+    return batch_norm_of(*nodes_[step.norm->node].layer)->add_relu(in[step.norm->input], in[1 - step.norm->input]);
   if (fused && step.sum_relu) return add_relu(in[0], in[1]);
   const Tensor y = node.combine ? combine(*node.combine, in, node.dim) : in[0];
   in.clear();
   if (!node.layer) return y;
-  if (fused && step.conv_norm) return (*step.conv_norm)(y, step.relu != nullptr);
+  if (fused && step.conv_norm && !is_left(step)) return (*step.conv_norm)(y, step.relu != nullptr);
   return fused && step.relu ? step.relu(*node.layer, y) : (*node.layer)(y);
 }
 

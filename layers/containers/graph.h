@@ -30,7 +30,8 @@ class Residual : public Module {
   explicit Residual(std::shared_ptr<Module> body, std::shared_ptr<Module> shortcut = nullptr);
   Tensor forward(const Tensor& x) override { return add_shortcut(x, /*relu=*/false); }
   Tensor forward_relu(const Tensor& x) { return add_shortcut(x, /*relu=*/true); }
-  // Computes relu(layer(x)). Adds and applies the ReLU in one pass if no hook needs the value between.
+  // Computes relu(layer(x)). Adds and applies the ReLU in one pass if no hook needs the value between; in that of the batch
+  // normalisation that ends a body, if this is a Sequential.
   Tensor relu(const Tensor& x);
   bool is_recordable() const override;
   std::string describe() const override { return "Residual"; }
@@ -54,7 +55,7 @@ class Parallel : public Module {
 
 // Nodes that refer to the outputs of others by name. A node combines its inputs if it has several, then runs its layer if it has
 // one. The last node's output is the result. A ReLU behind a sum of two, or behind a layer that Sequential would fuse with it, is
-// computed in the same pass, by Sequential's rules.
+// computed in the same pass, by Sequential's rules; so are a batch normalisation, the sum of two that reads it, and its ReLU.
 //
 //   Graph unet({{.name = "down", .layer = encoder},
 //               {.name = "middle", .layer = bottom},
@@ -97,9 +98,17 @@ class Graph : public Module {
     bool sum_relu = false;                        // computes add_relu() of the two inputs instead of the sum and the ReLU
     WithRelu relu = nullptr;                      // of the layer
     bool passes_on = false;                       // returns its input, because an earlier step has computed the node's layer
+    // A batch normalisation of which a sum with a ReLU is the only reader is left to that sum: `leaves_norm` is set for it, and for
+    // the convolution before it, unless both are folded in this call.
+    struct Norm {
+      size_t node, input;  // its node, and which input of the sum it makes
+    };
+    std::optional<Norm> norm{};
+    bool leaves_norm = false;
   };
   void structure_changed() override;
   void find_fusions();
+  void find_norm(Step& sum, std::span<const int> uses);
   std::optional<size_t> only_before(size_t i, std::span<const int> uses) const;
   bool may_fuse() const;  // at this call
   Tensor run_step(size_t i, Tensors in, bool fused) const;

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <typeinfo>
 
+#include "framework/autograd/grad_mode.h"
 #include "framework/base/layer_path.h"
 #include "layers/containers/fused_relu.h"
 #include "layers/feedforward/activations.h"
+#include "layers/feedforward/normalization.h"
 
 namespace halfstep {
 Part<Module> Sequential::operator[](int64_t i) const {
@@ -77,15 +79,41 @@ Tensor Sequential::forward(const Tensor& x) {
     return y;
   }
   // Read these at each call: precisions and recomputing may change at any time, also while other threads call.
-  const bool some_alone = std::any_of(child_slots().begin(), child_slots().end(), [](const auto& slot) {
-    return slot->module && (slot->module->precision() || slot->module->any_recomputes());
-  });
-  if (some_alone) {
+  if (some_alone()) {
     for (const Stage& stage : make_stages()) y = run_stage(stage, y);
   } else {
     for (const Stage& stage : stages_) y = run_stage(stage, y);
   }
   return y;
+}
+
+bool Sequential::some_alone() const {
+  return std::any_of(child_slots().begin(), child_slots().end(), [](const auto& slot) {
+    return slot->module && (slot->module->precision() || slot->module->any_recomputes());
+  });
+}
+
+BatchNormNd* Sequential::norm_before_sum() const {
+  if (empty() || !own_child(size() - 1)) return nullptr;
+  BatchNormNd* const norm = batch_norm_of(*own_child(size() - 1));
+  if (!norm || any_hooks() || precision() || recomputes_in_backward() || some_alone() || policies_forbid_fusing()) return nullptr;
+  return stages_.back().conv_norm && inference_enabled() ? nullptr : norm;  // null: it may be folded into the convolution
+}
+
+Tensor Sequential::add_relu(const Tensor& x, const std::function<Tensor()>& residual) {
+  BatchNormNd* const norm = norm_before_sum();
+  if (!norm) {
+    const Tensor y = (*this)(x);
+    return halfstep::add_relu(y, residual());
+  }
+  const auto before_norm = [this](const Tensor& in) {
+    Tensor y = in;
+    for (size_t i = 0; i + 1 < stages_.size(); ++i) y = run_stage(stages_[i], y);
+    const Stage& last = stages_.back();
+    return last.conv_norm ? (*last.module)(y) : y;
+  };
+  const Tensor y = run(before_norm, x);
+  return norm->add_relu(y, residual());
 }
 
 Tensor Sequential::run_stage(const Stage& stage, const Tensor& x) {

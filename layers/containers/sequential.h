@@ -2,6 +2,7 @@
 // A container that runs layers one after the other.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -71,6 +72,9 @@ class Sequential : public Module {
   PartIterator begin() const { return PartIterator(child_slots().data()); }
   PartIterator end() const { return PartIterator(child_slots().data() + size()); }
   Tensor forward(const Tensor& x) override;
+  // Computes add_relu(net(x), residual()). If the last layer is a batch normalisation, it adds the residual in its pass, and
+  // residual() is called before it.
+  Tensor add_relu(const Tensor& x, const std::function<Tensor()>& residual);
   bool is_recordable() const override;  // true if all children are
   std::string describe() const override { return "Sequential"; }
 
@@ -88,6 +92,9 @@ class Sequential : public Module {
   // Adds child i to the last stage if they can be fused, else as a stage of its own.
   void add_to_stages(std::vector<Stage>& stages, size_t i) const;
   std::vector<Stage> make_stages() const;
+  // Returns the batch normalisation that ends forward if at this call a sum behind it can be computed in its pass; else null.
+  BatchNormNd* norm_before_sum() const;
+  bool some_alone() const;  // whether layers have a precision of their own or recompute, at this call
   static Tensor run_stage(const Stage& stage, const Tensor& x);
   static Tensor run_chain(const Stage& stage, const Tensor& x);
   std::vector<std::shared_ptr<const ConvNorm>> conv_norms_;  // caches of folded weights, one for each layer and the one before it

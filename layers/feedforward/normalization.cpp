@@ -170,7 +170,13 @@ void RunningNorm::count_batch() const {
   if (!TakenStates::recomputing()) num_batches_tracked.add_(1);
 }
 
-Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
+Tensor BatchNormNd::add_relu(const Tensor& x, const Tensor& residual) {
+  if (!residual.defined() || has_hooks() || precision() || recomputes_in_backward() || autocast::any_policies())
+    return halfstep::add_relu((*this)(x), residual);
+  return run([&](const Tensor& in) { return normalized(in, /*relu=*/true, residual); }, x);
+}
+
+Tensor BatchNormNd::normalized(const Tensor& x, bool relu, const Tensor& residual) {
   check_input(x, least_rank_, most_rank_, 1);
   const bool tracks = running_mean.defined();
   ProcessGroup* const group = options_.sync && training() ? current_group() : nullptr;
@@ -180,10 +186,13 @@ Tensor BatchNormNd::normalized(const Tensor& x, bool relu) {
   Tensor y;
   if (group) {
     y = batch_norm_over_ranks(x, *this, momentum, options_.eps, *group);
-    if (relu) y = halfstep::relu(y);
+    if (relu) y = residual.defined() ? halfstep::add_relu(y, residual) : halfstep::relu(y);
   } else {
-    y = batch_norm(x, running_mean, running_var, weight, bias, training() || !tracks, momentum, options_.eps, relu,
-                   counts_here ? Tensor() : Tensor(num_batches_tracked));
+    const bool by_batch = training() || !tracks;
+    const Tensor batches = counts_here ? Tensor() : Tensor(num_batches_tracked);
+    y = residual.defined()
+            ? batch_norm_add_relu(x, residual, running_mean, running_var, weight, bias, by_batch, momentum, options_.eps, batches)
+            : batch_norm(x, running_mean, running_var, weight, bias, by_batch, momentum, options_.eps, relu, batches);
   }
   if (counts_here) count_batch();
   return y;

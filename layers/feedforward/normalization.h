@@ -75,6 +75,9 @@ class BatchNormNd : public RunningNorm {
     return has_hooks() || autocast::any_policies() ? halfstep::relu((*this)(x))
                                                    : run([this](const Tensor& in) { return forward_relu(in); }, x);
   }
+  // Computes add_relu(layer(x), residual), as at the end of a residual block, in one pass by the same rule, which also holds for a
+  // layer with a precision of its own, or recomputed in backward.
+  Tensor add_relu(const Tensor& x, const Tensor& residual);
   bool is_recordable() const override { return options_.momentum.has_value(); }  // else forward reads the number of batches
 
  protected:
@@ -82,7 +85,7 @@ class BatchNormNd : public RunningNorm {
       : RunningNorm(type, num_features, options), least_rank_(least_rank), most_rank_(most_rank) {}
 
  private:
-  Tensor normalized(const Tensor& x, bool relu);
+  Tensor normalized(const Tensor& x, bool relu, const Tensor& residual = Tensor());
 
   int least_rank_, most_rank_;
 };

@@ -163,6 +163,7 @@ TEST_CASE("threads: rows, elements and images") {
               {"batch_norm", "[[9, 37, 23, 19], null, null, [37], [37]]", R"({"training": true})"},
               {"batch_norm", R"([{"shape": [9, 37, 23, 19], "last": true}, null, null, [37], [37]])", R"({"training": true})"},
               {"batch_norm", "[[700, 211], null, null, [211], [211]]", R"({"training": true})"},
+              {"batch_norm_add_relu", "[[9, 37, 23, 19], [9, 37, 23, 19], null, null, [37], [37]]", R"({"training": true})"},
               {"cross_entropy", R"([[257, 1001], {"shape": [257], "below": 1001}])"},
               {"mse_loss", "[[301, 403], [301, 403]]"},
               {"gelu", "[[301, 403]]"},

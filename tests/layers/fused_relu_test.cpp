@@ -17,7 +17,8 @@ namespace {
 using Ops = std::vector<std::string>;
 
 // The ops of a forward, with "+relu" where one ends with a ReLU.
-Ops ops_of(Module& net, const Tensor& x) {
+template <class Net>
+Ops ops_of(Net&& net, const Tensor& x) {
   const OpLogScope log(Device::cpu);
   net(x);
   Ops out;
@@ -69,12 +70,38 @@ Graph graph_net() {
                 {.name = "sum_act", .layer = behind()},
                 {.name = "last", .inputs = {"sum_act", "act"}, .combine = Combine::add, .layer = behind()}});
 }
-const Ops kSequentialFused{"conv2d",   "batch_norm+relu", "conv2d", "batch_norm+relu", "conv2d",   "batch_norm",
-                           "add_relu", "conv2d",          "conv2d", "batch_norm",      "add_relu", "batch_norm"};
+const Ops kSequentialFused{"conv2d", "batch_norm+relu", "conv2d",     "batch_norm+relu", "conv2d",    "batch_norm_add_relu",
+                           "conv2d", "conv2d",          "batch_norm", "add_relu",        "batch_norm"};
 const Ops kSequentialPlain{"conv2d", "batch_norm", "relu",   "conv2d", "batch_norm", "relu", "conv2d", "batch_norm",
                            "add",    "relu",       "conv2d", "conv2d", "batch_norm", "add",  "relu",   "batch_norm"};
 const Ops kGraphFused{"conv2d", "batch_norm+relu", "add_relu", "add_relu"};
 const Ops kGraphPlain{"conv2d", "batch_norm", "relu", "add", "relu", "add", "relu"};
+
+// Blocks that end with a normalisation: with its sum and ReLU in one node, or in two, and with one on both sides.
+Graph block_graph() {
+  return Graph({{.name = "conv", .layer = conv_of_six()},
+                {.name = "norm", .layer = norm()},
+                {.name = "sum", .inputs = {"norm", "input"}, .combine = Combine::add, .layer = behind()},
+                {.name = "norm2", .layer = norm()},
+                {.name = "sum2", .inputs = {"sum", "norm2"}, .combine = Combine::add},
+                {.name = "act2", .layer = behind()},
+                {.name = "conv3", .layer = conv_of_six()},
+                {.name = "norm3", .layer = norm()},
+                {.name = "across", .inputs = {"act2"}, .layer = conv_of_six()},
+                {.name = "across_norm", .layer = norm()},
+                {.name = "sum3", .inputs = {"norm3", "across_norm"}, .combine = Combine::add, .layer = behind()}});
+}
+Sequential block_with_shortcut() {
+  const auto body = std::make_shared<Sequential>(conv_of_six(), norm());
+  return Sequential(std::make_shared<Residual>(body, std::make_shared<Sequential>(conv_of_six(), norm())), behind(),
+                    std::make_shared<Residual>(std::make_shared<Sequential>(norm())), behind());
+}
+const Ops kBlocksFused{"conv2d", "batch_norm_add_relu", "batch_norm_add_relu", "conv2d",
+                       "conv2d", "batch_norm",          "batch_norm_add_relu"};
+const Ops kBlocksPlain{"conv2d", "batch_norm", "add",    "relu",       "batch_norm", "add", "relu",
+                       "conv2d", "batch_norm", "conv2d", "batch_norm", "add",        "relu"};
+const Ops kShortcutFused{"conv2d", "conv2d", "batch_norm", "batch_norm_add_relu", "batch_norm_add_relu"};
+const Ops kShortcutPlain{"conv2d", "batch_norm", "conv2d", "batch_norm", "add", "relu", "batch_norm", "add", "relu"};
 
 template <class Net>
 void check_same_step(const Net& made, const Ops& fused_ops, const Ops& plain_ops) {
@@ -100,6 +127,49 @@ TEST_CASE("Sequential and Graph compute a ReLU with the normalisation or the sum
   manual_seed(8);
   check_same_step(residual_net(), kSequentialFused, kSequentialPlain);
   check_same_step(graph_net(), kGraphFused, kGraphPlain);
+}
+
+TEST_CASE(
+    "Residual and Graph compute a sum and its ReLU with the normalisation before it, with the bits of the layers by themselves") {
+  manual_seed(8);
+  check_same_step(block_graph(), kBlocksFused, kBlocksPlain);
+  check_same_step(block_with_shortcut(), kShortcutFused, kShortcutPlain);
+}
+
+TEST_CASE("a normalisation before a sum is a call of its own where something looks at it, reads it or has a rule for it") {
+  manual_seed(8);
+  const Tensor x = randn({3, 6, 7, 5});
+  Sequential net(std::make_shared<Residual>(std::make_shared<Sequential>(norm())), behind());
+  Graph graph({{.name = "norm", .layer = norm()},
+               {.name = "sum", .inputs = {"norm", "input"}, .combine = Combine::add, .layer = behind()}});
+  const auto two = [](const Ops& ops) { return ops == Ops{"batch_norm", "add_relu"} || ops == Ops{"batch_norm", "add", "relu"}; };
+  for (auto& [m, layer] : {std::pair<Module*, Module*>{&net, &*net.children()[0]->children()[0]->children()[0]},
+                           std::pair<Module*, Module*>{&graph, &*graph.children()[0]}}) {
+    CHECK(ops_of(*m, x) == Ops{"batch_norm_add_relu"});
+    layer->set_precision(DType::f32);
+    CHECK(two(ops_of(*m, x)));
+    layer->clear_precision();
+    for (const char* op : {"batch_norm", "add", "relu"}) {
+      const Autocast region(Device::cpu, AutocastOptions{.dtype = DType::bf16, .policies = OpPolicies{{op, CastPolicy::f32}}});
+      CHECK(two(ops_of(*m, x)));
+    }
+    const uint64_t hook = layer->register_forward_hook([](Module&, const Tensors&, const Tensors&) {});
+    CHECK(two(ops_of(*m, x)));
+    layer->remove_hook(hook);
+    layer->recompute_in_backward(true);
+    CHECK(two(ops_of(*m, x)));
+    layer->recompute_in_backward(false);
+    CHECK(ops_of(*m, x) == Ops{"batch_norm_add_relu"});
+  }
+  Graph read_twice({{.name = "norm", .layer = norm()},
+                    {.name = "sum", .inputs = {"norm", "input"}, .combine = Combine::add, .layer = behind()},
+                    {.name = "last", .inputs = {"sum", "norm"}, .combine = Combine::mul}});
+  CHECK(ops_of(read_twice, x) == Ops{"batch_norm", "add_relu", "mul"});
+  const std::shared_ptr<Module> shared = norm();
+  Graph both({{.name = "first", .layer = shared},
+              {.name = "second", .layer = shared},
+              {.name = "sum", .inputs = {"second", "input"}, .combine = Combine::add, .layer = behind()}});
+  CHECK(ops_of(both, x) == Ops{"batch_norm", "batch_norm", "add_relu"});
 }
 
 TEST_CASE("a ReLU is a call of its own where a precision, a policy or recomputing is for one of the two") {
@@ -159,10 +229,17 @@ TEST_CASE("layer.relu(x) is relu(layer(x)), and a hook of the layer sees the val
   const Tensor x = randn({2, 6, 4, 4});
   CHECK(bits(layer.relu(x)) == bits(relu(layer(x))));
   CHECK(bits(sum.relu(x)) == bits(relu(sum(x))));
+  const Tensor residual = randn(x.shape());
+  CHECK(bits(layer.add_relu(x, residual)) == bits(add_relu(layer(x), residual)));
+  CHECK(ops_of([&](const Tensor& in) { return layer.add_relu(in, residual); }, x) == Ops{"batch_norm_add_relu"});
+  CHECK_THROWS_AS(layer.add_relu(x, Tensor()), ValueError);
   bool negative = false;
   const auto look = [&](Module&, const Tensors&, const Tensors& out) { negative = any(out[0] < 0.0).item<bool>(); };
   layer.register_forward_hook(look);
   layer.relu(x);
+  CHECK(negative);
+  negative = false;
+  layer.add_relu(x, residual);
   CHECK(negative);
   negative = false;
   sum.register_forward_hook(look);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation of x [N, C, L] with one mean and variance per channel c; n = N L.
 //   forward   mean_c = sum x / n, var_c = sum (x - mean_c)^2 / n, both over N and L; without training, the running ones
-//             rstd = 1 / sqrt(var + eps), xhat = (x - mean) rstd, y = relu?(xhat w + b)
+//             rstd = 1 / sqrt(var + eps), xhat = (x - mean) rstd, y = relu?(xhat w + b), or relu(xhat w + b + residual)
 //             running = (1 - momentum) running + momentum new, where the new variance is var n / (n - 1)
 //   backward  g = the gradient of y, 0 where the ReLU's result is 0;  db = sum g, dw = sum g xhat
 //             dx = w rstd (g - db / n - xhat dw / n);  without training, dx = w rstd g
@@ -63,11 +63,21 @@ __device__ inline void each_element(const BatchNormOperands& a, const F& f) {
   if (numel / N * N + thread < numel) call(numel / N * N + thread, std::integral_constant<int, 1>());
 }
 
+// Computes add_relu of the normalised values x, as they would be stored, and of the residual.
 template <class C, int N>
-__global__ void __launch_bounds__(kThreads) forward_kernel(BatchNormOperands a) {
+__device__ inline void add_residual(DType stored, C (&x)[N], const C (&residual)[N]) {
+  round_to(stored, x);
+#pragma unroll
+  for (int j = 0; j < N; ++j) x[j] = functor::add_relu{}(x[j], residual[j]);
+}
+
+template <class C, int N, bool Add>
+__global__ void __launch_bounds__(kThreads) forward_kernel(BatchNormOperands a, Operand residual) {
   each_element<N>(a, [&](int64_t i, const Owners& owners, auto size) {
     C x[size.value], mean[size.value], rstd[size.value], w[size.value], b[size.value];
+    [[maybe_unused]] C added[size.value];
     load_some(a.x, i, x);
+    if constexpr (Add) load_some(residual, i, added);
     owners.load(a.mean, a.first, C(0), mean);
     owners.load(a.rstd, a.first, C(1), rstd);
     owners.load(a.weight, a.first, C(1), w);
@@ -75,8 +85,9 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(BatchNormOperands a) 
 #pragma unroll
     for (int j = 0; j < size.value; ++j) {
       x[j] = normalized(x[j], mean[j], rstd[j] * w[j], b[j]);
-      if (a.relu) x[j] = functor::relu{}(x[j]);
+      if (!Add && a.relu) x[j] = functor::relu{}(x[j]);
     }
+    if constexpr (Add) add_residual(a.out.dtype, x, added);
     store_some(a.out, i, x);
   });
 }
@@ -144,7 +155,8 @@ struct ChannelScale {
 // Packs of each operand that a thread loads ahead; with one more, a multiprocessor would run fewer blocks.
 constexpr int kForwardBatch = 3, kBackwardBatch = 2;
 
-__global__ void __launch_bounds__(kThreads) forward_packs(BatchNormOperands a) {
+template <bool Add>
+__global__ void __launch_bounds__(kThreads) forward_packs(BatchNormOperands a, Operand residual) {
   const RowsOfThread own(a);
   const ChannelScale c(a, a.first + own.column);
   float b[kPack];
@@ -152,9 +164,13 @@ __global__ void __launch_bounds__(kThreads) forward_packs(BatchNormOperands a) {
   const auto at = [&](int64_t r) { return r * a.channels + a.first + own.column; };
   for (int64_t r = own.row; r < a.batch; r += own.step * kForwardBatch) {
     RawPack packs[kForwardBatch];
+    [[maybe_unused]] RawPack more[kForwardBatch];
 #pragma unroll
-    for (int k = 0; k < kForwardBatch; ++k)
-      if (r + k * own.step < a.batch) load_raw(a.x, at(r + k * own.step), packs[k]);
+    for (int k = 0; k < kForwardBatch; ++k) {
+      if (r + k * own.step >= a.batch) continue;
+      load_raw(a.x, at(r + k * own.step), packs[k]);
+      if constexpr (Add) load_raw(residual, at(r + k * own.step), more[k]);
+    }
 #pragma unroll
     for (int k = 0; k < kForwardBatch; ++k) {
       if (r + k * own.step >= a.batch) continue;
@@ -163,7 +179,12 @@ __global__ void __launch_bounds__(kThreads) forward_packs(BatchNormOperands a) {
 #pragma unroll
       for (int j = 0; j < kPack; ++j) {
         x[j] = normalized(x[j], c.mean[j], c.scale[j], b[j]);
-        if (a.relu) x[j] = functor::relu{}(x[j]);
+        if (!Add && a.relu) x[j] = functor::relu{}(x[j]);
+      }
+      if constexpr (Add) {
+        float added[kPack];
+        unpack(more[k], residual.dtype, added);
+        add_residual(a.out.dtype, x, added);
       }
       store_run(a.out, at(r + k * own.step), x);
     }
@@ -235,8 +256,8 @@ int64_t run_of(const BatchNormArgs& a) {
 }  // namespace
 
 void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
-                const TensorView& running_mean, const TensorView& running_var, const TensorView& batches, const TensorView& out,
-                const TensorView& mean, const TensorView& rstd) {
+                const TensorView& residual, const TensorView& running_mean, const TensorView& running_var,
+                const TensorView& batches, const TensorView& out, const TensorView& mean, const TensorView& rstd) {
   if (args.channels == 0) return;
   if (args.training)
     batch_statistics(q, args, x, running_mean, running_var, batches, mean, rstd);
@@ -247,10 +268,16 @@ void batch_norm(const Queue& q, const BatchNormArgs& args, const TensorView& x, 
   if (numel == 0) return;
   const BatchNormOperands a{x,          {}, weight,        bias,          mean,     rstd, out, args.batch, args.channels,
                             args.inner, 0,  args.channels, args.training, args.relu};
-  const bool packed = reads_some(kPack, {&x, &weight, &bias, &mean, &rstd, &out}, run_of(args));
-  if (packed && args.inner == 1) return launch(forward_packs, pack_blocks(a, kForwardBatch), kThreads, 0, q.stream, a);
+  const bool packed = reads_some(kPack, {&x, &weight, &bias, &residual, &mean, &rstd, &out}, run_of(args));
+  const Operand added(residual);
+  if (packed && args.inner == 1) {
+    const auto kernel = residual ? forward_packs<true> : forward_packs<false>;
+    return launch(kernel, pack_blocks(a, kForwardBatch), kThreads, 0, q.stream, a, added);
+  }
   for_elements(x.dtype, packed, [&](auto type, auto pack) {
-    launch(forward_kernel<decltype(type), pack.value>, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a);
+    using C = decltype(type);
+    const auto kernel = residual ? forward_kernel<C, pack.value, true> : forward_kernel<C, pack.value, false>;
+    launch(kernel, blocks_for(numel / pack.value, kThreads), kThreads, 0, q.stream, a, added);
   });
 }
 

@@ -85,18 +85,6 @@ __global__ void __launch_bounds__(kThreads) normalize_kernel(NormOperands a) {
   normalize_rows<C, N, Warps>(a, [&](int64_t i, auto& x) { load_some(a.x, i, x); });
 }
 
-// Rounds x to the 16 bits of `dtype`, if it has 16.
-template <class C, int N>
-__device__ inline void round_to(DType dtype, C (&x)[N]) {
-  if (dtype == DType::f16) {
-#pragma unroll
-    for (int j = 0; j < N; ++j) x[j] = C(__half2float(from_float<__half>(x[j])));
-  } else if (dtype == DType::bf16) {
-#pragma unroll
-    for (int j = 0; j < N; ++j) x[j] = C(__bfloat162float(from_float<__nv_bfloat16>(x[j])));
-  }
-}
-
 // Does the same for x = left + right, which it writes.
 template <class C, int N, int Warps>
 __global__ void __launch_bounds__(kThreads) add_normalize_kernel(NormOperands a, Operand left, Operand right) {

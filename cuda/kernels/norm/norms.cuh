@@ -49,6 +49,18 @@ __device__ inline void load_parameter(const Operand& p, int64_t base, int64_t i,
   for (int j = 0; j < N; ++j) v[j] = value;
 }
 
+// Rounds x to the 16 bits of `dtype`, if it has 16.
+template <class C, int N>
+__device__ inline void round_to(DType dtype, C (&x)[N]) {
+  if (dtype == DType::f16) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = C(__half2float(from_float<__half>(x[j])));
+  } else if (dtype == DType::bf16) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = C(__bfloat162float(from_float<__nv_bfloat16>(x[j])));
+  }
+}
+
 // Returns whether these operands (ignoring empty ones) can be read N elements at a time, in runs of a multiple of N.
 inline bool reads_some(int n, std::initializer_list<const TensorView*> operands, int64_t run) {
   bool fits = run % n == 0;

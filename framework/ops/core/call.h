@@ -121,6 +121,27 @@ const OpInfo& info_of(const typename Op::Attr& attr) {
     return Op::info;
 }
 
+// Computes `composite` of the inputs again, recorded, and returns the gradients of those that are needed; grads: those of its
+// results.
+template <class Composite, class Needs>
+Tensors gradients_through(const Composite& composite, Tensors in, const Needs& needs, const Tensors& grads) {
+  Tensors wanted, outputs, given, result(in.size());
+  for (size_t i = 0; i < in.size(); ++i) {
+    // An alias of the input, at which grad() stops instead of walking through the caller's graph behind it.
+    if (in[i].defined() && needs(i) && in[i].requires_grad()) wanted.push_back(in[i] = in[i].expand(in[i].shape()));
+  }
+  const Tensors out{composite(in)};
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    outputs.push_back(out[i]);
+    given.push_back(grads[i].to(out[i].dtype()));
+  }
+  const Tensors gradients = grad(outputs, wanted, given, {.create_graph = true, .allow_unused = true});
+  for (size_t i = 0, k = 0; i < in.size(); ++i)
+    if (in[i].defined() && k < wanted.size() && in[i].same(wanted[k])) result[i] = gradients[k++];
+  return result;
+}
+
 template <class Op>
 class OpNode final : public Node {
  public:
@@ -148,25 +169,11 @@ class OpNode final : public Node {
   }
 
  private:
-  // Computes the composite again, recorded, and differentiates it.
   Tensors through_composite(const Tensors& grads, const BackwardCall& call) {
-    Tensors in, wanted, result(edges.size());
-    for (size_t i = 0; i < edges.size(); ++i) {
-      Tensor t = saved_[i].unpack(*this);
-      // An alias of the input, at which grad() stops instead of walking through the caller's graph behind it.
-      if (t.defined() && call.needs(i) && t.requires_grad()) wanted.push_back(t = t.expand(t.shape()));
-      in.push_back(t);
-    }
-    Tensors out{Op::composite(attr_, in)}, outputs, given;
-    for (size_t i = 0; i < out.size(); ++i) {
-      if (!grads[i].defined()) continue;
-      outputs.push_back(out[i]);
-      given.push_back(grads[i].to(out[i].dtype()));
-    }
-    const Tensors gradients = grad(outputs, wanted, given, {.create_graph = true, .allow_unused = true});
-    for (size_t i = 0, k = 0; i < edges.size(); ++i)
-      if (in[i].defined() && k < wanted.size() && in[i].same(wanted[k])) result[i] = gradients[k++];
-    return result;
+    Tensors in;
+    for (size_t i = 0; i < edges.size(); ++i) in.push_back(saved_[i].unpack(*this));
+    return gradients_through([&](const Tensors& inputs) { return Op::composite(attr_, inputs); }, std::move(in),
+                             [&](size_t i) { return call.needs(i); }, grads);
   }
 
   std::vector<SavedTensor> saved_;
@@ -250,7 +257,8 @@ auto call(Tensors in, typename Op::Attr attr) {
     }
   }
   if constexpr (requires { (Op::check)(attr, in); }) (Op::check)(attr, in);
-  if constexpr (requires { Op::in_simpler_ops(attr, in); } || requires { Op::composite(attr, in); }) {
+  if constexpr (
+      requires { Op::in_simpler_ops(attr, in); } || requires { Op::composite(attr, in); }) {
     using Result = decltype(run<Op>(info, in, std::move(attr)));
     if (Observing::any()) [[unlikely]] {
       if (std::optional<Result> simpler = run_simpler<Op, Result>(info, in, attr)) return std::move(*simpler);

@@ -12,7 +12,7 @@ namespace {
 
 bool promotes_by_itself(std::string_view name) {
   const auto is_named = [&](const ElementwiseRow& row) { return row.name == name; };
-  return name == "where" || name == "equal" || name == "add_relu" ||
+  return name == "where" || name == "equal" || name == "add_relu" || name == "batch_norm_add_relu" ||
          std::any_of(std::begin(kBinaryRows), std::end(kBinaryRows), is_named) ||
          std::any_of(std::begin(kComparisonRows), std::end(kComparisonRows), is_named);
 }

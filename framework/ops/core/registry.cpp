@@ -34,7 +34,7 @@ const std::vector<Op>& all_ops() {
           add_margin_losses, add_ctc_loss,       add_gather_scatter,  add_index_ops,    add_index_put,     add_masks,
           add_search,        add_inverse,        add_pseudo_inverse,  add_convolution,  add_unfold,        add_pooling,
           add_resample,      add_decompositions, add_fractional_pool, add_grid_sample,  add_pixel_shuffle, add_padding,
-          add_normalization, add_recurrent,      add_sequences,       add_embedding_bag})
+          add_normalization, add_batch_norm,     add_recurrent,       add_sequences,    add_embedding_bag})
       add(list);
     return list.finish();
   }());

@@ -91,6 +91,7 @@ void add_grid_sample(OpList& list);
 void add_pixel_shuffle(OpList& list);
 void add_padding(OpList& list);
 void add_normalization(OpList& list);
+void add_batch_norm(OpList& list);
 void add_recurrent(OpList& list);
 void add_sequences(OpList& list);
 void add_embedding_bag(OpList& list);

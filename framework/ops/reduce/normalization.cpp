@@ -3,50 +3,19 @@
 //
 //   dx = rstd (gw - mean(gw) - xhat mean(gw xhat))     dweight = sum g xhat     dbias = sum g
 //
-// rms_norm has mean 0, so dx = rstd (gw - xhat mean(gw xhat)); in evaluation batch_norm's statistics are constants: dx = rstd gw.
+// rms_norm has mean 0, so dx = rstd (gw - xhat mean(gw xhat)).
 #include "framework/ops/reduce/normalization.h"
 
 #include <algorithm>
 #include <memory>
-#include <utility>
 
-#include "framework/autograd/recompute.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
-#include "framework/ops/reduce/averaged_weights.h"
+#include "framework/ops/reduce/norm_parts.h"
 
 namespace halfstep {
 namespace {
-
-// Makes a tensor for statistics of `like`: float32, or float64.
-Tensor floats(const Shape& shape, const Tensor& like) {
-  return Tensor::empty(shape, {.dtype = widened(like.dtype()), .device = like.device()});
-}
-
-// Checks a weight, a bias or statistics. any_dtype: an autocast region reads all as float32.
-void check_parameter(std::string_view op, std::string_view name, const Tensor& t, const Shape& shape, DType x,
-                     bool any_dtype = false) {
-  if (!t.defined()) return;
-  check<ShapeError>(t.shape() == shape, op, name, " must be ", shape, ", got ", t.shape());
-  check<DTypeError>(t.is_floating_point(), op, name, " must be floating, got ", t.dtype());
-  check<DTypeError>(any_dtype || t.dtype() == x || (is_half(x) && t.dtype() == DType::f32), op, name,
-                    " must have the input's dtype, or be float32 beside a 16-bit input; got ", t.dtype(), " beside ", x);
-}
-
-// The gradients of input and parameters: dx like x, the others like `parameter`.
-struct Gradients {
-  Tensor dx, dweight, dbias;
-
-  Gradients(const BackwardContext& ctx, const Tensor& x, const Shape& parameter, size_t weight, size_t bias) {
-    const auto make = [&](size_t i, const Shape& shape, MemoryFormat format) {
-      return ctx.needs(i) ? Tensor::empty(shape, {.dtype = ctx.grad_dtype(i), .device = x.device(), .format = format}) : Tensor();
-    };
-    dx = make(0, x.shape(), x.format());
-    dweight = make(weight, parameter, MemoryFormat::contiguous);
-    dbias = make(bias, parameter, MemoryFormat::contiguous);
-  }
-};
 
 // ---- statistics of a group of elements of one sample
 
@@ -117,7 +86,7 @@ struct NormOverGroup {
     const MemoryFormat format = format_of(attr, ctx.saved(kX));
     const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), mean = ctx.saved(kMean), rstd = ctx.saved(kRstd),
                  g = grads[0].to(format);
-    const Gradients d(ctx, x, attr.parameter, kWeight, kBias);
+    const NormGradients d(ctx, x, attr.parameter, kWeight, kBias);
     if (x.numel() == 0) {  // kernels loop over the elements of x
       for (const Tensor& t : {d.dweight, d.dbias})
         if (t.defined()) t.fill_(0);
@@ -236,23 +205,12 @@ struct AddNorm {
  private:
   // Computes the gradients in differentiable ops, through the norm of the saved sum.
   static Tensors recorded(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
-    Tensors in{ctx.saved(kSum), ctx.saved(kWeight), ctx.saved(kBias)}, wanted;
     const bool needed[] = {ctx.needs(kX) || ctx.needs(kBranch), ctx.needs(kInputWeight), ctx.needs(kInputBias)};
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (needed[i]) wanted.push_back(in[i] = in[i].expand(in[i].shape()));  // an alias, at which grad() stops
-    }
-    const Tensor y = NormOverGroup::composite(attr, in);
-    const Tensors got = grad({y}, wanted, {grads[0].to(y.dtype())}, {.create_graph = true, .allow_unused = true});
-    Tensors result(4);
-    size_t k = 0;
-    if (needed[0]) {
-      Tensor d = got[k++];
-      if (grads[1].defined()) d = d + grads[1];
-      result[kX] = result[kBranch] = d;
-    }
-    if (needed[1]) result[kInputWeight] = got[k++];
-    if (needed[2]) result[kInputBias] = got[k++];
-    return result;
+    const Tensors got =
+        gradients_through([&](const Tensors& in) { return NormOverGroup::composite(attr, in); },
+                          {ctx.saved(kSum), ctx.saved(kWeight), ctx.saved(kBias)}, [&](size_t i) { return needed[i]; }, {grads[0]});
+    const Tensor d = needed[0] && grads[1].defined() ? got[0] + grads[1] : got[0];
+    return {d, d, got[1], got[2]};
   }
 };
 
@@ -295,112 +253,6 @@ Tensors add_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, co
   out[0] = as_read(out[0], sum_attr.rounded);
   return out;
 }
-
-// The sizes of x [N, C, ...] as [N, C, positions].
-struct Channels {
-  int64_t batch, channels, positions = 1;
-
-  Channels(std::string_view op, const Tensor& x) {
-    check<ShapeError>(x.dim() >= 2, op, "input must be [N, C, ...], got ", x.shape());
-    batch = x.size(0);
-    channels = x.size(1);
-    for (int d = 2; d < x.dim(); ++d) positions *= x.shape()[d];
-  }
-  Shape shape() const { return {batch, channels, positions}; }
-};
-
-// ---- statistics of the batch, or given ones
-
-// Returns false in the second forward of checkpoint(), because the first has already changed the running statistics.
-bool moves_statistics() { return !TakenStates::recomputing(); }
-
-struct BatchNormOp {
-  static constexpr OpInfo kInfo{
-      .name = "batch_norm",
-      .doc =
-          "(x - mean) / sqrt(var + eps) * weight + bias for each channel; statistics of the batch or running ones; optionally "
-          "ReLU of it in the same pass"};
-  struct Attr {
-    BatchNormArgs args;
-    Tensor batches = {};          // not an input, because no result depends on it
-    const OpInfo* info = &kInfo;  // also used by instance_norm with running statistics
-
-    // Returns the arguments for a format: in channels_last, pixels, whose channels lie side by side, are samples of one pixel each.
-    BatchNormArgs args_in(MemoryFormat format) const {
-      BatchNormArgs out = args;
-      if (format == MemoryFormat::channels_last) out.batch *= std::exchange(out.inner, 1);
-      return out;
-    }
-  };
-  static const OpInfo& info_of(const Attr& attr) { return *attr.info; }
-
-  static void check(const Attr& attr, const Tensors& in) {
-    const std::string_view op = attr.info->name;
-    check_floating(op, {in[0]});
-    constexpr std::string_view kNames[] = {"", "running_mean", "running_var", "weight", "bias"};
-    for (size_t i = 1; i < in.size(); ++i) check_parameter(op, kNames[i], in[i], {attr.args.channels}, in[0].dtype());
-    halfstep::check<ValueError>(in[1].defined() == in[2].defined(), op, "running_mean and running_var come together or not at all");
-    halfstep::check<ValueError>(attr.args.training || in[1].defined(), op, "needs running_mean and running_var unless training");
-  }
-  enum Saved : size_t { kX, kRunningMean, kRunningVar, kWeight, kBias, kMean, kRstd };  // the inputs, then the statistics
-  static Attributes describe(const Attr& attr) {
-    return {{"eps", attr.args.eps}, {"momentum", attr.args.momentum}, {"training", attr.args.training}, {"relu", attr.args.relu}};
-  }
-  static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
-    const MemoryFormat format = in[0].format();
-    const bool ignores_running = attr.args.training && !moves_statistics();  // training neither reads nor updates them
-    const Tensor x = in[0].to(format), running_mean = ignores_running ? Tensor() : dense(in[1]),
-                 running_var = ignores_running ? Tensor() : dense(in[2]), w = dense(in[3]), b = dense(in[4]);
-    const Tensor y = Tensor::empty(x.shape(), {.dtype = x.dtype(), .device = x.device(), .format = format});
-    const Tensor mean = floats({attr.args.channels}, x), rstd = floats({attr.args.channels}, x);
-    Backend& backend = backend_for(x.device());
-    backend.batch_norm(attr.args_in(format), ordered(x, format), view_of(w), view_of(b), view_of(running_mean),
-                       view_of(running_var), view_of(ignores_running ? Tensor() : attr.batches), ordered(y, format), mean.view(),
-                       rstd.view());
-    if (!attr.args.training)
-      AveragedWeights::statistics_used();
-    else if (running_mean.defined())
-      AveragedWeights::statistics_moved();
-    if (attr.args.training && attr.batches.defined() && !ignores_running) attr.batches.bump_version();
-    if (attr.args.training && running_mean.defined()) {
-      for (const auto& [given, used] : {std::pair{in[1], running_mean}, std::pair{in[2], running_var}}) {
-        if (!used.same(given)) backend.copy(used.view(), given.view());
-        given.bump_version();
-      }
-    }
-    // Training normalises by the batch's statistics, so backward does not need the running ones. If saved, they would count as
-    // changed after forward, because this call updates them.
-    for (size_t i = 0; i < in.size(); ++i)
-      ctx.save(attr.args.training && (i == kRunningMean || i == kRunningVar) ? Tensor() : in[i]);
-    ctx.save(mean);
-    ctx.save(rstd);
-    return y;
-  }
-  // Finds where ReLU was 0 from the values that normalising needs again anyway, so the result need not be saved.
-  static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
-    const MemoryFormat format = ctx.saved(kX).format();
-    const Tensor x = ctx.saved(kX).to(format), w = dense(ctx.saved(kWeight)), g = grads[0].to(format),
-                 b = attr.args.relu ? dense(ctx.saved(kBias)) : Tensor();
-    const Gradients d(ctx, x, {attr.args.channels}, kWeight, kBias);
-    backend_for(x.device())
-        .batch_norm_backward(attr.args_in(format), ordered(g, format), ordered(x, format), view_of(w), view_of(b),
-                             ctx.saved(kMean).view(), ctx.saved(kRstd).view(), in_memory_order(view_of(d.dx), format),
-                             view_of(d.dweight), view_of(d.dbias));
-    return {d.dx, Tensor(), Tensor(), d.dweight, d.dbias};
-  }
-  static Tensor composite(const Attr& attr, const Tensors& in) {
-    const DType computed = widened(in[0].dtype());
-    const Shape per_channel{1, attr.args.channels, 1};
-    const auto read = [&](const Tensor& t) { return t.to(computed).reshape(per_channel); };
-    Tensor x = in[0].to(computed).reshape({attr.args.batch, attr.args.channels, attr.args.inner});
-    x = x - (attr.args.training ? mean(x, {0, 2}, true) : read(in[1]));
-    Tensor y = x * rsqrt((attr.args.training ? mean(x * x, {0, 2}, true) : read(in[2])) + attr.args.eps);
-    if (in[3].defined()) y = y * read(in[3]);
-    if (in[4].defined()) y = y + read(in[4]);
-    y = y.reshape(in[0].shape()).to(in[0].dtype());
-    return attr.args.relu ? relu(y) : y;
-  }
-};
 
 // Updates the running statistics of instance_norm: averages those of the samples over the batch.
 void update_running(const Tensor& x, const Channels& sizes, const Tensor& running_mean, const Tensor& running_var,
@@ -478,26 +330,6 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
                              {NormOverGroup::group, {sizes.batch, num_groups, channels, sizes.positions, eps}, {sizes.channels}});
 }
 
-Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                  bool training, double momentum, double eps, bool relu, const Tensor& batches) {
-  // PyTorch's form of an empty batch without channels.
-  if (x.dim() == 1 && x.size(0) == 0)
-    return batch_norm(x.reshape({0, 0}), running_mean, running_var, weight, bias, training, momentum, eps, relu, batches)
-        .reshape({0});
-  const Channels sizes("batch_norm", x);
-  if (batches.defined()) {
-    check_same_device("batch_norm", {x, batches});
-    check<DTypeError>(batches.dtype() == DType::i64, "batch_norm", "batches must be int64, got ", batches.dtype());
-    check<ShapeError>(batches.numel() == 1, "batch_norm", "batches must be one number, got shape ", batches.shape());
-  }
-  check<ValueError>(!training || eps > 0, "batch_norm", "eps must be greater than 0 when training, got ", eps);
-  check<ValueError>(!training || sizes.batch * sizes.positions != 1, "batch_norm",
-                    "needs more than 1 value per channel when training, got input ", x.shape(),
-                    Help{"leave out a last batch of one sample (drop_last), or take another batch size"});
-  return call<BatchNormOp>({x, running_mean, running_var, weight, bias},
-                           {{sizes.batch, sizes.channels, sizes.positions, eps, momentum, training, relu}, batches});
-}
-
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, bool use_input_stats, double momentum, double eps) {
   const Channels sizes("instance_norm", x);
@@ -505,9 +337,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
                     "running_mean and running_var come together or not at all");
   if (!use_input_stats) {
     check<ValueError>(running_mean.defined(), "instance_norm", "needs running_mean and running_var unless use_input_stats");
-    return call<BatchNormOp>(
-        {x, running_mean, running_var, weight, bias},
-        {{sizes.batch, sizes.channels, sizes.positions, eps, momentum, false}, {}, &NormOverGroup::kInfo[NormOverGroup::instance]});
+    return norm_by_statistics(NormOverGroup::kInfo[NormOverGroup::instance], x, running_mean, running_var, weight, bias, eps);
   }
   check<ValueError>(sizes.positions != 1, "instance_norm", "needs more than 1 position when it takes statistics of the input, got ",
                     x.shape());
@@ -563,10 +393,6 @@ void add_normalization(OpList& list) {
   });
   list.add(NormOverGroup::kInfo[NormOverGroup::group], [](Args& a) {
     return group_norm(a.tensor(0), a.integer("num_groups"), a.tensor_or_none(1), a.tensor_or_none(2), a.number("eps", 1e-5));
-  });
-  list.add(BatchNormOp::kInfo, [](Args& a) {
-    return batch_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),
-                      a.flag("training", false), a.number("momentum", 0.1), a.number("eps", 1e-5), a.flag("relu", false));
   });
   list.add(NormOverGroup::kInfo[NormOverGroup::instance], [](Args& a) {
     return instance_norm(a.tensor(0), a.tensor_or_none(1), a.tensor_or_none(2), a.tensor_or_none(3), a.tensor_or_none(4),

@@ -35,6 +35,11 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = Te
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = Tensor(),
                   const Tensor& bias = Tensor(), bool training = false, double momentum = 0.1, double eps = 1e-5, bool relu = false,
                   const Tensor& batches = Tensor());
+// Returns add_relu(batch_norm(x), residual), with the bits of the two, in one pass forward. A residual of another dtype, shape or
+// format than x's is added by add_relu.
+Tensor batch_norm_add_relu(const Tensor& x, const Tensor& residual, const Tensor& running_mean, const Tensor& running_var,
+                           const Tensor& weight = Tensor(), const Tensor& bias = Tensor(), bool training = false,
+                           double momentum = 0.1, double eps = 1e-5, const Tensor& batches = Tensor());
 // Normalises each channel of each sample over all positions. Running statistics as in batch_norm, averaged over the batch. With an
 // eps of 0, a constant channel gives the bias, with gradient 0.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean = Tensor(), const Tensor& running_var = Tensor(),

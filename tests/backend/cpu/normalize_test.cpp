@@ -50,7 +50,7 @@ Results run(const Images& s, const Inputs& in, DType t) {
     const bool last = s.format == kLast;
     const BatchNormArgs a{last ? s.batch * s.pixels : s.batch, s.channels, last ? 1 : s.pixels, 1e-5, 0.1, true};
     const auto flat = [&](const Buffer& v) { return in_memory_order(v.view, s.format); };
-    cpu().batch_norm(a, flat(in.x), in.w, in.b, {}, {}, {}, flat(r.y), r.mean, r.rstd);
+    cpu().batch_norm(a, flat(in.x), in.w, in.b, {}, {}, {}, {}, flat(r.y), r.mean, r.rstd);
     cpu().batch_norm_backward(a, flat(in.g), flat(in.x), in.w, {}, r.mean, r.rstd, flat(r.dx), r.dweight, r.dbias);
   }
   return r;

@@ -26,12 +26,12 @@ void check_batch_norm(const BatchNormArgs& a, DType t, DType parameters, bool gi
   const Buffer y = poisoned(t, shape), mean = poisoned(wide, channels), rstd = poisoned(wide, channels);
   const Buffer want_y = make(t, shape), want_mean = make(wide, channels), want_rstd = make(wide, channels);
   const auto running = [&](const TensorView& v) -> const TensorView& { return given || !a.training ? v : none; };
-  cpu().batch_norm(a, x, or_none(w), or_none(b), running(want_running_mean), running(want_running_var), want_batches, want_y,
+  cpu().batch_norm(a, x, or_none(w), or_none(b), none, running(want_running_mean), running(want_running_var), want_batches, want_y,
                    want_mean, want_rstd);
   {
     const OnDevice dev_running_mean(running_mean), dev_running_var(running_var), dev_batches(batches), dev_y(y), dev_mean(mean),
         dev_rstd(rstd);
-    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), running(dev_running_mean), running(dev_running_var),
+    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), none, running(dev_running_mean), running(dev_running_var),
                      dev_batches, dev_y, dev_mean, dev_rstd);
     for (const OnDevice* d : {&dev_running_mean, &dev_running_var, &dev_batches, &dev_y, &dev_mean, &dev_rstd}) d->fetch();
   }
@@ -83,7 +83,8 @@ struct WithRelu {
     const auto or_none = [&](const OnDevice& v) -> TensorView { return given ? TensorView(v) : none; };
     a.relu = fused;
     const OnDevice& out = fused ? dev_y : normalized;
-    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), dev_running_mean, dev_running_var, none, out, mean, rstd);
+    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), none, dev_running_mean, dev_running_var, none, out, mean,
+                     rstd);
     if (!fused) {
       cuda::unary(queue(), Unary::relu, normalized, dev_y);
       cuda::unary_backward(queue(), Unary::relu, dev_g, dev_y, masked);
@@ -110,6 +111,42 @@ void check_relu(const BatchNormArgs& a, DType t, DType parameters, bool given = 
   CHECK(fused.dbias.raw() == plain.dbias.raw());
 }
 
+// Compares the kernels with a residual, `shift` elements off an aligned address, with batch_norm and add_relu.
+void check_residual(const BatchNormArgs& a, DType t, DType parameters, bool given, int64_t shift) {
+  const Shape shape{a.batch, a.channels, a.inner}, channels{a.channels};
+  const DType wide = t == DType::f64 ? t : DType::f32;
+  CAPTURE(a.batch);
+  CAPTURE(a.channels);
+  CAPTURE(a.inner);
+  CAPTURE(a.training);
+  CAPTURE(name(t));
+  const Buffer x = uniform(t, shape, 3, -1, 5), residual = uniform(t, shape, 4, -3, 3);
+  const Buffer fused = poisoned(t, shape), plain = poisoned(t, shape), got = poisoned(wide, channels),
+               want = poisoned(wide, channels);
+  const OnDevice dev_x(x), dev_residual(residual, shift), dev_w(uniform(parameters, channels, 5)),
+      dev_b(uniform(parameters, channels, 6)), normalized(poisoned(t, shape)), dev_fused(fused), dev_plain(plain),
+      rstd(poisoned(wide, channels)), fused_rstd(poisoned(wide, channels));
+  const TensorView none;
+  const auto or_none = [&](const OnDevice& v) -> TensorView { return given ? TensorView(v) : none; };
+  const Buffer running[] = {uniform(parameters, channels, 7, 1, 3), uniform(parameters, channels, 8, 0.5, 2)};
+  const auto run = [&](const TensorView& added, const OnDevice& out, const Buffer& mean_buffer, const OnDevice& deviation) {
+    const OnDevice running_mean(running[0]), running_var(running[1]), mean(mean_buffer);
+    cuda::batch_norm(queue(), a, dev_x, or_none(dev_w), or_none(dev_b), added, running_mean, running_var, none, out, mean,
+                     deviation);
+    mean.fetch();
+  };
+  run(dev_residual, dev_fused, got, fused_rstd);
+  run(none, normalized, want, rstd);
+  cuda::add_relu(queue(), normalized, dev_residual, dev_plain);
+  dev_fused.fetch();
+  dev_plain.fetch();
+  const std::vector<double> y = plain.values();
+  CHECK(std::any_of(y.begin(), y.end(), [](double v) { return v == 0; }));
+  CHECK(std::any_of(y.begin(), y.end(), [](double v) { return v > 0; }));
+  CHECK(fused.raw() == plain.raw());
+  CHECK(got.raw() == want.raw());
+}
+
 }  // namespace
 
 TEST_CASE("a ReLU in the kernels of batch normalisation gives the bits of a kernel of its own") {
@@ -128,6 +165,28 @@ TEST_CASE("a ReLU in the kernels of batch normalisation gives the bits of a kern
       check(2, 3, 256, true, 1);
       check(3, 1, 8201);
     }
+  }
+}
+
+TEST_CASE("a residual in the kernels of batch normalisation gives the bits of the normalisation and add_relu") {
+  for (bool training : {true, false}) {
+    for (DType t : kFloating) {
+      const DType parameters = is_half(t) ? DType::f32 : t;
+      const auto check = [&](int64_t batch, int64_t channels, int64_t inner, bool given = true, int64_t shift = 0) {
+        check_residual({batch, channels, inner, 1e-5, 0.1, training}, t, parameters, given, shift);
+      };
+      for (int64_t channels : {7, 8, 12, 264}) check(9, channels, 1);
+      check(70, 40, 1, false);
+      check(300, 72, 1);
+      check(64, 32, 1, true, 1);  // the residual alone is not aligned
+      check(3, 5, 7);
+      check(2, 3, 49);
+      check(9, 1, 57);
+      check(4, 2, 64, false);
+      check(2, 3, 256, true, 1);
+      check(3, 1, 8201);
+    }
+    check_residual({4300, 64, 1, 1e-5, 0.1, training}, DType::f16, DType::f32, true, 0);  // several rounds of each thread
   }
 }
 

@@ -30,8 +30,9 @@ KERNELS = {
                   ("24add_backward_once_kernelILi8E", 3 * 4 * FORMS, 2 * 4 * FORMS)],
     "normalize_channels_last": [("16normalize_stripsINS0_7RunRows", 2 * 4 * FORMS, 4 * FORMS),
                                 ("15backward_stripsINS0_7RunRows", 2 * 2 * 2 * FORMS, 2 * FORMS)],
-    "batch_norm": [("14forward_kernelIfLi8E", 2, 2), ("15backward_kernelIfLi8E", 2, 2),
-                   ("13forward_packs", 3 * FORMS, 3 * FORMS), ("14backward_packs", 4 * FORMS, 2 * FORMS)],
+    "batch_norm": [("14forward_kernelIfLi8ELb0E", 2, 2), ("14forward_kernelIfLi8ELb1E", 4, 2), ("15backward_kernelIfLi8E", 2, 2),
+                   ("13forward_packsILb0E", 3 * FORMS, 3 * FORMS), ("13forward_packsILb1E", 6 * FORMS, 3 * FORMS),
+                   ("14backward_packs", 4 * FORMS, 2 * FORMS)],
 }
 ENTRY = re.compile(r"\.entry\s+(\w+)\s*\((.*?)(?=\.entry\s|\.func\s|\Z)", re.S)  # with scopes inside it
 WIDE = {kind: re.compile(rf"\b{kind}\.(?:\w+\.)*(?:v4\.[ubf]32|v2\.[ubf]64)\b") for kind in ("ld.global", "st.global")}

@@ -155,8 +155,8 @@ struct Row {
 const Row kRows[] = {
     {"MLP 4096, batch 4096", [] { return mlp(4096, 4096); }, 15},
     {"MLP 4096, batch 512", [] { return mlp(4096, 512); }, 15},
-    {"ResNet-18, batch 64", [] { return resnet18(64, MemoryFormat::contiguous); }, 209},
-    {"ResNet-18, batch 64, channels_last", [] { return resnet18(64, MemoryFormat::channels_last); }, 216},
+    {"ResNet-18, batch 64", [] { return resnet18(64, MemoryFormat::contiguous); }, 201},
+    {"ResNet-18, batch 64, channels_last", [] { return resnet18(64, MemoryFormat::channels_last); }, 208},
     {"LSTM 2 x 1024", [] { return lstm(); }, 18},
     {"GPT-2 small, batch 8", [] { return gpt2(8); }, 302},
 };

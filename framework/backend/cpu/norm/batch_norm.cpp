@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch normalisation of x [N, C, L] with one mean and variance per channel c; n = N L.
 //   forward   mean_c = sum x / n, var_c = sum (x - mean_c)^2 / n, both over N and L; without training, the running ones
-//             rstd = 1 / sqrt(var + eps), xhat = (x - mean) rstd, y = relu?(xhat w + b)
+//             rstd = 1 / sqrt(var + eps), xhat = (x - mean) rstd, y = relu?(xhat w + b), or relu(xhat w + b + residual)
 //             running = (1 - momentum) running + momentum new, where the new variance is var n / (n - 1)
 //   backward  g = the gradient of y, 0 where the ReLU's result is 0;  db = sum g, dw = sum g xhat
 //             dx = w rstd (g - db / n - xhat dw / n);  without training, dx = w rstd g
@@ -77,16 +77,16 @@ void find_statistics(const BatchNormArgs& args, const TensorView& x, const Tenso
   }
 }
 
-// Computes `out` from the statistics.
+// Computes `out` from the statistics. A residual has the ReLU behind it.
 template <bool Relu, class C, class T>
 void forward(const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
-             const TensorView& out, const TensorView& mean_view, const TensorView& rstd_view) {
+             const TensorView& residual, const TensorView& out, const TensorView& mean_view, const TensorView& rstd_view) {
   const int64_t repeat = uses_columns(args) ? args.inner : 1;
   const auto values = [&](const TensorView& v, C otherwise) { return parameter<C>(v, args.channels, repeat, otherwise); };
   const std::vector<C> mean = values(mean_view, C(0)), shift = values(bias, C(0)), rstd = values(rstd_view, C(0));
   std::vector<C> scale = values(weight, C(1));
   for (size_t i = 0; i < scale.size(); ++i) scale[i] *= rstd[i];
-  if (uses_columns(args)) return map_columns(matrix_of(args), x, mean.data(), scale.data(), shift.data(), out, Relu);
+  if (uses_columns(args)) return map_columns(matrix_of(args), x, mean.data(), scale.data(), shift.data(), out, Relu, residual);
   const int64_t grain = std::max<int64_t>(1, kBlock / args.inner);
   parallel_for(args.batch * args.channels, grain, work_of(args), [&](int64_t begin, int64_t end) {
     alignas(64) T buffer[kBlock], out_buffer[kBlock];
@@ -96,7 +96,7 @@ void forward(const BatchNormArgs& args, const TensorView& x, const TensorView& w
         const int64_t from = r * args.inner + i, n = std::min(kBlock, args.inner - i);
         T* to = begin_row(out, from, out_buffer);
         map_run<Relu>(read_row<T>(x, from, 1, n, buffer), mean[c], scale[c], shift[c], to, n);
-        end_row(out, from, to, n);
+        residual ? end_row_add_relu<C>(out, residual, from, to, n) : end_row(out, from, to, n);
       }
     }
   });
@@ -198,15 +198,15 @@ struct Backward {
 }  // namespace
 
 void batch_norm(const BatchNormArgs& args, const TensorView& x, const TensorView& weight, const TensorView& bias,
-                const TensorView& running_mean, const TensorView& running_var, const TensorView& batches, const TensorView& out,
-                const TensorView& mean, const TensorView& rstd) {
+                const TensorView& residual, const TensorView& running_mean, const TensorView& running_var,
+                const TensorView& batches, const TensorView& out, const TensorView& mean, const TensorView& rstd) {
   find_statistics(args, x, running_mean, running_var, mean, rstd);
   if (args.training && batches) ++*batches.as<int64_t>();
-  with_types({&x, &out}, [&](auto c, auto t) {
+  with_types({&x, &out, &residual}, [&](auto c, auto t) {
     using C = decltype(c);
     using T = decltype(t);
-    args.relu ? forward<true, C, T>(args, x, weight, bias, out, mean, rstd)
-              : forward<false, C, T>(args, x, weight, bias, out, mean, rstd);
+    args.relu && !residual ? forward<true, C, T>(args, x, weight, bias, residual, out, mean, rstd)
+                           : forward<false, C, T>(args, x, weight, bias, residual, out, mean, rstd);
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // x, g and out are [R, C] matrices (rows, columns); mean, scale, shift, first and second are [C]:
 //
-//   map       out = (x - mean) scale + shift, and with a ReLU max(0, out)
+//   map       out = (x - mean) scale + shift, and with a ReLU max(0, out), or with a residual max(0, out + residual)
 //   gradient  dx = scale g - first - (x - mean) second in training, scale g in evaluation; with a ReLU after the map, g counts as 0
 //             where the ReLU's output is 0
 //   sums      sum_g = sum over rows of g; sum_gx = sum over rows of g (x - mean)
@@ -198,21 +198,20 @@ void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorV
 
 template <class C>
 void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out,
-                 bool relu) {
+                 bool relu, const TensorView& residual) {
   const SideBySide wide(m, kBlock);
   const std::vector<C> means = wide.repeated(mean), scales = wide.repeated(scale), shifts = wide.repeated(shift);
   each_block(m, wide, [&](int64_t place, int64_t c, int64_t n) {
     const auto run = [&](const auto* from, auto* to) {
-      relu ? map_row<true>(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n)
-           : map_row<false>(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n);
+      relu && !residual ? map_row<true>(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n)
+                        : map_row<false>(from, means.data() + c, scales.data() + c, shifts.data() + c, to, n);
+      residual ? end_row_add_relu<C>(out, residual, place, to, n) : end_row(out, place, to, n);
     };
     if constexpr (std::is_same_v<C, float>) {
       if (fits_registers<C>({&x, &out})) return run(x.as<const bf16>() + place, out.as<bf16>() + place);
     }
     alignas(64) C buffer[kBlock], out_buffer[kBlock];
-    C* to = begin_row(out, place, out_buffer);
-    run(read_row<C>(x, place, 1, n, buffer), to);
-    end_row(out, place, to, n);
+    run(read_row<C>(x, place, 1, n, buffer), begin_row(out, place, out_buffer));
   });
 }
 
@@ -251,7 +250,8 @@ void column_gradients(const Matrix& m, const TensorView& grad, const TensorView&
 #define HS_COLUMNS(C)                                                                                                            \
   template void column_gradient_sums<C>(const Matrix&, const TensorView&, const TensorView&, const C*, double*, double*,         \
                                         const ColumnRelu<C>*);                                                                   \
-  template void map_columns<C>(const Matrix&, const TensorView&, const C*, const C*, const C*, const TensorView&, bool);         \
+  template void map_columns<C>(const Matrix&, const TensorView&, const C*, const C*, const C*, const TensorView&, bool,          \
+                               const TensorView&);                                                                               \
   template void column_gradients<C>(const Matrix&, const TensorView&, const TensorView&, const C*, const C*, const C*, const C*, \
                                     const TensorView&, const ColumnRelu<C>*);
 HS_COLUMNS(float)

@@ -31,10 +31,11 @@ struct ColumnRelu {
 template <class C>
 void column_gradient_sums(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, double* sum_g,
                           double* sum_gx, const ColumnRelu<C>* relu = nullptr);
-// Computes out = (x - mean) scale + shift.
+// Computes out = (x - mean) scale + shift; with a residual, which is like out, add_relu of that, as it would be stored, and of the
+// residual.
 template <class C>
 void map_columns(const Matrix& m, const TensorView& x, const C* mean, const C* scale, const C* shift, const TensorView& out,
-                 bool relu = false);
+                 bool relu = false, const TensorView& residual = {});
 // Computes out = scale g - first - (x - mean) second; if `first` and `second` are null, scale g.
 template <class C>
 void column_gradients(const Matrix& m, const TensorView& grad, const TensorView& x, const C* mean, const C* scale, const C* first,

@@ -10,6 +10,7 @@
 #include "framework/backend/cpu/lanes.h"
 #include "framework/backend/cpu/norm/moments.h"
 #include "framework/backend/cpu/reduce/rows.h"
+#include "framework/math/functors.h"
 
 namespace halfstep::cpu {
 
@@ -98,6 +99,21 @@ template <bool Relu = false, class C, class T>
 HS_CLONES void map_run(const T* x, C mean, C scale, C bias, T* out, int64_t n) {
   HS_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(rectified<Relu>((C(x[i]) - mean) * scale + bias));
+}
+
+// Computes out = max(a + b, 0). out may be a.
+template <class C, class T>
+HS_CLONES void add_relu_run(const T* a, const T* b, T* out, int64_t n) {
+  HS_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) out[i] = stored<T>(functor::add_relu{}(C(a[i]), C(b[i])));
+}
+// Ends a row as end_row does, with add_relu of it, as it would be stored, and the residual. n is at most kBlock.
+template <class C, class T>
+void end_row_add_relu(const TensorView& out, const TensorView& residual, int64_t from, T* values, int64_t n) {
+  alignas(64) T buffer[kBlock], residual_buffer[kBlock];
+  end_row(out, from, values, n);
+  add_relu_run<C>(read_row<T>(out, from, 1, n, buffer), read_row<T>(residual, from, 1, n, residual_buffer), values, n);
+  end_row(out, from, values, n);
 }
 
 // Adds up rows [0, count) of `rows`, each `n` wide, column by column in order, and passes the sums to take.
