@@ -230,7 +230,9 @@ int write_shape(const Shape& from, int64_t* to) {
 // Views the inputs of hs_run as a tensor on the caller's memory.
 Tensor inputs_of(const OpenModel& model, int dtype, const void* inputs, const int64_t* sizes, int dims) {
   constexpr const char* kRun = "hs_run";
-  check<BadArgument>(dtype == HS_FLOAT32 || dtype == HS_INT64, kRun, "dtype must be HS_FLOAT32 or HS_INT64, got ", dtype);
+  check<BadArgument>(dtype == HS_FLOAT32 || dtype == HS_INT64 || dtype == HS_FLOAT64, kRun,
+                     "dtype must be HS_FLOAT32, HS_INT64 or HS_FLOAT64, got ", dtype);
+  const DType given = dtype == HS_INT64 ? DType::i64 : dtype == HS_FLOAT64 ? DType::f64 : DType::f32;
   check<BadArgument>(sizes != nullptr && dims >= 1, kRun, "shape must have at least one size, got ", sizes ? "none" : "NULL");
   const DataForm& form = model.predictor.form();
   constexpr const char* kTakes = "the model takes inputs [N, ...] of shape ";
@@ -241,16 +243,17 @@ Tensor inputs_of(const OpenModel& model, int dtype, const void* inputs, const in
   check<BadInput>(shape[0] <= most, kRun, "at most ", most, " samples at once, got ", shape[0]);
   check<BadArgument>(inputs != nullptr || numel(shape) == 0, kRun, "inputs must point to numbers of shape ", shape, ", got NULL");
   const bool takes_integers = form.input_dtype == DType::i64;
-  check<BadInput>(!takes_integers || dtype == HS_INT64, kRun, "the model takes HS_INT64, got HS_FLOAT32");
+  check<BadInput>(!takes_integers || dtype == HS_INT64, kRun, "the model takes HS_INT64, got ",
+                  dtype == HS_FLOAT64 ? "HS_FLOAT64" : "HS_FLOAT32");
   if (takes_integers) {
     const auto* tokens = static_cast<const int64_t*>(inputs);
     const int64_t count = numel(shape), vocabulary = form.vocabulary;
     for (int64_t i = 0; i < count; ++i)
       check<BadInput>(tokens[i] >= 0 && tokens[i] < vocabulary, kRun, "tokens must be in 0..", vocabulary - 1, ", got ", tokens[i]);
   }
-  if (numel(shape) == 0) return empty(shape, {.dtype = dtype == HS_INT64 ? DType::i64 : DType::f32, .device = Device::cpu});
+  if (numel(shape) == 0) return empty(shape, {.dtype = given, .device = Device::cpu});
   // Models do not write into their inputs.
-  return from_blob(const_cast<void*>(inputs), shape, dtype == HS_INT64 ? DType::i64 : DType::f32);
+  return from_blob(const_cast<void*>(inputs), shape, given);
 }
 
 // Writes the results of a batch: answers as `halfstep predict` gives them, or the model's outputs.
@@ -272,7 +275,7 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   const std::shared_ptr<OpenModel> model = open_models().find(handle, kRun);
   check<BadArgument>(result == HS_ANSWERS || result == HS_OUTPUTS, kRun, "result must be HS_ANSWERS or HS_OUTPUTS, got ", result);
   const NoGrad off;
-  const Tensor x = inputs_of(*model, dtype, inputs, shape, dims).to(model->predictor.form().input_dtype);
+  const Tensor x = inputs_of(*model, dtype, inputs, shape, dims);
   try {
     app::check_range(x, model->predictor.form(), kRun);
   } catch (const DataError& e) { throw BadInput(e.what()); }
@@ -325,6 +328,7 @@ const char* hs_class(hs_model* model, int64_t index) {
   return guarded([&] {
     const std::shared_ptr<OpenModel> m = open_models().find(model, "hs_class");
     const auto count = int64_t(m->classes.size());
+    check<BadArgument>(count > 0, "hs_class", "the model has no classes: it answers with numbers");
     check<BadArgument>(index >= 0 && index < count, "hs_class", "index must be in 0..", count - 1, ", got ", index);
     return m->classes[size_t(index)].c_str();
   });

@@ -49,7 +49,7 @@ enum hs_status {
 };
 
 /* Numbers of inputs. */
-enum hs_dtype { HS_FLOAT32 = 0, HS_INT64 = 1 };
+enum hs_dtype { HS_FLOAT32 = 0, HS_INT64 = 1, HS_FLOAT64 = 2 };
 
 /* The kinds of results of hs_run. */
 enum hs_result {
@@ -116,8 +116,9 @@ HS_API const char* hs_class(hs_model* model, int64_t index);
  * Pixels up to 255 and other arrays that are surely in other units than the training data are refused. Other numbers are not
  * compared with the training data's, however far outside they are: "low" and "high" in "source" of the form have its range, for
  * tables of each input (arrays and tables; series have the mean and deviation in "scaling").
- * `dtype`: HS_FLOAT32 or HS_INT64; whole numbers are converted for a model that takes float32, but a model that takes int64 refuses
- * float32. `inputs` is aligned as its type and only read during the call.
+ * `dtype`: HS_FLOAT32, HS_FLOAT64 or HS_INT64. A model that takes float32 converts the others, after columns and series are scaled:
+ * give numbers that float32 does not hold, such as seconds since 1970, as HS_FLOAT64 or HS_INT64. A model that takes int64 takes no
+ * other. `inputs` is aligned as its type and only read during the call.
  *
  * `outputs` gets shape[0] results in C order, each of the shape that hs_output gives. `capacity` is the number of floats that it
  * has room for. It must not overlap the inputs. Returns how many floats were written.

@@ -150,7 +150,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
     warn_of_not_finite(x, what);
     check_range(x, form, what);
     warn_of_far_numbers(x, form, what);
-    return x.to(DType::f32);
+    return x;
   }
   check<DataError>(!x.is_floating_point(), "predict", what, ": the model takes whole numbers, got ", given.dtype());
   x = x.to(DType::i64);

@@ -19,14 +19,16 @@ InputUnits input_units(const DataForm& form) {
 
 Tensor Predictor::from_units(const Tensor& inputs) const {
   const InputUnits units = input_units(form_);
-  if (units.mean.empty() && units.fill.empty()) return inputs;
+  if (units.mean.empty() && units.fill.empty()) return inputs.to(form_.input_dtype);
   const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
   // One number for all, for each column of a table, or for each column of a window's rows.
   const auto value_for = [](const std::vector<double>& values, int64_t column) { return values[size_t(column) % values.size()]; };
-  const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
-  float* to = out.data_ptr<float>();
+  // In float64: a column far from 0, such as seconds since 1970, has few values in float32.
+  const Tensor wide = inputs.to(DType::f64).contiguous(), out = empty(inputs.shape(), {.dtype = DType::f32, .device = Device::cpu});
+  const double* const from = wide.data_ptr<double>();
+  float* const to = out.data_ptr<float>();
   for (int64_t i = 0; i < out.numel(); ++i) {
-    double x = to[i];
+    double x = from[i];
     if (std::isnan(x) && !units.fill.empty()) x = value_for(units.fill, i % width);
     to[i] = float(units.mean.empty() ? x : (x - value_for(units.mean, i % width)) / value_for(units.std, i % width));
   }

@@ -165,7 +165,7 @@ size_t Predictor::recordings() const {
 
 std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptions& options) {
   const NoGrad off;
-  return answer((*this)(array_inputs(inputs, form_, "inputs")), options);
+  return answer((*this)(array_inputs(inputs, form_, "inputs").to(form_.input_dtype)), options);
 }
 
 std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& options) const {

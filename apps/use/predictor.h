@@ -94,7 +94,7 @@ class Predictor {
                   const std::function<void(int64_t begin, const Tensor& outputs)>& receive) const;
   size_t recordings() const;  // one for each shape of inputs that is replayed
   // Converts inputs [N, ...] from the units of files: columns of a table and values of a series are scaled as the training data
-  // was, and NaN is replaced as missing values were. Inputs of other data are returned unchanged.
+  // was, in float64, and NaN is replaced as missing values were. Returns the dtype that the model takes.
   Tensor from_units(const Tensor& inputs) const;
   // Computes answers, one for each input, without names of inputs.
   std::vector<Prediction> answers(const Tensor& inputs, const FileOptions& options = {});

@@ -216,10 +216,13 @@ static void misuse_of_run(const char* path) {
   const int64_t good[] = {2, 5}, none[] = {0, 5}, wide[] = {2, 6}, negative[] = {-1, 5}, huge[] = {INT64_MAX, 5},
                 many[] = {1, 1, 1, 1, 1, 1, 1, 1, 5};
   const int64_t whole[10] = {1, 0, 2, 0, 0, 0, 1, 0, 0, 0};
+  const double wide_numbers[10] = {1, 0, 2, 0, 0, 0, 1, 0, 0, 0};
   float x[12] = {1, 0, 2, 0, 0, 0, 1}, y[6], z[6];
   EXPECT(m != NULL);
   EXPECT(hs_run(m, HS_ANSWERS, HS_FLOAT32, x, good, 2, y, 6) == 6);
   EXPECT(hs_run(m, HS_ANSWERS, HS_INT64, whole, good, 2, z, 6) == 6);
+  EXPECT(memcmp(y, z, sizeof y) == 0);
+  EXPECT(hs_run(m, HS_ANSWERS, HS_FLOAT64, wide_numbers, good, 2, z, 6) == 6);
   EXPECT(memcmp(y, z, sizeof y) == 0);
   EXPECT(hs_run(m, HS_ANSWERS, HS_FLOAT32, NULL, none, 2, NULL, 0) == 0);
   FAILS(hs_run(m, HS_ANSWERS, HS_FLOAT32, x, wide, 2, y, 6), HS_BAD_INPUT, "of shape [5], got [2, 6]");
