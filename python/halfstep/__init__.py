@@ -23,7 +23,8 @@ from typing import Any, cast
 import numpy
 import numpy.typing
 
-from .runs import Array, Error, Path, Run, Training, find_file, generate, train
+from .program import Error, Path, find_file, generate
+from .runs import Array, Run, Training, train
 
 __all__ = ["Error", "Model", "Run", "Training", "generate", "open", "threads", "train"]
 _NAME = "libhalfstep_predict.so.0"
@@ -38,6 +39,7 @@ def _load() -> ctypes.CDLL:
 
 
 _lib = _load()
+_INT64, _FLOAT64, _MOST_INT = 1, 2, 2**31 - 1
 _sizes, _text, _handle = ctypes.POINTER(ctypes.c_int64), ctypes.c_char_p, ctypes.c_void_p
 for _function, _result, _arguments in [
         ("hs_version", _text, []), ("hs_error", _text, []), ("hs_threads", ctypes.c_int, [ctypes.c_int]),
@@ -64,13 +66,30 @@ def _address(array: Any) -> int:  # array.ctypes.data alone takes longer than so
 
 def threads(count: int = 0) -> int:
     """Sets the number of threads, unless it is 0, and returns it."""
+    if not -_MOST_INT <= count <= _MOST_INT:  # ctypes would take the lowest 32 bits
+        raise Error(f"threads: at most {_MOST_INT}, got {count}")
     return cast(int, _checked(_lib.hs_threads(count)))
+
+
+def _code_of(x: Any) -> tuple[Any, int]:
+    """The dtype in which the library gets an array, and its number there."""
+    kind, size = x.dtype.kind, x.dtype.itemsize
+    if kind == "f":
+        return (numpy.float64, _FLOAT64) if size > 4 else (numpy.float32, 0)
+    if kind == "u" and size == 8 and x.size and x.max() > 2**63 - 1:
+        raise Error(f"whole numbers must be below 2**63, got {x.max()}")
+    if kind not in "iub":
+        raise Error(f"inputs must be numbers, got an array of {x.dtype}; convert them, as the training data's file has them")
+    return (numpy.float32, 0) if kind == "b" else (numpy.int64, _INT64)
 
 
 class Model:
     def __init__(self, path: Path, **options: Any) -> None:
         """Opens a model. options: device="cpu", amp=False (use float32), averages=False (trained weights, not their average)."""
         self._open: int | None = None
+        self._given = os.path.abspath(os.fsdecode(path)), options
+        if b"\0" in os.fsencode(path):
+            raise Error(f"a path has no zero bytes, got {os.fsdecode(path)!r}")
         self._open = _checked(_lib.hs_open(os.fsencode(path), json.dumps(options).encode()))
         self.about: dict[str, Any] = json.loads(_checked(_lib.hs_describe(self._open)))  # halfstep_predict.h: what is in it
         self.form, self.answers, self.step = self.about["form"], self.about["answers"], self.about["step"]
@@ -82,13 +101,16 @@ class Model:
     def __call__(self, x: numpy.typing.ArrayLike, raw: bool = False) -> Array:
         """Returns probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs."""
         x = numpy.asarray(x)
-        whole, single = x.dtype.kind in "iu", x.shape == self.input
-        x = numpy.ascontiguousarray(x[None] if single else x, numpy.int64 if whole else numpy.float32)
         if x.ndim == 0 or x.ndim > _MAX_DIMS:
             raise Error(f"the model takes inputs [N, ...] of shape {list(self.input)}, got {x.ndim} dimensions")
+        single, (dtype, code) = x.shape == self.input, _code_of(x)
+        x = numpy.ascontiguousarray(x[None] if single else x, dtype)
         y = numpy.empty((x.shape[0], *self.output), numpy.float32)
-        _checked(_lib.hs_run(self._open, int(raw), whole, _address(x), _sizes_of(x.shape), x.ndim, _address(y), y.size))
+        _checked(_lib.hs_run(self._open, int(raw), code, _address(x), _sizes_of(x.shape), x.ndim, _address(y), y.size))
         return y[0] if single else y
+
+    def __reduce__(self) -> Any:  # a copy, or another process, opens the model again
+        return _reopen, self._given
 
     def close(self) -> None:
         if self._open is not None:
@@ -102,6 +124,10 @@ class Model:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _reopen(path: str, options: dict[str, Any]) -> Model:
+    return Model(path, **options)
 
 
 open = Model

@@ -1,51 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training and its results: the program `halfstep`, and the files of a run. The program is the file that the environment variable
-HALFSTEP_PROGRAM names, or lies in this package, or is the newest one of the builds beside it, or is on PATH."""
+"""Training and its results: the program `halfstep train`, and the files of a run."""
 from __future__ import annotations
 
 import collections
-import glob
 import json
 import os
 import pathlib
 import queue
-import shutil
 import signal
 import subprocess
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Union
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy.typing
 
-Path = Union[str, "os.PathLike[str]"]
+from .program import Error, Path, argument, find_program, finished, show
+
 Array = numpy.typing.NDArray[Any]
-
-
-class Error(RuntimeError):
-    code: int | None = None  # with which the program ended
-
-
-def find_file(name: str, variable: str, folders: list[str]) -> str | None:
-    """Returns the file that a variable of the environment names, or the one in these folders of the package, or of a build."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    built = glob.glob(os.path.join(glob.escape(os.path.dirname(os.path.dirname(here))), "build", "*", name))
-    places = [os.path.join(here, folder, name) for folder in folders] + sorted(built, key=os.path.getmtime, reverse=True)
-    return os.environ.get(variable) or next((place for place in places if os.path.isfile(place)), None)
-
-
-def _program() -> str:
-    found = find_file("halfstep", "HALFSTEP_PROGRAM", ["bin"]) or shutil.which("halfstep")
-    if found:
-        return found
-    raise Error("the program halfstep is not on PATH; HALFSTEP_PROGRAM can name it")
 
 
 def _plain(value: Any) -> Any:
     """For json: NumPy's numbers and arrays as Python's, and paths as texts."""
-    return value.tolist() if hasattr(value, "tolist") else os.fspath(value)
+    return value.tolist() if hasattr(value, "tolist") else os.fsdecode(value)
 
 
 def _read(path: pathlib.Path) -> Any:
@@ -94,16 +72,10 @@ class Run:
         raise Error(f'{self.folder}: metrics.jsonl has no confusion matrix; train with "metrics": ["confusion_matrix"]')
 
 
-def _finished(command: list[str], said: str, code: int) -> Error:
-    error = Error(said.strip() or f"{command[0]} {command[1]} ended with code {code}")
-    error.code = code
-    return error
-
-
 def _hear(stream: Any, said: collections.deque[str]) -> None:
     for line in stream:
         said.append(line)
-        sys.stderr.write(line)
+        show(line)
 
 
 def _take(stream: Any, lines: queue.SimpleQueue[str], hearer: threading.Thread) -> None:
@@ -152,11 +124,12 @@ class Training(Iterator["dict[str, Any]"]):
         if not line:
             self._lines.put("")
             if (code := self._process.wait()) != 0 and self._end.detach():
-                raise _finished(self._command, "".join(self._said), code)
+                raise finished(self._command, "".join(self._said), code)
             raise StopIteration
         entry: dict[str, Any] = json.loads(line)
         if "step" not in entry:
-            self.result, self.run = entry, Run(entry["output_dir"])
+            begun = os.path.isfile(os.path.join(entry["output_dir"], "config.resolved.json"))  # else it was stopped before
+            self.result, self.run = entry, Run(entry["output_dir"]) if begun else None
         return entry if "step" in entry else next(self)
 
     def _stop(self, number: int) -> None:
@@ -165,6 +138,7 @@ class Training(Iterator["dict[str, Any]"]):
             _stop(self._process, number)
         except KeyboardInterrupt:
             _stop(self._process, number)
+            raise
         collections.deque(self, 0)  # what was not read is in the folder
 
     def close(self) -> None:
@@ -182,19 +156,11 @@ def train(config: Path, overrides: Mapping[str, Any] | None = None, *, resume: P
           device: str | None = None, threads: int | None = None, progress: bool = False) -> Training:
     """Starts `halfstep train`. overrides: values by dotted keys, as --set has them; resume: "auto" or a checkpoint; progress: show
     on stderr what the program prints for people. Its warnings and errors are shown in any case."""
-    command = [_program(), "train", os.fspath(config), "--lines", "--no-color"] + ([] if progress else ["--quiet"])
+    command = [find_program(), "train", argument(config), "--lines", "--no-color"] + ([] if progress else ["--quiet"])
     for key, value in (overrides or {}).items():
+        if "=" in key:
+            raise Error(f"a key of a config has no \"=\", got {key!r}")
         command += ["--set", f"{key}={json.dumps(value, default=_plain)}"]
     for option, given in (("--resume", resume), ("--device", device), ("--threads", threads)):
         command += [option, str(given)] if given is not None else []
     return Training(command + (["--overwrite"] if overwrite else []))
-
-
-def generate(model: Path, prompt: str = "", **options: float) -> str:
-    """Returns what a language model writes after the prompt. options: length, temperature, top_k, top_p, seed, threads."""
-    command = [_program(), "generate", os.fspath(model), "--json"] + (["--prompt=" + prompt] if prompt else [])
-    command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False)
-    if done.returncode != 0:
-        raise _finished(command, done.stderr, done.returncode)
-    return str(json.loads(done.stdout)["text"])

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """python/halfstep against the program: python_test.py PROGRAM LIBRARY SOURCE. pytest runs it too, with the newest build of this
 checkout."""
+import copy
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -23,7 +25,7 @@ if __name__ == "__main__":
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 import halfstep  # noqa: E402
 
-PROGRAM, LIBRARY = halfstep.runs._program(), os.path.abspath(halfstep._lib._name)
+PROGRAM, LIBRARY = halfstep.program.find_program(), os.path.abspath(halfstep._lib._name)
 
 
 class Python(unittest.TestCase):
@@ -89,7 +91,7 @@ class Python(unittest.TestCase):
         model = halfstep.open(os.path.join(self.dir, "runs/p"))
         self.assertEqual(model.form["source"]["bytes"], "pixels")
         self.assertEqual(model(x / 255).shape, (40, 2))
-        with self.assertRaisesRegex(halfstep.Error, r"pixels in \[0, 1\], got float32 from 0 to 200"):
+        with self.assertRaisesRegex(halfstep.Error, r"pixels in \[0, 1\], got int64 from 0 to 200"):
             model(x)
         numpy.savez(os.path.join(self.dir, "m.npz"), x=x // 200, y=numpy.arange(40) % 2)  # 0 and 1 are no pixels
         self.halfstep("init", "m.npz", "--out", "m.json")
@@ -97,7 +99,7 @@ class Python(unittest.TestCase):
         model = halfstep.open(os.path.join(self.dir, "runs/m"))
         self.assertEqual(model.form["source"]["bytes"], "numbers")
         self.assertTrue(numpy.array_equal(model(x // 200), model(x / 200)))
-        with self.assertRaisesRegex(halfstep.Error, "the training data had numbers from 0 to 1, got float32 from 0 to 200"):
+        with self.assertRaisesRegex(halfstep.Error, "the training data had numbers from 0 to 1, got int64 from 0 to 200"):
             model(x)
 
     def test_errors(self):
@@ -115,6 +117,52 @@ class Python(unittest.TestCase):
         model.close()
         with self.assertRaisesRegex(halfstep.Error, "closed|NULL"):
             model(self.x)
+
+    def test_a_copy_opens_the_model_again(self):
+        model = halfstep.open(self.run_dir, averages=False)
+        other = halfstep.open(self.run_dir)
+        for made in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            self.assertTrue(numpy.array_equal(made(self.x), model(self.x)))
+            made.close()
+        self.assertTrue(numpy.array_equal(other(self.x), model(self.x)))
+        code = ("import pickle, sys, numpy, halfstep; m = pickle.load(open(sys.argv[1], 'rb'));"
+                "numpy.save(sys.argv[2], m(numpy.load(sys.argv[3])))")
+        with open(os.path.join(self.dir, "m.pickle"), "wb") as file:
+            pickle.dump(model, file)
+        numpy.save(os.path.join(self.dir, "in.npy"), self.x)
+        subprocess.run([sys.executable, "-c", code, "m.pickle", "out.npy", "in.npy"], cwd=self.dir, check=True,
+                       env=os.environ | {"PYTHONPATH": os.path.join(SOURCE, "python")})
+        self.assertTrue(numpy.array_equal(numpy.load(os.path.join(self.dir, "out.npy")), model(self.x)))
+
+    def test_what_is_no_number_is_refused(self):
+        model = halfstep.open(self.run_dir)
+        for wrong, says in ((numpy.zeros((1, 5), "m8[s]"), "timedelta64"), (numpy.full((1, 5), "2"), "<U1"),
+                            ([[1, None, 0, 0, 1]], "object"), (numpy.zeros((1, 5), complex), "complex"),
+                            (numpy.full((1, 5), 2**63, numpy.uint64), "below 2\\*\\*63, got 9223372036854775808")):
+            with self.assertRaisesRegex(halfstep.Error, says):
+                model(wrong)
+        for count in (2**32 + 3, -(2**33)):
+            with self.assertRaisesRegex(halfstep.Error, "2147483647"):
+                halfstep.threads(count)
+        with self.assertRaisesRegex(halfstep.Error, "zero bytes"):
+            halfstep.open(self.run_dir + "\0more")
+
+    def test_columns_are_scaled_before_they_are_float32(self):
+        meter = 41_234_567 + 0.25 * numpy.random.default_rng(0).permutation(60)[:, None]
+        with open(os.path.join(self.dir, "t.csv"), "w", encoding="utf-8") as file:
+            file.write("meter,y\n" + "".join(f"{m},{m - 41_234_567}\n" for m in meter[:, 0]))
+        self.halfstep("init", "t.csv", "--target", "y", "--out", "t.json")
+        self.halfstep("train", "t.json", "--quiet", "--set", "train.epochs=2")
+        lines = [json.loads(line) for line in self.halfstep("predict", "runs/t", "t.csv", "--json").splitlines()]
+        expected = numpy.array([line["values"][0] for line in lines])
+        self.assertEqual(len(set(expected)), 60)
+        model = halfstep.open(os.path.join(self.dir, "runs/t"))
+        self.assertTrue(numpy.allclose(model(meter)[:, 0], expected, rtol=1e-6))
+        self.assertFalse(numpy.allclose(model(meter.astype(numpy.float32))[:, 0], expected, rtol=1e-3))
+        whole = numpy.round(meter).astype(int)
+        self.assertTrue(numpy.array_equal(model(whole), model(whole.astype(float))))
+        numpy.save(os.path.join(self.dir, "t.npy"), meter)
+        self.assertEqual(len(set(self.halfstep("predict", "runs/t", "t.npy").splitlines())), 60)
 
     def test_threads_share_a_model(self):
         model = halfstep.open(self.run_dir)

@@ -120,6 +120,30 @@ class Runs(unittest.TestCase):
             list(training)
         self.assertEqual(caught.exception.code, 75)
 
+    def test_what_is_no_config_is_refused(self):
+        with self.assertRaisesRegex(halfstep.Error, "--help"):  # a file of that name
+            list(halfstep.train("--help"))
+        with self.assertRaisesRegex(halfstep.Error, "no \"=\", got 'name=x'"):
+            halfstep.train("tiny.json", {"name=x": 1})
+        with self.assertRaisesRegex(halfstep.Error, "-h"):
+            halfstep.generate("-h")
+
+    def test_a_run_that_is_stopped_before_it_begins(self):
+        for delay in (0, 0.005, 0.01, 0.02, 0.04, 0.08):
+            with halfstep.train("tiny.json", LONG, overwrite=True) as training:
+                time.sleep(delay)
+            self.assertTrue(training.run is None or training.run.record()["ending"] == "requeue")
+
+    def test_stderr_that_nobody_reads(self):
+        script = ("import halfstep, sys\nclass Broken:\n    def write(self, text): raise RuntimeError\n    def flush(self): pass\n"
+                  "sys.stderr = None if sys.argv[1] == 'none' else Broken()\n"
+                  "print(len(list(halfstep.train('tiny.json', {'train.epochs': 900, 'logging.every': 1000}, progress=True,"
+                  " overwrite=True))))")
+        for kind in ("none", "broken"):
+            done = subprocess.run([sys.executable, "-c", script, kind], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                                  capture_output=True, text=True, timeout=120, check=True)
+            self.assertGreater(int(done.stdout), 0)
+
     def test_a_slow_reader_does_not_stop_the_run(self):
         with halfstep.train("tiny.json", {"train.epochs": 400}) as training:  # lines of more bytes than a pipe holds
             self.assertGreater(training._process.wait(timeout=120) + 1, 0)
@@ -154,7 +178,8 @@ class Runs(unittest.TestCase):
 
     def test_generate(self):
         pathlib.Path("novel.txt").write_text("the cat sat on the mat. " * 200)
-        subprocess.run([halfstep.runs._program(), "init", "novel.txt", "--out", "novel.json"], check=True, capture_output=True)
+        program = halfstep.program.find_program()
+        subprocess.run([program, "init", "novel.txt", "--out", "novel.json"], check=True, capture_output=True)
         list(halfstep.train("novel.json", {"train.epochs": 1, "output_dir": "n"}))
         text = halfstep.generate("n", "the cat", length=5, seed=3)
         self.assertEqual(text, halfstep.generate("n", "the cat", length=5, seed=3))
