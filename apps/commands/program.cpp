@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -38,6 +40,38 @@ constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 failure; 2 usage or config; 3 data; 4 diverged; 5 device or memory;\n"
     "            6 a check failed; 74 another rank is lost;\n"
     "            75 stopped by SIGTERM, SIGHUP or SIGUSR1 after saving; 130 interrupted after saving";
+
+// Returns what is wrong with a text for an option of this type; "" if nothing.
+std::string fault_of_number(const std::string& type, const std::string& text) {
+  const char* const begin = text.c_str() + (text.starts_with('+') ? 1 : 0);
+  const char* const end = text.c_str() + text.size();
+  const auto is_read = [&](auto number) {
+    const auto [stop, error] = std::from_chars(begin, end, number);
+    return stop == end && error == std::errc();
+  };
+  if (type == "FLOAT") {
+    const std::optional<double> number = number_of({begin, end});
+    return number && std::isfinite(*number) ? "" : "must be a finite number, got " + text;
+  }
+  const char* const digits = begin + (begin != end && *begin == '-' ? 1 : 0);
+  const bool is_octal = end - digits > 1 && *digits == '0';
+  if (!is_octal && (type == "UINT" ? is_read(uint64_t()) : is_read(int64_t()))) return "";
+  return type == "UINT" ? "must be a whole number from 0 to 18446744073709551615, got " + text
+                        : "must be a whole number of less than 2^63, got " + text;
+}
+
+// Makes options of numbers refuse texts of which CLI11 takes another number: the nearest one of the type for one out of its range,
+// an octal one for "010", and NaN, which no range leaves out.
+void check_numbers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    std::string type = option->get_type_name();
+    type.resize(std::min(type.find_first_of(": "), type.size()));
+    if (type == "N") type = "INT";
+    if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
+    option->transform(CLI::Validator([type](std::string& text) { return fault_of_number(type, text); }, ""));
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_numbers(*command);
+}
 
 // Returns the index of the first argument that is an unknown option; 0: none.
 int unknown_option(const CLI::App& command, int argc, const char* const* argv) {
@@ -194,6 +228,7 @@ int run_command(int argc, const char* const* argv) {
   add_bench(program, chosen);
   add_op(program, chosen);
   add_ops(program, chosen);
+  check_numbers(program);
   if (argc > 1 && argv[1] == std::string_view("__complete")) {
     complete(program, {argv + 2, argv + argc});
     return kDone;

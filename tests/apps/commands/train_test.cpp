@@ -186,6 +186,28 @@ TEST_CASE("signals save and stop; --resume auto continues") {
   }
 }
 
+TEST_CASE("options refuse numbers that their types do not hold, of which the parser would take others") {
+  TempDir dir;
+  const std::pair<const char*, const char*> wrong[] = {
+      {"generate r --seed -1", "--seed: must be a whole number from 0 to 18446744073709551615, got -1"},
+      {"generate r --seed 18446744073709551616", "got 18446744073709551616"},
+      {"generate r --seed 010", "got 010"},
+      {"generate r --length 99999999999999999999", "--length: must be a whole number of less than 2^63, got 99999999999999999999"},
+      {"generate r --top-k None", "--top-k: must be a whole number of less than 2^63, got None"},
+      {"generate r --temperature nan", "--temperature: must be a finite number, got nan"},
+      {"lr-find c.json --steps 1e3", "--steps: must be a whole number of less than 2^63, got 1e3"},
+      {"verify c.json --steps 0x10", "got 0x10"},
+      {"bench mlp --seed 36893488147419103232", "got 36893488147419103232"}};
+  for (const auto& each : wrong) {
+    const std::string command = each.first;
+    CAPTURE(command);
+    const Ran ran = run(dir, command);
+    CHECK(ran.code == 2);
+    CHECK(contains(ran.err, each.second));
+  }
+  CHECK(!contains(run(dir, "lr-find none.json --steps +12").err, "--steps"));
+}
+
 TEST_CASE("exit codes") {
   TempDir dir;
   write(dir / "small.json", kSmall);
