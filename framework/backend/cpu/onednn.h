@@ -9,6 +9,7 @@
 #include <dnnl.hpp>
 #include <string>
 
+#include "framework/base/check.h"
 #include "framework/base/dtype.h"
 #include "framework/base/process_end.h"
 
@@ -19,6 +20,13 @@ namespace halfstep::cpu {
 inline dnnl::engine& engine() {
   static auto& cpu = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return cpu;
+}
+
+// Throws Error unless a call of the library succeeded.
+inline void check_success(const char* op, dnnl_status_t status) {
+  check<Error>(status == dnnl_success, op, "oneDNN failed with status ", int(status),
+               Help{"if the program also links libtorch, functions of its oneDNN are taken for those of halfstep's: open "
+                    "libhalfstep_predict.so by dlopen with RTLD_DEEPBIND, or link the static library before libtorch"});
 }
 
 // Makes the description of a primitive. Version 2 first needs a description of the operation.

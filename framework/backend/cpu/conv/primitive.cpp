@@ -244,7 +244,7 @@ bool choose(const ConvProblem& p, ChosenCode& chosen) {
 void set_data(const Memory& m, const void* p) { dnnl_memory_set_data_handle(m.get(), const_cast<void*>(p)); }
 void execute(const dnnl::primitive& p, const std::vector<dnnl_exec_arg_t>& arguments) {
   const dnnl_status_t status = dnnl_primitive_execute(p.get(), stream().get(), int(arguments.size()), arguments.data());
-  check<Error>(status == dnnl_success, "conv", "oneDNN failed with status ", int(status));
+  check_success("conv", status);
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ void execute(const Piece& p) {
   const FirstUse first(!e.used);
   const dnnl_status_t status = dnnl_primitive_execute(e.primitive.get(), stream().get(), int(e.args.size()), e.args.data());
   if (!e.used) FirstUse::watch_end_after(joined(code_name(e.primitive), ' ', p.in, ' ', p.out)), e.used = true;
-  check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
+  check_success("matmul", status);
   // The library's own ReLU turns NaN into 0, which would hide a failed step. The output is still in the cache.
   if (p.relu) relu_rows(p.out, p.c, p.batch * p.m, p.n, p.c_row);
 }
@@ -190,7 +190,7 @@ void execute_few_rows(const Piece& p) {
   const dnnl_status_t status = dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a), lda,
                                           static_cast<const float*>(p.b), ldb, p.accumulate ? 1.0f : 0.0f, c, p.c_row);
   if (first.is_first()) FirstUse::watch_end_after(joined("sgemm ", kind)), used[size_t(kind)] = true;
-  check<Error>(status == dnnl_success, "matmul", "oneDNN failed with status ", int(status));
+  check_success("matmul", status);
   if (!p.bias && !p.relu) return;
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
