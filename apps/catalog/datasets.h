@@ -2,11 +2,13 @@
 // The catalogue of data sets.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "apps/catalog/catalog.h"
 #include "apps/catalog/facts.h"
@@ -35,6 +37,8 @@ struct DatasetRow {
   std::function<std::shared_ptr<Dataset>(const SplitRequest&)> make;
   // Returns facts that need no reading of the data; empty: construct the data set and ask it.
   std::function<std::optional<DataFacts>(const SplitRequest&)> facts = {};
+  // Returns the files that hold the samples, in their order, whether they exist or not; empty: the file "path", or none.
+  std::function<std::vector<std::filesystem::path>(const SplitRequest&)> files = {};
   bool takes_range = false;  // applies "range" itself; else the catalogue takes the part
   bool normalizes = false;   // applies a Normalize itself if it is the first of "transforms"
   bool streams = false;      // can be read in streams with data.loader.stateful, see Dataset::streams()

@@ -16,6 +16,7 @@
 #include "apps/record/metric_sinks.h"
 #include "apps/record/run_dir.h"
 #include "apps/session/evaluate.h"
+#include "apps/session/seen_samples.h"
 #include "apps/session/session.h"
 #include "apps/terminal/cells.h"
 #include "apps/terminal/quantity_text.h"
@@ -99,6 +100,14 @@ void check_same_facts(const Dataset& data, const DataForm& form, const Config& c
                    data.classes());
 }
 
+// Warns of unusual data, and of samples that the model was trained on.
+void warn_of_data(const DataLoader<>& loader, const Config& config, const std::string& split, const CheckpointContents& contents,
+                  const DataForm* form) {
+  for (const std::string& w : loader.dataset().notes().warnings) logging::warn(joined("data.", split, ": ", w));
+  if (const std::string seen = seen_samples(config.json, split, stored_config(contents), form); !seen.empty())
+    logging::warn(seen + "; these values say nothing about new data: evaluate rows or files that data.train did not have");
+}
+
 // Prints the metrics, loss first, and then their tables.
 void print_metrics(const EvalResult& r, const DataForm& form) {
   constexpr size_t kAllColumns = 1000;  // of a table, in the lines of metrics by column
@@ -150,7 +159,7 @@ int eval(const EvalArguments& arguments) {
   config.data.loader.sampler = nullptr;
   const auto loader = make_loader(config, split, nullptr, options.form);
   if (data) check_same_facts(loader->dataset(), data->form, config, split);
-  for (const std::string& w : loader->dataset().notes().warnings) logging::warn(joined("data.", split, ": ", w));
+  warn_of_data(*loader, config, split, contents, options.form);
   const auto metrics = make_metrics(config, loader->dataset());
   const EvalResult r = evaluate(*parts.model, *parts.loss, config.loss, metrics, *loader, parts.device, parts.region);
 

@@ -3,6 +3,7 @@
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/transforms.h"
 #include "apps/config/rules.h"
+#include "apps/config/shared_samples.h"
 
 namespace halfstep::app {
 namespace {
@@ -113,36 +114,29 @@ class DataRules : private RuleSet {
           issues_.warn(join_path(path, key), joined("is ", self[key].dump(), ", but ", train[key].dump(),
                                                     " for data.train: the model is evaluated on ", what, " of another scale"));
       }
-      if (!same_source(self, train)) continue;
-      if (!self["fold"].is_null() && self["fold"] != train["fold"])
-        issues_.error(path + ".fold", "must be that of data.train, " + train["fold"].dump() + ", or both share samples, got " +
-                                          self["fold"].dump());
-      const Json &range = self["range"], &trained = train["range"];
-      const double begin = std::max(range[0].get<double>(), trained[0].get<double>()),
-                   end = std::min(range[1].get<double>(), trained[1].get<double>());
-      if (!self["fold"].is_null() || !(begin < end)) continue;
-      const bool file = self.contains("path") || self.contains("files") || self.contains("input");
-      if (range != trained)
-        issues_.warn(path + ".range", joined("shares the samples of [", begin, ", ", end, ") with data.train"));
-      else if (file)
-        issues_.warn(path, "has samples of data.train, which the model has seen: \"range\" or \"fold\" parts them");
+      check_shared(split);
     }
+  }
+
+  // Checks that a split has no samples of the training data.
+  void check_shared(const std::string& split) {
+    if (!are_valid({"data.root", "seed"})) return;
+    const std::string path = join_path("data", split), trained_split = "train";
+    const SplitRequest held_out{config_, split}, trained{config_, trained_split};
+    const Json &fold = held_out.self()["fold"], &trained_fold = trained.self()["fold"];
+    if (!fold.is_null() && fold != trained_fold && have_same_source(held_out, trained))
+      return issues_.error(path + ".fold",
+                           "must be that of data.train, " + trained_fold.dump() + ", or both share samples, got " + fold.dump());
+    const SharedSamples shared = shared_samples(held_out, trained);
+    if (!shared.any()) return;
+    const char* const before_remedy = shared.key.empty() ? ": " : "; ";
+    issues_.warn(shared.key.empty() ? path : join_path(path, shared.key),
+                 shared.message + (shared.remedy.empty() ? "" : before_remedy + shared.remedy));
   }
 
   static bool normalizes(const Json& self) {
     return std::any_of(self["transforms"].begin(), self["transforms"].end(),
                        [](const Json& t) { return t["type"] == "Normalize"; });
-  }
-
-  // Returns whether both have all samples from the same files, or from the same generator.
-  static bool same_source(const Json& self, const Json& train) {
-    for (const char* key : {"root", "path", "files", "input", "part", "size"}) {
-      if (self.contains(key) && self[key] != train[key]) return false;
-    }
-    const auto part = [](const Json& data, const char* default_split) {
-      return data["split"].is_null() ? Json(default_split) : data["split"];
-    };
-    return !self.contains("split") || part(self, "test") == part(train, "train");
   }
 
   // Checks "fold" and "stratified".

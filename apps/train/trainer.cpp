@@ -11,6 +11,7 @@
 #include "apps/session/evaluate.h"
 #include "apps/session/first_scale.h"
 #include "apps/session/ranks.h"
+#include "apps/session/seen_samples.h"
 #include "apps/terminal/quantity_text.h"
 #include "framework/backend/backend.h"
 #include "framework/data/loading/fingerprint.h"
@@ -52,11 +53,23 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
   else if (!run_.counters.data_sha256.empty() && !run_.session.data_sha256.empty() &&
            run_.counters.data_sha256 != run_.session.data_sha256)
     run_.progress.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
+  warn_of_seen_samples(contents);
   if (!run_.session.pace_warning.empty()) run_.progress.warn(run_.session.pace_warning);
   run_.clock.continue_from(run_.counters.seconds);
   if (run_.dir.continues()) saver_.mark_as_saved();
   health_.continue_from_counters();
   explainer_.continue_from(run_.counters.skipped, run_.counters.usual_loss);
+}
+
+// Warns of held-out data with samples that the run has trained on, which is no measure any more.
+void Trainer::warn_of_seen_samples(const CheckpointContents& contents) {
+  const std::string& then = run_.counters.data_sha256;
+  const bool data_changed = run_.session.train->dataset().size() != run_.counters.data_size ||
+                            (!then.empty() && !run_.session.data_sha256.empty() && run_.session.data_sha256 != then);
+  for (const std::string& line : newly_seen_samples(run_.config.json, stored_config(contents), &run_.session.form, data_changed))
+    run_.progress.warn(line +
+                       "; its values say nothing about new data: continue with the same parts, seed and files, or train "
+                       "anew in another output_dir");
 }
 
 // Measures the first scale that fits the first batches, and begins with it.

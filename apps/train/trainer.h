@@ -46,6 +46,7 @@ class Trainer {
 
  private:
   void resume(const std::filesystem::path& checkpoint);
+  void warn_of_seen_samples(const CheckpointContents& contents);
   void calibrate_scale();
   TrainSummary run_steps();
   Json run_facts() const;  // run.json's facts about program and machine

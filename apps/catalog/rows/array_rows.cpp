@@ -46,7 +46,8 @@ DatasetRow array_row(const char* type, const char* doc, std::vector<Field> files
   options.erase(options.begin(), options.begin() + 2);
   return {{type, doc, joined_fields({files, {root_field("folder of the files")}, options})},
           [make](const SplitRequest& r) { return make_arrays(r, make); },
-          [make, file](const SplitRequest& r) { return facts_of_file(data_path(r, file), [&] { return make_arrays(r, make); }); }};
+          [make, file](const SplitRequest& r) { return facts_of_file(data_path(r, file), [&] { return make_arrays(r, make); }); },
+          file_at(file)};
 }
 
 }  // namespace

@@ -28,6 +28,10 @@ void add_generated_rows(Catalog<DatasetRow>& catalog);
 // Returns the folder to which the paths of a split's files are relative; and its file "path".
 std::filesystem::path data_root(const SplitRequest& r);
 std::filesystem::path data_path(const SplitRequest& r, const char* key = "path");
+// Returns DatasetRow::files of data in the one file that a key names.
+inline auto file_at(const char* key = "path") {
+  return [key](const SplitRequest& r) { return std::vector{data_path(r, key)}; };
+}
 Field root_field(const char* doc);
 Field path_field(const char* doc);
 

@@ -78,6 +78,7 @@ void add_generated_rows(Catalog<DatasetRow>& catalog) {
   catalog.add({{"Digits", "generated digits in the form of MNIST; needs no files", digits},
                make_digits,
                digits_facts,
+               /*files=*/{},
                /*takes_range=*/false,
                /*normalizes=*/true});
   std::vector<Field> random = fields_of<RandomOptions>();

@@ -24,7 +24,12 @@ DatasetRow mnist_row(const char* type, const char* doc, MnistKind kind, std::vec
     if (known_sizes) out.size = split_of(r) == Split::train ? 60000 : 10000;
     return std::optional(out);
   };
-  return {{type, doc, joined_fields({files_and_split(), fields})}, make, facts, /*takes_range=*/false, /*normalizes=*/true};
+  const auto files = [kind](const SplitRequest& r) {
+    MnistOptions options{.split = split_of(r), .kind = kind};
+    read_options(r.self(), options);
+    return mnist_files(data_root(r), options);
+  };
+  return {{type, doc, joined_fields({files_and_split(), fields})}, make, facts, files, /*takes_range=*/false, /*normalizes=*/true};
 }
 
 // Returns the field of EMNIST's parts.
@@ -52,7 +57,12 @@ DatasetRow cifar_row(const char* type, const char* doc, CifarLabels labels) {
     if (o.files.empty()) out.size = split_of(r) == Split::train ? 50000 : 10000;
     return std::optional(out);
   };
-  return {own, make, facts, /*takes_range=*/false, /*normalizes=*/true};
+  const auto files = [labels](const SplitRequest& r) {
+    CifarOptions options{.labels = labels, .split = split_of(r)};
+    read_options(r.self(), options);
+    return cifar_files(data_root(r), options);
+  };
+  return {own, make, facts, files, /*takes_range=*/false, /*normalizes=*/true};
 }
 
 std::shared_ptr<ImageFolderDataset> make_folder(const SplitRequest& r) {
@@ -126,7 +136,8 @@ void add_image_rows(Catalog<DatasetRow>& catalog) {
   folder.insert(folder.begin(), {path_field("the folder"), root_field("folder of path")});
   catalog.add({{"ImageFolder", "pictures (PNG, JPEG) in a folder for each class, decoded as batches are made", folder},
                make_folder,
-               folder_facts});
+               folder_facts,
+               file_at()});
   catalog.add(cifar_row("CIFAR10", "photographs [3, 32, 32] in 10 classes, from the binary version", CifarLabels::ten));
   catalog.add(cifar_row("CIFAR100", "photographs [3, 32, 32] in 100 classes, or 20 groups of them, from the binary version",
                         CifarLabels::fine));

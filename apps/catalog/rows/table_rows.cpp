@@ -106,25 +106,26 @@ void add_tables(Catalog<DatasetRow>& catalog) {
   const std::vector<Field> tokens = joined_fields({{texts}, fields_of<TokenRowOptions>(), {tokenizer_field()}});
   const auto header = std::find_if(row.fields.begin(), row.fields.end(), [](const Field& f) { return f.key == "header"; });
   row.fields.insert(header, tokens.begin(), tokens.end());
-  catalog.add({row,
-           make_csv,
-           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
-           /*takes_range=*/true,
-           /*normalizes=*/false,
-           /*streams=*/false,
-           /*takes_parts=*/true});
+  catalog.add({row, make_csv, [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_csv(r); }); },
+               file_at(),
+               /*takes_range=*/true,
+               /*normalizes=*/false,
+               /*streams=*/false,
+               /*takes_parts=*/true});
 }
 
 void add_series(Catalog<DatasetRow>& catalog) {
-  catalog.add({{"TimeSeries",
-            "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
-            "columns' units",
-            joined_fields({{path_field("the file"), root_field("folder of path"),
-                            column_field("column", "the only column, by name or index; without it and columns: the last")},
-                           fields_of<TimeSeriesOptions>()})},
-           make_series,
-           [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },
-           /*takes_range=*/true});
+  catalog.add(
+      {{"TimeSeries",
+        "windows [window, columns] over columns of a table, and the values [horizon * targets] after each; metrics are in the "
+        "columns' units",
+        joined_fields({{path_field("the file"), root_field("folder of path"),
+                        column_field("column", "the only column, by name or index; without it and columns: the last")},
+                       fields_of<TimeSeriesOptions>()})},
+       make_series,
+       [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_series(r); }); },
+       file_at(),
+       /*takes_range=*/true});
 }
 
 }  // namespace

@@ -75,6 +75,7 @@ void add_text_rows(Catalog<DatasetRow>& catalog) {
                                {tokenizer_field("; left out: that of the training data")}})},
                make_text,
                [](const SplitRequest& r) { return facts_of_file(data_path(r), [&] { return make_text(r); }); },
+               file_at(),
                /*takes_range=*/true,
                /*normalizes=*/false,
                /*streams=*/true});

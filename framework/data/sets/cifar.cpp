@@ -79,11 +79,14 @@ int64_t count_records(const Layout& layout, const fs::path& path, const WantedFi
   return int64_t(bytes / record);
 }
 
+std::vector<fs::path> folders_of(const fs::path& root, const Layout& layout) {
+  return {root, root / layout.folder, root / layout.unpacked, root / layout.folder / layout.unpacked};
+}
+
 // Finds and reads the files.
 TensorDataset<> load(const fs::path& root, const CifarOptions& o) {
   const Layout layout = layout_of(o.labels);
-  const std::vector<fs::path> folders = {root, root / layout.folder, root / layout.unpacked,
-                                         root / layout.folder / layout.unpacked};
+  const std::vector<fs::path> folders = folders_of(root, layout);
   const std::vector<WantedFile> wanted = files_of(o);
   std::vector<fs::path> paths;
   std::vector<std::string> missing;
@@ -127,6 +130,15 @@ HALFSTEP_OPTIONS(CifarOptions,
 
 CifarDataset::CifarDataset(const fs::path& root, const CifarOptions& options)
     : TensorDataset(load(root, options)), labels_(options.labels) {}
+
+std::vector<fs::path> cifar_files(const fs::path& root, const CifarOptions& o) {
+  std::vector<fs::path> out;
+  for (const WantedFile& file : files_of(o)) {
+    const fs::path found = find_file(folders_of(root, layout_of(o.labels)), file.name);
+    out.push_back(found.empty() ? root / file.name : found);
+  }
+  return out;
+}
 
 DataForm CifarDataset::form() const {
   DataForm out = Dataset::form();

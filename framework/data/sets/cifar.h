@@ -38,4 +38,7 @@ class CifarDataset : public TensorDataset<> {
   CifarLabels labels_;
 };
 
+// Returns the files that the data set reads, or where it would have them.
+std::vector<std::filesystem::path> cifar_files(const std::filesystem::path& root, const CifarOptions& options);
+
 }  // namespace halfstep

@@ -113,11 +113,19 @@ Tensor read(const fs::path& path, int rank, const Collection::File& published) {
   }
 }
 
+std::vector<fs::path> folders_of(const fs::path& root, const Collection& c) {
+  return {root, root / c.folder, root / c.torchvision / "raw"};
+}
+
+// Returns the file of images or of labels; empty if it is missing.
+fs::path find_part(const std::vector<fs::path>& folders, const Collection& c, Split split, bool images) {
+  return find_file(folders, file_name(c, split, images), {"", ".gz"});
+}
+
 TensorDataset<> load(const fs::path& root, const MnistOptions& o) {
   const Collection& c = collection_of(o.kind);
-  const std::vector<fs::path> folders = {root, root / c.folder, root / c.torchvision / "raw"};
-  const fs::path image_file = find_file(folders, file_name(c, o.split, true), {"", ".gz"});
-  const fs::path label_file = find_file(folders, file_name(c, o.split, false), {"", ".gz"});
+  const std::vector<fs::path> folders = folders_of(root, c);
+  const fs::path image_file = find_part(folders, c, o.split, true), label_file = find_part(folders, c, o.split, false);
   std::vector<bool> missing;
   if (image_file.empty()) missing.push_back(true);
   if (label_file.empty()) missing.push_back(false);
@@ -167,6 +175,16 @@ std::vector<std::string> class_names(MnistKind kind) {
 HALFSTEP_OPTIONS(MnistOptions, option("part", &O::kind, "62, 47, 47, 26, 10 and 10 classes"))
 
 int64_t classes_of(MnistKind kind) { return collection_of(kind).classes; }
+
+std::vector<fs::path> mnist_files(const fs::path& root, const MnistOptions& o) {
+  const Collection& c = collection_of(o.kind);
+  std::vector<fs::path> out;
+  for (const bool images : {true, false}) {
+    const fs::path found = find_part(folders_of(root, c), c, o.split, images);
+    out.push_back(found.empty() ? root / file_name(c, o.split, images) : found);
+  }
+  return out;
+}
 
 MnistDataset::MnistDataset(const fs::path& root, const MnistOptions& options)
     : TensorDataset(load(root, options)), kind_(options.kind) {}

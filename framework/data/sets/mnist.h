@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "framework/base/options.h"
 #include "framework/data/sets/tensor_dataset.h"
@@ -41,5 +42,7 @@ class MnistDataset : public TensorDataset<> {
 };
 
 int64_t classes_of(MnistKind kind);
+// Returns the files of images and of labels that the data set reads, or where it would have them.
+std::vector<std::filesystem::path> mnist_files(const std::filesystem::path& root, const MnistOptions& options);
 
 }  // namespace halfstep
