@@ -12,6 +12,8 @@
 #include "apps/schema/pattern.h"
 #include "framework/base/list_text.h"
 #include "framework/io/checkpoint/checkpoint.h"
+#include "framework/io/files/atomic_file.h"
+#include "framework/io/files/json.h"
 #include "framework/io/files/other_file.h"
 #include "framework/io/files/printable.h"
 #include "framework/io/weights/safetensors.h"
@@ -258,16 +260,66 @@ uint64_t bytes_of(const StateDict& state) {
   return out;
 }
 
+// Returns facts about the data of the run that wrote the file; nothing for other files.
+std::optional<StoredData> data_of_run(const fs::path& file, const WeightFile& held) {
+  const auto exported = held.metadata.find("halfstep.data");
+  const fs::path beside = file.parent_path() / "data.json";
+  std::error_code none;
+  if (exported == held.metadata.end() && (checkpoint_step(file.parent_path()) < 0 || !fs::exists(beside, none))) return {};
+  const std::string text = exported != held.metadata.end() ? exported->second : read_file(beside);
+  return read_stored_data(read_json<nlohmann::json>(text));
+}
+
+// Returns the pattern of the tensors of this one's layer, as JSON has it: "^encoder\\.0\\." of "encoder.0.weight".
+std::string pattern_of_layer(const std::string& tensor) {
+  const size_t end = tensor.rfind('.');
+  std::string out = "^";
+  for (const char c : tensor.substr(0, end)) out += c == '.' ? "\\\\." : std::string(1, c);
+  return out + (end == std::string::npos ? "$" : "\\\\.");
+}
+
+// Compares the data of the file's run with that of the model, as far as loaded tensors depend on it. Throws ValueError if names
+// have other numbers, and the file is for the whole model. Returns lines about other names and scales.
+std::vector<std::string> compare_data(const StoredData& then, const StoredData& now, const StateDict& own,
+                                      const std::vector<std::string>& kept, bool is_whole, const std::string& path) {
+  std::vector<std::string> lines;
+  const auto counts = [](const NamedTensor& n, int64_t width) {
+    const Shape& shape = n.tensor.shape();
+    return std::find(shape.begin(), shape.end(), width) != shape.end();
+  };
+  const auto is_kept = [&](const NamedTensor& n) { return std::find(kept.begin(), kept.end(), n.name) != kept.end(); };
+  for (const OtherName& other : other_names(then.form, now.form)) {
+    std::vector<std::string> loaded;  // tensors that count these names
+    bool learns = false;              // whether one of them keeps its first values
+    for (const NamedTensor& n : own)
+      if (counts(n, other.width) && is_kept(n))
+        learns = true;
+      else if (counts(n, other.width))
+        loaded.push_back(n.name);
+    if (learns || loaded.empty()) continue;
+    const std::string name = other.what == "class" || other.what == "target" ? loaded.back() : loaded.front();
+    const std::string help = "with \"skip\": [\"" + pattern_of_layer(name) + "\"] in \"weights\" that layer keeps its first values";
+    check<ValueError>(!other.is_moved || !is_whole, "load",
+                      "the names of data.train must have the numbers that they have in the file's run, got other ones: ",
+                      other.text(), Help{help + ", or train on data with the same names"});
+    lines.push_back(joined("weights: ", path, ": ", other.text(), "; ", help));
+  }
+  if (const std::string scale = other_scale(then, now); is_whole && !scale.empty())
+    lines.push_back(joined("weights: ", path, ": ", scale, ": the weights were trained on the former scale"));
+  return lines;
+}
+
 // Copies a file's values into the module, or, on Device::meta, only compares names and shapes. Warns of values that are not finite.
-// Returns the line about the file.
-std::string load_file(Module& module, const Json& weights, const std::string& place) {
+// Appends the lines about the file.
+void load_file(Module& module, const Json& weights, const std::string& place, const StoredData* data,
+               std::vector<std::string>& lines) {
   fs::path file = weights["path"].get<std::string>();
   try {
     file = file_of(file);
     const LoadOptions options = load_options_of(weights);
     const WeightFile held = read_chosen(module, file, options, place);
     StateForModule read;
-    std::vector<std::string> kept;
+    std::vector<std::string> kept, others;
     LoadReport report;
     const StateDict own = module.state_tensors();
     const bool loads = std::none_of(own.begin(), own.end(), [](const NamedTensor& n) { return n.tensor.device().is_meta(); });
@@ -283,24 +335,28 @@ std::string load_file(Module& module, const Json& weights, const std::string& pl
       check<ValueError>(loaded > 0, "load", "no name of the file is one of the model, so nothing would be read");
       checked = loads || bytes_of(read.state) <= kMostChecked;
       if (checked) warn_of_bad_values(read.state, file.string());
+      if (const auto then = data ? data_of_run(file, held) : std::nullopt)
+        others = compare_data(*then, *data, own, kept, place == "model.weights", weights["path"]);
     } catch (const ValueError& e) {
       const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, held, weights, read.state);
       fail<ConfigError>(place, file.string(), ": ", what, help.empty() ? "" : "\nhelp: " + help);
     }
-    return summary(weights["path"], held, read, loaded, kept, report.unexpected.size()) +
-           (checked ? "" : "; its values are not looked at, since they are more than 4 GiB");
+    lines.push_back(summary(weights["path"], held, read, loaded, kept, report.unexpected.size()) +
+                    (checked ? "" : "; its values are not looked at, since they are more than 4 GiB"));
+    lines.insert(lines.end(), others.begin(), others.end());
   } catch (const ConfigError&) { throw; } catch (const Error& e) {
     fail<ConfigError>(place, e.what());
   }
 }
 
 // Loads all files, and appends their lines. must_exist: a missing file is an error.
-void load_all(Module& module, const Json& model, const std::string& path, bool must_exist, std::vector<std::string>& lines) {
+void load_all(Module& module, const Json& model, const std::string& path, bool must_exist, const StoredData* data,
+              std::vector<std::string>& lines) {
   if (model.contains("weights") && !model["weights"].is_null()) {
     std::error_code none;
     const std::string file = model["weights"]["path"];
     if (must_exist || fs::exists(file, none))
-      lines.push_back(load_file(module, model["weights"], join_path(path, "weights")));
+      load_file(module, model["weights"], join_path(path, "weights"), data, lines);
     else
       lines.push_back("weights: " + file + " is not there, and was not checked");
   }
@@ -310,7 +366,7 @@ void load_all(Module& module, const Json& model, const std::string& path, bool m
   Json self = model;
   for (const LayerPart& part : row.parts(self)) {
     for (const auto& [name, child] : below) {
-      if (name == part.name) load_all(*child, *part.config, join_path(path, part.key), must_exist, lines);
+      if (name == part.name) load_all(*child, *part.config, join_path(path, part.key), must_exist, data, lines);
     }
   }
 }
@@ -319,16 +375,16 @@ void load_all(Module& module, const Json& model, const std::string& path, bool m
 
 Field weights_field() { return optional_section("weights", weights_section(), "values from a file").or_text("path"); }
 
-std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path) {
+std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path, const StoredData* data) {
   std::vector<std::string> lines;
-  load_all(module, model, path, true, lines);
+  load_all(module, model, path, true, data, lines);
   return lines;
 }
 
 std::vector<std::string> check_weights(const Json& model, const std::string& path) {
   const DefaultDevice on(Device::meta);
   std::vector<std::string> lines;
-  load_all(*build_model(model), model, path, false, lines);
+  load_all(*build_model(model), model, path, false, nullptr, lines);
   return lines;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "apps/catalog/catalog.h"
+#include "apps/catalog/meanings.h"
 #include "apps/schema/json.h"
 #include "framework/io/weights/weight_file.h"
 #include "layers/module/module.h"
@@ -16,8 +17,9 @@ Field weights_field();
 
 // Reads `weights` of a model and of its layers, outer layers first. Returns one line for each file: "weights: resnet18.pt: 120
 // tensors; fc.weight, fc.bias keep their first values". Throws ConfigError naming the key, which is below `path`, with the lines
-// to write if the file's names or shapes are not the model's.
-std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path);
+// to write if the file's names or shapes are not the model's. data: that on which the model will be trained; if the file is of a
+// run whose classes, tokens or inputs have other numbers, throws ConfigError too, and adds a line about other names and scales.
+std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path, const StoredData* data = nullptr);
 
 // Compares the files with a model on Device::meta, and warns of values that are not finite. Returns the same lines; that of a
 // missing file says that it was not checked.

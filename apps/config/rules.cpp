@@ -265,7 +265,13 @@ class Rules : private RuleSet {
     if (ck["keep_best"].is_null()) ck["keep_best"] = config_["data"]["val"].is_null() ? 0 : 1;
     choose_monitor(ck, "checkpoint", ck["keep_best"] != 0, targets);
     Json& stop = config_["train"]["early_stopping"];
-    if (are_valid({"train"}) && !stop.is_null()) choose_monitor(stop, "train.early_stopping", true, targets);
+    if (!are_valid({"train"}) || stop.is_null()) return;
+    if (stop["monitor"].is_null()) {
+      if (!are_valid({"checkpoint"})) return;  // its error is the same
+      stop["monitor"] = ck["monitor"];
+      if (stop["mode"].is_null()) stop["mode"] = ck["mode"];
+    }
+    choose_monitor(stop, "train.early_stopping", true, targets);
   }
 
   void choose_monitor(Json& ck, const std::string& path, bool used, std::optional<Targets> targets) {
@@ -282,7 +288,9 @@ class Rules : private RuleSet {
     const bool fits = std::find(legal.begin(), legal.end(), what) != legal.end();
     const char* better = more_is_better ? "max" : "min";
     if (ck["mode"].is_null()) ck["mode"] = better;
-    if ((known || fits) && ck["mode"] != better)
+    const bool is_own =
+        path == "checkpoint" || what != config_["checkpoint"]["monitor"] || ck["mode"] != config_["checkpoint"]["mode"];
+    if ((known || fits) && ck["mode"] != better && is_own)
       issues_.warn(path + ".mode", "is " + ck["mode"].dump() + ", but " + what + " is better the " +
                                        (more_is_better ? "larger" : "smaller") + " it is");
     if (!known && !fits)

@@ -127,7 +127,8 @@ const Section& sampler_section() {
 const Section& early_stopping_section() {
   static const Section section{
       "early_stopping",
-      {text("monitor", nullptr, "as checkpoint.monitor"), choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode"),
+      {text("monitor", nullptr, "as checkpoint.monitor, which is its default"),
+       choice("mode", nullptr, {"min", "max"}, "as checkpoint.mode; default: that one, or as the given monitor's metric defines"),
        integer("patience", 3, "evaluations in a row without improvement after which training ends").at_least(1).at_most(kMaxCount),
        number("min_delta", 0.0, "only an improvement larger than this counts").at_least(0)}};
   return section;

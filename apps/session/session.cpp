@@ -184,13 +184,16 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   static_cast<ModelParts&>(session) = make_model(config);
   session.train = std::move(train);
   // Load weights before Lookahead is made, which copies the weights.
-  if (values == FirstValues::with_files) session.weights_read = load_weights(*session.model, config.model, "model");
+  session.form = session.train->dataset().form();
+  if (values == FirstValues::with_files) {
+    const StoredData data{session.form, prediction_transforms(with_statistics(config.json))};
+    session.weights_read = load_weights(*session.model, config.model, "model", &data);
+  }
   recompute_activations(*session.model, config.train.checkpoint_activations);
   if (session.recomputation) recompute_modules(*session.model, session.recomputation->plan.modules);
   check_precisions(*session.model, config);
   if (config.distributed.sync_batch_norm) SyncBatchNorm::convert_sync_batchnorm(*session.model);
   session.metrics = make_metrics(config, session.train->dataset());
-  session.form = session.train->dataset().form();
   if (config.data.has("val")) session.val = make_loader(config, "val", group, &session.form);
   session.optimizer = build_optimizer(config.optimizer, *session.model);
   session.optimizer_text = session.optimizer->describe() + rates_of_groups(*session.optimizer);

@@ -10,6 +10,7 @@
 
 #include "amp/step/grad_scaler.h"
 #include "amp/step/train_step.h"
+#include "apps/catalog/meanings.h"
 #include "apps/config/config.h"
 #include "apps/session/best.h"
 #include "apps/session/evaluate.h"
@@ -54,6 +55,7 @@ struct Session : ModelParts {
   std::unique_ptr<DataLoader<>> train, val;  // val may be null
   DataForm form;                             // of the training data
   std::string data_sha256;                   // its fingerprint (framework/data/loading/fingerprint.h); empty: not computed
+  std::string val_sha256;                    // the same of data.val
   std::vector<NamedMetric> metrics;
   int64_t batches_per_epoch = 0, batches_per_step = 1, steps_per_epoch = 0, total_steps = 0;
   bool counts_epochs = false;  // whether the config gives the length in epochs, not in steps
@@ -125,11 +127,7 @@ int64_t stored_attempts(const CheckpointContents& contents);
 Json stored_config(const CheckpointContents& contents);
 double stored_usual_loss(const CheckpointContents& contents);        // 0: unknown
 std::string stored_data_sha256(const CheckpointContents& contents);  // empty: an older halfstep stored none
-// Facts about a model's training data; unset for a checkpoint of a halfstep before 0.2.0, or of a C++ program.
-struct StoredData {
-  DataForm form;
-  Json transforms;  // see prediction_transforms
-};
+// Returns facts about the training data; nothing for a checkpoint of a halfstep before 0.2.0, or of a C++ program.
 std::optional<StoredData> stored_data(const CheckpointContents& contents);
 
 }  // namespace halfstep::app

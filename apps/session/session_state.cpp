@@ -187,6 +187,7 @@ CheckpointContents pack(Session& session, const Json& config, const Counters& co
                  {"order", session.train->position().order},
                  {"data_size", session.train->dataset().size()}};
   if (!session.data_sha256.empty()) loader["data_sha256"] = session.data_sha256;
+  if (!session.val_sha256.empty()) loader["val_sha256"] = session.val_sha256;
   out.meta["loader"] = loader;
   out.meta["config"] = config;
   // Recorded for people who compare runs.
@@ -310,11 +311,7 @@ Json stored_config(const CheckpointContents& contents) {
 
 std::optional<StoredData> stored_data(const CheckpointContents& contents) {
   if (!contents.data) return {};
-  const StoredJson data(**contents.data, "data.json");
-  data.part("form");
-  const auto& transforms = data.get("transforms");
-  data.expect(transforms.is_array(), "transforms", "a list");
-  return StoredData{read_form(data.get("form")), Json(transforms)};
+  return read_stored_data(**contents.data);
 }
 
 std::string changed_keys(const Json& now, const Json& then, const Session& session) {

@@ -85,8 +85,11 @@ void RunEnding::report(const Json& summary, int64_t skips_in_row) const {
   if (run_.counters.attempted == run_.first_step) {
     const std::string ended = run_.counters.stopped ? "stopped early at step " : "ended at step ";
     const std::string length = run_.config.train.epochs ? "train.epochs" : "train.max_steps";
-    run_.progress.line(joined("nothing left to do: ", values, ended, run_.counters.applied(),
-                              run_.counters.stopped ? "" : "; a larger " + length + " continues it"));
+    const bool at_end =
+        run_.config.train.epochs ? run_.epoch() >= *run_.config.train.epochs : run_.counters.applied() >= run_.session.total_steps;
+    std::string remedy = run_.counters.stopped ? joined("train.early_stopping.patience above ", run_.counters.stop_waited) : "";
+    if (at_end || remedy.empty()) remedy += (remedy.empty() ? "a larger " : " with a larger ") + length;
+    run_.progress.line(joined("nothing left to do: ", values, ended, run_.counters.applied(), "; ", remedy, " continues it"));
     return print_next_commands();
   }
   std::string line = "done: ";

@@ -13,6 +13,7 @@
 #include "apps/session/ranks.h"
 #include "apps/session/seen_samples.h"
 #include "apps/terminal/quantity_text.h"
+#include "apps/train/resume_checks.h"
 #include "framework/backend/backend.h"
 #include "framework/data/loading/fingerprint.h"
 #include "framework/tensor/memory.h"
@@ -31,7 +32,10 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
       explainer_(run_.config, run_.session, step_, progress, dir, group, watch),
       step_(*run_.session.model, *run_.session.loss, *run_.session.optimizer, run_.session.scaler, run_.session.schedule.get(),
             explainer_.with_callbacks(step_options(config, group))) {
-  if (writes(run_.group)) run_.session.data_sha256 = fingerprint(run_.session.train->dataset());
+  if (writes(run_.group)) {
+    run_.session.data_sha256 = fingerprint(run_.session.train->dataset());
+    if (run_.session.val) run_.session.val_sha256 = fingerprint(run_.session.val->dataset());
+  }
   if (run_.dir.checkpoint())
     resume(*run_.dir.checkpoint());
   else if (run_.config.calibrates_scale)
@@ -43,8 +47,10 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
 
 // Restores the state of a checkpoint, and warns of differences after which the run does not repeat bit for bit.
 void Trainer::resume(const std::filesystem::path& checkpoint) {
-  const CheckpointContents contents = load_checkpoint(checkpoint, run_.session.device);
+  CheckpointContents contents = load_checkpoint(checkpoint, run_.session.device);
+  const std::string other_values = forget_other_values(contents, run_.session, run_.config.json, run_.group);
   run_.counters = restore("resume", checkpoint, contents, run_.session);
+  const std::string other_scale = check_meanings(contents, run_.session, run_.config.json);
   if (const std::string changed = changed_keys(run_.config.json, stored_config(contents), run_.session); !changed.empty())
     run_.progress.warn("the config differs from the checkpoint's in " + changed + ": the run will not repeat bit for bit");
   if (const int64_t now = run_.session.train->dataset().size(); now != run_.counters.data_size)
@@ -54,6 +60,8 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
            run_.counters.data_sha256 != run_.session.data_sha256)
     run_.progress.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
   warn_of_seen_samples(contents);
+  for (const std::string& warning : {other_scale, other_values})
+    if (!warning.empty()) run_.progress.warn(warning);
   if (!run_.session.pace_warning.empty()) run_.progress.warn(run_.session.pace_warning);
   run_.clock.continue_from(run_.counters.seconds);
   if (run_.dir.continues()) saver_.mark_as_saved();
