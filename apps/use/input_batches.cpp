@@ -23,10 +23,12 @@ Tensor Predictor::from_units(const Tensor& inputs) const {
   const int64_t width = inputs.dim() > 1 ? std::max<int64_t>(1, numel(without_batch(inputs.shape()))) : 1;
   // One number for all, for each column of a table, or for each column of a window's rows.
   const auto value_for = [](const std::vector<double>& values, int64_t column) { return values[size_t(column) % values.size()]; };
-  const Tensor out = inputs.to(DType::f32).clone(MemoryFormat::contiguous);
+  const bool wide = inputs.dtype() == DType::f64;
+  const Tensor from = (wide ? inputs : inputs.to(DType::f32)).contiguous();
+  const Tensor out = Tensor::empty(from.shape(), {.device = Device::cpu});
   float* to = out.data_ptr<float>();
   for (int64_t i = 0; i < out.numel(); ++i) {
-    double x = to[i];
+    double x = wide ? from.const_data_ptr<double>()[i] : double(from.const_data_ptr<float>()[i]);
     if (std::isnan(x) && !units.fill.empty()) x = value_for(units.fill, i % width);
     to[i] = float(units.mean.empty() ? x : (x - value_for(units.mean, i % width)) / value_for(units.std, i % width));
   }
