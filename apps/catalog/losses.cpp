@@ -90,7 +90,8 @@ ComparedTensors by_position(const Tensor& output, const Tensor& target) {
 ComparedTensors as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form) {
   if (form.label_sequences) return {output, target};
   if (form.classes > 0) return by_position(output, target);
-  return {answers_of(output, loss, form), form.scale.in_units(target)};
+  if (form.scale == ColumnScale()) return {answers_of(output, loss, form), target};
+  return {answers_of(output.to(DType::f64), loss, form), form.scale.in_units(target.to(DType::f64))};
 }
 
 Tensor answers_of(const Tensor& outputs, const Json& loss, const DataForm& form) {

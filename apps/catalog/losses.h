@@ -38,8 +38,8 @@ struct ComparedTensors {
 // Makes samples of positions: outputs [B, T, C] with classes [B, T] become [B T, C] and [B T], for any number of dimensions T.
 // Returns others unchanged. All losses and metrics of classes in a config get the results.
 ComparedTensors by_position(const Tensor& output, const Tensor& target);
-// Returns what metrics compare: for classes the results of by_position(), for numbers the answers and the file's values, for rows
-// of labels both arguments unchanged.
+// Returns what metrics compare: for classes the results of by_position(), for numbers the answers and the file's values (float64 if
+// they were scaled, for numbers far from 0), for rows of labels both arguments.
 ComparedTensors as_measured(const Tensor& output, const Tensor& target, const Json& loss, const DataForm& form);
 
 // Constructs a loss; losses of classes get the results of by_position().

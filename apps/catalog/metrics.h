@@ -20,7 +20,7 @@ class Metric {
  public:
   virtual ~Metric() = default;
   virtual void reset() = 0;
-  // Adds a batch: `output` [B, ...] of the model, in its dtype; `target` [B, ...] of the data. Both are on the device.
+  // Adds a batch on the device: `output` [B, ...] of the model, `target` [B, ...] of the data; float64 if the data scales targets.
   virtual void add(const Tensor& output, const Tensor& target) = 0;
   virtual double value() const = 0;            // over all batches since reset()
   virtual Json details() const { return {}; }  // additional results such as a table: a list of rows; or null

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/terminal/terminal.h"
+#include "apps/use/answer_text.h"
 #include "framework/base/check.h"
 #include "framework/data/formats/npy.h"
 #include "framework/io/files/atomic_file.h"
@@ -61,11 +62,11 @@ void AnswerArrays::add(const Prediction& p) {
   if (width_ == 0 && width > 0) {  // earlier inputs had no answer: fill their rows now
     width_ = width;
     const size_t missing = size_t(rows_ - 1) * width_;
-    form_.classes > 0 ? classes_.assign(missing, -1) : numbers_.assign(missing, std::numeric_limits<float>::quiet_NaN());
+    form_.classes > 0 ? classes_.assign(missing, -1) : numbers_.assign(missing, std::numeric_limits<double>::quiet_NaN());
   }
   if (form_.classes == 0) {
-    for (const double v : p.numbers) numbers_.push_back(float(v));
-    numbers_.resize(size_t(rows_) * width_, std::numeric_limits<float>::quiet_NaN());
+    numbers_.insert(numbers_.end(), p.numbers.begin(), p.numbers.end());
+    numbers_.resize(size_t(rows_) * width_, std::numeric_limits<double>::quiet_NaN());
   } else if (form_.target.empty()) {
     classes_.push_back(p.top.empty() ? -1 : p.top[0].number);
     for (const double v : p.probabilities) shares_.push_back(float(v));
@@ -83,8 +84,9 @@ void AnswerArrays::write(std::ostream& messages) const {
   const Shape shape = is_column || (form_.classes > 0 && form_.target.empty()) ? Shape{}
                       : numel(form_.target) == width                           ? form_.target
                                                                                : Shape{width};
+  const DType dtype = needs_double(form_) ? DType::f64 : DType::f32;
   const Tensor answers = form_.classes > 0 ? array_of(classes_, with_rows(rows_, shape), DType::i64)
-                                           : array_of(numbers_, with_rows(rows_, shape), DType::f32);
+                                           : array_of(numbers_, with_rows(rows_, shape), DType::f64).to(dtype);
   std::vector<std::pair<std::string, Tensor>> arrays = {{"prediction", answers}};
   if (has_probabilities_) {
     check<ConfigError>(int64_t(shares_.size()) == rows_ * form_.classes, "predict", "the loss gives the classes no probabilities",

@@ -36,7 +36,7 @@ class AnswerArrays {
   int64_t rows_ = 0, faults_ = 0;
   size_t width_ = 0;              // count of numbers or classes in an answer; 0: no input had an answer yet
   std::vector<int64_t> classes_;  // width_ in every row
-  std::vector<float> numbers_;    // width_ in every row
+  std::vector<double> numbers_;   // width_ in every row
   std::vector<float> shares_;     // one for each class in every row
   std::unordered_map<std::string, int64_t> class_numbers_;  // by name
 };

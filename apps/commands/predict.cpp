@@ -14,6 +14,7 @@
 #include "apps/exit_codes.h"
 #include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
+#include "apps/use/answer_text.h"
 #include "apps/use/predictor.h"
 #include "framework/base/log.h"
 #include "framework/data/tables/labels.h"
@@ -80,7 +81,7 @@ class AnswerWriter {
     const size_t k = form_.names.size();
     for (size_t i = 0; i < p.numbers.size(); ++i) {
       if (i % k == 0) out_ << p.input << (p.numbers.size() > k ? joined(" +", i / k + 1) : "") << ": ";
-      out_ << form_.names[i % k] << ' ' << number_text(p.numbers[i], 6) << (i % k + 1 < k ? ", " : "\n");
+      out_ << form_.names[i % k] << ' ' << answer_text(form_, i, p.numbers[i], 6) << (i % k + 1 < k ? ", " : "\n");
     }
   }
 
@@ -91,10 +92,10 @@ class AnswerWriter {
       out_ << (k ? ", " : "") << in_line(p.top[k].name);
       if (!std::isnan(p.top[k].probability)) out_ << ' ' << percent(p.top[k].probability);
     }
-    for (size_t k = 0; k < p.numbers.size(); ++k) out_ << (k ? " " : "") << number_text(p.numbers[k], 6);
+    for (size_t k = 0; k < p.numbers.size(); ++k) out_ << (k ? " " : "") << answer_text(form_, k, p.numbers[k], 6);
     out_ << joined_labels(p, form_);
     if (p.truth && form_.classes > 0 && p.is_wrong()) out_ << "  (it is " << in_line(*p.truth_name) << ')';
-    if (p.truth && form_.classes == 0) out_ << "  (it is " << number_text(*p.truth, 6) << ')';
+    if (p.truth && form_.classes == 0) out_ << "  (it is " << answer_text(form_, 0, *p.truth, 6) << ')';
     for (size_t c = 0; c < p.probabilities.size(); ++c)
       out_ << (c ? ", " : "  [") << in_line(form_.class_name(int64_t(c))) << ' ' << percent(p.probabilities[c])
            << (c + 1 == p.probabilities.size() ? "]" : "");
@@ -139,7 +140,7 @@ class AnswerWriter {
       if (!std::isnan(p.top[0].probability)) answer[1] = number_text(p.top[0].probability, 6);
       for (size_t c = 0; c < p.probabilities.size(); ++c) answer[2 + c] = number_text(p.probabilities[c], 6);
     } else if (!p.numbers.empty()) {
-      for (size_t i = 0; i < p.numbers.size() && i + 1 < answer.size(); ++i) answer[i] = number_text(p.numbers[i], 9);
+      for (size_t i = 0; i < p.numbers.size() && i + 1 < answer.size(); ++i) answer[i] = answer_text(form_, i, p.numbers[i], 9);
     } else {
       answer[0] = joined_labels(p, form_);
     }

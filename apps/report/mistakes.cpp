@@ -14,6 +14,7 @@
 #include "apps/report/chart.h"
 #include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
+#include "apps/use/answer_text.h"
 #include "apps/use/predictor.h"
 #include "framework/data/loading/subsets.h"
 #include "framework/data/sets/image_folder.h"
@@ -235,7 +236,8 @@ class MistakeSearch {
     check<DataError>(p.numbers.size() == 1, "report", "the model answers with ", p.numbers.size(), " numbers for one");
     const double correct = form().scale.in_units(truth);
     out_.all.push_back({correct, p.numbers[0], std::abs(p.numbers[0] - correct)});
-    found_.push_back({index, std::abs(p.numbers[0] - correct), number_text(correct, 5), number_text(p.numbers[0], 5)});
+    found_.push_back(
+        {index, std::abs(p.numbers[0] - correct), answer_text(form(), 0, correct, 5), answer_text(form(), 0, p.numbers[0], 5)});
   }
   void keep_worst() {
     std::stable_sort(found_.begin(), found_.end(),

@@ -67,7 +67,7 @@ EvalResult evaluate(Module& module, const Loss& loss, const Json& config, const 
     if (answers.denominator != 0) answers.loss_sum = value.item<double>() * answers.denominator;
     const auto [given, wanted] = as_measured(output, target, config, form);
     answers.answer = given, answers.truth = wanted;
-    if (series) answers.last_values = form.scale.in_units(last_values(input, series->options));
+    if (series) answers.last_values = form.scale.in_units(last_values(input, series->options).to(DType::f64));
     return answers;
   };
   loader.set_state({});  // random transforms draw the same numbers each time, also after resuming

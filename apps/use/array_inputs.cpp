@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/use/predictor.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/data/formats/npy.h"
@@ -75,15 +76,20 @@ void check_range(const Tensor& x, const DataForm& form, const std::string& what)
                    Help{"prepare them as the training data was: for pixels in [0, 1], x * 255"});
 }
 
-// Warns of samples that are not finite; the model answers them anyway.
-void warn_of_not_finite(const Tensor& x, const std::string& what) {
+// Warns of samples that are not finite; the model answers them anyway. NaN that takes the place of missing values is counted.
+void warn_of_not_finite(const Tensor& x, bool fills, const std::string& what) {
   if (x.numel() == 0 || !is_floating(x.dtype())) return;
-  const std::vector<float> finite =
-      amin(isfinite(x.to(DType::f32).reshape({x.size(0), -1})).to(DType::f32), {1}).to_vector<float>();
+  const Tensor numbers = x.to(DType::f32).reshape({x.size(0), -1});
+  const int64_t missing = fills ? isnan(numbers).sum().item<int64_t>() : 0;
+  if (missing > 0)
+    logging::warn(joined(what, ": ", missing, missing == 1 ? " number is" : " numbers are",
+                         " NaN, filled in as missing values of the training data were"));
+  const Tensor known = fills ? logical_or(isfinite(numbers), isnan(numbers)) : isfinite(numbers);
+  const std::vector<float> finite = amin(known.to(DType::f32), {1}).to_vector<float>();
   const auto first = std::find(finite.begin(), finite.end(), 0);
   if (first == finite.end()) return;
-  logging::warn(joined(what, ": ", std::count(finite.begin(), finite.end(), 0), " of ", x.size(0),
-                       " samples hold NaN or infinity, the first is [", first - finite.begin(),
+  logging::warn(joined(what, ": ", std::count(finite.begin(), finite.end(), 0), " of ", x.size(0), " samples hold ",
+                       fills ? "" : "NaN or ", "infinity, the first is [", first - finite.begin(),
                        "]: their predictions mean nothing"));
 }
 
@@ -134,7 +140,7 @@ Tensor with_channels_first(const Tensor& x, const DataForm& form) {
 
 }  // namespace
 
-Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what) {
+Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what, ArrayUnits in) {
   Tensor x = with_channels_first(given, form);
   const auto* const array = std::get_if<TensorForm>(&form.source);
   check<DataError>(x.dim() == form.input.size() + 1 && without_batch(x.shape()) == form.input, "predict", what,
@@ -147,9 +153,10 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
                                       : ": bytes are read as pixels, divided by 255"));
       return is_binary ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
     }
-    warn_of_not_finite(x, what);
+    const InputUnits units = in == ArrayUnits::file ? input_units(form) : InputUnits();
+    warn_of_not_finite(x, !units.fill.empty(), what);
     check_range(x, form, what);
-    warn_of_far_numbers(x, form, what);
+    if (in == ArrayUnits::file) warn_of_far_numbers(x, form, what);
     return x;
   }
   check<DataError>(!x.is_floating_point(), "predict", what, ": the model takes whole numbers, got ", given.dtype());
@@ -193,7 +200,7 @@ Tensor known_answers(const Tensor& y, int64_t samples, const DataForm& form, con
   if (y.dim() < 1 || y.size(0) != samples) return refuse(joined("there are ", samples, " samples"));
   if (form.classes == 0) {
     if (y.numel() != samples * numel(form.target)) return refuse(joined("answers are numbers ", form.target));
-    return y.to(DType::f32).reshape(with_batch(samples, form.target));
+    return y.to(DType::f64).reshape(with_batch(samples, form.target));
   }
   const Tensor values = y.to(DType::f64).contiguous();
   if (!form.target.empty() || form.label_sequences)

@@ -2,6 +2,7 @@
 // Converts a user's arrays to a model's inputs: checks shape, dtype and range against the training data's.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -11,10 +12,13 @@
 
 namespace halfstep::app {
 
+enum class ArrayUnits : uint8_t { file, scaled };  // of columns that the training data scaled
+
 // Returns the array in the form of the model's data, with a batch dimension; bytes become pixels in [0, 1] for a model of pixels,
 // unless all are 0 and 1. Throws DataError for inputs of another shape, tokens outside the vocabulary, and as check_range. Warns
-// of numbers that are not finite, or far outside the training data's range. what: the inputs' name, for messages.
-Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what);
+// of numbers that are not finite, or far outside the training data's range, in units of the file. Numbers become float32; those in
+// units of the file that are still to be scaled stay float64. what: the inputs' name, for messages.
+Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what, ArrayUnits units = ArrayUnits::file);
 
 // Arrays of a file: inputs, and targets if it has them. .npz and .safetensors have them under the names of the training data's
 // config, or as "x" and "y"; in the latter inputs may be the only array.

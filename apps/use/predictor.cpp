@@ -165,7 +165,8 @@ size_t Predictor::recordings() const {
 
 std::vector<Prediction> Predictor::answers(const Tensor& inputs, const FileOptions& options) {
   const NoGrad off;
-  return answer((*this)(array_inputs(inputs, form_, "inputs").to(form_.input_dtype)), options);
+  const ArrayUnits units = input_units(form_).mean.empty() ? ArrayUnits::file : ArrayUnits::scaled;  // as samples of data sets are
+  return answer((*this)(array_inputs(inputs, form_, "inputs", units).to(form_.input_dtype)), options);
 }
 
 std::vector<Prediction> Predictor::answer(const Tensor& outputs, const FileOptions& options) const {
@@ -221,8 +222,8 @@ void Predictor::add_to_metrics(const Tensor& outputs, const std::vector<double>&
   known_count_ += int64_t(rows.size());
   const Tensor chosen = outputs.index_select(0, tensor(rows));
   const Tensor answers =
-      form_.classes > 0 ? chosen : answers_of(chosen, config_.loss, form_);  // truths are in the units of the file
-  const Tensor truth = form_.classes > 0 ? tensor(classes) : tensor(numbers, {int64_t(numbers.size()), 1});
+      form_.classes > 0 ? chosen : answers_of(chosen.to(DType::f64), config_.loss, form_);  // truths are in the units of the file
+  const Tensor truth = form_.classes > 0 ? tensor(classes) : from_vector<double>(numbers, {int64_t(numbers.size()), 1});
   for (const NamedMetric& m : metrics_) m.metric->add(answers, truth);
 }
 
@@ -231,7 +232,7 @@ void Predictor::add_truths(const Tensor& outputs, const Tensor& truths, std::vec
   const bool is_one_each = truths.numel() == truths.size(0);
   if (!is_one_each || outputs.dim() != 2) {
     known_count_ += truths.size(0);
-    const Tensor answers = form_.classes > 0 ? outputs : answers_of(outputs, config_.loss, form_);
+    const Tensor answers = form_.classes > 0 ? outputs : answers_of(outputs.to(DType::f64), config_.loss, form_);
     for (const NamedMetric& m : metrics_) m.metric->add(answers, truths);
     return;
   }
@@ -372,8 +373,7 @@ void Predictor::answer_arrays(const fs::path& path, const FileOptions& options, 
   const ArrayFile file = read_array_file(path, config_.json);
   const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
   Tensor truths;
-  if (file.targets.defined())
-    truths = known_answers(file.targets, x.size(0), form_, path.string(), ignored_class(config_.loss));
+  if (file.targets.defined()) truths = known_answers(file.targets, x.size(0), form_, path.string(), ignored_class(config_.loss));
   in_batches(x, options.batch, [&](int64_t begin, const Tensor& outputs) {
     std::vector<Prediction> found = answer(outputs, options);
     if (truths.defined()) add_truths(outputs, truths.narrow(0, begin, outputs.size(0)), found);

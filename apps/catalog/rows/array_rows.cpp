@@ -1,14 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of data sets that are arrays in files.
 #include <algorithm>
+#include <optional>
+#include <variant>
 
 #include "apps/catalog/rows/dataset_rows.h"
+#include "framework/data/loading/far_values.h"
 #include "framework/data/sets/arrays.h"
+#include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
 namespace {
 
 using Make = std::function<ArrayDataset(const SplitRequest& r, const ArrayOptions& options)>;
+
+// Adds a warning if numbers are far outside of the training data's.
+void warn_of_far_arrays(ArrayDataset& data, const DataForm& trained) {
+  const auto* const known = std::get_if<TensorForm>(&trained.source);
+  if (!known || known->low > known->high || data.input_dtype() != DType::f32) return;
+  const DataForm form = data.form();
+  const auto& own = std::get<TensorForm>(form.source);
+  for (const double value : {own.low, own.high}) {
+    if (!is_far(value, known->low, known->high)) continue;
+    data.add_warning(joined("inputs go from ", own.low, " to ", own.high, ", far outside of the training data's, which go from ",
+                            known->low, " to ", known->high, ": answers may mean nothing"));
+    return;
+  }
+}
 
 std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& make) {
   const Json& self = r.self();
@@ -16,7 +34,9 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
   read_options(self, o);
   o.ignored = ignored_class(r);
   const SplitRequest train = train_of(r);
+  std::optional<DataForm> trained;  // whose range is compared
   if (r.form) {
+    trained = *r.form;
     if (!o.classification) o.classification = r.form->classes > 0;
     if (const auto* form = std::get_if<TensorForm>(&r.form->source); form && o.bytes == ByteMeaning::automatic)
       o.bytes = form->bytes;
@@ -29,8 +49,10 @@ std::shared_ptr<ArrayDataset> make_arrays(const SplitRequest& r, const Make& mak
     if (o.classes == 0) o.classes = data->classes();
     if (o.tokens && o.vocabulary == 0) o.vocabulary = data->vocabulary();
     if (o.bytes == ByteMeaning::automatic) o.bytes = data->bytes();
+    trained = data->form();
   }
   auto out = std::make_shared<ArrayDataset>(make(r, o));
+  if (trained) warn_of_far_arrays(*out, *trained);
   const auto by_channel = [](const Json& t) { return t["type"] == "Normalize" && t["from"] == "data"; };
   const Json& transforms = self["transforms"];
   if (!o.channels_last && looks_channels_last(out->input_shape()) && std::any_of(transforms.begin(), transforms.end(), by_channel))

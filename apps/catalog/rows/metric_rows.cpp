@@ -206,10 +206,10 @@ class NumberMetric : public Metric {
   void add(const Tensor& output, const Tensor& target) final {
     check<ShapeError>(output.shape() == target.shape(), "metrics", "the output must have the target's shape ", target.shape(),
                       ", got ", output.shape());
-    const Tensor x = output.to(DType::f32).to(Device::cpu).contiguous(), y = target.to(DType::f32).to(Device::cpu).contiguous();
+    const Tensor x = output.to(Device::cpu).to(DType::f64).contiguous(), y = target.to(Device::cpu).to(DType::f64).contiguous();
     const int64_t columns = x.size(0) > 0 ? x.numel() / x.size(0) : 0;
-    for (int64_t i = 0; i < x.numel(); ++i)
-      count(double(x.data_ptr<float>()[i]), double(y.data_ptr<float>()[i]), size_t(i % columns));
+    const double *const outputs = x.const_data_ptr<double>(), *const targets = y.const_data_ptr<double>();
+    for (int64_t i = 0; i < x.numel(); ++i) count(outputs[i], targets[i], size_t(i % columns));
   }
   bool more_is_better() const override { return false; }
 

@@ -9,6 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/formats/npy.h"
+#include "framework/data/loading/equal_floats.h"
 #include "framework/data/transforms/data_form.h"
 #include "framework/io/weights/safetensors.h"
 #include "framework/tensor/storage.h"
@@ -40,6 +41,26 @@ std::string beyond_float(const Tensor& t, const char* what) {
   if (count == 0) return "";
   return joined(what, " have ", count, " of ", dense.numel(), " values beyond float32's range, such as ",
                 *std::find_if(values, values + dense.numel(), is_beyond), ", which become infinite");
+}
+
+// Returns "inputs, column 2: 200 different numbers become 3 in float32; ..." for the first column of a table of numbers, or for all
+// numbers of others, that become equal in float32; "" if there is none. Examines the first rows of a large array.
+std::string equal_numbers(const Tensor& t, const char* what) {
+  constexpr int64_t kMostNumbers = int64_t(1) << 22;  // that are examined
+  constexpr int kNarrowBits = 16;                     // whose numbers float32 has
+  const bool is_wide = t.dtype() == DType::f64 || (is_integral(t.dtype()) && 8 * int(size_of(t.dtype())) > kNarrowBits);
+  if (!is_wide || t.dim() < 1 || t.numel() == 0) return "";
+  const int64_t row = t.numel() / t.size(0), rows = std::clamp<int64_t>(kMostNumbers / row, 1, t.size(0));
+  const Tensor some = t.narrow(0, 0, rows).to(DType::f64).contiguous();
+  const double* const p = some.const_data_ptr<double>();
+  const int64_t columns = t.dim() == 2 ? row : 1, count = some.numel() / columns;
+  for (int64_t c = 0; c < columns; ++c) {
+    const std::string text = equal_in_float(count, [&](int64_t i) { return p[i * columns + c]; });
+    if (!text.empty())
+      return joined(what, columns > 1 ? joined(", column ", c) : std::string(), ": ", text,
+                    "; subtract their least value from them before they are saved");
+  }
+  return "";
 }
 
 ByteMeaning meaning_of_bytes(const Tensor& input, const ArrayOptions& o) {
@@ -169,9 +190,11 @@ struct ArrayDataset::Parts {
     const Tensor given = input_of(label, input, o.tokens);
     const Tensor made = o.channels_last ? given.movedim(-1, 1).contiguous() : given;
     Parts out{made, read_target(label, made, target, o), meaning_of_bytes(made, o)};
-    for (const std::string& beyond :
-         {beyond_float(input, "inputs"), out.target.classes > 0 ? std::string() : beyond_float(target, "targets")})
-      if (!beyond.empty()) out.warnings.push_back(beyond);
+    const bool has_numbers = out.target.classes == 0;
+    for (const std::string& lost :
+         {beyond_float(input, "inputs"), has_numbers ? beyond_float(target, "targets") : "",
+          o.tokens ? "" : equal_numbers(input, "inputs"), has_numbers ? equal_numbers(target, "targets") : ""})
+      if (!lost.empty()) out.warnings.push_back(lost);
     return out;
   }
 };

@@ -18,6 +18,7 @@
 #include "framework/base/check.h"
 #include "framework/data/tables/csv_classes.h"
 #include "framework/data/tables/csv_columns.h"
+#include "framework/data/tables/csv_ranges.h"
 #include "framework/data/tables/csv_sheet.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/token_rows.h"
@@ -235,6 +236,10 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   for (const CsvFeature& f : features) out.feature_names.push_back(f.name);
   out.target = o.classification ? Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})
                                 : Tensor::empty({n, 1}, {.device = Device::cpu});
+  if (has_encoding)
+    warn_of_ranges(features, rows, sheet, encoding, out.notes);
+  else
+    warn_of_equal_floats(features, numbers, rows, o, encoding, out.target_scale, out.notes);
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t row = size_t(rows[i]);
     out.lines.push_back(sheet.line(row));

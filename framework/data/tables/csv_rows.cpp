@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
 
 #include "framework/base/check.h"
-#include "framework/data/loading/far_values.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/csv_columns.h"
+#include "framework/data/tables/csv_ranges.h"
 #include "framework/data/tables/csv_sheet.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/unicode.h"
@@ -22,13 +23,41 @@ namespace {
 
 constexpr const char* kRows = "CSV";
 
-// Returns the file's columns for the training data's features, in their order.
-std::vector<size_t> find_features(const CsvSheet& sheet, const CsvEncoding& encoding, const std::string& path) {
+// Returns the columns that may be features: with a header not those that "exclude" has by number, of a name that others have, too.
+// Throws DataError for a feature's or the target's name that more columns have than in the training data.
+std::vector<size_t> find_candidates(const CsvSheet& sheet, const std::vector<std::string>& features, const CsvOptions& o,
+                                    const std::string& path) {
   const std::vector<std::string>& all = sheet.names();
-  std::vector<size_t> out, places(all.size());
-  std::iota(places.begin(), places.end(), size_t(0));
+  std::vector<size_t> out(all.size());
+  std::iota(out.begin(), out.end(), size_t(0));
+  if (!o.encoding->header || !sheet.has_header()) return out;
+  std::map<std::string, int64_t> wanted, found;  // how many columns have a name
+  for (const std::string& name : features) ++wanted[text_key(name)];
+  ++wanted[text_key(o.encoding->target)];
+  for (const std::string& name : all) ++found[text_key(name)];
+  for (const std::string& excluded : o.exclude) {
+    int64_t number = 0;
+    if (!parse_integer(excluded, number)) continue;
+    const auto place = size_t(number < 0 ? number + int64_t(all.size()) : number);
+    if (place >= all.size() || found[text_key(all[place])] < 2) continue;
+    if (std::erase(out, place) > 0) --found[text_key(all[place])];
+  }
+  for (const auto& [key, count] : wanted) {
+    const int64_t there = found[key];
+    check<DataError>(there <= count, kRows, path, " has ", there, " columns \"", key, "\", of which the model takes ", count,
+                     Help{"rename the others in the file's first row, or delete them"});
+  }
+  return out;
+}
+
+// Returns the file's columns for the training data's features, in their order.
+std::vector<size_t> find_features(const CsvSheet& sheet, const CsvOptions& o, const std::string& path) {
+  const CsvEncoding& encoding = *o.encoding;
+  const std::vector<std::string>& all = sheet.names();
   std::vector<std::string> names;
   for (const CsvEncoding::Column& c : encoding.columns) names.push_back(c.name);
+  std::vector<size_t> out;
+  const std::vector<size_t> places = find_candidates(sheet, names, o, path);
   const std::vector<std::optional<size_t>> paired = pair_by_name(names, all, places);
   std::string missing, wanted;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -79,10 +108,30 @@ void check_whole(const CsvOptions& o, const CsvColumns& cells, const std::string
                     ", and the model was trained on whole rows");
 }
 
-// Returns the inputs of the row that the sheet shows, and adds to `out_rows` those far outside the training data's range. Throws
-// DataError for an unreadable row.
+// Counts cells without a value that were filled in.
+class FilledCells {
+ public:
+  // Adds the columns of a row, which the sheet shows.
+  void add(const CsvColumns& cells, const CsvSheet& sheet, const std::vector<size_t>& columns, size_t row) {
+    if (cells.missing() == 0) return;
+    for (const size_t c : columns) {
+      if (!cells.is_missing(0, c)) continue;
+      if (count_++ == 0) example_ = joined(sheet.names()[c], " in row ", row + 1);
+    }
+  }
+  std::string text() const {
+    if (count_ == 0) return "";
+    return joined(count_, count_ == 1 ? " missing value filled in: " : " missing values filled in, such as ", example_);
+  }
+
+ private:
+  int64_t count_ = 0;
+  std::string example_;
+};
+
+// Returns the inputs of the row that the sheet shows, and adds them to `ranges`. Throws DataError for an unreadable row.
 std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvOptions& o, CsvColumns& cells,
-                                  const std::string& path, size_t row, CsvRows& out_rows) {
+                                  const std::string& path, size_t row, CsvRangeCheck& ranges) {
   const CsvEncoding& encoding = *o.encoding;
   std::vector<CsvFeature> features;
   for (size_t i = 0; i < columns.size(); ++i) cells.append(columns[i], &encoding.columns[i], features);
@@ -90,13 +139,7 @@ std::vector<double> inputs_of_row(const std::vector<size_t>& columns, const CsvO
   std::vector<double> fills = encoding.fill;
   fill_missing(features, {0}, o, path, fills);
   std::vector<double> out;
-  for (size_t j = 0; j < std::min(features.size(), encoding.low.size()); ++j) {
-    const double value = features[j].values[0];
-    if (features[j].categorical || !is_far(value, encoding.low[j], encoding.high[j])) continue;
-    if (out_rows.far_values++ == 0)
-      out_rows.far_value = joined(features[j].name, " is ", value, " in row ", row + 1, ", where the training data has ",
-                                  encoding.low[j], " to ", encoding.high[j]);
-  }
+  for (size_t j = 0; j < features.size(); ++j) ranges.add(features[j], j, features[j].values[0], int64_t(row + 1));
   for (size_t j = 0; j < features.size(); ++j)
     out.push_back(encoding.mean.empty() ? features[j].values[0] : (features[j].values[0] - encoding.mean[j]) / encoding.std[j]);
   return out;
@@ -151,7 +194,7 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   const CsvEncoding& encoding = *o.encoding;
   const std::unique_ptr<CsvSheet> read = open_rows(path, o);
   CsvSheet& sheet = *read;
-  const std::vector<size_t> columns = find_features(sheet, encoding, path.string());
+  const std::vector<size_t> columns = find_features(sheet, o, path.string());
   const std::optional<size_t> target = find_target(sheet, columns, encoding);
   CsvRows out;
   if (sheet.has_header()) out.header = sheet.names();
@@ -162,6 +205,8 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   std::vector<float> values;
   std::vector<int64_t> tokens;
   TokenRows::Counts counts;
+  CsvRangeCheck ranges(encoding, "row");
+  FilledCells filled;
   for (size_t r = 0; r < rows; ++r) {
     sheet.show_row(r);
     std::vector<std::string> cells;
@@ -174,13 +219,14 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
       if (encoding.tokens)
         row = tokens_of_row(columns, o, row_columns, path.string(), counts);
       else
-        inputs = inputs_of_row(columns, o, row_columns, path.string(), r, out);
+        inputs = inputs_of_row(columns, o, row_columns, path.string(), r, ranges);
       bool unknown = false;
       if (target) out.targets.push_back(target_of(sheet, *target, o, unknown));
       if (unknown && out.unknown_answers++ == 0)
         out.unknown_answer = joined(spelled(sheet.cell(0, *target).substr(0, 60)), " in row ", r + 1);
       if (row_columns.unknown() > 0 && out.unknown_values == 0) out.unknown_value = row_columns.unknown_example();
       out.unknown_values += row_columns.unknown();
+      filled.add(row_columns, sheet, columns, r);
       values.insert(values.end(), inputs.begin(), inputs.end());
       tokens.insert(tokens.end(), row.begin(), row.end());
       out.rows.push_back(r);
@@ -190,7 +236,10 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   const size_t n = out.rows.size();
   out.input = encoding.tokens ? rows_of(tokens, n, tokens.size() / std::max<size_t>(n, 1))
                               : rows_of(values, n, values.size() / std::max<size_t>(n, 1));
-  for (const std::string& more : {encoding.tokens ? encoding.tokens->describe(counts) : std::string(), sheet.number_forms()})
+  out.far_values = ranges.far(), out.far_value = ranges.far_example();
+  if (const std::string text = ranges.untrained_text(); !text.empty()) out.notes.warnings.push_back(text);
+  for (const std::string& more :
+       {encoding.tokens ? encoding.tokens->describe(counts) : std::string(), sheet.number_forms(), filled.text()})
     if (!more.empty()) out.notes.summary += (out.notes.summary.empty() ? "" : "; ") + more;
   return out;
 }

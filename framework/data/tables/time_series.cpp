@@ -7,6 +7,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/list_text.h"
+#include "framework/data/loading/equal_floats.h"
 #include "framework/data/tables/csv_sheet.h"
 #include "framework/data/tables/series_rows.h"
 #include "framework/data/transforms/data_form.h"
@@ -46,6 +47,34 @@ void scale_rows(SeriesRows& s, const std::vector<ColumnScale>& scales) {
       const ColumnScale& scale = scales[i % s.columns];
       (*values)[i] = ((*values)[i] - scale.mean) / scale.std;
     }
+}
+
+// Warns of columns of the training data whose scaled values become equal in float32.
+void warn_of_equal_floats(const SeriesRows& s, const TimeSeriesOptions& o, int64_t begin, int64_t end, DataNotes& notes) {
+  for (size_t c = 0; c < s.columns; ++c) {
+    const std::string text = equal_in_float(end - begin, [&](int64_t r) { return s.values[size_t(begin + r) * s.columns + c]; });
+    if (!text.empty())
+      notes.warnings.push_back(
+          joined("column \"", o.columns[c], "\": ", text, o.standardize ? "" : "; \"standardize\": true keeps them apart"));
+  }
+}
+
+// Returns "sold has 1 value far outside of the training data's, such as 1e+06 in line 40, where that has 12 in the mean and a
+// deviation of 3" for rows [from, to); "" if there is none, or if the scale is unknown.
+std::string far_values(const SeriesRows& s, size_t from, size_t to, const TimeSeriesOptions& o) {
+  constexpr double kFarDeviations = 40;  // from the mean
+  std::string out;
+  for (size_t c = 0; c < s.columns; ++c) {
+    const ColumnScale& of = o.scaling[c];
+    size_t count = 0, first = 0;
+    for (size_t r = from; r < to; ++r)
+      if (std::abs(s.values[r * s.columns + c] - of.mean) > kFarDeviations * of.std && count++ == 0) first = r;
+    if (count == 0 || of == ColumnScale()) continue;
+    out += joined(out.empty() ? "" : ", ", o.columns[c], " has ", count, count == 1 ? " value" : " values",
+                  " far outside of the training data's, such as ", s.values[first * s.columns + c], " in line ", s.lines[first],
+                  ", where that has the mean ", of.mean, " and the deviation ", of.std);
+  }
+  return out;
 }
 
 // Returns prefix sums, so that any stretch of rows takes one subtraction: [i] is the sum over the rows before i.
@@ -138,11 +167,15 @@ TimeSeriesDataset::TimeSeriesDataset(const std::filesystem::path& path, const Ti
                             ? "\"missing\": \"interpolate\" or \"last\" fills lacking rows in; else a smaller window"
                             : "a smaller horizon, or without the columns that have few values"});
   const size_t columns = s.columns;
-  if (o.scaling.empty()) warn_of_constants(s, o, begin, end, s.notes), o.scaling = scales_of(s, o, begin, end);
+  const bool learns = o.scaling.empty();
+  if (learns) warn_of_constants(s, o, begin, end, s.notes), o.scaling = scales_of(s, o, begin, end);
   check<ValueError>(o.scaling.size() == columns, kTimeSeries, "a scaling must be of ", columns, " columns, got ", o.scaling.size());
   for (const ColumnScale& of : o.scaling)
     check<ValueError>(of.std > 0, kTimeSeries, "the deviation of a scaling must be positive, got ", of.std);
+  const std::string far = learns ? "" : far_values(s, size_t(std::max<int64_t>(0, begin - o.window)), size_t(end), o);
+  if (!far.empty()) s.notes.warnings.push_back(far + ": answers there may mean nothing");
   scale_rows(s, o.scaling);
+  if (learns) warn_of_equal_floats(s, o, begin, end, s.notes);
   notes_ = std::move(s.notes);
   for (const std::string& part : {s.filled_text, s.gaps_text, left_out.empty() ? left_out : "left out: " + left_out})
     if (!part.empty()) notes_.summary = notes_.summary.empty() ? part : part + "; " + notes_.summary;
@@ -186,28 +219,6 @@ DataForm TimeSeriesDataset::form() const {
   return out;
 }
 
-namespace {
-
-// Returns "sold has 1 value far outside of the training data's, such as 1e+06 in line 40, where that has 12 in the mean and a
-// deviation of 3: ..." for rows from `from` on; "" if there is none, or if the scale is unknown.
-std::string far_values(const SeriesRows& s, size_t from, const TimeSeriesOptions& o) {
-  constexpr double kFarDeviations = 40;  // from the mean
-  std::string out;
-  for (size_t c = 0; c < s.columns; ++c) {
-    const ColumnScale& of = o.scaling[c];
-    size_t count = 0, first = 0;
-    for (size_t r = from; r < s.rows(); ++r)
-      if (std::abs(s.values[r * s.columns + c] - of.mean) > kFarDeviations * of.std && count++ == 0) first = r;
-    if (count == 0 || of == ColumnScale()) continue;
-    out += joined(out.empty() ? "" : ", ", o.columns[c], " has ", count, count == 1 ? " value" : " values",
-                  " far outside of the training data's, such as ", s.values[first * s.columns + c], " in line ", s.lines[first],
-                  ", where that has the mean ", of.mean, " and the deviation ", of.std);
-  }
-  return out.empty() ? out : out + ": the answer may mean nothing";
-}
-
-}  // namespace
-
 LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesOptions& training) {
   TimeSeriesOptions o = training;
   SeriesRows s = read_series(path, o);
@@ -220,7 +231,7 @@ LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesO
                      s.gaps_text.empty() ? "" : " (" + s.gaps_text + ")",
                      Help{"fill them in; or train with \"missing\": \"interpolate\" or \"last\", which fills them in here, too"});
   if (o.scaling.empty()) o.scaling.assign(s.columns, ColumnScale());
-  const std::string far = far_values(s, from, o);
+  const std::string far = far_values(s, from, s.rows(), o);
   scale_rows(s, o.scaling);
   LastWindow out{Tensor::empty({o.window, int64_t(s.columns)}, {.device = Device::cpu}), {}};
   s.copy_window(from, s.rows(), out.input.data_ptr<float>());
@@ -229,7 +240,7 @@ LastWindow read_last_window(const std::filesystem::path& path, const TimeSeriesO
     for (size_t c = 0; c < s.columns; ++c) filled |= s.is_filled(r, c);
   if (filled) out.note = "in its last " + std::to_string(o.window) + " rows values are filled in: " + s.filled_text;
   for (const std::string& w : s.notes.warnings) out.note += (out.note.empty() ? "" : "; ") + w;
-  if (!far.empty()) out.note += (out.note.empty() ? "" : "; ") + far;
+  if (!far.empty()) out.note += (out.note.empty() ? "" : "; ") + far + ": the answer may mean nothing";
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "apps/use/predictor.h"
+#include "framework/data/formats/npy.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
 
@@ -82,6 +83,61 @@ TEST_CASE("answers of a table of numbers are in its units everywhere") {
   fs::remove_all(dir / "r");
   fs::remove(dir / "m.safetensors");
   CHECK(one_rmse(dir) > 1000);
+}
+
+TEST_CASE("answers far from 0 keep their differences: metrics, digits and arrays") {
+  const TempDir dir;
+  std::vector<double> inputs, truths;
+  for (const char* part : {"train", "val"}) {
+    std::string rows = "a,b,meter\n";
+    inputs.clear(), truths.clear();
+    for (int i = 0; i < 40; ++i) {
+      const int64_t a = i * 7 % 13 + (part[0] == 'v'), b = 7000000000 + i * 5 % 9, y = 50000000 + 3 * a - i * 5 % 9;
+      rows += joined(a, ',', b, ',', y, '\n');
+      inputs.insert(inputs.end(), {double(a), double(b)}), truths.push_back(double(y));
+    }
+    write(dir / (std::string(part) + ".csv"), rows);
+  }
+  write(dir / "c.json", config_with(R"("standardize": true, "standardize_target": true, )", "MSELoss"));
+  const double rmse = one_rmse(dir);  // whatever float32 has of 5e7: steps of 4
+  const auto mean_square = [](const std::vector<double>& values, const std::vector<double>& from) {
+    double sum = 0;
+    for (size_t i = 0; i < values.size(); ++i) sum += std::pow(values[i] - from[i], 2) / double(values.size());
+    return sum;
+  };
+  // As text with the digits that differ.
+  const Ran text = run(dir, "predict r val.csv");
+  CHECK_MESSAGE(!contains(text.out, "e+07"), text.out);
+  CHECK_MESSAGE(contains(text.out, joined("  (it is ", int64_t(truths[3]), ")\n")), text.out);
+  // In arrays, also as inputs and truths.
+  CHECK_MESSAGE(contains(run(dir, "predict r val.csv --out y.npy").err, "y.npy: float64 [40]"), "");
+  const std::vector<double> answers = read_npy(dir / "y.npy").to_vector<double>();
+  CHECK(std::sqrt(mean_square(answers, truths)) == doctest::Approx(rmse).epsilon(1e-4));
+  write_npz(dir / "val.npz", {{"x", from_vector<double>(inputs, {40, 2})}, {"y", from_vector<double>(truths, {40})}});
+  const Ran of_arrays = run(dir, "predict r val.npz");
+  CHECK_MESSAGE(number_after(of_arrays.err, "rmse") == doctest::Approx(rmse).epsilon(1e-4), of_arrays.err);
+  // As cells.
+  run(dir, "predict r val.csv --out y.csv");
+  std::istringstream lines(read(dir / "y.csv"));
+  std::vector<double> cells;
+  std::string line;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    line.pop_back();  // the last cell, "error", is empty
+    cells.push_back(std::stod(line.substr(line.rfind(',') + 1)));
+  }
+  CHECK(std::sqrt(mean_square(cells, answers)) < 0.01);
+}
+
+TEST_CASE("answers of a table with two columns of one name, of which a number excludes one") {
+  const TempDir dir;
+  for (const char* part : {"train", "val"}) {
+    std::string rows = "size,size,price\n";
+    for (int i = 0; i < 40; ++i) rows += joined(900 + i * 11 % 17, ',', i * 7 % 13, ',', 40 + 3 * (i * 7 % 13), '\n');
+    write(dir / (std::string(part) + ".csv"), rows);
+  }
+  write(dir / "c.json", config_with(R"("standardize": true, "exclude": [0], )", "MSELoss"));
+  one_rmse(dir);
 }
 
 TEST_CASE("answers of a model whose outputs are logarithms are counts everywhere") {
