@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "apps/catalog/datasets.h"
+#include "framework/data/formats/image_file.h"
 #include "framework/data/sets/image_folder.h"
 #include "framework/data/tokens/unicode.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t kShownFaults = 10;
+constexpr int64_t kPicturesPerRemark = 10;  // fewer of a kind may be blank or dark by nature
 constexpr double kQuickSeconds = 0.5;  // longest check that prints no line
 
 double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -36,6 +38,34 @@ std::vector<fs::path> pictures_of(const Json& config) {
   return out;
 }
 
+// Returns "./a.png with values up to 120 of 65535".
+std::string dark_text(const fs::path& picture) {
+  const std::vector<uint16_t> values = read_picture(picture, 3).fine;
+  return joined(replace_not_utf8(picture.string()), " with values up to ",
+                values.empty() ? 0 : *std::max_element(values.begin(), values.end()), " of 65535");
+}
+
+// Adds pictures whose content does not reach the model as `train`, a split of the config, reads them.
+void add_losses(PictureReport& out, const PictureCheck& found, const std::vector<fs::path>& pictures, const Json& train) {
+  const Json background = train.is_object() ? train.value("background", Json("none")) : Json();
+  for (const PictureCheck::Hidden& h : found.hidden) {
+    if ((background == "black" && h.on_black) || (background == "white" && h.on_white)) continue;
+    ++out.hidden, out.shown_on_white += h.on_white;
+    if (out.hidden_picture.empty()) out.hidden_picture = replace_not_utf8(pictures[h.index].string());
+  }
+  const Json transforms = train.is_object() ? train.value("transforms", Json::array()) : Json::array();
+  const bool normalizes = std::any_of(transforms.begin(), transforms.end(), [](const Json& t) {
+    if (!t.is_object() || t.value("type", Json()) != "Normalize") return false;
+    const Json std = t.value("std", Json());
+    const Json& first = std.is_array() && !std.empty() ? std[0] : std;
+    constexpr double kScales = 0.1;  // a deviation that is made for dark pictures
+    return t.value("from", Json()) == "data" || (first.is_number() && first.get<double>() < kScales);
+  });
+  const bool are_all = std::ssize(found.dark) == found.checked;
+  if (found.dark.empty() || (are_all && normalizes)) return;
+  out.dark = std::ssize(found.dark), out.dark_picture = dark_text(pictures[found.dark[0]]);
+}
+
 }  // namespace
 
 void PictureReport::add(const PictureReport& more) {
@@ -43,7 +73,10 @@ void PictureReport::add(const PictureReport& more) {
   faults.insert(faults.end(), more.faults.begin(), more.faults.end());
   std::sort(faults.begin(), faults.end());
   if (faults.size() > kShownFaults) faults.resize(kShownFaults);
+  hidden += more.hidden, shown_on_white += more.shown_on_white, dark += more.dark;
   if (flaw.empty()) flaw = more.flaw;
+  if (hidden_picture.empty()) hidden_picture = more.hidden_picture;
+  if (dark_picture.empty()) dark_picture = more.dark_picture;
 }
 
 std::string PictureReport::error() const {
@@ -56,11 +89,22 @@ std::string PictureReport::error() const {
   return out + "\nhelp: mend or remove them; with \"on_error\": \"skip\" beside \"path\" they are left out";
 }
 
-std::string PictureReport::warning() const {
-  if (flawed == 0) return "";
-  return joined(flawed, flawed == 1 ? " JPEG lacks its end or has" : " JPEGs lack their end or have",
-                " bytes that belong to nothing, and no pixel is missing: ", flawed == 1 ? "it is" : "they are", " used, such as ",
-                flaw);
+std::vector<std::string> PictureReport::warnings() const {
+  std::vector<std::string> out;
+  if (flawed > 0)
+    out.push_back(joined(flawed, flawed == 1 ? " JPEG lacks its end or has" : " JPEGs lack their end or have",
+                         " bytes that belong to nothing, and no pixel is missing: ", flawed == 1 ? "it is" : "they are",
+                         " used, such as ", flaw));
+  if (kPicturesPerRemark * hidden >= checked && hidden > 0)
+    out.push_back(joined(hidden, " of ", checked, " pictures have one color all over, and their shapes in their transparency, ",
+                         "which is lost, such as ", hidden_picture, ": \"background\": \"",
+                         2 * shown_on_white >= hidden ? "white" : "black", "\" beside \"path\" shows them"));
+  if (kPicturesPerRemark * dark >= checked && dark > 0)
+    out.push_back(joined(dark, " of ", checked, " pictures have 16 bits and use less than 1/16 of their range, which becomes 0 to ",
+                         "1, such as ", dark_picture,
+                         dark < checked ? ": beside the others they are nearly black; scale them in their files"
+                                        : R"(: {"type": "Normalize", "from": "data"} in "transforms" scales them)"));
+  return out;
 }
 
 std::string PictureReport::opened(double seconds) const {
@@ -69,12 +113,20 @@ std::string PictureReport::opened(double seconds) const {
 }
 
 Json to_json(const PictureReport& r) {
-  return {{"pictures", r.pictures}, {"checked", r.checked}, {"bad", r.bad},
-          {"flawed", r.flawed},     {"faults", r.faults},   {"flaw", r.flaw}};
+  return {{"pictures", r.pictures},
+          {"checked", r.checked},
+          {"bad", r.bad},
+          {"flawed", r.flawed},
+          {"faults", r.faults},
+          {"flaw", r.flaw},
+          {"hidden", {r.hidden, r.shown_on_white, r.hidden_picture}},
+          {"dark", {r.dark, r.dark_picture}}};
 }
 
 PictureReport read_report(const Json& j) {
-  return {j["pictures"], j["checked"], j["bad"], j["flawed"], j["faults"].get<std::vector<std::string>>(), j["flaw"]};
+  const Json &hidden = j["hidden"], &dark = j["dark"];
+  return {j["pictures"], j["checked"], j["bad"], j["flawed"], j["faults"].get<std::vector<std::string>>(), j["flaw"], hidden[0],
+          hidden[1],     hidden[2],    dark[0],  dark[1]};
 }
 
 PictureReport examine_pictures(const Json& config, const ExamineOptions& o) {
@@ -98,6 +150,7 @@ PictureReport examine_pictures(const Json& config, const ExamineOptions& o) {
     out.faults.push_back(text.starts_with(kTag) ? text.substr(kTag.size()) : text);
   }
   if (!found.flaws.empty()) out.flaw = replace_not_utf8(own[found.flaws[0].index].string());
+  add_losses(out, found, own, config["data"]["train"]);
   return out;
 }
 

@@ -18,11 +18,17 @@ struct PictureReport {
   int64_t checked = 0, bad = 0, flawed = 0;
   std::vector<std::string> faults;  // of the first ones
   std::string flaw;                 // name of the first
+  // Pictures whose shapes are in their transparency alone, and not seen in front of their background; how many of them a white
+  // one would show; and the first.
+  int64_t hidden = 0, shown_on_white = 0;
+  std::string hidden_picture;
+  int64_t dark = 0;          // pictures of 16 bits that use less than 1/16 of their range, and are not normalised by the data
+  std::string dark_picture;  // the first, with its largest value
 
-  void add(const PictureReport& more);       // adds counts of other pictures
-  std::string error() const;                 // all faults in one message; "" if there are none
-  std::string warning() const;               // about complete pictures with flaws; "" if there are none
-  std::string opened(double seconds) const;  // "3 of 1200 pictures were opened within 10 s", or that all were
+  void add(const PictureReport& more);        // adds counts of other pictures
+  std::string error() const;                  // all faults in one message; "" if there are none
+  std::vector<std::string> warnings() const;  // about pictures that are read, but have a flaw or show nothing
+  std::string opened(double seconds) const;   // "3 of 1200 pictures were opened within 10 s", or that all were
 };
 constexpr double kPictureSeconds = 10;  // limit for opening pictures if no run needs all of them
 Json to_json(const PictureReport& report);

@@ -10,6 +10,7 @@
 
 #include "apps/commands/commands.h"
 #include "apps/exit_codes.h"
+#include "apps/report/comparable.h"
 #include "apps/report/compare.h"
 #include "apps/terminal/terminal.h"
 #include "framework/io/files/atomic_file.h"
@@ -40,6 +41,7 @@ int compare(const ReportArguments& arguments) {
     std::cout << line_of(comparison_json(runs)) << '\n';
   else
     print_comparison(std::cout, runs, terminal_width(STDOUT_FILENO));
+  for (const std::string& w : comparison_warnings(runs)) std::cerr << "warning: " << w << '\n';
   return kDone;
 }
 

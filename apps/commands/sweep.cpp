@@ -85,6 +85,7 @@ int list_members(const SweepArguments& arguments, const SweepFile& sweep, const 
   }
   introduce(std::cout, arguments, sweep, members);
   print_results(std::cout, sweep, members, rows, terminal_width(STDOUT_FILENO));
+  for (const std::string& w : changed_files(rows)) std::cerr << "warning: " << w << '\n';
   return kDone;
 }
 
@@ -129,6 +130,7 @@ int sweep_config_file(const SweepArguments& arguments) {
   lines << '\n';
   print_results(lines, sweep, members, results, terminal_width(arguments.json ? STDERR_FILENO : STDOUT_FILENO));
   print_spreads(lines, sweep, members, results);
+  for (const std::string& w : changed_files(results)) std::cerr << "warning: " << w << '\n';
   write_page(sweep.output_dir, results, lines);
   if (!json["best"].is_null()) lines << "best: " << results[0].member->folder.string() << '\n';
   if (left > 0)

@@ -81,7 +81,7 @@ void check_all_pictures(const Config& config, ProcessGroup* group, bool quiet, P
     report = {};
     for (const std::string& of_rank : all) report.add(read_report(Json::parse(of_rank)));
   }
-  if (const std::string warning = report.warning(); !warning.empty()) progress.warn(warning);
+  for (const std::string& warning : report.warnings()) progress.warn(warning);
   if (report.bad > 0) throw DataError(report.error());
 }
 

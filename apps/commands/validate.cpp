@@ -27,7 +27,7 @@ int validate_files(const ValidateArguments& arguments) {
       Config config = load_config(file, arguments.config);
       PictureReport pictures;
       if (config.facts && config.data_fault.empty()) pictures = examine_pictures(config.json, {.seconds = kPictureSeconds});
-      if (const std::string warning = pictures.warning(); !warning.empty()) config.warnings.push_back(joined(file, ": ", warning));
+      for (const std::string& warning : pictures.warnings()) config.warnings.push_back(joined(file, ": ", warning));
       config.data_fault += pictures.error();
       const bool readable = config.data_fault.empty();
       const std::string notes = config.facts ? config.facts->notes.line() : "";

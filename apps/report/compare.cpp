@@ -7,6 +7,7 @@
 #include <ostream>
 #include <set>
 
+#include "apps/report/comparable.h"
 #include "apps/terminal/cells.h"
 #include "apps/terminal/quantity_text.h"
 #include "apps/terminal/terminal.h"
@@ -132,7 +133,7 @@ void print_comparison(std::ostream& out, const std::vector<RecordedRun>& runs, s
 }
 
 Json comparison_json(const std::vector<RecordedRun>& runs) {
-  Json out{{"runs", Json::array()}, {"differences", Json::object()}};
+  Json out{{"runs", Json::array()}, {"differences", Json::object()}, {"warnings", comparison_warnings(runs)}};
   for (const RecordedRun& r : runs) {
     Json entry{{"name", r.name}, {"precision", r.precision()}, {"values", Json::object()}};
     if (std::isfinite(chosen_step(r))) entry["best_step"] = chosen_step(r);

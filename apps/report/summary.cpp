@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "apps/report/chart.h"
+#include "apps/report/comparable.h"
 #include "apps/report/report.h"
 #include "apps/terminal/quantity_text.h"
 
@@ -146,6 +147,7 @@ void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, cons
 void write_differences(std::ostream& out, const std::vector<RecordedRun>& runs) {
   const FoldedDifferences all = folded(differences(runs), runs);
   out << "<h2>What differs</h2>\n";
+  for (const std::string& w : comparison_warnings(runs)) out << "<p>" << escaped("Warning: " + w) << "</p>\n";
   if (all.shown.empty() && all.defaults.empty()) {
     out << "<p class=\"soft\">The configs are the same.</p>\n";
     return;

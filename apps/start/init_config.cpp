@@ -188,7 +188,7 @@ bool check_init_pictures(const fs::path& data, InitConfig& made, const Json& con
   if (pictures.pictures == 0) return true;
   if (pictures.bad == 0) {
     made.notes.push_back(pictures.opened(kPictureSeconds) + ", and can be read");
-    if (const std::string flawed = pictures.warning(); !flawed.empty()) made.notes.push_back(flawed);
+    for (const std::string& warning : pictures.warnings()) made.notes.push_back(warning);
     return true;
   }
   check<DataError>(skips || kPicturesPerFault * pictures.bad <= pictures.checked, "init", data.string(),

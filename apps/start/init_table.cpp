@@ -296,9 +296,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   std::optional<CsvSheet> read;
   const InitReading reading = table_reading(wishes);
   read.emplace("init", file, reading.format, reading.header);
-  const bool is_header_unclear =
-      !reading.header && !read->has_header() && !read->notes().warnings.empty();  // whether its first row is the header
-  const std::optional<bool> header = is_header_unclear ? has_words_as_header(*read) : std::nullopt;
+  const std::optional<bool> header = !reading.header && read->is_header_unknown() ? has_words_as_header(*read) : std::nullopt;
   const bool first_is_repeated = !read->same_as_first().empty();
   if (header) read.emplace("init", file, reading.format, *header);
   const CsvSheet& sheet = *read;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/catalog/infer.h"
+#include "apps/report/comparable.h"
 #include "apps/report/record.h"
 #include "apps/terminal/quantity_text.h"
 #include "framework/base/check.h"
@@ -109,6 +110,24 @@ void add_member(const Settings& values, const Config& config, std::set<std::stri
   out.all.push_back({.values = values, .config = config.json});
 }
 
+// Warns if the members' values are not of one kind, by their configs.
+void warn_of_other_values(SweepMembers& members) {
+  std::vector<RecordedRun> runs;
+  for (const SweepMember& m : members.all) {
+    RecordedRun run;
+    run.config = m.config;
+    runs.push_back(std::move(run));
+  }
+  if (runs.size() < 2) return;
+  const std::string end = joined(", so ", members.monitor, " does not say which is better");
+  if (const std::string keys = keys_of_other_scale(runs); !keys.empty() && members.monitor.ends_with("/loss"))
+    members.warnings.push_back("members differ in " + keys + ", and losses of different scales are not comparable" + end +
+                               R"(: order classifiers by --set checkpoint.monitor=val/accuracy, and numbers by --set )"
+                               R"('metrics=["rmse"]' --set checkpoint.monitor=val/rmse)");
+  if (const std::string keys = keys_of_other_samples(runs); !keys.empty() && members.monitor.starts_with("val/"))
+    members.warnings.push_back("members differ in " + keys + ", and are measured on other samples" + end);
+}
+
 void check_sets(const SweepFile& sweep, const std::vector<std::string>& sets) {
   for (const std::string& set : sets) {
     const std::string key = set.substr(0, set.find('='));
@@ -160,6 +179,7 @@ SweepMembers check_members(const SweepFile& sweep, const std::vector<std::string
     }
   }
   if (faults > kListedMembers) wrong += joined("\nand ", faults - kListedMembers, " more");
+  warn_of_other_values(out);
   check<ConfigError>(faults == 0, "sweep", faults, " of the ", sweep.members.size(), " members of ", sweep.path.string(),
                      faults == 1 ? " has" : " have", " a wrong config; none was started", wrong);
   return out;
@@ -235,7 +255,7 @@ MemberState state_of(const SweepMember& member) {
   if (!fs::exists(member.folder / "config.resolved.json", ignored)) return out;
   try {
     const RecordedRun run = read_run(member.folder, /*with_checkpoints=*/false);
-    out.ending = run.ending;
+    out.ending = run.ending, out.made_by = run.made_by;
     const auto last_value = [&](const char* key) { return run.last.contains(key) ? run.last.at(key) : 0.0; };
     for (const auto& [key, points] : run.values)
       if (!points.empty()) out.steps = std::max(out.steps, int64_t(points.back().x));

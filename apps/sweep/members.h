@@ -51,6 +51,7 @@ struct MemberState {
   int64_t value_step = 0;        // step of that value
   int64_t steps = 0;             // applied
   double seconds = 0;
+  Json made_by;  // the last start, of run.json
 
   bool is_finished() const { return ending == "finished"; }
   bool has_failed() const { return exit_code.value_or(0) != 0; }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <ostream>
 
+#include "apps/report/comparable.h"
 #include "apps/terminal/cells.h"
 #include "apps/terminal/quantity_text.h"
 
@@ -66,6 +67,18 @@ std::vector<SweepResult> sweep_results(const SweepMembers& members) {
     if (!x || !y) return bool(x) > bool(y);
     return larger_is_better ? *x > *y : *x < *y;
   });
+  return out;
+}
+
+std::vector<std::string> changed_files(const std::vector<SweepResult>& results) {
+  std::vector<RecordedRun> runs;
+  for (const SweepResult& r : results) {
+    RecordedRun& run = runs.emplace_back();
+    run.name = r.member->name, run.made_by = r.state.made_by;
+  }
+  std::sort(runs.begin(), runs.end(), [](const RecordedRun& a, const RecordedRun& b) { return a.name < b.name; });
+  std::vector<std::string> out = changed_files(runs);
+  for (std::string& line : out) line += "; a member whose folder is removed is trained again";
   return out;
 }
 

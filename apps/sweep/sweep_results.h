@@ -18,6 +18,9 @@ struct SweepResult {
 // Returns finished members first, sorted by the monitored value, best first.
 std::vector<SweepResult> sweep_results(const SweepMembers& members);
 
+// Returns a line for each file of data that changed between the trainings of these members.
+std::vector<std::string> changed_files(const std::vector<SweepResult>& results);
+
 // Prints a table of members. width: of the terminal; 0: no limit.
 void print_results(std::ostream& out, const SweepFile& sweep, const SweepMembers& members, const std::vector<SweepResult>& results,
                    size_t width = 0);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "apps/catalog/infer.h"
+#include "apps/record/data_files.h"
 #include "apps/session/averaged_statistics.h"
 #include "apps/session/evaluate.h"
 #include "apps/session/first_scale.h"
@@ -312,6 +313,8 @@ Json Trainer::run_facts() const {
               {"threads", num_threads()},
               {"ranks", run_.group ? run_.group->size() : 1}};
   if (!run_.session.data_sha256.empty()) out["data_sha256"] = run_.session.data_sha256;
+  const Json files = writes(run_.group) ? data_files_sha256(run_.config.json) : Json();
+  if (!files.empty()) out["files_sha256"] = files;
   if (run_.session.recomputation) out["recomputation"] = to_json(*run_.session.recomputation);
   if (run_.config.logging.machine) out["host"] = host_name(), out["command"] = command_line();
   return out;

@@ -2,6 +2,7 @@
 // Tables whose labels, headers and columns are written in unusual ways.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -358,4 +359,41 @@ TEST_CASE("csv: values of new rows that are far outside of the training data's a
   // Without a scale, too; and of one value alone.
   const CsvDataset plain = Table("1,5,2\n2,5,3\n").read(kNumbers);
   CHECK(Table("9,5.1,2\n20,500,4\n").rows(plain).far_values == 2);
+}
+
+TEST_CASE("csv: a header that counts the columns from 0") {
+  const auto names_of = [](const char* text, bool classes = false) {
+    const CsvDataset data = Table(text).read({.classification = classes});
+    CHECK_MESSAGE(contains(data.notes().summary, "the first row is the header, since it counts the columns from 0"), text);
+    CHECK_MESSAGE(data.notes().warnings.empty(), text);
+    return data.size();
+  };
+  CHECK(names_of("0,1,2\n0.5,1.5,3\n-0.25,2.5,4\n0.75,3.5,5\n") == 3);
+  CHECK(names_of("0;1;2;3\n12;40;7;1\n3;8;90;0\n", true) == 2);
+  CHECK(names_of("0,1,2,3,4,5,6,7,8,9,10,11\n1,2,3,4,5,6,7,8,9,1,2,3\n5,4,3,2,1,0,0,0,0,0,0,1\n", true) == 2);
+  CHECK(names_of(",0,1\n0,5,7\n1,6,8\n2,1,9\n") == 3);  // an index
+  CHECK(names_of(",0,1,kind\n7,5,1,cat\n3,6,1,dog\n9,1,0,cat\n", true) == 3);
+  CHECK(names_of("0,1,2\n5,4,cat\n3,6,dog\n9,1,cat\n", true) == 3);
+  for (const char* text : {"0,1\n0.5,0.25\n1,0.125\n", "0,1,2\n3,4,5\n6,7,8\n", "0,1,2,cat\n4,4,3,dog\n1,7,4,cat\n",
+                           "0,1,3\n0.5,1.5,3\n0.25,2.5,4\n", "0,2,4\n0.5,1.5,3\n0.25,2.5,4\n"}) {
+    const CsvDataset data = Table(text).read({.classification = contains(text, "cat")});
+    CHECK_MESSAGE(data.size() == std::count(text, text + std::string_view(text).size(), '\n'), text);
+    CHECK_MESSAGE(data.notes().warnings.empty(), text);
+  }
+  // Every order of the same numbers begins like that.
+  const CsvDataset orders = Table("0,1,2,3\n0,1,3,2\n0,2,1,3\n3,2,1,0\n").read(kNumbers);
+  CHECK(orders.size() == 4);
+  CHECK(contains(orders.notes().warnings.at(0), "though its numbers from 0 on rise evenly as names of columns do"));
+}
+
+TEST_CASE("csv: words for missing values that are read as texts are named") {
+  const Table table("a,c,kind\n1,N/A,cat\n2,red,-\n3,--,dog\n4,red,-\n");
+  const std::string notes = table.read().notes().summary;
+  CHECK_MESSAGE(contains(notes, R"(; column c: "--", "N/A" are some of the texts; "missing_words": ["--", "N/A"] reads them as )"),
+                notes);
+  const char* const of_class = R"(; classes: "-" is one of the texts; "missing_words": ["-"] reads it as a missing value)";
+  CHECK_MESSAGE(contains(notes, of_class), notes);
+  const CsvDataset read = table.read({.missing = CsvMissing::constant, .missing_words = {"-", "--", "N/A"}, .fill = 0});
+  CHECK(read.size() == 2);
+  CHECK(!contains(read.notes().summary, "of the texts"));
 }

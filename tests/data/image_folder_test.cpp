@@ -8,6 +8,7 @@
 #include "framework/base/check.h"
 #include "framework/data/formats/image_file.h"
 #include "framework/data/loading/loader.h"
+#include "framework/data/transforms/data_form.h"
 #include "tests/data/picture_files.h"
 #include "tests/io/files.h"
 
@@ -170,4 +171,33 @@ TEST_CASE("ImageFolder: pictures of other formats are counted, and sizes compare
   CHECK(contains(message_of<DataError>([&] { ImageFolderDataset(dir.path()).check_sizes(60); }),
                  "all pictures must have one size, but 1 of 4 are not 4 x 4 as the first one, "));
   CHECK(ImageFolderDataset(dir.path(), {.size = 4}).check_sizes(60) == 4);
+}
+
+TEST_CASE("pictures of 16 bits keep all of them") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "a");
+  // Gray, values that 8 bits would take for black.
+  write_bytes(dir / "a/gray.png", png(2, 2, std::string("\0\0\0\x01\0\x50\x12\x34", 8), 0, 16));
+  const Picture gray = read_picture(dir / "a/gray.png", 1);
+  CHECK(gray.fine == std::vector<uint16_t>{0, 1, 0x50, 0x1234});
+  CHECK(gray.pixels == std::vector<uint8_t>{0, 0, 0, 18});
+  const ImageFolderDataset data(dir.path(), {.grayscale = true});
+  const std::vector<float> values = data.batch(std::vector<int64_t>{0}).input.to_vector<float>();
+  for (size_t i = 0; i < 4; ++i) CHECK(values[i] == doctest::Approx(gray.fine[i] / 65535.0));
+  Tensor inverted = read_input_picture(dir / "a/gray.png", data.form(), /*invert=*/true);
+  CHECK(inverted.to_vector<float>()[2] == doctest::Approx(1 - 0x50 / 65535.0));
+  // Colors, and with a background behind them.
+  write_bytes(dir / "rgb.png", png(1, 1, std::string("\x01\x02\x00\x64\xff\xff", 6), 2, 16));
+  CHECK(read_picture(dir / "rgb.png", 3).fine == std::vector<uint16_t>{0x102, 100, 0xffff});
+  const uint32_t weighted = 0x102 * 19595 + 100 * 38470 + 65535 * 7471 + 32768;
+  CHECK(read_picture(dir / "rgb.png", 1).fine == std::vector<uint16_t>{uint16_t(weighted >> 16)});
+  write_bytes(dir / "clear.png", png(2, 1, std::string("\0\x40\0\0\0\x40\x40\0", 8), 4, 16));  // gray and alpha
+  CHECK(read_picture(dir / "clear.png", 1).fine == std::vector<uint16_t>{0x40, 0x40});
+  const uint16_t mixed = uint16_t((0x40 * 0x4000 + 0xffffLL * 0xbfff) / 0xffff);
+  CHECK(read_picture(dir / "clear.png", 1, Background::white).fine == std::vector<uint16_t>{0xffff, mixed});
+  CHECK(read_picture(dir / "clear.png", 3, Background::black).fine == std::vector<uint16_t>{0, 0, 0, 16, 16, 16});
+  CHECK(read_picture(dir / "a/gray.png", 3).fine.size() == 12);
+  write_bytes(dir / "plain.png", png(1, 1, "\x05", 0));
+  CHECK(read_picture(dir / "plain.png", 3).fine.empty());
 }

@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "framework/base/check.h"
@@ -68,6 +69,61 @@ std::string without_color_space(std::string bytes) {
   return done == 0 ? std::move(bytes) : out.append(bytes, done);
 }
 
+struct PngBytes {
+  const std::string* bytes;
+  size_t done;
+};
+
+// Decodes a PNG of 16 bits to red, green, blue and alpha; returns false for a damaged one. Has no object with a destructor, because
+// longjmp may end here.
+bool run_png(PngBytes& from, size_t row_length, uint16_t* pixels) {
+  png_structp png = png_create_read_struct(
+      PNG_LIBPNG_VER_STRING, nullptr, [](png_structp p, png_const_charp) { png_longjmp(p, 1); },
+      [](png_structp, png_const_charp) {});
+  if (!png) return false;
+  png_infop info = png_create_info_struct(png);
+  if (!info || setjmp(png_jmpbuf(png))) {
+    png_destroy_read_struct(&png, &info, nullptr);
+    return false;
+  }
+  png_set_read_fn(png, &from, [](png_structp p, png_bytep to, size_t n) {
+    auto* const source = static_cast<PngBytes*>(png_get_io_ptr(p));
+    if (n > source->bytes->size() - source->done) png_error(p, "cut off");
+    std::memcpy(to, source->bytes->data() + source->done, n);
+    source->done += n;
+  });
+  png_read_info(png, info);
+  png_set_expand(png);  // the transparent color to alpha
+  png_set_gray_to_rgb(png);
+  png_set_add_alpha(png, 0xffff, PNG_FILLER_AFTER);
+  const uint16_t one = 1;
+  if (*reinterpret_cast<const uint8_t*>(&one) == 1) png_set_swap(png);
+  const int passes = png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  for (int pass = 0; pass < passes; ++pass)
+    for (png_uint_32 y = 0; y < png_get_image_height(png, info); ++y)
+      png_read_row(png, reinterpret_cast<png_bytep>(pixels + y * row_length), nullptr);
+  png_destroy_read_struct(&png, &info, nullptr);
+  return true;
+}
+
+// Adds the 16 bits of a PNG to its picture.
+void add_fine(const std::string& path, const std::string& bytes, Background background, Picture& out) {
+  const size_t pixels = size_t(out.height) * size_t(out.width);
+  out.fine.resize(4 * pixels);
+  PngBytes from{&bytes, 0};
+  check<DataError>(run_png(from, 4 * size_t(out.width), out.fine.data()), kImage, path, ": the PNG is cut off or damaged");
+  const uint32_t shade = background == Background::white ? 0xffff : 0;
+  for (size_t i = 0; i < pixels; ++i) {
+    const uint32_t alpha = background == Background::none ? 0xffff : out.fine[4 * i + 3];
+    for (size_t c = 0; c < 3; ++c) {
+      const uint64_t sum = uint64_t(out.fine[4 * i + c]) * alpha + uint64_t(shade) * (0xffff - alpha);
+      out.fine[3 * i + c] = uint16_t((sum + 0x7fff) / 0xffff);
+    }
+  }
+  out.fine.resize(3 * pixels);
+}
+
 Picture decode_png(const std::string& path, const std::string& bytes, Background background) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
@@ -92,6 +148,8 @@ Picture decode_png(const std::string& path, const std::string& bytes, Background
   const png_byte shade = background == Background::white ? 255 : 0;
   const png_color background_color{shade, shade, shade};
   if (!png_image_finish_read(&image, &background_color, out.pixels.data(), 0, nullptr)) refuse();
+  constexpr size_t kDepth = 24;  // place of the number of bits in a PNG
+  if (bytes[kDepth] == 16) add_fine(path, bytes, background, out);
   if (!keeps_alpha) return out;
   const size_t pixels = out.pixels.size() / 4;
   for (size_t i = 0; i < pixels; ++i) std::copy_n(out.pixels.data() + 4 * i, 3, out.pixels.data() + 3 * i);
@@ -207,26 +265,34 @@ Picture oriented(Picture stored, int orientation) {
   const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   Picture out{swaps_sides ? stored.height : stored.width, swaps_sides ? stored.width : stored.height, stored.channels};
-  out.pixels.resize(stored.pixels.size());
-  uint8_t* to = out.pixels.data();
-  for (int64_t y = 0; y < out.height; ++y) {
-    for (int64_t x = 0; x < out.width; ++x, to += stored.channels) {
-      const int64_t u = swaps_sides ? y : x, v = swaps_sides ? x : y;
-      const int64_t column = from_right ? stored.width - 1 - u : u, row = from_bottom ? stored.height - 1 - v : v;
-      std::copy_n(stored.pixels.data() + (row * stored.width + column) * stored.channels, stored.channels, to);
+  const auto turn = [&](const auto& given, auto& turned) {
+    turned.resize(given.size());
+    auto* to = turned.data();
+    for (int64_t y = 0; y < out.height && !given.empty(); ++y) {
+      for (int64_t x = 0; x < out.width; ++x, to += stored.channels) {
+        const int64_t u = swaps_sides ? y : x, v = swaps_sides ? x : y;
+        const int64_t column = from_right ? stored.width - 1 - u : u, row = from_bottom ? stored.height - 1 - v : v;
+        std::copy_n(given.data() + (row * stored.width + column) * stored.channels, stored.channels, to);
+      }
     }
-  }
+  };
+  turn(stored.pixels, out.pixels);
+  turn(stored.fine, out.fine);
   return out;
 }
 
 // Converts RGB to gray with PIL's rounding: 0.299 R + 0.587 G + 0.114 B, in units of 2^-16.
 void convert_to_gray(Picture& picture) {
-  constexpr int kRed = 19595, kGreen = 38470, kBlue = 7471, kHalf = 0x8000;
-  for (size_t i = 0; i < picture.pixels.size() / 3; ++i) {
-    const uint8_t* const rgb = picture.pixels.data() + 3 * i;
-    picture.pixels[i] = uint8_t((rgb[0] * kRed + rgb[1] * kGreen + rgb[2] * kBlue + kHalf) >> 16);
-  }
-  picture.pixels.resize(picture.pixels.size() / 3);
+  constexpr uint32_t kRed = 19595, kGreen = 38470, kBlue = 7471, kHalf = 0x8000;
+  const auto convert = [](auto& pixels) {
+    for (size_t i = 0; i < pixels.size() / 3; ++i) {
+      const auto* const rgb = pixels.data() + 3 * i;
+      pixels[i] = std::remove_cvref_t<decltype(*rgb)>((rgb[0] * kRed + rgb[1] * kGreen + rgb[2] * kBlue + kHalf) >> 16);
+    }
+    pixels.resize(pixels.size() / 3);
+  };
+  convert(picture.pixels);
+  convert(picture.fine);
   picture.channels = 1;
 }
 

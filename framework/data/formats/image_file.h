@@ -14,7 +14,8 @@ namespace halfstep {
 enum class Background : uint8_t { black, white, none };
 HALFSTEP_OPTION_NAMES(Background, "black", "white", "none");
 
-// Reads a picture. channels: 3 for red, green and blue, or 1 for gray, 0.299 R + 0.587 G + 0.114 B. 16 bits are rounded to 8. A
+// Reads a picture. channels: 3 for red, green and blue, or 1 for gray, 0.299 R + 0.587 G + 0.114 B. Of 16 bits
+// `fine` has all, and `pixels` the upper 8, rounded. A
 // CMYK JPEG is taken as inverted, as Adobe's programs write it, and converted to RGB without a color profile; profiles and the
 // gamma of a PNG (iCCP, gAMA, cHRM, sRGB) change no pixel: all as in PIL. exif: turns the picture by its EXIF orientation, like
 // PIL's ImageOps.exif_transpose. The content decides the format, not the name. A JPEG with all its pixels is read even if its end

@@ -44,9 +44,14 @@ bool is_part(std::string name) {
 }  // namespace
 
 void to_planes(const Picture& picture, float* to) {
-  for (int64_t c = 0; c < picture.channels; ++c)
-    for (int64_t i = 0; i < picture.height * picture.width; ++i)
-      *to++ = float(picture.pixels[size_t(i * picture.channels + c)]) / 255;
+  const auto copy = [&](const auto& pixels, float white) {
+    for (int64_t c = 0; c < picture.channels; ++c)
+      for (int64_t i = 0; i < picture.height * picture.width; ++i) *to++ = float(pixels[size_t(i * picture.channels + c)]) / white;
+  };
+  if (picture.fine.empty())
+    copy(picture.pixels, 255);
+  else
+    copy(picture.fine, 65535);
 }
 
 void fit_picture(const Picture& picture, int64_t size, PictureFit fit, Background background, float* to) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <unordered_set>
 
@@ -24,7 +25,7 @@ namespace halfstep {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr char kTitle[] = "halfstep pictures, 1\n\n\n\n";  // change the number if fewer pictures can be read
+constexpr char kTitle[] = "halfstep pictures, 2\n\n\n\n";  // change the number with what is remembered of a picture
 constexpr size_t kTitleBytes = sizeof kTitle - 1, kNumber = sizeof(uint64_t);
 constexpr size_t kMostBytes = size_t(1) << 26;  // 8 million pictures
 constexpr size_t kRememberAt = 2048;            // pictures between two writes, so that an interrupted check is not lost
@@ -80,7 +81,38 @@ class GoodPictures {
 // The mark of a flawed picture.
 constexpr const char* kFlawed = "its end is missing, or bytes lie between its parts";
 
+// The marks of pictures that lose their content on the way to a model: by where their transparency shows, and if they are dark.
+constexpr const char* kMarks[] = {"", "on black", "on white", "on both", "dark"};
+constexpr size_t kOnBlack = 1, kOnWhite = 2, kIsDark = 4;
+
+bool has_one_color(const Picture& p) {
+  const auto all_same = [](const auto& pixels) { return std::equal(pixels.begin() + 3, pixels.end(), pixels.begin()); };
+  return p.fine.empty() ? all_same(p.pixels) : all_same(p.fine);
+}
+
+// Returns the index of the mark of a picture that was read with its own colors.
+size_t mark_of(const fs::path& path, const Picture& picture) {
+  constexpr uint16_t kDark = 1 << 12;
+  if (!has_one_color(picture)) {
+    const auto& fine = picture.fine;
+    return !fine.empty() && *std::max_element(fine.begin(), fine.end()) < kDark ? kIsDark : 0;
+  }
+  size_t out = 0;
+  if (!has_one_color(read_picture(path, 3, Background::black, false))) out |= kOnBlack;
+  if (!has_one_color(read_picture(path, 3, Background::white, false))) out |= kOnWhite;
+  return out;
+}
+
+// Adds what the mark says of a picture.
+void add_mark(PictureCheck& out, size_t index, size_t mark) {
+  if (mark == kIsDark)
+    out.dark.push_back(index);
+  else if (mark != 0)
+    out.hidden.push_back({index, (mark & kOnBlack) != 0, (mark & kOnWhite) != 0});
+}
+
 struct Verdict {
+  size_t mark = 0;
   std::string fault, flaw;
   std::exception_ptr failed;  // out of memory, which does not concern the picture
 };
@@ -89,7 +121,7 @@ struct Verdict {
 void examine(const fs::path& picture, Verdict& out) noexcept {
   try {
     try {
-      read_picture(picture, 3, Background::none, false, &out.flaw);
+      out.mark = mark_of(picture, read_picture(picture, 3, Background::none, false, &out.flaw));
     } catch (const DataError& e) { out.fault = e.what(); } catch (const IoError& e) {
       out.fault = e.what();
     }
@@ -125,8 +157,11 @@ PictureCheck check_pictures(const std::vector<fs::path>& pictures, const Picture
   std::vector<size_t> unchecked;  // indices
   for (size_t i = 0; i < pictures.size(); ++i) {
     if (good_pictures.has(picture_number(pictures[i], ""))) continue;
-    if (good_pictures.has(picture_number(pictures[i], kFlawed)))
+    const auto has_mark = [&](const char* mark) { return good_pictures.has(picture_number(pictures[i], mark)); };
+    if (has_mark(kFlawed))
       out.flaws.push_back({i, kFlawed});
+    else if (const auto* const mark = std::find_if(std::begin(kMarks) + 1, std::end(kMarks), has_mark); mark != std::end(kMarks))
+      add_mark(out, i, size_t(mark - std::begin(kMarks)));
     else
       unchecked.push_back(i);
   }
@@ -154,7 +189,8 @@ PictureCheck check_pictures(const std::vector<fs::path>& pictures, const Picture
         continue;
       }
       if (!verdict.flaw.empty()) out.flaws.push_back({place, kFlawed});
-      good.push_back(picture_number(pictures[place], verdict.flaw.empty() ? "" : kFlawed));
+      if (verdict.flaw.empty()) add_mark(out, place, verdict.mark);
+      good.push_back(picture_number(pictures[place], verdict.flaw.empty() ? kMarks[verdict.mark] : kFlawed));
     }
     out.checked += int64_t(verdicts.size());
     if (good.size() < kRememberAt) continue;
@@ -164,6 +200,8 @@ PictureCheck check_pictures(const std::vector<fs::path>& pictures, const Picture
   good_pictures.add(good);
   const auto by_index = [](const PictureCheck::Remark& a, const PictureCheck::Remark& b) { return a.index < b.index; };
   std::sort(out.flaws.begin(), out.flaws.end(), by_index);
+  std::sort(out.hidden.begin(), out.hidden.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
+  std::sort(out.dark.begin(), out.dark.end());
   return out;
 }
 

@@ -19,6 +19,13 @@ struct PictureCheck {
   int64_t checked = 0;         // fewer than in the list if time ran out or progress() ended it
   std::vector<Remark> faults;  // unreadable pictures, in the order of the list; the text is the error's
   std::vector<Remark> flaws;   // pictures that are read despite a flaw, with read_picture's text
+  // Pictures of one color, whose shapes are in their transparency alone; and which color behind them shows these.
+  struct Hidden {
+    size_t index;
+    bool on_black, on_white;
+  };
+  std::vector<Hidden> hidden;
+  std::vector<size_t> dark;  // pictures of 16 bits, not of one color, with no value of 2^12 or more
 };
 
 struct PictureCheckOptions {

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kMostPictures = 4096;
-constexpr const char* kReaderVersion = "1";  // to be changed when the picture reader gives other pixels for a file
+constexpr const char* kReaderVersion = "2";  // to be changed when the picture reader gives other pixels for a file
 
 // Returns the file with the remembered statistics of these pictures; empty: none.
 fs::path statistics_file(const Dataset& data, const std::vector<fs::path>& pictures, std::span<const int64_t> samples) {

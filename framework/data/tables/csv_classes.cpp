@@ -51,6 +51,7 @@ std::vector<int64_t> read_classes(const CsvSheet& sheet, size_t column, std::vec
   classes = labels.names(places);
   const std::string alike = labels.joined_spellings(), cases = labels.differ_in_case("classes");
   if (!alike.empty()) notes.summary += "; classes: " + alike;
+  notes.summary += words_read_as_texts("classes", classes, sheet.format());
   if (!cases.empty()) notes.warnings.push_back(cases);
   for (const size_t label : label_of_row) out.push_back(places[label]);
   return out;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/unicode.h"
 
@@ -68,6 +69,17 @@ std::vector<std::optional<size_t>> pair_by_name(const std::vector<std::string>& 
     if (!left.empty()) left.pop();
   }
   return out;
+}
+
+std::string words_read_as_texts(const std::string& where, const std::vector<std::string>& texts, const CsvFormat& format) {
+  std::vector<std::string> words;
+  for (const std::string& text : texts)
+    if (number_hint(text, format).word) words.push_back(spelled(text));
+  if (words.empty()) return "";
+  const std::string all = list_text(words, words.size());
+  const bool one = words.size() == 1;
+  return joined("; ", where, ": ", all, one ? " is one of the texts" : " are some of the texts", "; \"missing_words\": [", all,
+                "] reads ", one ? "it as a missing value" : "them as missing values");
 }
 
 void CsvValues::push_back(double value) {
@@ -287,6 +299,7 @@ std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Co
                                encoding.categories.size(), " different texts; ", meaning.substr(line_end + 1)));
   if (const std::string alike = categories.joined_spellings(); !alike.empty())
     spelling_notes_ += joined("; column ", encoding.name, ": ", alike);
+  spelling_notes_ += words_read_as_texts("column " + encoding.name, encoding.categories, sheet_.format());
   if (const std::string cases = categories.differ_in_case("values"); !cases.empty())
     warnings_.push_back(joined("column \"", encoding.name, "\": ", cases));
   for (const size_t label : of_row) out.push_back(places[label]);

@@ -21,6 +21,10 @@ inline bool is_missing_cell(std::string_view cell, const std::vector<std::string
   return cell.empty() || std::find(words.begin(), words.end(), cell) != words.end();
 }
 
+// Returns "; column c: "NA" is one of its texts; "missing_words": ["NA"] reads it as a missing value" for texts that usually mean
+// one; "" if there are none.
+std::string words_read_as_texts(const std::string& where, const std::vector<std::string>& texts, const CsvFormat& format);
+
 // Returns whether no word is a number, so that numbers are never missing.
 inline bool are_texts(const std::vector<std::string>& words, const CsvFormat& format) {
   double ignored = 0;

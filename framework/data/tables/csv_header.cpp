@@ -85,6 +85,74 @@ double distance_of(const CsvTable& table, const CsvFormat& format, const std::ve
   return std::max(first.front() - high, low - first.back()) / std::max(high - low, 1e-300);
 }
 
+// What a column has below the first row.
+struct Below {
+  size_t numbers = 0, points = 0, texts = 0, gaps = 0;  // points: numbers written with a point or an exponent
+  double low = 0, high = 0;
+  bool has_first = false;  // whether the first row's text comes again
+};
+
+Below below_first(const CsvTable& table, const CsvFormat& format, size_t column) {
+  constexpr size_t kMostRows = 1000;
+  Below out;
+  const std::string first(table.cell(0, column));
+  for (size_t row = 1; row < std::min(table.rows(), kMostRows); ++row) {
+    if (std::binary_search(table.repeats().begin(), table.repeats().end(), row)) continue;
+    const std::string_view cell = table.cell(row, column);
+    out.has_first = out.has_first || cell == first;
+    double value = 0;
+    if (is_gap(cell, format)) {
+      ++out.gaps;
+    } else if (!parse_number(cell, format, value)) {
+      ++out.texts;
+    } else {
+      out.low = out.numbers == 0 ? value : std::min(out.low, value), out.high = std::max(out.high, value);
+      ++out.numbers;
+      out.points += cell.find_first_not_of("+-0123456789") != std::string_view::npos;
+    }
+  }
+  return out;
+}
+
+enum class Counted : uint8_t { no, perhaps, yes };
+
+// Returns whether the first row's numbers are 0, 1, 2, ..., which pandas writes above columns without names; other cells may be
+// texts that do not come again, and the first one may be empty, above an index.
+Counted counts_columns(const CsvTable& table, const CsvFormat& format) {
+  constexpr size_t kSure = 10;  // as many numbers do not rise from 0 by chance
+  size_t count = 0;
+  const bool has_index = table.cell(0, 0).empty();
+  bool is_sure = false, has_other = false, is_apart = false;
+  const size_t columns = table.columns();
+  std::vector<Below> below;
+  for (size_t c = 0; c < columns; ++c) {
+    const std::string_view cell = table.cell(0, c);
+    const bool counts = cell == std::to_string(count);
+    if (!counts && is_like_number(cell, format, false)) return Counted::no;
+    if (!counts && !(c == 0 && has_index) && is_gap(cell, format)) return Counted::no;
+    below.push_back(below_first(table, format, c));
+    if (!counts) {
+      if (!cell.empty() && below.back().has_first) return Counted::no;
+      continue;
+    }
+    ++count;
+  }
+  for (size_t c = 0; c < columns; ++c) {
+    const Below& b = below[c];
+    if (c == 0 && has_index) {
+      if (b.gaps > 0 || b.numbers + b.texts == 0) return Counted::no;
+      is_sure = is_sure || count > 1 || (b.low == 0 && b.points == 0);
+    } else if (is_like_number(table.cell(0, c), format, false)) {
+      has_other = has_other || (b.numbers == 0 && b.texts > 0);
+      is_apart = is_apart || (b.numbers > 1 && b.points == b.numbers);
+      is_apart = is_apart || (count > 3 && b.numbers > 0 && (b.points > 0 || b.low < 0 || b.high > double(count - 1)));
+    }
+  }
+  if (count == 0 || (!has_index && table.cell(1, 0) == std::to_string(count))) return Counted::no;  // a grid, 0 1 2, 3 4 5
+  if (is_sure || count > kSure || (count > 1 && has_other) || (count > 2 && is_apart)) return Counted::yes;
+  return count > 2 ? Counted::perhaps : Counted::no;
+}
+
 constexpr size_t kListedLines = 20;  // in an error
 
 std::string list_of(const std::vector<int64_t>& lines) {
@@ -115,13 +183,16 @@ CsvHeader find_header(const CsvTable& table, const CsvFormat& format) {
     if (is_text(cell, format) && has_numbers_below(table, 0, c, format))
       return {true, joined(spelled(cell.substr(0, 60)), " is a text above numbers")};
   }
+  const Counted counted = table.rows() > 1 ? counts_columns(table, format) : Counted::no;
+  if (counted == Counted::yes) return {true, "it counts the columns from 0, as pandas does where they have no names"};
   std::vector<size_t> columns;
   const std::vector<double> rising = rising_numbers(table, format, columns);
   if (rising.empty() || table.rows() < 2) return {false};
   if (distance_of(table, format, rising, columns) > 1)
     return {true, joined("its numbers ", table.cell(0, columns[0]), " to ", table.cell(0, columns.back()),
                          " rise evenly, and lie far from all others")};
-  return {false, "", /*doubtful=*/rising.size() > 3};
+  if (rising.size() < 4 && counted == Counted::no) return {false};
+  return {false, "", /*doubtful=*/std::string(table.cell(0, columns[0]))};
 }
 
 void check_below_header(const char* where, const CsvTable& table, const CsvFormat& format, const std::string& path) {

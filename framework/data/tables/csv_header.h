@@ -12,12 +12,12 @@ namespace halfstep {
 struct CsvHeader {
   std::optional<bool> is_present{};  // empty: cannot be detected without numbers in the first rows
   std::string why{};                 // how a header with numbers was recognised
-  bool doubtful = false;             // whether its numbers look like names, but not clearly
+  std::string doubtful{};            // its first number, if the numbers look like names, but not clearly
 };
 
 // Finds out whether the first row is a header. It is one if it has no number and the row below has one or does not exist (numbers
-// in another format and dates also count); if one of its texts is above nothing but numbers; or if its numbers rise evenly and are
-// far from all others.
+// in another format and dates also count); if one of its texts is above nothing but numbers; if its numbers count the columns from
+// 0, as pandas writes them; or if they rise evenly and are far from all others.
 CsvHeader find_header(const CsvTable& table, const CsvFormat& format);
 
 // Throws DataError for a row of units below the header.

@@ -54,11 +54,12 @@ CsvSheet::CsvSheet(const char* where, const std::filesystem::path& path, const C
   if (!found.why.empty())
     notes_.summary += joined(notes_.summary.empty() ? "" : "; ", "the first row is the header, since ", found.why,
                              " (\"header\": false: it is a sample)");
-  if (found.doubtful || !found.is_present)
+  is_header_unknown_ = !found.is_present;
+  if (!found.doubtful.empty() || !found.is_present)
     notes_.warnings.push_back(joined("the first row was read as a sample",
-                                     found.doubtful ? joined(", though its numbers from ", table_->cell(0, 0).substr(0, 40),
-                                                             " on rise evenly as names of columns do")
-                                                    : std::string(),
+                                     found.doubtful.empty() ? std::string()
+                                                            : joined(", though its numbers from ", found.doubtful.substr(0, 40),
+                                                                     " on rise evenly as names of columns do"),
                                      repeats_text(*table_), "; if it is a header, set \"header\": true (false: no warning)"));
   if (has_header_ && !each_row_alone) check_below_header(where_, *table_, format_, path_);
   leave_out_repeats();

@@ -27,6 +27,8 @@ class CsvSheet {
 
   size_t rows() const { return rows_.empty() ? table_->rows() - (has_header_ ? 1 : 0) : rows_.size(); }
   bool has_header() const { return has_header_; }
+  // Returns whether neither the format nor the first rows say if there is a header.
+  bool is_header_unknown() const { return is_header_unknown_; }
   const DataNotes& notes() const { return notes_; }                 // anything unusual in how the file was read
   const CsvFormat& format() const { return format_; }               // with the delimiter that was found
   const std::vector<std::string>& names() const { return names_; }  // of columns; their indices without a header
@@ -62,7 +64,7 @@ class CsvSheet {
   std::shared_ptr<const CsvTable> table_;
   CsvFormat format_;
   DataNotes notes_;
-  bool has_header_;
+  bool has_header_, is_header_unknown_;
   std::vector<size_t> rows_;        // kept rows of the table; empty: all below the header
   std::vector<size_t> first_rows_;  // rows_ before the first call of keep() or show_row()
 

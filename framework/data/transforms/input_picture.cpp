@@ -15,6 +15,7 @@ Tensor read_input_picture(const std::filesystem::path& path, const DataForm& for
   Picture picture = read_picture(path, int(channels), image.background, image.exif);
   if (invert) {  // before anything is padded
     for (uint8_t& v : picture.pixels) v = uint8_t(255 - v);
+    for (uint16_t& v : picture.fine) v = uint16_t(65535 - v);
   }
   const MemoryScope scope(MemoryTag::data);
   Tensor out = Tensor::empty(form.input, {.device = Device::cpu});

@@ -12,6 +12,7 @@ namespace halfstep {
 struct Picture {
   int64_t width = 0, height = 0, channels = 1;  // 1: grey, 3: red, green, blue
   std::vector<uint8_t> pixels = {};             // rows from the top, channels of a pixel side by side
+  std::vector<uint16_t> fine = {};              // of a file with 16 bits: `pixels` before they were rounded; else empty
 };
 
 // Encodes a picture. Throws ValueError if the sizes do not fit the pixels.

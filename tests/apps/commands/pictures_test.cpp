@@ -140,7 +140,7 @@ TEST_CASE("ranks put together what each of them found in its pictures") {
   }
   CHECK(contains(all.error(), "but 15 of 27 that were opened, of 30, are not:\n  100.png: the file is empty\n  101.png: "));
   CHECK(contains(all.error(), "\n  109.png: the file is empty\n  and 5 more\nhelp: "));
-  CHECK(contains(all.warning(),
+  CHECK(contains(all.warnings().at(0),
                  "3 JPEGs lack their end or have bytes that belong to nothing, and no pixel is missing: they are used, "
                  "such as 1.jpg"));
   CHECK(PictureReport().error().empty());
@@ -273,4 +273,62 @@ TEST_CASE("predict: the class of a nested folder is the training data's") {
     CHECK_MESSAGE(contains(r.err, "accuracy 100 %"), r.err);
   }
   CHECK(contains(run(dir, "predict r data").err, "left out: 1 hidden name, such as data/dog/.hidden"));
+}
+
+TEST_CASE("pictures of 16 bits in a small part of their range are learnt; they, and shapes in transparency alone, are named") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  const halfstep::testing::Environment cache("XDG_CACHE_HOME", (dir / "cache").string());
+  // Brighter to the right, or to the left, in classes that are not mirrored: `color` is PNG's, and `pixel` makes one of a level
+  // from 0 to 7.
+  const auto paint_slopes = [&](const fs::path& folder, char color, char depth, const auto& pixel) {
+    for (const bool right : {false, true}) {
+      const fs::path of_class = folder / (right ? "r" : "l");
+      fs::create_directories(of_class);
+      for (int i = 0; i < 20; ++i) {
+        std::string pixels;
+        for (int p = 0; p < 64; ++p) pixels += pixel((right ? p % 8 : 7 - p % 8), (i * 7 + p / 8) % 3);
+        write(of_class / (std::to_string(i) + ".png"), halfstep::testing::png(8, 8, pixels, color, depth));
+      }
+    }
+  };
+  using Text = std::string;
+  paint_slopes(dir / "depth", 0, 16, [](int level, int noise) { return Text{'\x01', char(10 * level + noise)}; });
+  paint_slopes(dir / "icons", 6, 8, [](int level, int) { return Text{char(255), char(255), char(255), char(30 * level)}; });
+  paint_slopes(dir / "plain", 0, 8, [](int level, int noise) { return Text{char(30 * level + noise)}; });
+  paint_slopes(dir / "both", 0, 8, [](int level, int noise) { return Text{char(30 * level + noise)}; });
+  for (int i = 0; i < 20; ++i)
+    fs::copy_file(dir / "depth/l" / (std::to_string(i) + ".png"), dir / "both/l" / (std::to_string(i) + ".png"),
+                  fs::copy_options::overwrite_existing);
+  REQUIRE(run(dir, "init depth --out d.json").code == 0);
+  const Ran learnt = run(dir, "train d.json --threads 1 --set train.epochs=30 --json");
+  CAPTURE(learnt.err);
+  REQUIRE(learnt.code == 0);
+  CHECK(learnt.json()["val.accuracy"] == 1.0);
+  CHECK(!contains(learnt.err, "16 bits"));
+  const std::string raw = " --set data.train.transforms=[] --set data.val.transforms=[]";
+  for (int again = 0; again < 2; ++again) {  // opened, and remembered
+    const Ran dark = run(dir, "validate d.json" + raw);
+    CHECK_MESSAGE(contains(dark.err,
+                           "40 of 40 pictures have 16 bits and use less than 1/16 of their range, which becomes 0 to 1, such as "
+                           "depth/l/0.png with values up to 328 of 65535: {\"type\": \"Normalize\", \"from\": \"data\"} in "),
+                  dark.err);
+    const Ran made = run(dir, "init icons --out i.json --replace");
+    CHECK_MESSAGE(contains(made.err,
+                           "40 of 40 pictures have one color all over, and their shapes in their transparency, which is "
+                           "lost, such as icons/l/0.png: \"background\": \"black\" beside \"path\" shows them"),
+                  made.err);
+  }
+  CHECK(contains(run(dir, "validate i.json --set data.train.background=white --set data.val.background=white").err, "40 of 40"));
+  const std::string black = " --set data.train.background=black --set data.val.background=black";
+  const Ran shown = run(dir, "train i.json --threads 1 --set train.epochs=30 --json" + black);
+  CHECK(!contains(shown.err, "transparency"));
+  CHECK(shown.json()["val.accuracy"] == 1.0);
+  CHECK(contains(run(dir, "init both --out b.json").err, "20 of 40 pictures have 16 bits"));
+  CHECK(contains(run(dir, "validate b.json").err, "beside the others they are nearly black; scale them in their files"));
+  CHECK(run(dir, "init plain --out p.json").code == 0);
+  CHECK(run(dir, "validate p.json --set data.train.transforms=[] --set data.val.transforms=[]").err.empty());
+  // Weights of classes have their names.
+  const Ran weighted = run(dir, "train p.json --threads 1 --set train.epochs=1 --set loss.weight=[1,2.5]");
+  CHECK_MESSAGE(contains(weighted.out + weighted.err, "class weights of the loss: l 1, r 2.5\n"), weighted.out);
 }

@@ -277,3 +277,49 @@ TEST_CASE("sweep: Ctrl-Z halts the members too, and they continue with the sweep
   child.send(SIGINT);
   CHECK(child.wait() == 130);
 }
+
+TEST_CASE("sweep and compare: members of other data, and losses of other scales, are named") {
+  const TempDir dir;
+  const auto table = [](double slope) {
+    std::string out = "a,b\n";
+    for (int i = 0; i < 40; ++i) out += joined(i, ',', slope * i, '\n');
+    return out;
+  };
+  write(dir / "t.csv", table(2)), write(dir / "v.csv", table(2));
+  write(dir / "t.json", R"({"name": "t", "device": "cpu", "data": {"root": ".", "task": "regression", "type": "CSV",
+    "train": {"path": "t.csv", "range": [0, 0.8]}, "val": {"path": "t.csv", "range": [0.8, 1]}, "test": {"path": "v.csv"},
+    "loader": {"batch_size": 8}}, "model": {"type": "Linear", "out_features": "auto"}, "loss": "MSELoss", "metrics": ["rmse"],
+    "optimizer": {"type": "SGD", "lr": 1e-4}, "train": {"epochs": 1}, "checkpoint": {"monitor": "val/loss"}})");
+  const Ran first = run(dir, "sweep t.json seed=0,1");
+  REQUIRE_MESSAGE(first.code == 0, first.err);
+  CHECK_MESSAGE(first.err.empty(), first.err);
+  write(dir / "v.csv", table(3));
+  const Ran more = run(dir, "sweep t.json seed=0,1,2");
+  const char* const changed =
+      "v.csv has changed between these runs, so their values are of other data: one content in 0001-seed0, 0002-seed1; another in "
+      "0003-seed2";
+  const std::string line = joined("warning: ", changed, "; a member whose folder is removed is trained again\n");
+  CHECK_MESSAGE(contains(more.err, line), more.err);
+  CHECK(!contains(more.err, "t.csv"));
+  const Ran compared = run(dir, "compare runs/t-seed/0001-seed0 runs/t-seed/0002-seed1 runs/t-seed/0003-seed2");
+  CHECK_MESSAGE(contains(compared.err, changed), compared.err);
+  for (const char* member : {"0001-seed0", "0002-seed1"}) fs::remove_all(dir / "runs/t-seed" / member);
+  CHECK(run(dir, "sweep t.json seed=0,1,2").err.empty());
+
+  const Ran losses = run(dir, R"(sweep t.json 'loss=["L1Loss","HuberLoss"]')");
+  CHECK_MESSAGE(contains(losses.err,
+                         "warning: members differ in loss.type, and losses of different scales are not comparable, so "
+                         "val/loss does not say which is better: order "),
+                losses.err);
+  CHECK(run(dir, R"(sweep t.json 'loss=["L1Loss","HuberLoss"]' --set checkpoint.monitor=val/rmse)").err.empty());
+  const Ran scaled = run(dir, "sweep t.json data.standardize_target=true,false --dry-run");
+  CHECK_MESSAGE(contains(scaled.err, "standardize_target, and losses of different scales"), scaled.err);
+  const Ran ranges = run(dir, "sweep t.json data.val.range=[0.8,1],[0.9,1] --dry-run");
+  CHECK_MESSAGE(contains(ranges.err, "members differ in data.val.range, and are measured on other samples"), ranges.err);
+  const fs::path folder = fs::exists(dir / "runs/t-loss") ? "runs/t-loss/" : "";
+  std::string runs;
+  for (const auto& entry : fs::directory_iterator(dir / folder))
+    if (entry.is_directory()) runs += " " + (folder / entry.path().filename()).string();
+  const Ran two = run(dir, "compare" + runs + " --json");
+  CHECK_MESSAGE(contains(two.out, "the losses are not on one scale, since the runs differ in loss"), two.out);
+}
