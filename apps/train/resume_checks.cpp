@@ -161,7 +161,9 @@ std::string forget_other_values(CheckpointContents& contents, const Session& ses
     trainer["stop_best"] = nullptr, trainer["stop_waited"] = 0, trainer["stopped"] = false;
   }
   const Json& rule = value_at(config, "/train/early_stopping");
-  if (rule.is_null()) trainer["stop_best"] = nullptr, trainer["stop_waited"] = 0;
+  // What is no number is left for the reader of the state, which refuses it.
+  if (rule.is_null() && trainer.value("stop_best", nlohmann::json()).is_number()) trainer["stop_best"] = nullptr;
+  if (rule.is_null() && trainer.value("stop_waited", nlohmann::json()).is_number_unsigned()) trainer["stop_waited"] = 0;
   if (rule.is_null() || (trainer.contains("stop_waited") && trainer["stop_waited"] < rule["patience"].get<int64_t>()))
     trainer["stopped"] = false;
   if (forgotten.empty()) return "";

@@ -35,7 +35,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
             explainer_.with_callbacks(step_options(config, group))) {
   if (writes(run_.group)) {
     run_.session.data_sha256 = fingerprint(run_.session.train->dataset());
-    if (run_.session.val) run_.session.val_sha256 = fingerprint(run_.session.val->dataset());
+    run_.session.val_sha256 = fingerprint_of_val();
   }
   if (run_.dir.checkpoint())
     resume(*run_.dir.checkpoint());
@@ -68,6 +68,14 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
   if (run_.dir.continues()) saver_.mark_as_saved();
   health_.continue_from_counters();
   explainer_.continue_from(run_.counters.skipped, run_.counters.usual_loss);
+}
+
+// Returns nothing for samples that cannot be read: the evaluation that needs them says so.
+std::string Trainer::fingerprint_of_val() const {
+  if (!run_.session.val) return "";
+  try {
+    return fingerprint(run_.session.val->dataset());
+  } catch (const DataError&) { return ""; }
 }
 
 // Warns of held-out data with samples that the run has trained on, which is no measure any more.

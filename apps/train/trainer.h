@@ -47,6 +47,7 @@ class Trainer {
  private:
   void resume(const std::filesystem::path& checkpoint);
   void warn_of_seen_samples(const CheckpointContents& contents);
+  std::string fingerprint_of_val() const;
   void calibrate_scale();
   TrainSummary run_steps();
   Json run_facts() const;  // run.json's facts about program and machine

@@ -22,8 +22,8 @@ struct Splits : TempDir {
     const auto split = [&](const char* name, const std::string& keys) {
       return joined("data.", name, R"(={"type": ")", type, '"', keys.empty() ? "" : ", ", keys, "}");
     };
-    std::vector<std::string> all = {split("train", train), split("val", val), "data.root=" + path().string(),
-                                    R"(model={"type": "Linear", "out_features": "auto"})"};
+    const std::string model = R"(model={"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]})";
+    std::vector<std::string> all = {split("train", train), split("val", val), "data.root=" + path().string(), model};
     all.insert(all.end(), sets.begin(), sets.end());
     std::string out;
     for (const std::string& w : load_config(*this / "c.json", {.sets = all}).warnings) out += w + '\n';
@@ -45,8 +45,9 @@ TEST_CASE("the training data's file is found in the held-out data under any spel
   fs::create_hard_link(dir / "in/t.csv", dir / "in/by_name.csv");
   fs::create_directory_symlink("in", dir / "to_in");
   write(dir / "in/other.csv", "a,b,c\n1,2,x\n2,3,y\n4,4,x\n");
-  for (const std::string path : {"in/deep/../t.csv", "./in//t.csv", "in/by_link.csv", "in/by_name.csv", "to_in/t.csv",
-                                 (dir / "in/t.csv").string().c_str()}) {
+  const std::vector<std::string> spellings = {"in/deep/../t.csv", "./in//t.csv",    "in/by_link.csv",
+                                              "in/by_name.csv",   "to_in/t.csv", (dir / "in/t.csv").string()};
+  for (const std::string& path : spellings) {
     CAPTURE(path);
     CHECK(contains(dir.warnings("CSV", with_path("in/t.csv"), with_path(path)), kSeen));
     CHECK(contains(dir.warnings("CSV", with_path("in/t.csv", R"(, "range": [0, 0.6])"), with_path(path, R"(, "range": [0.3, 1])")),
