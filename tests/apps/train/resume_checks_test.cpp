@@ -92,7 +92,7 @@ TEST_CASE("a run does not continue where names of its data have other numbers") 
   refused(config_of(R"("type": "Text", "seq_len": 8, "train": {"path": "a.csv"})", "CrossEntropyLoss",
                     R"({"type": "Embedding", "num_embeddings": "auto", "embedding_dim": 8},
                        {"type": "Linear", "out_features": "auto"})"),
-          letters('c'), letters('y'), R"(token 1 is "x", before "c")");
+          letters('c'), letters('y'), R"(class 1 is "x", before "c")");
 }
 
 TEST_CASE("a run continues with more rows and other spellings without a word about names or scales") {
