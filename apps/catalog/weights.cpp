@@ -283,21 +283,14 @@ std::string pattern_of_layer(const std::string& tensor) {
 std::vector<std::string> compare_data(const StoredData& then, const StoredData& now, const StateDict& own,
                                       const std::vector<std::string>& kept, bool is_whole, const std::string& path) {
   std::vector<std::string> lines;
-  const auto counts = [](const NamedTensor& n, int64_t width) {
-    const Shape& shape = n.tensor.shape();
-    return std::find(shape.begin(), shape.end(), width) != shape.end();
-  };
-  const auto is_kept = [&](const NamedTensor& n) { return std::find(kept.begin(), kept.end(), n.name) != kept.end(); };
   for (const OtherName& other : other_names(then.form, now.form)) {
-    std::vector<std::string> loaded;  // tensors that count these names
-    bool learns = false;              // whether one of them keeps its first values
+    std::vector<std::string> counting;  // tensors that count these names; answers come last
     for (const NamedTensor& n : own)
-      if (counts(n, other.width) && is_kept(n))
-        learns = true;
-      else if (counts(n, other.width))
-        loaded.push_back(n.name);
-    if (learns || loaded.empty()) continue;
-    const std::string name = other.what == "class" || other.what == "target" ? loaded.back() : loaded.front();
+      if (const Shape& shape = n.tensor.shape(); std::find(shape.begin(), shape.end(), other.width) != shape.end())
+        counting.push_back(n.name);
+    if (counting.empty()) continue;
+    const std::string name = other.what == "class" || other.what == "target" ? counting.back() : counting.front();
+    if (std::find(kept.begin(), kept.end(), name) != kept.end()) continue;
     const std::string help = "with \"skip\": [\"" + pattern_of_layer(name) + "\"] in \"weights\" that layer keeps its first values";
     check<ValueError>(!other.is_moved || !is_whole, "load",
                       "the names of data.train must have the numbers that they have in the file's run, got other ones: ",
