@@ -5,7 +5,7 @@
     model = halfstep.open("runs/houses")    # a run's folder or a checkpoint
     y = model(x)                            # [N, ...] or one sample: pixels in [0, 1], columns in the units of the file, tokens
     model.classes, model.form               # names of classes; what the training data taught
-    for line in halfstep.train("config.json", {"train.epochs": 3}): ...     # and Run, generate: halfstep/runs.py
+    for line in halfstep.train("config.json", {"train.epochs": 3}): ...     # and Run: runs.py; generate: program.py
 
 The library libhalfstep_predict.so.0 is the file that the environment variable HALFSTEP_LIBRARY names, or lies beside this file or
 in one of two folders above it, or is the newest one of the builds beside them (build/default and others), or is where the loader
