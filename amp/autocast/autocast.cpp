@@ -64,7 +64,7 @@ bool keeps_shadow(const Tensor& x, DType low) {
 
 // Returns the lock of a parameter. Several threads may run one model. Few locks serve all parameters, so threads rarely wait.
 ForkMutex& lock_of(const TensorImpl* parameter) {
-  static std::array<ForkMutex, 64> locks;
+  static constinit std::array<ForkMutex, 64> locks{};
   return locks[std::hash<const void*>()(parameter) / alignof(std::max_align_t) % locks.size()];
 }
 

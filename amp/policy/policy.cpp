@@ -30,9 +30,9 @@ struct OpPolicies::List {
 // Finds the shared list that equals `by_name`, or makes it.
 OpPolicies::OpPolicies(const ByName& by_name) {
   if (by_name.empty()) return;
-  static ForkMutex guard;
-  static std::deque<List>& lists = *new std::deque<List>;
+  static constinit ForkMutex guard;
   const std::lock_guard lock(guard);
+  static std::deque<List>& lists = *new std::deque<List>;
   for (const List& list : lists)
     if (list.by_name == by_name) list_ = &list;
   if (!list_) list_ = &lists.emplace_back(by_name);

@@ -150,7 +150,7 @@ Edge edge_of(const Tensor& t) {
     return {meta.node, meta.output_index, meta.node->outputs[meta.output_index].dtype};
   }
   if (!meta.requires_grad) return {};
-  static ForkMutex mutex;  // for threads that build graphs on one leaf
+  static constinit ForkMutex mutex;  // for threads that build graphs on one leaf
   const std::lock_guard lock(mutex);
   auto accumulator = meta.accumulator.lock();
   if (!accumulator) {

@@ -46,7 +46,7 @@ Backend& meta_backend() {
 
 // Registers a device's backend on first use: a program that stays on the CPU does not pay for a GPU.
 void start_device(Device device) {
-  static ForkMutex mutex;
+  static constinit ForkMutex mutex;
   const std::lock_guard lock(mutex);
   if (slot(device.type)) return;
 #ifdef HALFSTEP_WITH_CUDA

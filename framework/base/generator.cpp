@@ -62,7 +62,7 @@ namespace {
 
 // Returns the one mutex of all generators. They hold it for a few instructions, or for a draw of mt19937.
 ForkMutex& generator_mutex() {
-  static auto& mutex = *new ForkMutex;
+  static constinit ForkMutex mutex;
   return mutex;
 }
 

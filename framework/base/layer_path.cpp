@@ -10,9 +10,9 @@
 namespace halfstep {
 
 const std::string* kept_forever(std::string_view text) {
-  static ForkMutex mutex;
-  static auto* const texts = new std::set<std::string, std::less<>>;
+  static constinit ForkMutex mutex;
   const std::lock_guard lock(mutex);
+  static auto* const texts = new std::set<std::string, std::less<>>;
   const auto it = texts->find(text);
   return &*(it != texts->end() ? it : texts->emplace(text).first);
 }

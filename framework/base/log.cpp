@@ -45,9 +45,9 @@ void info(std::string_view message) { emit(Level::info, message); }
 void warn(std::string_view message) { emit(Level::warn, message); }
 
 void warn_once(std::string_view message) {
-  static ForkMutex mutex;
-  static auto& seen = *new std::set<std::string, std::less<>>;
+  static constinit ForkMutex mutex;
   const std::lock_guard lock(mutex);
+  static auto& seen = *new std::set<std::string, std::less<>>;
   if (seen.emplace(message).second) warn(message);
 }
 

@@ -12,8 +12,6 @@
 #include <string>
 #include <thread>
 
-#include "framework/base/fork_mutex.h"
-
 namespace halfstep {
 namespace {
 
@@ -42,8 +40,6 @@ int open_in_others() {
   return sum;
 }
 
-constinit std::atomic<int> first_uses{0};
-
 template <class F>
 void wait_until(const F& condition) {
   const auto until = std::chrono::steady_clock::now() + kLongestWait;
@@ -58,7 +54,7 @@ void wait_for_others() {
 // Waits for first uses when the main thread ends: exit() destroys the objects of its thread before any static one.
 struct EndOfMain {
   ~EndOfMain() {
-    wait_until([] { return first_uses == 0; });
+    wait_until([] { return NoFork::count() == 0; });
   }
 };
 thread_local EndOfMain end_of_main;
@@ -68,7 +64,6 @@ thread_local EndOfMain end_of_main;
 [[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] {
   for (Lane& l : lanes) l.open = 0;
   lane().open = own_open;
-  first_uses = 0;
 });
 
 }  // namespace
@@ -87,17 +82,14 @@ BeforeEnd::~BeforeEnd() {
 
 bool process_ends() { return ended; }
 
-FirstUse::FirstUse(bool is_first) : is_first_(is_first) {
-  if (is_first_) ++first_uses;
-}
-FirstUse::~FirstUse() {
-  if (is_first_) --first_uses;
+FirstUse::FirstUse(bool is_first) {
+  if (is_first) no_fork_.emplace();
 }
 
 void FirstUse::watch_end_after(std::string_view code) {
-  static auto& mutex = *new ForkMutex;
-  static auto& seen = *new std::set<std::string, std::less<>>;
+  static constinit ForkMutex mutex;
   const std::lock_guard lock(mutex);
+  static auto& seen = *new std::set<std::string, std::less<>>;
   if (seen.emplace(code).second) std::atexit(&wait_for_others);
 }
 

@@ -2,8 +2,11 @@
 // Lets exit() wait for the work of other threads before it destroys static objects that the work uses, those of libraries included.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <utility>
+
+#include "framework/base/fork_mutex.h"
 
 namespace halfstep {
 
@@ -23,22 +26,19 @@ class BeforeEnd {
 };
 bool process_ends();
 
-// Marks the first use of a library's code, which may make static objects, while it lives. exit() destroys the newest static objects
-// first, and runs functions registered by std::atexit in the same order. So each first use registers the wait for other threads
-// at its end (watch_end_after): it then runs before the new objects are destroyed. An exit() in the main thread waits for first
-// uses that have not ended, for ten seconds at most.
+// Marks the first use of a library's code, which may make static objects and hold locks, while it lives. exit() destroys the newest
+// static objects first, and runs functions registered by std::atexit in the same order. So each first use registers the wait for
+// other threads at its end (watch_end_after): it then runs before the new objects are destroyed. An exit() in the main thread waits
+// for first uses that have not ended, for ten seconds at most, and so does fork().
 class FirstUse {
  public:
   [[nodiscard]] explicit FirstUse(bool is_first = true);
-  ~FirstUse();
-  FirstUse(const FirstUse&) = delete;
-  FirstUse& operator=(const FirstUse&) = delete;
-  bool is_first() const { return is_first_; }
+  bool is_first() const { return no_fork_.has_value(); }
   // Registers the wait, once for each name of code.
   static void watch_end_after(std::string_view code);
 
  private:
-  bool is_first_;
+  std::optional<NoFork> no_fork_;
 };
 
 // Returns the T of this thread, made at its first use and deleted when the thread ends. A destructor that runs after that gets a

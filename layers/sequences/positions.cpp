@@ -109,7 +109,7 @@ RotaryEmbedding::Rotation RotaryEmbedding::rotation(const Tensor& positions, DTy
 // Several threads may run one model. Does not hold the lock while it makes a table: the device may be busy with the recording of
 // another thread, which may want the lock.
 RotaryEmbedding::Rotation RotaryEmbedding::cached_rotation(int64_t first, int64_t end, Device device, DType dtype) {
-  static ForkMutex guard;
+  static constinit ForkMutex guard;
   const auto length = [&] { return cached_.empty() ? 0 : cached_.back().cos.size(0); };
   int64_t cached_length = 0;
   {

@@ -149,9 +149,9 @@ uint64_t picture_number(const fs::path& picture, const std::string& remark) {
 
 PictureCheck check_pictures(const std::vector<fs::path>& pictures, const PictureCheckOptions& options) {
   using Clock = std::chrono::steady_clock;
-  static ForkMutex mutex;
-  static GoodPictures good_pictures;
+  static constinit ForkMutex mutex;
   const std::lock_guard lock(mutex);
+  static GoodPictures good_pictures;
   good_pictures.read();
   PictureCheck out;
   std::vector<size_t> unchecked;  // indices

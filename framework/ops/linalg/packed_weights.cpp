@@ -33,7 +33,7 @@ Tensor packed_weight(const Tensor& b, int64_t rows) {
   if (!inference_enabled() || b.dim() != 2 || b.storage()->is_exposed()) return {};
   Backend& backend = backend_for(b.device());
   if (!backend.gains_by_packing(rows, b.size(0), b.size(1), b.dtype())) return {};
-  static ForkMutex mutex;
+  static constinit ForkMutex mutex;
   const std::lock_guard lock(mutex);
   std::shared_ptr<void>& derived = b.storage()->derived;
   if (!derived) derived = std::make_shared<Forms>();

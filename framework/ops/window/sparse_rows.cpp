@@ -40,7 +40,7 @@ DeviceTable upload(const RowSpec& spec, Device device, DType dtype) {
 // may read its memory.
 DeviceTable table_for(const RowSpec& spec, Device device, DType dtype) {
   using Key = std::tuple<RowSpec, Device::Type, DType>;
-  static ForkMutex mutex;
+  static constinit ForkMutex mutex;
   static auto& kept = *new std::map<Key, DeviceTable>;  // never freed: the devices' memory may be freed first at exit
   static int64_t entries = 0;
   const Key key{spec, device.type, dtype};

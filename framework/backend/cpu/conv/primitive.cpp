@@ -190,13 +190,12 @@ bool all_are(const Spatial& s, int64_t value) { return s == Spatial{value, value
 
 // Returns whether the library has Winograd's method for this CPU: version 2 has it for AVX-512 only.
 bool has_winograd() {
-  static const bool has_code = [] {
+  return made_once([] {
     const Window window{.dims = 2, .size = {3, 3, 1}};
     const ConvProblem small{ConvPass::forward, 1, kChannelBlock, kChannelBlock, 1, window, {10, 10, 1}, {8, 8, 1}};
     ChosenCode chosen;
     return try_choose(small, Algorithm::convolution_winograd, Layouts::free, chosen);
-  }();
-  return has_code;
+  });
 }
 
 // Measured. Without AVX-512, version 2 of the library is slower for images in channels_last than for its own layout, although each
@@ -266,9 +265,9 @@ ConvCode::ConvCode(const ConvProblem& p, const ChosenCode& chosen)
 }
 
 uint64_t ConvCode::weight_layout() const {
-  static ForkMutex mutex;
-  static auto& layouts = *new std::vector<Memory::desc>;
+  static constinit ForkMutex mutex;
   const std::lock_guard lock(mutex);
+  static auto& layouts = *new std::vector<Memory::desc>;
   auto found = std::find(layouts.begin(), layouts.end(), weight_.inner_desc);
   if (found == layouts.end()) found = layouts.insert(found, weight_.inner_desc);
   return uint64_t(found - layouts.begin()) + 1;

@@ -72,9 +72,9 @@ struct Entry {
 // product takes twice as long, so a gap is put between them.
 Memory::desc packed_desc(int64_t k, int64_t n, DType in) {
   constexpr int64_t kSomeRows = 16, kCrowded = 4096 / sizeof(float), kGap = 32;
-  static ForkMutex guard;
+  static constinit ForkMutex guard;
+  const std::lock_guard lock(guard);
   static auto& layouts = *new std::map<std::array<int64_t, 3>, Memory::desc>;
-  const std::lock_guard<std::mutex> lock(guard);
   const auto [found, is_new] = layouts.try_emplace({k, n, int64_t(in)});
   if (is_new) {
     const Memory::desc a({kSomeRows, k}, type_of(in), Memory::format_tag::ab);
@@ -290,9 +290,9 @@ const std::string& code_for(DType t) {
       return describe<dnnl::matmul>({}, square, square, square).impl_info_str();
     } catch (const dnnl::error&) { return {}; }
   };
-  static const auto &bf16_code = *new std::string(chosen(DType::bf16)), &f16_code = *new std::string(chosen(DType::f16)),
-                    &f32_code = *new std::string(chosen(DType::f32));
-  return t == DType::bf16 ? bf16_code : t == DType::f16 ? f16_code : f32_code;
+  using Codes = std::array<std::string, 3>;
+  const Codes& codes = made_once([&] { return Codes{chosen(DType::bf16), chosen(DType::f16), chosen(DType::f32)}; });
+  return codes[t == DType::bf16 ? 0 : t == DType::f16 ? 1 : 2];
 }
 bool contains(const std::string& code, std::string_view part) { return code.find(part) != std::string::npos; }
 // Returns whether the code is AMX for this dtype. All CPUs with AVX10 have pairs of bf16 and arithmetic of float16.
@@ -318,8 +318,7 @@ static bool float_code_is_plain() {
 #if defined(__x86_64__)
   return false;
 #else
-  static const bool plain = contains(code_for(DType::f32), "gemm:jit") || contains(code_for(DType::f32), "ref");
-  return plain;
+  return made_once([] { return contains(code_for(DType::f32), "gemm:jit") || contains(code_for(DType::f32), "ref"); });
 #endif
 }
 
@@ -333,9 +332,9 @@ bool has_bf16_code() {
 }
 
 bool is_native(DType t) {
-  static const bool bf16_native = has_bf16_code() && (pairs_are_fast() || is_amx(DType::bf16));
-  static const bool f16_native = contains(code_for(DType::f16), "fp16") || contains(code_for(DType::f16), "avx10");
-  return t == DType::bf16 ? bf16_native : t == DType::f16 ? f16_native : true;
+  if (t == DType::bf16) return made_once([] { return has_bf16_code() && (pairs_are_fast() || is_amx(DType::bf16)); });
+  if (t != DType::f16) return true;
+  return made_once([] { return contains(code_for(DType::f16), "fp16") || contains(code_for(DType::f16), "avx10"); });
 }
 
 std::string product_support(DType t) {
@@ -348,7 +347,7 @@ bool library_has_avx512() {
   return false;  // the names of other architectures' instructions have the same values
 #endif
   using Isa = dnnl::cpu_isa;
-  static const Isa isa = dnnl::get_effective_cpu_isa();
+  const Isa isa = made_once([] { return dnnl::get_effective_cpu_isa(); });
 #if DNNL_VERSION_MAJOR >= 3
   if (isa == Isa::avx2_vnni_2) return false;
 #endif
@@ -411,9 +410,9 @@ void pack_matrix(const GemmProblem& p, void* to) {
     strides = {p.n, 1};
   }
   const OpenMpThreads one_thread(1);
+  const FirstUse first;
   Memory source(Memory::desc({p.k, p.n}, type_of(in), strides), engine(), const_cast<void*>(from));
   Memory packed(packed_desc(p.k, p.n, in), engine(), to);
-  const FirstUse first;
   dnnl::reorder reorder(source, packed);
   reorder.execute(stream(), source, packed);
   FirstUse::watch_end_after(code_name(reorder));
