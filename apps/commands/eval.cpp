@@ -134,8 +134,8 @@ int eval(const EvalArguments& arguments) {
     fail<CheckpointError>("eval", arguments.model.path, " holds no checkpoint yet: it is being overwritten",
                           Help{"the run that it held before is in " + replaced->string()});
   }
-  const std::filesystem::path checkpoint = model_in_use(arguments.model.path);
-  const StoredModel stored = load_model(checkpoint);
+  const StoredModel stored = load_model(arguments.model.path);
+  const std::filesystem::path& checkpoint = stored.path;
   const CheckpointContents& contents = stored.contents;
   const int64_t step = stored_step(contents);
   const std::optional<StoredData> data = stored_data(contents);

@@ -200,7 +200,7 @@ Exported export_cpp(const ExportSource& source, const ExportOptions& options) {
         "  StateDict state;\n  for (const auto& [name, tensor] : tensors) state.push_back({name, tensor});\n"
         "  model->load_state_dict(state);\n";
   }
-  const std::string text = origin_lines("//", source.path.string(), model.step()) +
+  const std::string text = origin_lines("//", source.stored.path.string(), model.step()) +
                            "#include <iostream>\n\n#include \"halfstep.h\"\n\nusing namespace halfstep;\n" + code.classes() +
                            "\nstd::shared_ptr<Module> make_model() {\n" + code.statements() + "  return as_shared(" + expression +
                            ");\n}\n" + cpp_preparation(model, prepare) + R"(
@@ -226,7 +226,7 @@ find_package(halfstep REQUIRED)
 add_executable(model main.cpp)
 target_link_libraries(model PRIVATE halfstep::halfstep)
 )";
-  const std::string build = origin_lines("#", source.path.string(), model.step()) + kBuild,
+  const std::string build = origin_lines("#", source.stored.path.string(), model.step()) + kBuild,
                     folder = shell_word(options.out.string());
   Exported out = write_code(source, options, prepare, {{"main.cpp", text}, {"CMakeLists.txt", build}});
   out.use = "cmake -S " + folder + " -B " + folder + "/build && cmake --build " + folder + "/build && " + folder + "/build/model " +

@@ -50,9 +50,8 @@ void check_destination(const ExportOptions& options, bool is_file) {
 }  // namespace
 
 ExportSource::ExportSource(const fs::path& run_or_file, bool averages)
-    : path(model_in_use(run_or_file)),
-      stored(load_model(path)),
-      model(path, {.device = "cpu", .amp = false, .averages = averages}),
+    : stored(load_model(run_or_file)),
+      model(stored, {.device = "cpu", .amp = false, .averages = averages}),
       data{{"form", Json(*to_json(model.form()))}, {"transforms", model.stored_transforms()}} {}
 
 ModelFile ExportSource::as_file() const {
@@ -65,7 +64,7 @@ ModelFile ExportSource::as_file() const {
 }
 
 Proof ExportSource::proof_as_run(const TensorMap& weights) const {
-  const Predictor as_run(path, {.device = "cpu", .averages = model.is_averaged()});
+  const Predictor as_run(stored, {.device = "cpu", .averages = model.is_averaged()});
   StateDict state;
   for (const auto& [name, t] : weights) state.push_back({name, is_half(t.dtype()) ? t.to(DType::f32) : t});
   as_run.parts().model->load_state_dict(state, /*strict=*/false);  // a shared tensor has one of its names

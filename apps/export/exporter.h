@@ -42,7 +42,6 @@ Exported export_model(const std::filesystem::path& model, const ExportOptions& o
 
 // The model to export.
 struct ExportSource {
-  std::filesystem::path path;  // the checkpoint or file
   StoredModel stored;
   Predictor model;  // on the CPU, in float32
   Json data;        // form and transforms

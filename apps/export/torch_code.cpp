@@ -202,7 +202,7 @@ Exported export_torch(const ExportSource& source, const ExportOptions& options) 
   const std::string expression = code.layer(model.config().model, 1);
   const Preparation prepare(model);
   std::string text =
-      origin_lines("#", source.path.string(), model.step()) +
+      origin_lines("#", source.stored.path.string(), model.step()) +
       "\"\"\"A trained model in PyTorch. `python model.py` compares it with its golden samples.\"\"\"\n"
       "import os\nfrom collections import OrderedDict\n\nimport torch\nfrom safetensors.torch import load_file\n"
       "from torch import nn\nfrom torch.nn import functional as F\n\nFOLDER = os.path.dirname(os.path.abspath(__file__))\n";

@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kModel = "model";
 constexpr const char* kFileVersion = "1";
+constexpr int kMostTries = 10;
 
 Json parsed(const std::map<std::string, std::string>& metadata, const std::string& key, const fs::path& path) {
   const auto found = metadata.find(key);
@@ -48,10 +49,12 @@ fs::path model_in_use(const fs::path& path) {
   return resolve_checkpoint(path);
 }
 
-StoredModel load_model(const fs::path& path) {
+namespace {
+
+StoredModel load_from(const fs::path& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) {
-    StoredModel out{load_checkpoint(path)};
+    StoredModel out{path, load_checkpoint(path)};
     const Json trainer = out.contents.meta->value("trainer", nlohmann::json::object());
     for (const auto& [key, value] : trainer.items())
       if (value.is_number() && (key.starts_with("val_") || key == "train_loss")) out.metrics[key] = value;
@@ -75,7 +78,7 @@ StoredModel load_model(const fs::path& path) {
                          Help{"export the model again; a config is changed in the run, not in the file"});
   const Json step = parsed(file.metadata, "halfstep.step", path);
   check<CheckpointError>(step.is_number_integer(), kModel, path.string(), ": halfstep.step in its metadata is no whole number");
-  StoredModel out;
+  StoredModel out{.path = path};
   out.contents.model = std::move(file.tensors);
   for (const auto& [alias, name] : file.metadata) {  // names of shared weights
     if (const auto shared = out.contents.model.find(name); shared != out.contents.model.end())
@@ -92,6 +95,20 @@ StoredModel load_model(const fs::path& path) {
   if (const auto proof = file.metadata.find("halfstep.proof"); proof != file.metadata.end())
     out.proof = read_proof(proof->second, path.string());
   return out;
+}
+
+}  // namespace
+
+StoredModel load_model(const fs::path& path) {
+  for (int tries = 1;; ++tries) {
+    const fs::path used = model_in_use(path);
+    try {
+      return load_from(used);
+    } catch (const CheckpointError&) {
+      std::error_code ignored;
+      if (tries == kMostTries || fs::exists(used, ignored)) throw;
+    }
+  }
 }
 
 std::map<std::string, std::string> metadata_of(const ModelFile& model, const Proof& proof) {

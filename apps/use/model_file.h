@@ -26,13 +26,14 @@ namespace halfstep::app {
 std::filesystem::path model_in_use(const std::filesystem::path& path);
 
 struct StoredModel {
+  std::filesystem::path path;   // the checkpoint or the file
   CheckpointContents contents;  // of a file: the model, the config, the step and data.json
   bool averaged = false;        // a file's weights are averages
   std::optional<Proof> proof{};
   Json metrics = Json::object();  // of validation and training at saving: {"val_loss": 0.1}
 };
-// Loads the model at model_in_use(path). Throws as load_checkpoint, and CheckpointError for a file that `halfstep export` did not
-// write.
+// Loads the model at model_in_use(path), and again if a run that trains has meanwhile removed that checkpoint. Throws as
+// load_checkpoint, and CheckpointError for a file that `halfstep export` did not write.
 StoredModel load_model(const std::filesystem::path& path);
 
 // The content of a file that `halfstep export` writes, without its golden samples.

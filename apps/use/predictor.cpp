@@ -89,8 +89,9 @@ std::string extension_of(const fs::path& path) { return path.extension().string(
 
 }  // namespace
 
-Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : checkpoint_(model_in_use(model)) {
-  StoredModel stored = load_model(checkpoint_);
+Predictor::Predictor(const fs::path& model, const PredictorOptions& options) : Predictor(load_model(model), options) {}
+
+Predictor::Predictor(StoredModel stored, const PredictorOptions& options) : checkpoint_(stored.path) {
   const CheckpointContents& contents = stored.contents;
   proof_ = std::move(stored.proof);
   step_ = stored_step(contents);

@@ -18,6 +18,7 @@
 #include "apps/session/session.h"
 #include "apps/use/forward_recorder.h"
 #include "apps/use/golden_samples.h"
+#include "apps/use/model_file.h"
 #include "framework/data/transforms/data_form.h"
 
 namespace halfstep::app {
@@ -72,6 +73,7 @@ class Predictor {
   // Throws as load_model, CheckpointError for a checkpoint whose model does not fit its config, and, for one of a halfstep before
   // 0.2.0, DataError if its training data, which must then be read, is missing.
   explicit Predictor(const std::filesystem::path& model, const PredictorOptions& options = {});
+  explicit Predictor(StoredModel stored, const PredictorOptions& options = {});
 
   const DataForm& form() const { return form_; }
   const Config& config() const { return config_; }

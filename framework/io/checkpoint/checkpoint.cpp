@@ -331,6 +331,8 @@ std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::p
         if (passed_over) passed_over->insert(passed_over->end(), tried.begin(), tried.end());
         return dir / name;
       } catch (const IoError& e) {
+        const bool was_replaced = !fs::exists(dir / name) && read_pointer_or_empty(dir / kLatest) != latest;
+        if (was_replaced) return latest_checkpoint(dir, passed_over);
         found_newer_version = found_newer_version || dynamic_cast<const NewerVersion*>(&e);
         faults.push_back(without_heading(e.what()));
         tried.push_back(dir / name);

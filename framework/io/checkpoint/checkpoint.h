@@ -65,9 +65,9 @@ std::filesystem::path resolve_checkpoint(const std::filesystem::path& path);
 // Compares each file with the manifest.
 void verify_checkpoint(const std::filesystem::path& checkpoint);
 
-// Returns the checkpoint that `latest` names. If it cannot be read, warns and returns the newest readable one; the ones tried
-// before are added to `passed_over`. Returns nothing if `dir` has no checkpoint at all. Throws CheckpointError, with each
-// checkpoint's fault, if none can be read, or if one of a newer version would be passed over.
+// Returns the checkpoint that `latest` names, also while a run that trains replaces it. If it cannot be read, warns and returns the
+// newest readable one; the ones tried before are added to `passed_over`. Returns nothing if `dir` has no checkpoint at all. Throws
+// CheckpointError, with each checkpoint's fault, if none can be read, or if one of a newer version would be passed over.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& dir,
                                                        std::vector<std::filesystem::path>* passed_over = nullptr);
 // Returns what `best` names; nothing if there is no such file.

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -157,6 +158,21 @@ TEST_CASE("weights that were frozen have 16-bit copies, too") {
   const Tensor frozen = model.parts().model->parameters()[0];
   REQUIRE(frozen.shape() == Shape{8, 6});
   CHECK(autocast::shadow_of(frozen).defined());
+}
+
+TEST_CASE("a run is opened while its training replaces the checkpoint that was found") {
+  const TempDir dir;
+  train_small(dir, kSmallModels[0], false);
+  const std::filesystem::path folder = dir / "out";
+  const StoredModel stored = load_model(folder);
+  std::filesystem::remove(folder / "best");
+  std::atomic<bool> stop = false;
+  std::thread training([&] {
+    for (int64_t step = stored_step(stored.contents) + 1; !stop; ++step) save_checkpoint(folder, step, stored.contents, 1);
+  });
+  for (int k = 0; k < 100; ++k) CHECK_NOTHROW((void)load_model(folder));
+  stop = true;
+  training.join();
 }
 
 TEST_CASE("other weights are seen by the next call") {
