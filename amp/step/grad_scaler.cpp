@@ -335,6 +335,8 @@ void GradScaler::update(const Tensor& new_scale) {
                     new_scale.dtype());
   check<DeviceError>(new_scale.device().type == impl_->scale.device().type, "GradScaler.update", "the new scale must be on ",
                      impl_->scale.device(), ", got ", new_scale.device());
+  const double value = new_scale.item<double>();
+  check<ValueError>(std::isfinite(value) && value > 0, "GradScaler.update", "the new scale must be > 0 and finite, got ", value);
   NoGrad off;
   impl_->scale.copy_(new_scale.reshape({}));
   impl_->records.clear();
@@ -378,10 +380,15 @@ void GradScaler::load_state_dict(const StateDict& state) {
   for (const char* key : kKeys) {
     check<ValueError>(state.contains(key), "GradScaler.load_state_dict", "the state needs the key ", key);
   }
-  impl_->options.growth_factor = state.at("growth_factor");
-  impl_->options.backoff_factor = state.at("backoff_factor");
-  impl_->options.growth_interval = int64_t(state.at("growth_interval"));
-  impl_->init_scale = state.at("scale");
+  const double scale = state.at("scale"), interval = state.at("growth_interval");
+  check<ValueError>(std::isfinite(scale) && scale > 0, "GradScaler.load_state_dict", "the scale must be > 0 and finite, got ",
+                    scale);
+  check<ValueError>(interval >= 1 && interval <= std::numeric_limits<int32_t>::max(), "GradScaler.load_state_dict",
+                    "growth_interval must be >= 1 and below 2^31, got ", interval);
+  impl_->set("growth_factor", state.at("growth_factor"));
+  impl_->set("backoff_factor", state.at("backoff_factor"));
+  impl_->options.growth_interval = int64_t(interval);
+  impl_->init_scale = scale;
   impl_->init_tracker = int64_t(state.at("_growth_tracker"));
   if (impl_->scale.defined()) {
     NoGrad off;

@@ -59,7 +59,7 @@ Tensor standard_gamma(const Tensor& concentration, Generator* generator) {
   const DType dtype = concentration.dtype();
   const Tensor alpha = is_half(dtype) ? concentration.to(DType::f32) : concentration;
   const Tensor below_one = lt(alpha, 1.0), d = where(below_one, alpha + 1, alpha) - 1.0 / 3, c = 1 / sqrt(d * 9);
-  Tensor result = zeros_like(d), is_open = ones_like(d).to(DType::boolean);
+  Tensor result = full_like(d, std::numeric_limits<double>::quiet_NaN()), is_open = ones_like(d).to(DType::boolean);
   // Each round accepts more than 95 % of the proposals, for every concentration.
   do {
     const Tensor z = randn(d.shape(), like(d), generator), u = rand(d.shape(), like(d), generator);
@@ -67,7 +67,7 @@ Tensor standard_gamma(const Tensor& concentration, Generator* generator) {
     const Tensor bound = z * z * 0.5 + d - d * v + d * log(clamp_min(v, std::numeric_limits<float>::min()));
     const Tensor accepted = logical_and(is_open, logical_and(gt(v, 0.0), lt(log(u), bound)));
     result = where(accepted, d * v, result);
-    is_open = logical_and(is_open, logical_not(accepted));
+    is_open = logical_and(is_open, logical_not(logical_or(accepted, isnan(bound))));
   } while (!d.device().is_meta() && any(is_open).item<bool>());
   const Tensor u = rand(d.shape(), like(d), generator);
   // rand may return 0, but a sample must be positive: below the smallest number its log_prob would be that of 0.

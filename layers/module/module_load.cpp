@@ -21,10 +21,9 @@ const Tensor* find(const StateDict& state, const std::string& name) {
 
 // Returns whether the state has the tensor of `n` under another of the module's names for it.
 bool under_another_name(const StateDict& own, const StateDict& state, const NamedTensor& n) {
-  return n.tensor.numel() > 0 && std::any_of(own.begin(), own.end(), [&](const NamedTensor& other) {
-           return other.tensor.shares_memory_with(n.tensor) && other.tensor.const_data_ptr() == n.tensor.const_data_ptr() &&
-                  other.tensor.shape() == n.tensor.shape() && find(state, other.name);
-         });
+  return std::any_of(own.begin(), own.end(), [&](const NamedTensor& other) {
+    return are_same_elements(other.tensor, n.tensor) && find(state, other.name);
+  });
 }
 
 // Returns the names of batch counts that the state may lack: files from before PyTorch 0.4.1, and many converted ones, have none.

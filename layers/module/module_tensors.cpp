@@ -176,13 +176,18 @@ int64_t Module::parameter_count() const {
   return n;
 }
 
+bool are_same_elements(const Tensor& a, const Tensor& b) {
+  return a.numel() > 0 && a.storage() == b.storage() && a.const_data_ptr() == b.const_data_ptr() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
 StateDict Module::state_dict(const std::string& prefix) const {
   const NoGrad off;
   StateDict out = state_tensors(prefix);
-  std::map<std::pair<const Storage*, const void*>, Tensor> first;  // copies made so far, by address
+  std::map<std::pair<const Storage*, const void*>, std::pair<Tensor, Tensor>> first;  // tensors and their copies, by address
   for (NamedTensor& n : out) {
-    Tensor& copy = first[{n.tensor.storage().get(), n.tensor.const_data_ptr()}];
-    if (!copy.defined() || n.tensor.numel() == 0 || copy.shape() != n.tensor.shape()) copy = n.tensor.clone();
+    auto& [seen, copy] = first[{n.tensor.storage().get(), n.tensor.const_data_ptr()}];
+    if (!seen.defined() || !are_same_elements(seen, n.tensor)) seen = n.tensor, copy = n.tensor.clone();
     n.tensor = copy;
   }
   return out;

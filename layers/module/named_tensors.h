@@ -17,6 +17,10 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+// Returns whether both are the same elements of one storage in the same order: a tensor and itself under another name, but not a
+// tensor and its transpose. Tensors without elements are not.
+bool are_same_elements(const Tensor& a, const Tensor& b);
+
 // A list with access by position and by name: net.state_dict()["0.weight"], net.named_parameters()[0].tensor.
 class NamedTensors : public std::vector<NamedTensor> {
  public:

@@ -20,7 +20,7 @@ SavedState without_copies(const StateDict& state) {
   std::map<std::pair<const Storage*, const void*>, NamedTensor> first;  // by address
   for (const NamedTensor& t : state) {
     const auto [seen, fresh] = first.try_emplace({t.tensor.storage().get(), t.tensor.const_data_ptr()}, t);
-    const bool is_shared = !fresh && t.tensor.numel() > 0 && seen->second.tensor.shape() == t.tensor.shape();
+    const bool is_shared = !fresh && are_same_elements(seen->second.tensor, t.tensor);
     if (is_shared)
       out.shared[t.name] = seen->second.name;
     else

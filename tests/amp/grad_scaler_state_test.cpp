@@ -44,6 +44,15 @@ TEST_CASE("amp 76: an empty or incomplete state is refused; a disabled scaler ha
                        "[GradScaler.load_state_dict] the state is empty: was it saved from a disabled scaler?", ValueError);
   CHECK_THROWS_WITH_AS(s.load_state_dict({{"scale", 2}}), "[GradScaler.load_state_dict] the state needs the key growth_factor",
                        ValueError);
+  const GradScaler::StateDict good = s.state_dict();
+  const std::vector<std::pair<std::string, double>> wrong{{"scale", -1},          {"scale", 0},          {"scale", std::nan("")},
+                                                          {"growth_factor", 0.5}, {"backoff_factor", 2}, {"growth_interval", 0}};
+  for (const auto& change : wrong) {
+    CAPTURE(change.first);
+    GradScaler::StateDict state = good;
+    state[change.first] = change.second;
+    CHECK_THROWS_AS(s.load_state_dict(state), ValueError);
+  }
   CHECK(s.get_scale() == 65536);
   GradScaler off({.enabled = false});
   CHECK(off.state_dict().empty());
@@ -174,6 +183,9 @@ TEST_CASE("amp 84: update(new_scale) needs no check, keeps no alias and leaves t
   CHECK_THROWS_WITH_AS(s.update(ones({1}, {.requires_grad = true})),
                        "[GradScaler.update] the new scale must not require grad\nhelp: pass scale.detach()", ValueError);
   CHECK_THROWS_WITH_AS(s.update(0.0), "[GradScaler.update] the new scale must be > 0 and finite, got 0", ValueError);
+  CHECK_THROWS_WITH_AS(s.update(zeros({1})), "[GradScaler.update] the new scale must be > 0 and finite, got 0", ValueError);
+  CHECK_THROWS_AS(s.update(full({1}, std::nan(""))), ValueError);
+  CHECK(s.get_scale() == 4);
 }
 
 TEST_CASE("amp 85: step forwards what the optimizer returns, nothing when skipped, and takes no closure") {

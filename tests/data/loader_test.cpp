@@ -2,12 +2,16 @@
 #include "framework/data/loading/loader.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <iterator>
 
 #include "framework/base/check.h"
+#include "framework/base/sanitizers.h"
 #include "framework/data/loading/permutation.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/ops/ops.h"
@@ -188,6 +192,26 @@ TEST_CASE("DataLoader: what the data set throws arrives with its batch") {
     CHECK(loader.state() == LoaderState{0, 3});
   }
 }
+
+#if defined(__linux__) && !defined(HALFSTEP_ADDRESS_SANITIZER) && !defined(HALFSTEP_THREAD_SANITIZER)
+TEST_CASE("DataLoader: more workers than the system has threads for are an error, not the end of the program") {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const rlimit few{size_t(1) << 30, size_t(1) << 30};  // bytes of addresses, of which each thread's stack takes 8 MB
+    setrlimit(RLIMIT_AS, &few);
+    try {
+      DataLoader loader(counting(4096), {.batch_size = 1, .num_workers = 1000});
+      (void)loader.next();
+    } catch (const MemoryError&) { _exit(7); }
+    _exit(8);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
+}
+#endif
 
 TEST_CASE("DataLoader: moved while it prefetches") {
   DataLoader loader(counting(20), {.batch_size = 5, .num_workers = 1});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -174,6 +175,13 @@ TEST_CASE("log_prob, entropy and rsample are differentiable") {
       },
       {a, b});
   CHECK_FALSE(D::Normal(a, b).sample().requires_grad());
+}
+
+TEST_CASE("a concentration that is not finite ends in NaN, not in a loop without end") {
+  const Tensor concentration = from_vector(std::vector<float>{2, std::numeric_limits<float>::infinity(), 0.5f}, {3});
+  const Tensor x = D::Gamma(concentration, ones({3})).sample();
+  CHECK(isnan(x).to_vector<bool>() == std::vector<bool>{false, true, false});
+  CHECK(isnan(D::Beta(concentration, ones({3})).sample()).to_vector<bool>()[1]);
 }
 
 TEST_CASE("errors of distributions") {

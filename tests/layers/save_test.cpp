@@ -86,6 +86,24 @@ TEST_CASE("a shared weight is saved once, under its first name, as safetensors.t
   CHECK_THROWS_WITH_AS(load(apart, path), doctest::Contains("missing: head.weight"), ValueError);
 }
 
+TEST_CASE("views of one tensor that order its elements otherwise are states of their own") {
+  struct Views : Module {
+    Tensor table = arange(4.0).reshape({2, 2});
+    ModuleBuffer rows = register_buffer("rows", table);
+    ModuleBuffer columns = register_buffer("columns", table.t());
+    ModuleBuffer repeated = register_buffer("repeated", table[0].expand({2, 2}));
+  };
+  const auto values = [](const StateDict& state, const char* name) { return state[name].contiguous().to_vector<float>(); };
+  const Views net;
+  const StateDict state = net.state_dict();
+  CHECK(values(state, "rows") == std::vector<float>{0, 1, 2, 3});
+  CHECK(values(state, "columns") == std::vector<float>{0, 2, 1, 3});
+  CHECK(values(state, "repeated") == std::vector<float>{0, 1, 0, 1});
+  const testing::TempDir folder;
+  save(net, folder / "views.safetensors");
+  CHECK(load_safetensors(folder / "views.safetensors").tensors.size() == 3);
+}
+
 TEST_CASE("a module is filled from a file of torch.save, which its content and not its name decides") {
   const testing::TempDir folder;
   const std::filesystem::path files = std::filesystem::path(halfstep_source_dir()) / "tests/io/torch";

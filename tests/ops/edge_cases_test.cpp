@@ -402,6 +402,25 @@ TEST_CASE("a scale beyond all measure reads the last element, not one that no in
   CHECK(nearest("_upsample_nearest_exact1d") == std::vector<double>{2, 2, 2});
 }
 
+TEST_CASE("classes of almost no probability are not drawn, and no exponential time is 0") {
+  const int64_t n = 1 << 16, draws = 1500;
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor weights = full({n}, 1e-14, {.dtype = dtype});
+    weights.index_put_({3}, 1.0);
+    manual_seed(0);
+    CHECK(eq(multinomial(weights, draws, true), 3.0).to(DType::i64).sum().item<int64_t>() == draws);
+  }
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
+    const Tensor logits = full({200, n}, -20.0, {.dtype = dtype});
+    logits.select(1, 5).fill_(10.0);
+    manual_seed(1);
+    CHECK(gumbel_softmax(logits, 1, true).select(1, 5).to(DType::f32).sum().item<double>() == 200);
+  }
+  const Tensor times = empty({1 << 26});
+  exponential_(times);
+  CHECK(times.min().item<double>() > 0);
+}
+
 TEST_CASE("split takes a list in braces for sizes") {
   const Tensor x = arange(4);
   CHECK(split(x, 2).size() == 2);

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -111,15 +112,17 @@ class LoaderEngine::Prefetcher {
  public:
   Prefetcher(EpochPlan plan, int64_t first, int64_t end, int threads, int ahead)
       : plan_(std::move(plan)), ahead_(ahead), claimed_(first), taken_(first), end_(end) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    try {
+      for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& e) {
+      const size_t began = threads_.size();
+      join();
+      fail<MemoryError>("DataLoader", "the system gives ", began, " threads for num_workers = ", threads, ": ", e.what(),
+                        Help{"a smaller num_workers"});
+    }
   }
   ~Prefetcher() {
-    {
-      const std::lock_guard lock(mutex_);
-      must_stop_ = true;
-    }
-    room_.notify_all();
-    for (std::thread& t : threads_) t.join();
+    join();
     try {
       for (auto& [batch, result] : ready_) {
         if (plan_.lane) result.batch.receive(*plan_.lane);
@@ -149,7 +152,18 @@ class LoaderEngine::Prefetcher {
     std::exception_ptr error;
   };
 
-  // Runs in each thread: makes batches until the last one, or until the destructor.
+  // Lets the threads end, and waits for them.
+  void join() {
+    {
+      const std::lock_guard lock(mutex_);
+      must_stop_ = true;
+    }
+    room_.notify_all();
+    for (std::thread& t : threads_) t.join();
+    threads_.clear();
+  }
+
+  // Runs in each thread: makes batches until the last one, or until join().
   void work() {
     for (;;) {
       int64_t batch;

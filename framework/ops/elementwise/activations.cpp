@@ -158,10 +158,10 @@ Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, int64_t dim, 
   check_floating(kGumbelSoftmax.name, {logits});
   const int d = wrap_dim(dim, logits.dim(), kGumbelSoftmax.name);
   return composite(kGumbelSoftmax, {logits}, [&](const Tensors& in) {
-    const Tensor exponentials = empty_like(in[0]);
+    const DType in_32_bits = in[0].dtype() == DType::f64 ? DType::f64 : DType::f32;  // float16 would round a short time to 0
+    const Tensor exponentials = empty(in[0].shape(), {.dtype = in_32_bits, .device = in[0].device()});
     exponential_(exponentials, 1, generator);
-    constexpr double kLeast = 1e-38;  // about the least normal float32, so that the logarithm is finite
-    const Tensor noise = neg(log(clamp_min(exponentials, kLeast)));
+    const Tensor noise = neg(log(exponentials)).to(in[0].dtype());
     const Tensor soft = softmax((in[0] + noise) / tau, d);
     if (!hard) return soft;
     const Tensor chosen = scatter(zeros_like(soft.detach()), d, argmax(soft.detach(), d, true), 1.0);

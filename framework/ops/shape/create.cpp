@@ -237,15 +237,18 @@ const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) 
   return *this;
 }
 
+// The exponential time of rate 1 for a uniform number of 0, which rand() draws once in 2^24 numbers: the middle of the times below
+// the next one. With a time of 0 the least likely class would win.
+constexpr double kLeastTime = 0x1p-25;
+
 void exponential_(const Tensor& x, double rate, Generator* generator) {
   check_floating_dtype("exponential_", x.dtype());
   check<ValueError>(rate > 0 && std::isfinite(rate), "exponential_", "the rate must be above 0, got ", rate);
   if (Generator* mt19937 = twister_of(generator)) return twister::exponential(*mt19937, x, rate);
   const NoGrad quiet;
   const autocast::Off off;
-  x.detach().copy_(
-      log1p(neg(rand(x.shape(), {.dtype = x.dtype() == DType::f64 ? x.dtype() : DType::f32, .device = x.device()}, generator))) *
-      (-1 / rate));
+  const Tensor u = rand(x.shape(), {.dtype = x.dtype() == DType::f64 ? x.dtype() : DType::f32, .device = x.device()}, generator);
+  x.detach().copy_(clamp_max(log1p(neg(u)), -kLeastTime) * (-1 / rate));
 }
 void random_(const Tensor& x, Generator* generator) {
   if (Generator* mt19937 = twister_of(generator)) return twister::any_integers(*mt19937, x);
@@ -353,8 +356,8 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
   Shape shape = w.shape();
   if (replacement) shape.insert(shape.size() - 1, samples);
   check_size(op, shape);
-  constexpr double kLeastTime = 1e-30;  // avoids divisions by 0
-  const Tensor times = sub(kLeastTime, log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, generator))));
+  const Tensor times =
+      clamp_min(neg(log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, generator)))), kLeastTime);
   const Tensor earliness = div(replacement ? w.unsqueeze(-2) : w, times);  // times of rate 1, so times of rate w are 1 / this
   return replacement ? earliness.argmax(-1) : earliness.topk(samples).second;
 }
