@@ -98,6 +98,9 @@ def gpt2_items(rows=8 * 1024, width=768, blocks=12, words=50257):
     # 24 norms, 23 sums and 24 casts, of which the norms remain, all but the last block's with a sum.
     norms_before, norms_after = 24 * 10 + 25 * 8 + 24 * 6, 23 * (6 + 6) + (6 + 8) + 6
     sums_before, sums_after = 24 * 10 + 23 * 12 + 24 * 6, 23 * (10 + 6) + (6 + 6)
+    # Sums for biases: of a block's 9 columns for each of the stream, 6 are summed where the gradient is written, by segments: 64 in
+    # doubles of the 4 of GELU, 256 in floats of the 2 of the norms. The 3 of attention's gradient keep their kernel.
+    biases, segments = 6 * 2 * stream, (4 * 64 * 8 + 2 * 256 * 4) * 2 * width
     return [
         item("products with 50257 columns by padded copies", [6, 13], 3 * 4 * logits, padded, replaced, 2 * 2 * logits * width),
         item("cross entropy in place of a mean of squares in float32", [8, 3], 32 * logits, 6 * logits,
@@ -108,6 +111,8 @@ def gpt2_items(rows=8 * 1024, width=768, blocks=12, words=50257):
              us("functor::gelu,") + us("functor::gelu_backward")),
         item("norms add the residual, forward and backward, and write the 16 bits that are read", [2 * 72, 2 * 24 + 1],
              (norms_before + sums_before) * stream, (norms_after + sums_after) * stream),
+        item("GELU's derivative and the norms' gradients add up gradients of biases", [4 * blocks, 2 * blocks], blocks * biases,
+             blocks * segments, us("globalKernelBgradAB") * 6 / 9),
     ], item("AdamW and clipping in place of SGD: unscaling, a norm, clipping and the update, with float32 gradients", [0, 0],
             14 * parameters, (8 + 4 + 8 + 30) * parameters, us("step_list"))
 

@@ -130,6 +130,8 @@ class CudaBackend final : public Backend,
     return cuda::activation_aux(activation, rows, columns, dtype);
   }
   int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) const override { return cuda::product_row(m, n, k, dtype); }
+  // In float32 and float64 the sum costs little beside the product that reads the gradient (fusion.cpp).
+  bool adds_up_columns(DType dtype) const override { return is_half(dtype); }
 
 #ifdef HALFSTEP_NO_CUDNN
   bool attention(const AttentionArgs&, Generator::State, const TensorView&, const TensorView&, bool) override { return false; }

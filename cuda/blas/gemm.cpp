@@ -39,9 +39,7 @@ TensorView flat(const TensorView& c) {
 GemmArgs with_bias(const GemmArgs& g) { return {.a = g.a, .b = g.b, .c = g.c, .bias = g.bias, .accumulate = g.accumulate}; }
 
 // Computes out[j] = sum of a matrix over its first dimension.
-void sum_rows(const Queue& q, const TensorView& x, const TensorView& out) {
-  reduce(q, Reduce::sum, x, {out.data, out.dtype, {1, x.shape[1]}, {x.shape[1] * out.strides[0], out.strides[0]}});
-}
+void sum_rows(const Queue& q, const TensorView& x, const TensorView& out) { reduce(q, Reduce::sum, x, as_row(out)); }
 
 // Returns whether the derivative of a ReLU reads the layer's output instead of a mask.
 bool reads_output(const GemmArgs& g) { return g.derivative && g.activation == Activation::relu && g.aux.dtype != DType::u8; }
@@ -51,12 +49,16 @@ void finish(const Queue& q, const GemmArgs& wanted, const GemmArgs& done) {
   const TensorView c = flat(wanted.c);
   bool sums = wanted.column_sum && !done.column_sum;  // whether they are missing
   if (wanted.derivative && !done.derivative) {
-    if (sums && activation_derivative_with_sums(q, c, wanted.activation, wanted.aux, c, wanted.column_sum))
+    const bool gelu = wanted.activation == Activation::gelu;
+    if (sums && (gelu || reads_output(wanted))) {
+      const TensorView saved{wanted.aux.data, wanted.aux.dtype, c.shape, wanted.aux.strides};  // GELU's rows may be longer
+      unary_summed_backward(q, gelu ? Unary::gelu_tanh : Unary::relu, c, saved, c, wanted.column_sum);
       sums = false;
-    else if (reads_output(wanted))
+    } else if (reads_output(wanted)) {
       unary_backward(q, Unary::relu, c, wanted.aux, c);
-    else
+    } else {
       activation_derivative(q, c, wanted.activation, wanted.aux, c);
+    }
   } else if (wanted.activation == Activation::relu && done.activation == Activation::relu && wanted.aux && !done.aux) {
     bias_activation(q, c, {}, Activation::relu, wanted.aux, {});  // only its mask
   } else if (is_floating(c.dtype)) {

@@ -51,9 +51,5 @@ void bias_activation(const Queue& q, const TensorView& x, const TensorView& bias
 // Computes out = act'(aux) * grad, with aux in that layout. May be in place.
 void activation_derivative(const Queue& q, const TensorView& grad, Activation activation, const TensorView& aux,
                            const TensorView& out);
-// Does the same in 16 bits with a ReLU's output or GELU's input as aux, and sums the columns of out, with the bits of a reduction
-// of it. Returns false and does nothing if dtypes or strides do not fit.
-bool activation_derivative_with_sums(const Queue& q, const TensorView& grad, Activation activation, const TensorView& aux,
-                                     const TensorView& out, const TensorView& sums);
 
 }  // namespace halfstep::cuda

@@ -92,6 +92,11 @@ bool may_stay_low(const Edge& edge) {
   return edge.node->hooks.empty() || !edge.node->hooks[0] || edge.node->hooks[0]->empty();
 }
 
+DType grad_dtype(const Node& node, size_t input) {
+  const DType own = node.outputs[0].dtype;
+  return is_half(own) && may_stay_low(node.edges[input]) ? own : node.edges[input].dtype;
+}
+
 void check_view(const TensorImpl& impl) {
   check<AutogradError>(!impl.is_view || impl.recorded_writes_seen == impl.storage->recorded_writes, "autograd", "this view (shape ",
                        impl.shape, ") was made before its memory was changed in place, so its gradient would be wrong",

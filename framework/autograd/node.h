@@ -74,6 +74,10 @@ class Node : public std::enable_shared_from_this<Node> {
   virtual void release_saved() {}
   // Returns whether backward also takes the gradient of its one output in two parts, grads[0] and grads[1], whose sum it is.
   virtual bool takes_two_parts() const { return false; }
+  // Returns the input whose gradient is made of the sums of the columns of the one output's, a bias; -1: none.
+  virtual int summed_input() const { return -1; }
+  // Returns whether the gradient of input 0 has the columns of the output's, and their sums if these came with it (column_sums.h).
+  virtual bool keeps_columns() const { return false; }
   // Returns whether this is a cast by autocast to 16 bits, which edge_of skips.
   virtual bool is_autocast_cast() const { return false; }
 
@@ -92,6 +96,9 @@ bool is_sole(const Tensor& t);
 
 // Returns whether the gradient along `edge` may stay in a 16-bit dtype; see LowGradients.
 bool may_stay_low(const Edge& edge);
+
+// Returns the preferred dtype of the gradient of a node's input: that of its edge, or the node's own 16 bits if it may stay low.
+DType grad_dtype(const Node& node, size_t input);
 
 // Destroys a node without recursion, however deep the graph below it is.
 void destroy_node(Node* node);

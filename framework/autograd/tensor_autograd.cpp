@@ -127,6 +127,7 @@ void Tensor::set_data(const Tensor& values) const {
     // The node that adds gradients has the old shape, dtype and device.
     if (to.shape != from.shape || to.dtype != from.dtype || device() != values.device()) to.autograd->accumulator.reset();
     to.autograd->shadow = {};
+    to.autograd->column_sums = {};
   }
   to.storage = from.storage;
   to.offset = from.offset;

@@ -231,6 +231,10 @@ class Backend {
   // compute and read it: at least n, by default n.
   virtual int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) const;
 
+  // Returns whether the kernel that writes a gradient in `dtype` should add up its columns for a bias, and not the product that
+  // reads it (framework/autograd/column_sums.h). By default false.
+  virtual bool adds_up_columns(DType dtype) const;
+
   // ---- many products with one matrix b [k, n], packed for them once. Returns the memory that pack() fills; an empty shape if
   // products do not gain by it.
   virtual AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const;

@@ -83,6 +83,7 @@ class ObservedBackend : public Backend {
     return real_.activation_aux(activation, rows, columns, dtype);
   }
   int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) const override { return real_.product_row(m, n, k, dtype); }
+  bool adds_up_columns(DType dtype) const override { return real_.adds_up_columns(dtype); }
   AuxLayout packed_layout(int64_t k, int64_t n, DType dtype) const override { return real_.packed_layout(k, n, dtype); }
   void pack(InView b, OutView packed) override { real_.pack(b, packed); }
   bool gains_by_packing(int64_t rows, int64_t k, int64_t n, DType dtype) const override {

@@ -142,6 +142,7 @@ AuxLayout Backend::activation_aux(Activation activation, int64_t rows, int64_t c
   return {};
 }
 int64_t Backend::product_row(int64_t, int64_t n, int64_t, DType) const { return n; }
+bool Backend::adds_up_columns(DType) const { return false; }
 void Backend::begin_recording(Generator&, std::span<const TensorView>) {
   fail<RecordingError>("record", describe(), " cannot record work for replay");
 }

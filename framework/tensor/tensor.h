@@ -504,6 +504,12 @@ struct Shadow {
   uint64_t version = 0;
 };
 
+// The sums of a gradient's columns, current while `version` equals the gradient's. See framework/autograd/column_sums.h.
+struct ColumnSums {
+  Tensor sums;
+  uint64_t version = 0;
+};
+
 // A tensor's place in the graph, created when needed.
 struct AutogradMeta {
   bool requires_grad = false;   // leaves; others require grad because they have a node
@@ -518,6 +524,7 @@ struct AutogradMeta {
   std::weak_ptr<Node> accumulator;  // AccumulateGrad of a leaf
   std::shared_ptr<HookList> hooks;
   Shadow shadow;
+  ColumnSums column_sums;
 };
 
 struct TensorImpl {

@@ -30,4 +30,9 @@ inline TensorView in_memory_order(TensorView v, MemoryFormat format) {
   return v;
 }
 
+// Returns a vector [N] as [1, N]: for the sums of a matrix's columns.
+inline TensorView as_row(const TensorView& v) {
+  return {v.data, v.dtype, {1, v.shape[0]}, {v.shape[0] * v.strides[0], v.strides[0]}};
+}
+
 }  // namespace halfstep

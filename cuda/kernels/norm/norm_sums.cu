@@ -227,18 +227,19 @@ __global__ void __launch_bounds__(kThreads, kRunBlocks) run_kernel(Sums s, C* pa
   }
 }
 
-// Joins eight sums per block, so that eight lanes read a whole sector, with an octet for every 32nd segment. totals: the sums
-// divided by `number`, the elements of a channel.
+// Joins eight sums per block, so that eight lanes read a whole sector, with an octet for every 32nd segment. outputs: two or three
+// times `count`, each of a kind. totals: the sums divided by `number`, the elements of a channel.
 template <class C>
 __global__ void __launch_bounds__(kThreads) join_kernel(const C* partial, int64_t segments, int64_t first, int64_t count,
-                                                        Operand plain, Operand scaled, C* totals, double number) {
+                                                        int64_t outputs, Operand plain, Operand scaled, Operand more, C* totals,
+                                                        double number) {
   constexpr int kRows = kThreads / kOctet;
   SHARED(double, sums, [kBlockWarps][kOctet]);
   const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-  for (int64_t task = blockIdx.x; task * kOctet < 2 * count; task += gridDim.x) {
-    const int64_t i = task * kOctet + lane % kOctet, which = i < count ? 0 : 1, k = i - which * count;
+  for (int64_t task = blockIdx.x; task * kOctet < outputs; task += gridDim.x) {
+    const int64_t i = task * kOctet + lane % kOctet, which = i < count ? 0 : i < 2 * count ? 1 : 2, k = i - which * count;
     double sum = 0;
-    if (i < 2 * count) {
+    if (i < outputs) {
 #pragma unroll 4
       for (int64_t p = int(threadIdx.x) / kOctet; p < segments; p += kRows)
         sum += double(partial[(which * segments + p) * count + k]);
@@ -247,19 +248,20 @@ __global__ void __launch_bounds__(kThreads) join_kernel(const C* partial, int64_
     __syncthreads();  // waits until the last task's sums were read
     if (lane < kOctet) sums[warp][lane] = sum;
     __syncthreads();
-    if (int(threadIdx.x) >= kOctet || i >= 2 * count) continue;
+    if (int(threadIdx.x) >= kOctet || i >= outputs) continue;
     for (int w = 1; w < kBlockWarps; ++w) sum += sums[w][lane];
     if (totals != nullptr) totals[i] = C(sum / number);
-    if (which == 0 && plain.data != nullptr) plain.store_floating(first + k, sum);
-    if (which == 1 && scaled.data != nullptr) scaled.store_floating(first + k, sum);
+    const Operand to = which == 0 ? plain : which == 1 ? scaled : more;
+    if (to.data != nullptr) to.store_floating(first + k, sum);
   }
 }
 
 template <class C>
 void join(const Queue& q, const C* partial, int64_t segments, int64_t first, int64_t count, const TensorView& plain,
-          const TensorView& scaled, C* totals, int64_t number) {
-  launch(join_kernel<C>, blocks_for(2 * count, kOctet), kThreads, 0, q.stream, partial, segments, first, count, Operand(plain),
-         Operand(scaled), totals, double(number));
+          const TensorView& scaled, C* totals, int64_t number, const TensorView& more = {}) {
+  const int64_t outputs = (more ? 3 : 2) * count;
+  launch(join_kernel<C>, blocks_for(outputs, kOctet), kThreads, 0, q.stream, partial, segments, first, count, outputs,
+         Operand(plain), Operand(scaled), Operand(more), totals, double(number));
 }
 
 // Computes the sums of one call of channel_sums, by columns (inner = 1) or by runs.
@@ -291,8 +293,8 @@ void sum_up_packs(const Queue& q, Sums s, const TensorView& plain, const TensorV
 }  // namespace
 
 void join_channel_sums(const Queue& q, const float* partial, int64_t segments, int64_t count, const TensorView& plain,
-                       const TensorView& scaled) {
-  join<float>(q, partial, segments, 0, count, plain, scaled, nullptr, 1);
+                       const TensorView& scaled, const TensorView& more) {
+  join<float>(q, partial, segments, 0, count, plain, scaled, nullptr, 1, more);
 }
 
 void channel_sums(const Queue& q, const ChannelSumArgs& s, int64_t first, int64_t count, const TensorView& plain,

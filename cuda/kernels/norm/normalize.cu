@@ -6,7 +6,8 @@
 //             dw = sum g xhat, db = sum g over rows and pixels
 // A warp processes a short run of n elements, and a block a long one. A run is read twice, the second time from the cache. The
 // backward reads runs that fit into registers once, for all gradients. x may be the sum of two tensors, which the same kernel
-// writes, and dx may be added to a gradient that x has from elsewhere.
+// writes, and dx may be added to a gradient that x has from elsewhere; its columns are summed for the bias of the layer that
+// computed x.
 #include <utility>
 
 #include "cuda/kernels/norm/norms.cuh"
@@ -104,7 +105,7 @@ struct ResidualOperands {
   Operand residual, copy;
 };
 
-// Stores elements of dx, to which the residual's gradient is added after they were rounded.
+// Stores elements of dx, to which the residual's gradient is added after they were rounded; d is then what was added and stored.
 template <class C, int N>
 __device__ inline void store_gradient(const NormOperands& a, const ResidualOperands& r, int64_t i, C (&d)[N]) {
   if (r.residual.data != nullptr) {
@@ -163,37 +164,36 @@ __global__ void __launch_bounds__(kThreads) add_backward_kernel(NormOperands a, 
 }
 
 // Writes the sums of a block's threads for their columns of a row of `length`, summed over the block's warps if each of these had
-// its own rows.
-template <int Warps>
-__device__ inline void store_columns(const float (*plain)[kRun], const float (*scaled)[kRun], int64_t length,
-                                     float* const (&to)[2]) {
+// its own rows. The columns of one sum lie `step` behind those of the sum before.
+template <int Warps, int Sums>
+__device__ inline void store_columns(const float (&sums)[Sums][kHeldPacks][kRun], int64_t length, float* to, int64_t step) {
   using Group = RowGroup<Warps>;
   using Held = HeldRows<RunRows, Group, 2>;
   if constexpr (Warps > 1) {
 #pragma unroll
     for (int p = 0; p < kHeldPacks; ++p) {
       if (Held::pack_offset(p) >= length) continue;
-      store_pack(to[0] + Held::pack_offset(p), plain[p]);
-      store_pack(to[1] + Held::pack_offset(p), scaled[p]);
+#pragma unroll
+      for (int s = 0; s < Sums; ++s) store_pack(to + s * step + Held::pack_offset(p), sums[s][p]);
     }
   } else {
-    SHARED(float, shared, [2][kBlockWarps][32 * kRun]);
+    SHARED(float, shared, [Sums][kBlockWarps][32 * kRun]);
 #pragma unroll
     for (int p = 0; p < kHeldPacks; ++p) {
       if (p * 32 * kRun >= length) continue;
       __syncthreads();  // waits until the last columns' sums were read
 #pragma unroll
-      for (int j = 0; j < kRun; ++j) {
-        shared[0][Group::in_block()][Group::rank() * kRun + j] = plain[p][j];
-        shared[1][Group::in_block()][Group::rank() * kRun + j] = scaled[p][j];
+      for (int s = 0; s < Sums; ++s) {
+#pragma unroll
+        for (int j = 0; j < kRun; ++j) shared[s][Group::in_block()][Group::rank() * kRun + j] = sums[s][p][j];
       }
       __syncthreads();
       const int64_t column = p * 32 * kRun + int(threadIdx.x);
       if (column >= length) continue;
-      for (int which = 0; which < 2; ++which) {
+      for (int s = 0; s < Sums; ++s) {
         float sum = 0;
-        for (int w = 0; w < kBlockWarps; ++w) sum += shared[which][w][threadIdx.x];
-        to[which][column] = sum;
+        for (int w = 0; w < kBlockWarps; ++w) sum += shared[s][w][threadIdx.x];
+        to[s * step + column] = sum;
       }
     }
   }
@@ -201,8 +201,9 @@ __device__ inline void store_columns(const float (*plain)[kRun], const float (*s
 
 // Does the same for inner = 1 and rows in packs that fit into registers, with the sums over rows: a block has a segment of a
 // group's rows, and each of its warps, or all together, process one row at a time. A thread's sums for its columns go to partial,
-// [2, segments, groups * channels]: sum g, sum g xhat; partial may be null.
-template <int Warps, class Store>
+// [Sums, segments, groups * channels]: sum g, sum g xhat, and with a third the sum of what store() leaves in dx. partial may be
+// null.
+template <int Warps, int Sums, class Store>
 __device__ inline void gradients_once(const NormOperands& a, int64_t rows, int64_t segments, float* partial, const Store& store) {
   using Group = RowGroup<Warps>;
   using Held = HeldRows<RunRows, Group, 2>;
@@ -213,7 +214,7 @@ __device__ inline void gradients_once(const NormOperands& a, int64_t rows, int64
   for (int64_t task = blockIdx.x; task < a.groups * segments; task += gridDim.x) {
     const int64_t segment = task / a.groups, group = task % a.groups, base = group * a.channels;
     const int64_t end = (segment + 1) * part < rows ? (segment + 1) * part : rows;
-    float plain[kHeldPacks][kRun] = {}, scaled[kHeldPacks][kRun] = {};
+    float column_sums[Sums][kHeldPacks][kRun] = {};
     for (int64_t r = segment * part + Group::in_block(); r < end; r += Group::kPerBlock) {
       const int64_t k = r * a.groups + group, row = k * a.length;
       const Held held({x, grad}, {row, row}, a.length);
@@ -225,37 +226,44 @@ __device__ inline void gradients_once(const NormOperands& a, int64_t rows, int64
 #pragma unroll
         for (int j = 0; j < kRun; ++j) {
           const float g = v[1][j], distance = (v[0][j] - m) * s;
-          plain[p][j] += g;
-          scaled[p][j] += g * distance;
+          column_sums[0][p][j] += g;
+          column_sums[1][p][j] += g * distance;
           first += g * w[j];
           second += g * w[j] * distance;
         }
       });
       const float mean_gw = a.centered ? float(Group::template join<SumJoin>(double(first), &sums[0]) / n) : 0.0f;
       const float mean_gwx = float(Group::template join<SumJoin>(double(second), &sums[0]) / n);
-      held.each_held([&](int, int64_t i, const auto& v) {
+      held.each_held([&](int p, int64_t i, const auto& v) {
         float w[kRun], d[kRun];
         load_parameter(a.weight, base, i, 1, 1.0f, w);
 #pragma unroll
         for (int j = 0; j < kRun; ++j) d[j] = s * (v[1][j] * w[j] - mean_gw - (v[0][j] - m) * s * mean_gwx);
         store(row + i, d);
+        if constexpr (Sums > 2) {
+#pragma unroll
+          for (int j = 0; j < kRun; ++j) column_sums[2][p][j] += d[j];
+        }
       });
     }
     if (partial == nullptr) continue;
     const int64_t columns = a.groups * a.channels;
-    float* const to[2] = {partial + segment * columns + base, partial + (segments + segment) * columns + base};
-    store_columns<Warps>(plain, scaled, a.length, to);
+    store_columns<Warps, Sums>(column_sums, a.length, partial + segment * columns + base, segments * columns);
   }
 }
 
 template <int Warps>
 __global__ void __launch_bounds__(kThreads) backward_once_kernel(NormOperands a, int64_t rows, int64_t segments, float* partial) {
-  gradients_once<Warps>(a, rows, segments, partial, [&](int64_t i, const auto& d) { store_run(a.out, i, d); });
+  gradients_once<Warps, 2>(a, rows, segments, partial, [&](int64_t i, const auto& d) { store_run(a.out, i, d); });
 }
-template <int Warps>
+// Sums: 2, or 3 with those of the columns of the copy, or of dx without one.
+template <int Warps, int Sums>
 __global__ void __launch_bounds__(kThreads)
     add_backward_once_kernel(NormOperands a, ResidualOperands r, int64_t rows, int64_t segments, float* partial) {
-  gradients_once<Warps>(a, rows, segments, partial, [&](int64_t i, auto& d) { store_gradient(a, r, i, d); });
+  gradients_once<Warps, Sums>(a, rows, segments, partial, [&](int64_t i, auto& d) {
+    store_gradient(a, r, i, d);
+    if constexpr (Sums > 2) round_to(r.copy.data != nullptr ? r.copy.dtype : a.out.dtype, d);
+  });
 }
 
 // Calls f(C{}, elements read at a time: kPack or 1, warps of a row: 1 or kBlockWarps).
@@ -280,8 +288,8 @@ int64_t run_of(const NormArgs& a) { return a.inner == 1 ? a.channels : a.inner; 
 // shape alone: at least two rows for each of a block's groups of threads, so that writing the sums costs little compared with
 // reading the rows.
 constexpr int64_t kMostSegments = 256;
-int64_t segments_of(const NormArgs& a) {
-  const int64_t each = a.channels <= kWarpRow ? 2 * kBlockWarps : 2, room = int64_t(kScratchBytes / (2 * sizeof(float)));
+int64_t segments_of(const NormArgs& a, int64_t sums = 2) {
+  const int64_t each = a.channels <= kWarpRow ? 2 * kBlockWarps : 2, room = int64_t(kScratchBytes / sizeof(float)) / sums;
   return std::min({(a.rows + each - 1) / each, kMostSegments, room / (a.groups * a.channels)});
 }
 
@@ -322,16 +330,21 @@ void add_normalize(const Queue& q, const NormArgs& args, const TensorView& left,
 
 void add_normalize_backward(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& residual,
                             const TensorView& x, const TensorView& weight, const TensorView& mean, const TensorView& rstd,
-                            const TensorView& dx, const TensorView& copy, const TensorView& dweight, const TensorView& dbias) {
+                            const TensorView& dx, const TensorView& copy, const TensorView& dweight, const TensorView& dbias,
+                            const TensorView& sums) {
   const NormOperands a = operands_of(args, x, weight, grad, dx, mean, rstd);
   const ResidualOperands r{residual, copy};
   const bool packed = reads_some(kPack, {&x, &weight, &grad, &dx, &residual, &copy}, run_of(args));
-  if (a.slices > 0 && packed && a.length <= kHeldRow && segments_of(args) > 0) {
-    const int64_t segments = segments_of(args);
-    float* const partial = dweight || dbias ? reinterpret_cast<float*>(q.scratch) : nullptr;
-    launch(a.length <= kWarpRow ? add_backward_once_kernel<1> : add_backward_once_kernel<kBlockWarps>, blocks_for(segments, 1),
-           kThreads, 0, q.stream, a, r, args.rows, segments, partial);
-    if (partial != nullptr) join_channel_sums(q, partial, segments, args.channels, dbias, dweight);
+  const int64_t segments = a.length > 0 ? segments_of(args, sums ? 3 : 2) : 0;
+  if (a.slices > 0 && packed && a.length <= kHeldRow && segments > 0) {
+    float* const partial = dweight || dbias || sums ? reinterpret_cast<float*>(q.scratch) : nullptr;
+    const auto run = [&](auto count) {
+      const auto kernel =
+          a.length <= kWarpRow ? add_backward_once_kernel<1, count.value> : add_backward_once_kernel<kBlockWarps, count.value>;
+      launch(kernel, blocks_for(segments, 1), kThreads, 0, q.stream, a, r, args.rows, segments, partial);
+    };
+    sums ? run(std::integral_constant<int, 3>()) : run(std::integral_constant<int, 2>());
+    if (partial != nullptr) join_channel_sums(q, partial, segments, args.channels, dbias, dweight, sums);
     return;
   }
   if (a.slices > 0) {
@@ -341,6 +354,8 @@ void add_normalize_backward(const Queue& q, const NormArgs& args, const TensorVi
     });
   }
   sum_parameters(q, args, grad, x, mean, rstd, dweight, dbias);
+  const TensorView& d = copy ? copy : dx;
+  if (sums) reduce(q, Reduce::sum, {d.data, d.dtype, {args.rows, args.channels}, {args.channels, 1}}, as_row(sums));
 }
 
 void normalize_backward(const Queue& q, const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,

@@ -148,9 +148,10 @@ inline constexpr int64_t kChannelsAtOnce = 16384;
 void channel_sums(const Queue& q, const ChannelSumArgs& s, int64_t first, int64_t count, const TensorView& plain,
                   const TensorView& scaled);
 inline double* totals_of(const Queue& q) { return q.scratch + kScratchBytes / 2 / sizeof(double); }
-// Runs its last step: partial is [2, segments, count], the plain sums of each segment and then the scaled ones.
+// Runs its last step: partial is [2, segments, count], the plain sums of each segment and then the scaled ones; if `more` is given,
+// [3, segments, count] with sums that go there.
 void join_channel_sums(const Queue& q, const float* partial, int64_t segments, int64_t count, const TensorView& plain,
-                       const TensorView& scaled);
+                       const TensorView& scaled, const TensorView& more = {});
 
 // Compute normalize, and dx of its backward, for images in channels_last.
 void normalize_channels_last(const Queue& q, const NormArgs& args, const TensorView& x, const TensorView& weight,

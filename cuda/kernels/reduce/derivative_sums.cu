@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The derivative out = g act'(aux) of an activation, with the sums of out's columns, which are the gradient of the bias before it:
-// the pass that writes out also adds its rounded elements, in the order and with the bits of a reduction of out.
+// The derivative out = g act'(saved) of an activation, with the sums of out's columns, which are the gradient of the bias before
+// it: the pass that writes out also adds its rounded elements, in the order and with the bits of a reduction of out.
 #include "cuda/kernels/reduce/reduce.cuh"
 
 namespace halfstep::cuda {
@@ -13,19 +13,11 @@ struct Lines {
   int64_t step;
 };
 
-template <Activation Act>
-__device__ inline float derivative(float g, float z) {
-  if constexpr (Act == Activation::relu)
-    return z <= 0 ? 0.0f : g;  // passes at NaN
-  else
-    return functor::gelu_tanh_backward{}(g, z);
-}
-
-// aux: a ReLU's output, or GELU's input. out may be grad. With a fourth block on a multiprocessor registers would spill.
-template <class T, Activation Act>
+// Fn: the derivative, of elementwise.def. out may be grad. With a fourth block on a multiprocessor registers would spill.
+template <class T, class Fn>
 __global__ void __launch_bounds__(kThreads, 3)
-    derivative_sums_kernel(Lines<const T> grad, Lines<const T> aux, Lines<T> out, Space<2> kept, int64_t segments, int64_t segment,
-                           Result<double> result) {
+    derivative_sums_kernel(Lines<const T> grad, Lines<const T> saved, Lines<T> out, Space<2> kept, int64_t segments,
+                           int64_t segment, Result<double> result) {
   constexpr int kPack = kPackOf<T>, kAhead = 2;  // rows that are read at a time
   SHARED(double, shared, [kBlockWarps][kOctet * kPack]);
   const auto walk = [&](int64_t first, int64_t end, int64_t column, const auto& add) {
@@ -36,7 +28,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         const int64_t i = begin + k * kColumnRows;
         if (i >= end) break;
         g[k] = *reinterpret_cast<const uint4*>(grad.data + i * grad.step + column);
-        z[k] = *reinterpret_cast<const uint4*>(aux.data + i * aux.step + column);
+        z[k] = *reinterpret_cast<const uint4*>(saved.data + i * saved.step + column);
       }
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
@@ -46,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, 3)
         load_pack(reinterpret_cast<const T*>(&g[k]), v);
         load_pack(reinterpret_cast<const T*>(&z[k]), y);
 #pragma unroll
-        for (int j = 0; j < kPack; ++j) v[j] = to_float(from_float<T>(derivative<Act>(v[j], y[j])));
+        for (int j = 0; j < kPack; ++j) v[j] = to_float(from_float<T>(Fn{}(v[j], y[j])));
         store_pack(out.data + i * out.step + column, v);
         add(v);
       }
@@ -59,15 +51,21 @@ bool is_in_packs(const TensorView& v) {
   return aligned16(v.data) && v.strides[1] == 1 && v.strides[0] * int64_t(size_of(v.dtype)) % 16 == 0;
 }
 
-}  // namespace
+template <class T>
+auto kernel_of(Unary op) {
+  return op == Unary::relu   ? derivative_sums_kernel<T, functor::relu_backward>
+         : op == Unary::gelu ? derivative_sums_kernel<T, functor::gelu_backward>
+                             : derivative_sums_kernel<T, functor::gelu_tanh_backward>;
+}
 
-bool activation_derivative_with_sums(const Queue& q, const TensorView& grad, Activation activation, const TensorView& aux,
-                                     const TensorView& out, const TensorView& sums) {
+// Does all in one pass; returns false and does nothing if there is none for these ops, dtypes and strides.
+bool in_one_pass(const Queue& q, Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out,
+                 const TensorView& sums) {
   const DType t = out.dtype;
-  if (!is_half(t) || grad.dtype != t || aux.dtype != t || !is_in_packs(grad) || !is_in_packs(aux) || !is_in_packs(out))
+  if (op != Unary::relu && op != Unary::gelu && op != Unary::gelu_tanh) return false;
+  if (!is_half(t) || grad.dtype != t || saved.dtype != t || !is_in_packs(grad) || !is_in_packs(saved) || !is_in_packs(out))
     return false;
-  const int64_t columns = out.shape[1];
-  const ReduceInput r = ReduceInput::of(out, {sums.data, sums.dtype, {1, columns}, {columns * sums.strides[0], sums.strides[0]}});
+  const ReduceInput r = ReduceInput::of(out, as_row(sums));
   ReduceFacts facts = r.facts(out);
   facts.has_packed_columns = true;
   const ReducePlan plan = plan_reduction(facts);
@@ -77,15 +75,22 @@ bool activation_derivative_with_sums(const Queue& q, const TensorView& grad, Act
   for_packed_type(t, [&](auto type) {
     using T = decltype(type);
     if constexpr (sizeof(T) == 2) {
-      const auto kernel = activation == Activation::relu ? derivative_sums_kernel<T, Activation::relu>
-                                                         : derivative_sums_kernel<T, Activation::gelu>;
-      launch(kernel, column_blocks<T>(r, plan), kThreads, 0, q.stream, Lines<const T>{grad.as<const T>(), grad.strides[0]},
-             Lines<const T>{aux.as<const T>(), aux.strides[0]}, Lines<T>{out.as<T>(), out.strides[0]}, r.kept, plan.cut.segments,
-             plan.cut.segment, result);
+      launch(kernel_of<T>(op), column_blocks<T>(r, plan), kThreads, 0, q.stream,
+             Lines<const T>{grad.as<const T>(), grad.strides[0]}, Lines<const T>{saved.as<const T>(), saved.strides[0]},
+             Lines<T>{out.as<T>(), out.strides[0]}, r.kept, plan.cut.segments, plan.cut.segment, result);
     }
   });
   join_plan<Sum>(q, plan, r, result);
   return true;
+}
+
+}  // namespace
+
+void unary_summed_backward(const Queue& q, Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out,
+                           const TensorView& sums) {
+  if (in_one_pass(q, op, grad, saved, out, sums)) return;
+  unary_backward(q, op, grad, saved, out);
+  reduce(q, Reduce::sum, out, as_row(sums));
 }
 
 }  // namespace halfstep::cuda

@@ -6,6 +6,15 @@
 
 namespace halfstep {
 
+std::optional<DType> BackwardContext::wanted_column_sums(size_t input, DType g, Device device) const {
+  if (grad_enabled() || !call_.needs(input) || !backend_for(device).adds_up_columns(g)) return {};
+  const Edge* to = &node_.edges[input];
+  while (*to && to->node->keeps_columns()) to = &to->node->edges[0];
+  const int bias = *to ? to->node->summed_input() : -1;
+  if (bias < 0 || !BackwardCall{*to->node, call_.wanted}.needs(size_t(bias))) return {};
+  return halfstep::grad_dtype(*to->node, size_t(bias));
+}
+
 bool apply_policy(const OpInfo& info, std::span<Tensor> in) {
   if (autocast::any_policies()) [[unlikely]]
     check_names(autocast::policies_for(in));

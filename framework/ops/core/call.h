@@ -11,6 +11,8 @@
 //     static Tensor composite(const Attr&, const Tensors& in);                        // optional: in simpler ops; or Tensors
 //     static Attributes describe(const Attr&);  // unless Attr is empty: for plans and exports; {} if the name suffices
 //     static Tensor in_simpler_ops(const Attr&, const Tensors& in);                   // optional: a composite for exports only
+//     static int summed_input(const Attr&, const Shape& output);                      // optional: as Node's, with take_column_sums
+//     static bool keeps_columns(const Attr&);                                         // optional: as Node's
 //   };
 //   Tensor mse_loss(x, target, reduction) { return call<Mse>({x, target}, {reduction}); }
 //
@@ -89,10 +91,10 @@ class BackwardContext {
   }
   bool needs(size_t input) const { return call_.needs(input); }
   // Returns the preferred dtype of an input's gradient, for ops that can produce it at no cost; the engine converts others.
-  DType grad_dtype(size_t input) const {
-    const DType own = node_.outputs[0].dtype;
-    return is_half(own) && may_stay_low(node_.edges[input]) ? own : node_.edges[input].dtype;
-  }
+  DType grad_dtype(size_t input) const { return halfstep::grad_dtype(node_, input); }
+  // Returns the dtype in which the sums of the columns of an input's gradient, which has dtype g, should be left with it: for the
+  // bias of the op that reads it next (column_sums.h). None if no op wants them, or if the device sums them in that op's product.
+  std::optional<DType> wanted_column_sums(size_t input, DType g, Device device) const;
 
   const std::any& state;  // as forward set it
 
@@ -153,6 +155,18 @@ class OpNode final : public Node {
   std::string_view name() const override { return info_of<Op>(attr_).name; }
   bool takes_two_parts() const override {
     return requires { Op::kTakesTwoParts; };
+  }
+  int summed_input() const override {
+    if constexpr (requires(const Attr& attr, const Shape& output) { Op::summed_input(attr, output); })
+      return Op::summed_input(attr_, outputs[0].shape);
+    else
+      return -1;
+  }
+  bool keeps_columns() const override {
+    if constexpr (requires(const Attr& attr) { Op::keeps_columns(attr); })
+      return Op::keeps_columns(attr_);
+    else
+      return false;
   }
   void release_saved() override {
     for (auto& s : saved_) s.release();

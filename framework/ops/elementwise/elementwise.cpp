@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "amp/autocast/autocast.h"
+#include "framework/autograd/column_sums.h"
 #include "framework/math/functors.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/in_place.h"
@@ -74,8 +75,25 @@ struct UnaryOp {
     if (grad_enabled()) return {unary_gradient(attr.op, g, saved)};
     const MemoryFormat format = format_of(g.shape(), {g, saved});
     const Tensor out = empty_for(g.shape(), g.dtype(), g.device(), format);
-    backend_for(g.device()).unary_backward(attr.op, ordered(g, format), ordered(saved, format), ordered(out, format));
+    Backend& backend = backend_for(g.device());
+    if (const std::optional<DType> dtype = wanted_sums(ctx, attr, g, saved)) {
+      const int64_t n = g.size(-1);
+      const auto rows = [n](const Tensor& t) { return TensorView{t.view().data, t.dtype(), {t.numel() / n, n}, {n, 1}}; };
+      const Tensor sums = empty_for({n}, *dtype, g.device(), MemoryFormat::contiguous);
+      backend.unary_summed_backward(attr.op, rows(g), rows(saved), rows(out), sums.view());
+      leave_column_sums(out, sums);
+    } else {
+      backend.unary_backward(attr.op, ordered(g, format), ordered(saved, format), ordered(out, format));
+    }
     return {out};
+  }
+
+ private:
+  // Returns the dtype of the sums of columns that a Linear before the activation wants, if a kernel has both.
+  static std::optional<DType> wanted_sums(const BackwardContext& ctx, const Attr& attr, const Tensor& g, const Tensor& saved) {
+    const bool has_both = attr.op == Unary::relu || attr.op == Unary::gelu || attr.op == Unary::gelu_tanh;
+    if (!has_both || g.numel() == 0 || g.dim() == 0 || !g.is_contiguous() || !saved.is_contiguous()) return {};
+    return ctx.wanted_column_sums(0, g.dtype(), g.device());
   }
 };
 

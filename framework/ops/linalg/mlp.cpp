@@ -9,6 +9,7 @@
 // of its own.
 #include <utility>
 
+#include "framework/autograd/column_sums.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/linalg/products.h"
@@ -46,6 +47,9 @@ struct Mlp {
   }
 
   static Attributes describe(const Attr& attr) { return {{"layers", attr.layers()}}; }
+  static int summed_input(const Attr& attr, const Shape&) {
+    return attr.activations.back() == Activation::none ? int(attr.bias(attr.layers() - 1)) : -1;
+  }
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     for (const Tensor& t : in) ctx.save(t);
     Tensor x = in[0];
@@ -84,8 +88,8 @@ struct Mlp {
       ++lowest;
     if (lowest == attr.layers()) return result;
 
-    // dz of layer l, and its db if the product that computed dz has summed it.
-    Tensor dz = through_last_activation(ctx, attr, std::exchange(grads[0], {})), db;
+    // dz of layer l, and its db if the kernel that computed dz has summed it.
+    Tensor db, dz = through_last_activation(ctx, attr, std::exchange(grads[0], {}), db);
     for (size_t l = attr.layers(); l-- > lowest;) {
       const size_t w = attr.weight(l), b = attr.bias(l);
       const ProductSum missing{ctx.needs(b) && !db.defined() ? &db : nullptr, ctx.grad_dtype(b)};
@@ -123,20 +127,21 @@ struct Mlp {
   }
 
  private:
-  // Returns dz of the last layer for the gradient g of its output.
-  static Tensor through_last_activation(const BackwardContext& ctx, const Attr& attr, const Tensor& g) {
-    const size_t l = attr.layers() - 1;
+  // Returns dz of the last layer for the gradient g of its output, and its db if that is already there.
+  static Tensor through_last_activation(const BackwardContext& ctx, const Attr& attr, const Tensor& g, Tensor& db) {
+    const size_t l = attr.layers() - 1, bias = attr.bias(l);
     const Activation act = attr.activations[l];
-    if (act == Activation::none) return gemm_ready(g);
+    if (act == Activation::none) {
+      if (ctx.needs(bias)) db = take_column_sums(g);
+      return gemm_ready(g);
+    }
     const Tensor dz = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
-    const auto backward = [&](Unary op, const Tensor& saved) {
-      backend_for(g.device()).unary_backward(op, g.view(), saved.view(), dz.view());
-    };
+    const ProductSum sums{ctx.needs(bias) ? &db : nullptr, ctx.grad_dtype(bias)};
     if (act == Activation::relu) {
-      backward(Unary::relu, ctx.saved(attr.output(l)));
+      activation_gradient(Unary::relu, g, ctx.saved(attr.output(l)), dz, sums);
     } else {
       const Tensor z = ctx.saved(attr.aux(l));  // its rows may be longer than needed
-      backward(Unary::gelu_tanh, z.alias(g.shape(), z.strides()));
+      activation_gradient(Unary::gelu_tanh, g, z.alias(g.shape(), z.strides()), dz, sums);
     }
     return dz;
   }

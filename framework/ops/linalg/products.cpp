@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "framework/autograd/column_sums.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
@@ -75,6 +76,13 @@ void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b) {
 
 Tensor empty_rows(const Shape& shape, int64_t row, const TensorOptions& options) {
   return Tensor::empty({shape[0], row}, options).alias(shape, {row, 1});
+}
+
+void activation_gradient(Unary op, const Tensor& g, const Tensor& saved, const Tensor& out, const ProductSum& sums) {
+  Backend& backend = backend_for(g.device());
+  if (!sums.out || !backend.adds_up_columns(g.dtype())) return backend.unary_backward(op, g.view(), saved.view(), out.view());
+  *sums.out = Tensor::empty({g.size(1)}, {.dtype = sums.dtype, .device = g.device()});
+  backend.unary_summed_backward(op, g.view(), saved.view(), out.view(), sums.out->view());
 }
 
 Tensor column_sums(const Tensor& x, DType dtype) {
@@ -157,6 +165,7 @@ struct LinearOp {
     check_product_dtypes("linear", in);
   }
   static Attributes describe(const Attr& attr) { return {{"relu", attr.relu}}; }
+  static int summed_input(const Attr& attr, const Shape&) { return attr.relu ? -1 : 2; }
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     const Tensor y = product(in[0], in[1].t(), in[0].dtype(),
                              {.bias = in[2].defined() ? in[2].contiguous() : Tensor(),
@@ -177,19 +186,21 @@ struct LinearOp {
       if (ctx.needs(2)) result[2] = sum(g, {0});
       return result;
     }
+    ProductSum bias_sum{ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2)};
     if (attr.relu) {
       const Tensor masked = Tensor::empty(g.shape(), {.dtype = g.dtype(), .device = g.device()});
-      backend_for(g.device()).unary_backward(Unary::relu, g.view(), ctx.saved(kOutput).view(), masked.view());
+      activation_gradient(Unary::relu, g, ctx.saved(kOutput), masked, bias_sum);
       g = masked;
+    } else if (bias_sum.out) {
+      result[2] = take_column_sums(g);
     }
+    if (result[2].defined()) bias_sum.out = nullptr;
     g = gemm_ready(g);
     if (ctx.needs(0)) result[0] = product(g, ctx.saved(kSecondFactor), ctx.grad_dtype(0));
-    if (ctx.needs(1)) {
-      const ProductSum bias_sum{ctx.needs(2) ? &result[2] : nullptr, ctx.grad_dtype(2)};
+    if (ctx.needs(1))
       result[1] = product(g.t(), ctx.saved(kFirstFactor), ctx.grad_dtype(1), {.a_row_sum = bias_sum});
-    } else if (ctx.needs(2)) {
-      result[2] = column_sums(g, ctx.grad_dtype(2));
-    }
+    else if (bias_sum.out)
+      result[2] = column_sums(g, bias_sum.dtype);
     return result;
   }
 };
@@ -222,6 +233,10 @@ struct Addmm {
     check_factors(name, in[0].dtype(), attr.beta, attr.alpha);
   }
   static Attributes describe(const Attr& attr) { return {{"beta", attr.beta}, {"alpha", attr.alpha}}; }
+  // A vector that was added to each row.
+  static int summed_input(const Attr& attr, const Shape& output) {
+    return !attr.batched && attr.beta == 1 && attr.alpha == 1 && attr.input_shape == Shape{output.back()} ? 0 : -1;
+  }
   static Tensor forward(OpContext& ctx, const Attr& attr, const Tensors& in) {
     save_factors(ctx, in[1], in[2]);
     const DType dtype = in[1].dtype();
@@ -249,10 +264,10 @@ struct Addmm {
   static Tensors backward(const BackwardContext& ctx, const Attr& attr, const Tensors& grads) {
     const Tensor& g = grads[0];
     Tensors result(3);
-    // The product that reads the gradient also sums it for a vector that was added to each row.
-    const bool fused = !grad_enabled() && !attr.batched && ctx.needs(0) && ctx.needs(2) && attr.beta == 1 && attr.alpha == 1 &&
-                       attr.input_shape == Shape{g.size(-1)} && is_floating(g.dtype());
-    if (ctx.needs(0) && !fused) {
+    const bool summed = !grad_enabled() && ctx.needs(0) && summed_input(attr, g.shape()) == 0 && is_floating(g.dtype());
+    if (summed) result[0] = take_column_sums(g);
+    const bool fused = summed && !result[0].defined() && ctx.needs(2);  // the product that reads the gradient also sums it
+    if (ctx.needs(0) && !fused && !result[0].defined()) {
       const Tensor sum = sum_to(g, attr.input_shape);
       result[0] = attr.beta == 1 ? sum : attr.beta == 0 ? zeros_like(sum) : sum * attr.beta;
     }

@@ -48,6 +48,9 @@ void save_factors(OpContext& ctx, const Tensor& a, const Tensor& b);
 // Makes a matrix whose rows lie `row` elements apart.
 Tensor empty_rows(const Shape& shape, int64_t row, const TensorOptions& options);
 
+// Computes out = g f'(saved) of matrices, and the sums of out's columns if they are requested and the device adds them up there.
+void activation_gradient(Unary op, const Tensor& g, const Tensor& saved, const Tensor& out, const ProductSum& sums);
+
 // Returns the sums of the columns of x [M, N], [N], in `dtype`.
 Tensor column_sums(const Tensor& x, DType dtype);
 

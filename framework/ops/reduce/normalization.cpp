@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "framework/autograd/column_sums.h"
 #include "framework/ops/core/composite.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -175,7 +176,7 @@ struct AddNorm {
     const auto narrower = [&](size_t i) { return ctx.needs(i) && is_half(ctx.grad_dtype(i)) && !is_half(sum.dtype()); };
     const size_t other = narrower(kX) && !narrower(kBranch) ? kX : kBranch;
     const Tensor dx = make(ctx.needs(kX) || ctx.needs(kBranch), x.shape(), sum.dtype()),
-                 copy = make(narrower(other), x.shape(), ctx.grad_dtype(other)),
+                 copy = make(narrower(other), x.shape(), ctx.grad_dtype(other)), &d = copy.defined() ? copy : dx,
                  dweight = make(ctx.needs(kInputWeight), attr.parameter, ctx.grad_dtype(kInputWeight)),
                  dbias = make(ctx.needs(kInputBias), attr.parameter, ctx.grad_dtype(kInputBias));
     Backend& backend = backend_for(x.device());
@@ -183,16 +184,17 @@ struct AddNorm {
       for (const Tensor& t : {dweight, dbias})
         if (t.defined()) t.fill_(0);
     } else if (dx.defined()) {
+      const bool rows = other == kBranch && attr.parameter.size() == 1;  // for the bias of the Linear that ends the branch
+      const std::optional<DType> wanted = rows ? ctx.wanted_column_sums(kBranch, d.dtype(), x.device()) : std::nullopt;
+      const Tensor sums = make(wanted.has_value(), attr.parameter, wanted.value_or(DType::f32));
       backend.add_normalize_backward(attr.args, g.view(), view_of(residual), x.view(), view_of(w), view_of(mean), rstd.view(),
-                                     dx.view(), view_of(copy), view_of(dweight), view_of(dbias));
+                                     dx.view(), view_of(copy), view_of(dweight), view_of(dbias), view_of(sums));
+      leave_column_sums(d, sums);
     } else {
       backend.normalize_backward(attr.args, g.view(), x.view(), view_of(w), view_of(mean), rstd.view(), {}, view_of(dweight),
                                  view_of(dbias));
     }
-    const auto of = [&](size_t i) {
-      const Tensor& d = copy.defined() && i == other ? copy : dx;
-      return ctx.needs(i) ? d.to(sum.format()) : Tensor();
-    };
+    const auto of = [&](size_t i) { return ctx.needs(i) ? (i == other ? d : dx).to(sum.format()) : Tensor(); };
     return {of(kX), of(kBranch), dweight, dbias};
   }
   // For exports: add and the norm.

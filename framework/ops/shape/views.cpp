@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "framework/autograd/column_sums.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
@@ -73,7 +74,14 @@ struct View {  // reshape without a copy
   static Tensor forward(OpContext&, const Attr& attr, const Tensors& in) {
     return as_view(in[0], attr.to, *strides_for(in[0], attr.to));
   }
-  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) { return {grads[0].reshape(attr.from)}; }
+  static bool keeps_columns(const Attr& attr) {
+    return !attr.from.empty() && !attr.to.empty() && attr.from.back() == attr.to.back();
+  }
+  static Tensors backward(const BackwardContext&, const Attr& attr, const Tensors& grads) {
+    const Tensor g = grads[0].reshape(attr.from);
+    if (keeps_columns(attr)) leave_column_sums(g, take_column_sums(grads[0]));
+    return {g};
+  }
 };
 
 struct PermuteOp {

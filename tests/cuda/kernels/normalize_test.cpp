@@ -74,6 +74,18 @@ void check_same_bytes(const Buffer& got, const Buffer& want, const std::string& 
   CHECK_MESSAGE(got.raw() == want.raw(), what, " ", name(want.view.dtype));
 }
 
+// Compares the sums of d's columns with those in float64, but for the roundings of sums in float32 and of the result.
+void check_column_sums(const Buffer& sums, const Buffer& d, const std::string& what) {
+  const int64_t rows = d.view.shape[0], columns = d.view.shape[1];
+  bool close = true;
+  for (int64_t c = 0; c < columns; ++c) {
+    double exact = 0, size = 0;
+    for (int64_t r = 0; r < rows; ++r) exact += d[r * columns + c], size += std::abs(d[r * columns + c]);
+    close = close && std::abs(sums[c] - exact) <= 1e-6 * size + epsilon(sums.view.dtype) * std::abs(exact);
+  }
+  CHECK_MESSAGE(close, what, " sums of columns in ", name(sums.view.dtype));
+}
+
 void check_add_normalize(const NormArgs& n, const SumTypes& t, bool affine, bool residual, int64_t shift = 0) {
   const Shape shape{n.rows, n.channels}, parameter{n.channels}, rows{n.rows};
   const DType wide = t.sum == DType::f64 ? t.sum : DType::f32;
@@ -111,8 +123,10 @@ void check_add_normalize(const NormArgs& n, const SumTypes& t, bool affine, bool
   check_close(y, want_y, 2, 4e-6, what);
 
   const bool copied = t.copy != DType::f64;
+  const DType sums_type = n.rows % 2 ? DType::f32 : copied ? t.copy : t.sum;
   const Buffer dx = poisoned(t.sum, shape), copy = poisoned(t.copy, shape), dw = poisoned(wide, parameter),
-               db = poisoned(wide, parameter);
+               db = poisoned(wide, parameter), columns = poisoned(sums_type, parameter), again = poisoned(sums_type, parameter),
+               want_columns = make(sums_type, parameter);
   const Buffer plain_dx = poisoned(t.sum, shape), plain_copy = poisoned(t.copy, shape), plain_dw = poisoned(wide, parameter),
                plain_db = poisoned(wide, parameter);
   const Buffer want_dx = make(t.sum, shape), want_copy = make(t.copy, shape), want_dw = make(wide, parameter),
@@ -120,20 +134,32 @@ void check_add_normalize(const NormArgs& n, const SumTypes& t, bool affine, bool
   const auto copy_of = [&](const TensorView& v) { return copied ? v : none; };
   {
     const OnDevice dev_sum(want_sum, shift), dev_mean(want_mean), dev_rstd(want_rstd), dev_dx(dx, shift), dev_copy(copy, shift),
-        dev_dw(dw), dev_db(db), dx_2(plain_dx, shift), copy_2(plain_copy, shift), dw_2(plain_dw), db_2(plain_db);
-    cuda::add_normalize_backward(queue(), n, dev_g, more_of(dev_more), dev_sum, w_of(dev_w), mean_of(dev_mean), dev_rstd, dev_dx,
-                                 copy_of(dev_copy), dev_dw, dev_db);
+        dev_dw(dw), dev_db(db), dx_2(plain_dx, shift), copy_2(plain_copy, shift), dw_2(plain_dw), db_2(plain_db),
+        dev_columns(columns), dev_again(again);
+    const auto backward = [&](const TensorView& d, const TensorView& c, const TensorView& of_w, const TensorView& of_b,
+                              const TensorView& of_columns) {
+      cuda::add_normalize_backward(queue(), n, dev_g, more_of(dev_more), dev_sum, w_of(dev_w), mean_of(dev_mean), dev_rstd, d,
+                                   copy_of(c), of_w, of_b, of_columns);
+    };
+    backward(dx_2, copy_2, none, none, dev_again);  // the sums alone: the same bits
+    const int launches = launches_of([&] { backward(dev_dx, dev_copy, dev_dw, dev_db, none); });
+    const int with_columns = launches_of([&] { backward(dev_dx, dev_copy, dev_dw, dev_db, dev_columns); });
+    CHECK((with_columns == launches || launches != 2));  // not one more where a row is read once
     cuda::normalize_backward(queue(), n, dev_g, dev_sum, w_of(dev_w), mean_of(dev_mean), dev_rstd, dx_2, dw_2, db_2);
     if (residual) cuda::binary(queue(), Binary::add, dx_2, dev_more, dx_2);
     if (copied) cuda::copy(queue(), dx_2, copy_2);
-    for (const OnDevice* d : {&dev_dx, &dev_copy, &dev_dw, &dev_db, &dx_2, &copy_2, &dw_2, &db_2}) d->fetch();
+    for (const OnDevice* d : {&dev_dx, &dev_copy, &dev_dw, &dev_db, &dx_2, &copy_2, &dw_2, &db_2, &dev_columns, &dev_again})
+      d->fetch();
   }
+  check_same_bytes(columns, again, what + " sums of columns");
+  check_column_sums(columns, copied ? copy : dx, what);
   check_same_bytes(dx, plain_dx, what + " dx");
   check_same_bytes(copy, plain_copy, what + " copy");
   check_same_bytes(dw, plain_dw, what + " dweight");
   check_same_bytes(db, plain_db, what + " dbias");
   cpu().add_normalize_backward(n, g, more_of(more), want_sum, w_of(w), mean_of(want_mean), want_rstd, want_dx, copy_of(want_copy),
-                               want_dw, want_db);
+                               want_dw, want_db, want_columns);
+  check_column_sums(want_columns, copied ? want_copy : want_dx, what + " CPU's");
   check_close(dx, want_dx, 4, 5e-5, what + " CPU's dx");
   if (copied) check_close(copy, want_copy, 4, 5e-5, what + " CPU's copy");
   const double sums = 1e-6 * double(n.rows + 8);

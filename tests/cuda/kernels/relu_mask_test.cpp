@@ -209,29 +209,27 @@ TEST_CASE("a derivative with the sums of its columns has the bits of two passes,
     for (int64_t m : {2, 33, 128, 130, 1100, 9000}) {
       for (int64_t n : {8, 64, 136}) {
         if (m * n > 600000) continue;
-        for (Activation act : {Activation::relu, Activation::gelu}) {
+        for (Unary op : {Unary::relu, Unary::gelu, Unary::gelu_tanh}) {
           CAPTURE(name(t));
           CAPTURE(m);
           CAPTURE(n);
+          CAPTURE(int(op));
           const DType sum_type = n == 64 ? t : DType::f32;
           const Buffer g = uniform(t, {m, n}, 1), saved = pitched(t, m, n, n + 8, 2, -3, 3), dz = poisoned(t, {m, n}),
                        want = poisoned(t, {m, n}), sums = poisoned(sum_type, {n}), want_sums = poisoned(sum_type, {n});
-          if (act == Activation::relu) {  // an output: zeros of both signs, and NaN
+          if (op == Unary::relu) {  // an output: zeros of both signs, and NaN
             for (int64_t i = 0; i < m * n; ++i)
               if (saved[i] < 0) set(saved.view, i, i % 2 ? 0.0 : -0.0);
             set(saved.view, n + 3, std::nan(""));
           }
           const OnDevice dev_g(g), dev_saved(saved), dev_dz(dz), dev_want(want), dev_sums(sums), dev_want_sums(want_sums);
-          if (act == Activation::relu)
-            cuda::unary_backward(queue(), Unary::relu, dev_g, dev_saved, dev_want);
-          else
-            cuda::activation_derivative(queue(), dev_g, act, dev_saved, dev_want);
-          cuda::reduce(queue(), Reduce::sum, dev_want, {dev_want_sums.view.data, sum_type, {1, n}, {n, 1}});
-          REQUIRE(cuda::activation_derivative_with_sums(queue(), dev_g, act, dev_saved, dev_dz, dev_sums));
+          cuda::unary_backward(queue(), op, dev_g, dev_saved, dev_want);
+          const int joins = launches_of([&] { cuda::reduce(queue(), Reduce::sum, dev_want, as_row(dev_want_sums)); }) - 1;
+          CHECK(launches_of([&] { cuda::unary_summed_backward(queue(), op, dev_g, dev_saved, dev_dz, dev_sums); }) == 1 + joins);
           for (const OnDevice* x : {&dev_dz, &dev_want, &dev_sums, &dev_want_sums}) x->fetch();
           CHECK(dz.raw() == want.raw());
           CHECK(sums.raw() == want_sums.raw());
-          CHECK(dz[n + 3] == (act == Activation::relu ? g[n + 3] : dz[n + 3]));
+          CHECK(dz[n + 3] == (op == Unary::relu ? g[n + 3] : dz[n + 3]));
           bool close_to_exact = true;
           for (int64_t j = 0; j < n; ++j) {
             double exact = 0, size = 0;
@@ -240,16 +238,31 @@ TEST_CASE("a derivative with the sums of its columns has the bits of two passes,
           }
           CHECK(close_to_exact);
           // In place.
-          REQUIRE(cuda::activation_derivative_with_sums(queue(), dev_g, act, dev_saved, dev_g, dev_sums));
+          cuda::unary_summed_backward(queue(), op, dev_g, dev_saved, dev_g, dev_sums);
           dev_g.fetch();
           CHECK(g.raw() == dz.raw());
         }
       }
     }
   }
-  const Buffer x = uniform(DType::f16, {9, 9}, 1), sums = poisoned(DType::f32, {9});  // rows that are not in packs
-  const OnDevice dev_x(x), dev_sums(sums);
-  CHECK(!cuda::activation_derivative_with_sums(queue(), dev_x, Activation::relu, dev_x, dev_x, dev_sums));
+}
+
+TEST_CASE("a derivative with the sums of its columns in several passes: rows that are not in packs, other dtypes and functions") {
+  const auto check = [](Unary op, DType t, DType saved_type, int64_t m, int64_t n) {
+    const Buffer g = uniform(t, {m, n}, 1), saved = uniform(saved_type, {m, n}, 2), dz = poisoned(t, {m, n}),
+                 want = make(t, {m, n}), sums = poisoned(DType::f32, {n}), want_sums = make(DType::f32, {n});
+    const OnDevice dev_g(g), dev_saved(saved), dev_dz(dz), dev_sums(sums);
+    cuda::unary_summed_backward(queue(), op, dev_g, dev_saved, dev_dz, dev_sums);
+    dev_dz.fetch();
+    dev_sums.fetch();
+    cpu().unary_summed_backward(op, g, saved, want, want_sums);
+    check_close(dz, want, 2, 1e-6, "a derivative");
+    check_close(sums, want_sums, 4, double(m) * epsilon(t), "its sums");
+  };
+  check(Unary::relu, DType::f16, DType::f16, 9, 9);
+  check(Unary::gelu, DType::f32, DType::f32, 9, 16);
+  check(Unary::gelu_tanh, DType::bf16, DType::f32, 9, 16);
+  check(Unary::silu, DType::f16, DType::f16, 9, 16);
 }
 
 TEST_CASE("the derivative of a ReLU reads its output where no mask was written") {

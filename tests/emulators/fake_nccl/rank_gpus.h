@@ -110,6 +110,7 @@ class RankGpus {
       return mine().activation_aux(activation, rows, columns, dtype);
     }
     int64_t product_row(int64_t m, int64_t n, int64_t k, DType dtype) const override { return mine().product_row(m, n, k, dtype); }
+    bool adds_up_columns(DType dtype) const override { return mine().adds_up_columns(dtype); }
     int64_t check_targets(const TensorView& target, int64_t classes, int64_t ignore_index) override {
       return mine().check_targets(target, classes, ignore_index);
     }

@@ -134,15 +134,16 @@ Net lstm() {
           on_device({128, 64, 1024})};
 }
 
-// A float16 step under a scaler, as the benchmarks run it.
+// A step as the benchmarks run it: in float16 under a scaler, or in bfloat16.
 struct Step {
   Net net;
   SGD opt{net.module->parameters()};
-  GradScaler scaler{{.enabled = true}};
+  GradScaler scaler;
   TrainStep step;
-  Step(Net made, GraphMode graph)
+  Step(Net made, DType dtype, GraphMode graph)
       : net(std::move(made)),
-        step(*net.module, *net.loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = DType::f16, .graph = graph}) {
+        scaler({.enabled = dtype == DType::f16}),
+        step(*net.module, *net.loss, opt, scaler, nullptr, {.device = Device::cuda, .amp = dtype, .graph = graph}) {
     for (int i = 0; i < 6; ++i) step(net.input, net.target);
   }
 };
@@ -151,6 +152,7 @@ struct Row {
   const char* name;
   Net (*make)();
   size_t operations;  // of a recorded step, with the products and what cuDNN does
+  DType dtype = DType::f16;
 };
 const Row kRows[] = {
     {"MLP 4096, batch 4096", [] { return mlp(4096, 4096); }, 15},
@@ -158,7 +160,8 @@ const Row kRows[] = {
     {"ResNet-18, batch 64", [] { return resnet18(64, MemoryFormat::contiguous); }, 201},
     {"ResNet-18, batch 64, channels_last", [] { return resnet18(64, MemoryFormat::channels_last); }, 208},
     {"LSTM 2 x 1024", [] { return lstm(); }, 18},
-    {"GPT-2 small, batch 8", [] { return gpt2(8); }, 302},
+    {"GPT-2 small, batch 8", [] { return gpt2(8); }, 314},
+    {"GPT-2 small, batch 8, bfloat16", [] { return gpt2(8); }, 335, DType::bf16},
 };
 
 }  // namespace
@@ -168,7 +171,7 @@ TEST_CASE("a recorded step of each net has as many operations as the table says"
   const DefaultDevice device(Device::cuda);
   for (const Row& row : kRows) {
     CAPTURE(row.name);
-    Step step(row.make(), GraphMode::on);
+    Step step(row.make(), row.dtype, GraphMode::on);
     const emu::Operations all;
     step.step(step.net.input, step.net.target);
     std::map<std::string, int> times;
@@ -190,7 +193,7 @@ TEST_CASE("a kernel that moves more than 10 MB has a block for each multiprocess
   const DefaultDevice device(Device::cuda);
   for (const Row& row : kRows) {
     CAPTURE(row.name);
-    Step step(row.make(), GraphMode::off);
+    Step step(row.make(), row.dtype, GraphMode::off);
     const Census census;
     step.step(step.net.input, step.net.target);
     CHECK(census.kernels.size() > 1);

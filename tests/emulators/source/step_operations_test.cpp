@@ -73,7 +73,7 @@ TEST_CASE("an eager step of the benchmark is 13 operations, and a recorded one t
   std::vector<std::string> want = forward;
   want.push_back("product");  // of the last layer's weight, with the sum for its bias
   for (int layer = 0; layer < 2; ++layer)
-    want.insert(want.end(), {"product", "derivative_sums_kernel<__half, (Activation)1>", "product"});
+    want.insert(want.end(), {"product", "derivative_sums_kernel<__half, functor::relu_backward>", "product"});
   want.push_back("step_list<math::SgdRule, float, true>");
   for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
     Bench bench(DType::f16, mode);
@@ -110,6 +110,30 @@ TEST_CASE(
   CHECK(list.front().name == "copy");
   CHECK(!list.front().in_graph);
   CHECK(std::count_if(list.begin(), list.end(), [](const auto& o) { return o.in_graph; }) == 10);
+}
+
+// The kernels that write a gradient sum its columns for the bias before: of the projection, of the net's first layer and of its
+// second one. Only the gradient that attention's library writes has a pass of its own.
+TEST_CASE("a transformer's layers in bfloat16 sum the gradients of their biases in the kernels before, but for one in each") {
+  manual_seed(1);
+  constexpr int kLayers = 2;
+  const auto layer = std::make_shared<TransformerEncoderLayer>(
+      32, 2, TransformerLayerOptions{.dim_feedforward = 64, .dropout = 0, .activation = "gelu", .norm_first = true});
+  TransformerEncoder net(layer, kLayers, std::make_shared<LayerNorm>(Sizes(32)));
+  net.to(Device::cuda);
+  const Tensor x = randn({2, 24, 32}, {.device = Device::cuda});
+  const Autocast region(Device::cuda, DType::bf16);
+  const Tensor loss = mse_loss(net(x), x);
+  const emu::Operations all;
+  loss.backward();
+  const auto count = [&](const char* name) {
+    return std::count_if(all.list.begin(), all.list.end(), [&](const auto& o) { return o.name.starts_with(name); });
+  };
+  MESSAGE(text(all.list));
+  CHECK(count("derivative_sums_kernel<__nv_bfloat16, functor::gelu_backward>") == kLayers);
+  CHECK(count("add_backward_once_kernel<1, 3>") == 2 * kLayers);
+  CHECK(count("add_backward_once_kernel<1, 2>") == 0);
+  CHECK(count("reduce_packed_columns") == kLayers);
 }
 
 TEST_CASE("with clipping, or several groups, the check is a pass of its own and the rest still one kernel") {

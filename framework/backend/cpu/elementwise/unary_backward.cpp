@@ -38,4 +38,10 @@ void unary_backward(Unary op, const TensorView& grad, const TensorView& saved, c
   map(out, in, kSingle[int(op)], nullptr, is_heavy);
 }
 
+void unary_summed_backward(Unary op, const TensorView& grad, const TensorView& saved, const TensorView& out,
+                           const TensorView& sums) {
+  unary_backward(op, grad, saved, out);
+  reduce(Reduce::sum, out, as_row(sums));
+}
+
 }  // namespace halfstep::cpu

@@ -325,13 +325,15 @@ void add_normalize(const NormArgs& args, const TensorView& a, const TensorView& 
 
 void add_normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& residual, const TensorView& x,
                             const TensorView& weight, const TensorView& mean, const TensorView& rstd, const TensorView& dx,
-                            const TensorView& copy, const TensorView& dweight, const TensorView& dbias) {
+                            const TensorView& copy, const TensorView& dweight, const TensorView& dbias, const TensorView& sums) {
   with_types({&x, &grad, &dx}, [&](auto c, auto t) {
     using C = decltype(c);
     Backward<C, decltype(t)> b{args, grad, x, mean, rstd, dx, residual, copy};
     b.w = parameter<C>(weight, args.groups * args.channels, b.layout.repeat, C(1));
     b.by_rows(dweight, dbias);
   });
+  const TensorView& d = copy ? copy : dx;
+  if (sums) reduce(Reduce::sum, {d.data, d.dtype, {args.rows, args.channels}, {args.channels, 1}}, as_row(sums));
 }
 
 void normalize_backward(const NormArgs& args, const TensorView& grad, const TensorView& x, const TensorView& weight,
