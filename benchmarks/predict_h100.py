@@ -108,8 +108,8 @@ def gpt2_items(rows=8 * 1024, width=768, blocks=12, words=50257):
              us("functor::gelu,") + us("functor::gelu_backward")),
         item("norms add the residual, forward and backward, and write the 16 bits that are read", [2 * 72, 2 * 24 + 1],
              (norms_before + sums_before) * stream, (norms_after + sums_after) * stream),
-    ], item("AdamW and clipping in place of SGD: unscaling, a norm, clipping and the update, with float32 gradients", [0, 0],
-            14 * parameters, (8 + 4 + 8 + 30) * parameters, us("step_list"))
+    ], item("AdamW and clipping in place of SGD: a norm and the update, with float32 gradients", [0, 0],
+            14 * parameters, (4 + 30) * parameters, us("step_list"))
 
 
 def prediction(net, dtype, measured, source, goal, floor, items):
