@@ -113,8 +113,8 @@ def gpt2_items(rows=8 * 1024, width=768, blocks=12, words=50257):
              (norms_before + sums_before) * stream, (norms_after + sums_after) * stream),
         item("GELU's derivative and the norms' gradients add up gradients of biases", [4 * blocks, 2 * blocks], blocks * biases,
              blocks * segments, us("globalKernelBgradAB") * 6 / 9),
-    ], item("AdamW and clipping in place of SGD: unscaling, a norm, clipping and the update, with float32 gradients", [0, 0],
-            14 * parameters, (8 + 4 + 8 + 30) * parameters, us("step_list"))
+    ], item("AdamW and clipping in place of SGD: a norm and the update, with float32 gradients", [0, 0],
+            14 * parameters, (4 + 30) * parameters, us("step_list"))
 
 
 def prediction(net, dtype, measured, source, goal, floor, items):

@@ -20,7 +20,7 @@ Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tenso
   const Device device = grads.front().device();
   for (const Tensor& g : grads)
     check<DeviceError>(g.device() == device, where, "gradients must be on one device, got ", device, " and ", g.device());
-  Tensor norm = zeros({}, {.device = device});
+  Tensor norm = Tensor::empty({}, {.device = device});
   backend_for(device).norm(views_of(grads), norm_type, norm.data_ptr<float>());
   return norm;
 }
@@ -48,7 +48,7 @@ Tensor clip_grad_norm_(const Gradients& params, double max_norm, double norm_typ
 Tensor grad_norm(const Gradients& params, double norm_type) {
   params.check_unscaled("grad_norm");
   NoGrad off;
-  return norm_of("grad_norm", params, gradients_of(params), norm_type);
+  return norm_of("grad_norm", params, gradients_of(params, /*contiguous=*/false, /*raw=*/true), norm_type);
 }
 
 void clip_grad_agc_(const Gradients& params, double clip_factor, double eps) {

@@ -45,6 +45,12 @@ class Gradients : public ParameterRange {
   // Throws AmpError for `op` if one is multiplied by a scale.
   void check_unscaled(const char* op) const;
 };
+// Clips the norm of all gradients together to max_norm. norm: that of the unscaled gradients, 0-dim f32 on the device; undefined:
+// nothing is clipped.
+struct NormClip {
+  Tensor norm = {};
+  double max_norm = 0;
+};
 // Declares that the gradients of `params` are not multiplied by a scale any more.
 void mark_unscaled(const std::vector<Tensor>& params);
 

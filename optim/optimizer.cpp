@@ -302,8 +302,29 @@ std::vector<ParamUpdate> Optimizer::updates(size_t group, const std::vector<std:
 }
 
 AmpStep& Optimizer::checked_amp() {
+  tested_amp();
+  if (amp_.clip.norm.defined()) clip_in_memory();
+  return amp_;
+}
+
+const AmpStep& Optimizer::tested_amp() {
   if (test_gradients_) std::exchange(test_gradients_, nullptr)();
   return amp_;
+}
+
+void Optimizer::clip_in_memory() {
+  const NoGrad off;
+  const MemoryScope tag(MemoryTag::workspace);
+  const Tensors grads = gradients_of(params_);
+  const NormClip clip = std::exchange(amp_.clip, {});
+  Backend& backend = backend_for(clip.norm.device());
+  if (const Tensor scale = std::exchange(amp_.grad_scale, {}); scale.defined()) {
+    const Tensor found = zeros({}, {.device = scale.device()});  // already checked
+    backend.unscale(views_of(grads), scale.data_ptr<float>(), found.data_ptr<float>());
+    mark_unscaled(params_);
+  }
+  backend.clip(views_of(grads), clip.norm.data_ptr<float>(), clip.max_norm);
+  for (const Tensor& g : grads) g.bump_version();
 }
 
 void Optimizer::begin_amp(AmpStep amp, std::function<void()> test_gradients, const math::StepTail& tail) {
@@ -319,16 +340,17 @@ Optimizer::RemainingWork Optimizer::end_amp() {
   return left;
 }
 
-StepControl Optimizer::control(size_t group, bool whole) {
+StepControl Optimizer::control(size_t group, bool whole, bool clips) {
   StepControl c;
   if (whole && groups_.size() == 1) {
     // The kernel of a sharded optimizer sees only some of the gradients.
     c.test_gradients = !shards_ && std::exchange(test_gradients_, nullptr) != nullptr;
     if (followers_.empty()) c.tail = std::exchange(tail_, std::nullopt).value_or(math::StepTail());  // this kernel ends the step
   }
-  const AmpStep& step = checked_amp();
+  const AmpStep& step = clips ? tested_amp() : checked_amp();
   if (step.found_inf.defined()) c.found_inf = step.found_inf.data_ptr<float>();
   if (step.grad_scale.defined()) c.grad_scale = step.grad_scale.data_ptr<float>();
+  if (step.clip.norm.defined()) c.grad_norm = step.clip.norm.data_ptr<float>(), c.max_norm = step.clip.max_norm;
   c.write_back = step.grad_scale.defined() && keeps_unscaled_ && !shards_;  // else finish() unscales the gradients
   if (rates_.defined()) {
     c.lr = rates_.data_ptr<double>() + group;
@@ -372,7 +394,7 @@ const Tensor* Optimizer::find_state(size_t param, const std::string& name) const
 
 void Optimizer::run_followers() {
   if (shards_) shards_->gather(params_);
-  for (Follower* follower : followers_) follower->stepped(checked_amp());
+  for (Follower* follower : followers_) follower->stepped(tested_amp());
 }
 
 std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {
@@ -383,7 +405,8 @@ std::optional<Tensor> FusedOptimizer::step(const Closure& closure) {
     Tensors keep;
     const std::vector<ParamUpdate> params = updates(g, states(g), keep, number());
     if (params.empty()) continue;
-    backend_for(keep.front().device()).update(params, rule(g, last_known_lr(g)), control(g));
+    backend_for(keep.front().device()).update(params, rule(g, last_known_lr(g)),
+                                              control(g, /*whole=*/true, /*clips=*/true));
     finish(g);
   }
   run_followers();

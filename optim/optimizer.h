@@ -2,7 +2,8 @@
 // Optimizer: parameter groups, named states, and one fused pass over all parameters in each step.
 //
 // The pass updates the float32 master, the moments and (under autocast) the 16-bit shadow together. With a GradScaler it also
-// unscales, and does nothing if found_inf is set on the device: the host reads nothing. It skips parameters without a gradient.
+// unscales and clips, and does nothing if found_inf is set on the device: the host reads nothing. It skips parameters without a
+// gradient.
 #pragma once
 
 #include <any>
@@ -20,6 +21,7 @@
 #include "framework/backend/backend.h"
 #include "framework/math/update_rules.h"
 #include "framework/tensor/tensor.h"
+#include "optim/gradients.h"
 #include "optim/shards.h"
 
 namespace halfstep {
@@ -44,8 +46,9 @@ using OptionValues = std::map<std::string, std::variant<std::vector<double>, std
 
 // Device scalars that the scaler passes to a step; undefined if absent.
 struct AmpStep {
-  Tensor found_inf;   // 0-dim f32: the step is skipped if it is not 0
-  Tensor grad_scale;  // 0-dim f32: gradients are divided by it
+  Tensor found_inf;    // 0-dim f32: the step is skipped if it is not 0
+  Tensor grad_scale;   // 0-dim f32: gradients are divided by it
+  NormClip clip = {};  // of the gradients, which are clipped after that
 };
 
 class Optimizer {
@@ -124,7 +127,8 @@ class Optimizer {
   // Returns the numbers that a recorded step has in its kernels: all options except those that it reads from device rates.
   virtual std::vector<double> recorded_options();
 
-  // Returns the scalars that GradScaler has set for this step, after it has tested the gradients if nothing has yet.
+  // Returns the scalars that GradScaler has set for this step, after it has tested the gradients if nothing has yet. Gradients that
+  // are to be clipped are then unscaled and clipped in memory, and no scalars for that are left.
   AmpStep& checked_amp();
   // Sets the result of checked_amp() until end_amp; for GradScaler. `test_gradients` writes amp.found_inf: checked_amp() calls it,
   // unless one pass updates all parameters, whose kernel then does this, and the work of `tail`.
@@ -207,8 +211,9 @@ class Optimizer {
   std::vector<ParamUpdate> updates(size_t group, const std::vector<std::string>& states, Tensors& keep,
                                    const char* number = nullptr);
   // Returns the settings for the kernel that updates `group`. Call it once for each group, after updates(). whole = false: the
-  // step has several passes, and the caller checks gradients and finishes the step.
-  StepControl control(size_t group, bool whole = true);
+  // step has several passes, and the caller checks gradients and finishes the step. clips = true: the kernel takes the gradients
+  // themselves, and clips them too; else they are clipped in memory before, if the step clips.
+  StepControl control(size_t group, bool whole = true, bool clips = false);
   Tensor device_lr(size_t group) const;      // 0-dim f32, for optimizers made of ops
   double last_known_lr(size_t group) const;  // for kernels; control(group).lr overrides it
   // Ends the step of a group: advances versions, declares shadows current, and unscales gradients that the kernels of a sharded
@@ -255,6 +260,8 @@ class Optimizer {
   bool is_follower_state(const std::string& state) const;
   bool is_shared(const std::string& state) const { return shards_ && !is_number(state) && !is_follower_state(state); }
   void unscale_all(size_t group) const;
+  const AmpStep& tested_amp();  // as checked_amp(), but clips nothing
+  void clip_in_memory();
   std::vector<ParamGroup> groups_;
   void append_group(ParamGroup group, bool one_of_several);
   void check_params() const;

@@ -24,7 +24,7 @@ std::optional<Tensor> TwoPassOptimizer::step(const Closure& closure) {
     } else {
       // A schedule moves the momentum of the parameters with two passes; the others keep that of their options.
       const UpdateRule only = rule(g, last_known_lr(g));
-      StepControl one_pass = control(g);
+      StepControl one_pass = control(g, /*whole=*/true, /*clips=*/true);
       one_pass.momentum = nullptr;
       backend_for(keep.front().device()).update(params, only, one_pass);
     }
@@ -43,9 +43,9 @@ void TwoPassOptimizer::run_two_passes(size_t group, std::vector<ParamUpdate>& pa
   const UpdateRule first = rule(group, last_known_lr(group));
   const Autocast exact(device, DType::bf16, false);
   const MemoryScope tag(MemoryTag::workspace);
-  const StepControl first_pass = control(group, /*whole=*/false);
-  StepControl second_pass = first_pass;  // the direction is not scaled
-  second_pass.grad_scale = nullptr, second_pass.write_back = false;
+  const StepControl first_pass = control(group, /*whole=*/false, /*clips=*/true);
+  StepControl second_pass = first_pass;  // the direction is neither scaled nor clipped
+  second_pass.grad_scale = second_pass.grad_norm = nullptr, second_pass.write_back = false;
   size_t next = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& p = tensors[i];

@@ -9,6 +9,7 @@
 #include "framework/autograd/scaled_backward.h"
 #include "framework/backend/backend.h"
 #include "framework/ops/ops.h"
+#include "optim/clip.h"
 #include "optim/gradients.h"
 #include "optim/optimizer.h"
 
@@ -20,7 +21,7 @@ enum class Stage { ready, unscaled, stepped };
 // State of an optimizer since the last update.
 struct Record {
   Stage stage = Stage::ready;
-  Tensor found_inf;  // undefined until checked, or if there was no gradient
+  Tensor found_inf;  // undefined until checked, as grad_norm also does, or if there was no gradient
 };
 
 // Passes device scalars to the optimizer for one step, and removes them also when the step throws.
@@ -213,6 +214,25 @@ Gradients GradScaler::unscale_(Optimizer& optimizer) {
   return optimizer.parameters();
 }
 
+Tensor GradScaler::grad_norm(Optimizer& optimizer) {
+  const char* const where = "GradScaler.grad_norm";
+  const NoGrad off;
+  const MemoryScope tag(MemoryTag::workspace);
+  if (!is_enabled()) return halfstep::grad_norm(optimizer.parameters());
+  impl_->check_has_scale(where);
+  Record& record = impl_->records[optimizer.id()];
+  check<AmpError>(record.stage == Stage::ready, where, "is called after unscale_() or step() on this optimizer",
+                  Help{"after unscale_() call grad_norm(optimizer.parameters())"});
+  const Tensors grads = impl_->gradients(optimizer, /*unscale=*/false, where);
+  const Device device = impl_->scale.device();
+  if (grads.empty()) return zeros({}, {.device = device});
+  const Tensor norm = Tensor::empty({}, {.device = device});
+  record.found_inf = Tensor::empty({}, {.device = device});
+  backend_for(device).grad_norm(views_of(grads), impl_->scales() ? impl_->scale.data_ptr<float>() : nullptr, norm.data_ptr<float>(),
+                                record.found_inf.data_ptr<float>());
+  return norm;
+}
+
 StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
   if (!is_enabled()) {
     StepOutcome outcome;
@@ -222,11 +242,12 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
   check<AmpError>(!closure, "GradScaler.step", "takes no closure while the scaler is enabled",
                   Help{"an optimizer that evaluates the loss again would use gradients of another scale"});
   bool tail_pending = true;
-  return step_with_tail(optimizer, {}, tail_pending);
+  return step_with_tail(optimizer, {}, {}, tail_pending);
 }
 
 // Steps the optimizer, whose kernel also does `tail` if it can; tail_pending: whether the tail remains to be done.
-StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTail& tail, bool& tail_pending) {
+StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTail& tail, const NormClip& clip,
+                                       bool& tail_pending) {
   impl_->check_has_scale("GradScaler.step");
   Record& record = impl_->records[optimizer.id()];
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.step", "was already called on this optimizer since the last update()",
@@ -237,7 +258,7 @@ StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTai
   if (optimizer.handles_amp()) {
     const bool unscaled = record.stage == Stage::unscaled;
     std::function<void()> test_gradients;
-    if (!unscaled) {
+    if (!unscaled && !record.found_inf.defined()) {
       const Tensors grads = impl_->gradients(optimizer, /*unscale=*/false, "GradScaler.step");
       if (!grads.empty()) {
         const MemoryScope tag(MemoryTag::workspace);
@@ -249,7 +270,7 @@ StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTai
         };
       }
     }
-    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale},
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale, clip},
                        std::move(test_gradients), tail);
     outcome.value_ = optimizer.step();
     const Optimizer::RemainingWork undone = optimizer.end_amp();
@@ -269,13 +290,13 @@ StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTai
   return outcome;
 }
 
-StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const Tensor& skip) {
+StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const Tensor& skip, const NormClip& clip) {
   const auto end = [&](const Tensor& found, Device device) {
     backend_for(device).end_step(found.defined() ? found.data_ptr<float>() : nullptr, tail);
   };
   const bool tail_is_empty = !tail.count && !tail.ring;
   if (!is_enabled()) {
-    const AmpGuard amp(optimizer, {skip, Tensor()}, nullptr, tail);
+    const AmpGuard amp(optimizer, {skip, Tensor(), clip}, nullptr, tail);
     StepOutcome outcome;
     outcome.found_inf_ = skip;
     outcome.value_ = optimizer.step();
@@ -286,7 +307,7 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
   const bool is_only_one = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(optimizer.id()));
   if (is_only_one) impl_->add_to(tail);
   bool tail_pending = true;
-  StepOutcome outcome = step_with_tail(optimizer, tail, tail_pending);
+  StepOutcome outcome = step_with_tail(optimizer, tail, clip, tail_pending);
   if (!is_only_one || !outcome.found_inf().defined()) {  // update() throws if there is no gradient
     tail.scale = nullptr;
     update();

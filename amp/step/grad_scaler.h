@@ -79,10 +79,14 @@ class GradScaler {
   Tensor seed(Device device, double weight = 1);
   Gradients unscale_(Optimizer& optimizer);                                  // throws for float16 gradients (keep f32 weights)
   StepOutcome step(Optimizer& optimizer, const Closure& closure = nullptr);  // if enabled, throws for float16 gradients, a closure
+  // Returns the norm of the gradients as unscale_ would leave them, 0-dim f32 on the device, and changes none. The same read finds
+  // whether they are finite, so step() does not check them again: change no gradient in between.
+  Tensor grad_norm(Optimizer& optimizer);
   // Runs step() and update(), and then `tail`, whose part for the scale must be empty. If the optimizer is one pass over all
   // parameters, that pass's kernel does all of it. If other optimizers were stepped since the last update, it calls step() and
-  // then update(). `skip`, for a disabled scaler: 0-dim f32 on the device; the step is skipped if it is not 0.
-  StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {}, const Tensor& skip = {});
+  // then update(). `skip`, for a disabled scaler: 0-dim f32 on the device; the step is skipped if it is not 0. `clip`, for an
+  // optimizer that handles_amp(), with the norm of grad_norm(): the update takes clipped gradients, and need not store them.
+  StepOutcome finish(Optimizer& optimizer, math::StepTail tail = {}, const Tensor& skip = {}, const NormClip& clip = {});
   void update(std::optional<double> new_scale = {});
   template <std::same_as<bool> Scale>
   void update(Scale) = delete;           // a bool would become a scale of 1 or 0
@@ -109,7 +113,7 @@ class GradScaler {
 
  private:
   struct Impl;
-  StepOutcome step_with_tail(Optimizer& optimizer, const math::StepTail& tail, bool& tail_pending);
+  StepOutcome step_with_tail(Optimizer& optimizer, const math::StepTail& tail, const NormClip& clip, bool& tail_pending);
   std::unique_ptr<Impl> impl_;
 };
 

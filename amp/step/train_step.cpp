@@ -16,7 +16,7 @@
 namespace halfstep {
 namespace {
 
-// Leaves gradients scaled for this step alone, also if it throws, which saves writing them.
+// Leaves gradients as they are for this step alone, also if it throws, which saves writing them.
 struct ScaledGradients {
   [[nodiscard]] explicit ScaledGradients(Optimizer& o) : optimizer(o) { optimizer.keep_unscaled_gradients(false); }
   ~ScaledGradients() { optimizer.keep_unscaled_gradients(true); }
@@ -283,23 +283,21 @@ AutocastOptions TrainStep::region_options() const {
   return {.dtype = options_.amp, .enabled = options_.amp.has_value(), .policies = options_.policies};
 }
 
-// Clips, and returns the norm of the gradients if requested.
+// Returns whether the optimizer's pass clips: only by the norm of gradients that are not rounded to 16 bits when they are clipped.
+bool TrainStep::clips_in_update() const {
+  const TrainStepOptions& o = options_;
+  if (o.clip_grad_norm == 0 || o.clip_grad_value > 0 || o.clip_grad_agc > 0 || !optimizer_.handles_amp()) return false;
+  const std::vector<Tensor> params = optimizer_.parameters();
+  return std::none_of(params.begin(), params.end(), [](const Tensor& p) { return is_half(p.dtype()); });
+}
+
+// Clips in memory, and returns the norm of the gradients if requested.
 Tensor TrainStep::clip() {
   const Gradients gradients = scaler_.unscale_(optimizer_);
   if (options_.clip_grad_agc > 0) clip_grad_agc_(gradients, options_.clip_grad_agc);
   if (options_.clip_grad_value > 0) clip_grad_value_(gradients, options_.clip_grad_value);
   if (options_.clip_grad_norm > 0) return clip_grad_norm_(gradients, options_.clip_grad_norm);
   return options_.grad_norm ? grad_norm(gradients) : Tensor();
-}
-
-// Returns the norm of the gradients as after backward: in 16 bits, and multiplied by the scale.
-Tensor TrainStep::measured_norm() {
-  const NoGrad off;
-  const Tensors gradients = gradients_of(optimizer_.parameters(), /*contiguous=*/false, /*raw=*/true);
-  const Tensor norm = zeros({}, {.device = options_.device});
-  if (gradients.empty()) return norm;
-  backend_for(options_.device).norm(views_of(gradients), 2, norm.data_ptr<float>());
-  return scaler_.is_enabled() ? norm / scaler_.seed(options_.device) : norm;
 }
 
 // Multiplies the gradients by the window's factor (accumulation_window.h). Returns, as bool on the device, whether no target
@@ -349,19 +347,21 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     tail.loss = tail_loss.data_ptr();
     tail.loss_dtype = tail_loss.dtype();
   }
-  if (clips()) {
+  NormClip clip_of_update;
+  if (clips() && !clips_in_update()) {
     const CallScope span(SpanKind::task, "clip_grad");
     result.grad_norm = clip();
-  } else if (options_.grad_norm) {
+  } else if (clips() || options_.grad_norm) {
     const CallScope span(SpanKind::task, "grad_norm");
-    result.grad_norm = measured_norm();
+    result.grad_norm = scaler_.grad_norm(optimizer_);
+    if (clips()) clip_of_update = {result.grad_norm, options_.clip_grad_norm};
   }
   result.stepped = true;
   {
     const CallScope span(SpanKind::task, "optimizer");
     const ScaledGradients leave(optimizer_);
     if (rates_) rates_->add_to(tail);
-    result.outcome = scaler_.finish(optimizer_, tail, skip);
+    result.outcome = scaler_.finish(optimizer_, tail, skip, clip_of_update);
   }
   if (scaler_.is_enabled() || skip.defined()) states_.restore_after_step(result.outcome.found_inf());
   window_loss_ = Tensor();

@@ -106,7 +106,9 @@ class TrainStep {
   // rows. Rank 0 has the most rows; for an empty part, input and target are ignored. The loss of the result is then that of the
   // window on all ranks, defined at its end. Throws ValueError if the ranks disagree about the samples of a window.
   //
-  // Gradients stay in place until the next window begins. With a scaler they stay multiplied by its scale unless the step clipped.
+  // Gradients stay in place until the next window begins, multiplied by a scaler's scale. The norm is clipped in the optimizer's
+  // pass, so they are not clipped either. They are unscaled and clipped in memory if the step also clips in another way, if the
+  // optimizer does not handles_amp(), and if a parameter is in 16 bits.
   // If the step neither clips nor accumulates, gradients of parameters that autocast lowered keep its dtype, on every device: 16
   // bits from the product to the optimizer. So they are rounded, and may overflow, like PyTorch's. grad() converts them to
   // float32.
@@ -184,8 +186,8 @@ class TrainStep {
   AutocastOptions region_options() const;
   bool clips() const;
   bool keeps_low_gradients() const;
+  bool clips_in_update() const;
   Tensor clip();
-  Tensor measured_norm();
 
   Module& module_;
   train_step::ForwardOfSeveral forward_of_several_ = nullptr;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms over lists of tensors, and clipping.
-//   norm  (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
-//   clip  g = g min(1, max_norm / (norm + 1e-6))
+//   norm       (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
+//   grad_norm  the norm for p = 2, divided by the scale; *found_inf = 1 if it is not finite, else 0
+//   clip       g = g min(1, max_norm / (norm + 1e-6))
 // Tensors are cut into chunks by their sizes alone. Each block reduces some chunks, and one block joins the results in order, in
 // double.
 #include <cmath>
 
 #include "cuda/kernels/tensor_lists.cuh"
 #include "framework/base/check.h"
+#include "framework/math/training.h"
 
 namespace halfstep::cuda {
 namespace {
@@ -95,18 +97,28 @@ __global__ void __launch_bounds__(kThreads) norm_any(Operand x, Space<1> space, 
   if (threadIdx.x == 0) partials[blockIdx.x] = value;
 }
 
+// Where a norm goes: divided by *scale to *norm, and whether it is finite to *found_inf. Those two may be null.
+struct NormOutput {
+  float* norm;
+  const float* scale = nullptr;
+  float* found_inf = nullptr;
+};
+
 // Joins the partial norms in one block. p = inf: the largest.
-__global__ void __launch_bounds__(kThreads) finish_norm(const double* partials, int64_t count, double p, float* out) {
+__global__ void __launch_bounds__(kThreads) finish_norm(const double* partials, int64_t count, double p, NormOutput out) {
   SHARED(double, shared, [kBlockWarps]);
   double value = 0;
   for (int64_t i = threadIdx.x; i < count; i += kThreads)
     value = isinf(p) ? MaxJoin::join(value, partials[i]) : value + partials[i];
   value = isinf(p) ? block_join<MaxJoin>(value, &shared[0]) : block_join<SumJoin>(value, &shared[0]);
-  if (threadIdx.x == 0) *out = float(isinf(p) || p == 1 || p == 0 ? value : p == 2 ? sqrt(value) : ::pow(value, 1 / p));
+  if (threadIdx.x != 0) return;
+  const double norm = isinf(p) || p == 1 || p == 0 ? value : p == 2 ? sqrt(value) : ::pow(value, 1 / p);
+  *out.norm = float(out.scale ? norm / double(*out.scale) : norm);
+  if (out.found_inf) *out.found_inf = finite(norm) ? 0.0f : 1.0f;
 }
 
 template <class Kind, int64_t Chunk>
-void norm_in_chunks(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
+void norm_in_chunks(const Queue& q, std::span<const TensorView> tensors, double p, const NormOutput& out) {
   int64_t partials = 0;
   const auto on_tensor = [&](const TensorView& v) {
     const Space<1> space(v.shape, {&v.strides});
@@ -129,7 +141,9 @@ void norm_in_chunks(const Queue& q, std::span<const TensorView> tensors, double 
 }
 
 template <class Kind>
-void norm_of(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
+void norm_of(const Queue& q, std::span<const TensorView> tensors, double p, const NormOutput& out) {
+  check<ValueError>(int64_t(tensors.size()) <= kScratchDoubles, "norm", "must be of at most ", kScratchDoubles, " tensors, got ",
+                    tensors.size());  // each tensor is at least one part
   int64_t chunks = 0;
   for (const TensorView& v : tensors) chunks += (v.numel() + kChunk - 1) / kChunk;
   if (chunks <= kScratchDoubles)
@@ -139,12 +153,6 @@ void norm_of(const Queue& q, std::span<const TensorView> tensors, double p, floa
 }
 
 // ---- clipping
-// Returns the factor; NaN stays NaN, so that a norm of NaN is visible.
-__device__ inline float clip_factor(const float* norm, double max_norm) {
-  const float factor = float(max_norm / (double(*norm) + 1e-6));
-  return factor > 1 ? 1.0f : factor;
-}
-
 // Multiplies n numbers by the factor.
 template <class T>
 __device__ inline void clip_part(T* x, int64_t n, float factor) {
@@ -162,7 +170,7 @@ __device__ inline void clip_part(T* x, int64_t n, float factor) {
 }
 
 __global__ void __launch_bounds__(kThreads) clip_packed(PackedList<kChunk> list, const float* norm, double max_norm) {
-  const float factor = clip_factor(norm, max_norm);
+  const float factor = math::clip_factor(*norm, max_norm);
   if (factor == 1) return;
   const auto part = list.part();
   const Operand& x = list.entry[part.tensor];
@@ -177,7 +185,7 @@ __global__ void __launch_bounds__(kThreads) clip_packed(PackedList<kChunk> list,
 
 template <class C>
 __global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, const float* norm, double max_norm) {
-  const float factor = clip_factor(norm, max_norm);
+  const float factor = math::clip_factor(*norm, max_norm);
   if (factor == 1) return;
   const int64_t step = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < space.numel; i += step) {
@@ -189,12 +197,14 @@ __global__ void __launch_bounds__(kThreads) clip_any(Operand x, Space<1> space, 
 }  // namespace
 
 void norm(const Queue& q, std::span<const TensorView> tensors, double p, float* out) {
-  check<ValueError>(int64_t(tensors.size()) <= kScratchDoubles, "norm", "must be of at most ", kScratchDoubles, " tensors, got ",
-                    tensors.size());  // each tensor is at least one part
-  if (std::isinf(p)) return norm_of<Largest>(q, tensors, p, out);
-  if (p == 2) return norm_of<Square>(q, tensors, p, out);
-  if (p == 1) return norm_of<Absolute>(q, tensors, p, out);
-  norm_of<Power>(q, tensors, p, out);
+  if (std::isinf(p)) return norm_of<Largest>(q, tensors, p, {out});
+  if (p == 2) return norm_of<Square>(q, tensors, p, {out});
+  if (p == 1) return norm_of<Absolute>(q, tensors, p, {out});
+  norm_of<Power>(q, tensors, p, {out});
+}
+
+void grad_norm(const Queue& q, std::span<const TensorView> grads, const float* scale, float* out, float* found_inf) {
+  norm_of<Square>(q, grads, 2, {out, scale, found_inf});
 }
 
 void clip(const Queue& q, std::span<const TensorView> tensors, const float* norm, double max_norm) {

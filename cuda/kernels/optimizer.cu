@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of framework/math/update_rules.h over lists of parameters: unscaling, update and 16-bit copy in one pass over the
-// memory. Two ways:
+// The rules of framework/math/update_rules.h over lists of parameters: unscaling, clipping, update and 16-bit copy in one pass over
+// the memory. Two ways:
 //   packed  f32 parameters; gradients in f32 or 16 bits: four elements at a time. Only the 16-bit copy, which the next forward
 //           reads, is kept in the caches
 //   any     any floating dtypes, element by element, in the compute type C
@@ -43,11 +43,13 @@ struct Control {
   float* found_inf;
   const float* grad_scale;
   bool write_back, test_gradients;
+  const float* grad_norm;
+  double max_norm;
   const double *lr, *momentum;
   Progress* progress;
   void* steps;         // for each parameter, the result of Rule::begin for its count
   uint32_t checkers = 0;  // number of blocks that must finish before any parameter changes
-  __device__ float factor() const { return grad_scale ? float(1 / double(*grad_scale)) : 1.0f; }
+  __device__ float factor() const { return math::gradient_factor(grad_scale, grad_norm, max_norm); }
   template <class Rule>
   __device__ Rule at_rate(Rule rule) const {
     math::take_rates(rule, lr, momentum);
@@ -117,7 +119,7 @@ struct Elements {
     grad.load(i, g);
   }
   template <class G>
-  __device__ void unscale(const G& grad, int64_t i, float factor, bool write_back) {
+  __device__ void scale_gradient(const G& grad, int64_t i, float factor, bool write_back) {
     if (factor == 1) return;
 #pragma unroll
     for (int j = 0; j < N; ++j) g[j] *= C(factor);
@@ -153,7 +155,7 @@ __device__ inline void update_part(const Param& u, const P& param, const G& grad
   constexpr int kRounds = Pack > 1 && Rule::kStates == 1 ? 2 : 1, kStep = kThreads * Pack;
   const float factor = control.factor();
   const auto finish = [&](auto& e, int64_t i) {
-    e.unscale(grad, i, factor, control.write_back);
+    e.scale_gradient(grad, i, factor, control.write_back);
     e.update(rule, step);
     e.store(u, param, i, states);
   };
@@ -317,6 +319,8 @@ void step_all(const Queue& q, std::span<const ParamUpdate> params, const Rule& r
                   c.grad_scale,
                   c.write_back,
                   c.test_gradients && launches == 1,
+                  c.grad_norm,
+                  c.max_norm,
                   c.lr,
                   c.momentum,
                   reinterpret_cast<Progress*>(q.counters + kStepCounters),

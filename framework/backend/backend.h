@@ -91,11 +91,13 @@ struct LossGradient {
 // Options of an optimizer step. The pointers are to device memory and may be null.
 struct StepControl {
   float* found_inf = nullptr;         // nonzero: parameters and state stay unchanged
-  const float* grad_scale = nullptr;  // gradients are multiplied by float(1 / double(*grad_scale))
-  bool write_back = true;             // store the unscaled gradients
+  const float* grad_scale = nullptr;  // gradients are divided by it (math::gradient_factor)
+  bool write_back = true;             // store the gradients multiplied by the factor
   const double* lr = nullptr;         // replaces the rule's learning rate
   const double* momentum = nullptr;   // replaces its momentum or beta1, if it has one
   bool test_gradients = false;        // sets found_inf first: 1 if a gradient in the list is not finite, else 0
+  const float* grad_norm = nullptr;   // of all unscaled gradients; the factor also clips it to max_norm
+  double max_norm = 0;
   math::StepTail tail{};              // runs after the updates
 };
 

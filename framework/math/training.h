@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic at the end of a training step, shared by host and device: loss scale, schedule counter, stored results. The rule
-// of the scale is PyTorch's amp_update_scale.
+// The arithmetic at the end of a training step, shared by host and device: the factor of the gradients, loss scale, schedule
+// counter, stored results. The rule of the scale is PyTorch's amp_update_scale.
 #pragma once
 
 #include <stdint.h>
@@ -9,6 +9,19 @@
 #include "framework/base/host_device.h"
 
 namespace halfstep::math {
+
+// Returns the factor that clips gradients of this norm to max_norm. NaN stays NaN, so that a norm of NaN is visible.
+HS_HD float clip_factor(float norm, double max_norm) {
+  const float factor = float(max_norm / (double(norm) + 1e-6));
+  return factor > 1 ? 1.0f : factor;
+}
+
+// Returns the factor of gradients that are multiplied by *scale, which it removes, and whose norm without it is *norm, which it
+// clips. Either may be null.
+HS_HD float gradient_factor(const float* scale, const float* norm, double max_norm) {
+  const float unscaling = scale ? float(1 / double(*scale)) : 1.0f;
+  return norm ? unscaling * clip_factor(*norm, max_norm) : unscaling;
+}
 
 // How the loss scale changes.
 struct ScaleRule {

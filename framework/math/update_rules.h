@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update rules of optimizers, one element at a time, shared by host and device. From a rule in the list UpdateRule both
-// backends make their fused pass, with unscaling, the 16-bit copy and the step's tail (Backend::update). A rule has
+// backends make their fused pass, with unscaling, clipping, the 16-bit copy and the step's tail (Backend::update). A rule has
 //
 //   static constexpr const char* kName    its name in logs of calls and kernels
 //   double lr                            its learning rate, which StepControl::lr replaces
@@ -15,8 +15,9 @@
 //   static constexpr bool kCostly        begin takes long: it is called once for each parameter and step, not by every block
 //   static constexpr bool kCounts        whether the pass counts the step; false for the second pass of an optimizer with two
 //   T update(T p, T g, T (&state)[kStates], const Step&) const
-//                                        the new parameter, from the old one and the unscaled gradient; T: float or double.
-//                                        States begin at 0. Those from states() on are 0 in each call; what it writes there is lost
+//                                        the new parameter, from the old one and the unscaled and clipped gradient; T: float or
+//                                        double. States begin at 0. Those from states() on are 0 in each call; what it writes
+//                                        there is lost
 #pragma once
 
 #include <variant>

@@ -152,13 +152,15 @@ TEST_CASE("scalers that do not scale mark nothing") {
   }
 }
 
-TEST_CASE("after a train step with a scaler its gradients are refused, unless it clipped") {
-  for (const double clip : {0.0, 1.0}) {
-    Net n;
-    const MSELoss loss;
-    TrainStep step(*n.net, loss, n.opt, n.scaler, nullptr, {.amp = DType::f16, .clip_grad_norm = clip});
-    for (int i = 0; i < 2; ++i) step(n.x, n.x);
-    CHECK(is_true(n) == (clip > 0));
+TEST_CASE("after a train step with a scaler its gradients are refused, unless it clipped them in memory") {
+  for (const double norm : {0.0, 1.0}) {
+    for (const double value : {0.0, 1.0}) {
+      Net n;
+      const MSELoss loss;
+      TrainStep step(*n.net, loss, n.opt, n.scaler, nullptr, {.amp = DType::f16, .clip_grad_norm = norm, .clip_grad_value = value});
+      for (int i = 0; i < 2; ++i) step(n.x, n.x);
+      CHECK(is_true(n) == (value > 0));
+    }
   }
 }
 

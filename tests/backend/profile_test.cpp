@@ -73,7 +73,7 @@ TEST_CASE("a profile has the calls of a plan, in order, within their passes") {
     if (span.pass == StepPass::update && span.kind == SpanKind::op && span.depth == 0) update.push_back(span.name);
   }
   CHECK(parts == std::vector<std::string>{"forward", "backward", "update"});
-  CHECK(update == std::vector<std::string>{"clip_grad", "optimizer"});
+  CHECK(update == std::vector<std::string>{"grad_norm", "optimizer"});
   // Spans lie one after the other or one inside the other.
   for (size_t i = 1; i < spans.size(); ++i) {
     const ProfileSpan &a = spans[i - 1], &b = spans[i];

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Passes over all gradients g.
-//   unscale  g = g float(1 / scale); *found_inf = 1 if any g is not finite
-//   norm     (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
-//   clip     g = g min(1, max_norm / (norm + 1e-6))
+//   unscale    g = g float(1 / scale); *found_inf = 1 if any g is not finite
+//   norm       (sum |g|^p)^(1/p);  p = inf: max |g|;  p = 0: the number of g that are not 0
+//   grad_norm  the norm for p = 2, divided by the scale; *found_inf = 1 if it is not finite, else 0
+//   clip       g = g min(1, max_norm / (norm + 1e-6))
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -10,6 +11,7 @@
 
 #include "framework/backend/cpu/kernels.h"
 #include "framework/backend/cpu/tensor_lists.h"
+#include "framework/math/training.h"
 
 namespace halfstep::cpu {
 namespace {
@@ -127,17 +129,7 @@ double largest(const C* x, int64_t n) {
   return top;
 }
 
-}  // namespace
-
-void check_finite(std::span<const TensorView> grads, float* found_inf) {
-  if (scale_and_check_all(grads, 1.0f)) *found_inf = 1.0f;
-}
-
-void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) {
-  if (scale_and_check_all(grads, float(1 / double(*scale)))) *found_inf = 1.0f;
-}
-
-void norm(std::span<const TensorView> tensors, double p, float* out) {
+double norm_of(std::span<const TensorView> tensors, double p) {
   const std::vector<TensorPiece> pieces = pieces_of(tensors);
   std::vector<double> partial(pieces.size());
   const bool maximum = std::isinf(p);
@@ -166,12 +158,29 @@ void norm(std::span<const TensorView> tensors, double p, float* out) {
   });
   double total = 0;
   for (double v : partial) total = !maximum ? total + v : (v > total || v != v) && total == total ? v : total;
-  *out = float(maximum || p == 1 || p == 0 ? total : p == 2 ? std::sqrt(total) : std::pow(total, 1 / p));
+  return maximum || p == 1 || p == 0 ? total : p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
+}
+
+}  // namespace
+
+void check_finite(std::span<const TensorView> grads, float* found_inf) {
+  if (scale_and_check_all(grads, 1.0f)) *found_inf = 1.0f;
+}
+
+void unscale(std::span<const TensorView> grads, const float* scale, float* found_inf) {
+  if (scale_and_check_all(grads, float(1 / double(*scale)))) *found_inf = 1.0f;
+}
+
+void norm(std::span<const TensorView> tensors, double p, float* out) { *out = float(norm_of(tensors, p)); }
+
+void grad_norm(std::span<const TensorView> grads, const float* scale, float* out, float* found_inf) {
+  const double norm = norm_of(grads, 2);
+  *out = float(scale ? norm / double(*scale) : norm);
+  if (found_inf) *found_inf = not_finite(norm) ? 1.0f : 0.0f;
 }
 
 void clip(std::span<const TensorView> tensors, const float* norm, double max_norm) {
-  const float factor = float(max_norm / (double(*norm) + 1e-6));
-  scale_and_check_all(tensors, factor > 1 ? 1.0f : factor);
+  scale_and_check_all(tensors, math::clip_factor(*norm, max_norm));
 }
 
 }  // namespace halfstep::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused optimizer passes: parameters, gradients and states are read and written once, and unscaled and copied to 16 bits
-// in the same pass.
+// The fused optimizer passes: parameters, gradients and states are read and written once, and unscaled, clipped and copied to 16
+// bits in the same pass.
 #include <algorithm>
 #include <array>
 #include <variant>
@@ -46,8 +46,8 @@ HS_CLONES void scale_to(const T* in, T factor, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = in[i] * factor;
 }
 
-// Processes a piece of one parameter in blocks: calls f(p, g, begin, n), which updates n elements of p from the unscaled g, those
-// from element `begin` on; then stores the 16-bit copy, and the unscaled gradient if `write_back`.
+// Processes a piece of one parameter in blocks: calls f(p, g, begin, n), which updates n elements of p, those from element `begin`
+// on, from the gradient times the factor, g; then stores the 16-bit copy, and g if `write_back`.
 template <class T, class F>
 void update_blocks(const ParamUpdate& u, const TensorPiece& piece, float factor, bool write_back, const F& f) {
   alignas(64) T p_buffer[kBlock], g_buffer[kBlock];
@@ -88,7 +88,7 @@ void step_all(std::span<const ParamUpdate> params, Rule rule, const StepControl&
   std::vector<typename Rule::Step> steps;
   for (const ParamUpdate& u : params)
     steps.push_back(rule.begin(Rule::kCounts ? double(*u.step) : 0, u.number ? double(*u.number) : 0));
-  const float factor = control.grad_scale ? float(1 / double(*control.grad_scale)) : 1.0f;
+  const float factor = math::gradient_factor(control.grad_scale, control.grad_norm, control.max_norm);
   const std::vector<TensorPiece> pieces = pieces_of(params.size(), [&](size_t k) { return params[k].param.numel(); });
   for_pieces(pieces, [&](size_t index) {
     const TensorPiece& piece = pieces[index];

@@ -134,6 +134,31 @@ TEST_CASE("norms of several tensors") {
   }
 }
 
+TEST_CASE("the norm of scaled gradients is the norm without the scale, and says whether they are finite") {
+  const float scale = 8;
+  float norm = -1, found = -1;
+  const Buffer g = make(DType::f16, {2}, {24, 32}), large = make(DType::f32, {4}, {3e38, 3e38, -3e38, 3e38});
+  cpu().grad_norm(std::vector<TensorView>{g}, &scale, &norm, &found);
+  CHECK(norm == 5);
+  CHECK(found == 0);
+  cpu().grad_norm(std::vector<TensorView>{g}, nullptr, &norm, nullptr);
+  CHECK(norm == 40);
+  cpu().grad_norm(std::vector<TensorView>{large}, &scale, &norm, &found);
+  CHECK(double(norm) == doctest::Approx(7.5e37).epsilon(1e-6));
+  CHECK(found == 0);
+  for (const double bad : {kInf, -kInf, kNan}) {
+    for (const DType t : kFloating) {
+      found = 0;
+      cpu().grad_norm(std::vector<TensorView>{g, make(t, {3}, {1, bad, 1})}, &scale, &norm, &found);
+      CHECK(found == 1);
+      CHECK(!std::isfinite(norm));
+    }
+  }
+  cpu().grad_norm({}, &scale, &norm, &found);
+  CHECK(norm == 0);
+  CHECK(found == 0);
+}
+
 TEST_CASE("clip scales down to the norm, never up") {
   const Buffer g = make(DType::f32, {2}, {3, 4});
   float norm = 5;

@@ -145,6 +145,26 @@ TEST_CASE("gradients are left alone when nothing is written back, or the factor 
   }
 }
 
+TEST_CASE("an update that clips is one of gradients that were unscaled and clipped") {
+  for (DType p : kFloating) {
+    for (const double max_norm : {0.5, 50.0}) {
+      const float scale = 8, norm = 2;
+      float found = 0;
+      const DType g = p == DType::f64 ? DType::f64 : DType::f32;  // not rounded when they are clipped
+      Problem x(p, g, 2000), y(p, g, 2000);
+      const std::vector<ParamUpdate> list{x.update()}, clipped{y.update()};
+      const StepControl control{.grad_scale = &scale, .write_back = false, .grad_norm = &norm, .max_norm = max_norm};
+      const std::vector<TensorView> grads{y.grad};
+      cpu().unscale(grads, &scale, &found);
+      cpu().clip(grads, &norm, max_norm);
+      cpu().update(list, math::AdamRule{.lr = 0.1}, control);
+      cpu().update(clipped, math::AdamRule{.lr = 0.1}, {});
+      CHECK(x.param.raw() == y.param.raw());
+      CHECK(x.grad.raw() != y.grad.raw());
+    }
+  }
+}
+
 TEST_CASE("several parameters, empty ones, and no state that is not needed") {
   Problem x(DType::f32, DType::f32, 40000), y(DType::f16, DType::bf16, 3), none(DType::f32, DType::f32, 0);
   ParamUpdate a = x.update(), b = y.update(), c = none.update();

@@ -62,6 +62,47 @@ TEST_CASE("norms of many tensors") {
   }
 }
 
+TEST_CASE("norms of scaled gradients, and whether these are finite, as on the CPU") {
+  List list = mixed(), large;
+  large.add(make(DType::f32, {2}, {3e38, 3e38}), 0);
+  for (const double value : {1024.0, 3.0}) {
+    const Buffer scale = make(DType::f32, {}, {value});
+    const OnDevice dev_scale(scale);
+    const auto check_norm = [&](const List& of, bool scaled, bool bad) {
+      const Buffer out = poisoned(DType::f32, {}), found = poisoned(DType::f32, {});
+      const OnDevice dev_out(out), dev_found(found);
+      float want = 0, want_found = -1;
+      cpu().grad_norm(of.views, scaled ? scale.view.as<float>() : nullptr, &want, &want_found);
+      cuda::grad_norm(queue(), of.device_views, scaled ? dev_scale.as<float>() : nullptr, dev_out.as<float>(),
+                      dev_found.as<float>());
+      dev_out.fetch();
+      dev_found.fetch();
+      CHECK(found[0] == (bad ? 1 : 0));
+      CHECK(want_found == found[0]);
+      if (std::isfinite(want)) CHECK(out[0] == doctest::Approx(double(want)).epsilon(2e-7));
+      if (std::isnan(want)) CHECK(std::isnan(out[0]));
+      if (std::isinf(want)) CHECK(out[0] == kInf);
+    };
+    for (const bool scaled : {true, false}) {
+      check_norm(list, scaled, false);
+      check_norm(large, scaled, false);  // finite also where its norm is not
+      check_norm({}, scaled, false);
+      for (const double bad : {kInf, std::nan("")}) {
+        List with_bad;
+        const Buffer b = uniform(DType::f16, {20000}, 2);
+        set(b.view, 19999, bad);
+        with_bad.add(b, 0);
+        check_norm(with_bad, scaled, true);
+      }
+    }
+  }
+  const Buffer out = poisoned(DType::f32, {});
+  const OnDevice dev_out(out);
+  cuda::grad_norm(queue(), list.device_views, nullptr, dev_out.as<float>(), nullptr);
+  dev_out.fetch();
+  CHECK(out[0] == norm_of(list.device_views, 2));
+}
+
 TEST_CASE("norms take large values, inf and NaN") {
   List large;
   large.add(make(DType::f32, {2}, {3e30, 4e30}), 0);

@@ -109,7 +109,7 @@ TEST_CASE("unscale multiplies by the inverse scale, dense and strided") {
   }
 }
 
-TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling on the way, skipped steps") {
+TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling and clipping on the way, skipped steps") {
   struct Types {
     DType param, grad, shadow;
   };
@@ -118,24 +118,28 @@ TEST_CASE("sgd and adam: masters, 16-bit copies, unscaling on the way, skipped s
                          Types{DType::f16, DType::f16, DType::f32}, Types{DType::f32, DType::f64, DType::f32},
                          Types{DType::f64, DType::f64, DType::f32}}) {
     for (double found : {0.0, 1.0}) {
-      for (bool write_back : {false, true}) {
-        const Buffer flag = scalar(found), scale = scalar(64);
-        const OnDevice dev_flag(flag), dev_scale(scale);
-        const StepControl on_cpu{flag.view.as<float>(), scale.view.as<float>(), write_back};
-        const StepControl on_device{dev_flag.as<float>(), dev_scale.as<float>(), write_back};
-        Problem s(t.param, t.grad, t.shadow, false, write_back ? 0 : 3);
-        const math::SgdRule sgd{0.1, 0.9, 0.1, 0.01, write_back, false};
-        cpu().update(s.cpu_params, sgd, on_cpu);
-        cuda::update(queue(), s.device_params, sgd, on_device);
-        s.compare("sgd");
-        Problem a(t.param, t.grad, t.shadow, write_back, 3);
-        math::AdamRule adam;
-        adam.weight_decay = 0.01;
-        adam.decoupled = write_back;
-        adam.amsgrad = write_back;
-        cpu().update(a.cpu_params, adam, on_cpu);
-        cuda::update(queue(), a.device_params, adam, on_device);
-        a.compare("adam");
+      for (double norm : {0.0, 5.0}) {  // 0: not clipped
+        for (bool write_back : {false, true}) {
+          const Buffer flag = scalar(found), scale = scalar(64), whole = scalar(norm);
+          const OnDevice dev_flag(flag), dev_scale(scale), dev_whole(whole);
+          StepControl on_cpu{flag.view.as<float>(), scale.view.as<float>(), write_back};
+          StepControl on_device{dev_flag.as<float>(), dev_scale.as<float>(), write_back};
+          if (norm > 0) on_cpu.grad_norm = whole.view.as<float>(), on_device.grad_norm = dev_whole.as<float>();
+          on_cpu.max_norm = on_device.max_norm = 1;
+          Problem s(t.param, t.grad, t.shadow, false, write_back ? 0 : 3);
+          const math::SgdRule sgd{0.1, 0.9, 0.1, 0.01, write_back, false};
+          cpu().update(s.cpu_params, sgd, on_cpu);
+          cuda::update(queue(), s.device_params, sgd, on_device);
+          s.compare("sgd");
+          Problem a(t.param, t.grad, t.shadow, write_back, 3);
+          math::AdamRule adam;
+          adam.weight_decay = 0.01;
+          adam.decoupled = write_back;
+          adam.amsgrad = write_back;
+          cpu().update(a.cpu_params, adam, on_cpu);
+          cuda::update(queue(), a.device_params, adam, on_device);
+          a.compare("adam");
+        }
       }
     }
   }

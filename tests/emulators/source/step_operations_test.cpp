@@ -136,12 +136,18 @@ TEST_CASE("a transformer's layers in bfloat16 sum the gradients of their biases 
   CHECK(count("reduce_packed_columns") == kLayers);
 }
 
-TEST_CASE("with clipping, or several groups, the check is a pass of its own and the rest still one kernel") {
-  Bench bench(DType::f16, GraphMode::off, /*adam=*/false, /*scheduled=*/true, /*clip=*/1);
-  const auto list = bench.operations();
-  MESSAGE(list.size(), text(list));
-  CHECK(list.back().name == "step_list<math::SgdRule, float, true>");
-  CHECK(std::count_if(list.begin(), list.end(), [](const auto& o) { return o.name == "end_step_kernel"; }) == 0);
+TEST_CASE("clipping reads the gradients for their norm, which also checks them, and the update does the rest") {
+  for (const DType low : {DType::f16, DType::bf16}) {
+    for (const GraphMode mode : {GraphMode::off, GraphMode::on}) {
+      const auto free = Bench(low, mode, /*adam=*/true, /*scheduled=*/true).operations();
+      const auto list = Bench(low, mode, /*adam=*/true, /*scheduled=*/true, /*clip=*/1).operations();
+      MESSAGE(list.size(), text(list));
+      std::vector<std::string> last;
+      for (auto o = list.end() - 3; o != list.end(); ++o) last.push_back(o->name);
+      CHECK(last == std::vector<std::string>{"norm_packed<Square, 8192>", "finish_norm", "step_list<math::AdamRule, float, true>"});
+      CHECK(list.size() == free.size() + 2);
+    }
+  }
 }
 
 // Logits whose rows are no whole packs lie in longer rows from the product to its gradients.
