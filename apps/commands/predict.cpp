@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/catalog/losses.h"
 #include "apps/commands/answer_arrays.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
@@ -253,6 +254,19 @@ void check_golden_samples(Predictor& model, const PredictArguments& arguments) {
   std::cerr << check_proof(model, *model.proof()) << '\n';
 }
 
+// Throws ConfigError for --probabilities of a model that has none.
+void check_probabilities(const Predictor& model) {
+  const DataForm& form = model.form();
+  check<ConfigError>(form.classes > 0, "predict", "--probabilities is for classes, and the model predicts numbers",
+                     Help{"leave it out"});
+  check<ConfigError>(!form.label_sequences && form.target.empty(), "predict",
+                     "--probabilities is for one class for each input, and the model predicts ",
+                     form.label_sequences ? "rows of labels" : "one for each position", Help{"leave it out"});
+  check<ConfigError>(gives_probabilities(model.config().loss), "predict", "the loss ",
+                     model.config().loss["type"].get<std::string>(), " gives the classes no probabilities",
+                     Help{"leave --probabilities out; CrossEntropyLoss gives them"});
+}
+
 // Returns the arrays for an --out that names a file of NumPy. Throws ConfigError for options that only a text has.
 std::optional<AnswerArrays> arrays_for(const PredictArguments& arguments, const DataForm& form) {
   if (!arguments.out || !is_array_file(*arguments.out)) return {};
@@ -273,6 +287,7 @@ int predict(const PredictArguments& given) {
   check<ConfigError>(!arguments.inputs.empty() || !arguments.texts.empty() || arguments.check, "predict", "needs inputs",
                      Help{"halfstep predict --help"});
   Predictor model(arguments.model.path, arguments.model.predictor());
+  if (arguments.files.probabilities) check_probabilities(model);
   print_model(model);
   if (arguments.check) check_golden_samples(model, arguments);
   if (arguments.check && arguments.inputs.empty() && arguments.texts.empty()) return kDone;
