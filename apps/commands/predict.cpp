@@ -58,12 +58,15 @@ std::string joined_labels(const Prediction& p, const DataForm& form) {
 class AnswerWriter {
  public:
   AnswerWriter(const PredictArguments& arguments, const DataForm& form, std::ostream& out)
-      : arguments_(arguments), form_(form), out_(out) {}
+      : arguments_(arguments), form_(form), out_(out) {
+    const auto* const series = std::get_if<SeriesForm>(&form.source);
+    if (series && series->options.format.decimal == ',') decimal_ = ',', delimiter_ = ';';
+  }
 
-  // Takes the header and the delimiter of the table whose rows follow.
+  // Takes the header and the format of the table whose rows follow.
   void begin_table(const CsvRows& rows) {
     header_ = rows.header;
-    delimiter_ = rows.delimiter;
+    delimiter_ = rows.delimiter, decimal_ = rows.decimal;
     if (arguments_.csv) write_csv_header();
   }
 
@@ -130,6 +133,12 @@ class AnswerWriter {
     write_csv_line(names);
   }
 
+  // Returns a number as the table writes its own.
+  std::string cell_of(std::string number) const {
+    std::replace(number.begin(), number.end(), '.', decimal_);
+    return number;
+  }
+
   void write_csv(const Prediction& p) {
     write_csv_header();
     std::vector<std::string> cells = std::holds_alternative<TableForm>(form_.source) ? p.cells : std::vector<std::string>{p.input};
@@ -138,10 +147,11 @@ class AnswerWriter {
       answer.back() = p.fault.substr(0, p.fault.find('\n'));
     } else if (!p.top.empty()) {
       answer[0] = p.top[0].name;
-      if (!std::isnan(p.top[0].probability)) answer[1] = number_text(p.top[0].probability, 6);
-      for (size_t c = 0; c < p.probabilities.size(); ++c) answer[2 + c] = number_text(p.probabilities[c], 6);
+      if (!std::isnan(p.top[0].probability)) answer[1] = cell_of(number_text(p.top[0].probability, 6));
+      for (size_t c = 0; c < p.probabilities.size(); ++c) answer[2 + c] = cell_of(number_text(p.probabilities[c], 6));
     } else if (!p.numbers.empty()) {
-      for (size_t i = 0; i < p.numbers.size() && i + 1 < answer.size(); ++i) answer[i] = answer_text(form_, i, p.numbers[i], 9);
+      for (size_t i = 0; i < p.numbers.size() && i + 1 < answer.size(); ++i)
+        answer[i] = cell_of(answer_text(form_, i, p.numbers[i], 9));
     } else {
       answer[0] = joined_labels(p, form_);
     }
@@ -185,7 +195,7 @@ class AnswerWriter {
   const DataForm& form_;
   std::ostream& out_;
   std::vector<std::string> header_;
-  char delimiter_ = ',';
+  char delimiter_ = ',', decimal_ = '.';
   bool has_header_ = false;  // the output
 };
 
