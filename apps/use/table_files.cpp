@@ -30,7 +30,7 @@ std::string fitting_help(const std::string& text, const Json& train) {
   if (!has_key) return text;
   return joined(text.substr(0, at),
                 Help{joined("predict reads files as the run does", own.empty() ? "" : ", with ", own,
-                            ": write this one in the form of the training data, or train a new run. Its config may say: ", help)});
+                            ": write this one in the form of the training data. For the config of a new run: ", help)});
 }
 
 std::string lines_text(const std::vector<int64_t>& lines) {

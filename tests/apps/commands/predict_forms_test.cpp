@@ -19,7 +19,7 @@ using namespace halfstep::app::testing;
 namespace {
 
 // Trains r on a file; `data` are keys of data.train, `rest` the loss and what else the config has.
-void train(const TempDir& dir, const std::string& data, const std::string& rest) {
+void train_on(const TempDir& dir, const std::string& data, const std::string& rest) {
   write(dir / "c.json", R"({"output_dir": "r", "model": {"type": "MLP", "hidden": [4]}, "optimizer": {"type": "AdamW", "lr": 0.02},
     "train": {"epochs": 2}, "data": {"root": ".", "train": {)" +
                             data + R"(}, "loader": {"batch_size": 16}}, )" + rest + "}");
@@ -27,14 +27,14 @@ void train(const TempDir& dir, const std::string& data, const std::string& rest)
   REQUIRE_MESSAGE(r.code == 0, r.err);
 }
 
-std::string rows(const std::string& head, int n, const std::function<std::string(int)>& row) {
+std::string table_of(const std::string& head, int n, const std::function<std::string(int)>& row) {
   std::string out = head;
   for (int i = 0; i < n; ++i) out += row(i) + '\n';
   return out;
 }
 
 // A number with two decimals behind a comma.
-std::string comma(double v) {
+std::string with_comma(double v) {
   std::ostringstream out;
   out.imbue(std::locale::classic());
   out.setf(std::ios::fixed), out.precision(2), out << v;
@@ -49,7 +49,7 @@ const std::string kSquared = R"("loss": "MSELoss")";
 
 TEST_CASE("predict --probabilities refuses models without, in every form of output") {
   const TempDir dir;
-  write(dir / "t.csv", rows("a,b,kind\n", 48, [](int i) { return joined(i % 7, ',', i % 5, ',', i % 3); }));
+  write(dir / "t.csv", table_of("a,b,kind\n", 48, [](int i) { return joined(i % 7, ',', i % 5, ',', i % 3); }));
   const std::string of_kind = R"("type": "CSV", "path": "t.csv", "target": "kind", "task": )";
   const auto refused = [&](const std::string& says) {
     for (const char* form : {"", " --json", " --csv", " --out p.npy", " --out p.npz", " --out p.csv", " --wrong"}) {
@@ -61,37 +61,37 @@ TEST_CASE("predict --probabilities refuses models without, in every form of outp
     CHECK(run(dir, "predict r t.csv --out p.npy").code == 0);  // the remedy
     fs::remove(dir / "p.npy");
   };
-  train(dir, of_kind + R"("classification")", R"("loss": {"type": "MultiMarginLoss", "p": 2})");
+  train_on(dir, of_kind + R"("classification")", R"("loss": {"type": "MultiMarginLoss", "p": 2})");
   refused("the loss MultiMarginLoss gives the classes no probabilities\nhelp: leave --probabilities out");
-  train(dir, of_kind + R"("regression")", kSquared);
+  train_on(dir, of_kind + R"("regression")", kSquared);
   refused("--probabilities is for classes, and the model predicts numbers");
-  train(dir, of_kind + R"("classification")", R"("loss": {"type": "CrossEntropyLoss", "label_smoothing": 0.1})");
+  train_on(dir, of_kind + R"("classification")", R"("loss": {"type": "CrossEntropyLoss", "label_smoothing": 0.1})");
   REQUIRE(run(dir, "predict r t.csv --probabilities --out p.npy").code == 0);
   CHECK(read_npy(dir / "p.npy").shape() == Shape{48, 3});
 }
 
 TEST_CASE("predict --csv writes its numbers as the table writes its own") {
   const TempDir dir;
-  const auto number = [](int i) { return comma(1000.5 + 13.25 * i); };
+  const auto number = [](int i) { return with_comma(1000.5 + 13.25 * i); };
   const auto last_line = [](const std::string& text) { return text.substr(text.rfind('\n', text.size() - 2) + 1); };
   for (const char delimiter : {'\t', ';', ','}) {
     const std::string d(1, delimiter), quote = delimiter == ',' ? "\"" : "";
-    write(dir / "t.csv", rows("x" + d + "y" + d + "kind\n", 40, [&](int i) {
+    write(dir / "t.csv", table_of("x" + d + "y" + d + "kind\n", 40, [&](int i) {
             return quote + number(i) + quote + d + quote + number(3 * i) + quote + d + (i % 2 ? "o" : "e");
           }));
     const std::string table = R"("type": "CSV", "path": "t.csv", "decimal": ",", "standardize": true, )";
-    train(dir, table + R"("exclude": ["kind"], "target": "y", "standardize_target": true, "task": "regression")", kSquared);
+    train_on(dir, table + R"("exclude": ["kind"], "target": "y", "standardize_target": true, "task": "regression")", kSquared);
     const std::string numbers = run(dir, "predict r t.csv --csv").out;
     CHECK(contains(numbers, "x" + d + "y" + d + "kind" + d + "prediction" + d + "error\n"));
     CHECK(numbers.find('.') == std::string::npos);
     const std::string last = last_line(numbers);
     CHECK(std::count(last.begin(), last.end(), ',') == (delimiter == ',' ? 7 : 3));
-    train(dir, table + R"("exclude": ["y"], "target": "kind")", R"("loss": "CrossEntropyLoss")");
+    train_on(dir, table + R"("exclude": ["y"], "target": "kind")", R"("loss": "CrossEntropyLoss")");
     const std::string shares = run(dir, "predict r t.csv --csv --probabilities").out;
     CHECK(shares.find('.') == std::string::npos);
     CHECK(contains(shares, d + quote + "0,"));
     CHECK(contains(run(dir, "predict r t.csv --json").out, "\"probability\":0."));
-    train(dir, R"("type": "TimeSeries", "path": "t.csv", "decimal": ",", "columns": ["x", "y"], "window": 3)", kSquared);
+    train_on(dir, R"("type": "TimeSeries", "path": "t.csv", "decimal": ",", "columns": ["x", "y"], "window": 3)", kSquared);
     const std::string series = run(dir, "predict r t.csv --csv").out;
     CHECK(contains(series, "input;x;y;error\nt.csv;"));
     CHECK(series.find('.', series.find("t.csv;") + 2) == std::string::npos);
@@ -100,7 +100,7 @@ TEST_CASE("predict --csv writes its numbers as the table writes its own") {
 
 TEST_CASE("targets of a series are in the order given, in arrays and with held-out data that names another") {
   const TempDir dir;
-  write(dir / "s.csv", rows("a,b,c\n", 120, [](int i) { return joined(i % 9, ',', 100 + i % 7, ',', 5000 + i % 5); }));
+  write(dir / "s.csv", table_of("a,b,c\n", 120, [](int i) { return joined(i % 9, ',', 100 + i % 7, ',', 5000 + i % 5); }));
   const auto values = [&](const std::string& target, const std::string& held_out) {
     const std::string base = R"("type": "TimeSeries", "path": "s.csv", "columns": ["a", "b", "c"], "window": 4, "horizon": 2, )";
     write(
@@ -137,9 +137,9 @@ TEST_CASE("predict reads a file with the title or the units of the training data
   for (const auto& [start, line] : {std::pair(title, 1), {units, 2}}) {
     CAPTURE(start);
     const std::string skip = joined(R"("path": "t.csv", "skip_rows": [)", line, "], ");
-    write(dir / "t.csv", rows(start, 60, cells));
-    write(dir / "plain.csv", rows(head, 60, cells));
-    train(dir, R"("type": "CSV", "target": "y", "task": "regression", )" + skip + R"("standardize": true)", kSquared);
+    write(dir / "t.csv", table_of(start, 60, cells));
+    write(dir / "plain.csv", table_of(head, 60, cells));
+    train_on(dir, R"("type": "CSV", "target": "y", "task": "regression", )" + skip + R"("standardize": true)", kSquared);
     const Ran same = run(dir, "predict r t.csv"), plain = run(dir, "predict r plain.csv");
     CHECK_MESSAGE(same.code == 0, same.err);
     CHECK(contains(same.err, "skip_rows"));
@@ -147,7 +147,7 @@ TEST_CASE("predict reads a file with the title or the units of the training data
     CHECK(!contains(plain.err, "skip_rows"));
     CHECK(lines_of(same) == 60);
     CHECK(same.out.substr(same.out.rfind(' ')) == plain.out.substr(plain.out.rfind(' ')));
-    train(dir, R"("type": "TimeSeries", "columns": ["a", "y"], "window": 5, )" + skip + R"("horizon": 1)", kSquared);
+    train_on(dir, R"("type": "TimeSeries", "columns": ["a", "y"], "window": 5, )" + skip + R"("horizon": 1)", kSquared);
     const Ran series = run(dir, "predict r t.csv"), bare = run(dir, "predict r plain.csv");
     CHECK_MESSAGE(series.code == 0, series.err);
     CHECK(contains(series.err, joined("line ", line, " is left out, as by \"skip_rows\" of the run")));
@@ -158,8 +158,8 @@ TEST_CASE("predict reads a file with the title or the units of the training data
 TEST_CASE("helps of predict do not send to keys of a config that it does not have") {
   const TempDir dir;
   const auto cells = [](int i) { return joined(i % 9 + 0.5, ',', i % 7, ',', i % 9 + 2 * (i % 7)); };
-  write(dir / "t.csv", rows("a,b,y\n", 60, cells));
-  train(dir, R"("type": "CSV", "path": "t.csv", "target": "y", "task": "regression")", kSquared);
+  write(dir / "t.csv", table_of("a,b,y\n", 60, cells));
+  train_on(dir, R"("type": "CSV", "path": "t.csv", "target": "y", "task": "regression")", kSquared);
   const auto help = [&](const std::string& text) {
     write(dir / "new.csv", text);
     const Ran r = run(dir, "predict r new.csv");
@@ -175,7 +175,7 @@ TEST_CASE("helps of predict do not send to keys of a config that it does not hav
     const std::string said = help(text);
     CHECK_MESSAGE(contains(said, own), said);
     CHECK_MESSAGE(contains(said, key), said);
-    CHECK_MESSAGE(contains(said, "train a new run"), said);
+    CHECK_MESSAGE(contains(said, "For the config of a new run: "), said);
   }
   CHECK(!contains(help("b,y\n1,2\n"), own));  // a column is missing: no key helps
 }
