@@ -2,6 +2,7 @@
 #include "optim/averages.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "amp/autocast/autocast.h"
@@ -21,11 +22,10 @@ StepControl control_of(const AmpStep& amp) {
 
 }  // namespace
 
-HALFSTEP_OPTIONS(WeightAverageOptions,
-                 option("decay", &O::decay, "share of the old average in the new one").at_least(0).under(1),
+HALFSTEP_OPTIONS(WeightAverageOptions, option("decay", &O::decay, "share of the old average in the new one").at_least(0).under(1),
                  option("warm_up", &O::warm_up, "a smaller decay at first: (1 + t) / (10 + t)"),
-                 option("every", &O::every, "steps from one update to the next").at_least(1),
-                 option("start", &O::start, "steps before the first update").at_least(0))
+                 option("every", &O::every, "applied steps to each update").at_least(1),
+                 option("start", &O::start, "steps before averaging begins").at_least(0))
 HALFSTEP_OPTIONS(LookaheadOptions, option("k", &O::k, "steps").at_least(1),
                  option("alpha", &O::alpha, "fraction of the difference by which the slow weights move").above(0).at_most(1))
 
@@ -34,28 +34,41 @@ WeightAverage::WeightAverage(Optimizer& optimizer, const WeightAverageOptions& o
   begin_states(name_);
 }
 
-void WeightAverage::stepped(const AmpStep& amp) {
+// Runs a pass over all parameters. It counts the steps in `step`, one number for each parameter; null: in the states.
+void WeightAverage::follow(const math::AverageRule& rule, const StepControl& control, float* step) {
   optimizer().check_own_values("WeightAverage");
   const NoGrad off;
-  const math::AverageRule rule{.decay = options_.decay,
-                               .equal = options_.equal,
-                               .warm_up = options_.warm_up,
-                               .start = double(options_.start),
-                               .every = double(options_.every)};
   size_t i = 0;
   for (const ParamGroup& group : groups()) {
     std::vector<ParamUpdate> updates;
     for (const Tensor& p : group.params) {
+      float* const own_step = state(i, name_ + "_step", {}, DType::f32).data_ptr<float>();
       updates.push_back({.param = state(i, name_, p.shape(), kept_dtype(p)).view(),
                          .grad = p.view(),
                          .state = {},
                          .shadow = {},
-                         .step = state(i, name_ + "_step", {}, DType::f32).data_ptr<float>(),
+                         .step = step ? step + i : own_step,
                          .number = state(i, name_ + "_count", {}, DType::f32).data_ptr<float>()});
       ++i;
     }
-    backend_for(group.params.front().device()).update(updates, rule, control_of(amp));
+    backend_for(group.params.front().device()).update(updates, rule, control);
   }
+}
+
+void WeightAverage::stepped(const AmpStep& amp) {
+  const auto every = double(options_.every), skipped = double(options_.start) + every - 1;  // the rule begins behind these
+  follow({.decay = options_.decay,
+          .equal = options_.equal,
+          .warm_up = options_.warm_up,
+          .start = options_.by_hand ? std::numeric_limits<double>::infinity() : skipped,
+          .every = every},
+         control_of(amp), nullptr);
+}
+
+void WeightAverage::update() {
+  const std::vector<Tensor> params = optimizer().parameters();
+  const Tensor steps = zeros({int64_t(params.size())}, {.dtype = DType::f32, .device = params.front().device()});
+  follow({.decay = options_.decay, .equal = options_.equal, .warm_up = options_.warm_up}, {}, steps.data_ptr<float>());
 }
 
 Tensors WeightAverage::averages() const {
@@ -106,8 +119,9 @@ void WeightAverage::copy_to_parameters() {
 }
 
 std::string WeightAverage::describe() const {
-  const std::string when = joined(options_.start > 0 ? joined(", start=", options_.start) : "",
-                                  options_.every > 1 ? joined(", every=", options_.every) : "");
+  const std::string when = options_.by_hand ? ", by_hand=True"
+                                            : joined(options_.start > 0 ? joined(", start=", options_.start) : "",
+                                                     options_.every > 1 ? joined(", every=", options_.every) : "");
   if (options_.equal) return "SWA(" + (when.empty() ? when : when.substr(2)) + ")";  // without the first ", "
   return joined("EMA(decay=", options_.decay, options_.warm_up ? ", warm_up=True" : "", when, ")");
 }

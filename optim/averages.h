@@ -27,8 +27,9 @@ struct WeightAverageOptions {
   double decay = 0.999;   // average += (1 - decay) (parameter - average), starting at the parameter: an exponential average
   bool warm_up = false;   // the decay of update t (from 0) is at most (1 + t) / (10 + t), so that early weights are soon forgotten
   bool equal = false;     // takes the mean of all instead (SWA, Izmailov et al. 2018; PyTorch's AveragedModel)
-  int64_t start = 0;      // steps before the first update
-  int64_t every = 1;      // steps between updates
+  bool by_hand = false;   // only update() updates it, as PyTorch's update_parameters at the end of an epoch
+  int64_t start = 0;      // steps before averaging begins
+  int64_t every = 1;      // updates come after start + every applied steps, after start + 2 every, ...
   static const OptionList<WeightAverageOptions>& list();
 };
 class WeightAverage : public Optimizer::Follower {
@@ -36,6 +37,8 @@ class WeightAverage : public Optimizer::Follower {
   // Throws ValueError for options out of range.
   [[nodiscard]] explicit WeightAverage(Optimizer& optimizer, const WeightAverageOptions& options = {});
   void stepped(const AmpStep& amp) override;
+  // Takes the parameters into the average now, whatever `start` and `every` are. Throws ValueError within a Scope.
+  void update();
   std::vector<std::string> state_names() const override { return {name_, name_ + "_step", name_ + "_count"}; }
   std::string describe() const override;
   std::string kind() const override { return options_.equal ? "SWA" : "EMA"; }
@@ -63,6 +66,7 @@ class WeightAverage : public Optimizer::Follower {
   };
 
  private:
+  void follow(const math::AverageRule& rule, const StepControl& control, float* step);
   bool swap_in();  // puts the averages into the parameters; returns whether there was one
   void swap_out();
   WeightAverageOptions options_;

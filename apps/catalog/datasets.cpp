@@ -11,6 +11,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/catalog/option_fields.h"
 #include "apps/catalog/pictures.h"
+#include "apps/catalog/pixel_range.h"
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/data/sets/picture_statistics.h"
 #include "framework/data/sets/split.h"
@@ -56,6 +57,17 @@ std::shared_ptr<Dataset> make_part(const DatasetRow& row, const SplitRequest& wa
   } catch (const IoError& e) {
     throw DataError(e.what() + help_with_root(wanted));  // report a file of data that cannot be read as bad data
   }
+}
+
+// Returns what pixel_misfit says of a split's transforms, unless it does so of the training data's. Pictures and bytes are not read
+// for that.
+std::string misfit_of_pixels(const SplitRequest& r) {
+  const Json &transforms = r.self()["transforms"], &type = r.self()["type"];
+  if (!may_take_pixels(transforms) || type == "Random") return "";
+  const DatasetRow& row = dataset_catalog().row(r.self());
+  const bool are_pictures = row.normalizes || type == "ImageFolder";
+  std::string out = pixel_misfit(transforms, are_pictures ? kPixelRange : input_range(*row.make(r)));
+  return out.empty() || r.split == "train" || misfit_of_pixels(train_of(r)).empty() ? out : "";
 }
 
 // Returns the config with the numbers that "from": "data" requests filled into the split's transforms. found: statistics computed
@@ -191,6 +203,8 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
       values *= size;
     }
   } catch (const Error& e) { fail<ConfigError>(joined("data.", split, ".transforms"), one_line(e)); }
+  const std::string misfit = misfit_of_pixels({whole, split});
+  if (!misfit.empty()) facts->notes.warnings.push_back("transforms: " + misfit);
   return facts;
 }
 

@@ -45,10 +45,6 @@ AnswerArrays::AnswerArrays(std::filesystem::path file, const DataForm& form, boo
   check<ConfigError>(!form.label_sequences, "predict",
                      "answers are rows of labels, of different lengths, which are no array: ", file_.string(),
                      Help{"--json --out answers.jsonl"});
-  check<ConfigError>(!probabilities || form.classes > 0, "predict",
-                     "--probabilities is for classes, and the model predicts numbers");
-  check<ConfigError>(!probabilities || form.target.empty(), "predict",
-                     "--probabilities is for one class for each input, and the model predicts one for each position");
   const std::filesystem::path folder = file_.has_parent_path() ? file_.parent_path() : std::filesystem::path(".");
   check<IoError>(std::filesystem::is_directory(folder), "predict", file_.string(), " cannot be written: there is no folder ",
                  folder.string());
@@ -88,11 +84,7 @@ void AnswerArrays::write(std::ostream& messages) const {
   const Tensor answers = form_.classes > 0 ? array_of(classes_, with_rows(rows_, shape), DType::i64)
                                            : array_of(numbers_, with_rows(rows_, shape), DType::f64).to(dtype);
   std::vector<std::pair<std::string, Tensor>> arrays = {{"prediction", answers}};
-  if (has_probabilities_) {
-    check<ConfigError>(int64_t(shares_.size()) == rows_ * form_.classes, "predict", "the loss gives the classes no probabilities",
-                       Help{"leave --probabilities out"});
-    arrays.emplace_back("probabilities", array_of(shares_, Shape{rows_, form_.classes}, DType::f32));
-  }
+  if (has_probabilities_) arrays.emplace_back("probabilities", array_of(shares_, Shape{rows_, form_.classes}, DType::f32));
   if (is_npz_)
     write_npz(file_, arrays);
   else

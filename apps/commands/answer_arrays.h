@@ -23,7 +23,7 @@ bool is_array_file(const std::string& file);
 // or -1.
 class AnswerArrays {
  public:
-  // Throws ConfigError for answers that cannot be arrays.
+  // Throws ConfigError for answers that cannot be arrays. probabilities: the model has them.
   AnswerArrays(std::filesystem::path file, const DataForm& form, bool probabilities);
   void add(const Prediction& prediction);
   // Writes the file, and describes it to `messages`.

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/catalog/losses.h"
 #include "apps/commands/answer_arrays.h"
 #include "apps/commands/commands.h"
 #include "apps/commands/options.h"
@@ -57,12 +58,15 @@ std::string joined_labels(const Prediction& p, const DataForm& form) {
 class AnswerWriter {
  public:
   AnswerWriter(const PredictArguments& arguments, const DataForm& form, std::ostream& out)
-      : arguments_(arguments), form_(form), out_(out) {}
+      : arguments_(arguments), form_(form), out_(out) {
+    const auto* const series = std::get_if<SeriesForm>(&form.source);
+    if (series && series->options.format.decimal == ',') decimal_ = ',', delimiter_ = ';';
+  }
 
-  // Takes the header and the delimiter of the table whose rows follow.
+  // Takes the header and the format of the table whose rows follow.
   void begin_table(const CsvRows& rows) {
     header_ = rows.header;
-    delimiter_ = rows.delimiter;
+    delimiter_ = rows.delimiter, decimal_ = rows.decimal;
     if (arguments_.csv) write_csv_header();
   }
 
@@ -129,6 +133,12 @@ class AnswerWriter {
     write_csv_line(names);
   }
 
+  // Returns a number as the table writes its own.
+  std::string cell_of(std::string number) const {
+    std::replace(number.begin(), number.end(), '.', decimal_);
+    return number;
+  }
+
   void write_csv(const Prediction& p) {
     write_csv_header();
     std::vector<std::string> cells = std::holds_alternative<TableForm>(form_.source) ? p.cells : std::vector<std::string>{p.input};
@@ -137,10 +147,11 @@ class AnswerWriter {
       answer.back() = p.fault.substr(0, p.fault.find('\n'));
     } else if (!p.top.empty()) {
       answer[0] = p.top[0].name;
-      if (!std::isnan(p.top[0].probability)) answer[1] = number_text(p.top[0].probability, 6);
-      for (size_t c = 0; c < p.probabilities.size(); ++c) answer[2 + c] = number_text(p.probabilities[c], 6);
+      if (!std::isnan(p.top[0].probability)) answer[1] = cell_of(number_text(p.top[0].probability, 6));
+      for (size_t c = 0; c < p.probabilities.size(); ++c) answer[2 + c] = cell_of(number_text(p.probabilities[c], 6));
     } else if (!p.numbers.empty()) {
-      for (size_t i = 0; i < p.numbers.size() && i + 1 < answer.size(); ++i) answer[i] = answer_text(form_, i, p.numbers[i], 9);
+      for (size_t i = 0; i < p.numbers.size() && i + 1 < answer.size(); ++i)
+        answer[i] = cell_of(answer_text(form_, i, p.numbers[i], 9));
     } else {
       answer[0] = joined_labels(p, form_);
     }
@@ -184,7 +195,7 @@ class AnswerWriter {
   const DataForm& form_;
   std::ostream& out_;
   std::vector<std::string> header_;
-  char delimiter_ = ',';
+  char delimiter_ = ',', decimal_ = '.';
   bool has_header_ = false;  // the output
 };
 
@@ -253,6 +264,19 @@ void check_golden_samples(Predictor& model, const PredictArguments& arguments) {
   std::cerr << check_proof(model, *model.proof()) << '\n';
 }
 
+// Throws ConfigError for --probabilities of a model that has none.
+void check_probabilities(const Predictor& model) {
+  const DataForm& form = model.form();
+  check<ConfigError>(form.classes > 0, "predict", "--probabilities is for classes, and the model predicts numbers",
+                     Help{"leave it out"});
+  check<ConfigError>(!form.label_sequences && form.target.empty(), "predict",
+                     "--probabilities is for one class for each input, and the model predicts ",
+                     form.label_sequences ? "rows of labels" : "one for each position", Help{"leave it out"});
+  check<ConfigError>(gives_probabilities(model.config().loss), "predict", "the loss ",
+                     model.config().loss["type"].get<std::string>(), " gives the classes no probabilities",
+                     Help{"leave --probabilities out; CrossEntropyLoss gives them"});
+}
+
 // Returns the arrays for an --out that names a file of NumPy. Throws ConfigError for options that only a text has.
 std::optional<AnswerArrays> arrays_for(const PredictArguments& arguments, const DataForm& form) {
   if (!arguments.out || !is_array_file(*arguments.out)) return {};
@@ -273,6 +297,7 @@ int predict(const PredictArguments& given) {
   check<ConfigError>(!arguments.inputs.empty() || !arguments.texts.empty() || arguments.check, "predict", "needs inputs",
                      Help{"halfstep predict --help"});
   Predictor model(arguments.model.path, arguments.model.predictor());
+  if (arguments.files.probabilities) check_probabilities(model);
   print_model(model);
   if (arguments.check) check_golden_samples(model, arguments);
   if (arguments.check && arguments.inputs.empty() && arguments.texts.empty()) return kDone;

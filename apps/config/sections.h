@@ -116,11 +116,16 @@ struct SwaSection {
   bool enabled, update_bn;
   double start;
   std::optional<int64_t> every;
+  bool follows_epochs() const { return enabled && !every; }  // the mean takes the weights at the ends of epochs
+  // Returns how many of `count` steps or epochs come before averaging begins.
+  int64_t steps_before(int64_t count) const { return int64_t(start * double(count) + 1e-9); }
 
   void keys(auto& key) {
     key(enabled, boolean("enabled", true, "keep the mean of the weights of the last part of a run, which evaluations use"));
     key(start, number("start", 0.75, "share of the run before averaging begins").at_least(0).below(1));
-    key(every, integer("every", nullptr, "steps from one update to the next; left out: an epoch").at_least(1).at_most(kMaxCount));
+    key(every, integer("every", nullptr, "applied steps to each update; left out: updates are at the ends of epochs")
+                   .at_least(1)
+                   .at_most(kMaxCount));
     key(update_bn, boolean("update_bn", true,
                            "before each evaluation and checkpoint, make the statistics of batch norms anew for the mean, by a pass "
                            "over data.train"));

@@ -66,7 +66,7 @@ MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::s
   optimizer_ = build_optimizer(config.optimizer, *model_);
   check<ConfigError>(!optimizer_->needs_closure(), "plan", optimizer_->describe(),
                      " decides by the values of the loss how often it evaluates it: its steps cannot be planned");
-  followers_ = make_followers(config.train, *optimizer_, 1, 1);
+  followers_ = make_followers(config.train, *optimizer_, 1);
   if (group_) share_states(*optimizer_, config, *group_);
   options_.device = Device::meta;
   step_ = std::make_unique<TrainStep>(*model_, *loss_, *optimizer_, scaler_, nullptr, options_);

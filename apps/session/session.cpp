@@ -206,10 +206,12 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   session.steps_per_epoch = (session.batches_per_epoch + t.accumulate_steps - 1) / t.accumulate_steps;
   session.counts_epochs = t.epochs.has_value();
   session.total_steps = t.epochs ? *t.epochs * session.steps_per_epoch : *t.max_steps;
-  session.followers = make_followers(t, *session.optimizer, session.steps_per_epoch, session.total_steps);
+  session.followers = make_followers(t, *session.optimizer, session.total_steps);
   for (const auto& f : session.followers) {
     if (auto* const average = dynamic_cast<WeightAverage*>(f.get())) session.average = average;
-    session.optimizer_text += ", " + f->describe();
+    session.optimizer_text +=
+        ", " + (t.swa.follows_epochs() && f.get() == session.average ? joined("SWA(start=", t.swa.start, ", every=1 epoch)")
+                                                                     : f->describe());
   }
   if (session.total_steps > 0)
     session.schedule = build_scheduler(config.scheduler, *session.optimizer,
@@ -218,15 +220,15 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
 }
 
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
-                                                                 int64_t steps_per_epoch, int64_t total_steps) {
+                                                                 int64_t total_steps) {
   std::vector<std::unique_ptr<Optimizer::Follower>> out;
   if (train.lookahead.enabled) out.push_back(std::make_unique<Lookahead>(optimizer, train.lookahead.slow));
   if (train.ema.enabled) out.push_back(std::make_unique<WeightAverage>(optimizer, train.ema.average));
   if (train.swa.enabled) {
-    out.push_back(std::make_unique<WeightAverage>(
-        optimizer, WeightAverageOptions{.equal = true,
-                                        .start = int64_t(train.swa.start * double(total_steps)),
-                                        .every = train.swa.every.value_or(std::max<int64_t>(steps_per_epoch, 1))}));
+    out.push_back(std::make_unique<WeightAverage>(optimizer, WeightAverageOptions{.equal = true,
+                                                                                  .by_hand = train.swa.follows_epochs(),
+                                                                                  .start = train.swa.steps_before(total_steps),
+                                                                                  .every = train.swa.every.value_or(1)}));
   }
   return out;
 }

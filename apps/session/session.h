@@ -71,7 +71,7 @@ Session make_session(Config config, ProcessGroup* group = nullptr, FirstValues v
 TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullptr);
 // Makes Lookahead and the averages that the config asks for, as followers of `optimizer`.
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
-                                                                 int64_t steps_per_epoch, int64_t total_steps);
+                                                                 int64_t total_steps);
 // Replaces weights in `state` by the averages that the checkpoint has of them, and statistics of norms by those for the averages.
 // Returns the number of replaced weights.
 int use_averages(const CheckpointContents& contents, StateDict& state);

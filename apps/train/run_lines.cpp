@@ -36,6 +36,20 @@ static std::string weights_line(const char* what, const Json& options, const cha
 RunLines::RunLines(RunContext& run)
     : run_(run), epochs_(run.progress, run.session.total_steps / std::max<int64_t>(1, run.session.steps_per_epoch)) {}
 
+// Warns of a run that ends before the first update of an average.
+void RunLines::warn_of_no_average() const {
+  const TrainSection& t = run_.config.train;
+  const int64_t total = run_.session.total_steps;
+  const auto warn = [&](const char* key, int64_t every, int64_t steps) {
+    if (total > 0 && every > steps)
+      run_.progress.warn(joined("train.", key, ".every is ", every, ", and the run averages only ", steps,
+                                steps == 1 ? " step" : " steps",
+                                ": there will be no average, and evaluations use the trained weights"));
+  };
+  if (t.ema.enabled) warn("ema", t.ema.average.every, total);
+  if (t.swa.enabled) warn("swa", t.swa.every.value_or(1), total - t.swa.steps_before(total));
+}
+
 void RunLines::introduce() const {
   std::string precision = "float32";
   if (run_.session.low) {
@@ -50,6 +64,7 @@ void RunLines::introduce() const {
                             trained < parameters ? joined(" (", trained, " trained)") : "", " on ", run_.session.device, ", ",
                             precision));
   for (const std::string& line : run_.session.weights_read) run_.progress.line(line);
+  warn_of_no_average();
   if (makes_averaged_statistics(run_.session, run_.config.train))
     run_.progress.line(
         "swa: before each evaluation and checkpoint, a pass over data.train makes the norms' statistics under the mean");

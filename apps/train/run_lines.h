@@ -32,6 +32,7 @@ class RunLines {
   void print_pending() { epochs_.print_pending(); }  // prints lines of epochs that were left out so far
 
  private:
+  void warn_of_no_average() const;
   std::vector<LinePart> epoch_parts(bool evaluated) const;
 
   RunContext& run_;

@@ -210,7 +210,21 @@ void Trainer::train_batch() {
   run_.grad_norm = r.grad_norm;
   ++run_.counters.attempted;
   profile_.end_step(true);
+  if (run_.config.train.swa.follows_epochs()) {
+    const bool ends_epoch =
+        run_.session.train->left() <= 0 || run_.session.train->state().next_batch >= run_.session.batches_per_epoch;
+    if (ends_epoch || is_finished()) average_weights(run_.epoch() + 1);
+  }
   after_step();
+}
+
+// Takes the weights into the mean of train.swa, at the end of an epoch or of the run, unless that is before averaging begins.
+void Trainer::average_weights(int64_t epochs) {
+  const TrainSection& t = run_.config.train;
+  outcomes_.read();  // for the number of applied steps
+  const bool begins =
+      t.epochs ? epochs > t.swa.steps_before(*t.epochs) : run_.counters.applied() > t.swa.steps_before(*t.max_steps);
+  if (begins) run_.session.average->update();
 }
 
 void Trainer::end_epoch() {
@@ -223,6 +237,7 @@ void Trainer::end_epoch() {
     ranks_.take_notices(step_);
     run_.grad_norm = last.grad_norm;
     ++run_.counters.attempted;
+    if (run_.config.train.swa.follows_epochs()) average_weights(run_.epoch());
   }
   profile_.end_step(last.stepped);
   reset_states(*run_.session.model);  // the data's streams begin again

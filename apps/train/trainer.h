@@ -53,6 +53,7 @@ class Trainer {
   Json run_facts() const;  // run.json's facts about program and machine
   bool is_finished();      // may read outcomes of steps
   void train_batch();
+  void average_weights(int64_t epochs);  // epochs: with the current one
   void end_epoch();
   void after_step();  // does everything that is due after an optimizer step
   // Evaluates, prints the line of an epoch, and saves what is due, after the training lines of a step, an epoch or both (`ended`,

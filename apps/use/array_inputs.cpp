@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/catalog/pixel_range.h"
 #include "apps/use/predictor.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
@@ -21,8 +22,7 @@
 namespace halfstep::app {
 namespace {
 
-constexpr double kMostPixel = 2, kLeastPixel = -0.5;  // bounds of pixels: sharpening and resizing may leave [0, 1]
-constexpr double kFarFactor = 10;                     // above the training data's largest number, if that is 1
+constexpr double kFarFactor = 10;  // above the training data's largest number, if that is 1
 
 // Returns whether the model was trained on pixels in [0, 1].
 bool takes_pixels(const DataForm& form) {

@@ -16,6 +16,7 @@
 #include "apps/session/branch_names.h"
 #include "apps/use/array_inputs.h"
 #include "apps/use/model_file.h"
+#include "apps/use/table_files.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/float_state.h"
 #include "framework/base/log.h"
@@ -276,8 +277,8 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
       if (is_array)
         answer_arrays(path, options, receive);
       else if (std::holds_alternative<TableForm>(form_.source))
-        answer_table(read_csv_rows(path, std::get<TableForm>(form_.source).options), (path == "/dev/stdin" ? "-" : given) + " row ",
-                     options, receive, on_table);
+        answer_table(rows_of_table(path, std::get<TableForm>(form_.source).options, config_.json),
+                     (path == "/dev/stdin" ? "-" : given) + " row ", options, receive, on_table);
       else if (std::holds_alternative<SeriesForm>(form_.source))
         answer_series(path, options, receive);
       else
@@ -363,7 +364,7 @@ void Predictor::answer_table(const CsvRows& rows, const std::string& name, const
 }
 
 void Predictor::answer_series(const fs::path& path, const FileOptions& options, const Receive& receive) {
-  const LastWindow window = read_last_window(path, std::get<SeriesForm>(form_.source).options);
+  const LastWindow window = last_window_of(path, std::get<SeriesForm>(form_.source).options, config_.json);
   Prediction p = answer((*this)(window.input.unsqueeze(0)), options)[0];
   p.input = path == "/dev/stdin" ? "-" : path.string();
   if (!window.note.empty()) logging::warn(p.input + ": " + window.note);

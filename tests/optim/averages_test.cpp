@@ -50,16 +50,39 @@ TEST_CASE("an exponential average follows applied steps, with and without warm-u
   }
 }
 
-TEST_CASE("an equal average is the mean of every k-th step from a start on") {
-  Run run;
-  WeightAverage swa(run.optimizer, {.equal = true, .start = 4, .every = 3});
-  run.go(4);
+TEST_CASE("an average takes the weights after each k steps from a start on, and update() takes them at any time") {
+  for (const bool equal : {true, false}) {
+    Run run;
+    WeightAverage average(run.optimizer, {.decay = 0.9, .equal = equal, .start = 4, .every = 3});
+    run.go(6);
+    CHECK(!average.averages()[0].defined());
+    run.go(13, 1);
+    REQUIRE(run.path.size() == 18);
+    double want = run.path[6], n = 1;  // after 7, 10, 13 and 16 applied steps
+    for (const size_t i : {9, 12, 15}) want += (equal ? 1 / ++n : 0.1) * (run.path[i] - want);
+    CHECK(first(average.averages()[0]) == doctest::Approx(want).epsilon(1e-6));
+    average.update();
+    want += (equal ? 1 / 5. : 0.1) * (run.path[17] - want);
+    CHECK(first(average.averages()[0]) == doctest::Approx(want).epsilon(1e-6));
+    run.go(1);  // the 19th: update() was no step
+    CHECK(first(average.averages()[0]) == doctest::Approx(want + (equal ? 1 / 6. : 0.1) * (run.path[18] - want)).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("an average by hand takes the weights when update() is called, resumes, and refuses it within a scope") {
+  Run run, again;
+  WeightAverage swa(run.optimizer, {.equal = true, .by_hand = true}), too(again.optimizer, {.equal = true, .by_hand = true});
+  CHECK(swa.describe() == "SWA(by_hand=True)");
+  run.go(5);
   CHECK(!swa.averages()[0].defined());
-  run.go(14);
-  double sum = 0;
-  int n = 0;
-  for (size_t i = 4; i < run.path.size(); i += 3, ++n) sum += run.path[i];
-  CHECK(first(swa.averages()[0]) == doctest::Approx(sum / n).epsilon(1e-6));
+  for (int epoch = 0; epoch < 2; ++epoch) run.go(4), swa.update();
+  again.p.detach().copy_(run.p.detach());
+  again.optimizer.load_state_dict(run.optimizer.state_dict());
+  swa.update(), too.update();
+  CHECK(first(swa.averages()[0]) == doctest::Approx((run.path[8] + 2 * run.path[12]) / 3).epsilon(1e-6));
+  CHECK(problem::bytes(swa.averages()[0]) == problem::bytes(too.averages()[0]));
+  const WeightAverage::Scope averaged(swa);
+  CHECK_THROWS_WITH_AS(swa.update(), doctest::Contains("end the WeightAverage::Scope first"), ValueError);
 }
 
 TEST_CASE("in a scope the parameters hold the average, afterwards their own bytes, and the low copy follows") {

@@ -88,13 +88,18 @@ std::shared_ptr<TimeSeriesDataset> make_series(const SplitRequest& r) {
   if (r.form && std::holds_alternative<SeriesForm>(r.form->source))
     known = std::get<SeriesForm>(r.form->source).options;
   else if (r.split != "train" && train.self()["type"] == "TimeSeries" &&
-           (options.all_columns || train.self()["standardize"] == true))
+           (options.all_columns || train.self()["standardize"] == true || train.self()["target"] != self["target"]))
     known = make_series(train)->options();
   if (known) {
     if (options.all_columns) options.columns = known->columns, options.all_columns = false;
     if (options.standardize && (r.form || train.self()["standardize"] == true)) options.scaling = known->scaling;
     if (options.time == known->time) options.step = known->step;
   }
+  const auto out = std::make_shared<TimeSeriesDataset>(data_path(r), options);
+  const std::vector<std::string>& own = out->options().target;
+  if (!known || own == known->target || !std::is_permutation(own.begin(), own.end(), known->target.begin(), known->target.end()))
+    return out;
+  options.target = known->target;  // the order of the training data's
   return std::make_shared<TimeSeriesDataset>(data_path(r), options);
 }
 

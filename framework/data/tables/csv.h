@@ -152,7 +152,7 @@ struct CsvRows {
   int64_t far_values = 0;
   std::string far_value{};
   DataNotes notes{};     // anything unusual in how the file was read
-  char delimiter = ',';  // for a file of the same kind
+  char delimiter = ',', decimal = '.';  // for a file of the same kind
 };
 // Reads rows to be predicted. training: how the training data was read, with its encoding. Columns are found by name, in any order
 // and among others, if the training data had a header, and else by index; the target's may be missing. With CsvMissing::drop_row,

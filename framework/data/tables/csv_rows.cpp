@@ -200,6 +200,7 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   if (sheet.has_header()) out.header = sheet.names();
   out.notes = sheet.notes();
   out.delimiter = sheet.format().delimiter == kCsvBlanks ? ',' : sheet.format().delimiter;
+  out.decimal = sheet.format().decimal;
   const size_t rows = sheet.rows();
   out.faults.resize(rows);
   std::vector<float> values;

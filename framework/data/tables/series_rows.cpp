@@ -58,7 +58,7 @@ std::vector<size_t> find_series_columns(const CsvSheet& sheet, const std::vector
   return out;
 }
 
-// Returns the names of the targets, in the order of the columns.
+// Returns the names of the targets, in the order given; of all columns in theirs.
 std::vector<std::string> find_series_targets(const CsvSheet& sheet, const std::vector<size_t>& columns,
                                              const TimeSeriesOptions& o) {
   std::vector<size_t> wanted;
@@ -70,8 +70,7 @@ std::vector<std::string> find_series_targets(const CsvSheet& sheet, const std::v
     wanted.push_back(c);
   }
   std::vector<std::string> out;
-  for (const size_t c : columns)
-    if (wanted.empty() || has_column(wanted, c)) out.push_back(sheet.names()[c]);
+  for (const size_t c : wanted.empty() ? columns : wanted) out.push_back(sheet.names()[c]);
   return out;
 }
 

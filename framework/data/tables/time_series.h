@@ -37,7 +37,7 @@ HALFSTEP_OPTION_NAMES(SeriesMissing, "refuse", "drop", "last", "interpolate");
 struct TimeSeriesOptions {
   std::vector<std::string> columns{};  // inputs, by name or index; empty: the last
   bool all_columns = false;            // replaces `columns`: all columns of numbers except those of `time`
-  std::vector<std::string> target{};   // the columns to predict; empty: all
+  std::vector<std::string> target{};   // the columns to predict, in this order; empty: all
   // A column of dates or numbers that must grow from row to row; or the columns of the year, the month and so on. Empty: none.
   std::vector<std::string> time{};
   int64_t window = 1;   // rows in the input

@@ -51,6 +51,63 @@ TEST_CASE("arrays: pictures of bytes, as a folder of pictures has them") {
   CHECK_MESSAGE(contains(normalized.err, "before any Normalize"), normalized.err);
 }
 
+TEST_CASE("transforms for pixels in [0, 1] warn of other numbers, with a remedy that helps") {
+  const TempDir dir;
+  manual_seed(1);
+  const Tensor gray = pictures(80).unsqueeze(1), fine = gray.to(DType::f32) * 257.0, unit = gray.to(DType::f32) / 255.0;
+  save_safetensors(dir / "gray.safetensors", {{"x", gray}, {"y", kinds(80)}});
+  save_safetensors(dir / "fine.safetensors", {{"x", fine}, {"y", kinds(80)}});
+  save_safetensors(dir / "unit.safetensors", {{"x", unit}, {"y", kinds(80)}});
+  std::string table = "kind,a,b\n";
+  for (int i = 0; i < 40; ++i) table += joined(i % 2, ',', i * 5 % 256, ',', 255 - i, '\n');
+  write(dir / "t.csv", table);
+  const auto warning = [&](const std::string& data, const std::string& transforms) {
+    write(dir / "c.json", R"({"output_dir": "r", "model": {"type": "MLP", "hidden": [4]}, "loss": "CrossEntropyLoss",
+      "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"epochs": 1},
+      "data": {"root": ".", "train": {)" +
+                              data + R"(, "transforms": [)" + transforms + R"(]}, "loader": {"batch_size": 8}}})");
+    const Ran r = run(dir, "validate c.json");
+    CHECK(r.code == 0);
+    const size_t at = r.err.find("data.train: transforms: ");
+    return at == std::string::npos ? "" : r.err.substr(at, r.err.find('\n', at) - at);
+  };
+  const std::string arrays = R"("type": "Safetensors", "path": ")", mnist = R"({"type": "Normalize", "preset": "mnist"})";
+  const std::string jitter = R"({"type": "ColorJitter", "contrast": 0.3})", digits = R"("type": "Digits", "size": 64)";
+  const std::string own = R"({"type": "Normalize", "mean": 0.45, "std": 0.22})", data = R"({"type": "Normalize", "from": "data"})";
+  const std::string numbers = arrays + R"(gray.safetensors", "bytes": "numbers")", deep = arrays + R"(fine.safetensors")";
+  const std::string plain = arrays + R"(unit.safetensors")", bytes = arrays + R"(gray.safetensors")";
+  const std::string csv = R"("type": "CSV", "path": "t.csv", "target": "kind", "task": "classification")";
+
+  const std::string white = R"({"type": "Normalize", "mean": 0, "std": 255})",
+                    deep_white = R"({"type": "Normalize", "mean": 0, "std": 65535})";
+  CHECK(contains(warning(numbers, mnist), "preset \"mnist\" is for pixels in [0, 1], but the inputs go from "));
+  CHECK(contains(warning(numbers, mnist), "put " + white + " before it"));
+  CHECK(warning(numbers, white + ", " + mnist).empty());
+  CHECK(contains(warning(deep, jitter), "ColorJitter is for pixels in [0, 1]"));
+  CHECK(contains(warning(deep, jitter), "put " + deep_white + " before it"));
+  CHECK(warning(deep, deep_white + ", " + jitter).empty());
+  CHECK(contains(warning(numbers, own), "mean and std of Normalize are for pixels"));
+  CHECK(contains(warning(csv, mnist), "but the inputs go from "));
+  CHECK(contains(warning(csv + R"(, "standardize": true)", mnist), "leave it out"));
+  // Pictures and bytes are in [0, 1], until a Normalize.
+  for (const std::string& pixels : {digits, bytes, plain}) {
+    CAPTURE(pixels);
+    CHECK(warning(pixels, jitter + ", " + mnist).empty());
+    CHECK(warning(pixels, own).empty());
+    CHECK(contains(warning(pixels, mnist + ", " + jitter), "there: put it before Normalize"));
+    CHECK(contains(warning(pixels, data + ", " + mnist), "there: leave one Normalize out"));
+  }
+  CHECK(warning(numbers, data).empty());
+  CHECK(warning(numbers, R"({"type": "Normalize", "mean": 128, "std": 64})").empty());
+  REQUIRE(!warning(numbers, mnist).empty());
+  CHECK(contains(run(dir, "train c.json").err, "data.train: transforms: preset"));
+  // The mean and deviation of rare counts are shares, too.
+  Tensor rare = zeros({80, 1, 12, 12});
+  for (int64_t i = 0; i < 80; ++i) rare.select(0, i).select(1, i % 12).fill_(double(i % 3 == 0 ? 5 : 0));
+  save_safetensors(dir / "rare.safetensors", {{"x", rare}, {"y", kinds(80)}});
+  CHECK(warning(arrays + R"(rare.safetensors")", R"({"type": "Normalize", "mean": 0.14, "std": 0.8})").empty());
+}
+
 TEST_CASE("arrays: bytes of 0 and 1 are no pixels, from init to predict") {
   const TempDir dir;
   manual_seed(1);

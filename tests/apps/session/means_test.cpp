@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <iomanip>
 #include <sstream>
 
 #include "framework/io/checkpoint/checkpoint.h"
@@ -179,6 +180,59 @@ TEST_CASE("train.swa: the mean of the weights has batch norms' statistics of its
   CHECK(run(dir, "train c.json --threads 1 --quiet --set output_dir=cut --resume auto").code == 0);
   for (const auto& [name, t] : load_checkpoint(dir / "cut").model)
     CHECK(t.to_vector<float>() == a.model.at(name).to_vector<float>());
+}
+
+TEST_CASE("train.swa: the mean is of the weights at the ends of epochs, of the run, or of each `every` applied steps") {
+  TempDir dir;
+  write(dir / "c.json", R"({
+    "name": "swa", "device": "cpu", "output_dir": "r", "seed": 4,
+    "model": {"type": "Sequential", "layers": ["Flatten", {"type": "Linear", "out_features": "auto"}]},
+    "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.5}, "checkpoint": {"every": 1, "keep_last": 0},
+    "data": {"train": {"type": "Digits", "size": 100}, "val": {"type": "Digits", "size": 50}, "loader": {"batch_size": 20}},
+    "train": {"epochs": 4, "accumulate_steps": 2, "swa": {"start": 0.3}}})");
+  // Checks that the mean of the last checkpoint is that of the weights after these numbers of applied steps.
+  const auto mean_of = [&](const std::string& options, const std::vector<int>& steps) {
+    CAPTURE(options);
+    const Ran r = run(dir, "train c.json --threads 1 --overwrite " + options);
+    CAPTURE(r.err);
+    REQUIRE(r.code == 0);
+    CHECK(contains(r.err, "there will be no average") == steps.empty());
+    const CheckpointContents last = load_checkpoint(dir / "r");
+    const Tensor& count = last.state.at("optimizer.1.weight.average_count");
+    REQUIRE(count.item<double>() == double(steps.size()));
+    if (steps.empty()) return;
+    Tensor sum = zeros({10, 28 * 28});
+    for (const int step : steps) {
+      std::ostringstream name;
+      name << "r/step-" << std::setw(8) << std::setfill('0') << step;
+      sum = sum + load_checkpoint(dir / name.str()).model.at("1.weight");
+    }
+    const std::vector<float> want = (sum / double(steps.size())).to_vector<float>();
+    CHECK(distance(last.state.at("optimizer.1.weight.average").to_vector<float>(), want) < 1e-6);
+  };
+  mean_of("", {6, 9, 12});  // of 3 steps, the last of one batch
+  const auto average_of = [&](const char* name) {
+    return load_checkpoint(dir / name).state.at("optimizer.1.weight.average").to_vector<float>();
+  };
+  for (const char* from : {"r/step-00000006", "r/step-00000008"}) {
+    REQUIRE(run(dir, joined("train c.json --threads 1 --overwrite --set output_dir=cut --resume ", from)).code == 0);
+    CHECK(average_of("cut") == average_of("r"));
+  }
+  mean_of("--set train.accumulate_steps=1", {10, 15, 20});
+  mean_of("--set train.limit_batches=4 --set train.swa.start=0.5", {6, 8});
+  const std::string steps = "--set train.epochs=null --set train.max_steps=";
+  mean_of(steps + "11", {6, 9, 11});
+  mean_of(steps + "12", {6, 9, 12});
+  mean_of(steps + "2", {2});
+  mean_of("--set train.swa.every=4", {7, 11});
+  mean_of("--set train.swa.every=10", {});
+  mean_of(R"(--set train.swa=false --set 'train.ema={"decay": 0.5, "every": 9}')", {9});
+  // Skipped steps do not move the ends of epochs.
+  const Ran skips = run(dir, R"(train c.json --json --overwrite --set 'amp={"dtype": "float16", "scaler": {"init_scale": 1e9}}')");
+  REQUIRE(skips.code == 0);
+  const int skipped = skips.json()["steps_skipped"];
+  REQUIRE(skipped > 0);
+  CHECK(load_checkpoint(dir / "r").state.at("optimizer.1.weight.average_count").item<double>() == 3);
 }
 
 TEST_CASE("a last batch of one sample is found by validate where a layer cannot train on it") {
