@@ -17,12 +17,15 @@
 #include "apps/capi/halfstep_predict.h"
 #include "apps/catalog/losses.h"
 #include "apps/schema/json.h"
+#include "apps/use/answer_text.h"
 #include "apps/use/array_inputs.h"
 #include "apps/use/predictor.h"
+#include "apps/use/wide_inputs.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
 #include "framework/base/float_state.h"
 #include "framework/base/fork_mutex.h"
+#include "framework/base/log.h"
 #include "framework/base/process_end.h"
 #include "generated/halfstep_release.h"
 
@@ -53,6 +56,8 @@ struct OpenModel {
   Shape output{};  // of one sample
   std::vector<std::string> classes{};
   std::string description{};
+  std::string narrow_warning{};   // of inputs in float32; empty: it has their digits
+  bool has_wide_answers = false;  // whether float32 does not have the digits of answers
 };
 
 // Maps handles to models. A handle is a unique number in the form of a pointer: a closed one is never found again. Calls hold the
@@ -216,6 +221,8 @@ hs_model* open(const char* path, const char* options) {
   model->output = without_batch(result.shape());
   for (int64_t i = 0; i < form.classes; ++i) model->classes.push_back(form.class_name(i));
   model->description = description_of(*model);
+  model->narrow_warning = app::narrow_inputs_warning(form, DType::f32);
+  model->has_wide_answers = form.classes == 0 && app::needs_double(form);
   hs_model* const out = open_models().add(std::move(model));
   FirstUse::watch_end_after("hs_open");
   return out;
@@ -267,6 +274,15 @@ void write_results(const OpenModel& open, bool as_answers, const Tensor& outputs
   std::copy(from, from + values.numel(), to);
 }
 
+// Warns, once in a process, where float32 does not have the digits of inputs or answers.
+void warn_of_lost_digits(const OpenModel& open, int result, DType dtype) {
+  if (dtype == DType::f32 && !open.narrow_warning.empty()) logging::warn_once("hs_run: " + open.narrow_warning);
+  if (result == HS_ANSWERS && open.has_wide_answers)
+    logging::warn_once(
+        "hs_run: float32 does not have the digits of the answers, whose deviation is small against their mean: take HS_OUTPUTS (in "
+        "Python raw=True), and compute outputs * std + mean of \"scale\" in the form in float64");
+}
+
 int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,
             int64_t capacity) {
   constexpr const char* kRun = "hs_run";
@@ -279,6 +295,7 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   try {
     app::check_range(x, model->predictor.form(), kRun);
   } catch (const DataError& e) { throw BadInput(e.what()); }
+  warn_of_lost_digits(*model, result, x.dtype());
   const int64_t samples = x.size(0), width = numel(model->output), numbers = samples * width;
   constexpr const char* kRoom = "outputs must have room for ";
   check<BadArgument>(outputs != nullptr || numbers == 0, kRun, kRoom, numbers, " numbers, got NULL");

@@ -117,11 +117,14 @@ HS_API const char* hs_class(hs_model* model, int64_t index);
  * compared with the training data's, however far outside they are: "low" and "high" in "source" of the form have its range, for
  * tables of each input (arrays and tables; series have the mean and deviation in "scaling").
  * `dtype`: HS_FLOAT32, HS_FLOAT64 or HS_INT64. A model that takes float32 converts the others, after columns and series are scaled:
- * give numbers that float32 does not hold, such as seconds since 1970, as HS_FLOAT64 or HS_INT64. A model that takes int64 takes no
- * other. `inputs` is aligned as its type and only read during the call.
+ * give numbers that float32 does not hold, such as seconds since 1970, as HS_FLOAT64 or HS_INT64. Otherwise a line on
+ * stderr, once in a process, names their columns. A model that takes int64 takes no other. `inputs` is aligned as its type and only
+ * read during the call.
  *
  * `outputs` gets shape[0] results in C order, each of the shape that hs_output gives. `capacity` is the number of floats that it
- * has room for. It must not overlap the inputs. Returns how many floats were written.
+ * has room for. Answers whose deviation is small against their mean lose digits in it, of which a line on stderr warns:
+ * HS_OUTPUTS * std + mean, of "scale" in the form, has them in float64. `outputs` must not overlap the inputs. Returns how many
+ * floats were written.
  *
  * Both pointers may be NULL if shape[0] is 0. */
 HS_API int64_t hs_run(hs_model* model, int result, int dtype, const void* inputs, const int64_t* shape, int dims, float* outputs,

@@ -192,6 +192,29 @@ std::string summary(const std::string& path, const WeightFile& file, const State
   return line;
 }
 
+// Throws DataError for files of arrays that other programs write, with the line that makes safetensors of them, and for others.
+void refuse_other_weights(const fs::path& path) {
+  const std::string head = head_of_file(path);
+  const std::optional<OtherFile> other = other_file(head, path);
+  const bool is_plain = path.string().find_first_of("'\"\\$`") == std::string::npos;
+  const std::string name = is_plain ? path.string() : "FILE", to = fs::path(name).replace_extension(".safetensors").string();
+  const auto line = [&](const std::string& arrays, const std::string& import, bool is_expression = true) {
+    return "with the package safetensors on PyPI, python3 -c \"import " + import + ", safetensors.numpy as s; " +
+           (is_expression ? "s.save_file(" + arrays : arrays + "; s.save_file(d") + ", '" + to + "')\" converts it";
+  };
+  std::string help;
+  if (other && other->kind == "an HDF5 file")
+    help = line("d = {}; h5py.File('" + name +
+                    "').visititems(lambda n, x: d.update({n: x[()]}) if isinstance(x, h5py.Dataset) else None)",
+                "h5py", false);
+  if (other && other->kind.find(".npz") != std::string::npos) help = line("dict(numpy.load('" + name + "'))", "numpy");
+  if (other && other->kind.find(".npy") != std::string::npos) help = line("{'weight': numpy.load('" + name + "')}", "numpy");
+  if (other && other->kind == "a MATLAB file")
+    help = line("{k: v.copy() for k, v in scipy.io.loadmat('" + name + "').items() if k[0] != '_'}", "scipy.io");
+  if (!help.empty()) fail<DataError>("weights", path.string(), ": the file is ", other->kind, Help{help});
+  refuse_other_file<DataError>("weights", path, head);
+}
+
 // Returns the file or folder with the tensors: `path` itself, or that of a checkpoint or of a run's latest.
 fs::path file_of(const fs::path& path) {
   std::error_code none;
@@ -204,7 +227,7 @@ fs::path file_of(const fs::path& path) {
     return path;
   const std::string name = path.filename().string();
   if (file && name != "latest" && name != "best") {
-    refuse_other_file<DataError>("weights", path, head_of_file(path));
+    refuse_other_weights(path);
     fail<DataError>("weights", path.string(),
                     " must be a file of safetensors or of torch.save, the index of several, or a halfstep run or checkpoint",
                     Help{"docs/fine_tuning.md says how such files are made"});

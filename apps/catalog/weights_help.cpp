@@ -86,6 +86,47 @@ Json patterns_of(const Strings& names, bool layers) {
   return Json(Strings(seen.begin(), seen.end()));
 }
 
+// Returns patterns of the matrices to turn, with any number in place of theirs where that finds no other tensor of the model.
+Json patterns_of_turned(const Strings& turned, const StateDict& mine) {
+  std::set<std::string> out;
+  for (const std::string& name : turned) {
+    const std::string any_number = patterns_of({name}, false)[0];
+    const Pattern pattern(any_number);
+    const bool finds_others = std::any_of(mine.begin(), mine.end(), [&](const NamedTensor& n) {
+      return pattern.found_in(n.name) && std::find(turned.begin(), turned.end(), n.name) == turned.end();
+    });
+    out.insert(finds_others ? "^" + escaped(name) + "$" : any_number);
+  }
+  return Json(Strings(out.begin(), out.end()));
+}
+
+// Returns what in Python makes weights of tensors from which PyTorch computes them; empty if the file has none.
+std::string computed_help(const Misfit& m) {
+  const auto other_of = [](std::string name, const std::string& end) {
+    return name.replace(name.size() - std::string("_orig").size(), std::string::npos, end);
+  };
+  const auto has = [&](const std::string& name) {
+    return std::any_of(m.unexpected.begin(), m.unexpected.end(), [&](const NamedTensor& n) { return n.name == name; });
+  };
+  const auto text = [](const std::string& name, const std::string& what, const std::string& call) {
+    return "in the file " + name + ' ' + what + "; in Python, " + call + " for each such layer makes its weight, before torch.save";
+  };
+  for (const NamedTensor& n : m.unexpected) {
+    const std::string part = ".parametrizations.";
+    if (const size_t at = ("." + n.name).find(part); at != std::string::npos) {
+      const Strings parts = components(n.name.substr(at + part.size() - 1));
+      return text(n.name, "is a value from which a weight is computed",
+                  "torch.nn.utils.parametrize.remove_parametrizations(layer, \"" + parts[0] + "\")");
+    }
+    if (!n.name.ends_with("_orig")) continue;
+    const std::string whole = components(n.name).back(), tensor = whole.substr(0, whole.size() - std::string("_orig").size());
+    if (has(other_of(n.name, "_mask")))
+      return text(n.name, "is pruned by a mask", "torch.nn.utils.prune.remove(layer, \"" + tensor + "\")");
+    return text(n.name, "is divided by its spectral norm", "torch.nn.utils.remove_spectral_norm(layer, \"" + tensor + "\")");
+  }
+  return {};
+}
+
 // Returns the JSON to write: all of `weights` if it is only a path, else the key to set in it.
 std::string line_with(const Json& weights, const std::string& key, const Json& value) {
   bool only_path = true;
@@ -228,6 +269,7 @@ std::string weights_help(Module& module, const WeightFile& file, const Json& wei
   const bool gpt2 = std::any_of(raw.begin(), raw.end(),
                                 [](const NamedTensor& n) { return n.name.find(".attn.c_attn.weight") != std::string::npos; });
   if (lacks && has_more) {
+    if (const std::string computed = computed_help(m); !computed.empty()) return computed;
     if (has_grouped_heads(m))
       return "the file's attention has fewer heads for keys and values than for queries, which MultiheadAttention does not have";
     if (gpt2)
@@ -236,7 +278,7 @@ std::string weights_help(Module& module, const WeightFile& file, const Json& wei
     return names_help(m, mine, weights["prefix"] == "" ? raw : state, weights);
   }
   if (!m.turned.empty()) {
-    const Json patterns = gpt2 ? Json::array({"\\.c_(attn|proj|fc)\\.weight$"}) : patterns_of(m.turned, false);
+    const Json patterns = gpt2 ? Json::array({"\\.c_(attn|proj|fc)\\.weight$"}) : patterns_of_turned(m.turned, mine);
     return "the file has matrices as [in, out]: " + line_with(weights, "transpose", patterns) +
            (gpt2 ? "" : "; add square ones, which fit either way, if they are [in, out], too");
   }

@@ -157,7 +157,12 @@ std::string tensor_of(const std::vector<T>& numbers, const std::string& dtype = 
 
 std::string cpp_preparation(const Predictor& model, const Preparation& p) {
   std::string body;
-  if (!p.units.fill.empty()) body += "  x = where(eq(x, x), x, " + tensor_of(p.units.fill) + ");  // missing values\n";
+  if (!p.wide.empty())
+    body += "  check<ValueError>(x.dtype() != DType::f32, \"prepare\", " +
+            Json("inputs must be float64: float32 does not have the digits of " + p.wide).dump() +
+            ");\n  x = x.to(DType::f64);\n";
+  if (!p.units.fill.empty())
+    body += "  x = where(eq(x, x), x, " + tensor_of(p.units.fill, p.wide.empty() ? "f32" : "f64") + ");  // missing values\n";
   if (!p.units.mean.empty()) {
     const std::string mean = tensor_of(p.units.mean, "f64"), std = tensor_of(p.units.std, "f64");
     body += "  x = ((x.to(DType::f64) - " + mean + ") / " + std + ").to(DType::f32);\n";
@@ -167,16 +172,19 @@ std::string cpp_preparation(const Predictor& model, const Preparation& p) {
     body += "  x = (x - " + tensor_of(s->mean) + view + ") / " + tensor_of(s->std) + view + ";\n";
   }
   std::vector<std::string> scaled;  // std and mean
+  const bool wide_answer = answer_dtype(model.form()) == DType::f64;
   if (const ColumnScale& scale = model.form().scale; !scale.each.empty()) {
     const auto [mean, std] = numbers_of_scale(model.form());
-    scaled = {tensor_of(std), tensor_of(mean)};
+    const std::string dtype = wide_answer ? "f64" : "f32";
+    scaled = {tensor_of(std, dtype), tensor_of(mean, dtype)};
   } else if (has_scale(model.form())) {
     scaled = {Json(scale.std).dump(), Json(scale.mean).dump()};
   }
   std::string out = "\n// Inputs as the training data had them, in the units of its files.";
   for (const Json& t : p.outside) out += "\n// Done before: " + printable(transform_text(t));
   for (const std::string& line : input_lines(model.form())) out += "\n// " + printable(line);
-  const std::string last = last_step_code(model), begin = last.empty() ? "model(prepare(x))" : last + "(model(prepare(x)))";
+  const std::string last = last_step_code(model), y = wide_answer ? "model(prepare(x)).to(DType::f64)" : "model(prepare(x))",
+                    begin = last.empty() ? y : last + "(" + y + ")";
   return out + "\nTensor prepare(Tensor x) {\n" + body +
          "  return x;\n}\n\nTensor answer(Module& model, const Tensor& x) {\n  return " +
          (scaled.empty() ? begin : begin + " * " + scaled[0] + " + " + scaled[1]) + ";\n}\n";

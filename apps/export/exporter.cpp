@@ -119,6 +119,8 @@ Exported write_code(const ExportSource& source, const ExportOptions& options, co
     out.bytes += int64_t(text.size());
   }
   for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the code: prepare inputs with it\n";
+  if (!prepare.wide.empty())
+    out.notes += "note: give inputs in float64, since float32 does not have the digits of " + prepare.wide + '\n';
   return out;
 }
 

@@ -26,6 +26,7 @@ Tensor output_of(const ExportSource& source, const ExportOptions& o, const Prepa
     const Autocast region(Device::cpu, options);
     y = (*parts.model)(y).to(DType::f32);
   }
+  if (form.classes == 0 && !o.raw) y = y.to(answer_dtype(form));
   return o.probabilities || (form.classes == 0 && !o.raw) ? answers_of(y, source.model.config().loss, form) : y;
 }
 
@@ -80,6 +81,10 @@ Exported export_onnx_model(const ExportSource& source, const ExportOptions& o) {
   for (const Json& t : prepare.outside) out.notes += "note: " + transform_text(t) + " is not in the file: prepare inputs with it\n";
   if (o.raw && !Preparation(model).units.mean.empty())
     out.notes += "note: inputs and answers are in the model's units, not in those of the file (halfstep.data in the metadata)\n";
+  if (!prepare.wide.empty())
+    out.notes += "note: the input is float64, since float32 does not have the digits of " + prepare.wide + '\n';
+  if (!o.raw && answer_dtype(model.form()) == DType::f64)
+    out.notes += "note: the output is float64, since the target's deviation is small against its mean\n";
   if (o.dtype == DType::f16) out.notes += "note: float16 halves the file; on a CPU runtimes are not faster with it\n";
   std::string shape = "1";
   for (const int64_t n : without_batch(proof.input.shape())) shape += ", " + std::to_string(n);
@@ -92,7 +97,7 @@ Exported export_onnx_model(const ExportSource& source, const ExportOptions& o) {
   }
   out.use =
       "python -c " + shell_word("import numpy, onnxruntime; x = numpy.zeros((" + shape + "), numpy." +
-                                (proof.input.is_floating_point() ? "float32" : "int64") + "); print(onnxruntime.InferenceSession(" +
+                                joined(proof.input.dtype()) + "); print(onnxruntime.InferenceSession(" +
                                 Json(o.out.string()).dump() + ").run(None, {\"input\": x}))");
   return out;
 }

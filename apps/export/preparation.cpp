@@ -4,12 +4,14 @@
 #include <numeric>
 
 #include "apps/catalog/losses.h"
+#include "apps/use/answer_text.h"
+#include "apps/use/wide_inputs.h"
 
 namespace halfstep::app {
 namespace {
 
 // Returns one number for each column, or one for all, as a tensor that broadcasts over inputs [N, columns].
-Tensor column_tensor(const std::vector<double>& numbers) { return tensor(numbers).to(DType::f32); }
+Tensor column_tensor(const std::vector<double>& numbers, DType dtype = DType::f32) { return tensor(numbers).to(dtype); }
 
 // Computes (x - mean) / std for each channel by ops, as the transform does.
 Tensor normalized(const Tensor& x, const ChannelScaling& scaling) {
@@ -31,11 +33,11 @@ Preparation::Preparation(const Predictor& model, bool raw) {
   for (size_t i = first; i < transforms.size(); ++i)
     if (const ChannelScaling* s = transforms[i]->as_scaling()) inside.push_back(s);
   for (size_t i = 0; i < first; ++i) outside.push_back(model.stored_transforms()[i]);
-  if (!raw && first == 0) units = input_units(model.form());
+  if (!raw && first == 0) units = input_units(model.form()), wide = wide_inputs(model.form());
 }
 
 Tensor Preparation::operator()(Tensor x) const {
-  if (!units.fill.empty()) x = where(eq(x, x), x, column_tensor(units.fill));  // NaN is a missing value
+  if (!units.fill.empty()) x = where(eq(x, x), x, column_tensor(units.fill, dtype()));  // NaN is a missing value
   if (!units.mean.empty())  // in double: keeps differences of large numbers, such as times
     x = ((x.to(DType::f64) - tensor(units.mean, {.dtype = DType::f64})) / tensor(units.std, {.dtype = DType::f64})).to(DType::f32);
   for (const ChannelScaling* s : inside) x = normalized(x, *s);
@@ -49,7 +51,10 @@ Tensor golden_inputs(const Predictor& model, const Preparation& prepare) {
   for (size_t i = 0; i < prepare.outside.size(); ++i)
     batch = model.transforms()[i]->apply(batch, {.indices = places, .classes = model.form().classes});
   const Tensor x = batch.input;
-  return prepare.units.mean.empty() ? x : x * column_tensor(prepare.units.std) + column_tensor(prepare.units.mean);
+  const DType dtype = prepare.dtype();
+  return prepare.units.mean.empty()
+             ? x
+             : x.to(dtype) * column_tensor(prepare.units.std, dtype) + column_tensor(prepare.units.mean, dtype);
 }
 
 std::string last_step_code(const Predictor& model) {
@@ -113,12 +118,14 @@ std::string tokenizer_file(const DataForm& form) {
   return has_texts ? table->options.encoding->tokens->tokenizer_json() : "";
 }
 
+DType answer_dtype(const DataForm& form) { return form.classes == 0 && needs_double(form) ? DType::f64 : DType::f32; }
+
 bool has_scale(const DataForm& form) { return form.classes == 0 && form.scale != ColumnScale(); }
 
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x) {
   const FreshStates begin(*model.parts().model);
   const Tensor y = (*model.parts().model)(prepare(x)).to(DType::f32);
-  return model.form().classes == 0 ? answers_of(y, model.config().loss, model.form()) : y;
+  return model.form().classes == 0 ? answers_of(y.to(answer_dtype(model.form())), model.config().loss, model.form()) : y;
 }
 
 }  // namespace halfstep::app

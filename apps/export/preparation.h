@@ -17,9 +17,11 @@ struct Preparation {
   InputUnits units;                           // of columns, or of a series
   std::vector<const ChannelScaling*> inside;  // included, in order
   Json outside = Json::array();               // not included, as in the config
+  std::string wide{};                         // columns for which inputs must be float64, as wide_inputs names them
 
   explicit Preparation(const Predictor& model, bool raw = false);
   Tensor operator()(Tensor x) const;
+  DType dtype() const { return wide.empty() ? DType::f32 : DType::f64; }  // of inputs of columns and series
   bool is_empty() const { return units.mean.empty() && units.fill.empty() && inside.empty(); }
 };
 
@@ -27,6 +29,8 @@ struct Preparation {
 Tensor golden_inputs(const Predictor& model, const Preparation& prepare);
 // Computes the model's outputs for unprepared inputs x; numbers are in the units of the file.
 Tensor prepared_output(const Predictor& model, const Preparation& prepare, const Tensor& x);
+// Returns the dtype of answers: float64 if float32 does not have a thousandth of the targets' deviation.
+DType answer_dtype(const DataForm& form);
 bool has_scale(const DataForm& form);  // whether numbers * std + mean are in the file's units
 // Returns mean and std of each number of an answer, for targets of several columns.
 std::pair<std::vector<double>, std::vector<double>> numbers_of_scale(const DataForm& form);

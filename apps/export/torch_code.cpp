@@ -163,8 +163,15 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
   std::string out = "\n\ndef prepare(x):\n";
   std::string body;
   const std::string tensor = "torch.tensor(";
+  const auto tensor_in = [&](const std::vector<double>& v, bool is_wide) {
+    return tensor + numbers(v) + (is_wide ? ", dtype=torch.float64)" : ")");
+  };
+  if (!p.wide.empty())
+    body += "    if x.is_floating_point() and x.dtype != torch.float64:\n        raise TypeError(" +
+            Json("inputs must be float64: float32 does not have the digits of " + p.wide).dump() +
+            ")\n    x = x.double()\n";
   if (!p.units.fill.empty())
-    body += "    x = torch.where(x.isnan(), " + tensor + numbers(p.units.fill) + "), x)  # missing values\n";
+    body += "    x = torch.where(x.isnan(), " + tensor_in(p.units.fill, !p.wide.empty()) + ", x)  # missing values\n";
   if (!p.units.mean.empty())
     body += "    mean, std = (torch.tensor(v, dtype=torch.float64) for v in (" + numbers(p.units.mean) + ", " +
             numbers(p.units.std) + "))\n    x = ((x.double() - mean) / std).float()\n";
@@ -182,13 +189,15 @@ std::string torch_preparation(const Predictor& model, const Preparation& p) {
   for (const std::string& line : input_lines(model.form())) out += "\n    " + printable(line);
   out += "\"\"\"\n" + body + "    return x\n";
   const std::string last = last_step_code(model);
-  out += "\n\ndef answer(model, x):\n    y = model(prepare(x))" + (last.empty() ? "" : "." + last + "()") + "\n    return ";
+  const bool wide_answer = answer_dtype(model.form()) == DType::f64;
+  out += std::string("\n\ndef answer(model, x):\n    y = model(prepare(x))") + (wide_answer ? ".double()" : "") +
+         (last.empty() ? "" : "." + last + "()") + "\n    return ";
   const ColumnScale& scale = model.form().scale;
   if (!has_scale(model.form())) return out + "y\n";
   std::string std = Json(scale.std).dump(), mean = Json(scale.mean).dump();
   if (!scale.each.empty()) {
     const auto [means, stds] = numbers_of_scale(model.form());
-    std = tensor + numbers(stds) + ")", mean = tensor + numbers(means) + ")";
+    std = tensor_in(stds, wide_answer), mean = tensor_in(means, wide_answer);
   }
   return out + "y * " + std + " + " + mean + "  # in the file's units\n";
 }
@@ -229,7 +238,7 @@ def check(model, folder=FOLDER):
     """The largest deviation from the golden samples, relative to 1 + |y|."""
     proof = load_file(os.path.join(folder, "proof.safetensors"))
     with torch.no_grad():
-        y = answer(model, proof["input"]).float().flatten(1)
+        y = answer(model, proof["input"]).double().flatten(1)
     wanted = proof["output"].flatten(1)
     y = y[:, ::-(-y.size(1) // wanted.size(1))]  # of a large output every k-th number was kept
     return ((y - wanted).abs() / (1 + wanted.abs())).max().item()

@@ -11,6 +11,7 @@
 
 #include "apps/catalog/pixel_range.h"
 #include "apps/use/predictor.h"
+#include "apps/use/wide_inputs.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/data/formats/npy.h"
@@ -157,6 +158,8 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
     warn_of_not_finite(x, !units.fill.empty(), what);
     check_range(x, form, what);
     if (in == ArrayUnits::file) warn_of_far_numbers(x, form, what);
+    if (const std::string narrow = narrow_inputs_warning(form, x.dtype()); in == ArrayUnits::file && !narrow.empty())
+      logging::warn(what + ": " + narrow);
     return x;
   }
   check<DataError>(!x.is_floating_point(), "predict", what, ": the model takes whole numbers, got ", given.dtype());

@@ -82,9 +82,9 @@ Json tensor_json(const Tensor& t) {
 
 Tensor tensor_of(const Json& json, const std::string& what) {
   const std::string dtype_name = json.at("dtype").get<std::string>();
-  check<CheckpointError>(dtype_name == "int64" || dtype_name == "float32", "model", what, " must be float32 or int64, got ",
-                         printable(dtype_name));
-  const DType dtype = dtype_name == "int64" ? DType::i64 : DType::f32;
+  check<CheckpointError>(dtype_name == "int64" || dtype_name == "float32" || dtype_name == "float64", "model", what,
+                         " must be float32, float64 or int64, got ", printable(dtype_name));
+  const DType dtype = dtype_name == "int64" ? DType::i64 : dtype_name == "float64" ? DType::f64 : DType::f32;
   const Shape shape(json.at("shape").get<std::vector<int64_t>>());
   check_size("proof", shape);
   const std::string bytes = from_base64(json.at("base64").get<std::string>(), what);

@@ -43,5 +43,10 @@ TEST_CASE("npy: each dtype that NumPy has comes back, in every number of dimensi
   CHECK(ZipFile(dir / "a.npz").names() == std::vector<std::string>{"prediction.npy", "none.npy"});
   CHECK(same(read_npz(dir / "a.npz", "prediction"), across.contiguous()));
   CHECK(read_npz(dir / "a.npz", "none").shape() == Shape{0, 2});
+
+  // Of two arrays with one name the later one counts, as in NumPy.
+  write_npz(dir / "a.npz", {{"x", zeros({2})}, {"y", ones({1})}, {"x", ones({3})}});
+  CHECK(ZipFile(dir / "a.npz").names() == std::vector<std::string>{"x.npy", "y.npy"});
+  CHECK(same(read_npz(dir / "a.npz", "x"), ones({3})));
   std::filesystem::remove_all(dir);
 }

@@ -90,6 +90,30 @@ TEST_CASE("text files: four encodings, and marks that decide") {
   CHECK(contains(mistaken.notes.warnings[0], "the file is UTF-8, but is read as latin-1"));
 }
 
+TEST_CASE("text files: a text in UTF-8 with a few broken places is not taken for an older encoding") {
+  const std::string good = "a,caf\xc3\xa9\nb,\xc5\x81\xc3\xb3"
+                           "d\xc5\xba\n";  // words in French and Polish
+  const std::string cut = good + "c,caf\xc3\nd,\xed\xa0\x80\n";                // the end of a character, a surrogate
+  const auto help = [](const std::string& bytes) {
+    Text t(bytes);
+    return message_of<DataError>([&] { CsvDataset(t.path, {}); });
+  };
+  CHECK(contains(help(cut), "help: the file is UTF-8 but for 2 places in lines 3, 4: correct it, or leave them out: iconv -f UTF-8 "
+                            "-t UTF-8 -c t.csv > new-t.csv"));
+  CHECK(!contains(help(cut), "latin-1"));
+  CHECK(contains(help("a,caf\xe9\nb,\xfcr\n"), "\"encoding\": \"latin-1\" reads it"));
+  for (const TextEncoding encoding : {TextEncoding::latin1, TextEncoding::windows1252}) {
+    Text mistaken(encoding == TextEncoding::latin1 ? cut : good.substr(0, 8) + "\nc,caf\xc3\n");
+    mistaken.read(encoding);
+    REQUIRE(mistaken.notes.warnings.size() == 1);
+    CHECK(contains(mistaken.notes.warnings[0], "the file is UTF-8 but for "));
+    Text right("a,caf\xe9\nb,\xc9t\xe9 \xab\xbb\n");  // nothing is said of a text in the encoding
+    right.read(encoding);
+    CHECK(right.notes.warnings.empty());
+  }
+  CHECK(contains(Text("\xc3\x81\n").fault(TextEncoding::windows1252), "help: the text is UTF-8: leave \"encoding\" out"));
+}
+
 TEST_CASE("text files: packed by gzip, whatever the name") {
   const std::string text = "a,b\n1,2\n3,4\n";
   Text one(gzipped(text));

@@ -312,6 +312,23 @@ TEST_CASE("torch files: tensors that halfstep does not have are refused by name"
   CHECK(contains(torch_error_of(big.replace(at, 6, "bigbig")), "little-endian machine, got byteorder \"bigbig\""));
 }
 
+TEST_CASE("torch files: a tensor whose metadata says that its sign is the other one is refused") {
+  using namespace std::string_literals;
+  const std::string one = "K\x01\x85"s, end = "\x89}tRs"s;
+  const auto with = [&](const std::string& metadata) {
+    const std::string object = one_tensor("K\x00"s, "K\x02\x85"s, one, "K\x02"s);
+    return old_file(object.substr(0, object.size() - end.size()) + "\x89}" + metadata + "tRs", storage_7(2, 8));
+  };
+  const std::string error = torch_error_of(with("}" + unicode("neg") + "\x88s"));
+  CHECK(contains(error, "got a tensor that is stored with the other sign\nhelp: in Python, "));
+  CHECK(contains(error, "t.resolve_neg()"));
+  const TempDir dir;
+  for (const std::string& metadata : {"}"s, "N"s, "}" + unicode("neg") + "\x89s", "}" + unicode("device") + "\x88s"}) {
+    write_bytes(dir / "good.pt", with(metadata));
+    CHECK(read_torch(dir / "good.pt").tensors.at("w").to_vector<float>() == std::vector<float>{0, 0});
+  }
+}
+
 TEST_CASE("torch files: what is no file of torch.save") {
   const TempDir dir;
   CHECK_FALSE(is_torch_file(dir / "absent.pt"));

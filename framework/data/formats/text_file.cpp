@@ -33,6 +33,42 @@ int zeros_in_pairs(std::string_view text) {
   return -1;
 }
 
+// Places of a text that are not UTF-8, and the lines of the first ones; and its characters beyond ASCII.
+struct BrokenUtf8 {
+  size_t places = 0, characters = 0;
+  std::string lines{};
+  // Returns whether the text is UTF-8 in the main: in other encodings such sequences of bytes are rare.
+  bool is_likely() const { return characters > 0 && characters >= places; }
+  std::string text() const {
+    return joined("UTF-8 but for ", places, places == 1 ? " place in line " : " places in lines ", lines);
+  }
+};
+
+BrokenUtf8 count_broken_utf8(std::string_view text) {
+  constexpr size_t kShown = 3;  // lines
+  BrokenUtf8 out;
+  size_t line = 1, last_line = 0, shown = 0, counted = 0;  // counted: bytes whose ends of lines are in `line`
+  for (size_t at = 0; at < text.size();) {
+    const size_t valid = std::min(find_not_utf8(text.substr(at)), text.size() - at);
+    for (const char c : text.substr(at, valid)) out.characters += uint8_t(c) >= 0xc0;
+    if ((at += valid) == text.size()) break;
+    ++out.places;
+    line += size_t(std::count(text.begin() + std::ptrdiff_t(counted), text.begin() + std::ptrdiff_t(at), '\n'));
+    counted = at;
+    if (line != last_line && ++shown <= kShown + 1)
+      out.lines += shown > kShown ? " ..." : joined(out.lines.empty() ? "" : ", ", line);
+    last_line = line;
+    do ++at;
+    while (at < text.size() && (uint8_t(text[at]) & 0xc0) == 0x80);  // bytes that cannot begin a character
+  }
+  return out;
+}
+
+// Returns a command that leaves out what is not UTF-8.
+std::string leave_out_command(const std::string& file) {
+  return joined("iconv -f UTF-8 -t UTF-8 -c ", file, " > new-", file);
+}
+
 // Converts latin-1 or windows-1252 to UTF-8.
 std::string from_single_bytes(std::string_view bytes, bool windows, const char* where, const std::string& path) {
   std::string out;
@@ -42,7 +78,9 @@ std::string from_single_bytes(std::string_view bytes, bool windows, const char* 
     if (windows && point >= 0x80 && point < 0xa0) {
       point = kWindows[point - 0x80];
       check<DataError>(point != 0, where, place_in_text(path, bytes, at), ": the text must be windows-1252, which has no byte ",
-                       int(uint8_t(bytes[at])), Help{"\"encoding\": \"latin-1\" has all bytes"});
+                       int(uint8_t(bytes[at])),
+                       Help{count_broken_utf8(bytes).is_likely() ? "the text is UTF-8: leave \"encoding\" out"
+                                                                 : "\"encoding\": \"latin-1\" has all bytes"});
     }
     append_utf8(out, point);
   }
@@ -72,6 +110,18 @@ std::string from_utf16(std::string_view bytes, bool little, const char* where, c
     append_utf8(out, point);
   }
   return out;
+}
+
+// Warns of a text in UTF-8 that is read in another encoding, which makes several characters of each beyond ASCII.
+void warn_of_utf8(std::string_view text, TextEncoding encoding, const std::string& file, DataNotes& notes) {
+  const std::string name = OptionNames<TextEncoding>::kNames[size_t(encoding)];
+  const BrokenUtf8 found = count_broken_utf8(text);
+  if (found.places == 0)
+    notes.warnings.push_back("the file is UTF-8, but is read as " + name + R"(: is "encoding" the one of another file?)");
+  else if (found.is_likely())
+    notes.warnings.push_back("the file is " + found.text() + ", but is read as " + name +
+                             ", which makes wrong characters of all others: correct it, or leave such places out by " +
+                             leave_out_command(file) + R"(, and leave "encoding" out)");
 }
 
 FileText owned_text(std::string text) {
@@ -136,9 +186,7 @@ FileText open_text_file(const std::filesystem::path& path, TextEncoding encoding
                    OptionNames<TextEncoding>::kNames[size_t(encoding)], Help{R"("encoding": "utf-16" reads it)"});
   if (encoding == TextEncoding::utf8) return out;
   const auto is_ascii = [](char c) { return uint8_t(c) < 0x80; };
-  if (!std::all_of(text.begin(), text.end(), is_ascii) && find_not_utf8(text) == text.npos)
-    notes.warnings.push_back(joined("the file is UTF-8, but is read as ", OptionNames<TextEncoding>::kNames[size_t(encoding)],
-                                    R"(: is "encoding" the one of another file?)"));
+  if (!std::all_of(text.begin(), text.end(), is_ascii)) warn_of_utf8(text, encoding, path.filename().string(), notes);
   return owned_text(from_single_bytes(text, encoding == TextEncoding::windows1252, where, file));
 }
 
@@ -148,6 +196,9 @@ std::string read_text_file(const std::filesystem::path& path, TextEncoding encod
 }
 
 std::string not_utf8_help(std::string_view text, size_t wrong, const std::filesystem::path& path) {
+  if (const BrokenUtf8 found = count_broken_utf8(text); found.is_likely())
+    return joined("the file is ", found.text(), ": correct it, or leave ", found.places == 1 ? "it" : "them", " out: ",
+                  leave_out_command(path.filename().string()));
   bool windows = false;  // whether there are bytes that only windows-1252 uses
   for (size_t at = wrong; at < text.size(); ++at) windows |= uint8_t(text[at]) >= 0x80 && uint8_t(text[at]) < 0xa0;
   const char* const likely = windows ? "windows-1252" : "latin-1";

@@ -120,7 +120,6 @@ void ZipFile::read_directory() {
     Entry entry{in.at<uint16_t>(at + 8),  in.at<uint16_t>(at + 10), in.at<uint32_t>(at + 16),
                 in.at<uint32_t>(at + 20), in.at<uint32_t>(at + 24), in.at<uint32_t>(at + 42)};
     const uint64_t name = in.at<uint16_t>(at + 28), extra = in.at<uint16_t>(at + 30), comment = in.at<uint16_t>(at + 32);
-    names_.push_back(in.text(at + 46, name));
     const uint64_t extras = at + 46 + name;
     for (uint64_t x = extras; x + 4 <= extras + extra; x += 4 + in.at<uint16_t>(x + 2)) {
       if (in.at<uint16_t>(x) != 1) continue;  // 64-bit sizes, of entries that need them
@@ -131,7 +130,9 @@ void ZipFile::read_directory() {
         value += 8;
       }
     }
-    places_.emplace(names_.back(), entries_.size());
+    // An archive that was added to may have a name twice: the later entry replaces the earlier one, as in Python and unzip.
+    if (const std::string text = in.text(at + 46, name); places_.insert_or_assign(text, entries_.size()).second)
+      names_.push_back(text);
     entries_.push_back(entry);
     at = extras + extra + comment;
   }

@@ -21,6 +21,7 @@ class ZipFile {
   ZipFile(const std::filesystem::path& path, std::string_view bytes);
   ZipFile(const ZipFile&) = delete;
 
+  // Returns each name once.
   const std::vector<std::string>& names() const { return names_; }
   bool has(std::string_view name) const { return places_.find(name) != places_.end(); }
   // Returns the bytes of an entry. Throws DataError for an entry that is missing, encrypted, packed by another method, cut off, or
@@ -45,7 +46,7 @@ class ZipFile {
   std::string_view bytes_;  // of the archive
   std::vector<std::string> names_;
   std::vector<Entry> entries_;
-  std::map<std::string, size_t, std::less<>> places_;  // first entry of each name in the two lists
+  std::map<std::string, size_t, std::less<>> places_;  // last entry of each name
 };
 
 }  // namespace halfstep

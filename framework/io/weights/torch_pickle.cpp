@@ -147,6 +147,13 @@ class TensorReader {
     }
     const bool has_dtype = construction.maker->role == Role::tensor_of_dtype;
     if (construction.count() < (has_dtype ? 7 : 4)) fail_tensor("lacks parts of a tensor");
+    const size_t metadata = has_dtype ? 7 : 6;
+    if (construction.count() > metadata && has_flag(pickle_[construction[metadata]], "neg")) {
+      out.unsupported = "a tensor that is stored with the other sign";
+      out.conversion = "t.resolve_neg()";
+      out.condition = "t.is_neg()";
+      return out;
+    }
     const PickleValue& storage = pickle_[construction[0]];
     const auto memory = storage.kind == Kind::persistent ? torch_storage_of(file_, pickle_, storage) : std::nullopt;
     if (!memory) fail_tensor("has no storage");
@@ -180,6 +187,14 @@ class TensorReader {
     fail<DataError>(kTorch, file_, ": \"", printable(name_), "\" ", parts...);
   }
 
+  // Returns whether a dictionary has the key with the value True.
+  bool has_flag(const PickleValue& map, std::string_view key) const {
+    for (size_t i = 0; map.kind == Kind::map && i + 1 < map.items.size(); i += 2) {
+      const PickleValue &name = pickle_[map.items[i]], &flag = pickle_[map.items[i + 1]];
+      if (name.kind == Kind::text && name.text == key && flag.kind == Kind::boolean && flag.integer == 1) return true;
+    }
+    return false;
+  }
   int64_t integer(uint32_t value) const {
     const PickleValue& v = pickle_[value];
     if (v.kind != Kind::integer || v.integer < 0)

@@ -136,6 +136,17 @@ TEST_CASE("the C interface gives the answers of halfstep predict") {
   const Json said = run(dir, "predict series series.csv --json").json()["values"];
   REQUIRE(next.size() == 4);
   for (size_t i = 0; i < 4; ++i) CHECK(next[i] == doctest::Approx(said[i].get<double>()).epsilon(1e-5));
+  CHECK(client(dir, "answers series x.bin 1").err.empty());
+
+  // A series of which float32 lacks the digits.
+  std::string far = "t,v,w\n";
+  for (int i = 0; i < 60; ++i) far += joined(i, ',', std::to_string(int64_t(2e9 + v(i))), ',', std::to_string(w(i)), '\n');
+  write(dir / "series.csv", far);
+  train(dir, "series.json --set output_dir=far");
+  const Ran narrow = client(dir, "answers far x.bin 1");
+  CHECK_MESSAGE(narrow.err.find("hs_run: float32 does not have the digits of \"v\" (mean 2e+09, deviation ") != std::string::npos,
+                narrow.err);
+  CHECK(narrow.err.find("hs_run: float32 does not have the digits of the answers") != std::string::npos);
 }
 
 TEST_CASE("the C interface: wrong arguments, files and inputs have codes and messages") {

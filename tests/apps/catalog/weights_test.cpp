@@ -8,6 +8,7 @@
 
 #include "apps/catalog/modules.h"
 #include "apps/config/config.h"
+#include "framework/data/formats/npy.h"
 #include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "layers/module/save.h"
@@ -130,6 +131,65 @@ TEST_CASE("weights: what does not fit is listed, and the line in the help makes 
   const std::string error = loaded(dir, inner);
   inner["weights"] = advised(error, plain);
   CHECK(loaded(dir, inner) == "weights: " + path + ": 9 tensors\n");
+}
+
+TEST_CASE("weights: the help turns only the matrices that do not fit, and none that is square or has another shape") {
+  const TempDir dir;
+  const std::string path = (dir / "w.safetensors").string();
+  const auto model = [](const Json& weights) {
+    const Json layers = Json::parse(R"(["Flatten", {"type": "Linear", "out_features": 32}, {"type": "LayerNorm"},
+      {"type": "Linear", "out_features": 5}, {"type": "Linear", "out_features": "auto"}])");
+    return Json{{"type", "Sequential"}, {"weights", weights}, {"layers", layers}};
+  };
+  const TensorMap file = {{"1.weight", reshape(arange(1024.0), {32, 32}).to(DType::f32)},
+                          {"1.bias", zeros({32})},
+                          {"2.weight", ones({32})},
+                          {"2.bias", zeros({32})},
+                          {"3.weight", ones({32, 5})},
+                          {"3.bias", zeros({5})},
+                          {"4.weight", ones({5, 4})},
+                          {"4.bias", zeros({4})}};
+  save_safetensors(path, file);
+  const Json plain = {{"path", path}};
+  const std::string error = loaded(dir, model(plain));
+  const Json weights = advised(error, plain);
+  CHECK(weights["transpose"] == Json({"^3\\.weight$", "^4\\.weight$"}));
+  const Config c = load_config(write(dir / "c.json", config_of(model(weights)).dump()));
+  const auto built = build_model(c.model);
+  load_weights(*built, c.model, "model");
+  CHECK(built->parameters()[0].to_vector<float>() == file.at("1.weight").to_vector<float>());
+}
+
+TEST_CASE("weights: values from which PyTorch computes a weight are named, with what makes the weight") {
+  const TempDir dir;
+  const std::string path = (dir / "w.safetensors").string();
+  const auto help_of = [&](const std::vector<std::string>& parts) {
+    TensorMap file = file_of(4);
+    file.erase("fc.weight");
+    for (const std::string& part : parts) file["fc." + part] = ones({4, 12});
+    save_safetensors(path, file);
+    const std::string error = loaded(dir, model_with({{"path", path}}));
+    return error.substr(std::min(error.find("\nhelp: "), error.size()));
+  };
+  CHECK(contains(help_of({"weight_orig", "weight_mask"}),
+                 "fc.weight_orig is pruned by a mask; in Python, torch.nn.utils.prune.remove("));
+  CHECK(contains(help_of({"weight_orig", "weight_u"}), "torch.nn.utils.remove_spectral_norm(layer, \"weight\")"));
+  CHECK(contains(help_of({"parametrizations.weight.original", "parametrizations.weight.0.base"}),
+                 "torch.nn.utils.parametrize.remove_parametrizations(layer, \"weight\")"));
+  CHECK(!contains(help_of({"weight_orig", "weight_mask"}), "skip"));
+}
+
+TEST_CASE("weights: arrays of NumPy and HDF5 files get the line that makes safetensors of them") {
+  const TempDir dir;
+  const auto refused = [&](const std::string& name) { return loaded(dir, model_with({{"path", (dir / name).string()}})); };
+  write_npz(dir / "w.npz", {{"fc.weight", ones({4, 12})}});
+  const std::string npz = refused("w.npz");
+  CHECK_MESSAGE(contains(npz, "the file is an archive of NumPy's arrays (.npz)\nhelp: with the package safetensors"), npz);
+  CHECK(contains(npz, "s.save_file(dict(numpy.load('" + (dir / "w.npz").string() + "')), '"));
+  CHECK(!contains(npz, "\"type\""));
+  write(dir / "keras.h5", "\x89HDF\r\n\x1a\n" + std::string(100, ' '));
+  CHECK(contains(refused("keras.h5"), "h5py.File("));
+  CHECK(!contains(refused("keras.h5"), "savez"));
 }
 
 TEST_CASE("weights: skip keeps first values, transpose turns matrices; others are read as ever") {

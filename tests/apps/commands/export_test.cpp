@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "apps/use/model_file.h"
+#include "framework/data/formats/npy.h"
 #include "framework/io/files/base64.h"
 #include "framework/io/weights/safetensors.h"
 #include "tests/apps/support.h"
@@ -180,6 +181,51 @@ TEST_CASE("ONNX has the preparation inside, classes and proof in its metadata, a
   const std::string raw = read(at / "raw.onnx");
   CHECK(!contains(raw, "Div"));
   CHECK(contains(raw, "Softmax"));
+}
+
+TEST_CASE("columns and targets of which float32 lacks the digits: float64 in every export, and a line for arrays in float32") {
+  const TempDir at;
+  std::string table = "counter,heat,meter\n";
+  std::vector<double> inputs;
+  for (int i = 0; i < 40; ++i) {
+    const double counter = 300000000.0 + i, heat = 0.1 * (i * 7 % 11);
+    table += joined(300000000 + i, ',', heat, ',', 5000000000 + i * 2, '\n');
+    inputs.insert(inputs.end(), {counter, heat});
+  }
+  write(at / "m.csv", table);
+  write(at / "m.json", R"({"version": 1, "name": "m", "output_dir": "m", "seed": 1,
+    "data": {"root": ".", "train": {"type": "CSV", "path": "m.csv", "target": "meter", "task": "regression", "standardize": true,
+      "standardize_target": true, "missing": "median"}, "loader": {"batch_size": 8}},
+    "model": {"type": "MLP", "hidden": [5]}, "loss": "MSELoss", "optimizer": {"type": "Adam", "lr": 0.05},
+    "train": {"epochs": 3}})");
+  check_ok(run(at, "train m.json --quiet --threads 1"));
+
+  const std::string column = "float32 does not have the digits of \"counter\" (mean 3e+08, deviation 11.";
+  const Ran onnx = run(at, "export m --to onnx");
+  check_ok(onnx);
+  CHECK_MESSAGE(contains(onnx.err, "note: the input is float64, since " + column), onnx.err);
+  CHECK(contains(onnx.err, "note: the output is float64"));
+  CHECK(contains(onnx.out + onnx.err, "numpy.float64"));
+  const Ran torch = run(at, "export m --to torch --out t"), cpp = run(at, "export m --to cpp --out c");
+  CHECK_MESSAGE(contains(torch.err, "note: give inputs in float64, since " + column), torch.err);
+  CHECK(contains(read(at / "t/model.py"), "raise TypeError(\"inputs must be float64"));
+  CHECK(contains(read(at / "t/model.py"), "y = model(prepare(x)).double()"));
+  CHECK(contains(read(at / "c/main.cpp"), "check<ValueError>(x.dtype() != DType::f32"));
+  const TensorMap proof = load_safetensors(at / "t/proof.safetensors").tensors;
+  CHECK(proof.at("input").dtype() == DType::f64);
+  CHECK(proof.at("output").dtype() == DType::f64);
+
+  const Tensor x = from_vector(inputs, {40, 2}, Device::cpu);
+  write(at / "wide.npy", npy_bytes(x));
+  write(at / "narrow.npy", npy_bytes(x.to(DType::f32)));
+  const Ran wide = run(at, "predict m wide.npy"), narrow = run(at, "predict m narrow.npy");
+  CHECK(!contains(wide.err, "float32"));
+  CHECK_MESSAGE(contains(narrow.err, "narrow.npy: " + column), narrow.err);
+
+  const TableRun usual;  // columns near 0 stay float32, and nothing is said
+  const Ran small = usual("export trees --to onnx");
+  CHECK(!contains(small.out + small.err, "float64"));
+  CHECK(contains(small.out + small.err, "numpy.float32"));
 }
 
 TEST_CASE("layers that share a tensor share it in the code, and numbers go through the loss's last step") {
