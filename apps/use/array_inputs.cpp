@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/use/array_categories.h"
 #include "apps/use/predictor.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
@@ -154,6 +155,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
       return is_binary ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
     }
     const InputUnits units = in == ArrayUnits::file ? input_units(form) : InputUnits();
+    if (in == ArrayUnits::file) check_categories(x, form, what);
     warn_of_not_finite(x, !units.fill.empty(), what);
     check_range(x, form, what);
     if (in == ArrayUnits::file) warn_of_far_numbers(x, form, what);
