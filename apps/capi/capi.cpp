@@ -18,6 +18,7 @@
 #include "apps/catalog/losses.h"
 #include "apps/schema/json.h"
 #include "apps/use/answer_text.h"
+#include "apps/use/array_categories.h"
 #include "apps/use/array_inputs.h"
 #include "apps/use/predictor.h"
 #include "apps/use/wide_inputs.h"
@@ -294,6 +295,7 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   const Tensor x = inputs_of(*model, dtype, inputs, shape, dims);
   try {
     app::check_range(x, model->predictor.form(), kRun);
+    app::check_categories(x, model->predictor.form(), kRun);
   } catch (const DataError& e) { throw BadInput(e.what()); }
   warn_of_lost_digits(*model, result, x.dtype());
   const int64_t samples = x.size(0), width = numel(model->output), numbers = samples * width;

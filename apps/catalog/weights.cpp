@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "apps/catalog/averages.h"
 #include "apps/catalog/modules.h"
 #include "apps/schema/pattern.h"
 #include "framework/base/list_text.h"
@@ -177,9 +178,9 @@ void check_tied(const Module& module, const StateDict& state) {
 }
 
 // Describes what was read in one line.
-std::string summary(const std::string& path, const WeightFile& file, const StateForModule& read, size_t tensors,
+std::string summary(const std::string& place, const WeightFile& file, const StateForModule& read, size_t tensors,
                     const std::vector<std::string>& kept, size_t ignored) {
-  std::string line = joined("weights: ", path, ": ", tensors, " tensors");
+  std::string line = joined("weights: ", place, ": ", tensors, " tensors");
   if (!file.key.empty()) line += joined(" of \"", printable(file.key), '"');
   if (!file.model.empty()) line += joined(" of the pickled model ", file.model);
   if (file.files.size() > 1) line += joined(" in ", file.files.size(), " files");
@@ -215,16 +216,24 @@ void refuse_other_weights(const fs::path& path) {
   refuse_other_file<DataError>("weights", path, head);
 }
 
-// Returns the file or folder with the tensors: `path` itself, or that of a checkpoint or of a run's latest.
-fs::path file_of(const fs::path& path) {
+// What a path names.
+struct FoundWeights {
+  fs::path file;                     // the file or folder with the tensors
+  std::string shown = {};            // the path, of a run that of its checkpoint
+  fs::path checkpoint = {};          // of a run; empty: the tensors are of another program, or one file was named
+  std::vector<std::string> kinds{};  // "best" or "latest" of a run; "averaged"
+};
+
+// Finds the tensors: `path` itself, a checkpoint or, in a run, the best one as eval and predict do, else the latest.
+FoundWeights find_weights(const fs::path& path) {
   std::error_code none;
   const bool folder = fs::is_directory(path, none);
   if (folder && checkpoint_step(path) < 0 && !fs::exists(path / "manifest.json") && !fs::exists(path / "state.json") &&
       list_checkpoints(path).empty())
-    return path;
+    return {path, path.string()};
   const bool file = fs::is_regular_file(path, none);
   if (path.extension() == ".safetensors" || (file && (is_weight_index(path) || is_torch_file(path) || is_safetensors(path))))
-    return path;
+    return {path, path.string()};
   const std::string name = path.filename().string();
   if (file && name != "latest" && name != "best") {
     refuse_other_weights(path);
@@ -232,9 +241,24 @@ fs::path file_of(const fs::path& path) {
                     " must be a file of safetensors or of torch.save, the index of several, or a halfstep run or checkpoint",
                     Help{"docs/fine_tuning.md says how such files are made"});
   }
-  const fs::path checkpoint = resolve_checkpoint(path);
+  const bool is_run = folder && checkpoint_step(path) < 0 && !fs::exists(path / "manifest.json", none);
+  const std::optional<fs::path> best = is_run ? best_checkpoint(path) : std::nullopt;
+  const fs::path checkpoint = best ? *best : resolve_checkpoint(path);
   verify_checkpoint(checkpoint);
-  return checkpoint / "model.safetensors";
+  FoundWeights out{checkpoint / "model.safetensors", checkpoint.string(), checkpoint};
+  if (is_run || file) out.kinds.push_back(best || (file && name == "best") ? "best" : "latest");
+  return out;
+}
+
+// Replaces tensors by the averages that the checkpoint has of them. Returns whether it has any.
+bool take_averages(WeightFile& held, const fs::path& checkpoint) {
+  CheckpointContents contents;
+  contents.state = map_safetensors(checkpoint / "state.safetensors").tensors;
+  StateDict state;
+  for (const WeightFile::Entry& entry : held.tensors) state.push_back({entry.name, entry.tensor});
+  if (use_averages(contents, state) == 0) return false;
+  for (size_t i = 0; i < held.tensors.size(); ++i) held.tensors[i].tensor = state[i].tensor;
+  return true;
 }
 
 bool contains_help(const std::string& message) { return message.find("\nhelp: ") != std::string::npos; }
@@ -329,11 +353,12 @@ std::vector<std::string> compare_data(const StoredData& then, const StoredData& 
 // Appends the lines about the file.
 void load_file(Module& module, const Json& weights, const std::string& place, const StoredData* data,
                std::vector<std::string>& lines) {
-  fs::path file = weights["path"].get<std::string>();
   try {
-    file = file_of(file);
+    FoundWeights found = find_weights(weights["path"].get<std::string>());
+    const fs::path& file = found.file;
     const LoadOptions options = load_options_of(weights);
-    const WeightFile held = read_chosen(module, file, options, place);
+    WeightFile held = read_chosen(module, file, options, place);
+    if (!found.checkpoint.empty() && take_averages(held, found.checkpoint)) found.kinds.emplace_back("averaged");
     StateForModule read;
     std::vector<std::string> kept, others;
     LoadReport report;
@@ -357,7 +382,8 @@ void load_file(Module& module, const Json& weights, const std::string& place, co
       const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, held, weights, read.state);
       fail<ConfigError>(place, file.string(), ": ", what, help.empty() ? "" : "\nhelp: " + help);
     }
-    lines.push_back(summary(weights["path"], held, read, loaded, kept, report.unexpected.size()) +
+    if (!found.kinds.empty()) found.shown += " (" + list_text(found.kinds, 2) + ")";
+    lines.push_back(summary(found.shown, held, read, loaded, kept, report.unexpected.size()) +
                     (checked ? "" : "; its values are not looked at, since they are more than 4 GiB"));
     lines.insert(lines.end(), others.begin(), others.end());
   } catch (const ConfigError&) { throw; } catch (const Error& e) {

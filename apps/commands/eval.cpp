@@ -7,6 +7,7 @@
 #include <iostream>
 #include <memory>
 
+#include "apps/catalog/averages.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/losses.h"
 #include "apps/catalog/optimizers.h"

@@ -8,6 +8,7 @@
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/optimizers.h"
+#include "apps/config/dead_rates.h"
 #include "apps/config/rules.h"
 #include "apps/config/sections.h"
 #include "framework/autograd/grad_mode.h"
@@ -85,6 +86,9 @@ class TrainingRules : private RuleSet {
     if (rates_are_zero(optimizer, *schedule, *total))
       issues_.warn(rates_are_zero(optimizer) ? "optimizer.lr" : "scheduler",
                    "makes the rate of each step 0, so no step changes a parameter");
+    else if (const std::string dead = dead_rates(config_["scheduler"], optimizer, *schedule, length, steps.has_value());
+             !dead.empty())
+      issues_.warn("scheduler", dead);
     if (!config_["scheduler"].is_object()) return;
     const int64_t warmup = config_["scheduler"]["warmup_steps"];
     if (warmup >= *total)

@@ -72,9 +72,6 @@ TrainStepOptions step_options(const Config& config, ProcessGroup* group = nullpt
 // Makes Lookahead and the averages that the config asks for, as followers of `optimizer`.
 std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSection& train, Optimizer& optimizer,
                                                                  int64_t total_steps);
-// Replaces weights in `state` by the averages that the checkpoint has of them, and statistics of norms by those for the averages.
-// Returns the number of replaced weights.
-int use_averages(const CheckpointContents& contents, StateDict& state);
 // Makes the loader of "train", "val" or "test", on the config's device. known: facts about the training data, which is then not
 // read.
 std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::string& split, const ProcessGroup* group = nullptr,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "amp/step/run_state.h"
+#include "apps/catalog/averages.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/optimizers.h"
 #include "apps/session/branch_names.h"
@@ -18,8 +19,6 @@
 
 namespace halfstep::app {
 namespace {
-
-const std::string kAveragePrefix = "average.";  // of statistics for the averaged weights, in a state
 
 Json value_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
@@ -33,25 +32,6 @@ double usual_denominator(const Session& session) {
 RunParts parts_of(Session& session, ProcessGroup* group = nullptr) {
   return {*session.model, session.optimizer.get(), &session.scaler, session.schedule.get(), &default_generator(), group};
 }
-
-}  // namespace
-
-int use_averages(const CheckpointContents& contents, StateDict& state) {
-  int used = 0;
-  for (NamedTensor& weight : state) {
-    const auto count = contents.state.find("optimizer." + weight.name + ".average_count");
-    const auto average = contents.state.find("optimizer." + weight.name + ".average");
-    if (count == contents.state.end() || average == contents.state.end() || count->second.item<double>() == 0) continue;
-    weight.tensor = average->second;
-    ++used;
-  }
-  if (used == 0) return 0;
-  for (NamedTensor& t : state)
-    if (const auto own = contents.state.find(kAveragePrefix + t.name); own != contents.state.end()) t.tensor = own->second;
-  return used;
-}
-
-namespace {
 
 // The place where a run continues in the data and in the schedule.
 struct PlaceInRun {

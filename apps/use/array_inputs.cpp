@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/catalog/pixel_range.h"
+#include "apps/use/array_categories.h"
 #include "apps/use/predictor.h"
 #include "apps/use/wide_inputs.h"
 #include "framework/base/check.h"
@@ -155,6 +156,7 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
       return is_binary ? x.to(DType::f32) : x.to(DType::f32) * double(1.f / 255);  // as the training data was
     }
     const InputUnits units = in == ArrayUnits::file ? input_units(form) : InputUnits();
+    if (in == ArrayUnits::file) check_categories(x, form, what);
     warn_of_not_finite(x, !units.fill.empty(), what);
     check_range(x, form, what);
     if (in == ArrayUnits::file) warn_of_far_numbers(x, form, what);

@@ -15,9 +15,9 @@ namespace halfstep::app {
 enum class ArrayUnits : uint8_t { file, scaled };  // of columns that the training data scaled
 
 // Returns the array in the form of the model's data, with a batch dimension; bytes become pixels in [0, 1] for a model of pixels,
-// unless all are 0 and 1. Throws DataError for inputs of another shape, tokens outside the vocabulary, and as check_range. Warns
-// of numbers that are not finite, or far outside the training data's range, in units of the file. Bytes of pixels become float32,
-// other numbers keep their dtype until Predictor::from_units. what: the inputs' name, for messages.
+// unless all are 0 and 1. Throws DataError for inputs of another shape, tokens outside the vocabulary, and as check_range and
+// check_categories. Warns of numbers that are not finite, or far outside the training data's range, in units of the file. Bytes of
+// pixels become float32, other numbers keep their dtype until Predictor::from_units. what: the inputs' name, for messages.
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what, ArrayUnits units = ArrayUnits::file);
 
 // Arrays of a file: inputs, and targets if it has them. .npz and .safetensors have them under the names of the training data's

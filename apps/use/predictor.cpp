@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "amp/autocast/autocast.h"
+#include "apps/catalog/averages.h"
 #include "apps/catalog/datasets.h"
 #include "apps/catalog/infer.h"
 #include "apps/catalog/losses.h"

@@ -245,6 +245,52 @@ TEST_CASE("csv: empty lines are left out with a count, and rows of another lengt
                  "pandas.read_csv(FILE, sep=\"\\t\").to_csv(NEW, index=False)"));
 }
 
+TEST_CASE("csv: blanks before a quote are outside of the cell, and text around quotes is text") {
+  const Table spaced("k, x, y\n\"u\", \"a,b\", \"p\"\n\"v\",\t \"c \"\"d\"\"\" , \"q\"\r\n \"w\",\"e\", \"p\"\n");
+  const CsvTable cells(spaced.path, {});
+  REQUIRE(cells.columns() == 3);
+  CHECK(cells.cell(0, 1) == "x");
+  CHECK(cells.cell(1, 1) == "a,b");
+  CHECK(cells.cell(2, 1) == "c \"d\"");
+  CHECK(cells.cell(2, 2) == "q");
+  CHECK(cells.cell(3, 0) == "w");
+  CHECK(spaced.read({.header = true}).class_names() == Names{"p", "q"});
+  CHECK(CsvTable(Table("a; b\n1; \"2,5\"\n3; \"4\"\n").path, {.decimal = ','}).number(1, 1) == 2.5);
+  const Table odd("a,b\n \"x\" y,1\n \"z,2\n \"v \"\" w\",3\n");
+  const CsvTable texts(odd.path, {});
+  CHECK(texts.cell(1, 0) == "\"x\" y");
+  CHECK(texts.cell(2, 0) == "\"z");  // it does not close in its line
+  CHECK(texts.cell(3, 0) == "v \" w");
+}
+
+TEST_CASE("csv: rows that are longer than the first one have a title above, or a delimiter in a cell") {
+  const std::string quotes = "help: a cell with \",\" in it needs quotes around it, \"a, b\"";
+  for (const char* text : {"k,x,y\nu,1,p\nu,1,p\nu,a,b,q\nv,2,q\n",          // one row of a table
+                           "name,x,y\nSmith, Ann,1,p\nLee, Tom,2,q\n",       // all rows
+                           "kind,of,y\nfir,a,b,p\noak,c,d,q\n",              // all rows, of texts
+                           "said\nhello\nyes\nwell, yes\nno\nperhaps\n"}) {  // one column
+    const std::string fault = Table(text).fault();
+    CHECK_MESSAGE((contains(fault, quotes) && !contains(fault, "skip_rows")), fault);
+  }
+  CHECK(contains(Table("Rome, Italy\nday,temp,kind\n1,20,x\n2,21,y\n").fault(),
+                 "t.csv:2:3: a row must have 2 fields like the first, got 3\nhelp: \"skip_rows\": [1] leaves out what is above"));
+  CHECK(contains(Table("made by us\na,b\n1,2\n3,4\n(2 rows)\n").fault(), "help: \"skip_rows\": [1] leaves out what is above"));
+}
+
+TEST_CASE("csv: a value in the second row that is no number is no unit where it comes again, or has digits alone") {
+  const auto refused = [](const char* text, const std::string& value) {
+    const std::string fault = Table(text).fault();
+    CHECK_MESSAGE((contains(fault, "t.csv:2:1: column \"dist\" must be a number, got \"" + value) && !contains(fault, "units")),
+                  fault);
+    return fault;
+  };
+  refused("dist,kind\n1 1/2,x\n3,y\n2,x\n", "1 1/2");
+  refused("dist,kind\nfar,x\n3,y\nfar,y\n2,y\n", "far");
+  refused("dist,kind\nfar,x\n3,y\nfar,x\n2,y\n", "far");
+  CHECK(contains(refused("dist,kind\n\"12,34,567\",x\n900,y\n800,x\n", "12,34,567"), "help: write them without commas"));
+  CHECK(contains(Table("dist,kind\n%,\n3,x\n2,y\n").fault(), "help: \"skip_rows\": [2] leaves it out"));
+}
+
 TEST_CASE("csv: numbers with one unit, and times of a clock, are doubted where they are many; so are ends of files") {
   const auto warning = [](const std::function<std::string(int)>& cell, int n = 12) {
     std::string text = "v,n,y\n";

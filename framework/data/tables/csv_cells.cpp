@@ -148,6 +148,26 @@ bool parse_number(std::string_view cell, const CsvFormat& f, double& value) {
   return parse_number(cell, f, value, ignored);
 }
 
+namespace {
+
+// Returns whether digits are in groups of two before the last three, as in India: "12,34,567.5".
+bool has_groups_of_two(std::string_view number, const CsvFormat& f) {
+  if (!number.empty() && (number[0] == '-' || number[0] == '+')) number.remove_prefix(1);
+  const std::string_view whole = number.substr(0, number.find(f.decimal)), rest = number.substr(whole.size());
+  const size_t digits = size_t(std::count_if(whole.begin(), whole.end(), is_digit));
+  if (f.decimal == ',' || digits < 6 || !is_digit(whole[0])) return false;
+  const bool are_digits = rest.empty() || std::all_of(rest.begin() + 1, rest.end(), is_digit);
+  size_t before = 0;  // digits behind this place
+  for (size_t i = whole.size(); i-- > 0;) {
+    const bool separates = before >= 3 && before % 2 == 1 && whole[i + 1] != ',';
+    if (separates ? whole[i] != ',' : !is_digit(whole[i])) return false;
+    before += !separates;
+  }
+  return are_digits;
+}
+
+}  // namespace
+
 CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   if (is_missing_word(cell)) return {"a word for a missing value", joined("\"missing_words\": [\"", cell, "\"]"), true};
   double value = 0;
@@ -179,6 +199,7 @@ CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
       return add_hint(other == ',' ? "a decimal comma" : "a decimal point",
                       config_entry("decimal", other) + ", " + config_entry("thousands", t));
   }
+  if (has_groups_of_two(bare, f)) return add_hint("groups of two digits", "write them without commas");
   CsvDate date;
   constexpr const char* kOrders[] = {"ymd", "dmy", "mdy"};
   for (int order = 0; order < 3 && out.what.empty(); ++order) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -48,6 +49,12 @@ bool has_numbers_below(const CsvTable& table, size_t row, size_t column, const C
 
 bool is_text(std::string_view cell, const CsvFormat& format) {
   return !is_gap(cell, format) && !is_like_number(cell, format, false);
+}
+
+// Returns whether the cell has digits and no letters, as no unit has: 1 1/2.
+bool is_of_digits(std::string_view cell) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || uint8_t(c) >= 0x80; };
+  return std::none_of(cell.begin(), cell.end(), letter) && cell.find_first_of("0123456789") != cell.npos;
 }
 
 // Returns the numbers of the first row if there are several, rising in equal steps.
@@ -197,18 +204,23 @@ CsvHeader find_header(const CsvTable& table, const CsvFormat& format) {
 
 void check_below_header(const char* where, const CsvTable& table, const CsvFormat& format, const std::string& path) {
   if (table.rows() < 3) return;
-  bool numbers = false;
+  std::optional<size_t> unit;  // a column with the text of row 2 above numbers
   for (size_t c = 0; c < table.columns(); ++c) {
     if (is_like_number(table.cell(1, c), format, false)) return;  // an ordinary row, as in nearly all files
-    if (is_text(table.cell(1, c), format) && !numbers) numbers = has_numbers_below(table, 1, c, format);
+    if (!is_text(table.cell(1, c), format) || unit || !has_numbers_below(table, 1, c, format)) continue;
+    if (is_of_digits(table.cell(1, c))) return;  // a number in a form that is not known, such as 1 1/2
+    unit = c;
   }
-  if (!numbers) return;
+  if (!unit) return;
   const int64_t line = table.line(1);
-  std::vector<int64_t> lines;  // files joined together each have their row of units
-  for (size_t r = 1; r < table.rows() && lines.size() <= kListedLines; ++r) {
-    bool same = true;
+  std::vector<int64_t> lines{line};  // files joined together each have their row of units, below their header
+  const std::string text(table.cell(1, *unit));
+  for (size_t r = 2; r < table.rows() && lines.size() <= kListedLines; ++r) {
+    if (!std::isnan(table.number(r, *unit)) || table.cell(r, *unit) != text) continue;
+    bool same = std::binary_search(table.repeats().begin(), table.repeats().end(), r - 1);
     for (size_t c = 0; c < table.columns() && same; ++c) same = table.cell(r, c) == std::string(table.cell(1, c));
-    if (same) lines.push_back(table.line(r));
+    if (!same) return;  // a value that comes again
+    lines.push_back(table.line(r));
   }
   const bool one = lines.size() == 1;
   fail<DataError>(where, path, ':', line, ": row ", line, " has no numbers where rows ", table.line(2), " to ",

@@ -234,12 +234,35 @@ size_t CsvTable::skip_blanks(size_t at) const {
   return at;
 }
 
+// Returns where the cell at text_[at] begins: at its quote, if blanks before it and behind the closing one are all that is between
+// two delimiters. Quotes that do not close in the line, or before other text, are text.
+size_t CsvTable::begin_of_cell(size_t at) const {
+  const size_t end = text_.size();
+  const auto blank = [&](size_t i) { return i < end && is_blank(text_[i]) && text_[i] != delimiter_; };
+  if (delimiter_ == kCsvBlanks || !blank(at)) return at;
+  size_t quote = at;
+  while (blank(quote)) ++quote;
+  if (quote >= end || text_[quote] != '"') return at;
+  for (size_t i = quote + 1; i < end && text_[i] != '\n'; ++i) {
+    if (text_[i] != '"') continue;
+    if (i + 1 < end && text_[i + 1] == '"') {
+      ++i;
+      continue;
+    }
+    do ++i;
+    while (i < end && (text_[i] == '\r' || text_[i] == ' '));
+    return i >= end || text_[i] == '\n' || text_[i] == delimiter_ ? quote : at;
+  }
+  return at;
+}
+
 // Reads the cell at text_[at]; leaves `at` at the next cell. more: whether that is in the same row.
 std::string_view CsvTable::read_cell(size_t& at, int64_t& line, size_t field, bool& more) const {
   const bool by_blanks = delimiter_ == kCsvBlanks;
   const size_t end = text_.size();
   const auto ends = [&](char c) { return c == '\n' || (by_blanks ? is_blank(c) : c == delimiter_); };
   std::string_view out;
+  at = begin_of_cell(at);
   if (at < end && text_[at] == '"') {
     out = read_quoted(at, line, field);
     while (!by_blanks && at < end && (text_[at] == '\r' || text_[at] == ' ')) ++at;
@@ -339,6 +362,31 @@ void CsvTable::find_columns() {
     if (number_of_[c] < 0) texts_[c].reserve(estimated_rows);
 }
 
+// Reads the last row again, and rows after it.
+CsvTable::RowsFrom CsvTable::rows_from_last() const {
+  constexpr size_t kRows = 20;  // after the last
+  RowsFrom out;
+  size_t at = begins_.back();
+  int64_t line = this->line(rows() - 1);
+  try {
+    for (size_t r = 0; r <= kRows; ++r, ++line) {
+      if (r > 0) skip_lines(at, line, true);
+      if (at >= text_.size()) break;
+      at = skip_blanks(at);
+      size_t fields = 0, numbers = 0;
+      for (bool more = true; more; ++fields) {
+        double ignored = 0;
+        numbers += parse_number(bare(read_cell(at, line, fields + 1, more)), format_, ignored);
+      }
+      if (r == 0) out.fields = fields, out.numbers = numbers;
+      out.as_long += fields == out.fields;
+      out.with_numbers += numbers > 0;
+      ++out.rows;
+    }
+  } catch (const DataError&) { ++out.rows; }  // an open quote
+  return out;
+}
+
 // Returns the remedy for a last row of another length than the first; "": none is known.
 std::string CsvTable::help_for_length(size_t fields) const {
   constexpr size_t kTitles = 5;
@@ -357,7 +405,11 @@ std::string CsvTable::help_for_length(size_t fields) const {
     double ignored = 0;
     return parse_number(cell, format_, ignored);
   });
-  if (fields > columns_ && row <= kTitles && !numbers) {
+  const RowsFrom from = fields > columns_ ? rows_from_last() : RowsFrom();
+  // A title is one cell, above a table whose last lines may be no rows, or the long row is the header of all that follows.
+  const bool is_table = columns_ == 1 ? 2 * from.as_long > from.rows : from.as_long == from.rows;
+  const bool is_header = from.numbers == 0 && from.rows > 1 && from.with_numbers + 1 == from.rows;
+  if (fields > columns_ && row <= kTitles && !numbers && is_table && (columns_ == 1 || is_header)) {
     std::string lines;
     for (size_t r = 0; r < row; ++r) lines += (r > 0 ? ", " : "") + std::to_string(line(r));
     return joined("\"skip_rows\": [", lines, "] leaves out what is above the header");
@@ -365,6 +417,8 @@ std::string CsvTable::help_for_length(size_t fields) const {
   const bool last = here.data() + here.size() + 1 >= text_.data() + text_.size();
   if (fields < columns_ && last && row > 1)
     return joined("\"skip_rows\": [", line(row), "] leaves out the last line, if it is no row");
+  if (fields > columns_ && from.numbers < fields && !blanks)
+    return joined("a cell with \"", between, "\" in it needs quotes around it, \"a", between, " b\"");
   if (fields > columns_ || fields == 1 || blanks) return "";
   return joined("rows that end early are filled up, in Python: import pandas; pandas.read_csv(FILE, sep=\"", between,
                 "\").to_csv(NEW, index=False)");

@@ -20,9 +20,9 @@
 namespace halfstep {
 
 // Every row must have the same number of cells. Lines end with LF, CRLF or, in a file without LF, CR. Quotes are undone, blanks
-// around cells removed, and empty lines dropped; within a table of one column they are empty cells. A first line "sep=;" sets the
-// delimiter. Delimiter 0 is detected in the first line: the only one of comma, semicolon, tab and | in it, or the only one that
-// occurs as often in the second line; not the decimal or thousands separator. If none of them occurs in the file, or only tabs
+// around cells and quotes removed, and empty lines dropped; within a table of one column they are empty cells. A first line "sep=;"
+// sets the delimiter. Delimiter 0 is detected in the first line: the only one of comma, semicolon, tab and | in it, or the only one
+// that occurs as often in the second line; not the decimal or thousands separator. If none of them occurs in the file, or only tabs
 // among runs of blanks, and blanks split every line into the same number of cells, it is kCsvBlanks. Throws like read_text_file;
 // also DataError for a row of another length, an open quote, an ambiguous delimiter, cells that are not UTF-8 or have a NUL, or no
 // row at all; and MemoryError for a table larger than the free memory.
@@ -61,6 +61,11 @@ class CsvTable {
     std::vector<std::string_view> lines{};  // texts of those that skip_rows lists
     std::vector<int64_t> empty{};           // numbers of empty ones
   };
+  // The last row and some after it: the fields and numbers of the last; how many rows there are, how many have as many fields, and
+  // how many have numbers.
+  struct RowsFrom {
+    size_t fields = 0, numbers = 0, rows = 0, as_long = 0, with_numbers = 0;
+  };
   DataNotes notes_;
   std::string path_;
   CsvFormat format_;
@@ -91,6 +96,8 @@ class CsvTable {
   void find_delimiter(const CsvFormat& format);
   bool are_blanks_delimiters(const CsvFormat& format, bool tabs) const;
   size_t skip_blanks(size_t at) const;
+  size_t begin_of_cell(size_t at) const;
+  RowsFrom rows_from_last() const;
   void find_columns();
   void parse(SkippedLines& skipped);
   std::string_view read_cell(size_t& at, int64_t& line, size_t field, bool& more) const;

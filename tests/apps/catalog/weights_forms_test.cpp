@@ -9,9 +9,11 @@
 #include "apps/catalog/modules.h"
 #include "apps/catalog/weights.h"
 #include "apps/config/config.h"
+#include "framework/io/checkpoint/checkpoint.h"
 #include "framework/io/weights/safetensors.h"
 #include "framework/ops/ops.h"
 #include "tests/apps/support.h"
+#include "tests/apps/tiny_run.h"
 #include "tests/support/source_dir.h"
 
 using namespace halfstep;
@@ -217,4 +219,38 @@ TEST_CASE("weights: `join` puts parts together in the order of its patterns, and
   Json one = join;
   one["match"] = Json::array({"a"});
   CHECK(contains(fault({{"join", Json::array({one})}}), "model.weights.join.0.match: must be a list of regular expressions"));
+}
+
+TEST_CASE("weights: a run's are those that eval takes, of its best checkpoint and averaged; a line says which") {
+  const Folder dir;
+  REQUIRE(dir.train("--set 'train.ema={\"decay\": 0.9}'").code == 0);
+  REQUIRE(dir.train("--set output_dir=plain").code == 0);
+  mark_best(dir / "r", 6);
+  mark_best(dir / "plain", 9);
+  // Trains a new run for no step, with the line about its weights. Returns its first values of the weight.
+  const auto first_values = [&](const std::string& path, const std::string& line) {
+    const Ran r = run(
+        dir, "train tiny.json --overwrite --threads 1 --set output_dir=v --set train.epochs=0 --set model.weights.path=" + path);
+    CAPTURE(r.out);
+    CAPTURE(r.err);
+    REQUIRE(r.code == 0);
+    CHECK(contains(r.out, "weights: " + line + ": 2 tensors\n"));
+    return load_checkpoint(dir / "v").model.at("weight").to_vector<float>();
+  };
+  const auto trained = [&](const std::string& at) { return load_checkpoint(dir / at).model.at("weight").to_vector<float>(); };
+  const auto average = [&](const std::string& at) {
+    return load_checkpoint(dir / at).state.at("optimizer.weight.average").to_vector<float>();
+  };
+  const std::string third = "r/step-00000003", sixth = "r/step-00000006", last = "r/step-00000012";
+  CHECK(average(sixth) != trained(sixth));
+  CHECK(first_values("r", sixth + " (best, averaged)") == average(sixth));
+  CHECK(first_values("r/best", sixth + " (best, averaged)") == average(sixth));
+  CHECK(first_values("r/latest", last + " (latest, averaged)") == average(last));
+  CHECK(first_values(third, third + " (averaged)") == average(third));
+  CHECK(first_values(third + "/model.safetensors", third + "/model.safetensors") == trained(third));
+  CHECK(first_values("plain", "plain/step-00000009 (best)") == trained("plain/step-00000009"));
+  fs::remove(dir / "plain/best");
+  CHECK(first_values("plain", "plain/step-00000012 (latest)") == trained("plain/step-00000012"));
+  CHECK(contains(run(dir, "validate tiny.json --set model.weights.path=r").out,
+                 "weights: " + sixth + " (best, averaged): 2 tensors\n"));
 }

@@ -319,3 +319,55 @@ TEST_CASE("arrays: labels that the loss ignores are said and left out, from vali
     CHECK_MESSAGE(report.code == 0, report.err);
   }
 }
+
+TEST_CASE("arrays: NaN and numbers that are no category of the training data's texts are refused") {
+  const TempDir dir;
+  const auto trained_on = [&](const std::string& soils, const std::string& categories) {
+    std::string rows = "size,soil,y\n";  // soils: "|clay|peat" has an empty cell in the first of each three rows
+    std::vector<std::string> names;
+    std::istringstream in(soils);
+    for (std::string soil; std::getline(in, soil, '|');) names.push_back(soil);
+    for (size_t i = 0; i < 30; ++i) rows += joined(i, ",", names[i % 3], ",", i < 15 ? "low" : "high", "\n");
+    write(dir / "t.csv", rows);
+    write(dir / "t.json", R"({"name": "t", "output_dir": "r", "device": "cpu", "train": {"epochs": 1}, "optimizer": "SGD",
+        "loss": "CrossEntropyLoss", "model": {"type": "MLP", "hidden": [4], "out_features": "auto"},
+        "data": {"root": ".", "missing": "median", "categories": ")" +
+                              categories + R"(",
+                 "train": {"type": "CSV", "path": "t.csv", "target": "y"}, "loader": {"batch_size": 8}}})");
+    const Ran trained = run(dir, "train t.json --quiet --overwrite");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  };
+  const auto predict = [&](const std::vector<float>& numbers, int64_t samples) {
+    save_safetensors(dir / "new.safetensors", {{"x", from_vector(numbers, {samples, int64_t(numbers.size()) / samples})}});
+    return run(dir, "predict r new.safetensors");
+  };
+  const auto refused = [&](const std::vector<float>& numbers, int64_t samples, const std::string& text) {
+    const Ran r = predict(numbers, samples);
+    CAPTURE(text);
+    CHECK(r.code == 3);
+    CHECK_MESSAGE(contains(r.err, text), r.err);
+  };
+  trained_on("clay|peat|sand", "index");
+  CHECK(predict({1, 0, 2, 1, 3, 2}, 3).code == 0);
+  const Ran filled = predict({1, 0, NAN, 1, 3, 2}, 3);  // a number, which the median replaces
+  CHECK(filled.code == 0);
+  CHECK_MESSAGE(contains(filled.err, "1 number is NaN, filled in as missing values"), filled.err);
+  const std::string number = ": soil must be the number of a category from 0 to 2, got ";
+  refused({1, 0, 2, NAN, 3, 2}, 3, "sample 1" + number + "NaN");
+  refused({1, 0, 2, 1, 3, 3}, 3, "sample 2" + number + "3");
+  refused({1, 0.5, 2, 1}, 2, "sample 0" + number + "0.5");
+  refused({1, 0, 2, -1}, 2, "sample 1" + number + "-1");
+
+  trained_on("|clay|peat", "index");  // a missing value is the first category
+  const Ran missing = predict({1, NAN, 2, 1}, 2);
+  CHECK(missing.code == 0);
+  CHECK(missing.out == predict({1, 0, 2, 1}, 2).out);
+  refused({1, NAN, 2, 3}, 2, "sample 1" + number + "3");
+
+  trained_on("clay|peat|sand", "one_hot");
+  CHECK(predict({1, 0, 1, 0, 2, 0, 0, 0}, 2).code == 0);  // the second is none of them
+  const std::string inputs = ": the 3 inputs of soil must be 0, but 1 for its category, got ";
+  refused({1, 0, 1, 0, 2, 1, 0, 1}, 2, "sample 1" + inputs + "1, 0, 1");
+  refused({1, 0, NAN, 0}, 1, "sample 0" + inputs + "0, NaN, 0");
+  refused({1, 0, 2, 0}, 1, "sample 0" + inputs + "0, 2, 0");
+}

@@ -119,7 +119,8 @@ TEST_CASE("ResNet-18: first a new head learns, then all parameters") {
   r = run(dir, "train resnet18_all.json");
   CAPTURE(r.err);
   REQUIRE(r.code == 0);
-  CHECK(contains(r.out, "weights: runs/resnet18_head: 122 tensors\n"));
+  CHECK(contains(r.out, "weights: runs/resnet18_head/step-0000000"));
+  CHECK(contains(r.out, " (best): 122 tensors\n"));
   CHECK(contains(r.out, ", lr of groups 0.001, 0.0001, 12 steps"));
   const auto all = saved(dir, "resnet18_all");
   for (const auto& weights : all) {

@@ -141,6 +141,42 @@ TEST_CASE("what a run would refuse of optimizer, schedule and steps is found whe
   CHECK(with({val, never, "scheduler=ReduceLROnPlateau", "checkpoint.monitor=train/loss"}).empty());
 }
 
+TEST_CASE("a schedule whose rate is 0 in much of the run is warned of, with a change that helps") {
+  TempDir dir;
+  const auto file = write(dir / "c.json", kGood);
+  const auto warnings = [&](const std::string& scheduler) {
+    return load_config(file, {.sets = {"train.epochs=6", "scheduler=" + scheduler}}).warnings;  // 24 steps
+  };
+  const auto warns = [&](const std::string& scheduler, const std::string& text) {
+    CAPTURE(scheduler);
+    const std::vector<std::string> got = warnings(scheduler);
+    REQUIRE(got.size() == 1);
+    CAPTURE(got[0]);
+    CHECK(contains(got[0], "scheduler: makes the rate " + text));
+  };
+  const std::string epochs = "; it counts steps: \"interval\": \"epoch\" lets it count epochs";
+  const std::string small = "less than a millionth of its largest ";
+  warns(R"({"type": "PolynomialLR", "total_iters": 6})", "0 after step 6 of 24, so that no later step changes a weight" + epochs);
+  CHECK(warnings(R"({"type": "PolynomialLR", "total_iters": 6, "interval": "epoch"})").empty());
+  warns(R"({"type": "ExponentialLR", "gamma": 0.3})", small + "after step 12 of 24, where steps change next to nothing" + epochs);
+  warns(R"({"type": "LinearLR", "start_factor": 1, "end_factor": 0, "total_iters": 2, "interval": "epoch"})",
+        "0 after step 8 of 24, so that no later step changes a weight; without total_iters it falls to the end of the run");
+  warns(R"([{"type": "LinearLR", "length": 2}, {"type": "ExponentialLR", "gamma": 0.3}])", small + "after step 1");
+  CHECK(contains(warnings(R"([{"type": "LinearLR", "length": 2}, {"type": "ExponentialLR", "gamma": 0.3}])")[0],
+                 "; the schedules count steps: \"interval\": \"epoch\" lets them count epochs"));
+  warns(R"({"type": "ExponentialLR", "gamma": 0.0005, "interval": "epoch"})",
+        small + "after step 8 of 24, where steps change next to nothing; train --lr-preview prints the rates");
+  for (const char* fine :
+       {R"("CosineAnnealingLR")", R"("PolynomialLR")", R"({"type": "CosineAnnealingLR", "T_max": 23, "warmup_steps": 3})",
+        R"({"type": "LinearLR", "start_factor": 1, "end_factor": 0})", R"({"type": "CosineAnnealingWarmRestarts", "T_0": 4})",
+        R"({"type": "OneCycleLR", "cycle_momentum": false})", R"("WSDLR")", R"({"type": "InverseSqrtLR", "rise": 2})",
+        R"({"type": "ExponentialLR", "gamma": 0.9})", R"({"type": "MultiStepLR", "milestones": [8, 16]})",
+        R"({"type": "StepLR", "step_size": 2, "interval": "epoch"})", R"({"type": "ConstantLR", "factor": 0, "total_iters": 9})"}) {
+    CAPTURE(fine);
+    CHECK(warnings(fine).empty());
+  }
+}
+
 TEST_CASE("held-out data shares no samples with the training data, and is no other kind of inputs") {
   TempDir dir;
   const auto file = write(dir / "c.json", kGood);
