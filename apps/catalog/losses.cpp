@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/catalog/losses.h"
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
 #include "amp/autocast/autocast.h"
 #include "apps/catalog/infer.h"
 #include "apps/schema/suggest.h"
@@ -134,6 +138,88 @@ void check_loss(const Json& loss, const InferredModel& model, const DataFacts& f
                                              empty(with_batch(1, facts.target), {.dtype = facts.target_dtype()}));
     if (value.numel() != 1) issues.error("loss", "must make one number of a batch, but made " + joined(value.shape()));
   } catch (const Error& e) { issues.error("loss", one_line(e)); }
+}
+
+namespace {
+
+bool fits(double x, TargetNumbers numbers) {
+  switch (numbers) {
+    case TargetNumbers::any: return true;
+    case TargetNumbers::probabilities: return x >= 0 && x <= 1;
+    case TargetNumbers::not_negative: return x >= 0;
+    case TargetNumbers::signs: return x == 1 || x == -1;
+  }
+  return true;
+}
+
+const char* text_of(TargetNumbers numbers) {
+  return numbers == TargetNumbers::signs           ? "1 and -1"
+         : numbers == TargetNumbers::probabilities ? "numbers from 0 to 1"
+                                                   : "no numbers below 0";
+}
+
+// A last layer that a loss cannot follow, by the beginning of its description.
+struct UnfitEnd {
+  const char *loss, *layer, *advice;
+};
+constexpr const char* kScores = "takes scores, to which it applies the sigmoid itself: leave it out";
+constexpr const char* kLogarithms = "takes log-probabilities: put LogSoftmax in its place";
+constexpr UnfitEnd kUnfitEnds[] = {
+    {"CrossEntropyLoss", "Softmax(", "which CrossEntropyLoss applies itself; leave it out"},
+    {"CrossEntropyLoss", "Sigmoid(", "takes scores of any size: leave it out"},
+    {"NLLLoss", "Linear(", "takes log-probabilities: put LogSoftmax behind it, or use CrossEntropyLoss"},
+    {"NLLLoss", "Softmax(", kLogarithms},
+    {"NLLLoss", "Sigmoid(", kLogarithms},
+    {"KLDivLoss", "Linear(", "takes log-probabilities: put LogSoftmax behind it"},
+    {"KLDivLoss", "Softmax(", kLogarithms},
+    {"KLDivLoss", "Sigmoid(", kLogarithms},
+    {"BCELoss", "Linear(", "takes probabilities: put Sigmoid behind it, or use BCEWithLogitsLoss"},
+    {"BCEWithLogitsLoss", "Sigmoid(", kScores},
+    {"BCEWithLogitsLoss", "Softmax(", kScores},
+    {"MultiLabelSoftMarginLoss", "Sigmoid(", kScores},
+    {"MultiLabelSoftMarginLoss", "Softmax(", kScores},
+    {"SoftMarginLoss", "Sigmoid(", "takes scores of both signs: leave it out"},
+    {"SoftMarginLoss", "Softmax(", "takes scores of both signs: leave it out"},
+};
+
+}  // namespace
+
+std::string unfit_targets(const Json& loss, const Dataset& data) {
+  constexpr int64_t kMostSamples = 65536, kBatch = 256;
+  const bool is_known = loss.is_object() && loss.contains("type") && loss["type"].is_string() &&
+                        loss_family().find(loss["type"].get<std::string>());
+  if (!is_known || data.classes() > 0) return {};
+  const LossRow& row = loss_catalog().row(loss);
+  if (row.numbers == TargetNumbers::any) return {};
+  const int64_t count = std::min(data.size(), kMostSamples);
+  std::vector<int64_t> samples;
+  for (int64_t i = 0; i < count; ++i) {
+    samples.push_back(i * data.size() / count);
+    if (std::ssize(samples) < kBatch && i + 1 < count) continue;
+    for (const double x : data.batch(samples).target.to(DType::f64).to_vector<double>()) {
+      if (!std::isnan(x) && !fits(x, row.numbers))
+        return joined("has targets such as ", float(x), ", but ", row.component.type, " is for ", text_of(row.numbers));
+    }
+    samples.clear();
+  }
+  return {};
+}
+
+void check_last_layer(const Json& loss, const std::vector<LayerRow>& layers, Issues& issues) {
+  const auto keeps_values = [](const LayerRow& layer) {
+    constexpr std::string_view kKeep[] = {"Flatten(", "Unflatten(", "Identity(", "Dropout("};
+    return std::any_of(std::begin(kKeep), std::end(kKeep), [&](std::string_view name) { return layer.what.starts_with(name); });
+  };
+  const auto last = std::find_if_not(layers.rbegin(), layers.rend(), keeps_values);
+  if (last == layers.rend()) return;
+  const std::string layer = last->what.substr(0, last->what.find('(')), type = loss["type"];
+  for (const UnfitEnd& end : kUnfitEnds) {
+    if (type != end.loss || !last->what.starts_with(end.layer)) continue;
+    const bool is_applied = std::string_view(end.advice).starts_with("which");
+    issues.warn("model", joined("ends in ", layer, ", ", is_applied ? "" : "but " + type + ' ', end.advice));
+  }
+  if (layer.ends_with("Softmax") && last->what.find("dim=0") != std::string::npos)
+    issues.warn("model", joined("ends in ", last->what, ", whose sums run over the samples of a batch: leave \"dim\" out"));
 }
 
 }  // namespace halfstep::app

@@ -15,10 +15,14 @@
 
 namespace halfstep::app {
 
+// Which numbers a loss can be given as targets.
+enum class TargetNumbers { any, probabilities, not_negative, signs };
+
 struct LossRow {
   Component component;
   std::function<std::unique_ptr<Loss>(const Json& self)> make;
   Targets targets;
+  TargetNumbers numbers = TargetNumbers::any;
 };
 Catalog<LossRow>& loss_catalog();
 void add_loss_rows(Catalog<LossRow>& catalog);
@@ -30,6 +34,12 @@ LossRow loss_row(std::string type, std::string doc, Targets targets, Arg<Ts>... 
           [args...](const Json& self) -> std::unique_ptr<Loss> { return std::make_unique<L>(value_of(self, args)...); },
           targets};
 }
+
+// Returns a warning if a sample's target is a number that the loss cannot be given, which its formula computes with nevertheless;
+// empty: there is none. Looks at 65,536 samples at most.
+std::string unfit_targets(const Json& loss, const Dataset& data);
+// Warns if the last layer that computes does not make what the loss takes. layers: those of the model, in the order of their calls.
+void check_last_layer(const Json& loss, const std::vector<LayerRow>& layers, Issues& issues);
 
 // What a loss or a metric compares.
 struct ComparedTensors {

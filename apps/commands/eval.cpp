@@ -128,6 +128,20 @@ void print_metrics(const EvalResult& r, const DataForm& form) {
   }
 }
 
+// Lets a split be read once, in order; with train.overfit_batches, the batches that training chose, unless `sets` has other data.
+void read_in_order(Config& config, const std::string& split, const std::vector<std::string>& sets) {
+  const std::string part = "data." + split;
+  if (config.train.overfit_batches && split != "test") {
+    const bool reads_other = std::any_of(sets.begin(), sets.end(), [&](const std::string& set) { return set.starts_with(part); });
+    if (reads_other) config.train.overfit_batches.reset();
+    std::cerr << (reads_other ? part + " is read whole: train.overfit_batches is left out with --set " + part + '\n'
+                              : "train.overfit_batches: these are the samples of data.train that the run was trained on\n");
+  }
+  if (!config.train.overfit_batches) config.data.loader.shuffle = false;  // it chooses the batches of train.overfit_batches
+  config.data.loader.drop_last = false;
+  config.data.loader.sampler = nullptr;
+}
+
 int eval(const EvalArguments& arguments) {
   apply_threads(arguments.model.threads);
   const auto replaced = replaced_run(arguments.model.path);
@@ -156,8 +170,7 @@ int eval(const EvalArguments& arguments) {
   for (const auto& [name, tensor] : contents.model) state.push_back({name, tensor});
   const bool averaged = stored.averaged || (!arguments.model.trained_weights && use_averages(contents, state) > 0);
   parts.model->load_state_dict(state);
-  config.data.loader.shuffle = config.data.loader.drop_last = false;
-  config.data.loader.sampler = nullptr;
+  read_in_order(config, split, arguments.config.sets);
   const auto loader = make_loader(config, split, nullptr, options.form);
   if (data) check_same_facts(loader->dataset(), data->form, config, split);
   warn_of_data(*loader, config, split, contents, options.form);

@@ -93,8 +93,13 @@ class AnswerWriter {
     if (series && series->options.format.decimal == ',') decimal_ = ',', delimiter_ = ';';
   }
 
-  // Takes the header and the format of the table whose rows follow.
+  // Takes the header and the format of the table whose rows follow. Throws DataError if CSV output would get its rows under the names
+  // of another table.
   void begin_table(const CsvRows& rows) {
+    check<DataError>(!arguments_.csv || !has_header_ || (rows.header == header_ && rows.delimiter == delimiter_), "predict",
+                     "a table that begins \"", csv_line(rows.header, rows.delimiter), "\" follows one that begins \"",
+                     csv_line(header_, delimiter_), "\": its rows would stand under the other one's names",
+                     Help{"predict it by itself: one call for each kind of table"});
     header_ = rows.header;
     delimiter_ = rows.delimiter, decimal_ = rows.decimal;
     if (arguments_.csv) write_csv_header();
@@ -108,6 +113,12 @@ class AnswerWriter {
   }
 
  private:
+  static std::string csv_line(const std::vector<std::string>& cells, char delimiter) {
+    std::string out;
+    for (size_t i = 0; i < cells.size(); ++i) out += (i ? std::string(1, delimiter) : "") + cell_text(cells[i], delimiter);
+    return out;
+  }
+
   // Returns whether numbers are of several columns, one row for each future step.
   bool has_columns() const { return std::holds_alternative<SeriesForm>(form_.source) && form_.names.size() > 1; }
 
@@ -191,8 +202,7 @@ class AnswerWriter {
   }
 
   void write_csv_line(const std::vector<std::string>& cells) {
-    for (size_t i = 0; i < cells.size(); ++i) out_ << (i ? std::string(1, delimiter_) : "") << cell_text(cells[i], delimiter_);
-    out_ << '\n';
+    out_ << csv_line(cells, delimiter_) << '\n';
   }
 
   void write_json(const Prediction& p) {

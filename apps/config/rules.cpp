@@ -318,12 +318,7 @@ class Rules : private RuleSet {
     }
     if (!are_valid({"loss"})) return;
     check_loss(config_["loss"], inferred, *out.facts, out.precision, issues_);
-    if (config_["loss"]["type"] == "CrossEntropyLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Softmax")) {
-      issues_.warn("model", "ends in Softmax, which CrossEntropyLoss applies itself; leave it out");
-    }
-    if (config_["loss"]["type"] == "NLLLoss" && !out.layers.empty() && out.layers.back().what.starts_with("Linear("))
-      issues_.warn("model",
-                   "ends in Linear, but NLLLoss takes log-probabilities: put LogSoftmax behind it, or use CrossEntropyLoss");
+    check_last_layer(config_["loss"], out.layers, issues_);
   }
 
   const DataForm* known_;

@@ -22,7 +22,7 @@ Field or_balanced(Field f) {
 
 // Makes the row of a loss whose constructor takes its options.
 template <class L>
-LossRow option_row(std::string doc, Targets targets) {
+LossRow option_row(std::string doc, Targets targets, TargetNumbers numbers = TargetNumbers::any) {
   using O = typename L::Options;
   std::vector<Field> fields;
   for (const Field& f : fields_of(O{})) fields.push_back(targets == Targets::classes ? or_balanced(of_config(f)) : of_config(f));
@@ -32,7 +32,7 @@ LossRow option_row(std::string doc, Targets targets) {
             read_options(self, options);
             return std::make_unique<L>(options);
           },
-          targets};
+          targets, numbers};
 }
 
 void add_number_rows(Catalog<LossRow>& catalog) {
@@ -41,16 +41,20 @@ void add_number_rows(Catalog<LossRow>& catalog) {
   catalog.add(option_row<L1Loss>("mean of |output - target|", numbers));
   catalog.add(option_row<SmoothL1Loss>("(output - target)^2 / (2 beta), |output - target| - beta/2 from beta on", numbers));
   catalog.add(option_row<HuberLoss>("(output - target)^2 / 2, delta (|output - target| - delta/2) from delta on", numbers));
-  catalog.add(option_row<PoissonNLLLoss>("exp(output) - target output", numbers));
+  catalog.add(option_row<PoissonNLLLoss>("exp(output) - target output", numbers, TargetNumbers::not_negative));
   catalog.add(option_row<KLDivLoss>("target (ln(target) - output), output in log space", numbers));
   catalog.add(option_row<BCELoss>(
-      "-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision", numbers));
-  catalog.add(option_row<BCEWithLogitsLoss>("BCELoss of sigmoid(output), without its rounding", numbers));
-  catalog.add(option_row<SoftMarginLoss>("ln(1 + exp(-target output)), target 1 or -1", numbers));
-  catalog.add(option_row<HingeEmbeddingLoss>("output for target 1, max(0, margin - output) for target -1", numbers));
+      "-(target ln(output) + (1 - target) ln(1 - output)), output a probability; not with mixed precision", numbers,
+      TargetNumbers::probabilities));
+  catalog.add(option_row<BCEWithLogitsLoss>("BCELoss of sigmoid(output), without its rounding", numbers,
+                                            TargetNumbers::probabilities));
+  catalog.add(option_row<SoftMarginLoss>("ln(1 + exp(-target output)), target 1 or -1", numbers, TargetNumbers::signs));
+  catalog.add(option_row<HingeEmbeddingLoss>("output for target 1, max(0, margin - output) for target -1", numbers,
+                                             TargetNumbers::signs));
   catalog.add(option_row<MultiLabelMarginLoss>(
       "max(0, 1 - output[t] + output[j]) over classes t before the first -1 of the target and all others j", numbers));
-  catalog.add(option_row<MultiLabelSoftMarginLoss>("BCEWithLogitsLoss, averaged over the classes", numbers));
+  catalog.add(option_row<MultiLabelSoftMarginLoss>("BCEWithLogitsLoss, averaged over the classes", numbers,
+                                                  TargetNumbers::probabilities));
 }
 
 void add_class_rows(Catalog<LossRow>& catalog) {

@@ -186,6 +186,30 @@ TEST_CASE("predict: arrays for NumPy, with a row for each input") {
   }
 }
 
+TEST_CASE("predict --csv writes no rows of one table under the names of another") {
+  const OldRun old;
+  fs::remove_all(old.dir / "trees");
+  REQUIRE(run(old.dir, "train trees.json --quiet").code == 0);
+  const std::string header = "soil,height,leaf,tree\n", row = "clay,4.1,3.0,oak\n";
+  write(old.dir / "one.csv", header + row);
+  write(old.dir / "two.csv", header + row + row);
+  const Ran same = run(old.dir, "predict trees one.csv two.csv --csv");
+  CHECK(same.code == 0);
+  CHECK(lines_of(same.out).size() == 4);
+  write(old.dir / "order.csv", "leaf,soil,height,tree\n3.0,clay,4.1,oak\n");
+  write(old.dir / "fewer.csv", "soil,height,leaf\nclay,4.1,3.0\n");
+  write(old.dir / "other.csv", "soil\theight\tleaf\ttree\nclay\t4.1\t3.0\toak\n");
+  for (const char* second : {"order.csv", "fewer.csv", "other.csv"}) {
+    CAPTURE(second);
+    const Ran mixed = run(old.dir, joined("predict trees one.csv ", second, " --csv"));
+    CHECK(mixed.code == 3);
+    CHECK_MESSAGE(contains(mixed.err, "follows one that begins \"soil,height,leaf,tree\""), mixed.err);
+    CHECK(lines_of(mixed.out).size() <= 2);
+    CHECK(run(old.dir, joined("predict trees one.csv ", second)).code == 0);  // lines have no header
+    CHECK(run(old.dir, joined("predict trees ", second, " --csv")).code == 0);
+  }
+}
+
 TEST_CASE("predict: answers and values that the training data does not have") {
   const OldRun old;
   fs::remove_all(old.dir / "trees");

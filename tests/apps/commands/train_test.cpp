@@ -140,6 +140,32 @@ TEST_CASE("a run whose scale began far too high says so at its end") {
   CHECK_FALSE(contains(fine.err, "changed no weight"));
 }
 
+TEST_CASE("eval scores the samples that train.overfit_batches chose, and others where data is given") {
+  TempDir dir;
+  std::string table = "a,b,y\n";
+  for (int i = 0; i < 103; ++i) table += joined(i * 37 % 101, ',', i * 53 % 97, ',', i * 29 % 3, '\n');
+  write(dir / "all.csv", table);
+  write(dir / "run.json", R"({"name": "out", "output_dir": "out", "seed": 4, "model": {"type": "Linear", "out_features": "auto"},
+      "loss": "CrossEntropyLoss", "optimizer": {"type": "SGD", "lr": 0.01}, "train": {"epochs": 2, "overfit_batches": 2},
+      "data": {"root": ".", "train": {"type": "CSV", "path": "all.csv", "target": "y", "standardize": true},
+               "val": {"type": "CSV", "path": "all.csv", "target": "y", "standardize": true},
+               "loader": {"batch_size": 10}}})");
+  const Ran trained = run(dir, "train run.json --quiet --json");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  for (const std::string options : {"", " --split train"}) {
+    const Ran same = run(dir, "eval out/latest --json" + options);
+    REQUIRE_MESSAGE(same.code == 0, same.err);
+    CHECK(same.json()["samples"] == 20);
+    CHECK(same.json()[options.empty() ? "val.loss" : "train.loss"].get<double>() ==
+          doctest::Approx(trained.json()["val.loss"].get<double>()));
+    CHECK(contains(same.err, "train.overfit_batches: these are the samples"));
+  }
+  const Ran other = run(dir, "eval out/latest --json --set data.val.path=all.csv");
+  REQUIRE_MESSAGE(other.code == 0, other.err);
+  CHECK(other.json()["samples"] == 103);
+  CHECK(contains(other.err, "data.val is read whole"));
+}
+
 TEST_CASE("a resumed run is the same run, from any step") {
   TempDir dir;
   write(dir / "small.json", kSmall);

@@ -32,6 +32,51 @@ TEST_CASE("rules between keys") {
   CHECK(contains(warned.warnings[0], "float16 without a gradient scaler loses small gradients"));
 }
 
+TEST_CASE("targets and last layers that a loss computes with, although it is not for them, get a warning") {
+  TempDir dir;
+  std::string table = "a,y\n";
+  for (int i = 0; i < 40; ++i) table += joined(i % 7, ',', i % 2, '\n');
+  write(dir / "bits.csv", table);
+  std::string signs = "a,y\n";
+  for (int i = 0; i < 40; ++i) signs += joined(i % 7, ',', i % 2 ? 1 : -1, '\n');
+  write(dir / "signs.csv", signs);
+  const auto warnings = [&](const std::string& data, const std::string& loss, const std::string& end) {
+    const std::string layers = R"([{"type": "Linear", "out_features": 1})" + (end.empty() ? "" : ", " + end) + "]";
+    const auto file = write(dir / "c.json", R"({"name": "t", "train": {"epochs": 1}, "optimizer": {"type": "SGD"}, "metrics": [],
+        "loss": )" + loss + R"(, "model": {"type": "Sequential", "layers": )" + layers + R"(}, "data": {"train":
+        {"type": "CSV", "path": ")" + (dir / data).string() + R"(", "target": "y", "task": "regression"}}})");
+    std::string all;
+    for (const std::string& w : load_config(file, {}).warnings) all += w + "\n";
+    return all;
+  };
+  const std::string targets = "data.train: has targets such as -1, but ", ends = "model: ends in ";
+  const auto is_quiet = [](const std::string& all) { return !contains(all, "has targets") && !contains(all, "ends in"); };
+  CHECK(contains(warnings("signs.csv", R"("BCEWithLogitsLoss")", ""), targets + "BCEWithLogitsLoss is for numbers from 0 to 1"));
+  CHECK(contains(warnings("signs.csv", R"("MultiLabelSoftMarginLoss")", ""), targets + "MultiLabelSoftMarginLoss"));
+  CHECK(contains(warnings("signs.csv", R"("PoissonNLLLoss")", ""), targets + "PoissonNLLLoss is for no numbers below 0"));
+  CHECK(contains(warnings("bits.csv", R"("HingeEmbeddingLoss")", ""), "such as 0, but HingeEmbeddingLoss is for 1 and -1"));
+  CHECK(contains(warnings("bits.csv", R"("BCEWithLogitsLoss")", R"("Sigmoid", "Flatten")"), ends + "Sigmoid, but BCEWithLogits"));
+  CHECK(contains(warnings("bits.csv", R"("KLDivLoss")", ""), ends + "Linear, but KLDivLoss takes log-probabilities"));
+  CHECK(contains(warnings("bits.csv", R"("BCELoss")", ""), ends + "Linear, but BCELoss takes probabilities"));
+  CHECK(is_quiet(warnings("bits.csv", R"("BCEWithLogitsLoss")", "")));
+  CHECK(is_quiet(warnings("bits.csv", R"("BCELoss")", R"("Sigmoid")")));
+  CHECK(is_quiet(warnings("signs.csv", R"("SoftMarginLoss")", "")));
+  CHECK(is_quiet(warnings("signs.csv", R"("MSELoss")", R"("Tanh")")));
+
+  const auto of_classes = [&](const std::string& loss, const std::string& end) {
+    const auto file = write(dir / "d.json", R"({"name": "t", "train": {"epochs": 1}, "optimizer": {"type": "SGD"},
+        "loss": )" + loss + R"(, "model": {"type": "Sequential", "layers": [{"type": "Linear", "out_features": 2}, )" + end +
+        R"(]}, "data": {"train": {"type": "Spirals"}}})");
+    std::string all;
+    for (const std::string& w : load_config(file, {}).warnings) all += w + "\n";
+    return all;
+  };
+  CHECK(contains(of_classes(R"("CrossEntropyLoss")", R"("Softmax", "Flatten")"), ends + "Softmax, which CrossEntropyLoss applies"));
+  CHECK(contains(of_classes(R"("NLLLoss")", R"("Softmax")"), ends + "Softmax, but NLLLoss takes log-probabilities"));
+  CHECK(contains(of_classes(R"("NLLLoss")", R"({"type": "LogSoftmax", "dim": 0})"), "whose sums run over the samples of a batch"));
+  CHECK(is_quiet(of_classes(R"("NLLLoss")", R"("LogSoftmax")")));
+}
+
 TEST_CASE("accumulation beside an embedding that divides gradients by uses gets a warning") {
   TempDir dir;
   const std::string layers = R"([{"type": "Embedding", "num_embeddings": 20, "embedding_dim": 4, "scale_grad_by_freq": true},
