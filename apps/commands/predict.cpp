@@ -93,8 +93,8 @@ class AnswerWriter {
     if (series && series->options.format.decimal == ',') decimal_ = ',', delimiter_ = ';';
   }
 
-  // Takes the header and the format of the table whose rows follow. Throws DataError if CSV output would get its rows under the names
-  // of another table.
+  // Takes the header and the format of the table whose rows follow. Throws DataError if CSV output would get its rows under the
+  // names of another table.
   void begin_table(const CsvRows& rows) {
     check<DataError>(!arguments_.csv || !has_header_ || (rows.header == header_ && rows.delimiter == delimiter_), "predict",
                      "a table that begins \"", csv_line(rows.header, rows.delimiter), "\" follows one that begins \"",
