@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
 #include <set>
 
 #include "apps/start/init_config.h"
@@ -185,6 +187,24 @@ std::vector<InitLine> dense_layers(int spatial, int64_t channels, const std::str
           {conv + std::to_string(channels) + R"(, "kernel_size": 1})", meaning}};
 }
 
+// Returns the label of places without a class in a mask, such as 255 or -1: one that is far above all others, or below 0, where the
+// others count from 0.
+std::optional<int64_t> void_label(const ArrayValues& labels) {
+  constexpr size_t kLeastClasses = 2;
+  constexpr double kVoids[] = {255, 65535, 2147483647};
+  if (!labels.all_integers || labels.distinct.size() <= kLeastClasses || labels.distinct.size() > kMostLabels) return {};
+  const auto are_classes = [](std::set<double>::const_iterator first, std::set<double>::const_iterator last) {
+    const double most = *std::prev(last);
+    return *first >= 0 && most < double(kMostLabels) && (most < 20 || double(8 * std::distance(first, last)) > most);
+  };
+  const auto begin = labels.distinct.begin(), end = labels.distinct.end(), top = std::prev(end);
+  if (*begin < 0) return are_classes(std::next(begin), end) ? std::optional(int64_t(*begin)) : std::nullopt;
+  const double next = *std::prev(top);
+  const bool is_far = *top >= 20 && double(8 * labels.distinct.size()) <= *top,
+             is_usual = std::count(kVoids, std::end(kVoids), *top) > 0;
+  return are_classes(begin, top) && *top > next + 1 && (is_far || is_usual) ? std::optional(int64_t(*top)) : std::nullopt;
+}
+
 enum class ArrayTask : uint8_t { classes, numbers, yes_or_no };
 
 // Chooses the model's task, and notes in `out` what the user should check or choose.
@@ -194,6 +214,12 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
                     without_gaps = joined(labels, " = np.unique(", labels, ", return_inverse=True)[1].reshape(", labels, ".shape)");
   const bool has_integers = !is_floating(y.dtype()), yes_or_no = values.are_zero_or_one() && values.distinct.size() == 2,
              is_wide = y.dim() == 2 && y.size(1) > 1 && !is_dense;
+  // Returns what to do if a label means that there is none; void labels of masks are no longer among the values.
+  const auto or_none = [&](double label) {
+    return values.distinct.size() < 3 ? ""
+                                      : joined("; or, if ", int64_t(label), " means no label, a config by hand with ",
+                                               "\"ignore_index\": ", int64_t(label), " in the loss");
+  };
   const auto refuse_as = [&](const std::string& problem, const std::string& change) {
     out.problem = name + ' ' + problem, out.remedy = in_numpy(file, change);
     return ArrayTask::classes;
@@ -224,12 +250,15 @@ ArrayTask task_of(const Tensor& y, const ArrayValues& values, const std::string&
     return ArrayTask::numbers;
   }
   if (is_wide) return ArrayTask::numbers;
-  if (values.least < 0)
-    return refuse_as(joined("has ", int64_t(values.least), ", but classes count from 0 (numbers to predict: --task regression)"),
-                     without_gaps);
+  if (values.least < 0) {
+    refuse_as(joined("has ", int64_t(values.least), ", but classes count from 0 (numbers to predict: --task regression)"),
+              without_gaps);
+    out.remedy += or_none(values.least);
+    return ArrayTask::classes;
+  }
   const auto different = joined("has ", values.distinct.size(), " different classes up to ", int64_t(values.most));
   check<DataError>(values.most < 20 || double(8 * values.distinct.size()) > values.most, "init", file.string(), ": ", name, ' ',
-                   different, ", but classes count 0, 1, 2", Help{in_numpy(file, without_gaps)});
+                   different, ", but classes count 0, 1, 2", Help{in_numpy(file, without_gaps) + or_none(values.most)});
   if (double(2 * values.distinct.size()) < values.most)
     out.notes.push_back(joined(name, ' ', different, "; without gaps the model is smaller: ", in_numpy(file, without_gaps)));
   return ArrayTask::classes;
@@ -294,7 +323,8 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   check<DataError>(x.dim() > 0 && y.dim() > 0 && x.size(0) == y.size(0) && x.numel() > 0 && y.numel() > 0, "init", file.string(),
                    ": inputs and targets must have a row for each sample, got ", names.x, ' ', x.shape(), " and ", names.y, ' ',
                    y.shape(), Help{"leave out the rows that have no partner, or name other targets with --target"});
-  const ArrayValues inputs = values_of(x), labels = values_of(y);
+  const ArrayValues inputs = values_of(x);
+  ArrayValues labels = values_of(y);
   check<DataError>(labels.not_finite == 0, "init", file.string(), ": ", names.y, " has ", labels.not_finite, " of ", y.numel(),
                    " values that are not finite",
                    Help{in_numpy(file, joined("keep = np.isfinite(", item(names.y), ").reshape(", y.size(0),
@@ -316,6 +346,14 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   const bool is_dense = y.dim() > 1 && !at.sample.empty() && sample_of(y) == rest_of(at.sample);
   out.remedy = x.size(0) < 5 ? "some samples are needed to train with, and others to check with"
                              : "docs/your_data.md, \"Arrays\", has a config to begin with";
+  const bool may_ignore = is_dense && wishes.task != "regression" && (!is_floating(y.dtype()) || wishes.task == "classification");
+  const std::optional<int64_t> ignored = may_ignore ? void_label(labels) : std::nullopt;
+  if (ignored) {
+    labels.distinct.erase(double(*ignored));
+    labels.least = *labels.distinct.begin(), labels.most = *labels.distinct.rbegin();
+    out.notes.push_back(joined(names.y, " has ", *ignored, " beside the classes up to ", int64_t(labels.most), ", read as places ",
+                               "without a class, which loss and metrics leave out (\"ignore_index\")"));
+  }
   const ArrayTask task = task_of(y, labels, names.y, wishes, file, is_dense, out);
   if (x.dim() == 1) {
     out.problem = joined(names.x, ' ', x.shape(), " has one number for each sample, which need a dimension of their own");
@@ -369,6 +407,10 @@ InitParts init_arrays(const fs::path& file, const InitWishes& wishes) {
   out.loss_comment = task == ArrayTask::classes   ? "targets are whole numbers: classes"
                      : task == ArrayTask::numbers ? "targets are numbers to predict"
                                                   : "targets are 0 and 1, each for itself";
+  if (ignored && task == ArrayTask::classes) {
+    out.loss = joined(R"({"type": "CrossEntropyLoss", "ignore_index": )", *ignored, "}");
+    out.loss_comment = joined("targets are whole numbers: classes, and ", *ignored, " where there is none");
+  }
   if (task == ArrayTask::numbers) out.metrics = R"(["rmse"])";
   out.samples = has_val ? x.size(0) : x.size(0) * 4 / 5;
   return out;

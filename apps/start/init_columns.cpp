@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "apps/start/init_leaks.h"
 #include "framework/base/check.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tables/series_times.h"
@@ -186,12 +187,20 @@ bool has_no_name(const std::string& name) { return name.empty() || name.starts_w
 }  // namespace
 
 bool is_named_as_id(const std::string& name) {
+  static const std::set<std::string> things = {"patient", "user",    "customer", "subject",   "participant", "client",  "member",
+                                               "person",  "account", "employee", "household", "respondent",  "session", "student"};
   const std::string small = small_letters(name);
   const size_t n = name.size();
   const bool ends =
-      small.ends_with("_id") || small.ends_with(" id") ||
+      small.ends_with("_id") || small.ends_with(" id") || small.ends_with("-id") || small.ends_with(".id") ||
       (n > 2 && (name.ends_with("Id") || name.ends_with("ID")) && std::islower(static_cast<unsigned char>(name[n - 3])));
-  return ends || small == "id" || small == "index" || small == "rownames";
+  if (ends || small == "id" || small == "index" || small == "rownames" || small == "uuid" || small == "guid" ||
+      small.ends_with("_uuid") || small.ends_with("_guid"))
+    return true;
+  if ((small.starts_with("id_") || small.starts_with("id ")) && things.contains(small.substr(3))) return true;
+  for (const char* end : {"id", "_no", "_nr", "_num", "_number", " no", " no.", " number", "no", "nr", "number"})
+    if (small.ends_with(end) && things.contains(small.substr(0, n - std::string_view(end).size()))) return true;
+  return false;
 }
 
 bool is_word_for_missing(std::string_view cell) {
@@ -303,6 +312,7 @@ std::string cell_place(const CsvSheet& sheet, size_t row, size_t column) {
 }
 
 std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c) {
+  if (names_parts(sheet, c)) return "names parts of the data";
   const bool all_differ = c.distinct == c.filled(), index = c.kind == ColumnKind::number && c.all_integers;
   if (c.kind == ColumnKind::empty) return "is empty";
   if (20 * c.filled() < c.rows) return joined("is empty but for ", c.filled(), c.filled() == 1 ? " row" : " rows");

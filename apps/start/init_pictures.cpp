@@ -2,11 +2,12 @@
 // First configs for folders of pictures.
 #include <algorithm>
 #include <cctype>
-#include <optional>
 #include <set>
 
 #include "apps/start/init_config.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
+#include "framework/data/sets/class_folders.h"
 #include "framework/data/sets/found_pictures.h"
 #include "framework/data/sets/image_folder.h"
 #include "framework/data/tables/labels.h"
@@ -16,11 +17,6 @@ namespace halfstep::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string small_folder_name(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
-}
 
 // Samples some pictures, spread over all, and returns whether none has a colour.
 bool are_gray(const ImageFolderDataset& data) {
@@ -42,15 +38,6 @@ bool are_characters(const std::vector<std::string>& classes) {
                      [](const std::string& c) { return c.size() == 1 && std::isalnum(static_cast<unsigned char>(c[0])); });
 }
 
-// Returns a folder's name without this word, in lower case: "seg_" for "seg_train"; nothing if it lacks the word.
-std::optional<std::string> rest_without(const std::string& folder, const std::string& word) {
-  std::string name = small_folder_name(folder);
-  const auto is_letter = [&](size_t at) { return at < name.size() && std::isalnum(static_cast<unsigned char>(name[at])); };
-  const size_t at = name.find(word);
-  if (at == std::string::npos || (at > 0 && is_letter(at - 1)) || is_letter(at + word.size())) return std::nullopt;
-  return name.erase(at, word.size());
-}
-
 // Returns the first of these folders whose name is one of the words plus `rest`; "" if there is none.
 std::string folder_called(const fs::path& root, std::initializer_list<const char*> words, const std::string& rest) {
   const std::vector<std::string> folders = visible_folders(root);
@@ -66,6 +53,17 @@ std::string inner_folder(const fs::path& root, const std::string& part) {
   return inner.size() == 1 && inner[0] == part && !visible_folders(root / part / part).empty() ? part + '/' + part : part;
 }
 
+// Returns "; beside train and not used: extra (20 pictures)" about the folders of pictures that are none of these parts.
+std::string unused_folders(const fs::path& root, const std::string& train, const std::set<std::string>& parts) {
+  std::vector<std::string> out;
+  for (const std::string& folder : visible_folders(root)) {
+    PassedOver ignored;
+    const size_t pictures = parts.contains(folder) ? 0 : pictures_in(root / folder, ignored).size();
+    if (pictures > 0) out.push_back(joined(folder, " (", pictures, pictures == 1 ? " picture)" : " pictures)"));
+  }
+  return out.empty() ? "" : joined("; beside ", train, " and not used: ", list_text(out), "; a part of the config can name it");
+}
+
 // The folders of pictures: parts of the data, each with a folder for each class.
 struct PictureFolders {
   fs::path root;                 // of the parts, or of the classes
@@ -79,15 +77,18 @@ PictureFolders picture_folders(const fs::path& given) {
     // Matches "train" and "test", or names with a common rest: "seg_train" and "seg_test".
     std::set<std::string> rests{""};
     for (const std::string& folder : visible_folders(out.root))
-      for (const char* word : {"train", "training"})
+      for (const char* word : kTrainWords)
         if (const auto rest = rest_without(folder, word)) rests.insert(*rest);
     for (const std::string& rest : rests) {
-      out.train = folder_called(out.root, {"train", "training"}, rest);
-      out.val = folder_called(out.root, {"val", "valid", "validation"}, rest);
-      out.test = folder_called(out.root, {"test", "testing"}, rest);
+      out.train = folder_called(out.root, kTrainWords, rest);
+      out.val = folder_called(out.root, kValWords, rest);
+      out.test = folder_called(out.root, kTestWords, rest);
+      if (out.test.empty()) out.test = folder_called(out.root, {"eval", "evaluation"}, rest);
+      if (out.test == out.val) out.test.clear();
       if (!out.train.empty() && (rest.empty() || !out.val.empty() || !out.test.empty())) break;
       out.train.clear();
     }
+    const std::set<std::string> named{out.train, out.val, out.test};
     for (std::string* part : {&out.train, &out.val, &out.test}) {
       if (part->empty() || !visible_folders(out.root / *part).empty()) continue;
       if (part != &out.train && !out.train.empty()) out.remark += "; " + *part + " has no folders of classes: left out";
@@ -95,7 +96,10 @@ PictureFolders picture_folders(const fs::path& given) {
     }
     for (std::string* part : {&out.train, &out.val, &out.test})
       if (!part->empty()) *part = inner_folder(out.root, *part);
-    if (!out.train.empty()) break;
+    if (!out.train.empty()) {
+      out.remark += unused_folders(out.root, out.train, named);
+      break;
+    }
     out.remark.clear();
     PassedOver passed;
     PassedOver::Paths pictures;
@@ -155,7 +159,6 @@ InitParts init_pictures(const fs::path& given) {
       joined(data.size(), has_val ? " training" : "", " pictures in ", classes, classes == 1 ? " class" : " classes", remark);
   if (classes == 1) out.what += "; with one class every model is right, and accuracy is always 100 %";
   if (const std::string left_out = data.notes().summary; !left_out.empty()) out.what += "; " + left_out;
-  for (const std::string& w : data.notes().warnings) out.what += "; " + w;
   out.what = replace_not_utf8(std::move(out.what));  // becomes a comment of one line
   std::replace(out.what.begin(), out.what.end(), '\n', ' ');
   out.data.push_back({"\"root\": " + in_quotes(root.string()), ""});

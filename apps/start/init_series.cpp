@@ -42,13 +42,14 @@ std::vector<size_t> parts_of_time(const Columns& all) {
 // Returns the columns of the time; none if the table cannot be a series. Of two columns, the other one must have numbers.
 std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const InitWishes& wishes) {
   if (wishes.task == "classification" || all.size() < 2) return {};
-  const auto is_unix = [&](const InitColumn& c) {
-    return c.kind == ColumnKind::number && c.grows && !c.counts_up && unix_times_of_day(sheet, c.index) > 0;
+  const auto is_coded_time = [&](const InitColumn& c) {
+    return c.kind == ColumnKind::number && c.grows && !c.counts_up &&
+           (unix_times_of_day(sheet, c.index) > 0 || are_dates_in_digits(sheet, c.index));
   };
   if (all.size() == 2) {
     for (const size_t time : {size_t(0), size_t(1)}) {
       const InitColumn &t = all[time], &values = all[1 - time];
-      const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)) || is_unix(t));
+      const bool counts = t.kind == ColumnKind::number && (t.counts_up || (t.grows && is_named_as_time(t)) || is_coded_time(t));
       if (values.kind != ColumnKind::number || !(t.kind == ColumnKind::date || counts)) continue;
       if (wishes.target.empty() || sheet.find(wishes.target) == values.index) return {time};
     }
@@ -56,7 +57,7 @@ std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const I
   }
   if (!wishes.task.empty() || !sheet.has_header()) return {};
   for (const InitColumn& c : all)
-    if (is_date(c) || is_unix(c)) return {c.index};
+    if (is_date(c) || is_coded_time(c)) return {c.index};
   if (std::vector<size_t> parts = parts_of_time(all); !parts.empty()) return parts;
   for (const InitColumn& c : all)
     if (c.kind == ColumnKind::number && c.grows && !c.name.empty() && is_named_as_time(c)) return {c.index};
@@ -222,8 +223,7 @@ bool is_named_as_time(const InitColumn& c) {
   return names.contains(name);
 }
 
-std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& r, const fs::path& file,
-                                           const InitWishes& wishes) {
+std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& r, const fs::path& file, const InitWishes& wishes) {
   SeriesColumns found{.time = find_time(r.columns, sheet, wishes)};
   const bool several = r.columns.size() > 2;
   if (found.time.empty() || (several && wishes.target.empty() && names_target(r.columns))) return {};

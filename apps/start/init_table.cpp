@@ -8,6 +8,7 @@
 
 #include "apps/start/init_columns.h"
 #include "apps/start/init_config.h"
+#include "apps/start/init_leaks.h"
 #include "apps/start/init_reading.h"
 #include "apps/start/init_series.h"
 #include "framework/base/check.h"
@@ -73,6 +74,7 @@ struct TargetChoice {
 // Returns why a column is not chosen as target unless requested; "": it could be.
 std::string reason_against_target(const CsvSheet& sheet, const InitColumn& c) {
   const std::string left_out = reason_to_leave_out(sheet, c);
+  if (names_parts(sheet, c)) return left_out;
   if (c.kind == ColumnKind::text && !c.texts_differ() && c.distinct > 1 && c.distinct <= kMostClasses && 2 * c.filled() >= c.rows)
     return "";
   if (!left_out.empty()) return left_out;
@@ -200,11 +202,12 @@ void note_repeats(InitParts& out, const CsvSheet& sheet, const Columns& all_colu
                                " rows equal an earlier one in each cell; in both parts, they make "
                                "validation better than new rows are"));
   for (const InitColumn* c : inputs)
-    if (sheet.has_header() && c->kind == ColumnKind::number && c->all_integers && c->distinct < c->filled() &&
+    if (sheet.has_header() && (c->kind == ColumnKind::text || c->all_integers) && c->distinct < c->filled() &&
         is_named_as_id(c->name))
       out.notes.push_back(joined(c->name, " is named as an id, with ", c->distinct, " different in ", c->filled(),
-                                 " rows: an input, read as a number; rows of one id lie in both parts, so that validation may be "
-                                 "better than new ids are (\"exclude\" leaves the column out)"));
+                                 " rows: an input, ", c->kind == ColumnKind::text ? "one for each" : "read as a number",
+                                 "; rows of one id lie in both parts, so that validation may be better than new ids are "
+                                 "(\"exclude\" leaves the column out)"));
 }
 
 // Notes values of a column that are read in another way than they are written.
@@ -256,29 +259,48 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
                       joined(target.distinct + (texts ? target.words.size() : 0), " different ",
-                             texts          ? "texts"
+                             texts                 ? "texts"
                              : target.all_integers ? "whole numbers"
-                                            : "numbers",
+                                                   : "numbers",
                              classes && !texts ? "; or \"regression\", with MSELoss" : "")});
 }
 
+// Returns why a column that could be an input should not be one: it is an id that rows share, or the target again.
+std::string reason_to_doubt(const CsvSheet& sheet, const TableReading& r, const InitColumn& c, const InitColumn& target) {
+  if (is_shared_id(sheet, c)) return joined("is an id that rows share, ", c.distinct, " different in ", c.filled(), " rows");
+  return why_same_as_target(sheet, r, c, target);
+}
+
 // Returns the columns that the model gets; lists the others with reasons.
-std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& sheet, const Columns& all,
-                                                const InitColumn& target, const fs::path& file) {
-  std::vector<const InitColumn*> inputs;
-  std::vector<std::string> excluded, why;
+std::vector<const InitColumn*> choose_inputs(InitParts& out, const CsvSheet& sheet, const TableReading& r, const InitColumn& target,
+                                             const fs::path& file) {
+  std::vector<const InitColumn*> inputs, doubted;
+  std::vector<std::string> excluded, why, doubts;
   bool free_text = false, texts = false;
-  for (const InitColumn& c : all) {
+  for (const InitColumn& c : r.columns) {
     if (&c == &target) continue;
     std::string reason = reason_to_leave_out(sheet, c);
     if (reason.empty() && target.has_gaps() && 2 * c.filled() < c.rows)
       reason = joined("is empty in ", c.rows - c.filled(), " of ", c.rows, " rows");
+    const bool is_id = is_shared_id(sheet, c);
     if (reason.empty()) {
-      inputs.push_back(&c);
+      const std::string doubt = reason_to_doubt(sheet, r, c, target);
+      (doubt.empty() ? inputs : doubted).push_back(&c);
+      if (!doubt.empty()) doubts.push_back(doubt);
       continue;
     }
-    excluded.push_back(reference(sheet, c)), why.push_back(phrase(sheet, c) + ' ' + reason);
-    free_text |= c.is_free_text(), texts |= c.has_many_texts();
+    excluded.push_back(reference(sheet, c)), why.push_back(phrase(sheet, c) + ' ' + (is_id ? "is an id that rows share" : reason));
+    free_text |= c.is_free_text() && !is_id, texts |= c.has_many_texts();
+  }
+  const bool all = inputs.empty();  // then a doubted input is better than none
+  for (size_t i = 0; i < doubted.size(); ++i) {
+    const std::string text = phrase(sheet, *doubted[i]) + ' ' + doubts[i];
+    if (all)
+      inputs.push_back(doubted[i]);
+    else
+      excluded.push_back(reference(sheet, *doubted[i])), why.push_back(text);
+    if (all && doubts[i].find("under other names") != std::string::npos)
+      out.notes.push_back(text + "; an input, since there is no other");
   }
   check<DataError>(!inputs.empty(), "init", file.string(), " has no column that could be an input: ", list_text(why, 8, "; "),
                    Help{texts ? "--text COLUMN takes the texts of a column for the input"
@@ -324,7 +346,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   add_target(out, sheet, choice, classes);
   add_format(out, r, reading);
   const std::vector<const InitColumn*> texts = choose_texts(sheet, r.columns, target, classes, wishes);
-  const std::vector<const InitColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r.columns, target, file) : texts;
+  const std::vector<const InitColumn*> inputs = texts.empty() ? choose_inputs(out, sheet, r, target, file) : texts;
   std::vector<std::string> dates;
   const InitColumn* in_order = nullptr;
   for (const InitColumn* c : texts.empty() ? inputs : std::vector<const InitColumn*>()) {
@@ -336,6 +358,7 @@ InitParts init_table(const fs::path& file, const InitWishes& wishes) {
   }
   note_odd_cells(out, sheet, target);
   note_repeats(out, sheet, r.columns, inputs);
+  note_random_part(out, sheet, file, r.columns, target, inputs);
   if (!dates.empty() && !in_order)
     out.notes.push_back(joined("rows have dates (", list_text(dates),
                                "), but the part for validation is a random one: it lies between "

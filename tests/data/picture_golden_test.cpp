@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files as cameras and programs write them, compared with what Pillow reads (scripts/make_picture_goldens.py).
 #include <doctest/doctest.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
@@ -70,6 +71,74 @@ TEST_CASE("EXIF blocks that hold nothing leave a picture as it is") {
     block[damaged] = char(block[damaged] ^ 0x40);
     CHECK(exif_orientation(block) == 1);
   }
+}
+
+namespace {
+
+// Puts a chunk behind a PNG's header.
+std::string with_chunk(const std::string& file, const std::string& kind, const std::string& content) {
+  const std::string all = kind + content;
+  const auto big = [](uint64_t value) { return std::string{char(value >> 24), char(value >> 16), char(value >> 8), char(value)}; };
+  constexpr size_t kHeader = 33;  // bytes: the signature and IHDR
+  return file.substr(0, kHeader) + big(content.size()) + all +
+         big(crc32(0, reinterpret_cast<const Bytef*>(all.data()), uInt(all.size()))) + file.substr(kHeader);
+}
+
+std::string packed(const std::string& text) {
+  std::string out(compressBound(text.size()), '\0');
+  uLongf size = out.size();
+  compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(text.data()), text.size());
+  return out.substr(0, size);
+}
+
+// Returns ImageMagick's form of a block.
+std::string profile(const std::string& name, const std::string& block) {
+  std::string out = '\n' + name + "\n      " + std::to_string(block.size());
+  for (size_t i = 0; i < block.size(); ++i) {
+    if (i % 36 == 0) out += '\n';
+    for (const int digit : {uint8_t(block[i]) / 16, uint8_t(block[i]) % 16}) out += "0123456789abcdef"[digit];
+  }
+  return out + '\n';
+}
+
+}  // namespace
+
+TEST_CASE("pictures: turned by EXIF in a PNG's texts, and by XMP where EXIF says nothing") {
+  const TempDir dir;
+  using namespace std::string_literals;
+  const std::string plain = png(5, 3, std::string(45, 'a')), exif = "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x08\0\0"s,
+                    upright = "MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x01\0\0"s, none = "MM\0*\0\0\0\x08\0\0"s;
+  const std::string xmp = "<x:xmpmeta><rdf:Description tiff:Make='a'><tiff:Orientation>6</tiff:Orientation></rdf:Description>";
+  const auto turns = [&](const std::string& bytes) {
+    write_bytes(dir / "p", bytes);
+    const PictureSize size = picture_size(dir / "p");
+    CHECK(picture_size(dir / "p", false).width >= picture_size(dir / "p", false).height);
+    if (reads_pictures()) CHECK(read_picture(dir / "p", 3).width == size.width);
+    return size.width < size.height;
+  };
+  CHECK(!turns(plain));
+  for (const char* name : {"exif", "APP1"}) {
+    const std::string keyword = joined("Raw profile type ", name) + '\0', block = name == "APP1"s ? "Exif\0\0"s + exif : exif;
+    CHECK(turns(with_chunk(plain, "tEXt", keyword + profile(name, block))));
+    CHECK(turns(with_chunk(plain, "zTXt", keyword + '\0' + packed(profile(name, block)))));
+    CHECK(!turns(with_chunk(plain, "zTXt", keyword + '\0' + packed(profile(name, block)).substr(9))));
+  }
+  const std::string adobe = "XML:com.adobe.xmp\0"s;
+  CHECK(turns(with_chunk(plain, "iTXt", adobe + "\0\0\0\0"s + xmp)));
+  CHECK(turns(with_chunk(plain, "iTXt", adobe + "\1\0en\0name\0"s + packed(xmp))));
+  CHECK(turns(with_chunk(plain, "tEXt", "Raw profile type xmp\0"s + profile("xmp", xmp))));
+  CHECK(!turns(with_chunk(plain, "tEXt", "Comment\0"s + xmp)));
+  CHECK(!turns(with_chunk(with_chunk(plain, "iTXt", adobe + "\0\0\0\0"s + xmp), "eXIf", upright)));  // EXIF counts
+  CHECK(turns(with_chunk(with_chunk(plain, "iTXt", adobe + "\0\0\0\0"s + xmp), "eXIf", none)));
+  CHECK(!turns(with_chunk(with_chunk(plain, "tEXt", "Raw profile type exif\0"s + profile("exif", exif)), "eXIf", upright)));
+  const auto segment = [](const std::string& content) { return "\xff\xe1\0"s + char(content.size() + 2) + content; };
+  const auto photo = [&](const std::string& segments) { return jpeg().substr(0, 2) + segments + jpeg().substr(2); };
+  const std::string packet = "http://ns.adobe.com/xap/1.0/\0<rdf:Description tiff:Orientation=\"8\"/>"s;
+  CHECK(turns(photo(segment(packet))));
+  CHECK(turns(photo(segment("Exif\0\0"s + none) + segment(packet))));
+  CHECK(!turns(photo(segment(packet) + segment("Exif\0\0"s + upright))));
+  for (const char* other : {"tiff:Orientation='9'", "tiff:Orientation", "tiff:OrientationOf=6", "exif:Orientation='6'", ""})
+    CHECK(xmp_orientation(other) == 1);
 }
 
 TEST_CASE("pictures: a JPEG that lacks its end is read if it lacks no pixel") {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <iterator>
 #include <new>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "framework/base/list_text.h"
 #include "framework/data/formats/image_file.h"
 #include "framework/data/loading/subsets.h"
+#include "framework/data/sets/class_folders.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/unicode.h"
 #include "framework/data/transforms/data_form.h"
@@ -32,13 +32,6 @@ constexpr const char* kFolder = "ImageFolder";
                   warnings.empty() ? "" : ": " + warnings[0],
                   Help{passed.other_pictures.empty() ? "each class has a folder of its own"
                                                      : "convert them, e.g. with ImageMagick's mogrify -format png"});
-}
-
-// Returns whether the name is that of a part of the data, such as "train" or "Test", rather than of a class.
-bool is_part(std::string name) {
-  for (char& c : name) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  constexpr const char* kParts[] = {"train", "training", "val", "valid", "validation", "test", "testing"};
-  return std::find(std::begin(kParts), std::end(kParts), name) != std::end(kParts);
 }
 
 }  // namespace
@@ -102,6 +95,7 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
   const std::vector<int64_t> labels = classes_of_folders(kFolder, root, folders, class_names_, notes_);
   std::vector<std::string> unknown;
   size_t unknown_pictures = 0;
+  std::vector<ClassFolder> where;
   for (size_t i = 0; i < folders.size(); ++i) {
     PassedOver passed;
     std::vector<fs::path> found = pictures_in(root / folders[i], passed);
@@ -112,11 +106,14 @@ ImageFolderDataset::ImageFolderDataset(const fs::path& root, const ImageFolderOp
     }
     if (found.empty()) fail_empty(root / folders[i], passed);
     passed_over_.add(passed);
+    where.push_back(class_folder(root / folders[i], found));
     for (fs::path& path : found) files_.push_back({std::move(path), labels[i]});
   }
   if (!unknown.empty())
     notes_.warnings.push_back(joined(unknown_pictures, unknown_pictures == 1 ? " picture is" : " pictures are",
                                      " left out, in folders that are no classes of the training data: ", list_text(unknown)));
+  if (const std::string doubt = options.classes.empty() ? doubt_of_classes(where) : ""; !doubt.empty())
+    notes_.warnings.push_back(doubt);
   if (options_.skip_bad) remove_bad(root);
   options_.check = {};
   const int channels = options_.grayscale ? 1 : 3;
@@ -228,10 +225,6 @@ DataNotes ImageFolderDataset::notes() const {
     out.warnings.push_back(joined(unclassified_.size(), unclassified_.size() == 1 ? " picture is" : " pictures are",
                                   " left out, since they lie beside the folders of the classes, such as ",
                                   replace_not_utf8(unclassified_[0].string())));
-  if (std::all_of(class_names_.begin(), class_names_.end(), is_part))
-    out.warnings.push_back(joined("the classes are called ", class_names_.front(), class_names_.size() > 1 ? " and " : "",
-                                  class_names_.size() > 1 ? class_names_.back() : "",
-                                  ", as parts of data are: path must name one of these folders if the classes lie below"));
   return out;
 }
 

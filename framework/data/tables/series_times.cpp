@@ -23,8 +23,7 @@ constexpr double kUnixTimes[] = {86400, 86400e3, 86400e6, 86400e9};  // per day:
 constexpr double kFirstUnixDay = 1200, kLastUnixDay = 47482;         // April 1973; 2100-01-01
 constexpr const char* kTimeForms =
     "times are dates (2024-03-18, 18.03.2024, 3/18/2024, 18-Mar-2024, 2024-03, 2024-W12, 2024Q1, with or without 14:30) or numbers "
-    "that "
-    "grow, such as years and Unix times";
+    "that grow, such as years, 202403 and Unix times";
 
 // The time of each row; a number is in CsvDate::days.
 struct Times {
@@ -194,6 +193,39 @@ Times from_unix(const Times& numbers, double of_day) {
   return out;
 }
 
+// Dates that are written as numbers, and their digits.
+enum class DigitForm : uint8_t { month, week, quarter, day_of_year, hour, minute, second };
+struct DigitFormName {
+  DigitForm form;
+  int digits;
+  const char* name;
+};
+constexpr DigitFormName kDigitForms[] = {{DigitForm::month, 6, "YYYYMM"},          {DigitForm::week, 6, "YYYYWW"},
+                                         {DigitForm::quarter, 5, "YYYYQ"},         {DigitForm::day_of_year, 7, "YYYYDDD"},
+                                         {DigitForm::hour, 10, "YYYYMMDDHH"},      {DigitForm::minute, 12, "YYYYMMDDhhmm"},
+                                         {DigitForm::second, 14, "YYYYMMDDhhmmss"}};
+
+// Returns the date of a number in this form; nothing if it is none.
+std::optional<CsvDate> date_in_digits(double value, const DigitFormName& form) {
+  constexpr int kFirstYear = 1700, kLastYear = 2200;
+  if (!(value >= std::pow(10, form.digits - 1)) || !(value < std::pow(10, form.digits)) || value != std::floor(value)) return {};
+  const std::string digits = std::to_string(int64_t(value)), year = digits.substr(0, 4), rest = digits.substr(4);
+  if (std::stoi(year) < kFirstYear || std::stoi(year) > kLastYear) return {};
+  std::string text = year + '-' + rest.substr(0, 2);
+  if (form.form == DigitForm::week) text = year + "-W" + rest;
+  if (form.form == DigitForm::quarter) text = year + 'Q' + rest;
+  if (form.form == DigitForm::day_of_year) text = year + "-01-01";
+  if (form.form >= DigitForm::hour) {
+    text += '-' + rest.substr(2, 2) + ' ' + rest.substr(4, 2) + ':' + (rest.size() > 6 ? rest.substr(6, 2) : "00");
+    if (rest.size() > 8) text += ':' + rest.substr(8, 2);
+  }
+  CsvDate out;
+  if (!parse_date(text, CsvDateOrder::ymd, out)) return {};
+  if (form.form != DigitForm::day_of_year) return out;
+  out = date_of_days(out.days + std::stoi(rest) - 1);
+  return out.year == std::stoi(year) ? std::optional(out) : std::nullopt;
+}
+
 const char* unix_unit(double of_day) {
   return of_day < 1e6 ? "seconds" : of_day < 1e9 ? "milliseconds" : of_day < 1e12 ? "microseconds" : "nanoseconds";
 }
@@ -220,6 +252,32 @@ bool fits_known(const SeriesStep& step, const SeriesStep& known, size_t rows) {
   const auto days = [](const SeriesStep& s) { return s.size * (s.unit == Unit::month ? 30.4 : 1); };
   const double ratio = days(step) / days(known);
   return rows < 4 || (ratio < kLongerStep && ratio > 1 / kLongerStep);
+}
+
+// Returns the dates of numbers that are dates in digits, with their form: if more steps are equal than between the numbers, or if
+// they fit the training data's.
+std::optional<Times> from_digits(const Times& numbers, const std::optional<SeriesStep>& known, const char** form_name = nullptr) {
+  const bool has_known = known && known->size > 0;
+  if (numbers.times.empty() || (!has_known && numbers.times.size() < 3)) return {};
+  if (has_known && known->unit == SeriesStep::Unit::number) return {};
+  std::optional<Times> best;
+  size_t least = has_known ? numbers.times.size() : unlike_steps(numbers, usual_step(numbers));
+  for (const DigitFormName& form : kDigitForms) {
+    Times dates;
+    for (const CsvDate& d : numbers.times) {
+      const std::optional<CsvDate> date = date_in_digits(d.days, form);
+      if (!date) break;
+      dates.times.push_back(*date);
+    }
+    if (dates.times.size() < numbers.times.size() || !late_rows(dates).empty()) continue;
+    const bool is_single = dates.times.size() == 1;
+    const SeriesStep step = is_single ? *known : usual_step(dates);
+    const size_t unlike = is_single ? 0 : unlike_steps(dates, step);
+    if (unlike >= least || (has_known && !fits_known(step, *known, dates.times.size()))) continue;
+    least = unlike, best = std::move(dates);
+    if (form_name) *form_name = form.name;
+  }
+  return best;
 }
 
 // How badly an order of day, month and year fits; less is better.
@@ -310,6 +368,11 @@ double unix_times_of_day(const CsvSheet& sheet, size_t column) {
   return 0;
 }
 
+bool are_dates_in_digits(const CsvSheet& sheet, size_t column) {
+  const std::optional<Times> t = numbers_in(sheet, column);
+  return t && late_rows(*t).empty() && from_digits(*t, {});
+}
+
 std::string text_of(const SeriesStep& step) { return length_text(step.size, unit_to_read(step)); }
 
 std::string part_of_time(const std::string& name) {
@@ -338,26 +401,38 @@ double times_of_day(const CsvSheet& sheet, size_t column, const std::optional<Se
   return 0;
 }
 
-}  // namespace
-
-SeriesTimes read_times(const CsvSheet& sheet, const std::vector<size_t>& columns, const std::optional<SeriesStep>& known) {
+// Reads the times as dates or numbers, and notes a choice.
+Times read_cells(const CsvSheet& sheet, const std::vector<size_t>& columns, const std::optional<SeriesStep>& known,
+                 SeriesTimes& out) {
   const size_t column = columns.at(0);
   std::optional<Times> read;
-  SeriesTimes out;
   if (columns.size() > 1) read = parts_in(sheet, columns);
   if (!read) read = dates_in(sheet, column, known, out);
   if (!read) read = numbers_in(sheet, column);
   if (!read) refuse_cells(sheet, column);
   check_times(sheet, column, *read);
+  const char* form = "";
+  if (auto dates = read->dates ? std::nullopt : from_digits(*read, known, &form)) {
+    read = std::move(dates);
+    out.read_text = joined(sheet.names()[column], ": numbers are read as ", form, ", ", quoted_time(sheet.cell(0, column)), " is ",
+                           text_of(read->times[0]));
+  }
   if (const double day = read->dates ? 0 : times_of_day(sheet, column, known); day > 0) {
     read = from_unix(*read, day);
     out.read_text = joined(sheet.names()[column], ": numbers are read as Unix times in ", unix_unit(day), ", ",
                            quoted_time(sheet.cell(0, column)), " is ", text_of(read->times[0]));
   }
-  const Times& t = *read;
+  return *read;
+}
+
+}  // namespace
+
+SeriesTimes read_times(const CsvSheet& sheet, const std::vector<size_t>& columns, const std::optional<SeriesStep>& known) {
+  SeriesTimes out;
+  const Times t = read_cells(sheet, columns, known, out);
   if (t.times.size() < 2) return out.step.size = 0, out;
   out.step = usual_step(t);
-  const std::string& name = sheet.names()[column];
+  const std::string& name = sheet.names()[columns[0]];
   if (known && known->size > 0) {
     const bool fits = fits_known(out.step, *known, t.times.size());
     check<DataError>(fits, kTimeSeries, "column \"", name, "\": rows must be ", text_of(*known),

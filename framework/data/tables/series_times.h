@@ -40,6 +40,9 @@ std::optional<CsvDateOrder> order_by_steps(const CsvSheet& sheet, size_t column)
 // between 1973 and 2100, with nearly all steps equal, but not 1. 0: they are not.
 double unix_times_of_day(const CsvSheet& sheet, size_t column);
 
+// Returns whether the column's numbers are dates in digits, such as 202403 and 2024031814, that have more equal steps as dates.
+bool are_dates_in_digits(const CsvSheet& sheet, size_t column);
+
 // Returns "1 day", "3 months", "15 minutes" or "10".
 std::string text_of(const SeriesStep& step);
 

@@ -251,7 +251,7 @@ TEST_CASE("init: what a random part for validation hides, and what is read in an
   says("t.csv", table("x,z,y", 60, [&](int i) { return text(i % 30 * 7) + ',' + text(i % 30 % 11) + y(i); }),
        {"30 of 60 rows equal an earlier one in each cell"});
   says("t.csv", table("doctor_id,x,y", 60, [&](int i) { return text(100 + i / 4) + ',' + text(i) + ".5" + y(i); }),
-       {"doctor_id is named as an id, with 15 different in 60 rows: an input"}, {"equal an earlier one"});
+       {"left out: doctor_id is an id that rows share, 15 different in 60 rows"}, {"equal an earlier one"});
   says("t.csv", table("zip,x,y", 60, [&](int i) { return "0" + text(1000 + i * 7 % 60 * 3) + ',' + text(i % 7) + y(i); }),
        {"zip has numbers with a 0 in front, such as \"01000\", which is lost"});
   says("t.csv", table("zip,x,y", 60, [&](int i) { return "0." + text(1000 + i * 7 % 60) + ',' + text(i % 7) + y(i); }), {},

@@ -226,6 +226,34 @@ TEST_CASE("init: parts of the data and folders that hold just another are not cl
   CHECK(contains(run(dir, "train c.json --threads 1").err, "has one class, of which every model is right"));
 }
 
+TEST_CASE("init: folders beside train are parts or named, and what is no class is doubted once") {
+  if (!reads_pictures()) return;
+  const TempDir dir;
+  const halfstep::testing::Environment cache("XDG_CACHE_HOME", (dir / "cache").string());
+  const auto init = [&](const std::string& folder) {
+    const Ran made = run(dir, "init " + folder + " --out c.json --replace");
+    REQUIRE_MESSAGE(made.code == 0, made.err);
+    return made.err + read(dir / "c.json");
+  };
+  paint_both(dir / "a/train", 4), paint_both(dir / "a/Development", 2), paint_both(dir / "a/Evaluation", 2);
+  paint_both(dir / "a/synthetic", 3), fs::create_directories(dir / "a/notes");
+  const std::string a = init("a");
+  for (const char* part : {R"("val": {"type": "ImageFolder", "path": "Development", "trans)",
+                           R"("test": {"type": "ImageFolder", "path": "Evaluation", "trans)",
+                           "; beside train and not used: synthetic (6 pictures); a part of the config can name it"})
+    CHECK_MESSAGE(contains(a, part), a);
+  CHECK(!contains(a, "notes"));
+  paint_both(dir / "b/train", 4), paint_both(dir / "b/eval", 2);
+  const std::string b = init("b");
+  CHECK_MESSAGE(contains(b, R"("val": {"type": "ImageFolder", "path": "eval", "trans)"), b);
+  CHECK_MESSAGE((!contains(b, "not used") && !contains(b, R"("test": )")), b);
+  paint_both(dir / "c/site1", 4), paint_both(dir / "c/site2", 4);
+  const std::string c = init("c"), doubt = "have the same folders cat and dog";
+  CHECK_MESSAGE(contains(c, doubt), c);
+  CHECK_MESSAGE(c.find(doubt) == c.rfind(doubt), c);
+  CHECK_MESSAGE(contains(run(dir, "validate c.json").err, doubt), c);
+}
+
 TEST_CASE("folders of held-out pictures that are no class: counted in evaluation, answered by predict") {
   if (!reads_pictures()) return;
   const TempDir dir;
