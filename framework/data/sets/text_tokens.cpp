@@ -40,8 +40,8 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' |
 
 [[noreturn]] void fail_unknown(const std::string& path, std::string_view text, std::string_view token, const TextOptions& o) {
   fail<DataError>(kTextFile, place_in_text(path, text, size_t(token.data() - text.data())), ": the vocabulary of ",
-                  o.vocabulary.size(), ' ', o.tokenizer == Tokenizer::character ? "characters" : "words", " has no \"",
-                  token.substr(0, 60), '"',
+                  o.vocabulary.size(), ' ', o.tokenizer == Tokenizer::character ? "characters" : "words", " has no ",
+                  spelled(token.substr(0, 60)),
                   Help{"it is that of the training data's whole file; add what is missing there, or read bytes"});
 }
 
