@@ -4,13 +4,17 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <memory>
+#include <string>
 
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/data/transforms/transforms.h"
 #include "framework/ops/ops.h"
+#include "tests/io/files.h"
 
 using namespace halfstep;
+using namespace halfstep::testing;
 
 namespace {
 
@@ -64,4 +68,39 @@ TEST_CASE("fingerprint: of a large data set no more is read than of a smaller on
   CHECK(few.asked == 1001);  // all, and the first one for its size
   CHECK(many.asked < 2100);
   CHECK(many.last > 999'000);
+}
+
+TEST_CASE("fingerprint: files and folders of pictures are the same by their content, not by their names") {
+  const TempDir dir;
+  const auto file = [&](const char* name, const std::string& bytes) {
+    write_bytes(dir / name, bytes);
+    return dir / name;
+  };
+  // A file of which a part is compared, that differs in a compared byte, its last, and in one that is not.
+  std::string large(size_t(12) << 20, 'a');
+  const auto a = file("a", large), same = file("same", large);
+  large.back() = 'b';
+  const auto end = file("end", large);
+  large.back() = 'a', large[(size_t(1) << 20) + 1] = 'b';
+  const auto between = file("between", large);
+  CHECK(fingerprint(a) == fingerprint(same));
+  CHECK(have_same_content(a, same));
+  CHECK(fingerprint(a) != fingerprint(end));
+  CHECK(!have_same_content(a, end));
+  CHECK(fingerprint(a) == fingerprint(between));
+  CHECK(have_same_content(a, between));
+  CHECK(!have_same_content(file("empty", ""), file("none", "")));
+  CHECK(!have_same_content(a, dir / "absent"));
+  CHECK(fingerprint(dir / "absent").empty());
+  for (const char* folder : {"x", "y"}) {
+    std::filesystem::create_directories(dir / folder / "cat");
+    write_bytes(dir / folder / "cat/1.png", "picture");
+  }
+  CHECK(fingerprint(dir / "x") == fingerprint(dir / "y"));
+  CHECK(have_same_content(dir / "x", dir / "y"));
+  write_bytes(dir / "y/cat/1.png", "Picture");
+  CHECK(!have_same_content(dir / "x", dir / "y"));
+  write_bytes(dir / "y/cat/2.png", "picture");
+  CHECK(fingerprint(dir / "x") != fingerprint(dir / "y"));
+  CHECK(!have_same_content(dir / "x", dir / "y"));
 }

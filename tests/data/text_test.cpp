@@ -201,6 +201,8 @@ TEST_CASE("Text: what is wrong with a file is said with its place") {
     CHECK(contains(error(bad, {.seq_len = 1}), "must be UTF-8"));
   CHECK(contains(error("abz", {.seq_len = 1, .vocabulary = Vocabulary({"a", "b"})}),
                  "t:1:3: the vocabulary of 2 characters has no \"z\""));
+  CHECK(contains(error("ab\r\n", {.seq_len = 1, .vocabulary = Vocabulary({"a", "b", "\n"})}), "has no \"\\u000d\""));
+  CHECK(contains(error("ab\xc2\xa0", {.seq_len = 1, .vocabulary = Vocabulary({"a", "b"})}), "has no \"\\u00a0\""));
   CHECK(contains(error("abc", {.tokenizer = Tokenizer::u16}), "a file of u16 tokens must have a multiple of 2 bytes, got 3"));
   CHECK(contains(error(bytes_of({1, 9, 2}), {.tokenizer = Tokenizer::u16, .seq_len = 1, .vocab_size = 9}),
                  "tokens must be below vocab_size 9, but token 1 is 9"));

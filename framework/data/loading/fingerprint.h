@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks whether the samples of a data set are still those with which a run was trained.
+// Whether data are the same: the samples of a data set, whatever files they come from, and files, whatever their paths. Of large
+// data up to 8 MiB are compared, evenly spread over it, so that the answer takes bounded time; a change of little may then be
+// missed.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "framework/data/sets/dataset.h"
 
 namespace halfstep {
 
-// Returns the SHA-256 of what can be read of a data set in bounded time, before transforms: its size and shapes, all labels known
-// without making batches, and evenly spread samples of up to 8 MiB. In a smaller data set these are all samples, so any change is
-// seen; in a larger one a change of few samples may be missed.
+// Returns the SHA-256 of a data set before transforms: of its size and shapes, all labels known without making batches, and
+// samples.
 std::string fingerprint(const Dataset& data);
+// Returns that of a file's size and bytes; of a folder, of the names and sizes of its pictures, also in folders below. "": it
+// cannot be read, or there are none.
+std::string fingerprint(const std::filesystem::path& path);
+
+// Returns whether two files have equal bytes; or two folders pictures of equal names and sizes, of which some are compared. Reads
+// no further than the first difference. False for what cannot be read, and for empty files.
+bool have_same_content(const std::filesystem::path& a, const std::filesystem::path& b);
 
 }  // namespace halfstep

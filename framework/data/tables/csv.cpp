@@ -18,6 +18,7 @@
 #include "framework/base/check.h"
 #include "framework/data/tables/csv_classes.h"
 #include "framework/data/tables/csv_columns.h"
+#include "framework/data/tables/csv_doubts.h"
 #include "framework/data/tables/csv_ranges.h"
 #include "framework/data/tables/csv_sheet.h"
 #include "framework/data/tables/labels.h"
@@ -155,6 +156,24 @@ Tensor inputs_of(const std::vector<CsvFeature>& features, const std::vector<int6
   return out;
 }
 
+// Warns of training data's numbers that probably are marks for missing values, or dates.
+void warn_of_doubts(const CsvSheet& sheet, const std::vector<size_t>& chosen, size_t target, const CsvOptions& o,
+                    const CsvEncoding& encoding, DataNotes& notes) {
+  if (o.tokens) return;
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < chosen.size(); ++i)
+    if (encoding.columns[i].date.empty() && encoding.columns[i].categories.empty()) numbers.push_back(chosen[i]);
+  if (const std::string dates = warn_of_dates(sheet, numbers, o.dates); !dates.empty()) notes.warnings.push_back(dates);
+  const auto is_number = [&](const std::string& name) {
+    double ignored = 0;
+    return parse_number(name, sheet.format(), ignored);
+  };
+  if (std::all_of(encoding.classes.begin(), encoding.classes.end(), is_number)) numbers.push_back(target);
+  const char* const rule = o.missing == CsvMissing::refuse ? R"("missing": "median")" : "";
+  if (const std::string marks = warn_of_missing_marks(sheet, numbers, o.missing_words, rule); !marks.empty())
+    notes.warnings.push_back(marks);
+}
+
 }  // namespace
 
 CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const CsvOptions& o) {
@@ -236,10 +255,12 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   for (const CsvFeature& f : features) out.feature_names.push_back(f.name);
   out.target = o.classification ? Tensor::empty({n}, {.dtype = DType::i64, .device = Device::cpu})
                                 : Tensor::empty({n, 1}, {.device = Device::cpu});
-  if (has_encoding)
+  if (has_encoding) {
     warn_of_ranges(features, rows, sheet, encoding, out.notes);
-  else
+  } else {
     warn_of_equal_floats(features, numbers, rows, o, encoding, out.target_scale, out.notes);
+    warn_of_doubts(sheet, feature_columns, target, o, encoding, out.notes);
+  }
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t row = size_t(rows[i]);
     out.lines.push_back(sheet.line(row));

@@ -9,6 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/tables/csv_columns.h"
+#include "framework/data/tables/csv_doubts.h"
 #include "framework/data/tables/csv_sheet.h"
 #include "framework/data/tables/series_times.h"
 
@@ -91,6 +92,13 @@ size_t read_series_cells(const CsvSheet& sheet, const std::vector<size_t>& colum
   sheet.fail_at(first->first, first->second, "has no value: the cell ", cell.empty() ? "is empty" : joined("is \"", cell, '"'),
                 missing > 1 ? joined(", and ", missing - 1, missing == 2 ? " more has" : " more have", " none") : "",
                 Help{"\"missing\": \"interpolate\" or \"last\" fills in, \"drop\" leaves such rows out"});
+}
+
+// Warns of training data's numbers that probably are marks for missing values.
+void warn_of_marks(const CsvSheet& sheet, const std::vector<size_t>& columns, const TimeSeriesOptions& o, DataNotes& notes) {
+  const char* const rule = o.missing == SeriesMissing::refuse ? R"("missing": "interpolate")" : "";
+  if (const std::string marks = warn_of_missing_marks(sheet, columns, o.missing_words, rule); !marks.empty())
+    notes.warnings.push_back(marks);
 }
 
 // Drops the rows at the start that have no value before them to fill in. Returns their number.
@@ -179,6 +187,7 @@ SeriesRows read_series(const std::filesystem::path& path, TimeSeriesOptions& o) 
   o.target = find_series_targets(sheet, columns, o);
   std::vector<double> cells;
   const size_t missing = read_series_cells(sheet, columns, o, cells), k = columns.size();
+  if (o.scaling.empty()) warn_of_marks(sheet, columns, o, out.notes);
   SeriesTimes times;
   if (!time.empty()) times = read_times(sheet, time, o.step);
   if (!time.empty()) o.step = times.step;

@@ -104,8 +104,8 @@ void add_merge(const StringMap<uint32_t>& ids, std::string_view left, std::strin
                std::vector<BpeMerges::Merge>& out) {
   const auto id_of = [&](const std::string& token) {
     const auto found = ids.find(token);
-    check<DataError>(found != ids.end(), kTokenizer, place, " must join two tokens to a third, but the vocabulary has no \"",
-                     token.substr(0, 80), '"');
+    check<DataError>(found != ids.end(), kTokenizer, place, " must join two tokens to a third, but the vocabulary has no ",
+                     spelled(token.substr(0, 80)));
     return found->second;
   };
   out.push_back({id_of(std::string(left)), id_of(std::string(right)), id_of(std::string(left) + std::string(right))});
