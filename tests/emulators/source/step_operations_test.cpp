@@ -142,10 +142,10 @@ TEST_CASE("clipping reads the gradients for their norm, which also checks them, 
       const auto free = Bench(low, mode, /*adam=*/true, /*scheduled=*/true).operations();
       const auto list = Bench(low, mode, /*adam=*/true, /*scheduled=*/true, /*clip=*/1).operations();
       MESSAGE(list.size(), text(list));
-      std::vector<std::string> last;
-      for (auto o = list.end() - 3; o != list.end(); ++o) last.push_back(o->name);
-      CHECK(last == std::vector<std::string>{"norm_packed<Square, 8192>", "finish_norm", "step_list<math::AdamRule, float, true>"});
-      CHECK(list.size() == free.size() + 2);
+      REQUIRE(list.size() == free.size() + 2);
+      CHECK(list[list.size() - 3].name.starts_with("norm_packed<Square"));
+      CHECK(list[list.size() - 2].name == "finish_norm");
+      CHECK(list.back().name == "step_list<math::AdamRule, float, true>");
     }
   }
 }
