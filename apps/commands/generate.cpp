@@ -15,6 +15,7 @@
 #include "apps/exit_codes.h"
 #include "apps/terminal/quantity_text.h"
 #include "apps/use/generator.h"
+#include "framework/data/sets/text_forms.h"
 #include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
@@ -36,8 +37,18 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 std::string prompt_of(const GenerateArguments& arguments) {
   if (!arguments.prompt_file) return arguments.prompt;
   try {
-    return read_file(*arguments.prompt_file == "-" ? "/dev/stdin" : *arguments.prompt_file);
+    const std::string text = read_file(*arguments.prompt_file == "-" ? "/dev/stdin" : *arguments.prompt_file);
+    constexpr std::string_view mark = "\xef\xbb\xbf";
+    return text.starts_with(mark) ? text.substr(mark.size()) : text;  // a byte-order mark, as editors on Windows write it
   } catch (const IoError& e) { fail<DataError>("generate", "--prompt-file: ", e.what()); }
+}
+
+// Says that the model reads the prompt in another form than it has.
+void note_form(const std::string& prompt, const DataForm& form) {
+  const auto* const text = std::get_if<TextForm>(&form.source);
+  const TextChange change = text ? fitted_text(prompt, text->options).change : TextChange::none;
+  if (change != TextChange::none)
+    std::cerr << "note: the model reads the prompt with " << change_words(change) << ", as the training text is\n";
 }
 
 void note_unknown(const std::vector<std::string>& words) {
@@ -63,6 +74,7 @@ int generate(const GenerateArguments& arguments) {
     std::cerr << "note: the model cannot read token by token, so each token computes up to " << reader.context()
               << " again: " << reader.why_not() << '\n';
   }
+  note_form(prompt, model.form());
   note_unknown(sampler.unknown_words(prompt));
   auto begin = std::chrono::steady_clock::now();
   sampler.start(prompt);

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "framework/base/text_stream.h"
+#include "framework/data/sets/text_forms.h"
 #include "framework/data/tokens/bpe.h"
 #include "framework/data/tokens/unicode.h"
 #include "framework/math/random.h"
@@ -167,7 +168,8 @@ TextSampler::TextSampler(Predictor& model, const SamplingOptions& options)
 
 std::vector<int64_t> TextSampler::encode(std::string_view prompt) const {
   std::vector<int64_t> out =
-      has_numbers(options_) ? numbers_in(prompt, options_.vocab_size) : encode_text(prompt, options_, "prompt");
+      has_numbers(options_) ? numbers_in(prompt, options_.vocab_size)
+                            : encode_text(fitted_text(prompt, options_).text, options_, "prompt");
   if (!out.empty()) return out;
   switch (options_.tokenizer) {
     case Tokenizer::byte: return {'\n'};
@@ -191,7 +193,7 @@ void TextSampler::start(std::string_view prompt) {
 std::vector<std::string> TextSampler::unknown_words(std::string_view prompt) const {
   std::vector<std::string> out;
   if (options_.tokenizer != Tokenizer::word) return out;
-  TextReader words{std::string(prompt)};
+  TextReader words{fitted_text(prompt, options_).text};
   for (std::string word; words >> word;) {
     if (options_.vocabulary.find(word) < 0 && std::find(out.begin(), out.end(), word) == out.end()) out.push_back(word);
   }

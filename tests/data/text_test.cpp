@@ -8,6 +8,7 @@
 #include "framework/base/check.h"
 #include "framework/data/formats/read_once.h"
 #include "framework/data/loading/loader.h"
+#include "framework/data/sets/text_forms.h"
 #include "framework/data/sets/text_tokens.h"
 #include "framework/data/tokens/bpe.h"
 #include "framework/data/tokens/unicode.h"
@@ -146,6 +147,44 @@ TEST_CASE("Text: the tokens of a published tokenizer") {
   write_bytes(dir / "t", "a\nb\xff");
   CHECK(contains(message_of<DataError>([&] { TextDataset(dir / "t", {.tokenizer = Tokenizer::bpe, .bpe = bpe}); }),
                  "t:2:2: the text must be UTF-8"));
+}
+
+TEST_CASE("Text: a text in another form than the training data's comes with what changes it, and mixed forms are warned of") {
+  const TempDir dir;
+  const std::string whole = "\xc3\xa9t\xc3\xa9 \xe3\x81\x8c\n", apart = "e\xcc\x81te\xcc\x81 \xe3\x81\x8b\xe3\x82\x99\n";
+  const auto vocabulary_of = [&](const std::string& text) {
+    write_bytes(dir / "train", text);
+    return Vocabulary::of_file(dir / "train", Tokenizer::character);
+  };
+  const auto error = [&](const std::string& text, const std::string& learned) {
+    write_bytes(dir / "v", text);
+    return message_of<DataError>([&] { TextDataset(dir / "v", {.seq_len = 1, .vocabulary = vocabulary_of(learned)}); });
+  };
+  const std::string nfc = error(apart, whole);
+  CHECK(contains(nfc, "has no \"\\u0301\"\nhelp: the training data has each letter and its marks as one character (NFC)"));
+  CHECK(contains(nfc, "unicodedata.normalize('NFC', sys.stdin.read()))\" < v > new-v"));
+  CHECK(contains(error(whole, apart), "normalize('NFD'"));
+  const std::string ends = error("a\r\nb\r\n", "ab\n");
+  CHECK(contains(ends, "has no \"\\u000d\"\nhelp: the training data has LF at the ends of lines"));
+  CHECK(contains(ends, "as this makes it: tr -d '\\r' < v > new-v"));
+  CHECK(contains(error(apart + "z", whole), "normalize('NFC'"));
+  CHECK(contains(error("z" + apart, whole), "has no \"z\"\nhelp: it is that of the training data's whole file"));
+
+  const TextOptions french{.vocabulary = vocabulary_of(whole)};
+  CHECK(fitted_text(apart, french).text == whole);
+  CHECK(fitted_text("t\r\n", french).text == "t\n");
+  CHECK(fitted_text("t z", french).change == TextChange::none);
+  CHECK(fitted_text(apart, {.tokenizer = Tokenizer::byte}).text == apart);
+
+  const auto warnings = [&](const std::string& text) {
+    write_bytes(dir / "m", text);
+    return TextDataset(dir / "m", {.seq_len = 1}).notes().warnings;
+  };
+  REQUIRE(warnings(whole + apart).size() == 1);
+  CHECK(contains(warnings(whole + apart)[0], "\"\xc3\xa9\" and \"e\\u0301\", "));
+  CHECK(warnings(whole).empty());
+  CHECK(warnings(apart).empty());
+  CHECK(normalize_nfd(whole) == apart);
 }
 
 TEST_CASE("Text: what is wrong with a file is said with its place") {

@@ -8,6 +8,7 @@
 
 #include "framework/base/check.h"
 #include "framework/data/formats/read_once.h"
+#include "framework/data/sets/text_forms.h"
 #include "framework/data/tokens/bpe.h"
 #include "framework/data/tokens/unicode.h"
 #include "framework/io/files/checksum.h"
@@ -38,11 +39,25 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' |
                   Help{joined("tokenizer \"byte\" reads any file; tr -d '\\000' < ", name, " > new-", name, " removes them")});
 }
 
+// Returns the remedy for a token that the vocabulary lacks, at `at`: what gives the text the training data's form, if that helps.
+std::string unknown_help(const std::string& path, std::string_view text, size_t at, std::string_view token, const TextOptions& o) {
+  constexpr size_t kAround = 100;  // bytes that are examined on both sides
+  const auto continues = [&](size_t i) { return i < text.size() && (uint8_t(text[i]) & 0xc0) == 0x80; };
+  size_t begin = at - std::min(at, kAround), end = std::min(at + kAround, text.size());
+  while (continues(begin)) ++begin;
+  while (continues(end)) ++end;
+  const FittedText fitted = fitted_text(text.substr(begin, end - begin), o);
+  if (fitted.change != TextChange::none && fitted.text.find(token) == std::string::npos)
+    return joined("the training data has ", change_words(fitted.change), ", as this makes it: ",
+                  change_command(fitted.change, path));
+  return "it is that of the training data's whole file; add what is missing there, or read bytes";
+}
+
 [[noreturn]] void fail_unknown(const std::string& path, std::string_view text, std::string_view token, const TextOptions& o) {
-  fail<DataError>(kTextFile, place_in_text(path, text, size_t(token.data() - text.data())), ": the vocabulary of ",
-                  o.vocabulary.size(), ' ', o.tokenizer == Tokenizer::character ? "characters" : "words", " has no \"",
-                  token.substr(0, 60), '"',
-                  Help{"it is that of the training data's whole file; add what is missing there, or read bytes"});
+  const size_t at = size_t(token.data() - text.data());
+  fail<DataError>(kTextFile, place_in_text(path, text, at), ": the vocabulary of ", o.vocabulary.size(), ' ',
+                  o.tokenizer == Tokenizer::character ? "characters" : "words", " has no ", spelled(token.substr(0, 60)),
+                  Help{unknown_help(path, text, at, token, o)});
 }
 
 // Calls f(code point, at, bytes) for each character.
@@ -241,6 +256,9 @@ TextTokens tokens_of_text(const FileText& file, const TextOptions& options, cons
     store(out, numbers_of<uint16_t>(label, file, o));
   else
     store(out, numbers_of<uint32_t>(label, file, o));
+  if (o.tokenizer == Tokenizer::character && options.vocabulary.size() == 0)
+    if (std::string mixed = mixed_forms_warning(o.vocabulary, file.text, label); !mixed.empty())
+      out.notes.warnings.push_back(std::move(mixed));
   out.vocabulary = std::move(o.vocabulary);
   return out;
 }
@@ -259,6 +277,7 @@ std::shared_ptr<const TextTokens> read_tokens(const std::filesystem::path& path,
     DataNotes notes;
     const FileText text = open_for_tokenizer(path, o, notes);
     TextTokens out = tokens_of_text(text, o, path.string());
+    notes.warnings.insert(notes.warnings.end(), out.notes.warnings.begin(), out.notes.warnings.end());
     out.notes = std::move(notes);
     return std::make_shared<const TextTokens>(std::move(out));
   });

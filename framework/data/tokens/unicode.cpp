@@ -216,9 +216,10 @@ std::string spelled(std::string_view text) {
   return out + '"';
 }
 
-std::string normalize_nfc(std::string_view text) {
-  const auto is_unchanged = [](char c) { return uint8_t(c) < 0xcc; };  // nothing below U+0300 combines or changes
-  if (std::all_of(text.begin(), text.end(), is_unchanged)) return std::string(text);
+namespace {
+
+// Returns the full decomposition of a text, with the marks of each letter in order.
+std::vector<OrderedPoint> decomposed(std::string_view text) {
   std::vector<OrderedPoint> points;
   for (size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
     bytes = utf8_length(text, at);
@@ -230,10 +231,29 @@ std::string normalize_nfc(std::string_view text) {
     std::stable_sort(at, end, [](const OrderedPoint& a, const OrderedPoint& b) { return a.order < b.order; });
     at = end;
   }
-  compose_points(points);
+  return points;
+}
+
+std::string text_of(const std::vector<OrderedPoint>& points) {
   std::string out;
   for (const OrderedPoint& p : points) append_utf8(out, p.value);
   return out;
+}
+
+}  // namespace
+
+std::string normalize_nfc(std::string_view text) {
+  const auto is_unchanged = [](char c) { return uint8_t(c) < 0xcc; };  // nothing below U+0300 combines or changes
+  if (std::all_of(text.begin(), text.end(), is_unchanged)) return std::string(text);
+  std::vector<OrderedPoint> points = decomposed(text);
+  compose_points(points);
+  return text_of(points);
+}
+
+std::string normalize_nfd(std::string_view text) {
+  const auto is_ascii = [](char c) { return uint8_t(c) < 0x80; };
+  if (std::all_of(text.begin(), text.end(), is_ascii)) return std::string(text);
+  return text_of(decomposed(text));
 }
 
 }  // namespace halfstep

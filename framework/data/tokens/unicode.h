@@ -33,8 +33,9 @@ bool is_blank_point(char32_t point);
 // with their letter, invisible characters and invalid UTF-8 become escapes.
 std::string spelled(std::string_view text);
 
-// Converts to normal form C. `text` must be UTF-8.
+// Convert to normal forms C and D. `text` must be UTF-8.
 std::string normalize_nfc(std::string_view text);
+std::string normalize_nfd(std::string_view text);
 
 // Returns whether the point is a letter, a number or a mark on one (\p{M}), of which words consist.
 bool is_word_point(char32_t point);

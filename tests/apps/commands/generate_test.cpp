@@ -73,6 +73,22 @@ TEST_CASE("probabilities of tokens: temperature, top_k, top_p") {
   CHECK(token_at(p, 0.9999999) == 2);
 }
 
+TEST_CASE("generate: a prompt in another Unicode form, with CRLF or a byte-order mark is read as the training text is") {
+  const TempDir dir;
+  train_text(dir, "char", kRecurrent);
+  write(dir / "p.txt", "\xef\xbb\xbfthe l\xc3\xb6g\n");
+  const auto tokens = [&](const std::string& options) {
+    const Ran r = run(dir, "generate out --length 5 --json " + options);
+    REQUIRE_MESSAGE(r.code == 0, r.err);
+    return r.json()["prompt_tokens"];
+  };
+  const Json right = tokens("--prompt-file p.txt");
+  write(dir / "nfd.txt", "the lo\xcc\x88g\r\n");
+  CHECK(tokens("--prompt-file nfd.txt") == right);
+  CHECK(contains(run(dir, "generate out --length 5 --prompt-file nfd.txt").err, "note: the model reads the prompt with "));
+  CHECK(!contains(run(dir, "generate out --length 5 --prompt-file p.txt").err, "reads the prompt"));
+}
+
 TEST_CASE("generate: the same text for the same seed, token by token and from the whole window") {
   const std::string bpe =
       R"(, "tokenizer_file": ")" + (fs::path(halfstep_source_dir()) / "tests/data/tokenizers/gpt2.json").string() + "\"";
