@@ -40,12 +40,12 @@ TEST_CASE("labels: names, and what is said of joined ones and of case") {
   CHECK(places == std::vector<int64_t>{1, 2, 0});
   CHECK(labels.joined_spellings() == R"("no" (1) and "no\u00a0" (1) are one; "yes" (2) and "yes " (1) are one)");
   CHECK(
-      labels.differ_in_case("classes") ==
+      labels.look_alike("classes") ==
       "\"yes\" (3) and \"YES\" (1): these classes differ in nothing but case, and count as different; spell them alike if they are "
       "one");
   LabelSet greek;
   for (const char* g : {"\xce\x91\xce\xb8", "\xce\xb1\xce\xb8"}) greek.add(g);  // beyond ASCII, where the C library knows
-  CHECK(greek.differ_in_case("classes").find("differ in nothing but case") != std::string::npos);
+  CHECK(greek.look_alike("classes").find("differ in nothing but case") != std::string::npos);
 
   LabelSet numbers;
   for (const char* n : {"10", "2.0", "2", "-1"}) numbers.add(n);
@@ -55,7 +55,37 @@ TEST_CASE("labels: names, and what is said of joined ones and of case") {
   for (const char* n : {"1.0", "10.0", "2.0"}) plain.add(n);  // as in runs of older versions
   CHECK(plain.names(places) == std::vector<std::string>{"1.0", "10.0", "2.0"});
   CHECK(plain.joined_spellings().empty());
-  CHECK(plain.differ_in_case("classes").empty());
+  CHECK(plain.look_alike("classes").empty());
+}
+
+TEST_CASE("labels: those that mean or look the same are named, and others are not") {
+  const auto said = [](const std::vector<std::string>& texts, char decimal = '.') {
+    LabelSet labels(decimal);
+    for (const std::string& text : texts) labels.add(text);
+    return labels.look_alike("classes");
+  };
+  const std::pair<const char*, const char*> alike[] = {{"2", "2e0"},
+                                                       {"12,000", "12e3"},
+                                                       {"-.5", "-0.5"},
+                                                       {"FALSE", "0"},
+                                                       {"\xef\xbc\xa2", "b"},               // full-width B
+                                                       {"o\xef\xac\x83"                     // a ligature
+                                                        "ce",
+                                                        "office"},
+                                                       {"x\xe2\x80\x93y", "x\xe2\x88\x92y"},  // an en dash, a minus
+                                                       {"a\xc2\xad"                         // a soft hyphen
+                                                        "b",
+                                                        "ab"},
+                                                       {"\xd9\xa3", "3"},                   // a digit in Arabic
+                                                       {"m\xc2\xb2", "m2"}};
+  for (const auto& [a, b] : alike) CHECK_MESSAGE(contains(said({a, b}), "mean or look the same, and count as different"), a, b);
+  CHECK(contains(said({"x\xe2\x80\x93y", "x-y"}), R"("x-y" (1) and "x\u2013y" (1))"));
+  CHECK(contains(said({"1.000.000", "1e6"}, ','), "mean or look the same"));
+  CHECK(said({"1", "2", "10", "1.5", "1,5", "a", "b", "a-b", "ab", "e1", "1e", "9007199254740993", "9007199254740992"}).empty());
+  CHECK(said({"true", "false"}).empty());
+  const std::string both = said({"Yes", "yes", "1", "1e0"});
+  CHECK(contains(both, "\"Yes\" (1) and \"yes\" (1): these classes differ in nothing but case"));
+  CHECK(contains(both, "\"1\" (1) and \"1e0\" (1): these classes mean or look the same"));
 }
 
 TEST_CASE("labels: a name is found by any spelling, and shown so that nothing looks like something else") {

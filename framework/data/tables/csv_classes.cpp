@@ -49,7 +49,7 @@ std::vector<int64_t> read_classes(const CsvSheet& sheet, size_t column, std::vec
   }
   std::vector<int64_t> places, out;
   classes = labels.names(places);
-  const std::string alike = labels.joined_spellings(), cases = labels.differ_in_case("classes");
+  const std::string alike = labels.joined_spellings(), cases = labels.look_alike("classes");
   if (!alike.empty()) notes.summary += "; classes: " + alike;
   notes.summary += words_read_as_texts("classes", classes, sheet.format());
   if (!cases.empty()) notes.warnings.push_back(cases);

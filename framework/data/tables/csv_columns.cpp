@@ -300,7 +300,7 @@ std::vector<int64_t> CsvColumns::learn_categories(size_t column, CsvEncoding::Co
   if (const std::string alike = categories.joined_spellings(); !alike.empty())
     spelling_notes_ += joined("; column ", encoding.name, ": ", alike);
   spelling_notes_ += words_read_as_texts("column " + encoding.name, encoding.categories, sheet_.format());
-  if (const std::string cases = categories.differ_in_case("values"); !cases.empty())
+  if (const std::string cases = categories.look_alike("values"); !cases.empty())
     warnings_.push_back(joined("column \"", encoding.name, "\": ", cases));
   for (const size_t label : of_row) out.push_back(places[label]);
   return out;

@@ -11,6 +11,7 @@
 #include "framework/base/check.h"
 #include "framework/base/list_text.h"
 #include "framework/data/tables/csv_cells.h"
+#include "framework/data/tables/label_looks.h"
 #include "framework/data/tokens/unicode.h"
 
 namespace halfstep {
@@ -181,20 +182,31 @@ std::string LabelSet::joined_spellings() const {
   return more > 0 ? joined(out, "; and so are ", more, " more") : out;
 }
 
-std::string LabelSet::differ_in_case(const char* what) const {
-  std::map<std::string, std::vector<const Label*>> alike;
-  for (const Label& label : labels_) alike[in_lower_case(label.key)].push_back(&label);
+std::string LabelSet::listed(const Groups& groups, bool apart) {
   std::string out;
   size_t shown = 0;
-  for (const auto& [key, group] : alike) {
+  for (const auto& [key, group] : groups) {
     if (group.size() < 2 || ++shown > kShownLabels) continue;
     out += out.empty() ? "" : "; ";
-    for (size_t i = 0; i < group.size() && i < kShownLabels; ++i)
-      out += (i == 0 ? "" : i + 1 == group.size() ? " and " : ", ") + counted(group[i]->most_frequent(), group[i]->count());
+    for (size_t i = 0; i < group.size() && i < kShownLabels; ++i) {
+      const std::string_view text = group[i]->most_frequent();
+      out += (i == 0 ? "" : i + 1 == group.size() ? " and " : ", ") +
+             (apart ? joined(spelled_apart(text), " (", group[i]->count(), ')') : counted(text, group[i]->count()));
+    }
   }
-  if (shown == 0) return "";
-  if (shown > kShownLabels) out += joined("; and ", shown - kShownLabels, " more such pairs");
-  return joined(out, ": these ", what, " differ in nothing but case, and count as different; spell them alike if they are one");
+  return shown > kShownLabels ? joined(out, "; and ", shown - kShownLabels, " more such pairs") : out;
+}
+
+std::string LabelSet::look_alike(const char* what) const {
+  Groups by_case, by_look;
+  for (const Label& label : labels_) by_case[in_lower_case(label.key)].push_back(&label);
+  for (const auto& [key, group] : by_case) by_look[look_of(key, decimal_)].push_back(group.front());
+  constexpr const char* kEnd = ", and count as different; spell them alike if they are one";
+  std::string out = listed(by_case, false);
+  if (!out.empty()) out = joined(out, ": these ", what, " differ in nothing but case", kEnd);
+  const std::string looks = listed(by_look, true);
+  if (looks.empty()) return out;
+  return joined(out, out.empty() ? "" : "; ", looks, ": these ", what, " mean or look the same", kEnd);
 }
 
 std::string some_labels(const std::vector<std::string>& names) {
@@ -219,7 +231,7 @@ std::vector<int64_t> classes_of_folders(const char* where, const std::filesystem
   std::vector<int64_t> out, places;
   if (classes.empty()) {
     classes = labels.names(places, /*by_number=*/false);
-    const std::string alike = labels.joined_spellings(), cases = labels.differ_in_case("classes");
+    const std::string alike = labels.joined_spellings(), cases = labels.look_alike("classes");
     if (!alike.empty()) notes.summary += joined(notes.summary.empty() ? "" : "; ", "folders of classes: ", alike);
     if (!cases.empty()) notes.warnings.push_back(cases);
     for (const size_t label : label_of) out.push_back(places[label]);

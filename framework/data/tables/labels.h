@@ -43,8 +43,8 @@ class LabelSet {
   std::vector<std::string> names(std::vector<int64_t>& places, bool by_number = true) const;
   // Returns one line about joined spellings, "" if there are none: "\"yes\" (80), \"yes \" (3) are one".
   std::string joined_spellings() const;
-  // Returns one line about labels that differ only in case; "" if there are none.
-  std::string differ_in_case(const char* what) const;
+  // Returns one line about labels that differ only in case, or mean or look the same (label_looks.h); "" if there are none.
+  std::string look_alike(const char* what) const;
 
  private:
   struct Label {
@@ -53,6 +53,9 @@ class LabelSet {
     int64_t count() const;
     std::string_view most_frequent() const;
   };
+  using Groups = std::map<std::string, std::vector<const Label*>>;
+  static std::string listed(const Groups& groups, bool apart);
+
   char decimal_;
   int64_t count_ = 0;
   std::vector<Label> labels_;
