@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -18,6 +20,7 @@
 #include "apps/use/predictor.h"
 #include "framework/base/log.h"
 #include "framework/data/tables/labels.h"
+#include "framework/data/tokens/unicode.h"
 
 namespace halfstep::app {
 namespace {
@@ -40,6 +43,33 @@ std::string cell_text(const std::string& text, char delimiter) {
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + '"';
+}
+
+// Returns the name of an input in UTF-8: bytes that are none become escapes, as bash reads them between $' and '.
+std::string name_in_utf8(const std::string& name) {
+  if (find_not_utf8(name) == std::string::npos) return name;
+  std::string out;
+  for (size_t at = 0; at < name.size();) {
+    const size_t bytes = utf8_length(name, at);
+    char escape[8] = {};
+    if (bytes == 0) std::snprintf(escape, sizeof escape, "\\x%02x", unsigned(uint8_t(name[at])));
+    out += bytes == 0 ? std::string(escape) : name.substr(at, bytes);
+    at += std::max<size_t>(bytes, 1);
+  }
+  return out;
+}
+
+// Returns names of further columns, with a number where the table has the name already.
+std::vector<std::string> new_names(const std::vector<std::string>& table, std::vector<std::string> columns) {
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (std::string& column : columns) {
+    const std::string name = column;
+    for (int i = 2; has(table, column); ++i) column = joined(name, '_', i);
+    if (column != name) std::cerr << "note: the table has a column " << in_line(name) << ": the new one is " << column << '\n';
+  }
+  return columns;
 }
 
 std::string joined_labels(const Prediction& p, const DataForm& form) {
@@ -80,14 +110,14 @@ class AnswerWriter {
   void write_columns_as_text(const Prediction& p) {
     const size_t k = form_.names.size();
     for (size_t i = 0; i < p.numbers.size(); ++i) {
-      if (i % k == 0) out_ << p.input << (p.numbers.size() > k ? joined(" +", i / k + 1) : "") << ": ";
+      if (i % k == 0) out_ << in_line(p.input) << (p.numbers.size() > k ? joined(" +", i / k + 1) : "") << ": ";
       out_ << form_.names[i % k] << ' ' << answer_text(form_, i, p.numbers[i], 6) << (i % k + 1 < k ? ", " : "\n");
     }
   }
 
   void write_text(const Prediction& p) {
     if (has_columns()) return write_columns_as_text(p);
-    out_ << p.input << ": ";
+    out_ << in_line(p.input) << ": ";
     for (size_t k = 0; k < p.top.size(); ++k) {
       out_ << (k ? ", " : "") << in_line(p.top[k].name);
       if (!std::isnan(p.top[k].probability)) out_ << ' ' << percent(p.top[k].probability);
@@ -125,13 +155,14 @@ class AnswerWriter {
     has_header_ = true;
     std::vector<std::string> names = std::holds_alternative<TableForm>(form_.source) ? header_ : std::vector<std::string>{"input"};
     if (std::holds_alternative<TableForm>(form_.source) && header_.empty()) return;  // a table without a header stays without one
-    for (const std::string& c : csv_columns()) names.push_back(c);
+    for (const std::string& c : new_names(header_, csv_columns())) names.push_back(c);
     write_csv_line(names);
   }
 
   void write_csv(const Prediction& p) {
     write_csv_header();
-    std::vector<std::string> cells = std::holds_alternative<TableForm>(form_.source) ? p.cells : std::vector<std::string>{p.input};
+    std::vector<std::string> cells =
+        std::holds_alternative<TableForm>(form_.source) ? p.cells : std::vector<std::string>{name_in_utf8(p.input)};
     std::vector<std::string> answer(csv_columns().size());
     if (!p.fault.empty()) {
       answer.back() = p.fault.substr(0, p.fault.find('\n'));
@@ -154,7 +185,7 @@ class AnswerWriter {
   }
 
   void write_json(const Prediction& p) {
-    Json json = {{"input", p.input}};
+    Json json = {{"input", name_in_utf8(p.input)}};
     const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(); };
     if (!p.fault.empty()) {
       json["error"] = p.fault;

@@ -273,6 +273,17 @@ TEST_CASE("predict: the class of a nested folder is the training data's") {
     CHECK_MESSAGE(contains(r.err, "accuracy 100 %"), r.err);
   }
   CHECK(contains(run(dir, "predict r data").err, "left out: 1 hidden name, such as data/dog/.hidden"));
+
+  // Names that are no UTF-8, or have a line break.
+  const fs::path odd = dir / "odd";
+  fs::create_directories(odd);
+  fs::copy(dir / "data/cat/dog/1.png", odd / "\xe9t\xe9 \xc3\xa9.png");
+  fs::copy(dir / "data/cat/dog/1.png", odd / "two\nlines.png");
+  const std::string csv = run(dir, "predict r odd --csv").out, json = run(dir, "predict r odd --json").out;
+  CHECK_MESSAGE(contains(csv, "odd/\\xe9t\\xe9 \xc3\xa9.png,cat,"), csv);
+  CHECK_MESSAGE(contains(json, R"("odd/\\xe9t\\xe9 )"), json);
+  const std::string text = run(dir, "predict r odd").out;
+  CHECK(std::count(text.begin(), text.end(), '\n') == 2);
 }
 
 TEST_CASE("pictures of 16 bits in a small part of their range are learnt; they, and shapes in transparency alone, are named") {

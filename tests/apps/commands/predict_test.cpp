@@ -128,6 +128,17 @@ TEST_CASE("predict: tables") {
   CHECK(Json::parse(read(old.dir / "piped.txt"))["class"] == "alder");
 }
 
+TEST_CASE("predict: columns of answers get names that the table does not have") {
+  const OldRun old;
+  write(old.dir / "again.csv", "height,leaf,soil,error,prediction_2,prediction\n4.1,3.0,clay,1,2,3\n");
+  const Ran ran = run(old.dir, "predict trees again.csv --csv");
+  REQUIRE_MESSAGE(ran.code == 0, ran.err);
+  CHECK(lines_of(ran.out)[0] == "height,leaf,soil,error,prediction_2,prediction,prediction_3,probability,error_2");
+  CHECK(ran.err.find("note: the table has a column prediction: the new one is prediction_3\n") != std::string::npos);
+  CHECK(ran.err.find("note: the table has a column error: the new one is error_2\n") != std::string::npos);
+  CHECK(run(old.dir, "predict trees val.csv --csv").err.find("the new one") == std::string::npos);
+}
+
 TEST_CASE("predict: arrays for NumPy, with a row for each input") {
   const OldRun old;
   write(old.dir / "new.csv", "soil,height,leaf\nclay,3,2\nclay,oops,2\nclay,14,5\n");
