@@ -57,7 +57,6 @@ FittedText fitted_text(std::string_view text, const TextOptions& o) {
   attempt(with_line_feeds(text), TextChange::line_ends);
   attempt(normalize_nfc(best.text), TextChange::nfc);
   attempt(normalize_nfd(best.text), TextChange::nfd);
-  best.fits = fewest == 0;
   return best;
 }
 

@@ -15,7 +15,6 @@ enum class TextChange : uint8_t { none, line_ends, nfc, nfd };
 struct FittedText {
   std::string text;
   TextChange change = TextChange::none;  // the last that was needed
-  bool fits = true;                      // whether the vocabulary has all of it
 };
 // Returns the text in the form of which the vocabulary has most; as it is, if another form is no better, or without a vocabulary.
 FittedText fitted_text(std::string_view text, const TextOptions& options);

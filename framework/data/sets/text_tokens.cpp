@@ -39,15 +39,15 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' |
                   Help{joined("tokenizer \"byte\" reads any file; tr -d '\\000' < ", name, " > new-", name, " removes them")});
 }
 
-// Returns the remedy for a token that the vocabulary lacks, at `at`: what gives the text the training data's form, if that is all.
-std::string unknown_help(const std::string& path, std::string_view text, size_t at, const TextOptions& o) {
+// Returns the remedy for a token that the vocabulary lacks, at `at`: what gives the text the training data's form, if that helps.
+std::string unknown_help(const std::string& path, std::string_view text, size_t at, std::string_view token, const TextOptions& o) {
   constexpr size_t kAround = 100;  // bytes that are examined on both sides
   const auto continues = [&](size_t i) { return i < text.size() && (uint8_t(text[i]) & 0xc0) == 0x80; };
   size_t begin = at - std::min(at, kAround), end = std::min(at + kAround, text.size());
   while (continues(begin)) ++begin;
   while (continues(end)) ++end;
   const FittedText fitted = fitted_text(text.substr(begin, end - begin), o);
-  if (fitted.change != TextChange::none && fitted.fits)
+  if (fitted.change != TextChange::none && fitted.text.find(token) == std::string::npos)
     return joined("the training data has ", change_words(fitted.change), ", as this makes it: ",
                   change_command(fitted.change, path));
   return "it is that of the training data's whole file; add what is missing there, or read bytes";
@@ -57,7 +57,7 @@ std::string unknown_help(const std::string& path, std::string_view text, size_t 
   const size_t at = size_t(token.data() - text.data());
   fail<DataError>(kTextFile, place_in_text(path, text, at), ": the vocabulary of ", o.vocabulary.size(), ' ',
                   o.tokenizer == Tokenizer::character ? "characters" : "words", " has no ", spelled(token.substr(0, 60)),
-                  Help{unknown_help(path, text, at, o)});
+                  Help{unknown_help(path, text, at, token, o)});
 }
 
 // Calls f(code point, at, bytes) for each character.
