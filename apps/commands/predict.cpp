@@ -119,13 +119,22 @@ class AnswerWriter {
     return out;
   }
 
+  // Returns the name of a column beside others: with a number behind it, and a line, if one of them has this name.
+  static std::string name_beside(const std::vector<std::string>& others, const std::string& name) {
+    std::string out = name;
+    for (int i = 2; std::find(others.begin(), others.end(), out) != others.end(); ++i) out = joined(name, '_', i);
+    if (out != name)
+      std::cerr << "a column is called " << in_line(name) << " already; that of the answers is " << in_line(out) << '\n';
+    return out;
+  }
+
   // Writes it once, although a table may follow a table.
   void write_csv_header() {
     if (has_header_) return;
     has_header_ = true;
     std::vector<std::string> names = std::holds_alternative<TableForm>(form_.source) ? header_ : std::vector<std::string>{"input"};
     if (std::holds_alternative<TableForm>(form_.source) && header_.empty()) return;  // a table without a header stays without one
-    for (const std::string& c : csv_columns()) names.push_back(c);
+    for (const std::string& c : csv_columns()) names.push_back(name_beside(names, c));
     write_csv_line(names);
   }
 
