@@ -148,6 +148,7 @@ DataFacts facts_of(const DataForm& form, const Json& config) {
                 .input_dtype = form.input_dtype,
                 .vocabulary = form.vocabulary,
                 .label_sequences = form.label_sequences};
+  if (form.classes > 0) out.names = form.names;
   const Json& loader = config["data"]["loader"];
   if (loader["stateful"] == true) out.streams = loader["batch_size"];
   const SavedGenerator generator;  // random transforms draw numbers, which must not change those of the run
@@ -162,6 +163,7 @@ DataFacts facts_of(const Dataset& data) {
   const DataForm form = data.form();
   if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding && table->options.encoding->tokens)
     out.padding = table->options.encoding->tokens->padding();
+  if (form.classes > 0) out.names = form.names;
   return out;
 }
 
@@ -175,6 +177,24 @@ double bytes_to_read(const Json& config) {
     if (!none) out += double(bytes);
   }
   return out;
+}
+
+std::string fault_of_unread(const Json& config) {
+  for (const std::string split : {"train", "val", "test"}) {
+    if (config["data"][split].is_null()) continue;
+    Json raw = config;
+    raw["data"][split]["transforms"] = Json::array();
+    const SplitRequest wanted{raw, split};
+    const DatasetRow& row = dataset_catalog().row(wanted.self());
+    if (!row.facts || !row.files || wanted.self().contains("path")) continue;  // the facts of a folder are read
+    const std::vector<std::filesystem::path> files = row.files(wanted);
+    std::error_code none;
+    if (!std::all_of(files.begin(), files.end(), [&](const auto& file) { return std::filesystem::exists(file, none); })) continue;
+    try {
+      make_part(row, wanted);
+    } catch (const DataError& e) { return e.what(); }
+  }
+  return "";
 }
 
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split) {

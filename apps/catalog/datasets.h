@@ -59,7 +59,11 @@ DatasetRow dataset_row(std::string type, std::string doc, Arg<Ts>... args) {
 // exists. Nothing if they cannot be known.
 std::optional<DataFacts> dataset_facts(const Json& config, const std::string& split);
 
-// Returns the bytes of tables and texts that this reads.
+// Reads the files of data sets whose facts are known without them, such as CIFAR10, if they are there. Returns why they cannot be
+// trained with; "" if they can.
+std::string fault_of_unread(const Json& config);
+
+// Returns the bytes of tables and texts that dataset_facts reads.
 double bytes_to_read(const Json& config);
 
 DataFacts facts_of(const Dataset& data);

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "framework/base/dtype.h"
 #include "framework/base/shape.h"
@@ -26,6 +28,7 @@ struct DataFacts {
   bool label_sequences = false;  // see Dataset
   DataNotes notes{};             // see Dataset
   int64_t padding = -1;          // the token that pads rows of texts; -1: none
+  std::vector<std::string> names{};  // of the classes; empty: without reading the data they are not known
 
   Targets targets() const { return classes == 0 ? Targets::numbers : label_sequences ? Targets::labels : Targets::classes; }
   DType target_dtype() const { return classes > 0 ? DType::i64 : DType::f32; }

@@ -351,7 +351,7 @@ std::vector<std::string> compare_data(const StoredData& then, const StoredData& 
 
 // Copies a file's values into the module, or, on Device::meta, only compares names and shapes. Warns of values that are not finite.
 // Appends the lines about the file.
-void load_file(Module& module, const Json& weights, const std::string& place, const StoredData* data,
+void load_file(Module& module, const Json& weights, const std::string& place, const DataOfModel& data,
                std::vector<std::string>& lines) {
   try {
     FoundWeights found = find_weights(weights["path"].get<std::string>());
@@ -377,7 +377,7 @@ void load_file(Module& module, const Json& weights, const std::string& place, co
       checked = loads || bytes_of(read.state) <= kMostChecked;
       if (checked) warn_of_bad_values(read.state, file.string());
       if (const auto then = data ? data_of_run(file, held) : std::nullopt)
-        others = compare_data(*then, *data, own, kept, place == "model.weights", weights["path"]);
+        others = compare_data(*then, data(), own, kept, place == "model.weights", weights["path"]);
     } catch (const ValueError& e) {
       const std::string what = e.what(), help = contains_help(what) ? "" : weights_help(module, held, weights, read.state);
       fail<ConfigError>(place, file.string(), ": ", what, help.empty() ? "" : "\nhelp: " + help);
@@ -392,7 +392,7 @@ void load_file(Module& module, const Json& weights, const std::string& place, co
 }
 
 // Loads all files, and appends their lines. must_exist: a missing file is an error.
-void load_all(Module& module, const Json& model, const std::string& path, bool must_exist, const StoredData* data,
+void load_all(Module& module, const Json& model, const std::string& path, bool must_exist, const DataOfModel& data,
               std::vector<std::string>& lines) {
   if (model.contains("weights") && !model["weights"].is_null()) {
     std::error_code none;
@@ -417,16 +417,16 @@ void load_all(Module& module, const Json& model, const std::string& path, bool m
 
 Field weights_field() { return optional_section("weights", weights_section(), "values from a file").or_text("path"); }
 
-std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path, const StoredData* data) {
+std::vector<std::string> load_weights(Module& module, const Json& model, const std::string& path, const DataOfModel& data) {
   std::vector<std::string> lines;
   load_all(module, model, path, true, data, lines);
   return lines;
 }
 
-std::vector<std::string> check_weights(const Json& model, const std::string& path) {
+std::vector<std::string> check_weights(const Json& model, const std::string& path, const DataOfModel& data) {
   const DefaultDevice on(Device::meta);
   std::vector<std::string> lines;
-  load_all(*build_model(model), model, path, false, nullptr, lines);
+  load_all(*build_model(model), model, path, false, data, lines);
   return lines;
 }
 

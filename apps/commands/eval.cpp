@@ -24,6 +24,7 @@
 #include "apps/terminal/terminal.h"
 #include "apps/use/model_file.h"
 #include "framework/base/log.h"
+#include "framework/data/loading/fingerprint.h"
 
 namespace halfstep::app {
 namespace {
@@ -105,8 +106,11 @@ void check_same_facts(const Dataset& data, const DataForm& form, const Config& c
 void warn_of_data(const DataLoader<>& loader, const Config& config, const std::string& split, const CheckpointContents& contents,
                   const DataForm* form) {
   for (const std::string& w : loader.dataset().notes().warnings) logging::warn(joined("data.", split, ": ", w));
-  if (const std::string seen = seen_samples(config.json, split, stored_config(contents), form); !seen.empty())
+  const TrainedRun run = trained_run(contents, form);
+  const std::string seen = seen_samples(config.json, split, run, split == "train" ? "" : fingerprint(loader.dataset()));
+  if (!seen.empty())
     logging::warn(seen + "; these values say nothing about new data: evaluate rows or files that data.train did not have");
+  for (const std::string& change : run.past.lines()) logging::warn(change);
 }
 
 // Prints the metrics, loss first, and then their tables.

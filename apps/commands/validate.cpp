@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/catalog/class_weights.h"
+#include "apps/catalog/datasets.h"
 #include "apps/catalog/pictures.h"
 #include "apps/catalog/weights.h"
 #include "apps/commands/commands.h"
@@ -20,6 +22,13 @@ struct ValidateArguments {
   bool json = false;
 };
 
+// Returns what the config's training data mean.
+StoredData data_of(const Config& config) {
+  const DefaultDevice on(Device::cpu);  // the model is on Device::meta
+  const Json filled = with_statistics(config.json);
+  return {build_dataset(filled, "train")->form(), prediction_transforms(filled)};
+}
+
 int validate_files(const ValidateArguments& arguments) {
   int code = kDone;
   for (const std::string& file : arguments.files) {
@@ -29,9 +38,14 @@ int validate_files(const ValidateArguments& arguments) {
       if (config.facts && config.data_fault.empty()) pictures = examine_pictures(config.json, {.seconds = kPictureSeconds});
       for (const std::string& warning : pictures.warnings()) config.warnings.push_back(joined(file, ": ", warning));
       config.data_fault += pictures.error();
+      if (config.facts && config.data_fault.empty()) config.data_fault = fault_of_unread(config.json);
       const bool readable = config.data_fault.empty();
       const std::string notes = config.facts ? config.facts->notes.line() : "";
-      const std::vector<std::string> weights = config.facts ? check_weights(config.model, "model") : std::vector<std::string>{};
+      const std::vector<std::string> class_weights =
+          config.facts ? class_weight_lines(config.json, config.facts->names, nullptr) : std::vector<std::string>{};
+      const DataOfModel data = readable ? DataOfModel([&] { return data_of(config); }) : DataOfModel();
+      const std::vector<std::string> weights =
+          config.facts ? check_weights(config.model, "model", data) : std::vector<std::string>{};
       if (arguments.json) {
         Json answer{{"file", file}, {"valid", true}, {"warnings", config.warnings}, {"config", config.json}};
         if (!readable) answer["data_error"] = config.data_fault;
@@ -39,6 +53,7 @@ int validate_files(const ValidateArguments& arguments) {
         if (pictures.pictures > 0)
           answer["pictures"] = {{"all", pictures.pictures}, {"opened", pictures.checked}, {"bad", pictures.bad}};
         if (!notes.empty()) answer["data"] = notes;
+        if (!class_weights.empty()) answer["class_weights"] = class_weights;
         std::cout << line_of(answer) << '\n';
       } else {
         print_warnings(config);
@@ -49,6 +64,7 @@ int validate_files(const ValidateArguments& arguments) {
         if (!notes.empty()) std::cout << "  data.train: " << notes << '\n';
         if (pictures.pictures > 0)
           std::cout << "  " << pictures.opened(kPictureSeconds) << ", " << pictures.bad << " cannot be read\n";
+        for (const std::string& line : class_weights) std::cout << "  " << line << '\n';
         for (const std::string& line : weights) std::cout << "  " << line << '\n';
       }
       if (!readable) {

@@ -4,6 +4,7 @@
 #include "apps/catalog/transforms.h"
 #include "apps/config/rules.h"
 #include "apps/config/shared_samples.h"
+#include "framework/base/list_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -155,6 +156,9 @@ class DataRules : private RuleSet {
       issues_.error(path + ".stratified", "needs data with classes");
   }
 
+  // Returns ", a, b, c" for the names of classes, which weights are in the order of; "" without names.
+  static std::string in_order(const std::vector<std::string>& names) { return names.empty() ? "" : ", " + list_text(names, 20); }
+
   // Checks transforms that make shares of classes, and samplers that weigh classes.
   void check_class_users(const DataFacts& facts) {
     const Json& transforms = config_["data"]["train"]["transforms"];
@@ -171,8 +175,8 @@ class DataRules : private RuleSet {
     if (facts.classes == 0) return issues_.error("data.loader.sampler", "weighted needs data with classes");
     const Json &weights = sampler["weights"], &draws = sampler["num_samples"];
     if (weights.is_array() && int64_t(weights.size()) != facts.classes) {
-      issues_.error("data.loader.sampler.weights", "must have one number for each of the " + std::to_string(facts.classes) +
-                                                       " classes, got " + std::to_string(weights.size()));
+      issues_.error("data.loader.sampler.weights", joined("must have one number for each of the ", facts.classes, " classes",
+                                                          in_order(facts.names), ", got ", weights.size()));
     } else if (weights.is_array() && std::all_of(weights.begin(), weights.end(), [](const Json& w) { return w == 0; })) {
       issues_.error("data.loader.sampler.weights", "must not all be 0");
     }

@@ -203,16 +203,19 @@ class Rules : private RuleSet {
     Json& loss = config_["loss"];
     if (!are_valid({"loss"}) || !loss.contains("weight") || loss["weight"] != "balanced" || facts.classes == 0) return;
     std::vector<int64_t> counts;
+    DataForm form;
     try {
       Json raw = config_;
       raw["data"]["train"]["transforms"] = Json::array();  // may need statistics of all samples
-      counts = class_counts(*build_dataset(raw, "train"), loss.value("ignore_index", int64_t(-1)));
+      const auto data = build_dataset(raw, "train");
+      counts = class_counts(*data, loss.value("ignore_index", int64_t(-1)));
+      form = data->form();
     } catch (const DataError&) { return; } catch (const IoError&) {
       return;  // missing files: training reports them
     }
     std::string none;
     for (size_t i = 0; i < counts.size(); ++i) {
-      if (counts[i] == 0) none += (none.empty() ? "" : ", ") + std::to_string(i);
+      if (counts[i] == 0) none += (none.empty() ? "" : ", ") + form.class_name(int64_t(i));
     }
     if (!none.empty()) issues_.warn("loss.weight", "is 1 for these classes, which have no sample in data.train: " + none);
     loss["weight"] = balanced_class_weights(counts);

@@ -12,6 +12,8 @@
 
 #include "apps/catalog/rows/dataset_rows.h"
 #include "framework/base/check.h"
+#include "framework/data/loading/fingerprint.h"
+#include "framework/io/files/printable.h"
 
 namespace halfstep::app {
 namespace {
@@ -28,7 +30,7 @@ bool either_is(const std::string& key, const char* value, const SplitRequest& a,
 }
 
 // Returns whether both name the same file or folder, also by links, or would if it existed.
-bool same_file(const fs::path& a, const fs::path& b) {
+bool same_path(const fs::path& a, const fs::path& b) {
   std::error_code failed;
   if (fs::equivalent(a, b, failed)) return true;
   const auto plain = [](const fs::path& path) {
@@ -38,6 +40,7 @@ bool same_file(const fs::path& a, const fs::path& b) {
   };
   return plain(a) == plain(b);
 }
+bool same_file(const fs::path& a, const fs::path& b) { return same_path(a, b) || have_same_content(a, b); }
 
 std::vector<fs::path> files_of_split(const SplitRequest& r) {
   const DatasetRow& row = dataset_catalog().row(r.self());
@@ -46,12 +49,19 @@ std::vector<fs::path> files_of_split(const SplitRequest& r) {
   return has_path ? std::vector{data_path(r)} : std::vector<fs::path>();
 }
 
-// Returns the first file that both read; nothing if there is none.
-std::optional<fs::path> shared_file(const SplitRequest& a, const SplitRequest& b) {
+// Returns the first file that both read, and its path in `b`; nothing if there is none.
+std::optional<std::pair<fs::path, fs::path>> shared_file(const SplitRequest& a, const SplitRequest& b) {
   const std::vector<fs::path> others = files_of_split(b);
   for (const fs::path& file : files_of_split(a))
-    if (std::any_of(others.begin(), others.end(), [&](const fs::path& other) { return same_file(file, other); })) return file;
+    for (const fs::path& other : others)
+      if (same_file(file, other)) return std::pair(file, other);
   return {};
+}
+
+// Returns " (in/b.csv is a copy of in/a.csv)" if the path does not show that the files are the same; else "".
+std::string copy_text(const fs::path& file, const fs::path& other) {
+  if (same_path(file, other)) return "";
+  return joined(" (", printable(file.string()), " is a copy of ", printable(other.string()), ')');
 }
 
 // Returns whether data that is in no known files is the same: drawn with the same seed and options, but perhaps another size.
@@ -147,14 +157,15 @@ bool have_same_source(const SplitRequest& held_out, const SplitRequest& trained)
   return is_list ? std::equal(files.begin(), files.end(), others.begin(), others.end(), same_file) : same_file(files[0], others[0]);
 }
 
-SharedSamples shared_samples(const SplitRequest& held_out, const SplitRequest& trained, const std::string& owner) {
+SharedSamples shared_samples(const SplitRequest& held_out, const SplitRequest& trained, const std::string& name) {
   const Json &self = held_out.self(), &train = trained.self();
-  if (!have_same_source(held_out, trained)) {
-    const std::optional<fs::path> file =
-        self["type"] == train["type"] && self.contains("files") ? shared_file(held_out, trained) : std::nullopt;
-    if (!file) return {};
-    return {"files", joined("shares the samples of ", file->filename().string(), " with ", owner), "list each file once"};
-  }
+  const bool is_same = have_same_source(held_out, trained);
+  if (!is_same && (self["type"] != train["type"] || !self.contains("files"))) return {};
+  const auto file = shared_file(held_out, trained);
+  if (!is_same && !file) return {};
+  const std::string owner = name + (file ? copy_text(file->first, file->second) : "");
+  if (!is_same)
+    return {"files", joined("shares the samples of ", file->first.filename().string(), " with ", owner), "list each file once"};
   if (const auto common = common_fractions(held_out, trained)) {
     if (!self["fold"].is_null() || self["range"] != train["range"])
       return {self["fold"].is_null() ? "range" : "fold",

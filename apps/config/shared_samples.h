@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether held-out data has samples that a model is trained on, as far as configs show it: no data is read.
+// Whether held-out data has samples that a model is trained on, as far as configs and copies of files show it: the data of two
+// files is compared only if they have one size.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ struct SharedSamples {
   bool any() const { return !message.empty(); }
 };
 
-// Returns whether both are samples of the same files, however their paths are spelled, or of the same generator.
+// Returns whether both are samples of the same files, however their paths are spelled, of copies, or of the same generator.
 bool have_same_source(const SplitRequest& held_out, const SplitRequest& trained);
 
 // Returns what a held-out split shares with the training split of the same config or of another one, which `owner` names.

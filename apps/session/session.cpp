@@ -186,8 +186,8 @@ Session make_session(Config config, ProcessGroup* group, FirstValues values) {
   // Load weights before Lookahead is made, which copies the weights.
   session.form = session.train->dataset().form();
   if (values == FirstValues::with_files) {
-    const StoredData data{session.form, prediction_transforms(with_statistics(config.json))};
-    session.weights_read = load_weights(*session.model, config.model, "model", &data);
+    const auto data = [&] { return StoredData{session.form, prediction_transforms(with_statistics(config.json))}; };
+    session.weights_read = load_weights(*session.model, config.model, "model", data);
   }
   recompute_activations(*session.model, config.train.checkpoint_activations);
   if (session.recomputation) recompute_modules(*session.model, session.recomputation->plan.modules);

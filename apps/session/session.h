@@ -15,6 +15,7 @@
 #include "apps/session/best.h"
 #include "apps/session/evaluate.h"
 #include "apps/session/recomputation.h"
+#include "apps/session/run_past.h"
 #include "framework/data/loading/loader.h"
 #include "framework/data/transforms/data_form.h"
 #include "framework/io/checkpoint/checkpoint.h"
@@ -102,6 +103,7 @@ struct Counters {
   };
   std::optional<SkippedStep> last_skip;
   std::optional<double> first_loss;  // of the first batch with a finite loss
+  RunPast past{};                    // before it continued in another way
   double usual_loss = 0;             // exp of a mean of log |loss| in which the latest 50 steps weigh most; 0: unknown
 };
 

@@ -169,6 +169,7 @@ CheckpointContents pack(Session& session, const Json& config, const Counters& co
   if (!session.data_sha256.empty()) loader["data_sha256"] = session.data_sha256;
   if (!session.val_sha256.empty()) loader["val_sha256"] = session.val_sha256;
   out.meta["loader"] = loader;
+  if (counters.past.any()) out.meta["past"] = {{"trained_on", counters.past.trained_on}, {"changes", counters.past.changes}};
   out.meta["config"] = config;
   // Recorded for people who compare runs.
   out.meta["written_by"] = {
@@ -225,6 +226,7 @@ Counters unpack(const CheckpointContents& contents, Session& session) {
     place.pace = double(std::max<int64_t>(session.total_steps - steps_left(session), 0)) / double(counters.attempted);
   counters.data_size = loader.integer("data_size", 0, session.train->dataset().size());
   counters.data_sha256 = stored_data_sha256(contents);
+  counters.past = stored_past(contents);
   halfstep::unpack(adapted_to_config(with_branch_names(contents, *session.model), place, counters), parts_of(session));
   adopt_pace(place, counters, counters.attempted > 0 && !meta.has("schedule"), session);
   return counters;

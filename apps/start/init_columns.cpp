@@ -243,14 +243,17 @@ TableReading read_columns(const CsvSheet& sheet) {
   UnparsedCells best = unparsed_cells(sheet, out.format, out.order);
   const char delimiter = sheet.format().delimiter;
   const auto try_format = [&](char decimal, char thousands) {
-    if (decimal == delimiter) return;
     const CsvFormat format{delimiter, decimal, thousands};
     if (const UnparsedCells found = unparsed_cells(sheet, format, out.order); found.texts < best.texts)
       best = found, out.format = format;
   };
   if (best.like_numbers > 0) {
-    for (const auto& [decimal, thousands] : {std::pair(',', char(0)), {',', '.'}, {',', ' '}, {'.', ','}, {'.', ' '}, {'.', '\''}})
-      try_format(decimal, thousands);
+    using Signs = std::pair<char, char>;
+    const std::vector<Signs> comma = {{',', 0}, {',', '.'}, {',', ' '}}, point = {{'.', ','}, {'.', ' '}, {'.', '\''}};
+    // A comma that also delimits is in cells with quotes; there it is decimal only if it cannot separate thousands.
+    const bool comma_last = delimiter == ',';
+    for (const auto* const signs : {comma_last ? &point : &comma, comma_last ? &comma : &point})
+      for (const auto& [decimal, thousands] : *signs) try_format(decimal, thousands);
   }
   for (const auto& [decimal, thousands] : {std::pair(out.format.decimal, out.format.thousands), {',', '.'}, {'.', ','}}) {
     const CsvFormat marks{.delimiter = delimiter, .decimal = decimal, .thousands = thousands, .accounting = true};

@@ -4,8 +4,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <unordered_set>
 
+#include "apps/schema/shell_word.h"
 #include "apps/start/init_columns.h"
 #include "apps/start/init_config.h"
 #include "apps/start/init_leaks.h"
@@ -32,6 +34,8 @@ std::string in_pandas(const fs::path& file, const std::string& change) {
 void add_format(InitParts& out, const TableReading& r, const InitReading& reading) {
   if (r.format.thousands && r.format.thousands == r.format.delimiter && reading.format.delimiter == 0)
     out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it separates thousands, too"});
+  if (r.format.decimal == r.format.delimiter && reading.format.delimiter == 0)
+    out.data.push_back({joined(R"("delimiter": ")", r.format.delimiter, '"'), "said here, since it is the decimal sign, too"});
   if (r.format.decimal != '.')
     out.data.push_back({joined(R"("decimal": ")", r.format.decimal, '"'), "numbers have a decimal comma"});
   if (r.format.accounting)
@@ -69,7 +73,22 @@ struct TargetChoice {
   const InitColumn* column = nullptr;
   std::string why;
   std::vector<std::string> others;  // other possible targets
+  std::vector<std::string> passed_over{};  // notes of columns that would be the target by their names
 };
+
+// The names of targets, the surest first, and those that come after a last column that could be one.
+constexpr std::string_view kSureNames[] = {"target", "label", "labels", "outcome", "species", "survived", "diagnosis", "churn"},
+                           kOtherNames[] = {"y", "class"};
+
+// Compares ASCII letters in any case.
+bool has_name(const InitColumn& c, std::string_view wanted) {
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return std::equal(c.name.begin(), c.name.end(), wanted.begin(), wanted.end(), same);
+}
+
+bool has_a_name(const InitColumn& c, std::span<const std::string_view> names) {
+  return std::any_of(names.begin(), names.end(), [&](std::string_view name) { return has_name(c, name); });
+}
 
 // Returns why a column is not chosen as target unless requested; "": it could be.
 std::string reason_against_target(const CsvSheet& sheet, const InitColumn& c) {
@@ -91,22 +110,22 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
   std::vector<const InitColumn*> could;
   for (const InitColumn& c : all) {
     const std::string against = reason_against_target(sheet, c);
-    if (against.empty())
+    if (against.empty()) {
       could.push_back(&c);
-    else
-      reasons += (reasons.empty() ? "" : "; ") + phrase(sheet, c) + ' ' + against;
+      continue;
+    }
+    if (wishes.target.empty() && sheet.has_header() && (has_a_name(c, kSureNames) || has_a_name(c, kOtherNames)))
+      out.passed_over.push_back(joined(c.name, " would be the target by its name, but ", against, "; --target ", shell_word(c.name),
+                                       " takes it all the same"));
+    reasons += (reasons.empty() ? "" : "; ") + phrase(sheet, c) + ' ' + against;
   }
   const auto take = [&](const InitColumn* c, const char* why) {
     if (!out.column && c) out.column = c, out.why = why;
   };
-  const auto named = [&](std::initializer_list<const char*> names) -> const InitColumn* {
-    for (const char* name : names) {
-      for (const InitColumn* c : could) {
-        const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-        const std::string_view wanted = name;
-        if (sheet.has_header() && std::equal(c->name.begin(), c->name.end(), wanted.begin(), wanted.end(), same)) return c;
-      }
-    }
+  const auto named = [&](std::span<const std::string_view> names) -> const InitColumn* {
+    for (const std::string_view name : names)
+      for (const InitColumn* c : could)
+        if (sheet.has_header() && has_name(*c, name)) return c;
     return nullptr;
   };
   if (!wishes.target.empty()) {
@@ -115,9 +134,9 @@ TargetChoice choose_target(const CsvSheet& sheet, const Columns& all, const Init
                      phrase(sheet, *out.column), " has ", out.column->distinct == 0 ? "none" : "one alone",
                      Help{could.empty() ? "no column has them: is the file whole?" : "give another --target"});
   }
-  take(named({"target", "label", "labels", "outcome", "species", "survived", "diagnosis", "churn"}), "by its name");
+  take(named(kSureNames), "by its name");
   if (!could.empty() && could.back() == &all.back()) take(could.back(), "the last column");
-  take(named({"y", "class"}), "by its name");
+  take(named(kOtherNames), "by its name");
   if (!could.empty()) take(could.back(), "the last column that could be one");
   check<DataError>(out.column, "init", file.string(), " has no column that could be the target: ", reasons,
                    Help{"--target COLUMN takes one all the same"});
@@ -256,6 +275,7 @@ void add_target(InitParts& out, const CsvSheet& sheet, const TargetChoice& choic
   if (!choice.others.empty())
     out.notes.push_back("the target could also be " + list_text(choice.others) +
                         ": --target COLUMN [--task classification|regression]");
+  out.notes.insert(out.notes.end(), choice.passed_over.begin(), choice.passed_over.end());
   const bool texts = target.kind != ColumnKind::number;
   out.data.push_back({joined("\"task\": ", classes ? "\"classification\"" : "\"regression\""),
                       joined(target.distinct + (texts ? target.words.size() : 0), " different ",

@@ -141,7 +141,7 @@ std::string check_meanings(const CheckpointContents& contents, const Session& se
   return scale.empty() ? "" : "data.train has another scale: " + scale + "; the model learned the former one";
 }
 
-std::string forget_other_values(CheckpointContents& contents, const Session& session, const Json& config, ProcessGroup* group) {
+ForgottenValues forget_other_values(CheckpointContents& contents, const Session& session, const Json& config, ProcessGroup* group) {
   stored_meta(contents).part("trainer");
   const Json then = stored_config(contents);
   const Differences differ = differences(contents, session, config, group);
@@ -164,14 +164,15 @@ std::string forget_other_values(CheckpointContents& contents, const Session& ses
   // What is no number is left for the reader of the state, which refuses it.
   if (rule.is_null() && trainer.value("stop_best", nlohmann::json()).is_number()) trainer["stop_best"] = nullptr;
   if (rule.is_null() && trainer.value("stop_waited", nlohmann::json()).is_number_unsigned()) trainer["stop_waited"] = 0;
-  if (rule.is_null() || (trainer.contains("stop_waited") && trainer["stop_waited"] < rule["patience"].get<int64_t>()))
-    trainer["stopped"] = false;
-  if (forgotten.empty()) return "";
+  const nlohmann::json waited = trainer.value("stop_waited", nlohmann::json());
+  if (rule.is_null() || (waited.is_number_integer() && waited < rule["patience"].get<int64_t>())) trainer["stopped"] = false;
+  const std::string why =
+      joined(of_best.empty() ? of_stop : of_best, of_best.empty() || of_stop.empty() || of_best == of_stop ? "" : "; " + of_stop);
+  if (forgotten.empty()) return {why, ""};
   std::string which;
   for (size_t i = 0; i < forgotten.size(); ++i) which += (i == 0 ? "" : i + 1 < forgotten.size() ? ", " : " and ") + forgotten[i];
-  return joined(of_best.empty() ? of_stop : of_best, of_best.empty() || of_stop.empty() || of_best == of_stop ? "" : "; " + of_stop,
-                ": earlier values are not compared with later ones, and ", which, forgotten.size() > 1 ? " begin" : " begins",
-                " anew with the next");
+  return {why, joined(why, ": earlier values are not compared with later ones, and ", which,
+                      forgotten.size() > 1 ? " begin" : " begins", " anew with the next")};
 }
 
 }  // namespace halfstep::app

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <variant>
 
+#include "apps/catalog/class_weights.h"
 #include "apps/session/averaged_statistics.h"
 #include "apps/session/ranks.h"
 #include "apps/terminal/quantity_text.h"
-#include "framework/base/list_text.h"
 #include "framework/base/number_text.h"
 #include "framework/tensor/memory.h"
 
@@ -20,17 +20,6 @@ Json or_null(const std::optional<double>& value) { return value && std::isfinite
 std::string shown(const MetricValue& m) {
   if (!m.is_share) return m.name + " " + number_text(m.value, 4);
   return m.name + " " + fixed_text(100 * m.value, 2) + " %";
-}
-
-// Returns "weights: cat 1, dog 5" for the weights of classes at these keys; "" if they are not a list of numbers.
-static std::string weights_line(const char* what, const Json& options, const char* key, const std::vector<std::string>& classes) {
-  const Json weights = options.is_object() ? options.value(key, Json()) : Json();
-  if (!weights.is_array() || weights.empty() || weights.size() != classes.size()) return "";
-  std::vector<std::string> all;
-  for (size_t i = 0; i < classes.size(); ++i)
-    if (weights[i].is_number()) all.push_back(classes[i] + ' ' + number_text(weights[i].get<double>(), 4));
-  constexpr size_t kMostShown = 20;
-  return joined(what, ": ", list_text(all, kMostShown));
 }
 
 RunLines::RunLines(RunContext& run)
@@ -72,11 +61,10 @@ void RunLines::introduce() const {
   run_.progress.line(joined("data: ", run_.session.train->dataset().describe()));
   if (const std::string notes = run_.session.train->dataset().notes().line(); !notes.empty())
     run_.progress.line(joined("      ", notes));
-  const std::vector<std::string>& classes = run_.session.form.names;
-  const Json sampler = run_.config.json["data"]["loader"].value("sampler", Json());
-  for (const std::string& line : {weights_line("class weights of the loss", run_.config.json["loss"], "weight", classes),
-                                  weights_line("class weights of the sampler", sampler, "weights", classes)})
-    if (!line.empty()) run_.progress.line("      " + line);
+  std::vector<std::string> classes;
+  for (int64_t i = 0; i < run_.session.form.classes; ++i) classes.push_back(run_.session.form.class_name(i));
+  for (const std::string& line : class_weight_lines(run_.config.json, classes, &run_.session.train->dataset()))
+    run_.progress.line("      " + line);
   if (run_.session.val) run_.progress.line(joined("val:  ", run_.session.val->dataset().describe()));
   const DataNotes of_val = run_.session.val ? run_.session.val->dataset().notes() : DataNotes();
   const std::string& held_out = of_val.summary;

@@ -36,6 +36,8 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
   if (writes(run_.group)) {
     run_.session.data_sha256 = fingerprint(run_.session.train->dataset());
     run_.session.val_sha256 = fingerprint_of_val();
+    const std::string same = samples_of_training(run_.config.json, run_.session.val_sha256, run_.session.data_sha256);
+    if (!same.empty()) run_.progress.warn(same + ": its values say nothing about new data");
   }
   if (run_.dir.checkpoint())
     resume(*run_.dir.checkpoint());
@@ -49,7 +51,7 @@ Trainer::Trainer(const Config& config, RunDir& dir, Progress& progress, ProcessG
 // Restores the state of a checkpoint, and warns of differences after which the run does not repeat bit for bit.
 void Trainer::resume(const std::filesystem::path& checkpoint) {
   CheckpointContents contents = load_checkpoint(checkpoint, run_.session.device);
-  const std::string other_values = forget_other_values(contents, run_.session, run_.config.json, run_.group);
+  const ForgottenValues other_values = forget_other_values(contents, run_.session, run_.config.json, run_.group);
   run_.counters = restore("resume", checkpoint, contents, run_.session);
   const std::string other_scale = check_meanings(contents, run_.session, run_.config.json);
   if (const std::string changed = changed_keys(run_.config.json, stored_config(contents), run_.session); !changed.empty())
@@ -61,8 +63,11 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
            run_.counters.data_sha256 != run_.session.data_sha256)
     run_.progress.warn("data.train has other samples than when the checkpoint was written: the run will not repeat bit for bit");
   warn_of_seen_samples(contents);
-  for (const std::string& warning : {other_scale, other_values})
+  for (const std::string& former : run_.counters.past.lines()) run_.progress.warn(former);
+  for (const std::string& warning : {other_scale, other_values.warning})
     if (!warning.empty()) run_.progress.warn(warning);
+  for (const std::string& change : {other_scale, other_values.reason})
+    if (!change.empty()) run_.counters.past.keep_change(run_.counters.applied(), change);
   if (!run_.session.pace_warning.empty()) run_.progress.warn(run_.session.pace_warning);
   run_.clock.continue_from(run_.counters.seconds);
   if (run_.dir.continues()) saver_.mark_as_saved();
@@ -83,10 +88,14 @@ void Trainer::warn_of_seen_samples(const CheckpointContents& contents) {
   const std::string& then = run_.counters.data_sha256;
   const bool data_changed = run_.session.train->dataset().size() != run_.counters.data_size ||
                             (!then.empty() && !run_.session.data_sha256.empty() && run_.session.data_sha256 != then);
-  for (const std::string& line : newly_seen_samples(run_.config.json, stored_config(contents), &run_.session.form, data_changed))
+  const Json& config = run_.config.json;
+  const std::string& now = run_.session.data_sha256;
+  const TrainedRun former = trained_run(contents, &run_.session.form);
+  for (const std::string& line : newly_seen_samples(config, former, run_.session.val_sha256, now, data_changed))
     run_.progress.warn(line +
                        "; its values say nothing about new data: continue with the same parts, seed and files, or train "
                        "anew in another output_dir");
+  run_.counters.past.keep_samples(samples_of(former.config, then), samples_of(config, now));
 }
 
 // Measures the first scale that fits the first batches, and begins with it.

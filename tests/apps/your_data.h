@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/io/weights/safetensors.h"
@@ -53,8 +54,9 @@ inline void write_arrays(const fs::path& data) {
   };
   const std::string inputs = halfstep::testing::npy("<f4", "(40, 2, 3)", bytes(x));
   const std::string targets = halfstep::testing::npy("<i8", "(40,)", bytes(y));
-  for (const char* part : {"train", "val"}) {
-    write(data / (std::string(part) + "_x.npy"), inputs);
+  const std::vector<float> others(x.rbegin(), x.rend());
+  for (const auto& [part, values] : {std::pair<const char*, const std::vector<float>*>("train", &x), {"val", &others}}) {
+    write(data / (std::string(part) + "_x.npy"), halfstep::testing::npy("<f4", "(40, 2, 3)", bytes(*values)));
     write(data / (std::string(part) + "_y.npy"), targets);
   }
   write(data / "signals.npz", halfstep::testing::zip({{"x.npy", inputs}, {"y.npy", targets}}, false));
@@ -63,9 +65,9 @@ inline void write_arrays(const fs::path& data) {
 
 inline void write_data(const TempDir& dir) {
   const fs::path data = dir / "data";
-  for (const char* part : {"train", "val"}) {
-    write_pictures(data / "pets" / part / "cat", 200);
-    write_pictures(data / "pets" / part / "dog", 40);
+  for (const auto& [part, red] : {std::pair<const char*, int>("train", 200), {"val", 205}}) {
+    write_pictures(data / "pets" / part / "cat", uint8_t(red));
+    write_pictures(data / "pets" / part / "dog", uint8_t(240 - red));
   }
   write_tables(data);
   write_arrays(data);

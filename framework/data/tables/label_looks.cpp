@@ -15,7 +15,7 @@
 namespace halfstep {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_numeral(char c) { return c >= '0' && c <= '9'; }
 
 // Characters that look or mean the same as those of `plain`; each of a range as the one at its place from the first of `plain` on.
 struct Alike {
@@ -42,14 +42,14 @@ std::string value_of(std::string text, char decimal) {
     const size_t point = std::min({text.find_first_not_of("0123456789,.", begin), text.find(decimal), text.size()});
     if (begin == text.npos || first <= begin || first - begin > 3) return "";
     for (size_t at = first; at < point; at += 4)
-      if (text[at] != thousands || at + 4 > point || !std::all_of(&text[at + 1], &text[at + 1] + 3, is_digit)) return "";
+      if (text[at] != thousands || at + 4 > point || !std::all_of(&text[at + 1], &text[at + 1] + 3, is_numeral)) return "";
     std::erase(text, thousands);
   }
   std::replace(text.begin(), text.end(), decimal, '.');
   if (text.starts_with('+')) text.erase(0, 1);
   const size_t sign = text.starts_with('-') ? 1 : 0;
-  if (text.size() == sign || !(is_digit(text[sign]) || text[sign] == '.')) return "";
-  if (std::count_if(text.begin(), text.end(), is_digit) > kMostDigits) return "";
+  if (text.size() == sign || !(is_numeral(text[sign]) || text[sign] == '.')) return "";
+  if (std::count_if(text.begin(), text.end(), is_numeral) > kMostDigits) return "";
   const std::optional<double> value = number_of(text);
   return value && std::isfinite(*value) ? general_text(*value == 0 ? 0 : *value, 17) : "";
 }

@@ -255,3 +255,27 @@ TEST_CASE("how a table is read is printed, and data that cannot be read ends a r
   CHECK_MESSAGE(trained.code == 0, trained.err);
   CHECK(Json::parse(halfstep::app::testing::read(dir / "p/config.resolved.json"))["loss"]["weight"] == Json{1.5, 0.75});
 }
+
+TEST_CASE("validate reads published files whose facts are known, and refuses what train refuses") {
+  const TempDir dir;
+  const auto record = [](const std::string& labels) { return labels + std::string(3072, 'x'); };
+  write(dir / "ten.bin", record("\1") + record("\2") + record("\3"));
+  write(dir / "hundred.bin", record("\1\7") + record("\2\40"));
+  const auto validated = [&](const std::string& data) {
+    write(dir / "c.json", config_of({data.c_str(), R"({"type": "MLP", "hidden": [8]})", "CrossEntropyLoss", "{}"}).dump());
+    const Ran checked = run(dir, "validate c.json"), trained = run(dir, "train c.json --overwrite --quiet");
+    CHECK(checked.code == trained.code);
+    return checked.code == 0 ? checked.out : checked.err;
+  };
+  CHECK(contains(validated(R"({"type": "CIFAR100", "files": ["ten.bin"]})"), "ten.bin must be whole records of 3074 bytes"));
+  CHECK(contains(validated(R"({"type": "CIFAR10", "files": ["hundred.bin"]})"), "hundred.bin must be whole records of 3073 bytes"));
+  CHECK(contains(validated(R"({"type": "CIFAR100", "files": ["hundred.bin"]})"), "c.json: valid\n"));
+  CHECK(contains(validated(R"({"type": "CIFAR10", "files": ["ten.bin"]})"), "c.json: valid\n"));
+  // Letters of which some are no digits.
+  for (const char* part : {"train", "test"}) {
+    const std::string head = std::string("\0\0\10\3\0\0\0\2\0\0\0\34\0\0\0\34", 16), labels("\0\0\10\1\0\0\0\2", 8);
+    write(dir / ("emnist-digits-" + std::string(part) + "-images-idx3-ubyte"), head + std::string(2 * 784, 'x'));
+    write(dir / ("emnist-digits-" + std::string(part) + "-labels-idx1-ubyte"), labels + std::string("\1\24", 2));
+  }
+  CHECK(contains(validated(R"({"type": "EMNIST", "part": "digits"})"), "label"));
+}

@@ -490,3 +490,58 @@ TEST_CASE("init: arrays of floats that are labels, of one value alone, beyond fl
   far.select(0, 7).fill_(-1e200);
   CHECK(arrays(far, bits).has("x has 4 values that float32 does not hold, up to 1e+200\nhelp: in Python: import numpy as np"));
 }
+
+TEST_CASE("init: a decimal comma in quotes is one also where the comma delimits, unless it separates thousands") {
+  const TempDir dir;
+  const auto comma = [](int whole, int fraction) { return '"' + text(whole) + ',' + text(fraction) + '"'; };
+  write(dir / "t.csv", table("height,width,y", 60, [&](int i) {
+          return comma(1 + i % 7, 10 + i * 7 % 90) + ',' + text(i * 5 % 13) + ',' + comma(10 + i % 9, 100 + i * 37 % 900);
+        }));
+  const Began decimal = begin(dir, "t.csv --target y");
+  CHECK_MESSAGE(decimal.has(R"("decimal": ",")"), decimal.config);
+  CHECK(decimal.has("said here, since it is the decimal sign, too"));
+  CHECK(!decimal.has("thousands"));
+  CHECK(!decimal.has("\"exclude\""));
+  CHECK(contains(run(dir, "inspect data c.json --set 'data.train.range=[0,1]'").out, " 10.1 "));  // 10,100 is the least of y
+  write(dir / "t.csv", table("people,area,y", 60, [&](int i) {
+          return comma(1 + i % 7, 100 + i * 7 % 900) + ',' + text(i * 5 % 13) + ',' + comma(10 + i % 9, 100 + i * 37 % 900);
+        }));
+  const Began thousands = begin(dir, "t.csv --target y");
+  CHECK(thousands.has(R"("thousands": ",")"));
+  CHECK(!thousands.has("\"decimal\""));
+}
+
+TEST_CASE("init: a column that is passed over although it is named as a target has its reason") {
+  const TempDir dir;
+  const auto mostly_empty = [](int i) { return i % 3 == 0 ? one_of_three(i / 3) : std::string(); };
+  write(dir / "t.csv",
+        table("x,outcome,mass", 60, [&](int i) { return text(i * 7 % 11) + ',' + mostly_empty(i) + ',' + text(i % 9) + ".5"; }));
+  const Began b = begin(dir, "t.csv");
+  CHECK(b.has(R"("target": "mass")"));
+  CHECK_MESSAGE(
+      b.has("outcome would be the target by its name, but is empty in 40 of 60 rows; --target outcome takes it all the same"),
+      b.said);
+  const Began asked = begin(dir, "t.csv --target outcome");
+  CHECK(asked.has(R"("target": "outcome")"));
+  CHECK(!asked.has("would be the target"));
+  write(dir / "t.csv", table("x,Class,mass", 60, [](int i) { return text(i * 7 % 11) + ",one," + text(i % 9) + ".5"; }));
+  CHECK(begin(dir, "t.csv").has("Class would be the target by its name, but has one value alone"));
+}
+
+TEST_CASE("init: marks for missing values and dates without separators are named") {
+  const TempDir dir;
+  write(dir / "t.csv", table("sold,depth,y", 60, [](int i) {
+          return text(20210101 + 100 * (i % 12) + i % 20) + ',' + (i % 10 == 4 ? "-99999" : text(i % 17)) + ',' + text(i * 7 % 50) +
+                 ".5";
+        }));
+  const Began b = begin(dir, "t.csv --target y");
+  CHECK_MESSAGE(b.has(R"(-99999 comes 6 times in column "depth")"), b.said);
+  CHECK(b.has(R"("missing_words": ["-99999"], "missing": "median")"));
+  CHECK(b.has(R"("dates": ["sold"] reads dates)"));
+  const std::string trained = " --quiet --set train.epochs=1 --set amp=false --set output_dir=r";
+  CHECK(contains(run(dir, "train c.json" + trained).err, "-99999 comes 6 times"));
+  const std::string read = R"( --set 'data.missing_words=["-99999"]' --set data.missing=median --set 'data.dates=["sold"]')";
+  const Ran as_said = run(dir, "train c.json --overwrite" + trained + read);
+  CHECK(as_said.code == 0);
+  CHECK_MESSAGE(as_said.err.empty(), as_said.err);
+}

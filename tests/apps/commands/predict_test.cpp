@@ -337,3 +337,16 @@ TEST_CASE("a predictor answers as the model of the run") {
   CHECK(answers[0].top[0].probability == doctest::Approx(softmax(scores, 1)[0].amax().item()));
   CHECK_THROWS_AS(model.answers(zeros({2, 4})), DataError);
 }
+
+TEST_CASE("predict: a column of the table that is called as one of the answers keeps its name alone") {
+  const OldRun old;
+  write(old.dir / "again.csv", "soil,prediction,height,error,prediction_2,leaf\nclay,ash,4.1,2,x,3.0\n");
+  const Ran r = run(old.dir, "predict trees again.csv --csv");
+  CHECK_MESSAGE(r.code == 0, r.err);
+  const auto rows = lines_of(r.out);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0] == "soil,prediction,height,error,prediction_2,leaf,prediction_3,probability,error_2");
+  CHECK(rows[1].starts_with("clay,ash,4.1,2,x,3.0,alder,0."));
+  CHECK(contains(r.err, "note: the table has a column prediction: the new one is prediction_3\n"));
+  CHECK(contains(r.err, "note: the table has a column error: the new one is error_2\n"));
+}

@@ -285,7 +285,7 @@ TEST_CASE("sweep and compare: members of other data, and losses of other scales,
     for (int i = 0; i < 40; ++i) out += joined(i, ',', slope * i, '\n');
     return out;
   };
-  write(dir / "t.csv", table(2)), write(dir / "v.csv", table(2));
+  write(dir / "t.csv", table(2)), write(dir / "v.csv", table(5));
   write(dir / "t.json", R"({"name": "t", "device": "cpu", "data": {"root": ".", "task": "regression", "type": "CSV",
     "train": {"path": "t.csv", "range": [0, 0.8]}, "val": {"path": "t.csv", "range": [0.8, 1]}, "test": {"path": "v.csv"},
     "loader": {"batch_size": 8}}, "model": {"type": "Linear", "out_features": "auto"}, "loss": "MSELoss", "metrics": ["rmse"],

@@ -403,3 +403,29 @@ TEST_SUITE("data") {
     }
   }
 }
+
+TEST_CASE("weights of classes stand beside the classes' names, also those of a balanced sampler") {
+  const TempDir dir;
+  std::string rows = "x,size\n";
+  for (int i = 0; i < 40; ++i) rows += joined(i % 7, ',', i % 8 == 0 ? 10 : i % 8 < 3 ? 2 : 1, '\n');  // 5 of 10, 10 of 2, 25 of 1
+  write(dir / "t.csv", rows);
+  write(dir / "c.json", R"({"version": 1, "name": "c", "output_dir": "r", "amp": false, "data": {"root": ".",
+      "train": {"type": "CSV", "path": "t.csv"}, "loader": {"batch_size": 10}},
+      "model": {"type": "Linear", "out_features": "auto"}, "loss": "CrossEntropyLoss",
+      "optimizer": {"type": "SGD", "lr": 0.1}, "train": {"epochs": 1}})");
+  const auto said = [&](const std::string& command, const std::string& sets) {
+    const Ran r = run(dir, command + " c.json " + sets);
+    CHECK_MESSAGE(r.code == 0, r.err);
+    return r.out + r.err;
+  };
+  const std::string train = "train --overwrite", given = R"(--set 'loss.weight=[1,5,20]')",
+                    draws = R"(--set 'data.loader.sampler={"type": "weighted"}')";
+  CHECK(!contains(said(train, ""), "class weights"));
+  CHECK(contains(said(train, given), "class weights of the loss: 1 1, 2 5, 10 20\n"));
+  CHECK(contains(said("validate", given), "  class weights of the loss: 1 1, 2 5, 10 20\n"));
+  CHECK(contains(said(train, draws), "class weights of the sampler, balanced: 1 0.5333, 2 1.333, 10 2.667\n"));
+  CHECK(contains(said("validate", R"(--set 'data.loader.sampler={"type": "weighted", "weights": [3, 0, 1]}')"),
+                 "class weights of the sampler: 1 3, 2 0, 10 1\n"));
+  CHECK(contains(run(dir, R"(validate c.json --set 'data.loader.sampler={"type": "weighted", "weights": [3, 1]}')").err,
+                 "must have one number for each of the 3 classes, 1, 2, 10, got 2"));
+}

@@ -44,7 +44,7 @@ TEST_CASE("the training data's file is found in the held-out data under any spel
   fs::create_symlink("t.csv", dir / "in/by_link.csv");
   fs::create_hard_link(dir / "in/t.csv", dir / "in/by_name.csv");
   fs::create_directory_symlink("in", dir / "to_in");
-  write(dir / "in/other.csv", "a,b,c\n1,2,x\n2,3,y\n4,4,x\n");
+  write(dir / "in/other.csv", "a,b,c\n1,2,x\n2,3,y\n5,4,x\n");
   const std::vector<std::string> spellings = {"in/deep/../t.csv", "./in//t.csv",    "in/by_link.csv",
                                               "in/by_name.csv",   "to_in/t.csv", (dir / "in/t.csv").string()};
   for (const std::string& path : spellings) {
@@ -156,4 +156,42 @@ TEST_CASE("parts of one file that are cut from different orders share samples, a
                               R"("split": "train", "size": 50, "range": [0.5, 1])"),
                  "data.val.size: is 50, but 60 for data.train"));
   CHECK(contains(dir.warnings("CSV", with_path("no.csv", drop), with_path("no.csv", R"(, "missing": "mean")")), kSeen));
+}
+
+TEST_CASE("a copy of the training data is found in the held-out data, whatever its name") {
+  const Splits dir;
+  const std::string text = "a,b,c\n1,2,x\n2,3,y\n4,4,x\n";
+  write(dir / "t.csv", text), write(dir / "copy.csv", text), write(dir / "longer.csv", text + "5,5,y\n");
+  const std::string by = " (" + (dir / "copy.csv").string() + " is a copy of " + (dir / "t.csv").string() + ")";
+  CHECK(contains(dir.warnings("CSV", with_path("t.csv"), with_path("copy.csv")),
+                 "data.val: has samples of data.train" + by + ", which the model has seen"));
+  CHECK(contains(dir.warnings("CSV", with_path("t.csv", R"(, "range": [0, 0.6])"), with_path("copy.csv", R"(, "range": [0.3, 1])")),
+                 "data.val.range: shares the samples of [0.3, 0.6) with data.train" + by));
+  CHECK(
+      !contains(dir.warnings("CSV", with_path("t.csv", R"(, "range": [0, 0.6])"), with_path("copy.csv", R"(, "range": [0.6, 1])")),
+                "data.train"));
+  CHECK(!contains(dir.warnings("CSV", with_path("t.csv"), with_path("longer.csv")), "data.train"));
+
+  const auto pictures = [&](const std::string& folder, const std::string& last) {
+    for (const char* kind : {"cat", "dog"}) {
+      fs::create_directories(dir / folder / kind);
+      for (const char* name : {"1.png", "2.png"}) write(dir / folder / kind / name, joined(kind, name));
+    }
+    write(dir / (folder + "/dog/2.png"), last);
+  };
+  pictures("train", "abc"), pictures("val", "abc"), pictures("other", "xyz"), pictures("fewer", "abc");
+  fs::remove(dir / "fewer/dog/1.png");
+  const auto seen = [&](const std::string& val) {
+    return contains(dir.warnings("ImageFolder", with_path("train"), with_path(val)), "/val is a copy of ");
+  };
+  CHECK(seen("val"));
+  CHECK(!seen("other"));  // of the same names and sizes
+  CHECK(!seen("fewer"));
+  CHECK(!seen("none"));
+
+  const auto batch = [](char fill) { return std::string(3073, fill); };
+  write(dir / "a.bin", batch('\1')), write(dir / "b.bin", batch('\2')), write(dir / "c.bin", batch('\2'));
+  CHECK(contains(dir.warnings("CIFAR10", R"("files": ["a.bin", "b.bin"])", R"("files": ["c.bin"])"),
+                 "data.val.files: shares the samples of c.bin with data.train"));
+  CHECK(dir.warnings("CIFAR10", R"("files": ["a.bin"])", R"("files": ["c.bin"])").empty());
 }

@@ -292,33 +292,38 @@ TEST_CASE("broken states, manifests and names: plain words, and nothing changes"
     nlohmann::json value;
     const char* said;
   };
-  const Case cases[] = {{"/trainer", 1, "the state of a run must hold trainer, an object, got 1"},
-                        {"/trainer/steps", "twelve", "trainer.steps, an integer >= 0, got \"twelve\""},
-                        {"/trainer/steps", -1, "trainer.steps, an integer >= 0, got -1"},
-                        {"/trainer/steps", 1e300, "trainer.steps, an integer >= 0, got 1e+300"},
-                        {"/trainer/steps", UINT64_MAX, "trainer.steps, an integer >= 0, got 18446744073709551615"},
-                        {"/trainer/seconds", nullptr, "trainer.seconds, a number, got nothing"},
-                        {"/trainer/best", "high", "trainer.best, a number, got \"high\""},
-                        {"/trainer/next_best", {{0.5, 3}, {0.4, "x"}}, "trainer.next_best, a list of values and steps"},
-                        {"/trainer/stop_best", "low", "trainer.stop_best, a number, got \"low\""},
-                        {"/trainer/stop_waited", -1, "trainer.stop_waited, an integer >= 0, got -1"},
-                        {"/loader", nlohmann::json::array(), "loader, an object, got []"},
-                        {"/loader/next_batch", 99, "was saved after batch 99 of an epoch, which has only 3 now"},
-                        {"/generator/seed", false, "generator.seed, an integer >= 0, got false"},
-                        {"/schedule", "x", "schedule, an integer >= 0, got \"x\""},
-                        {"/schedule", {{"count", -1}}, "schedule.count, an integer >= 0, got -1"},
-                        {"/schedule", {{"count", 1}, {"best", "x"}}, "schedule.best, a number, got \"x\""},
-                        {"/config", 5, "config, an object, got 5"},
-                        {"/format", 3, "the state has format 3, which a newer halfstep wrote"},
-                        {"/format", "x", "format, an integer, got \"x\""}};
+  const Case cases[] = {
+      {"/trainer", 1, "the state of a run must hold trainer, an object, got 1"},
+      {"/trainer/steps", "twelve", "trainer.steps, an integer >= 0, got \"twelve\""},
+      {"/trainer/steps", -1, "trainer.steps, an integer >= 0, got -1"},
+      {"/trainer/steps", 1e300, "trainer.steps, an integer >= 0, got 1e+300"},
+      {"/trainer/steps", UINT64_MAX, "trainer.steps, an integer >= 0, got 18446744073709551615"},
+      {"/trainer/seconds", nullptr, "trainer.seconds, a number, got nothing"},
+      {"/trainer/best", "high", "trainer.best, a number, got \"high\""},
+      {"/trainer/next_best", {{0.5, 3}, {0.4, "x"}}, "trainer.next_best, a list of values and steps"},
+      {"/trainer/stop_best", "low", "trainer.stop_best, a number, got \"low\""},
+      {"/trainer/stop_waited", "long", "trainer.stop_waited, an integer >= 0, got \"long\""},
+      {"/past", 5, "past, an object, got 5"},
+      {"/past", {{"trained_on", {1}}, {"changes", nlohmann::json::array()}}, "past.trained_on, a list of samples"},
+      {"/trainer/stop_waited", -1, "trainer.stop_waited, an integer >= 0, got -1"},
+      {"/loader", nlohmann::json::array(), "loader, an object, got []"},
+      {"/loader/next_batch", 99, "was saved after batch 99 of an epoch, which has only 3 now"},
+      {"/generator/seed", false, "generator.seed, an integer >= 0, got false"},
+      {"/schedule", "x", "schedule, an integer >= 0, got \"x\""},
+      {"/schedule", {{"count", -1}}, "schedule.count, an integer >= 0, got -1"},
+      {"/schedule", {{"count", 1}, {"best", "x"}}, "schedule.best, a number, got \"x\""},
+      {"/config", 5, "config, an object, got 5"},
+      {"/format", 3, "the state has format 3, which a newer halfstep wrote"},
+      {"/format", "x", "format, an integer, got \"x\""}};
   for (const Case& c : cases) {
     CAPTURE(c.at);
     write(checkpoint / "state.json", state);
     set_state(checkpoint, c.at, c.value);
     const auto before = snapshot(dir / "r");
-    const Ran r = dir.train("--resume auto");
+    const Ran r = dir.train("--resume auto"), stops = dir.train("--resume auto --set train.early_stopping.patience=3");
     CAPTURE(r.err);
     CHECK(r.code == 3);
+    CHECK(stops.code == 3);
     CHECK(contains(r.err, c.said));
     CHECK_FALSE(shows_library_text(r.err));
     CHECK(snapshot(dir / "r") == before);

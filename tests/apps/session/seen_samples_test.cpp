@@ -2,6 +2,7 @@
 // A run that continues, or a model that is evaluated, with samples that were trained on: one line says so.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -116,4 +117,45 @@ TEST_CASE("eval says that a model was trained on the samples it is evaluated wit
   fs::rename(files / "in", files / "moved");
   CHECK(files.evaluated("--set data.root=moved").empty());
   CHECK(contains(files.evaluated("--set data.root=moved --set data.val.path=t.csv"), shares));
+}
+
+TEST_CASE("samples that a run was trained on before it was resumed are named whenever it is resumed or evaluated") {
+  const std::string earlier = "data.val" + kTrainedOn, owner = " with an earlier data.train of the run";
+  const Run parts(kFirst, kRest);
+  const std::string moved = "--set 'data.train.range=[0.3,1]' --set 'data.val.range=[0,0.3]' ";
+  CHECK(contains(parts.resumed(moved), earlier + "its range shares the samples of [0, 0.3) with data.train of the run"));
+  const std::string again = earlier + "its range shares the samples of [0, 0.3)" + owner;
+  CHECK(contains(parts.resumed(moved + "--set train.epochs=3"), again));
+  CHECK(contains(parts.resumed(moved + "--set train.epochs=4"), again));
+  CHECK(contains(parts.evaluated(""), again + "; these values say nothing about new data"));
+  CHECK(contains(parts.resumed("--set train.epochs=5"), earlier));  // back to the first parts, after training on the others
+  // A part of its own.
+  const Run own(R"(, "range": [0, 0.4])", R"(, "range": [0.4, 0.6])");
+  CHECK(!contains(own.resumed("--set 'data.train.range=[0.6,1]'"), "trained on"));
+  CHECK(own.evaluated("").empty());
+  CHECK(contains(own.evaluated("--set 'data.val.range=[0.3,0.5]'"), "its range shares the samples of [0.3, 0.4)" + owner));
+  // Another order of the samples, and other rows in the file.
+  const Run seeds(kFirst, kRest);
+  CHECK(contains(seeds.resumed("--set seed=2"), earlier));
+  CHECK(contains(seeds.resumed("--set seed=2 --set train.epochs=3"),
+                 earlier + "it is cut by seed 2, but 1 for an earlier data.train of the run"));
+  const Run grown(kFirst, kRest);
+  write(grown / "in/t.csv", table(55));
+  const std::string may = "data.val may have samples that the run was trained on";
+  CHECK(contains(grown.resumed(""), may));
+  CHECK(contains(grown.resumed("--set train.epochs=3"), may));
+  CHECK(contains(grown.evaluated(""), may));
+}
+
+TEST_CASE("held-out samples that equal those of the training data are named, though their files differ") {
+  const Run files("", "", "v.csv");
+  std::string text = table();
+  std::replace(text.begin(), text.end(), ',', ';');
+  write(files / "in/semicolons.csv", text);
+  CHECK(contains(files.evaluated("--set data.val.path=semicolons.csv"),
+                 "data.val" + kTrainedOn + "they are those of data.train of the run, from other files; these values"));
+  const Ran fresh = run(files, "train c.json --quiet --overwrite --set data.val.path=semicolons.csv");
+  CHECK(fresh.code == 0);
+  CHECK(contains(fresh.err, "data.val has the samples of data.train, from other files, which the model has seen: its values say"));
+  CHECK(run(files, "train c.json --quiet --overwrite --set train.overfit_batches=2").err.empty());
 }

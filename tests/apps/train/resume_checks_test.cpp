@@ -118,9 +118,15 @@ TEST_CASE("a run that continues on another scale says which one, of inputs and o
   CHECK(contains(r.err, "; the model learned the former one"));
   CHECK_MESSAGE(contains(r.err, "the targets have another scale than before: earlier values are not compared with later ones"),
                 r.err);
+  // What stays true is said again.
+  const std::string change = "at step 8 the run continued with a change: data.train has another scale: the target has mean 46";
   const Ran again = resumed(dir, "", 5);
   CHECK(again.code == 0);
-  CHECK_FALSE(contains(again.err, "scale"));
+  CHECK_MESSAGE(contains(again.err, change), again.err);
+  CHECK(contains(resumed(dir, "", 6).err, change));
+  CHECK(contains(run(dir, "eval r").err, change));
+  CHECK(run(dir, "train c.json --quiet --overwrite").code == 0);
+  CHECK_FALSE(contains(run(dir, "eval r").err, "change"));
 
   const TempDir inputs;
   const auto grams = [](double factor) {
@@ -138,7 +144,12 @@ TEST_CASE("weights of a run whose names have other numbers are refused, with the
   REQUIRE(run(dir, "train c.json --quiet").code == 0);
   const std::string begin = "train c.json --overwrite --set output_dir=n ";
   CHECK_FALSE(contains(run(dir, begin + "--set model.weights=r").out, "before"));
+  CHECK_FALSE(contains(run(dir, "validate c.json --set model.weights=r").out, "before"));
   write(dir / "a.csv", classes("big"));
+  const Ran checked = run(dir, "validate c.json --set model.weights=r");
+  CHECK(checked.code == 2);
+  CHECK_MESSAGE(contains(checked.err, R"(class 0 is "big", before "low")"), checked.err);
+  CHECK(run(dir, R"(validate c.json --set 'model.weights={"path": "r", "skip": ["^2\\."]}')").code == 0);
   for (const std::string& path : {std::string("r"), std::string("r/latest"), "r/" + checkpoint_name(8) + "/model.safetensors"}) {
     CAPTURE(path);
     const Ran r = run(dir, begin + "--set model.weights=" + path);
@@ -154,6 +165,7 @@ TEST_CASE("weights of a run whose names have other numbers are refused, with the
   const Ran other = run(dir, begin + "--set model.weights=r");
   CHECK(other.code == 0);
   CHECK_MESSAGE(contains(other.out, R"(weights: r: class 0 is "7x", before "low"; with "skip": ["^2\\."])"), other.out);
+  CHECK(contains(run(dir, "validate c.json --set model.weights=r").out, R"(weights: r: class 0 is "7x", before "low")"));
   // Exchanged columns are those of the first layer.
   write(dir / "a.csv", table("weight,size,kind", 60,
                              [](int i) { return joined(i % 5, ',', i, ',', i % 3 ? i % 3 > 1 ? "tall" : "mid" : "low"); }));
@@ -178,7 +190,10 @@ TEST_CASE("best, early stopping and plateaus do not compare values of another mo
     CHECK((*c.meta)["trainer"]["best_step"].get<int64_t>() > 8);  // of an epoch after the resume
     CHECK((*c.meta)["trainer"]["stop_best"].is_number());
     CHECK((*c.meta)["schedule"]["best"].is_number());
-    CHECK_FALSE(contains(resumed(dir, stop + then, 5).err, "anew"));
+    const std::string later = resumed(dir, stop + then, 5).err;
+    CHECK_FALSE(contains(later, "anew"));
+    CHECK_MESSAGE(contains(later, "at step 8 the run continued with a change: " + says + '\n'), later);
+    CHECK(contains(run(dir, "eval r").err, "at step 8 the run continued with a change: " + says + '\n'));
   };
   const std::string rmse = R"(--set 'metrics=["rmse", "r2"]' )";
   anew(rmse, rmse + "--set checkpoint.monitor=val/rmse",
