@@ -173,8 +173,8 @@ bool names_parts(const CsvSheet& sheet, const InitColumn& c) {
   if (!sheet.has_header() || c.distinct < 2 || c.distinct > kMostParts || c.kind == ColumnKind::date) return false;
   if (c.kind == ColumnKind::text && has_parts(sheet, c)) return true;
   const std::string small = lower_case(c.name);
-  const bool is_fold = rest_without(small, "fold") || rest_without(small, "folds") || rest_without(small, "kfold") ||
-                       is_one_of(small, {"split", "data_split", "train_test_split", "cv"}),
+  const bool is_fold = (rest_without(small, "fold") && !small.ends_with("change")) || rest_without(small, "folds") ||
+                       rest_without(small, "kfold") || is_one_of(small, {"split", "data_split", "train_test_split", "cv"}),
              is_flag = c.distinct == 2 && is_one_of(small, {"is_train", "istrain", "is_test", "istest", "is_val", "is_valid",
                                                             "is_validation", "in_train", "in_test", "is_training"});
   return (is_fold || is_flag) && 5 * c.distinct <= c.filled() && (c.kind == ColumnKind::text || c.all_integers);

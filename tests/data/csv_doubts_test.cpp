@@ -16,18 +16,18 @@ using namespace halfstep::testing;
 
 namespace {
 
-const CsvOptions kNumbers{.classification = false};
+const CsvOptions kNumberTargets{.classification = false};
 
 // Warnings of a table whose rows are functions of their number.
-struct Table {
+struct MadeTable {
   TempDir dir;
   std::filesystem::path path = dir / "t.csv";
-  Table(const std::string& header, int rows, const std::function<std::string(int)>& row) {
+  MadeTable(const std::string& header, int rows, const std::function<std::string(int)>& row) {
     std::string text = header + '\n';
     for (int i = 0; i < rows; ++i) text += row(i) + '\n';
     write_bytes(path, text);
   }
-  std::string warnings(const CsvOptions& o = kNumbers) const {
+  std::string warnings(const CsvOptions& o = kNumberTargets) const {
     std::string out;
     for (const std::string& w : CsvDataset(path, o).notes().warnings) out += w + '\n';
     return out;
@@ -36,19 +36,19 @@ struct Table {
 
 // Warnings of one column of inputs.
 std::string of_column(const std::function<std::string(int)>& cell, int rows = 60) {
-  return Table("x,y", rows, [&](int i) { return joined(cell(i), ',', i % 11, ".5"); }).warnings();
+  return MadeTable("x,y", rows, [&](int i) { return joined(cell(i), ',', i % 11, ".5"); }).warnings();
 }
 
 }  // namespace
 
 TEST_CASE("csv: a number that recurs far from the others asks for missing_words") {
-  const Table heights("height,y", 60, [](int i) { return joined(i % 7 == 3 ? "-99.90" : joined(150 + i % 40), ',', i, ".5"); });
+  const MadeTable heights("height,y", 60, [](int i) { return joined(i % 7 == 3 ? "-99.90" : joined(150 + i % 40), ',', i, ".5"); });
   const std::string said = heights.warnings();
   CHECK_MESSAGE(
       contains(said, R"(-99.9 comes 9 times in column "height", far from its other numbers, 150 to 189; if such a number )"
                      R"(means that a value is missing: "missing_words": ["-99.90"], "missing": "median")"),
       said);
-  CsvOptions read = kNumbers;  // as the warning says
+  CsvOptions read = kNumberTargets;  // as the warning says
   read.missing = CsvMissing::median, read.missing_words = {"-99.90"};
   CHECK(heights.warnings(read).empty());
   CHECK(contains(CsvDataset(heights.path, read).notes().summary, "9 missing values filled in"));
@@ -60,7 +60,7 @@ TEST_CASE("csv: a number that recurs far from the others asks for missing_words"
   CHECK(contains(of_column([](int i) { return i % 9 == 1 ? "99" : joined(i % 5); }), R"(["99"])"));
   CHECK(contains(of_column([](int i) { return i % 9 == 1 ? "-32768" : joined(i % 30 - 9); }), R"(["-32768"])"));
   // Several, in several spellings and columns; one that is ordinary elsewhere; beside words that are given.
-  const Table several("a,b,y", 60, [](int i) {
+  const MadeTable several("a,b,y", 60, [](int i) {
     return joined(i % 8 == 1   ? "-999"
                   : i % 8 == 2 ? "-999.0"
                   : i % 8 == 3 ? "9999"
@@ -70,7 +70,7 @@ TEST_CASE("csv: a number that recurs far from the others asks for missing_words"
                   : i % 9 == 2 ? "-9999"
                                : joined(i, ".5"));
   });
-  CsvOptions words = kNumbers;
+  CsvOptions words = kNumberTargets;
   words.missing_words = {"NA"}, words.missing = CsvMissing::drop_row;
   const std::string all = several.warnings(words);
   CHECK_MESSAGE(contains(all, R"(9999 comes 7 times in column "a", far from its other numbers, 0 to 48; )"), all);
@@ -79,7 +79,7 @@ TEST_CASE("csv: a number that recurs far from the others asks for missing_words"
   CHECK_MESSAGE(contains(all, R"(, which would be missing in "b", too)"), all);
   CHECK(!contains(all, "\"missing\": "));
   // Numbered classes.
-  CHECK(contains(Table("x,kind", 60, [](int i) { return joined(i, ".5,", i % 6 == 2 ? -9 : 1 + i % 2); }).warnings({}),
+  CHECK(contains(MadeTable("x,kind", 60, [](int i) { return joined(i, ".5,", i % 6 == 2 ? -9 : 1 + i % 2); }).warnings({}),
                  R"(-9 comes 10 times in column "kind")"));
 }
 
@@ -92,11 +92,11 @@ TEST_CASE("csv: ordinary numbers that look like marks give no warning") {
   CHECK(of_column([](int i) { return i < 2 ? "99" : i % 90 ? "0" : "12"; }, 1000).empty());        // rare ink
   CHECK(of_column([](int i) { return i % 3 ? "-1" : "1"; }).empty());
   CHECK(of_column([](int i) { return i % 3 ? "-999" : "-998.5"; }).empty());
-  CHECK(Table("x,kind", 60, [](int i) { return joined(i % 9, ',', i % 2 ? "a" : "b"); }).warnings({}).empty());
+  CHECK(MadeTable("x,kind", 60, [](int i) { return joined(i % 9, ',', i % 2 ? "a" : "b"); }).warnings({}).empty());
   // The training data decides: its form reads other files as they are.
-  const Table table("x,y", 40, [](int i) { return joined(i % 9, ',', i); });
-  const Table other("x,y", 40, [](int i) { return joined(i % 9 ? joined(i % 9) : "-999", ',', i); });
-  const CsvDataset training(table.path, kNumbers);
+  const MadeTable table("x,y", 40, [](int i) { return joined(i % 9, ',', i); });
+  const MadeTable other("x,y", 40, [](int i) { return joined(i % 9 ? joined(i % 9) : "-999", ',', i); });
+  const CsvDataset training(table.path, kNumberTargets);
   CHECK(!contains(other.warnings(std::get<TableForm>(training.form().source).options), "missing_words"));
 }
 
@@ -120,20 +120,20 @@ TEST_CASE("TimeSeries: a number that recurs far from the others asks for missing
 
 TEST_CASE("csv: dates without separators that are read as numbers are named") {
   const auto day = [](int i) { return joined(20230101 + 100 * (i % 12) + i % 28, ',', i % 9, ',', i % 5); };
-  const Table days("sold,x,y", 40, day);
+  const MadeTable days("sold,x,y", 40, day);
   CHECK(contains(days.warnings(),
                  R"(column "sold" has dates such as 20240131, read as numbers, which have gaps at the end of each )"
                  R"(month or year; "dates": ["sold"] reads dates)"));
-  CsvOptions read = kNumbers;
+  CsvOptions read = kNumberTargets;
   read.dates = {"sold"};
   CHECK(days.warnings(read).empty());
-  const Table months("month,x,y", 40, [](int i) { return joined(202201 + i % 12 + 100 * (i % 3), ',', i % 9, ',', i % 5); });
+  const MadeTable months("month,x,y", 40, [](int i) { return joined(202201 + i % 12 + 100 * (i % 3), ',', i % 9, ',', i % 5); });
   CHECK(contains(months.warnings(), "\"month\" has months such as 202401"));
-  const Table rewritten("month,x,y", 40, [](int i) { return joined("2022-", i % 9 + 1, ',', i % 9, ',', i % 5); });
+  const MadeTable rewritten("month,x,y", 40, [](int i) { return joined("2022-", i % 9 + 1, ',', i % 9, ',', i % 5); });
   read.dates = {"month"};
   CHECK(rewritten.warnings(read).empty());
   // Ids and amounts.
-  CHECK(Table("id,x,y", 40, [](int i) { return joined(20230101 + 7 * i, ',', i % 9, ',', i % 5); }).warnings().empty());
-  CHECK(Table("id,x,y", 40, [](int i) { return joined(202301 + i, ',', i % 9, ',', i % 5); }).warnings().empty());
-  CHECK(Table("year,x,y", 40, [](int i) { return joined(1990 + i, ',', i % 9, ',', i % 5); }).warnings().empty());
+  CHECK(MadeTable("id,x,y", 40, [](int i) { return joined(20230101 + 7 * i, ',', i % 9, ',', i % 5); }).warnings().empty());
+  CHECK(MadeTable("id,x,y", 40, [](int i) { return joined(202301 + i, ',', i % 9, ',', i % 5); }).warnings().empty());
+  CHECK(MadeTable("year,x,y", 40, [](int i) { return joined(1990 + i, ',', i % 9, ',', i % 5); }).warnings().empty());
 }
