@@ -203,16 +203,12 @@ std::optional<DataFacts> dataset_facts(const Json& config, const std::string& sp
   const bool cut = cuts(row, wanted);
   Json whole = config;
   if (cut) whole["data"][split]["range"] = Json{0.0, 1.0};
-  std::optional<DataFacts> facts;
-  if (row.facts) {
-    facts = row.facts({whole, split});
-  } else {
-    const auto part = make_part(row, wanted);
-    facts = facts_of(*part);
-    if (std::string unfit = unfit_targets(config.value("loss", Json()), *part); !unfit.empty())
-      facts->notes.warnings.push_back(std::move(unfit));
-  }
+  std::optional<DataFacts> facts = row.facts ? row.facts({whole, split}) : facts_of(*make_part(row, wanted));
   if (!facts) return facts;
+  if (const Json loss = config.value("loss", Json()); facts->classes == 0 && limits_targets(loss)) {
+    const std::string unfit = unfit_targets(loss, *make_part(row, wanted));
+    if (!unfit.empty()) facts->notes.warnings.push_back(unfit);
+  }
   if (row.facts && facts->size && cut) {
     SplitOptions part = split_options(wanted);
     part.stratified = false;  // a part of the same size

@@ -184,13 +184,15 @@ constexpr UnfitEnd kUnfitEnds[] = {
 
 }  // namespace
 
-std::string unfit_targets(const Json& loss, const Dataset& data) {
-  constexpr int64_t kMostSamples = 65536, kBatch = 256;
+bool limits_targets(const Json& loss) {
   const bool is_known = loss.is_object() && loss.contains("type") && loss["type"].is_string() &&
                         loss_family().find(loss["type"].get<std::string>());
-  if (!is_known || data.classes() > 0) return {};
+  return is_known && loss_catalog().row(loss).numbers != TargetNumbers::any;
+}
+
+std::string unfit_targets(const Json& loss, const Dataset& data) {
+  constexpr int64_t kMostSamples = 65536, kBatch = 256;
   const LossRow& row = loss_catalog().row(loss);
-  if (row.numbers == TargetNumbers::any) return {};
   const int64_t count = std::min(data.size(), kMostSamples);
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < count; ++i) {

@@ -35,8 +35,10 @@ LossRow loss_row(std::string type, std::string doc, Targets targets, Arg<Ts>... 
           targets};
 }
 
-// Returns a warning if a sample's target is a number that the loss cannot be given, which its formula computes with nevertheless;
-// empty: there is none. Looks at 65,536 samples at most.
+// Returns whether some numbers are no targets for the loss.
+bool limits_targets(const Json& loss);
+// Returns a warning if a sample's target is such a number, with which the loss's formula computes nevertheless; empty: none is.
+// Looks at 65,536 samples at most.
 std::string unfit_targets(const Json& loss, const Dataset& data);
 // Warns if the last layer that computes does not make what the loss takes. layers: those of the model, in the order of their calls.
 void check_last_layer(const Json& loss, const std::vector<LayerRow>& layers, Issues& issues);

@@ -216,6 +216,12 @@ void refuse_other_weights(const fs::path& path) {
   refuse_other_file<DataError>("weights", path, head);
 }
 
+// Returns whether the file is an archive of NumPy's arrays, which begins as one of torch.save does.
+bool is_npz(const fs::path& path) {
+  const std::optional<OtherFile> other = other_file(head_of_file(path), path);
+  return other && other->kind.find(".npz") != std::string::npos;
+}
+
 // What a path names.
 struct FoundWeights {
   fs::path file;                     // the file or folder with the tensors
@@ -232,7 +238,8 @@ FoundWeights find_weights(const fs::path& path) {
       list_checkpoints(path).empty())
     return {path, path.string()};
   const bool file = fs::is_regular_file(path, none);
-  if (path.extension() == ".safetensors" || (file && (is_weight_index(path) || is_torch_file(path) || is_safetensors(path))))
+  const auto is_of_torch = [&] { return is_torch_file(path) && !is_npz(path); };
+  if (path.extension() == ".safetensors" || (file && (is_weight_index(path) || is_of_torch() || is_safetensors(path))))
     return {path, path.string()};
   const std::string name = path.filename().string();
   if (file && name != "latest" && name != "best") {

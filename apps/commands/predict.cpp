@@ -182,8 +182,9 @@ class AnswerWriter {
 
   void write_csv(const Prediction& p) {
     write_csv_header();
-    std::vector<std::string> cells =
-        std::holds_alternative<TableForm>(form_.source) ? p.cells : std::vector<std::string>{name_in_utf8(p.input)};
+    const bool is_table = std::holds_alternative<TableForm>(form_.source);
+    std::vector<std::string> cells = is_table ? p.cells : std::vector<std::string>{name_in_utf8(p.input)};
+    if (is_table && cells.empty()) cells.resize(header_.size());  // a file that cannot be read
     std::vector<std::string> answer(csv_columns().size());
     if (!p.fault.empty()) {
       answer.back() = p.fault.substr(0, p.fault.find('\n'));

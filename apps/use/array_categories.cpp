@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "framework/base/check.h"
-#include "framework/base/list_text.h"
 #include "framework/data/tables/labels.h"
 #include "framework/ops/ops.h"
 
@@ -26,21 +25,13 @@ bool is_number_of(const CsvEncoding::Column& column, bool fills, double x) {
   return x == std::floor(x) && x >= 0 && x < double(column.categories.size());
 }
 
-// Returns whether these are 0, but for at most one 1: none is a category that the training data lacks.
-bool are_zeros_and_a_one(std::span<const double> numbers) {
-  return std::all_of(numbers.begin(), numbers.end(), [](double x) { return x == 0 || x == 1; }) &&
-         std::count(numbers.begin(), numbers.end(), 1.0) <= 1;
-}
-
 // Checks the inputs of one column of one sample.
 void check_column(const CsvEncoding::Column& column, bool one_hot, bool fills, std::span<const double> numbers, int64_t sample,
                   const std::string& what) {
   if (one_hot) {
-    if (are_zeros_and_a_one(numbers)) return;
-    std::vector<std::string> got;
-    for (const double x : numbers) got.push_back(text_of_number(x));
+    if (std::none_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); })) return;
     fail<DataError>(what, "sample ", sample, ": the ", numbers.size(), " inputs of ", column.name,
-                    " must be 0, but 1 for its category, got ", list_text(got),
+                    " must be 0, but 1 for its category, got NaN",
                     Help{joined("the categories are, in order, ", some_labels(column.categories))});
   }
   if (is_number_of(column, fills, numbers[0])) return;

@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kModel = "model";
 constexpr const char* kFileVersion = "1";
-constexpr int kMostTries = 10;
+constexpr int kMostTries = 100;
 
 Json parsed(const std::map<std::string, std::string>& metadata, const std::string& key, const fs::path& path) {
   const auto found = metadata.find(key);

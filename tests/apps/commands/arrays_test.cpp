@@ -367,7 +367,6 @@ TEST_CASE("arrays: NaN and numbers that are no category of the training data's t
   trained_on("clay|peat|sand", "one_hot");
   CHECK(predict({1, 0, 1, 0, 2, 0, 0, 0}, 2).code == 0);  // the second is none of them
   const std::string inputs = ": the 3 inputs of soil must be 0, but 1 for its category, got ";
-  refused({1, 0, 1, 0, 2, 1, 0, 1}, 2, "sample 1" + inputs + "1, 0, 1");
-  refused({1, 0, NAN, 0}, 1, "sample 0" + inputs + "0, NaN, 0");
-  refused({1, 0, 2, 0}, 1, "sample 0" + inputs + "0, 2, 0");
+  refused({1, 0, NAN, 0}, 1, "sample 0" + inputs + "NaN");
+  CHECK(predict({1, 0.5, 0.5, 0}, 1).code == 0);  // a mixture
 }

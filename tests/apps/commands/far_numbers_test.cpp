@@ -94,7 +94,7 @@ TEST_CASE("a table in other units, with empty cells, or with a column that was c
 TEST_CASE("predict: a NaN of an array takes the place of a missing value, and is counted") {
   const TempDir dir;
   std::string rows = "a,b,y\n";
-  for (int i = 0; i < 40; ++i) rows += joined(i % 7 == 3 ? std::string() : std::to_string(i), ',', i % 5, ',', 3 * i, '\n');
+  for (int i = 0; i < 40; ++i) rows += joined(i % 7 == 3 ? std::string() : std::to_string(i), ',', i % 5, ',', 3 * i + i % 4, '\n');
   write(dir / "t.csv", rows);
   REQUIRE(run(dir, "init t.csv --target y --task regression --out c.json").code == 0);
   const Ran trained = run(dir, "train c.json --quiet --set train.epochs=1");
