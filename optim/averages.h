@@ -27,9 +27,9 @@ struct WeightAverageOptions {
   double decay = 0.999;   // average += (1 - decay) (parameter - average), starting at the parameter: an exponential average
   bool warm_up = false;   // the decay of update t (from 0) is at most (1 + t) / (10 + t), so that early weights are soon forgotten
   bool equal = false;     // takes the mean of all instead (SWA, Izmailov et al. 2018; PyTorch's AveragedModel)
-  bool by_hand = false;   // only update() updates it, as PyTorch's update_parameters at the end of an epoch
   int64_t start = 0;      // steps before averaging begins
   int64_t every = 1;      // updates come after start + every applied steps, after start + 2 every, ...
+  bool by_hand = false;   // only update() updates it, as PyTorch's update_parameters at the end of an epoch
   static const OptionList<WeightAverageOptions>& list();
 };
 class WeightAverage : public Optimizer::Follower {

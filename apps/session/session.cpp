@@ -226,9 +226,9 @@ std::vector<std::unique_ptr<Optimizer::Follower>> make_followers(const TrainSect
   if (train.ema.enabled) out.push_back(std::make_unique<WeightAverage>(optimizer, train.ema.average));
   if (train.swa.enabled) {
     out.push_back(std::make_unique<WeightAverage>(optimizer, WeightAverageOptions{.equal = true,
-                                                                                  .by_hand = train.swa.follows_epochs(),
                                                                                   .start = train.swa.steps_before(total_steps),
-                                                                                  .every = train.swa.every.value_or(1)}));
+                                                                                  .every = train.swa.every.value_or(1),
+                                                                                  .by_hand = train.swa.follows_epochs()}));
   }
   return out;
 }
