@@ -11,7 +11,7 @@ using namespace halfstep::testing;
 
 namespace {
 
-constexpr int64_t kBatch = 3, kLength = 25, kWidth = 40, kInner = 72;
+constexpr int64_t kSets = 3, kTimes = 25, kOuter = 40, kInside = 72;
 
 enum class Apart { no, copies, in_place };
 
@@ -26,7 +26,7 @@ struct Branches {
     return relu ? halfstep::relu(y) : y;
   }
   Tensors norm(const Tensor& x, const Tensor& branch, const Tensor& w, const Tensor& b, DType low) const {
-    return rms ? add_rms_norm(x, branch, {kWidth}, w, {}, low) : add_layer_norm(x, branch, {kWidth}, w, b, 1e-5, low);
+    return rms ? add_rms_norm(x, branch, {kOuter}, w, {}, low) : add_layer_norm(x, branch, {kOuter}, w, b, 1e-5, low);
   }
 
   // The gradients of x and of weights and biases: of the projection, the norm, the net's two layers and the second norm. Apart: a
@@ -38,9 +38,9 @@ struct Branches {
       p.push_back((randn(shape) * scale + mean).to(device).detach().set_requires_grad());
       return p.back();
     };
-    const Tensor x = leaf({kBatch, kLength, kWidth}, 1), wp = leaf({kWidth, kWidth}, 0.2), bp = leaf({kWidth}, 0.1),
-                 nw = leaf({kWidth}, 0.1, 1), nb = leaf({kWidth}, 0.1), w1 = leaf({kInner, kWidth}, 0.2), b1 = leaf({kInner}, 0.1),
-                 w2 = leaf({kWidth, kInner}, 0.2), b2 = leaf({kWidth}, 0.1), mw = leaf({kWidth}, 0.1, 1), mb = leaf({kWidth}, 0.1);
+    const Tensor x = leaf({kSets, kTimes, kOuter}, 1), wp = leaf({kOuter, kOuter}, 0.2), bp = leaf({kOuter}, 0.1),
+                 nw = leaf({kOuter}, 0.1, 1), nb = leaf({kOuter}, 0.1), w1 = leaf({kInside, kOuter}, 0.2), b1 = leaf({kInside}, 0.1),
+                 w2 = leaf({kOuter, kInside}, 0.2), b2 = leaf({kOuter}, 0.1), mw = leaf({kOuter}, 0.1, 1), mb = leaf({kOuter}, 0.1);
     const auto hooked = [&](const Tensor& y) {
       if (apart == Apart::copies) y.register_hook([](const Tensor& g) { return g.clone(); });
       if (apart == Apart::in_place)
@@ -67,7 +67,7 @@ const Branches kBlocks[] = {{[](const Tensor& x) { return gelu(x); }},
                        {[](const Tensor& x) { return relu(x); }, false, /*rms=*/true},
                        {{}, false, true}};
 
-double largest(const Tensor& t) { return largest_difference(t, zeros_like(t)); }
+double largest_of(const Tensor& t) { return largest_difference(t, zeros_like(t)); }
 
 }  // namespace
 
@@ -82,9 +82,9 @@ TEST_CASE("gradients with sums of columns by the kernels before are those of sum
       for (size_t i = 0; i < got.size(); ++i) {
         CAPTURE(i);
         CHECK(bytes(got[i]) == bytes(again[i]));
-        CHECK(largest_difference(got[i], apart[i]) <= 1e-4 * largest(apart[i]));
+        CHECK(largest_difference(got[i], apart[i]) <= 1e-4 * largest_of(apart[i]));
         if (got[i].dim() == 3) CHECK(bytes(got[i]) == bytes(apart[i]));  // of x, which no sum goes into
-        CHECK(largest_difference(got[i].cpu(), on_cpu[i]) <= (low == DType::f16 ? 0.01 : 0.06) * largest(on_cpu[i]));
+        CHECK(largest_difference(got[i].cpu(), on_cpu[i]) <= (low == DType::f16 ? 0.01 : 0.06) * largest_of(on_cpu[i]));
       }
     }
   }
@@ -94,7 +94,7 @@ TEST_CASE("a hook that writes to a gradient changes the bias's, too") {
   const Tensors plain = kBlocks[0].gradients(Device::cuda, DType::bf16),
                 doubled = kBlocks[0].gradients(Device::cuda, DType::bf16, Apart::in_place);
   const size_t last_bias = 8;  // of the net's second layer, whose gradient only one hook doubles
-  CHECK(largest_difference(doubled[last_bias], plain[last_bias] * 2.0) <= 1e-4 * largest(plain[last_bias]));
+  CHECK(largest_difference(doubled[last_bias], plain[last_bias] * 2.0) <= 1e-4 * largest_of(plain[last_bias]));
 }
 
 TEST_CASE("gradients that only some parameters want, and those of a recorded backward, need no sums") {
@@ -106,5 +106,5 @@ TEST_CASE("gradients that only some parameters want, and those of a recorded bac
   CHECK(bytes(grad({loss()}, {w})[0]) == bytes(both[0]));
   CHECK(bytes(grad({loss()}, {b})[0]) == bytes(both[1]));
   const Tensors recorded = grad({loss()}, {w, b}, {}, {.create_graph = true});
-  for (size_t i = 0; i < 2; ++i) CHECK(largest_difference(recorded[i], both[i]) <= 0.02 * largest(both[i]));
+  for (size_t i = 0; i < 2; ++i) CHECK(largest_difference(recorded[i], both[i]) <= 0.02 * largest_of(both[i]));
 }
