@@ -38,9 +38,10 @@ struct Branches {
       p.push_back((randn(shape) * scale + mean).to(device).detach().set_requires_grad());
       return p.back();
     };
-    const Tensor x = leaf({kSets, kTimes, kOuter}, 1), wp = leaf({kOuter, kOuter}, 0.2), bp = leaf({kOuter}, 0.1),
-                 nw = leaf({kOuter}, 0.1, 1), nb = leaf({kOuter}, 0.1), w1 = leaf({kInside, kOuter}, 0.2), b1 = leaf({kInside}, 0.1),
-                 w2 = leaf({kOuter, kInside}, 0.2), b2 = leaf({kOuter}, 0.1), mw = leaf({kOuter}, 0.1, 1), mb = leaf({kOuter}, 0.1);
+    const Tensor x = leaf({kSets, kTimes, kOuter}, 1), wp = leaf({kOuter, kOuter}, 0.2), bp = leaf({kOuter}, 0.1);
+    const Tensor nw = leaf({kOuter}, 0.1, 1), nb = leaf({kOuter}, 0.1), w1 = leaf({kInside, kOuter}, 0.2);
+    const Tensor b1 = leaf({kInside}, 0.1), w2 = leaf({kOuter, kInside}, 0.2), b2 = leaf({kOuter}, 0.1);
+    const Tensor mw = leaf({kOuter}, 0.1, 1), mb = leaf({kOuter}, 0.1);
     const auto hooked = [&](const Tensor& y) {
       if (apart == Apart::copies) y.register_hook([](const Tensor& g) { return g.clone(); });
       if (apart == Apart::in_place)
