@@ -138,8 +138,8 @@ class Average:
         for i, p in params:
             step = self.steps.get(i, 0)
             self.steps[i] = step + 1
-            place = step - self.o.get("start", 0)
-            if place >= 0 and place % self.o.get("every", 1) == 0:
+            place = step + 1 - self.o.get("start", 0)
+            if place > 0 and place % self.o.get("every", 1) == 0:
                 if i not in self.models:
                     self.models[i] = AveragedModel(Holder(p), **self.args)
                 self.models[i].update_parameters(Holder(p))
