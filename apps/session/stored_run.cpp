@@ -27,7 +27,7 @@ bool open_checkpoint(StoredRun& out, const std::optional<int64_t>& latest, const
       out.contents = load_checkpoint(at);
       out.checkpoint = at;
       return true;
-    } catch (const CheckpointError& e) {
+    } catch (const IoError& e) {
       std::error_code ignored;
       if (std::filesystem::exists(at, ignored)) {
         if (report) report(joined("passed over: ", one_line(e)));

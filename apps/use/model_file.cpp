@@ -104,7 +104,7 @@ StoredModel load_model(const fs::path& path) {
     const fs::path used = model_in_use(path);
     try {
       return load_from(used);
-    } catch (const CheckpointError&) {
+    } catch (const IoError&) {
       std::error_code ignored;
       if (tries == kMostTries || fs::exists(used, ignored)) throw;
     }
