@@ -2,6 +2,7 @@
 #include "apps/use/model_file.h"
 
 #include <algorithm>
+#include <exception>
 
 #include "framework/io/files/checksum.h"
 #include "framework/io/files/other_file.h"
@@ -104,7 +105,7 @@ StoredModel load_model(const fs::path& path) {
     const fs::path used = model_in_use(path);
     try {
       return load_from(used);
-    } catch (const IoError&) {
+    } catch (const std::exception&) {  // of a missing file, whatever reads it
       std::error_code ignored;
       if (tries == kMostTries || fs::exists(used, ignored)) throw;
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <new>
 #include <thread>
@@ -168,7 +169,10 @@ TEST_CASE("a run is opened while its training replaces the checkpoint that was f
   std::filesystem::remove(folder / "best");
   std::atomic<bool> stop = false;
   std::thread training([&] {
-    for (int64_t step = stored_step(stored.contents) + 1; !stop; ++step) save_checkpoint(folder, step, stored.contents, 1);
+    for (int64_t step = stored_step(stored.contents) + 1; !stop; ++step) {
+      save_checkpoint(folder, step, stored.contents, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // of training
+    }
   });
   for (int k = 0; k < 100; ++k) CHECK_NOTHROW((void)load_model(folder));
   stop = true;
