@@ -2,12 +2,12 @@
 // Finds the line of a config with which a file of weights would fit the model. Here "mine" are the model's tensors, and "theirs"
 // the file's.
 #include <algorithm>
-#include <cctype>
 #include <set>
 #include <vector>
 
 #include "apps/catalog/weights.h"
 #include "apps/schema/pattern.h"
+#include "framework/base/number_text.h"
 #include "layers/module/save.h"
 #include "layers/sequences/embedding.h"
 
@@ -68,9 +68,7 @@ std::string joined_name(const Strings& parts, size_t count) {
   return out;
 }
 
-bool is_number(const std::string& text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
-}
+bool is_number(const std::string& text) { return !text.empty() && std::all_of(text.begin(), text.end(), is_digit); }
 
 // Generalises names to patterns with any number in place of theirs: "^h\.\d+\.attn\.bias$". layers: to the names of their layers,
 // with their numbers: "^h\.0\.attn\.".

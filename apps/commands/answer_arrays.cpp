@@ -2,13 +2,13 @@
 #include "apps/commands/answer_arrays.h"
 
 #include <algorithm>
-#include <cctype>
 #include <limits>
 #include <utility>
 
 #include "apps/terminal/terminal.h"
 #include "apps/use/answer_text.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/formats/npy.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/ops/ops.h"
@@ -16,11 +16,7 @@
 namespace halfstep::app {
 namespace {
 
-std::string ending_of(const std::filesystem::path& file) {
-  std::string end = file.extension().string();
-  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return end;
-}
+std::string ending_of(const std::filesystem::path& file) { return lower_case(file.extension().string()); }
 
 // Returns the shape of an array of `rows` answers of this shape.
 Shape with_rows(int64_t rows, const Shape& answer) {

@@ -5,6 +5,7 @@
 
 #include "apps/config/merge.h"
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 #include "framework/io/files/json.h"
 
 namespace halfstep::app {
@@ -24,7 +25,7 @@ std::vector<std::string> split_path(const std::string& path) {
 }
 
 bool is_index(const std::string& s) {
-  return !s.empty() && s.size() <= kMaxIndexDigits && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !s.empty() && s.size() <= kMaxIndexDigits && std::all_of(s.begin(), s.end(), is_digit);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "apps/config/explain.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "apps/config/key_index.h"
 #include "apps/schema/suggest.h"
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep::app {
 namespace {
@@ -114,8 +114,7 @@ std::string without_numbers(const std::string& path) {
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find('.', at), path.size());
     const std::string part = path.substr(at, end - at);
-    if (part.empty() || !std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); }))
-      out += (out.empty() ? "" : ".") + part;
+    if (part.empty() || !std::all_of(part.begin(), part.end(), is_digit)) out += (out.empty() ? "" : ".") + part;
     at = end + 1;
   }
   return out;

@@ -2,7 +2,6 @@
 #include "apps/schema/suggest.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
 #include "framework/base/list_text.h"
@@ -77,10 +76,7 @@ constexpr std::pair<std::string_view, std::string_view> kLike[] = {
 };
 // clang-format on
 
-char lower(char c) { return char(std::tolower(static_cast<unsigned char>(c))); }
-bool same_word(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
-}
+bool same_word(std::string_view a, std::string_view b) { return lower_case(a) == lower_case(b); }
 
 }  // namespace
 

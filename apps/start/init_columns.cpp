@@ -10,6 +10,7 @@
 
 #include "apps/start/init_leaks.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tables/series_times.h"
 
@@ -18,12 +19,6 @@ namespace {
 
 constexpr double kExact = 9007199254740992;  // 2^53: whole numbers from here on are not exact
 constexpr size_t kMostOddTexts = 5;          // different ones in a column of numbers or dates
-
-std::string small_letters(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return out;
-}
 
 enum class CellKind : uint8_t { missing, number, date, text };
 
@@ -189,7 +184,7 @@ bool has_no_name(const std::string& name) { return name.empty() || name.starts_w
 bool is_named_as_id(const std::string& name) {
   static const std::set<std::string> things = {"patient", "user",    "customer", "subject",   "participant", "client",  "member",
                                                "person",  "account", "employee", "household", "respondent",  "session", "student"};
-  const std::string small = small_letters(name);
+  const std::string small = lower_case(name);
   const size_t n = name.size();
   const bool ends =
       small.ends_with("_id") || small.ends_with(" id") || small.ends_with("-id") || small.ends_with(".id") ||
@@ -206,7 +201,7 @@ bool is_named_as_id(const std::string& name) {
 bool is_word_for_missing(std::string_view cell) {
   static const std::set<std::string> words = {"?",    "na", "n/a", "#n/a", "nan",          "null",
                                               "none", "-",  "--",  ".",    "\xe2\x80\x93", "\xe2\x80\x94"};
-  return cell.size() <= 4 && words.contains(small_letters(cell));
+  return cell.size() <= 4 && words.contains(lower_case(cell));
 }
 
 bool InitColumn::texts_differ() const {
@@ -323,7 +318,7 @@ std::string reason_to_leave_out(const CsvSheet& sheet, const InitColumn& c) {
   if (c.counts_up && c.rows > 2) return "counts the rows";
   if (c.is_permutation && c.rows >= 10) return "numbers the rows, in another order";
   if (sheet.has_header() && has_no_name(c.name) && (index || all_differ)) return "is an index without a name";
-  if (sheet.has_header() && is_named_as_id(c.name) && (all_differ || small_letters(c.name) == "id")) return "is an id";
+  if (sheet.has_header() && is_named_as_id(c.name) && (all_differ || lower_case(c.name) == "id")) return "is an id";
   const std::string such = joined(" such as \"", c.example.substr(0, 40), '"');
   if (c.kind == ColumnKind::mixed || c.kind == ColumnKind::text) {
     if (!c.hint.what.empty() && c.texts > 0 && !c.hint.word)

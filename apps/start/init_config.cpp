@@ -10,6 +10,7 @@
 #include "apps/schema/json.h"
 #include "apps/start/init_reading.h"
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/sets/text.h"
 #include "framework/io/files/json.h"
 
@@ -24,11 +25,6 @@ std::string run_name(const fs::path& path) {
   for (const char c : (path.filename().empty() ? path.parent_path().filename() : path.stem()).string())
     out += std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ? c : '_';
   return out.empty() || out == "_" ? "run" : out;
-}
-
-std::string in_small_letters(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return text;
 }
 
 bool exists_any(const fs::path& folder, std::initializer_list<const char*> names) {
@@ -141,7 +137,7 @@ InitParts parts_of(const fs::path& data, const InitWishes& wishes) {
         "init", data.string(), " has no folders of pictures, and no files of MNIST or CIFAR-10",
         Help{"pictures lie in a folder for each class: pets/cat/1.jpg, pets/dog/2.png; of tables, texts and arrays give the file"});
   }
-  const std::string end = in_small_letters(data.extension().string());
+  const std::string end = lower_case(data.extension().string());
   if (end == ".npz" || end == ".safetensors") {
     reading_of(wishes, "arrays", {});
     return init_arrays(data, wishes);

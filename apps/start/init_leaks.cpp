@@ -21,12 +21,6 @@ constexpr size_t kMostParts = 20;  // folds
 constexpr size_t kLeastIds = 5;    // fewer are kinds, such as gender_id
 constexpr size_t kLeastRows = 20;  // fewer may agree by accident
 
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return out;
-}
-
 bool is_absent(const InitColumn& c, std::string_view cell) { return cell.empty() || c.words.contains(std::string(cell)); }
 
 // Returns how many rows have each value.

@@ -68,11 +68,7 @@ std::vector<size_t> find_time(const Columns& all, const CsvSheet& sheet, const I
 bool names_target(const Columns& all) {
   static const std::set<std::string> names = {"target",   "label",     "labels", "outcome", "species",
                                               "survived", "diagnosis", "churn",  "class"};
-  return std::any_of(all.begin(), all.end(), [](const InitColumn& c) {
-    std::string name = c.name;
-    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char l) { return char(std::tolower(l)); });
-    return names.contains(name);
-  });
+  return std::any_of(all.begin(), all.end(), [](const InitColumn& c) { return names.contains(lower_case(c.name)); });
 }
 
 // Rows with the time of the row before, and rows with an earlier time.
@@ -218,9 +214,7 @@ void add_missing(InitParts& out, const SeriesColumns& found, const CsvSheet& she
 bool is_named_as_time(const InitColumn& c) {
   static const std::set<std::string> names = {"year", "time",      "date", "month", "day",    "week",
                                               "hour", "timestamp", "t",    "step",  "period", ""};
-  std::string name = c.name;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char l) { return char(std::tolower(l)); });
-  return names.contains(name);
+  return names.contains(lower_case(c.name));
 }
 
 std::optional<InitParts> init_series(const CsvSheet& sheet, const TableReading& r, const fs::path& file, const InitWishes& wishes) {

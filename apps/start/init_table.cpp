@@ -80,11 +80,7 @@ struct TargetChoice {
 constexpr std::string_view kSureNames[] = {"target", "label", "labels", "outcome", "species", "survived", "diagnosis", "churn"},
                            kOtherNames[] = {"y", "class"};
 
-// Compares ASCII letters in any case.
-bool has_name(const InitColumn& c, std::string_view wanted) {
-  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  return std::equal(c.name.begin(), c.name.end(), wanted.begin(), wanted.end(), same);
-}
+bool has_name(const InitColumn& c, std::string_view wanted) { return lower_case(c.name) == wanted; }
 
 bool has_a_name(const InitColumn& c, std::span<const std::string_view> names) {
   return std::any_of(names.begin(), names.end(), [&](std::string_view name) { return has_name(c, name); });

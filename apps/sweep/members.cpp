@@ -11,6 +11,7 @@
 #include "apps/report/record.h"
 #include "apps/terminal/quantity_text.h"
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/json.h"
 
@@ -25,9 +26,7 @@ constexpr size_t kMostErrorBytes = 300;
 constexpr size_t kMostJsonBytes = size_t(16) << 20, kMostOutputBytes = size_t(64) << 20;  // of files to read
 constexpr int kNumberDigits = 4, kMostNumberDigits = 7;                                   // of a folder's number
 
-bool has_only_digits(const std::string& word) {
-  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
+bool has_only_digits(const std::string& word) { return !word.empty() && std::all_of(word.begin(), word.end(), is_digit); }
 
 // Returns 7 for "0007-lr0.01"; 0 for a folder that is not a member's.
 int64_t number_of_folder(const std::string& folder) {

@@ -138,6 +138,11 @@ void RunEnding::warn_of_no_progress() const {
         why = joined("val ", shown(m), ", and guessing one of ", classes, " classes gives ", number_text(100 * guess, 4), " %");
     }
   }
+  for (const MetricValue& m : run_.counters.val_metrics) {
+    const double samples = run_.session.val ? double(m.counted > 0 ? m.counted : run_.session.val->dataset().size()) : 0;
+    if (m.name == "r2" && samples >= kEnoughSamples && m.value <= 0)
+      why = joined("val ", shown(m), ", and answering the mean of the targets each time gives 0");
+  }
   if (run_.counters.train_loss && run_.counters.first_loss > 0 &&
       *run_.counters.train_loss > kRiseFactor * *run_.counters.first_loss)
     why += joined(why.empty() ? "" : "; ", "train loss ", number_text(*run_.counters.train_loss, 4),

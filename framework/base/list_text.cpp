@@ -2,7 +2,6 @@
 #include "framework/base/list_text.h"
 
 #include <algorithm>
-#include <cctype>
 
 namespace halfstep {
 
@@ -22,9 +21,11 @@ std::string one_of(const std::vector<std::string>& words) {
   return out;
 }
 
-namespace {
-char lower(char c) { return char(std::tolower(static_cast<unsigned char>(c))); }
-}  // namespace
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = lower_case(c);
+  return out;
+}
 
 int edit_distance(std::string_view a, std::string_view b) {
   // Rows i - 2, i - 1 and i of the table whose element [i][j] is the distance of the first i letters of a and the first j of b.
@@ -33,9 +34,10 @@ int edit_distance(std::string_view a, std::string_view b) {
   for (size_t i = 1; i <= a.size(); ++i) {
     row[0] = int(i);
     for (size_t j = 1; j <= b.size(); ++j) {
-      const bool equal = lower(a[i - 1]) == lower(b[j - 1]);
+      const bool equal = lower_case(a[i - 1]) == lower_case(b[j - 1]);
       row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (equal ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]);
+      const bool swapped =
+          i > 1 && j > 1 && lower_case(a[i - 1]) == lower_case(b[j - 2]) && lower_case(a[i - 2]) == lower_case(b[j - 1]);
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
     std::swap(before, last);

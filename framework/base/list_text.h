@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of names in messages: joined, or the nearest to a mistyped one, for "did you mean".
+// Names in messages: lists of them, and the nearest to a mistyped one, for "did you mean".
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,10 @@ std::string list_text(const std::vector<std::string>& all, size_t most = 8, std:
 
 // Returns "\"a\", \"b\" or \"c\"".
 std::string one_of(const std::vector<std::string>& words);
+
+// Convert A to Z to small letters, and no others: the same in every locale.
+inline char lower_case(char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; }
+std::string lower_case(std::string_view text);
 
 // Counts the edits (insert, delete, replace, swap neighbours) that turn `a` into `b`; ignores case.
 int edit_distance(std::string_view a, std::string_view b);

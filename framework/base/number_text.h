@@ -15,6 +15,8 @@ std::string fixed_text(double v, int decimals);
 std::string general_text(double v, int digits);  // significant digits
 std::string exponent_text(double v, int decimals);
 
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 // Works as std::from_chars, also where the standard library lacks it for double.
 std::from_chars_result read_number(const char* first, const char* last, double& value);
 // Returns the number that a text is; nothing for other texts. Numbers out of range become infinity or 0.

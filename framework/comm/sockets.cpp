@@ -11,9 +11,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
+
+#include "framework/base/list_text.h"
 
 namespace halfstep::sockets {
 namespace {
@@ -147,7 +148,7 @@ Connection connect_to(const std::string& host, int port, Clock::time_point until
       continue;
     }
     out.why = std::strerror(error);
-    out.why[0] = char(std::tolower(out.why[0]));
+    out.why[0] = lower_case(out.why[0]);
     close(fd);
   }
   freeaddrinfo(found);

@@ -307,6 +307,14 @@ TEST_CASE("csv: columns that are left out, and dates as parts, which other files
   CHECK(values_of(Sheet("y,size,sold\n1,7,2024-03-20\n").read(alike)) == std::vector<float>{2024, 3, 20, 2, 0, 7});
   CHECK(contains(Sheet("y,size,sold\n1,7,20.3.2024\n").fault(alike),
                  "s.csv:2:3: column \"sold\" must be a date such as 2024-03-18 or 2024-03-18 14:30, got \"20.3.2024\""));
+  CHECK(contains(Sheet("y,size,sold\n1,7,20.3.2024\n").fault(alike), R"("date_order": "dmy" reads it)"));
+  const Sheet no_day("sold,y\n2023-02-28,0\n2023-02-29,1\n2023-03-01,0\n");
+  CHECK(contains(no_day.fault({.dates = {"sold"}}),
+                 R"(or "missing_words": ["2023-02-29"] with "missing": "drop_row" leaves the row out)"));
+  CHECK(no_day.read({.dates = {"sold"}, .missing = CsvMissing::drop_row, .missing_words = {"2023-02-29"}}).size() == 2);
+  const Sheet seconds("sold,y\n1710720000,0\n1710806400,1\n");
+  CHECK(contains(seconds.fault({.dates = {"sold"}}), "leave the column out of \"dates\""));
+  CHECK(values_of(seconds.read()).size() == 2);
   const auto refused = [&](const CsvOptions& o) { return message_of<ConfigError>([&] { sheet.read(o); }); };
   CHECK(contains(refused({.exclude = {"y"}}), "column \"y\" is the target, and excluded"));
   CHECK(contains(refused({.exclude = {"weight"}}), "has no column \"weight\""));

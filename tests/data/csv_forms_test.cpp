@@ -330,7 +330,10 @@ TEST_CASE("csv: words such as inf are texts beside other texts, and numbers besi
   CHECK(contains(Table("v,y\n1,a\ninf,b\n").fault(), "must be finite in float32, got \"inf\""));
   CHECK(contains(Table("v,y\ninf,a\n-inf,b\n").fault(), "must be finite in float32, got \"inf\""));
   CHECK(contains(Table("v,y\n'1.5',a\n'2.5',b\n").read().notes().warnings.at(0),
-                 "numbers with single quotes (\"'1.5'\"), read as 2 different texts; write them without, or with double quotes"));
+                 "numbers with the marks of a text (\"'1.5'\"), read as 2 different texts; write them without"));
+  for (const char* const rows : {"=\"1.5\",a\n=\"2.5\",b\n", "'1.5,a\n'2.5,b\n"})
+    CHECK(contains(Table(std::string("v,y\n") + rows).read().notes().warnings.at(0), "numbers with the marks of a text"));
+  CHECK(Table("zip,y\n=\"01067\",a\n=\"02115\",b\n").read().notes().warnings.empty());
 }
 
 TEST_CASE("csv: rows that repeat the header are left out, with a count") {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/data/formats/picture_header.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/other_file.h"
@@ -31,11 +32,7 @@ namespace {
 constexpr const char* kImage = "image";
 
 // Returns the ending of the name in lower case, ".png".
-std::string ending_of(const std::filesystem::path& path) {
-  std::string out = path.extension().string();
-  for (char& c : out) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return out;
-}
+std::string ending_of(const std::filesystem::path& path) { return lower_case(path.extension().string()); }
 
 constexpr int64_t kMaxPixels = int64_t(1) << 28;
 

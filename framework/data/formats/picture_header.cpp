@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
+#include "framework/base/number_text.h"
 
 namespace halfstep {
 namespace {
@@ -72,7 +74,7 @@ std::string raw_profile(std::string_view text) {
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (!std::isxdigit(byte)) continue;
-    value = 16 * value + (std::isdigit(byte) ? c - '0' : std::tolower(byte) - 'a' + 10);
+    value = 16 * value + (is_digit(c) ? c - '0' : lower_case(c) - 'a' + 10);
     if (++digits % 2 == 0) out += char(value), value = 0;
   }
   return out;
@@ -225,7 +227,7 @@ std::optional<uint64_t> xmp_tag(std::string_view packet) {
     rest.remove_prefix(1);
     while (!rest.empty() && (std::isspace(static_cast<unsigned char>(rest[0])) || rest[0] == '"' || rest[0] == '\''))
       rest.remove_prefix(1);
-    if (!rest.empty() && std::isdigit(static_cast<unsigned char>(rest[0]))) return uint64_t(rest[0] - '0');
+    if (!rest.empty() && is_digit(rest[0])) return uint64_t(rest[0] - '0');
   }
   return {};
 }

@@ -38,11 +38,6 @@ constexpr std::initializer_list<const char*> kMaskWords = {"masks",
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 
-std::string small_letters(std::string text) {
-  for (char& c : text) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return text;
-}
-
 // Returns "a, b and c", or "a, b, c, d and 3 more".
 std::string names_text(const std::vector<std::string>& names) {
   std::vector<std::string> all;
@@ -105,7 +100,7 @@ std::optional<std::pair<std::string, std::string>> pictures_and_masks(const std:
     const auto rest = words_without(mask, kMaskWords);
     if (!rest) continue;
     for (const std::string& name : names) {
-      std::string whole = small_letters(name);
+      std::string whole = lower_case(name);
       std::erase_if(whole, [](char c) { return !is_letter(c); });
       if (name != mask && ((!rest->empty() && whole == *rest) || words_without(name, kPictureWords) == rest)) return {{name, mask}};
     }
@@ -175,7 +170,7 @@ std::string doubt_below(const Classes& classes) {
 }  // namespace
 
 std::optional<std::string> rest_without(const std::string& name, const std::string& word) {
-  std::string small = small_letters(name);
+  std::string small = lower_case(name);
   const size_t at = small.find(word), end = at + word.size();
   if (at == std::string::npos || (at > 0 && is_letter(small[at - 1])) || (end < small.size() && is_letter(small[end])))
     return std::nullopt;

@@ -12,8 +12,6 @@
 namespace halfstep {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 // Returns the length of a thousands separator at the beginning of `text`; 0: none.
 size_t separator_length(std::string_view text, char thousands) {
   if (thousands == 0) return 0;
@@ -166,14 +164,23 @@ bool has_groups_of_two(std::string_view number, const CsvFormat& f) {
   return are_digits;
 }
 
+// Returns what is within '...', or in the forms by which spreadsheets take a number for a text: ="..." and '...
+std::string_view without_text_marks(std::string_view cell) {
+  if (cell.size() > 3 && cell.starts_with("=\"") && cell.ends_with('"')) return cell.substr(2, cell.size() - 3);
+  if (cell.size() < 2 || cell[0] != '\'') return cell;
+  return cell.substr(1, cell.size() - 1 - (cell.size() > 2 && cell.ends_with('\'')));
+}
+
 }  // namespace
 
 CsvHint number_hint(std::string_view cell, const CsvFormat& f) {
   if (is_missing_word(cell)) return {"a word for a missing value", joined("\"missing_words\": [\"", cell, "\"]"), true};
   double value = 0;
   CsvHint out;
-  if (cell.size() > 2 && cell.front() == '\'' && cell.back() == '\'' && parse_number(cell.substr(1, cell.size() - 2), f, value))
-    return {"single quotes", "write them without, or with double quotes"};
+  if (const std::string_view number = without_text_marks(cell); number.size() < cell.size() && parse_number(number, f, value)) {
+    const bool padded = number.size() > 1 && number[0] == '0' && is_digit(number[1]);  // such as a postal code: meant to be a text
+    if (!padded) return {"the marks of a text", "write them without"};
+  }
   const std::string_view bare = without_marks(cell, out);
   if (bare.empty() || !std::any_of(bare.begin(), bare.end(), is_digit)) return {};
   if (parse_number(bare, f, value)) return out;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parses dates in cells.
-#include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <optional>
 
+#include "framework/base/list_text.h"
+#include "framework/base/number_text.h"
 #include "framework/data/tables/csv_cells.h"
 
 namespace halfstep {
 namespace {
-
-bool is_date_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Reads a cell from the front.
 class CellReader {
@@ -34,7 +33,7 @@ class CellReader {
   std::optional<int> digits(size_t least, size_t most) {
     size_t n = 0;
     int value = 0;
-    while (n < most && n < text_.size() && is_date_digit(text_[n])) value = 10 * value + (text_[n++] - '0');
+    while (n < most && n < text_.size() && is_digit(text_[n])) value = 10 * value + (text_[n++] - '0');
     if (n < least) return {};
     text_.remove_prefix(n);
     return value;
@@ -42,7 +41,7 @@ class CellReader {
   // Reads the digits after the point.
   double fraction() {
     double value = 0, unit = 0.1;
-    for (; is_date_digit(peek()); text_.remove_prefix(1), unit /= 10) value += unit * (peek() - '0');
+    for (; is_digit(peek()); text_.remove_prefix(1), unit /= 10) value += unit * (peek() - '0');
     return value;
   }
 
@@ -59,7 +58,7 @@ struct Day {
 std::optional<int> read_year(CellReader& in, bool& is_short) {
   if (const auto whole = in.digits(4, 4)) return whole;
   const auto two = in.digits(2, 2);
-  if (!two || is_date_digit(in.peek())) return {};
+  if (!two || is_digit(in.peek())) return {};
   is_short = true;
   return *two + (*two < 69 ? 2000 : 1900);
 }
@@ -90,7 +89,7 @@ std::optional<Day> read_day(CellReader& in, CsvDateOrder order) {
   const auto first = in.digits(year_first ? 4 : 1, year_first ? 4 : 2);
   if (!first) return {};
   const char between = in.peek();
-  if (year_first && is_date_digit(between)) {  // 20240318
+  if (year_first && is_digit(between)) {  // 20240318
     const auto month = in.digits(2, 2), day = in.digits(2, 2);
     if (!month || !day) return {};
     return Day{*first, *month, *day};
@@ -115,7 +114,7 @@ std::optional<int> read_month(CellReader& in) {
                                           "july",    "august",   "september", "october", "november", "december"};
   std::string name;
   for (char c = in.peek(); std::isalpha(static_cast<unsigned char>(c)) && name.size() < 10; in.take(c), c = in.peek())
-    name += char(std::tolower(static_cast<unsigned char>(c)));
+    name += lower_case(c);
   for (int m = 0; m < 12; ++m)
     if (name == kMonths[m] || name == kMonths[m].substr(0, 3) || (m == 8 && name == "sept")) return m + 1;
   return {};

@@ -9,6 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/list_text.h"
+#include "framework/base/number_text.h"
 #include "framework/data/tables/csv_columns.h"
 #include "framework/data/tokens/unicode.h"
 
@@ -133,7 +134,7 @@ bool are_digits_of_dates(const CsvSheet& sheet, size_t column, size_t digits) {
     const std::string_view cell = sheet.cell(r, column);
     if (cell.empty()) continue;
     if (cell.size() != digits || !(cell.starts_with("19") || cell.starts_with("20"))) return false;
-    if (!std::all_of(cell.begin(), cell.end(), [](char c) { return c >= '0' && c <= '9'; })) return false;
+    if (!std::all_of(cell.begin(), cell.end(), is_digit)) return false;
     if (!parse_date(joined(cell, digits == 6 ? "01" : ""), CsvDateOrder::ymd, date)) return false;
     if (different.size() < kLeastMonths) different.insert(cell);
   }

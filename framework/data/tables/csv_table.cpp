@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "framework/base/check.h"
+#include "framework/base/number_text.h"
 #include "framework/data/formats/read_once.h"
 #include "framework/data/tables/labels.h"
 #include "framework/data/tokens/unicode.h"
@@ -314,11 +315,10 @@ void CsvTable::add(size_t column, std::string_view cell) {
   double value = 0;
   const std::string_view text = bare(cell);
   // Numbers in other forms are read as text, and parsed by code that notes their form.
-  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const auto usual = [&](char c) {
-    return digit(c) || c == '-' || c == '+' || c == 'e' || c == 'E' || c == format_.decimal || c == format_.thousands;
+    return is_digit(c) || c == '-' || c == '+' || c == 'e' || c == 'E' || c == format_.decimal || c == format_.thousands;
   };
-  const bool plain = !text.empty() && (digit(text.back()) || text.back() == format_.decimal);
+  const bool plain = !text.empty() && (is_digit(text.back()) || text.back() == format_.decimal);
   const bool finite =
       plain && std::all_of(text.begin(), text.end(), usual) && parse_number(text, format_, value) && std::isfinite(value);
   numbers_->add(size_t(number_of_[column]), finite ? value : CsvNumbers::kNone);

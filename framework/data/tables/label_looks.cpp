@@ -9,13 +9,12 @@
 #include <iterator>
 #include <optional>
 
+#include "framework/base/list_text.h"
 #include "framework/base/number_text.h"
 #include "framework/data/tokens/unicode.h"
 
 namespace halfstep {
 namespace {
-
-bool is_numeral(char c) { return c >= '0' && c <= '9'; }
 
 // Characters that look or mean the same as those of `plain`; each of a range as the one at its place from the first of `plain` on.
 struct Alike {
@@ -42,14 +41,14 @@ std::string value_of(std::string text, char decimal) {
     const size_t point = std::min({text.find_first_not_of("0123456789,.", begin), text.find(decimal), text.size()});
     if (begin == text.npos || first <= begin || first - begin > 3) return "";
     for (size_t at = first; at < point; at += 4)
-      if (text[at] != thousands || at + 4 > point || !std::all_of(&text[at + 1], &text[at + 1] + 3, is_numeral)) return "";
+      if (text[at] != thousands || at + 4 > point || !std::all_of(&text[at + 1], &text[at + 1] + 3, is_digit)) return "";
     std::erase(text, thousands);
   }
   std::replace(text.begin(), text.end(), decimal, '.');
   if (text.starts_with('+')) text.erase(0, 1);
   const size_t sign = text.starts_with('-') ? 1 : 0;
-  if (text.size() == sign || !(is_numeral(text[sign]) || text[sign] == '.')) return "";
-  if (std::count_if(text.begin(), text.end(), is_numeral) > kMostDigits) return "";
+  if (text.size() == sign || !(is_digit(text[sign]) || text[sign] == '.')) return "";
+  if (std::count_if(text.begin(), text.end(), is_digit) > kMostDigits) return "";
   const std::optional<double> value = number_of(text);
   return value && std::isfinite(*value) ? general_text(*value == 0 ? 0 : *value, 17) : "";
 }
@@ -61,8 +60,8 @@ std::string look_of(std::string_view key, char decimal) {
   for (size_t at = 0, bytes = 0; at < key.size(); at += bytes) {
     bytes = std::max<size_t>(1, utf8_length(key, at));
     const char32_t point = utf8_length(key, at) > 1 ? utf8_at(key, at, bytes) : 0;
-    const auto found = std::find_if(std::begin(kAlike), std::end(kAlike),
-                                    [&](const Alike& a) { return point >= a.first && point <= a.last; });
+    const auto found =
+        std::find_if(std::begin(kAlike), std::end(kAlike), [&](const Alike& a) { return point >= a.first && point <= a.last; });
     if (point == 0 || found == std::end(kAlike))
       out += key.substr(at, bytes);
     else if (found->counts)
@@ -71,7 +70,7 @@ std::string look_of(std::string_view key, char decimal) {
       out += found->plain;
   }
   // Full-width capitals in a text without a lower case of its own.
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c); });
+  out = lower_case(out);
   if (out == "true" || out == "false") return out == "true" ? "1" : "0";
   const std::string value = value_of(out, decimal);
   return value.empty() ? out : value;

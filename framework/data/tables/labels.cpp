@@ -10,6 +10,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/list_text.h"
+#include "framework/base/number_text.h"
 #include "framework/data/tables/csv_cells.h"
 #include "framework/data/tables/label_looks.h"
 #include "framework/data/tokens/unicode.h"
@@ -25,9 +26,7 @@ std::optional<std::string> plain_number(std::string_view text, char decimal) {
   if (minus || text.starts_with('+')) text.remove_prefix(1);
   const size_t point = std::min(text.find(decimal), text.size());
   std::string_view integer_part = text.substr(0, point), part = text.substr(std::min(point + 1, text.size()));
-  const auto digits = [](std::string_view s) {
-    return std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
-  };
+  const auto digits = [](std::string_view s) { return std::all_of(s.begin(), s.end(), is_digit); };
   if (integer_part.empty() || !digits(integer_part) || !digits(part)) return {};
   integer_part.remove_prefix(std::min(integer_part.find_first_not_of('0'), integer_part.size() - 1));
   part = part.substr(0, part.find_last_not_of('0') + 1);
@@ -190,7 +189,9 @@ std::string LabelSet::listed(const Groups& groups, bool apart) {
     out += out.empty() ? "" : "; ";
     for (size_t i = 0; i < group.size() && i < kShownLabels; ++i) {
       const std::string_view text = group[i]->most_frequent();
-      out += (i == 0 ? "" : i + 1 == group.size() ? " and " : ", ") +
+      out += (i == 0                  ? ""
+              : i + 1 == group.size() ? " and "
+                                      : ", ") +
              (apart ? joined(spelled_apart(text), " (", group[i]->count(), ')') : counted(text, group[i]->count()));
     }
   }

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
 
 #include "framework/base/check.h"
+#include "framework/base/list_text.h"
 #include "framework/base/number_text.h"
 #include "framework/data/tables/series_rows.h"
 
@@ -376,8 +376,7 @@ bool are_dates_in_digits(const CsvSheet& sheet, size_t column) {
 std::string text_of(const SeriesStep& step) { return length_text(step.size, unit_to_read(step)); }
 
 std::string part_of_time(const std::string& name) {
-  std::string small = name;
-  std::transform(small.begin(), small.end(), small.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  const std::string small = lower_case(name);
   constexpr std::pair<const char*, const char*> kNames[] = {{"yr", "year"},  {"qtr", "quarter"}, {"mon", "month"},
                                                             {"mo", "month"}, {"mnth", "month"},  {"hr", "hour"},
                                                             {"dom", "day"},  {"min", "minute"},  {"minutes", "minute"}};

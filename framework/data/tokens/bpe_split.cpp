@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "framework/base/list_text.h"
 #include "framework/data/tokens/unicode.h"
 
 namespace halfstep {
@@ -44,7 +45,7 @@ size_t contraction_end(std::string_view text, size_t at, bool any_case) {
   if (text[at] != '\'') return at;
   const auto lower = [&](size_t i) {
     const char c = i < text.size() ? text[i] : '\0';
-    return any_case && c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
+    return any_case ? lower_case(c) : c;
   };
   const char first = lower(at + 1), second = lower(at + 2);
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;

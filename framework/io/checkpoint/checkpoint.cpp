@@ -14,6 +14,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+#include "framework/base/number_text.h"
 #include "framework/io/files/atomic_file.h"
 #include "framework/io/files/checksum.h"
 #include "framework/io/files/json.h"
@@ -46,7 +47,7 @@ constexpr size_t kShortestName = 13, kLongestName = 23;
 // Returns the step of a checkpoint's directory name; -1 for any other name.
 int64_t step_of(std::string_view name) {
   if (!name.starts_with("step-") || name.size() < kShortestName || name.size() > kLongestName) return -1;
-  if (!std::all_of(name.begin() + 5, name.end(), [](char c) { return c >= '0' && c <= '9'; })) return -1;
+  if (!std::all_of(name.begin() + 5, name.end(), is_digit)) return -1;
   const int64_t step = std::stoll(std::string(name.substr(5)));
   return checkpoint_name(step) == name ? step : -1;
 }
@@ -295,14 +296,18 @@ fs::path resolve_checkpoint(const fs::path& given) {
 }
 
 CheckpointContents load_checkpoint(const fs::path& path, Device device) {
-  const fs::path checkpoint = resolve_checkpoint(path);
-  verify_checkpoint(checkpoint);
   try {
-    CheckpointContents out{load_safetensors(checkpoint / kModelFile, device).tensors,
-                           load_safetensors(checkpoint / kStateFile, device).tensors, read_json_file(checkpoint / kMetaFile)};
-    if (read_manifest(checkpoint).contains(kDataFile)) out.data = read_json_file(checkpoint / kDataFile);
-    return out;
-  } catch (const IoError& e) { throw CheckpointError(e.what()); }
+    return with_io_errors([&] {
+      const fs::path checkpoint = resolve_checkpoint(path);
+      verify_checkpoint(checkpoint);
+      CheckpointContents out{load_safetensors(checkpoint / kModelFile, device).tensors,
+                             load_safetensors(checkpoint / kStateFile, device).tensors, read_json_file(checkpoint / kMetaFile)};
+      if (read_manifest(checkpoint).contains(kDataFile)) out.data = read_json_file(checkpoint / kDataFile);
+      return out;
+    });
+  } catch (const CheckpointError&) { throw; } catch (const IoError& e) {
+    throw CheckpointError(e.what());
+  }
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& dir, std::vector<fs::path>* passed_over) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <fstream>
 
+#include "framework/base/list_text.h"
+
 namespace halfstep {
 namespace {
 
@@ -70,9 +72,7 @@ constexpr Magic kMagics[] = {
 std::string lower_start(std::string_view head) {
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   head = head.substr(std::min(head.find_first_not_of(" \t\r\n"), head.size()));
-  std::string out(head.substr(0, 40));
-  for (char& c : out) c = char(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return out;
+  return lower_case(head.substr(0, 40));
 }
 
 // Returns the name as part of a shell or Python line; "FILE" for a name that would need quoting.

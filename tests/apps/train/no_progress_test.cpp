@@ -23,11 +23,13 @@ void write_tables(const TempDir& dir) {
 }
 
 std::string config(const std::string& file, const std::string& task, const std::string& loss) {
-  const std::string data = R"({"type": "CSV", "path": ")" + file + R"(", "task": ")" + task +
-                           R"(", "standardize": true, "range": )";
+  const std::string data =
+      R"({"type": "CSV", "path": ")" + file + R"(", "task": ")" + task + R"(", "standardize": true, "range": )";
   return R"({"version": 1, "name": "c", "output_dir": "r", "amp": false,
-             "data": {"root": ".", "train": )" + data + "[0, 0.6]}, \"val\": " + data + R"([0.6, 1]}, "loader": {"batch_size": 16}},
-             "model": {"type": "MLP", "hidden": [8]}, "loss": {"type": ")" + loss + R"("},
+             "data": {"root": ".", "train": )" +
+         data + "[0, 0.6]}, \"val\": " + data + R"([0.6, 1]}, "loader": {"batch_size": 16}},
+             "model": {"type": "MLP", "hidden": [8]}, "loss": {"type": ")" +
+         loss + R"("},
              "optimizer": {"type": "SGD", "lr": 0.2}, "train": {"epochs": 8}})";
 }
 
@@ -47,11 +49,15 @@ TEST_CASE("no progress: an accuracy of guessing, and a loss far above the first,
   CHECK(run(dir, "lr-find r/config.resolved.json").code == 0);
 
   // The gradients of a linear layer are bounded, so that a large rate makes a large loss and no infinity.
-  const Ran rose = run(dir, "train c.json --overwrite --set optimizer.lr=1e4 --set data.train.path=noise.csv --set "
-                            R"(data.val.path=noise.csv --set 'model={"type": "Linear", "out_features": "auto"}')");
+  const Ran rose = run(dir,
+                       "train c.json --overwrite --set optimizer.lr=1e4 --set data.train.path=noise.csv --set "
+                       R"(data.val.path=noise.csv --set 'model={"type": "Linear", "out_features": "auto"}')");
   CHECK(rose.code == 0);
   CHECK_MESSAGE(contains(rose.err, "train loss "), rose.err);
   CHECK(contains(rose.err, ", and that of the first batch was "));
   write(dir / "n.json", config("numbers.csv", "regression", "L1Loss"));
-  CHECK_FALSE(contains(run(dir, "train n.json --overwrite --set optimizer.lr=0.05").err, "learned nothing"));
+  const std::string numbers = R"(train n.json --overwrite --set 'metrics=["r2"]' --set optimizer.lr=)";
+  CHECK_FALSE(contains(run(dir, numbers + "0.05").err, "learned nothing"));
+  const Ran constant = run(dir, numbers + "1e-12");
+  CHECK_MESSAGE(contains(constant.err, "answering the mean of the targets each time gives 0"), constant.err);
 }
