@@ -15,8 +15,8 @@
 #include "apps/exit_codes.h"
 #include "apps/terminal/quantity_text.h"
 #include "apps/use/generator.h"
+#include "framework/data/formats/text_file.h"
 #include "framework/data/sets/text_forms.h"
-#include "framework/io/files/atomic_file.h"
 
 namespace halfstep::app {
 namespace {
@@ -36,10 +36,13 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 std::string prompt_of(const GenerateArguments& arguments) {
   if (!arguments.prompt_file) return arguments.prompt;
+  const std::string file = *arguments.prompt_file == "-" ? "/dev/stdin" : *arguments.prompt_file;
   try {
-    const std::string text = read_file(*arguments.prompt_file == "-" ? "/dev/stdin" : *arguments.prompt_file);
-    constexpr std::string_view mark = "\xef\xbb\xbf";
-    return text.starts_with(mark) ? text.substr(mark.size()) : text;  // a byte-order mark, as editors on Windows write it
+    DataNotes notes;
+    std::string text = read_text_file(file, TextEncoding::utf8, "generate --prompt-file", /*tables=*/false, notes);
+    if (!notes.summary.empty()) notes.warnings.push_back(notes.summary);
+    for (const std::string& note : notes.warnings) std::cerr << "note: the prompt: " << note << '\n';
+    return text;
   } catch (const IoError& e) { fail<DataError>("generate", "--prompt-file: ", e.what()); }
 }
 

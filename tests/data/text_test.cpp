@@ -176,13 +176,18 @@ TEST_CASE("Text: a text in another form than the training data's comes with what
   CHECK(fitted_text("t z", french).change == TextChange::none);
   CHECK(fitted_text(apart, {.tokenizer = Tokenizer::byte}).text == apart);
 
-  const auto warnings = [&](const std::string& text) {
+  const auto warnings = [&](const std::string& text, Tokenizer tokenizer = Tokenizer::character) {
     write_bytes(dir / "m", text);
-    return TextDataset(dir / "m", {.seq_len = 1}).notes().warnings;
+    return TextDataset(dir / "m", {.seq_len = 1, .tokenizer = tokenizer}).notes().warnings;
   };
   REQUIRE(warnings(whole + apart).size() == 1);
   CHECK(contains(warnings(whole + apart)[0], "\"\xc3\xa9\" and \"e\\u0301\", "));
   CHECK(warnings(whole).empty());
+  const std::vector<std::string> words = warnings("un caf\xc3\xa9 ou un cafe\xcc\x81\n", Tokenizer::word);
+  REQUIRE(words.size() == 1);
+  CHECK(contains(words[0], "words are there both "));
+  CHECK(contains(words[0], "\"caf\xc3\xa9\" and \"cafe\\u0301\""));
+  CHECK(warnings("un caf\xc3\xa9 ou un the\xcc\x81\n", Tokenizer::word).empty());
   CHECK(warnings(apart).empty());
   CHECK(normalize_nfd(whole) == apart);
 }

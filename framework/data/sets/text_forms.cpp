@@ -77,21 +77,29 @@ std::string change_command(TextChange change, const std::string& path) {
          (change == TextChange::nfc ? "NFC" : "NFD") + "', sys.stdin.read()))\"" + files;
 }
 
-std::string mixed_forms_warning(const Vocabulary& characters, std::string_view text, const std::string& path) {
+std::string mixed_forms_warning(const TextOptions& o, std::string_view text, const std::string& path) {
   constexpr size_t kShown = 3;
+  const bool words = o.tokenizer == Tokenizer::word;
+  if (!words && o.tokenizer != Tokenizer::character) return "";
+  // Returns whether the text has a token of the vocabulary also in this other form.
+  const auto is_there = [&](const std::string& apart) {
+    if (words) return o.vocabulary.find(apart) >= 0;
+    bool is_possible = true;
+    each_character(apart, [&](std::string_view part) { is_possible &= o.vocabulary.find(part) >= 0; });
+    return is_possible && text.find(apart) != text.npos;
+  };
   std::string examples;
   size_t found = 0;
-  for (const std::string& c : characters.tokens()) {
-    if (uint8_t(c[0]) < 0x80) continue;
-    const std::string apart = normalize_nfd(c);
-    bool is_possible = apart != c;
-    each_character(apart, [&](std::string_view part) { is_possible &= characters.find(part) >= 0; });
-    if (!is_possible || text.find(apart) == text.npos || ++found > kShown) continue;
-    examples += (examples.empty() ? "" : ", ") + spelled(c) + " and " + spelled(apart);
+  for (const std::string& token : o.vocabulary.tokens()) {
+    if (std::all_of(token.begin(), token.end(), [](char c) { return uint8_t(c) < 0x80; })) continue;
+    const std::string apart = normalize_nfd(token);
+    if (apart == token || !is_there(apart) || ++found > kShown) continue;
+    examples += (examples.empty() ? "" : ", ") + spelled(token) + " and " + spelled(apart);
   }
   if (found == 0) return "";
-  return joined("letters are there both as one character and with their marks apart, which are different tokens: ", examples,
-                found > kShown ? ", ..." : "", "; ", change_command(TextChange::nfc, path), " gives all one form");
+  return joined(words ? "words" : "letters", " are there both with letters as one character and with their marks apart, which are ",
+                "different tokens: ", examples, found > kShown ? ", ..." : "", "; ", change_command(TextChange::nfc, path),
+                " gives all one form");
 }
 
 }  // namespace halfstep

@@ -24,8 +24,8 @@ std::string_view change_words(TextChange change);
 // Returns a command that changes a file so.
 std::string change_command(TextChange change, const std::string& path);
 
-// Returns a warning for a text in which a letter is there both as one character and as several, which are different tokens. Empty:
-// there is none.
-std::string mixed_forms_warning(const Vocabulary& characters, std::string_view text, const std::string& path);
+// Returns a warning for a text in which a letter, or a word with it, is there both with the letter as one character and as several,
+// which are different tokens of the options' vocabulary. Empty: there is none.
+std::string mixed_forms_warning(const TextOptions& options, std::string_view text, const std::string& path);
 
 }  // namespace halfstep

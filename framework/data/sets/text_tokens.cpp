@@ -48,8 +48,8 @@ std::string unknown_help(const std::string& path, std::string_view text, size_t 
   while (continues(end)) ++end;
   const FittedText fitted = fitted_text(text.substr(begin, end - begin), o);
   if (fitted.change != TextChange::none && fitted.text.find(token) == std::string::npos)
-    return joined("the training data has ", change_words(fitted.change), ", as this makes it: ",
-                  change_command(fitted.change, path));
+    return joined("the training data has ", change_words(fitted.change),
+                  ", as this makes it: ", change_command(fitted.change, path));
   return "it is that of the training data's whole file; add what is missing there, or read bytes";
 }
 
@@ -256,8 +256,8 @@ TextTokens tokens_of_text(const FileText& file, const TextOptions& options, cons
     store(out, numbers_of<uint16_t>(label, file, o));
   else
     store(out, numbers_of<uint32_t>(label, file, o));
-  if (o.tokenizer == Tokenizer::character && options.vocabulary.size() == 0)
-    if (std::string mixed = mixed_forms_warning(o.vocabulary, file.text, label); !mixed.empty())
+  if (options.vocabulary.size() == 0)
+    if (std::string mixed = mixed_forms_warning(o, file.text, label); !mixed.empty())
       out.notes.warnings.push_back(std::move(mixed));
   out.vocabulary = std::move(o.vocabulary);
   return out;

@@ -87,6 +87,12 @@ TEST_CASE("generate: a prompt in another Unicode form, with CRLF or a byte-order
   CHECK(tokens("--prompt-file nfd.txt") == right);
   CHECK(contains(run(dir, "generate out --length 5 --prompt-file nfd.txt").err, "note: the model reads the prompt with "));
   CHECK(!contains(run(dir, "generate out --length 5 --prompt-file p.txt").err, "reads the prompt"));
+  std::string wide = "\xff\xfe";  // as PowerShell's > writes it
+  for (const char c : std::string("the log\n")) wide += c, wide += '\0';
+  write(dir / "wide.txt", wide);
+  write(dir / "plain.txt", "the log\n");
+  CHECK(tokens("--prompt-file wide.txt") == tokens("--prompt-file plain.txt"));
+  CHECK(contains(run(dir, "generate out --length 5 --prompt-file wide.txt").err, "note: the prompt: read as UTF-16"));
 }
 
 TEST_CASE("generate: the same text for the same seed, token by token and from the whole window") {
