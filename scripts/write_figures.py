@@ -260,6 +260,25 @@ def before_ratios(record, which="", name="", dtype=""):
     return low if low == high else f"{low} to {high}"
 
 
+def all_before_ratios(record):
+    """Returns the median and the quartiles of all rows' ratios to the build before: "1.00 (0.98 to 1.04)"."""
+    low, middle, high = statistics.quantiles((r["before_ratio"] for r in newest(record)["rows"]), n=4)
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def some_ops_range():
+    """Returns the least and the greatest ratio to PyTorch, at most 1, of the few rows that were measured again: "0.31 to 0.95"."""
+    ratios = [r["ratio"] for r in newest("ops-some-cpu-xeon-amx")["rows"] if r["ratio"] <= 1]
+    return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+
+def some_ops_above():
+    """Returns those above 1: "`mv` 1.11 (float32, with backward)"."""
+    return " and ".join(f"`{r['row'].split()[0]}` {r['ratio']:.2f} ({r['dtype']}, "
+                        f"{'with backward' if r['pass'] == 'fwd+bwd' else 'forward'})"
+                        for r in newest("ops-some-cpu-xeon-amx")["rows"] if r["ratio"] > 1)
+
+
 def crowded(isa, which):
     """Returns the same for layers whose sizes are multiples of 512, with oneDNN limited to `isa`."""
     rows = [r for r in newest("crowded-products-cpu-epyc-zen4")["rows"]
@@ -443,11 +462,12 @@ def onednn_bytes():
     return f"{next(size for r in rows for name, size in r['needs'].items() if name.startswith('libdnnl')) / 1e6:.1f} MB"
 
 
-def embedded(arm, when=""):
+def embedded(arm, when="", record="latency-embedded-cpu-epyc-zen5"):
     """Returns the time of a call with one sample as a share of onnxruntime's: "1.09 (MLP) and 1.20 (LeNet)"."""
-    names = {"mlp": "MLP", "lenet": "LeNet"}
-    rows = [r for r in newest(f"latency-embedded-cpu-epyc-zen5{when}")["rows"] if r["batch"] == 1 and r["model"] in names]
-    return " and ".join(f"{r['ratios'][f'{arm} / onnxruntime'][1]:.2f} ({names[r['model']]})" for r in rows)
+    names = {"mlp": "MLP", "lenet": "LeNet", "char_lstm": "LSTM"}
+    rows = [r for r in newest(record + when)["rows"] if r["batch"] == 1 and r["model"] in names]
+    *others, last = [f"{r['ratios'][f'{arm} / onnxruntime'][1]:.2f} ({names[r['model']]})" for r in rows]
+    return ", ".join(others) + " and " + last
 
 
 FIGURES = {
@@ -460,6 +480,9 @@ FIGURES = {
     "linked_own": lambda: size("linked program", products="own loops"),
     "linked_onednn": lambda: size("linked program", products="oneDNN"),
     "embedded_onednn": lambda: embedded("halfstep"), "embedded_own": lambda: embedded("own loops"),
+    "latency_amx": lambda: embedded("halfstep", record="latency-cpu-xeon-amx"),
+    "nets_since": lambda: all_before_ratios("nets-before-cpu-xeon-amx"),
+    "some_ops_range": some_ops_range, "some_ops_above": some_ops_above,
     "embedded_before": lambda: embedded("halfstep", "-before"),
     "published_table": published_table,
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,

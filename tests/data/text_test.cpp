@@ -178,7 +178,7 @@ TEST_CASE("Text: a text in another form than the training data's comes with what
 
   const auto warnings = [&](const std::string& text, Tokenizer tokenizer = Tokenizer::character) {
     write_bytes(dir / "m", text);
-    return TextDataset(dir / "m", {.seq_len = 1, .tokenizer = tokenizer}).notes().warnings;
+    return TextDataset(dir / "m", {.tokenizer = tokenizer, .seq_len = 1}).notes().warnings;
   };
   REQUIRE(warnings(whole + apart).size() == 1);
   CHECK(contains(warnings(whole + apart)[0], "\"\xc3\xa9\" and \"e\\u0301\", "));
