@@ -32,7 +32,7 @@ DeviceRates::~DeviceRates() {
 }
 
 void DeviceRates::prepare() {
-  optimizer_.adopt_changes();
+  optimizer_.adopt_options();
   const int64_t highest_count = sent_count_ + pending_;
   if (schedule_ && (highest_count + 1 >= window_end_ || highest_count > last_ || (pending_ > 0 && user_wrote()))) sync_host();
   if (pending_ == 0) send();

@@ -109,6 +109,23 @@ void Optimizer::check_params() const {
 }
 
 void Optimizer::adopt_changes() {
+  check_unscaled();
+  adopt_options();
+}
+
+void Optimizer::check_unscaled() const {
+  if (amp_.grad_scale.defined()) return;
+  for (const Tensor& p : params_) {
+    const auto& meta = p.impl()->autograd;
+    if (!meta || !meta->grad.defined()) continue;
+    check_one_scale(p);
+    if (!meta->scaled) continue;
+    fail<AmpError>("optimizer", "these gradients are multiplied by the loss scale, got a step of ", describe(),
+                   " without the scaler", Help{"call scaler.step(opt) in place of opt.step()"});
+  }
+}
+
+void Optimizer::adopt_options() {
   check_params();
   check_own_values("optimizer");
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -121,7 +138,7 @@ void Optimizer::adopt_changes() {
 }
 
 std::vector<double> Optimizer::recorded_options() {
-  adopt_changes();
+  adopt_options();
   std::vector<double> out;
   for (const ParamGroup& group : groups_) out.push_back(group.weight_decay.value_or(-1));
   return out;
@@ -147,7 +164,7 @@ void Optimizer::schedule_lr(double lr, size_t group) {
 }
 
 void Optimizer::begin_schedule() {
-  adopt_changes();
+  adopt_options();
   scheduled_ = true;
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (written_[g]) initial_lr_[g] = lr_[g];

@@ -122,7 +122,8 @@ class Optimizer {
   // Returns how often load_state_dict has freed states, whose memory is then elsewhere.
   int64_t states_dropped() const { return states_dropped_; }
 
-  // Checks and adopts what was written into the groups since the last call. Every step() begins with it.
+  // Checks and adopts what was written into the groups since the last call, and throws AmpError for gradients that a loss scale
+  // multiplies, unless a GradScaler makes the step. Every step() begins with it, after its closure.
   void adopt_changes();
   // Returns the numbers that a recorded step has in its kernels: all options except those that it reads from device rates.
   virtual std::vector<double> recorded_options();
@@ -193,6 +194,10 @@ class Optimizer {
   // Returns the groups without waiting for the device: their rates may be out of date.
   std::span<const ParamGroup> groups() const { return groups_; }
   ParamGroup& group(size_t i) { return groups_[i]; }
+  // As adopt_changes(), whatever the gradients are.
+  void adopt_options();
+  // Throws AmpError for gradients that a loss scale multiplies, unless a GradScaler makes the step and gave the scale.
+  void check_unscaled() const;
   // Adopts a group's options, after its rate.
   virtual void adopt(size_t) {}
   // Return and set all options of a group except its rates, for storing. set_option_values throws ValueError, before it changes

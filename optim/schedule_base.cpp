@@ -70,7 +70,7 @@ double Schedule::rate_of(size_t group, int64_t count) const {
 
 void Schedule::follow() {
   if (optimizer_.sync_host_) optimizer_.sync_host_();  // another schedule's rates may be on the device
-  optimizer_.adopt_changes();
+  optimizer_.adopt_options();
   const bool absolute = is_absolute();
   const uint64_t by = optimizer_.stepped_by_;
   if (absolute && by != 0 && by != id_)

@@ -56,6 +56,7 @@ struct GradScaler::Impl {
   double init_scale = 0;  // initial value of the device scalar
   int64_t init_tracker = 0;
   Tensor scale, tracker;               // 0-dim f32 and i32 on the device; made by the first scale()
+  std::shared_ptr<LossScale> marks;    // of the gradients that `scale` multiplies; made with it
   Tensor unit_seed;                    // first gradient of backward if disabled
   std::map<uint64_t, Record> records;  // by optimizer id
 
@@ -92,7 +93,10 @@ struct GradScaler::Impl {
     MemoryScope tag(MemoryTag::workspace);
     scale = full({}, init_scale, {.device = device});
     tracker = full({}, double(init_tracker), {.dtype = DType::i32, .device = device});
+    marks = std::make_shared<LossScale>(scale);
   }
+  // Returns the mark of gradients that are multiplied by the scale; null if there is none.
+  std::shared_ptr<LossScale> mark() const { return scales() ? marks : nullptr; }
 
   // Returns all gradients, on the scale's device.
   Tensors gradients(Optimizer& optimizer, bool unscale, const char* where) const {
@@ -105,6 +109,10 @@ struct GradScaler::Impl {
                       " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
       check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
                          ", but the gradient of ", name, " is on ", g.device());
+      const auto& meta = params[i].impl()->autograd;
+      check<AmpError>(!meta->scaled || meta->mixed || !marks || marks->fits(params[i]), where, "the gradient of ", name,
+                      " is multiplied by another scale than this scaler's now",
+                      Help{"step each optimizer with the scaler of its losses, before the update() that follows the backward"});
     }
     return gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
   }
@@ -148,17 +156,17 @@ GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl
   impl_->options = o;
   impl_->init_scale = o.init_scale;
 }
-GradScaler::~GradScaler() = default;
 GradScaler::GradScaler(GradScaler&&) noexcept = default;
 GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
+GradScaler::~GradScaler() = default;
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!is_enabled()) return loss;
   impl_->check_loss(loss);
   const Tensor product = mul(loss, impl_->scale);
   if (impl_->scales() && product.requires_grad()) {
-    product.register_hook([](const Tensor&) {
-      ScaledBackward::mark();
+    product.register_hook([mark = impl_->mark()](const Tensor&) {
+      ScaledBackward::mark(mark);
       return Tensor();
     });
   }
@@ -180,15 +188,16 @@ Tensor GradScaler::seed(Device device, double weight) {
 void GradScaler::backward(const Tensor& loss, double weight) {
   check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
   if (is_enabled()) impl_->check_loss(loss);
-  const ScaledBackward scaled(impl_->scales());
-  loss.backward(seed(loss.device(), weight).reshape(loss.shape()));
+  const Tensor first = seed(loss.device(), weight).reshape(loss.shape());
+  const ScaledBackward scaled(impl_->mark());
+  loss.backward(first);
 }
 
 void GradScaler::backward(const Tensor& loss, const Tensor& weight) {
   check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
   if (is_enabled()) impl_->check_loss(loss);
-  const ScaledBackward scaled(impl_->scales());
   const Tensor product = no_grad([&] { return seed(loss.device()) * weight.to(DType::f32); });
+  const ScaledBackward scaled(impl_->mark());
   loss.backward(product.reshape(loss.shape()));
 }
 
@@ -314,6 +323,7 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
     if (!tail_is_empty && tail_pending) end(outcome.found_inf(), impl_->scale.device());
     return outcome;
   }
+  impl_->marks->change(/*known=*/false);  // to know it would cost a copy a step
   if (tail_pending) end(outcome.found_inf(), impl_->scale.device());
   impl_->bump_versions();
   impl_->records.clear();
@@ -328,6 +338,7 @@ void GradScaler::update(std::optional<double> new_scale) {
     impl_->check_not_fixed();
     check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update",
                       "the new scale must be > 0 and finite, got ", *new_scale);
+    impl_->marks->change();
     impl_->scale.fill_(*new_scale);
   } else {
     Tensor found;
@@ -339,6 +350,7 @@ void GradScaler::update(std::optional<double> new_scale) {
                     Help{"call scaler.step(optimizer) or scaler.unscale_(optimizer) first, with gradients in place"});
     math::StepTail tail;
     impl_->add_to(tail);
+    impl_->marks->change();
     backend_for(impl_->scale.device()).end_step(found.data_ptr<float>(), tail);
     impl_->bump_versions();
   }
@@ -359,6 +371,7 @@ void GradScaler::update(const Tensor& new_scale) {
   const double value = new_scale.item<double>();
   check<ValueError>(std::isfinite(value) && value > 0, "GradScaler.update", "the new scale must be > 0 and finite, got ", value);
   NoGrad off;
+  impl_->marks->change();
   impl_->scale.copy_(new_scale.reshape({}));
   impl_->records.clear();
 }
@@ -413,6 +426,7 @@ void GradScaler::load_state_dict(const StateDict& state) {
   impl_->init_tracker = int64_t(state.at("_growth_tracker"));
   if (impl_->scale.defined()) {
     NoGrad off;
+    impl_->marks->change();
     impl_->scale.fill_(impl_->init_scale);
     impl_->tracker.fill_(double(impl_->init_tracker));
   }
