@@ -174,7 +174,7 @@ void Optimizer::begin_schedule() {
 
 std::string Optimizer::Follower::free_name(const std::string& name) const {
   const auto taken = [&](const std::string& wanted) {
-    return std::any_of(optimizer_.followers_.begin(), optimizer_.followers_.end(), [&](const Follower* other) {
+    return std::any_of(optimizer().followers_.begin(), optimizer().followers_.end(), [&](const Follower* other) {
       if (other == this) return false;
       const std::vector<std::string> names = other->state_names();
       return std::find(names.begin(), names.end(), wanted) != names.end();

@@ -314,8 +314,8 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
 }
 
 void Optimizer::Follower::begin_states(const std::string& name) {
-  for (auto& states : optimizer_.state_) {
-    optimizer_.states_dropped_ += int64_t(std::erase_if(states, [&](const auto& entry) {
+  for (auto& states : optimizer().state_) {
+    optimizer().states_dropped_ += int64_t(std::erase_if(states, [&](const auto& entry) {
       return entry.first == name || entry.first.starts_with(name + "_step") || entry.first.starts_with(name + "_count");
     }));
   }

@@ -106,7 +106,7 @@ CompositeSchedule::CompositeSchedule(Optimizer& optimizer, const char* name, std
   check<ValueError>(!parts_.empty(), name, "needs at least one schedule");
   for (const SchedulePtr& part : parts_) {
     check<ValueError>(part != nullptr, name, "got a schedule that is null");
-    check<ValueError>(&part->optimizer_ == &optimizer, name, "all schedules must be of one optimizer, got ", part->describe(),
+    check<ValueError>(&part->optimizer() == &optimizer, name, "all schedules must be of one optimizer, got ", part->describe(),
                       " of another");
   }
 }
