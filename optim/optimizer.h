@@ -291,6 +291,7 @@ class Optimizer {
   std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
   bool scheduled_ = false;               // a schedule was made
   uint64_t stepped_by_ = 0;              // id of the schedule that moved rates last; 0: none since one was made
+  bool rates_loaded_ = false;            // the rates are of a loaded state, and no schedule has moved them since
   std::vector<size_t> first_param_;      // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;

@@ -24,20 +24,28 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {
   optimizer.begin_schedule();  // before a constructor reads initial rates
 }
 
+Schedule::FirstRate Schedule::first_rate(size_t group) const {
+  const Optimizer& o = optimizer();
+  return {o.lr_[group], o.stepped_by_ != 0 || o.rates_loaded_};
+}
+
 void Schedule::start() {
-  for (size_t g = 0; g < optimizer().groups_.size(); ++g) {
-    const bool moved_by_others = optimizer().stepped_by_ == 0 && optimizer().lr_[g] != optimizer().initial_lr_[g];
-    if (moved_by_others && !is_absolute() && !is_made_of_others()) initial_[g] = optimizer().lr_[g];
+  Optimizer& o = optimizer();
+  for (size_t g = 0; g < o.groups_.size() && !is_absolute(); ++g) {
+    const FirstRate first = first_rate(g);
+    if (first.value == o.initial_lr_[g]) continue;
+    initial_[g] = first.value;
+    continues_ = continues_ || first.reached;
   }
-  set_count(0);
-  optimizer().stepped_by_ = 0;
+  apply_rates(0, /*keep_set=*/false);
+  o.stepped_by_ = 0;
 }
 
 void Schedule::step_if(bool applied) {
   if (!applied) return;
   const int64_t next = count() + 1;
   follow();
-  set_count(next);
+  apply_rates(next, /*keep_set=*/false);
   optimizer().stepped_by_ = id_;
 }
 
@@ -106,22 +114,26 @@ int64_t Schedule::count() const {
 void Schedule::set_count(int64_t count) {
   check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
   if (sync_host_) sync_host_();
+  if (continues_ && count > 0 && covers(count)) initial_.clear();
   apply_rates(count, /*keep_set=*/false);
 }
 
 void Schedule::apply_rates(int64_t count, bool keep_set) {
   if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
   count_ = count;
+  continues_ = continues_ && count == 0;
+  Optimizer& o = optimizer();
+  if (count > 0) o.rates_loaded_ = false;
   const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
-  for (size_t g = 0; g < optimizer().groups_.size(); ++g) {
-    if (!keep_set || !optimizer().was_written(g)) optimizer().schedule_lr(rate_of(g, count), g);
-    if (momentum) optimizer().set_momentum(*momentum, g);
+  for (size_t g = 0; g < o.groups_.size(); ++g) {
+    if (!keep_set || !o.was_written(g)) o.schedule_lr(rate_of(g, count), g);
+    if (momentum) o.set_momentum(*momentum, g);
   }
 }
 
 void Schedule::changed() {
   ++revision_;
-  set_count(count());
+  apply_rates(count(), /*keep_set=*/false);
   optimizer().stepped_by_ = id_;
 }
 
@@ -161,6 +173,7 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
   const size_t groups = optimizer().groups_.size();
   for (size_t g = 0; g < groups; ++g) stored(kRate, g), stored(kSet, g), stored(kHeld, g), stored(kCount, g);
   initial_.clear(), user_rates_.clear();
+  continues_ = false;
   for (size_t g = 0; g < groups; ++g) {
     if (const auto initial = stored(kInitial, g)) initial_[g] = *initial;
     const auto held = stored(kHeld, g), set = stored(kByHand, g), count = stored(kCount, g);

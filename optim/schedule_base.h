@@ -29,7 +29,10 @@ class Schedule {
     step_if(applied);
   }
   int64_t count() const;                    // applied steps
-  void set_count(int64_t count);            // for resuming: also sets the learning rate
+  // Sets the count and the rates after so many steps, for resuming without load_state_dict. Before the first step these are
+  // relative to the optimizer's initial rate, also if that had decayed, or was loaded, before the schedule was made. One of several
+  // schedules that multiply resumes by load_state_dict only.
+  void set_count(int64_t count);
   double lr(size_t group = 0) const;        // the optimizer's current rate
   std::vector<double> get_last_lr() const;  // of all groups
   // Returns the rate of a group with the rate `initial` after `count` applied steps.
@@ -87,10 +90,16 @@ class Schedule {
  protected:
   explicit Schedule(Optimizer& optimizer);
   void follow();  // adopts the rates that the user or another schedule set
-  // Sets the first learning rate from the rate that earlier schedules began with. Call it at the end of a constructor.
+  // Sets the first learning rate. As in PyTorch it continues from the current one, unless the schedule is absolute. Call it at the
+  // end of a constructor.
   void start();
-  virtual bool is_made_of_others() const { return false; }  // made of schedules, which begin with the optimizer's rate
-  void changed();                                           // sets the rates anew; call when they changed though the count did not
+  // Returns the rate of a group from which the schedule starts, and whether set_count leaves that: others have stepped to it.
+  struct FirstRate {
+    double value;
+    bool reached;
+  };
+  virtual FirstRate first_rate(size_t group) const;
+  void changed();  // sets the rates anew; call when they changed though the count did not
   Optimizer& optimizer() const { return optimizer_.get("schedule", "optimizer"); }
 
  private:
@@ -101,6 +110,7 @@ class Schedule {
   void apply_rates(int64_t count, bool keep_set);
   Watched<Optimizer> optimizer_;
   int64_t count_ = 0, revision_ = 0;
+  bool continues_ = false;  // no step yet, and `initial_` has rates to which others have stepped
   // A rate that the user set.
   struct UserRate {
     double value;        // the initial rate that follows from it; while_holding: the result of held_for
@@ -108,7 +118,7 @@ class Schedule {
     bool while_holding;  // the schedule held the rate then
   };
   const UserRate* user_rate(size_t group, int64_t count) const;  // null: none applies
-  std::map<size_t, double> initial_;                             // by group, after another schedule changed its rate
+  std::map<size_t, double> initial_;                             // by group, if it is not the optimizer's
   std::map<size_t, UserRate> user_rates_;                        // by group
   std::function<void()> sync_host_;
   const void* count_owner_ = nullptr;

@@ -111,6 +111,12 @@ CompositeSchedule::CompositeSchedule(Optimizer& optimizer, const char* name, std
   }
 }
 
+Schedule::FirstRate CompositeSchedule::first_rate(size_t group) const {
+  const auto first =
+      std::min_element(parts_.begin(), parts_.end(), [](const SchedulePtr& a, const SchedulePtr& b) { return a->id_ < b->id_; });
+  return {(*first)->initial_lr(group), (*first)->continues_};
+}
+
 bool CompositeSchedule::is_absolute() const {
   return std::any_of(parts_.begin(), parts_.end(), [](const SchedulePtr& part) { return part->is_absolute(); });
 }
