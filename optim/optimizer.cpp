@@ -62,7 +62,7 @@ void Optimizer::append_group(ParamGroup group, bool one_of_several) {
                       Help{"pass the parameter itself, not a cast, view or result of it"});
     check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
     check<ShapeError>(p.is_contiguous(p.format()), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(),
-                      " and strides ", p.strides(), Help{"use p.contiguous() as the parameter"});
+                      " and strides ", p.strides(), Help{"use p.detach().contiguous().set_requires_grad() as the parameter"});
     check<DeviceError>(p.device() == group.params.front().device(), "optimizer",
                        "parameters of a group must be on one device, ", who, " is on ", p.device(), ", the first on ",
                        group.params.front().device());
@@ -262,7 +262,7 @@ std::vector<Tensor> Optimizer::parameters() const { return params_; }
 
 Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
   check<IndexError>(param < state_.size(), "optimizer", "parameter must be below ", state_.size(), ", got ", param,
-                    Help{"build a new optimizer to add parameters"});
+                    Help{"use add_param_group to add parameters"});
   size_t group = groups_.size() - 1;
   while (first_param_[group] > param) --group;
   const Tensor& p = groups_[group].params[param - first_param_[group]];
