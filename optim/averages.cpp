@@ -88,6 +88,7 @@ bool WeightAverage::swap_in() {
   const Tensors averaged = averages();
   const std::vector<Tensor> params = optimizer().parameters();
   own_.resize(params.size());
+  swapped_ = params;
   for (size_t i = 0; i < params.size(); ++i) {
     if (!averaged[i].defined()) continue;
     const Tensor p = params[i].detach();
@@ -99,9 +100,8 @@ bool WeightAverage::swap_in() {
 
 void WeightAverage::swap_out() {
   const NoGrad off;
-  const std::vector<Tensor> params = optimizer().parameters();
-  const Tensors own = std::exchange(own_, {});
-  for (size_t i = 0; i < params.size() && i < own.size(); ++i) {
+  const Tensors own = std::exchange(own_, {}), params = std::exchange(swapped_, {});
+  for (size_t i = 0; i < own.size(); ++i) {
     if (own[i].defined()) params[i].detach().copy_(own[i]);
   }
 }

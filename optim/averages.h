@@ -8,10 +8,10 @@
 //     evaluate(net);
 //   }
 //
-// They belong to an optimizer, which must outlive them; its state_dict contains theirs, in the order in which they were made, and
-// accepts only averages of the same kinds. Buffers, such as running statistics, are not averaged: after SWA recompute those of
-// batch norms (update_bn, layers/feedforward/running_statistics.h). A batch norm that evaluates with statistics of the trained
-// weights instead warns.
+// They belong to an optimizer, and throw ValueError once it has been destroyed; its state_dict contains theirs, in the order in
+// which they were made, and accepts only averages of the same kinds. Buffers, such as running statistics, are not averaged: after
+// SWA recompute those of batch norms (update_bn, layers/feedforward/running_statistics.h). A batch norm that evaluates with
+// statistics of the trained weights instead warns.
 #pragma once
 
 #include <string>
@@ -36,6 +36,7 @@ class WeightAverage : public Optimizer::Follower {
  public:
   // Throws ValueError for options out of range.
   [[nodiscard]] explicit WeightAverage(Optimizer& optimizer, const WeightAverageOptions& options = {});
+  ~WeightAverage() override { swap_out(); }
   void stepped(const AmpStep& amp) override;
   // Takes the parameters into the average now, whatever `start` and `every` are. Throws ValueError within a Scope.
   void update();
@@ -49,6 +50,7 @@ class WeightAverage : public Optimizer::Follower {
   Tensors averages() const;
   // Copies the averages into the parameters.
   void copy_to_parameters();
+  const Lifetime& lifetime() const { return lifetime_; }
 
   // Puts the averages, rounded to the parameters' dtypes, into the parameters while it lives, and then restores their own values.
   // The average does not change, nor does what save_run writes. Nested scopes of one optimizer, steps and load_state_dict within
@@ -57,11 +59,14 @@ class WeightAverage : public Optimizer::Follower {
    public:
     [[nodiscard]] explicit Scope(WeightAverage& average)
         : average_(average), averaged_(average.swap_in() && average.options_.equal) {}
-    ~Scope() { average_.swap_out(); }
+    ~Scope() {
+      if (WeightAverage* const average = average_.find()) average->swap_out();
+    }
     Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
 
    private:
-    WeightAverage& average_;
+    Watched<WeightAverage> average_;
     AveragedWeights averaged_;  // on for SWA: batch norm then warns of statistics of other weights
   };
 
@@ -71,7 +76,9 @@ class WeightAverage : public Optimizer::Follower {
   void swap_out();
   WeightAverageOptions options_;
   std::string name_ = free_name("average");
-  Tensors own_;  // the parameters' own values, while they hold averages
+  Tensors own_;        // the parameters' own values, while they hold averages
+  Tensors swapped_;    // these parameters
+  Lifetime lifetime_;  // last
 };
 
 // Options of Lookahead (Zhang et al. 2019): every k steps the slow weights move by alpha of the difference towards the parameters,

@@ -25,6 +25,14 @@ void Gradients::check_unscaled(const char* op) const {
   }
 }
 
+void check_one_scale(const Tensor& param) {
+  const auto& meta = param.impl()->autograd;
+  check<AmpError>(!meta || !meta->mixed, "gradients", "the gradient of ", param.label().empty() ? "a parameter" : param.label(),
+                  " is a sum of some that a loss scale multiplies and of others that it does not, or another one does",
+                  Help{"pass every loss of a step through scaler.scale() of one scaler, unscale after the last backward, update "
+                       "after that, and call zero_grad() between steps"});
+}
+
 void mark_unscaled(const std::vector<Tensor>& params) {
   for (const Tensor& p : params) {
     if (p.impl()->autograd) p.impl()->autograd->scaled = false;
@@ -38,10 +46,7 @@ Tensors gradients_of(const std::vector<Tensor>& params, bool contiguous, bool ra
   for (const Tensor& p : params) {
     const Tensor& grad = raw ? p.raw_grad() : p.grad();
     if (!grad.defined()) continue;
-    check<AmpError>(!p.impl()->autograd->mixed, "gradients", "the gradient of ", p.label().empty() ? "a parameter" : p.label(),
-                    " is a sum of some that the loss scale multiplies and of others that it does not",
-                    Help{"pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() "
-                         "between steps"});
+    check_one_scale(p);
     if (contiguous ? !grad.is_contiguous(p.format()) : overlaps(grad)) {
       MemoryScope tag(MemoryTag::gradients);
       move_grad(p, grad.detach().clone(p.format()));

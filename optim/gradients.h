@@ -51,6 +51,8 @@ struct NormClip {
   Tensor norm = {};
   double max_norm = 0;
 };
+// Throws AmpError if the gradient of a parameter is a sum of gradients with different scales, or with and without one.
+void check_one_scale(const Tensor& param);
 // Declares that the gradients of `params` are not multiplied by a scale any more.
 void mark_unscaled(const std::vector<Tensor>& params);
 

@@ -53,6 +53,7 @@ double LBFGS::evaluate(const Closure& closure, Tensor* loss) {
 }
 
 Tensor LBFGS::flat_gradient() const {
+  check_unscaled();
   const NoGrad off;
   Tensors parts;
   for (const Tensor& p : groups()[0].params) {
@@ -217,7 +218,7 @@ std::optional<Tensor> LBFGS::step(const Closure& closure) {
   check<ValueError>(bool(closure), "LBFGS.step", "needs a closure that computes the loss and its gradients",
                     Help{"opt.step([&] { opt.zero_grad(); Tensor loss = ...; loss.backward(); return loss; })"});
   check<ValueError>(groups().size() == 1, "LBFGS.step", "all parameters must be in one group, got ", groups().size(), " groups");
-  adopt_changes();
+  adopt_options();  // the closure makes the gradients
   const LBFGSOptions o = options_with(0, last_known_lr(0));
   Tensor first_loss;
   const double loss = evaluate(closure, &first_loss);

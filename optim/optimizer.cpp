@@ -62,7 +62,7 @@ void Optimizer::append_group(ParamGroup group, bool one_of_several) {
                       Help{"pass the parameter itself, not a cast, view or result of it"});
     check<DTypeError>(p.is_floating_point(), "optimizer", "parameters must be floating point, ", who, " is ", p.dtype());
     check<ShapeError>(p.is_contiguous(p.format()), "optimizer", "parameters must be contiguous, ", who, " has shape ", p.shape(),
-                      " and strides ", p.strides(), Help{"use p.contiguous() as the parameter"});
+                      " and strides ", p.strides(), Help{"use p.detach().contiguous().set_requires_grad() as the parameter"});
     check<DeviceError>(p.device() == group.params.front().device(), "optimizer",
                        "parameters of a group must be on one device, ", who, " is on ", p.device(), ", the first on ",
                        group.params.front().device());
@@ -109,6 +109,23 @@ void Optimizer::check_params() const {
 }
 
 void Optimizer::adopt_changes() {
+  check_unscaled();
+  adopt_options();
+}
+
+void Optimizer::check_unscaled() const {
+  if (amp_.grad_scale.defined()) return;
+  for (const Tensor& p : params_) {
+    const auto& meta = p.impl()->autograd;
+    if (!meta || !meta->grad.defined()) continue;
+    check_one_scale(p);
+    if (!meta->scaled) continue;
+    fail<AmpError>("optimizer", "these gradients are multiplied by the loss scale, got a step of ", describe(),
+                   " without the scaler", Help{"call scaler.step(opt) in place of opt.step()"});
+  }
+}
+
+void Optimizer::adopt_options() {
   check_params();
   check_own_values("optimizer");
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -121,7 +138,7 @@ void Optimizer::adopt_changes() {
 }
 
 std::vector<double> Optimizer::recorded_options() {
-  adopt_changes();
+  adopt_options();
   std::vector<double> out;
   for (const ParamGroup& group : groups_) out.push_back(group.weight_decay.value_or(-1));
   return out;
@@ -147,7 +164,7 @@ void Optimizer::schedule_lr(double lr, size_t group) {
 }
 
 void Optimizer::begin_schedule() {
-  adopt_changes();
+  adopt_options();
   scheduled_ = true;
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (written_[g]) initial_lr_[g] = lr_[g];
@@ -157,7 +174,7 @@ void Optimizer::begin_schedule() {
 
 std::string Optimizer::Follower::free_name(const std::string& name) const {
   const auto taken = [&](const std::string& wanted) {
-    return std::any_of(optimizer_.followers_.begin(), optimizer_.followers_.end(), [&](const Follower* other) {
+    return std::any_of(optimizer().followers_.begin(), optimizer().followers_.end(), [&](const Follower* other) {
       if (other == this) return false;
       const std::vector<std::string> names = other->state_names();
       return std::find(names.begin(), names.end(), wanted) != names.end();
@@ -245,7 +262,7 @@ std::vector<Tensor> Optimizer::parameters() const { return params_; }
 
 Tensor& Optimizer::state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
   check<IndexError>(param < state_.size(), "optimizer", "parameter must be below ", state_.size(), ", got ", param,
-                    Help{"build a new optimizer to add parameters"});
+                    Help{"use add_param_group to add parameters"});
   size_t group = groups_.size() - 1;
   while (first_param_[group] > param) --group;
   const Tensor& p = groups_[group].params[param - first_param_[group]];

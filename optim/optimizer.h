@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "framework/backend/backend.h"
+#include "framework/base/lifetime.h"
 #include "framework/math/update_rules.h"
 #include "framework/tensor/tensor.h"
 #include "optim/gradients.h"
@@ -51,10 +52,13 @@ struct AmpStep {
   NormClip clip = {};  // of the gradients, which are clipped after that
 };
 
+// Neither copied nor moved, since schedules, averages and steps refer to it: several are in a std::deque or behind pointers.
 class Optimizer {
  public:
   using Closure = std::function<Tensor()>;
   virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   // Makes one update. Calls the closure first, if there is one, with recording on, and returns its loss.
   virtual std::optional<Tensor> step(const Closure& closure = nullptr) = 0;
@@ -122,8 +126,10 @@ class Optimizer {
   // Returns how often load_state_dict has freed states, whose memory is then elsewhere.
   int64_t states_dropped() const { return states_dropped_; }
 
-  // Checks and adopts what was written into the groups since the last call. Every step() begins with it.
+  // Checks and adopts what was written into the groups since the last call, and throws AmpError for gradients that a loss scale
+  // multiplies, unless a GradScaler makes the step. Every step() begins with it, after its closure.
   void adopt_changes();
+  const Lifetime& lifetime() const { return lifetime_; }
   // Returns the numbers that a recorded step has in its kernels: all options except those that it reads from device rates.
   virtual std::vector<double> recorded_options();
 
@@ -143,12 +149,15 @@ class Optimizer {
   bool keeps_unscaled_gradients() const { return keeps_unscaled_; }
   // An object that follows the parameters, such as an average of them: it is updated after each step, on the device. Its tensors
   // are states of the optimizer, so that checkpoints contain them. An optimizer that overrides step() calls run_followers() at its
-  // end. The optimizer must outlive it.
+  // end. Once the optimizer has been destroyed, it throws ValueError.
   class Follower {
    public:
     explicit Follower(Optimizer& optimizer) : optimizer_(optimizer) { optimizer.followers_.push_back(this); }
-    virtual ~Follower() { std::erase(optimizer_.followers_, this); }
+    virtual ~Follower() {
+      if (Optimizer* const optimizer = optimizer_.find()) std::erase(optimizer->followers_, this);
+    }
     Follower(const Follower&) = delete;
+    Follower& operator=(const Follower&) = delete;
     virtual void stepped(const AmpStep& amp) = 0;  // follows a step, which may have been skipped: amp.found_inf
     virtual std::vector<std::string> state_names() const = 0;
     virtual std::string describe() const = 0;
@@ -160,20 +169,20 @@ class Optimizer {
     virtual void group_added() {}  // called for the last group
 
    protected:
-    Optimizer& optimizer() const { return optimizer_; }
+    Optimizer& optimizer() const { return optimizer_.get("average", "optimizer"); }
     // Returns a name that no other follower's state has: "average", "average_2".
     std::string free_name(const std::string& name) const;
     // Drops states of that name that a former follower left.
     void begin_states(const std::string& name);
     // Works as Optimizer::state. The names of numbers, which are [] f32, end in "step" or "count".
     Tensor& state(size_t param, const std::string& name, const Shape& shape, DType dtype) {
-      return optimizer_.state(param, name, shape, dtype);
+      return optimizer().state(param, name, shape, dtype);
     }
-    const Tensor* find_state(size_t param, const std::string& name) const { return optimizer_.find_state(param, name); }
-    std::span<const ParamGroup> groups() const { return optimizer_.groups(); }
+    const Tensor* find_state(size_t param, const std::string& name) const { return optimizer().find_state(param, name); }
+    std::span<const ParamGroup> groups() const { return optimizer().groups(); }
 
    private:
-    Optimizer& optimizer_;
+    Watched<Optimizer> optimizer_;
   };
 
   // Returns the value of a parameter: its own if a follower temporarily holds another in it (WeightAverage::Scope).
@@ -182,10 +191,13 @@ class Optimizer {
   void check_own_values(const char* where) const;
 
   // Makes kernels read rates from the device (optim/device_rates.h): f64 [groups], or [2 groups] with the momenta after the rates.
-  // `sync_host` updates the host's rates before they are read or set. Undefined and null end that.
+  // `sync_host` updates the host's rates before they are read or set. end_device_rates ends that, unless others are used by then.
   void use_device_rates(Tensor rates, std::function<void()> sync_host) {
     rates_ = std::move(rates);
     sync_host_ = std::move(sync_host);
+  }
+  void end_device_rates(const Tensor& rates) {
+    if (rates_.defined() && rates_.same(rates)) use_device_rates(Tensor(), nullptr);
   }
 
  protected:
@@ -193,6 +205,10 @@ class Optimizer {
   // Returns the groups without waiting for the device: their rates may be out of date.
   std::span<const ParamGroup> groups() const { return groups_; }
   ParamGroup& group(size_t i) { return groups_[i]; }
+  // As adopt_changes(), whatever the gradients are.
+  void adopt_options();
+  // Throws AmpError for gradients that a loss scale multiplies, unless a GradScaler makes the step and gave the scale.
+  void check_unscaled() const;
   // Adopts a group's options, after its rate.
   virtual void adopt(size_t) {}
   // Return and set all options of a group except its rates, for storing. set_option_values throws ValueError, before it changes
@@ -275,6 +291,7 @@ class Optimizer {
   std::vector<bool> written_;            // the user wrote the rate, and no schedule has seen it
   bool scheduled_ = false;               // a schedule was made
   uint64_t stepped_by_ = 0;              // id of the schedule that moved rates last; 0: none since one was made
+  bool rates_loaded_ = false;            // the rates are of a loaded state, and no schedule has moved them since
   std::vector<size_t> first_param_;      // position of each group's first parameter
   std::vector<std::map<std::string, Tensor>> state_;
   AmpStep amp_;
@@ -288,6 +305,7 @@ class Optimizer {
   std::shared_ptr<Shards> shards_;  // null: not sharded
   double default_lr_;
   uint64_t id_;
+  Lifetime lifetime_;  // last
 };
 
 // An optimizer whose step is one rule of framework/math/update_rules.h, in one pass over all parameters of a group.

@@ -215,6 +215,7 @@ void Optimizer::load_options(const std::map<std::string, Tensor>& given) {
     initial_lr_[g] = initial;
     written_[g] = false;
   }
+  rates_loaded_ = true;
 }
 
 void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
@@ -228,6 +229,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
   const auto adopted = lr_;
   const auto initial = initial_lr_;
   const auto written = written_;
+  const bool loaded = rates_loaded_;
   try {
     load_options(given);
     load_states(given);
@@ -236,7 +238,7 @@ void Optimizer::load_state_dict(const std::map<std::string, Tensor>& given) {
       set_option_values(g, before[g]);
       put_lr(rates[g], g);
     }
-    lr_ = adopted, initial_lr_ = initial, written_ = written;
+    lr_ = adopted, initial_lr_ = initial, written_ = written, rates_loaded_ = loaded;
     throw;
   }
 }
@@ -314,8 +316,8 @@ void Optimizer::load_states(const std::map<std::string, Tensor>& given) {
 }
 
 void Optimizer::Follower::begin_states(const std::string& name) {
-  for (auto& states : optimizer_.state_) {
-    optimizer_.states_dropped_ += int64_t(std::erase_if(states, [&](const auto& entry) {
+  for (auto& states : optimizer().state_) {
+    optimizer().states_dropped_ += int64_t(std::erase_if(states, [&](const auto& entry) {
       return entry.first == name || entry.first.starts_with(name + "_step") || entry.first.starts_with(name + "_count");
     }));
   }

@@ -101,7 +101,7 @@ class WithOptions : public Base {
     return options_of(group);
   }
   std::vector<double> recorded_options() override {
-    this->adopt_changes();
+    this->adopt_options();
     std::vector<double> out;
     for (size_t g = 0; g < this->groups().size(); ++g) {
       O o = options_of(g);

@@ -195,8 +195,6 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const Options& options) : ListedSch
   Options& o = options_;
   if (o.total_steps == 0) o.total_steps = o.epochs * o.steps_per_epoch;
   check_momentum(kName, o.cycle_momentum, optimizer);
-  const double own = optimizer.initial_lr(0);
-  check<ValueError>(own > 0 || o.max_lr == 0, kName, "max_lr is in proportion to the optimizer's lr, which must be > 0");
   start();
 }
 // Interpolates between the turning points of the cycle: its start, its top, the end of its second phase and its end.
@@ -215,13 +213,9 @@ double OneCycleLR::interpolate(int64_t count, const double (&turns)[4]) const {
   }
   return turns[phases];
 }
-// Reads the current rates, which a loaded state may have changed.
-double OneCycleLR::scale() const {
-  const double own = initial_lr(0);
-  return options_.max_lr == 0 || own == 0 ? 1 : options_.max_lr / own;
-}
 double OneCycleLR::rate(double initial, int64_t count) const {
-  const double top = initial * scale(), low = top / options_.div_factor, last = low / options_.final_div_factor;
+  const double top = options_.max_lr > 0 ? options_.max_lr : initial;
+  const double low = top / options_.div_factor, last = low / options_.final_div_factor;
   return interpolate(count, {low, top, options_.three_phase ? low : last, last});
 }
 std::optional<double> OneCycleLR::momentum(int64_t count) const {

@@ -10,7 +10,9 @@
 // CosineAnnealingWarmRestarts, OneCycleLR and CyclicLR, which are closed forms in PyTorch too, ignore it, and warn.
 //
 // Several schedules of one optimizer, each of them stepped, multiply, as in PyTorch: each continues from the rate that the others
-// set. Those four cannot, and throw ValueError. Step a schedule of epochs once an epoch, or wrap it in Epochs(steps).
+// set. Those four cannot, and throw ValueError. A schedule that is made after another was stepped begins at the rate that was
+// reached; those four and SequentialLR begin at the initial rate. Step a schedule of epochs once an epoch, or wrap it in
+// Epochs(steps).
 #pragma once
 
 #include <cmath>
@@ -284,9 +286,9 @@ class CosineAnnealingWarmRestarts
 };
 
 // Raises the rate from maximum / div_factor to its maximum and lowers it to maximum / (div_factor final_div_factor); the momentum
-// moves the other way (Smith & Topin 2019). The first group's maximum is max_lr, or its own rate if that is 0; the other groups'
-// are in proportion to their rates. Give total_steps, or epochs and steps_per_epoch. As in PyTorch, step throws ValueError beyond
-// the last one.
+// moves the other way (Smith & Topin 2019). As in PyTorch the maximum of all groups is max_lr, whatever their rates are; if that is
+// 0, each group's is its own rate, which is PyTorch's list of max_lr. Give total_steps, or epochs and steps_per_epoch. As in
+// PyTorch, step throws ValueError beyond the last one.
 struct OneCycleOptions {
   double max_lr = 0;
   int64_t total_steps = 0;
@@ -313,7 +315,6 @@ class OneCycleLR : public ListedSchedule<"OneCycleLR", OneCycleOptions, Schedule
 
  private:
   double interpolate(int64_t count, const double (&turns)[4]) const;
-  double scale() const;  // the ratio of a group's maximum to its rate
 };
 
 // Moves the rate between base_lr and max_lr and back; the momentum moves the other way (Smith 2017). Rates are absolute, for all

@@ -21,24 +21,32 @@ const std::string &kInitial = *new std::string("initial_lr."), &kRate = *new std
 Schedule::Schedule(Optimizer& optimizer) : optimizer_(optimizer) {
   static std::atomic<uint64_t> next{1};
   id_ = next++;
-  optimizer_.begin_schedule();  // before a constructor reads initial rates
+  optimizer.begin_schedule();  // before a constructor reads initial rates
+}
+
+Schedule::FirstRate Schedule::first_rate(size_t group) const {
+  const Optimizer& o = optimizer();
+  return {o.lr_[group], o.stepped_by_ != 0 || o.rates_loaded_};
 }
 
 void Schedule::start() {
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    const bool moved_by_others = optimizer_.stepped_by_ == 0 && optimizer_.lr_[g] != optimizer_.initial_lr_[g];
-    if (moved_by_others && !is_absolute() && !is_made_of_others()) initial_[g] = optimizer_.lr_[g];
+  Optimizer& o = optimizer();
+  for (size_t g = 0; g < o.groups_.size() && !is_absolute(); ++g) {
+    const FirstRate first = first_rate(g);
+    if (first.value == o.initial_lr_[g]) continue;
+    initial_[g] = first.value;
+    continues_ = continues_ || first.reached;
   }
-  set_count(0);
-  optimizer_.stepped_by_ = 0;
+  apply_rates(0, /*keep_set=*/false);
+  o.stepped_by_ = 0;
 }
 
 void Schedule::step_if(bool applied) {
   if (!applied) return;
   const int64_t next = count() + 1;
   follow();
-  set_count(next);
-  optimizer_.stepped_by_ = id_;
+  apply_rates(next, /*keep_set=*/false);
+  optimizer().stepped_by_ = id_;
 }
 
 std::optional<double> Schedule::initial_for(double, int64_t) const { return {}; }
@@ -58,28 +66,29 @@ const Schedule::UserRate* Schedule::user_rate(size_t group, int64_t count) const
 double Schedule::initial_lr(size_t group) const {
   if (const UserRate* const set = user_rate(group, count_); set && !set->while_holding) return set->value;
   const auto at = initial_.find(group);
-  return at == initial_.end() ? optimizer_.initial_lr(group) : at->second;
+  return at == initial_.end() ? optimizer().initial_lr(group) : at->second;
 }
 
 double Schedule::rate_of(size_t group, int64_t count) const {
   const UserRate* const set = user_rate(group, count);
   if (set) return set->while_holding ? held_rate(set->value, count) : rate(set->value, count);
   const auto at = initial_.find(group);
-  return rate(at == initial_.end() ? optimizer_.initial_lr(group) : at->second, count);
+  return rate(at == initial_.end() ? optimizer().initial_lr(group) : at->second, count);
 }
 
 void Schedule::follow() {
-  if (optimizer_.sync_host_) optimizer_.sync_host_();  // another schedule's rates may be on the device
-  optimizer_.adopt_changes();
+  Optimizer& o = optimizer();
+  if (o.sync_host_) o.sync_host_();  // another schedule's rates may be on the device
+  o.adopt_options();
   const bool absolute = is_absolute();
-  const uint64_t by = optimizer_.stepped_by_;
+  const uint64_t by = o.stepped_by_;
   if (absolute && by != 0 && by != id_)
     fail<ValueError>("schedule", describe(), " sets rates whatever the optimizer's other schedule makes of them",
                      Help{"step one of them only, or make a SequentialLR of both; MultiplicativeLR multiplies the rate before"});
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    const bool set = optimizer_.written_[g];
-    const double now = optimizer_.lr_[g], own = rate_of(g, count_);
-    optimizer_.written_[g] = false;
+  for (size_t g = 0; g < o.groups_.size(); ++g) {
+    const bool set = o.written_[g];
+    const double now = o.lr_[g], own = rate_of(g, count_);
+    o.written_[g] = false;
     if (now == own || (!set && absolute)) continue;
     const bool before = user_rate(g, count_) != nullptr, holding = holds(count_);
     const std::optional<double> value = holding ? held_for(now, count_) : initial_for(now, count_);
@@ -88,7 +97,7 @@ void Schedule::follow() {
       continue;
     }
     // Another schedule multiplied the rate by now / own.
-    if (!set && own != 0) initial_[g] = (initial_.contains(g) ? initial_[g] : optimizer_.initial_lr(g)) * (now / own);
+    if (!set && own != 0) initial_[g] = (initial_.contains(g) ? initial_[g] : o.initial_lr(g)) * (now / own);
     if (set || before || holding)
       user_rates_[g] = {*value, count_, holding};
     else
@@ -105,43 +114,47 @@ int64_t Schedule::count() const {
 void Schedule::set_count(int64_t count) {
   check<ValueError>(count >= 0, "schedule", "the count of applied steps must be >= 0, got ", count);
   if (sync_host_) sync_host_();
+  if (continues_ && count > 0 && covers(count)) initial_.clear();
   apply_rates(count, /*keep_set=*/false);
 }
 
 void Schedule::apply_rates(int64_t count, bool keep_set) {
   if (!covers(count)) fail<ValueError>("schedule", describe(), " has ended, it cannot be stepped ", count, " times");
   count_ = count;
+  continues_ = continues_ && count == 0;
+  Optimizer& o = optimizer();
+  if (count > 0) o.rates_loaded_ = false;
   const std::optional<double> momentum = moves_momentum() ? this->momentum(count) : std::nullopt;
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
-    if (!keep_set || !optimizer_.was_written(g)) optimizer_.schedule_lr(rate_of(g, count), g);
-    if (momentum) optimizer_.set_momentum(*momentum, g);
+  for (size_t g = 0; g < o.groups_.size(); ++g) {
+    if (!keep_set || !o.was_written(g)) o.schedule_lr(rate_of(g, count), g);
+    if (momentum) o.set_momentum(*momentum, g);
   }
 }
 
 void Schedule::changed() {
   ++revision_;
-  set_count(count());
-  optimizer_.stepped_by_ = id_;
+  apply_rates(count(), /*keep_set=*/false);
+  optimizer().stepped_by_ = id_;
 }
 
-double Schedule::lr(size_t group) const { return optimizer_.lr(group); }
+double Schedule::lr(size_t group) const { return optimizer().lr(group); }
 
 std::vector<double> Schedule::get_last_lr() const {
   std::vector<double> out;
-  for (const ParamGroup& group : optimizer_.param_groups()) out.push_back(*group.lr);
+  for (const ParamGroup& group : optimizer().param_groups()) out.push_back(*group.lr);
   return out;
 }
 
 std::map<std::string, double> Schedule::state_dict() const {
   std::map<std::string, double> out{{"count", double(count())}};
-  for (size_t g = 0; g < optimizer_.groups_.size(); ++g) {
+  for (size_t g = 0; g < optimizer().groups_.size(); ++g) {
     const std::string group = std::to_string(g);
-    out[kInitial + group] = initial_.contains(g) ? initial_.at(g) : optimizer_.initial_lr(g);
+    out[kInitial + group] = initial_.contains(g) ? initial_.at(g) : optimizer().initial_lr(g);
     if (const UserRate* const set = user_rate(g, count_)) {
       out[(set->while_holding ? kHeld : kByHand) + group] = set->value;
       out[kCount + group] = double(set->count);
     }
-    out[(optimizer_.was_written(g) ? kSet : kRate) + group] = optimizer_.lr(g);
+    out[(optimizer().was_written(g) ? kSet : kRate) + group] = optimizer().lr(g);
   }
   return out;
 }
@@ -157,9 +170,10 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
                       " of a state must be >= 0, got ", found->second);
     return found->second;
   };
-  const size_t groups = optimizer_.groups_.size();
+  const size_t groups = optimizer().groups_.size();
   for (size_t g = 0; g < groups; ++g) stored(kRate, g), stored(kSet, g), stored(kHeld, g), stored(kCount, g);
   initial_.clear(), user_rates_.clear();
+  continues_ = false;
   for (size_t g = 0; g < groups; ++g) {
     if (const auto initial = stored(kInitial, g)) initial_[g] = *initial;
     const auto held = stored(kHeld, g), set = stored(kByHand, g), count = stored(kCount, g);
@@ -168,8 +182,8 @@ void Schedule::load_state_dict(const std::map<std::string, double>& state) {
   ++revision_;
   set_count(int64_t(at->second));
   for (size_t g = 0; g < groups; ++g) {
-    if (const auto now = stored(kRate, g)) optimizer_.schedule_lr(*now, g);
-    if (const auto set = stored(kSet, g)) optimizer_.set_lr(*set, g);
+    if (const auto now = stored(kRate, g)) optimizer().schedule_lr(*now, g);
+    if (const auto set = stored(kSet, g)) optimizer().set_lr(*set, g);
   }
 }
 

@@ -15,9 +15,12 @@
 
 namespace halfstep {
 
+// Neither copied nor moved, as its optimizer. Throws ValueError once that has been destroyed.
 class Schedule {
  public:
   virtual ~Schedule() = default;
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
   // Call after each optimizer step: counts it if it was applied, and sets the learning rate for the next. Throws ValueError beyond
   // the end of the schedule (OneCycleLR). It takes only a bool; pass a metric to observe.
   void step() { step_if(true); }
@@ -26,7 +29,10 @@ class Schedule {
     step_if(applied);
   }
   int64_t count() const;                    // applied steps
-  void set_count(int64_t count);            // for resuming: also sets the learning rate
+  // Sets the count and the rates after so many steps, for resuming without load_state_dict. Before the first step these are
+  // relative to the optimizer's initial rate, also if that had decayed, or was loaded, before the schedule was made. One of several
+  // schedules that multiply resumes by load_state_dict only.
+  void set_count(int64_t count);
   double lr(size_t group = 0) const;        // the optimizer's current rate
   std::vector<double> get_last_lr() const;  // of all groups
   // Returns the rate of a group with the rate `initial` after `count` applied steps.
@@ -58,7 +64,7 @@ class Schedule {
   double rate_of(size_t group, int64_t count) const;
   // Returns the momentum at a count, if the schedule moves it.
   virtual std::optional<double> momentum(int64_t) const { return {}; }
-  bool moves_momentum() const { return momentum(0).has_value() && optimizer_.has_momentum(); }
+  bool moves_momentum() const { return momentum(0).has_value() && optimizer().has_momentum(); }
   virtual std::string describe() const = 0;
 
   // Takes the result of an evaluation, for schedules that use it: ReduceLROnPlateau.
@@ -70,17 +76,31 @@ class Schedule {
   virtual void load_state_dict(const std::map<std::string, double>& state);  // throws ValueError
   int64_t revision() const { return revision_; }  // grows when rates change for another reason than the count
 
-  // Makes `sync_host` update the count before it is read or set: see optim/device_rates.h. Null ends that.
-  void use_device_count(std::function<void()> sync_host) { sync_host_ = std::move(sync_host); }
+  // Makes `sync_host` of `owner` update the count before it is read or set: see optim/device_rates.h. end_device_count ends that,
+  // unless it has another owner by then.
+  void use_device_count(const void* owner, std::function<void()> sync_host) {
+    count_owner_ = owner;
+    sync_host_ = std::move(sync_host);
+  }
+  void end_device_count(const void* owner) {
+    if (owner == count_owner_) use_device_count(nullptr, nullptr);
+  }
+  const Lifetime& lifetime() const { return lifetime_; }
 
  protected:
-  explicit Schedule(Optimizer& optimizer);  // `optimizer` must outlive it
-  void follow();                            // adopts the rates that the user or another schedule set
-  // Sets the first learning rate from the rate that earlier schedules began with. Call it at the end of a constructor.
+  explicit Schedule(Optimizer& optimizer);
+  void follow();  // adopts the rates that the user or another schedule set
+  // Sets the first learning rate. As in PyTorch it continues from the current one, unless the schedule is absolute. Call it at the
+  // end of a constructor.
   void start();
-  virtual bool is_made_of_others() const { return false; }  // made of schedules, which begin with the optimizer's rate
-  void changed();                                           // sets the rates anew; call when they changed though the count did not
-  Optimizer& optimizer() const { return optimizer_; }
+  // Returns the rate of a group from which the schedule starts, and whether set_count leaves that: others have stepped to it.
+  struct FirstRate {
+    double value;
+    bool reached;
+  };
+  virtual FirstRate first_rate(size_t group) const;
+  void changed();  // sets the rates anew; call when they changed though the count did not
+  Optimizer& optimizer() const { return optimizer_.get("schedule", "optimizer"); }
 
  private:
   friend class DeviceRates;
@@ -88,8 +108,9 @@ class Schedule {
   void step_if(bool applied);
   // Sets rates and momenta after `count` steps. keep_set: except rates that the user set in the meantime.
   void apply_rates(int64_t count, bool keep_set);
-  Optimizer& optimizer_;
+  Watched<Optimizer> optimizer_;
   int64_t count_ = 0, revision_ = 0;
+  bool continues_ = false;  // no step yet, and `initial_` has rates to which others have stepped
   // A rate that the user set.
   struct UserRate {
     double value;        // the initial rate that follows from it; while_holding: the result of held_for
@@ -97,10 +118,12 @@ class Schedule {
     bool while_holding;  // the schedule held the rate then
   };
   const UserRate* user_rate(size_t group, int64_t count) const;  // null: none applies
-  std::map<size_t, double> initial_;                             // by group, after another schedule changed its rate
+  std::map<size_t, double> initial_;                             // by group, if it is not the optimizer's
   std::map<size_t, UserRate> user_rates_;                        // by group
   std::function<void()> sync_host_;
+  const void* count_owner_ = nullptr;
   uint64_t id_;  // unique
+  Lifetime lifetime_;  // last
 };
 using SchedulePtr = std::shared_ptr<Schedule>;
 

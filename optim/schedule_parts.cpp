@@ -106,9 +106,15 @@ CompositeSchedule::CompositeSchedule(Optimizer& optimizer, const char* name, std
   check<ValueError>(!parts_.empty(), name, "needs at least one schedule");
   for (const SchedulePtr& part : parts_) {
     check<ValueError>(part != nullptr, name, "got a schedule that is null");
-    check<ValueError>(&part->optimizer_ == &optimizer, name, "all schedules must be of one optimizer, got ", part->describe(),
+    check<ValueError>(&part->optimizer() == &optimizer, name, "all schedules must be of one optimizer, got ", part->describe(),
                       " of another");
   }
+}
+
+Schedule::FirstRate CompositeSchedule::first_rate(size_t group) const {
+  const auto first =
+      std::min_element(parts_.begin(), parts_.end(), [](const SchedulePtr& a, const SchedulePtr& b) { return a->id_ < b->id_; });
+  return {(*first)->initial_lr(group), (*first)->continues_};
 }
 
 bool CompositeSchedule::is_absolute() const {

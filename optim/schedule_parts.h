@@ -49,6 +49,8 @@ class ReduceLROnPlateau : public ListedSchedule<"ReduceLROnPlateau", PlateauOpti
   void load_state_dict(const std::map<std::string, double>& state) override;
 
  private:
+  // set_count keeps it, since the reductions that led to it do not follow from a count.
+  FirstRate first_rate(size_t group) const override { return {Schedule::first_rate(group).value, false}; }
   bool is_better(double metric) const;
   double best_;
   int64_t bad_evaluations_ = 0;  // since the last improvement
@@ -73,7 +75,7 @@ class CompositeSchedule : public Schedule {
 
  protected:
   CompositeSchedule(Optimizer& optimizer, const char* name, std::vector<SchedulePtr> parts);
-  bool is_made_of_others() const override { return true; }
+  FirstRate first_rate(size_t group) const override;  // that of the part that was made first
   // Returns the count that a part sees, or nothing if the part is not active.
   virtual std::optional<int64_t> count_of(size_t part, int64_t count) const = 0;
   const std::vector<SchedulePtr>& parts() const { return parts_; }
@@ -97,9 +99,9 @@ class ChainedScheduler : public CompositeSchedule {
   std::optional<int64_t> count_of(size_t, int64_t count) const override { return count; }
 };
 
-// Applies one after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate,
-// even if the user has set another; a MultiplicativeLR instead begins with function(0) times the rate that was reached, as in
-// PyTorch.
+// Applies one after the other: schedules[i] from milestones[i - 1] on, where it begins with its own step 0 and the initial rate of
+// the optimizer, even if the user has set another or an earlier schedule has reached one; a MultiplicativeLR instead begins with
+// function(0) times the rate that was reached, as in PyTorch.
 struct SequentialLROptions {
   ByName by_name = ByName();
   Required<std::vector<SchedulePtr>> schedulers;
@@ -114,6 +116,7 @@ class SequentialLR : public CompositeSchedule {
   int64_t section(int64_t count) const override;
 
  private:
+  FirstRate first_rate(size_t group) const override { return {optimizer().initial_lr(group), false}; }
   std::optional<int64_t> count_of(size_t part, int64_t count) const override;
   size_t part_at(int64_t count) const;
   std::vector<int64_t> milestones_;

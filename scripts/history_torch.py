@@ -87,8 +87,7 @@ def by_count(args):
     return lambda t: a + b * (t % 4)
 
 
-def schedule_of(spec, opt, first=None):
-    """Makes a schedule. first: the rate of the history's first group."""
+def schedule_of(spec, opt):
     kind, args, lrs = spec["kind"], dict(spec.get("args", {})), torch.optim.lr_scheduler
     if kind == "Epochs":
         return Epochs(schedule_of(args["of"], opt), args["steps"])
@@ -99,9 +98,6 @@ def schedule_of(spec, opt, first=None):
         return lrs.SequentialLR(opt, parts, milestones=args["milestones"])
     if "lambda" in args:
         return getattr(lrs, kind)(opt, by_count(args))
-    if kind == "OneCycleLR":  # halfstep's largest rates of other groups are in proportion
-        first = first or opt.param_groups[0]["lr"]
-        args["max_lr"] = [args["max_lr"] * g["lr"] / first for g in opt.param_groups]
     return getattr(lrs, kind)(opt, **args)
 
 
@@ -175,8 +171,7 @@ class History:
             self.opts = [kind(groups[0]["params"], **args)]
         else:
             self.opts = [kind(groups, **args)]
-        first = self.opts[0].param_groups[0]["lr"]
-        self.schedules = [[schedule_of(s, o, first) for o in self.opts] for s in spec["schedules"]]
+        self.schedules = [[schedule_of(s, o) for o in self.opts] for s in spec["schedules"]]
         self.averages = [Average(a) for a in spec["averages"]]
         self.scaler = torch.amp.GradScaler("cpu", **spec["scaler"]) if spec["scaler"] else None
         self.batch, self.epoch, self.at, self.ties = spec["batch"], 0, 0, False

@@ -56,6 +56,7 @@ struct GradScaler::Impl {
   double init_scale = 0;  // initial value of the device scalar
   int64_t init_tracker = 0;
   Tensor scale, tracker;               // 0-dim f32 and i32 on the device; made by the first scale()
+  std::shared_ptr<LossScale> marks;    // of the gradients that `scale` multiplies; made with it
   Tensor unit_seed;                    // first gradient of backward if disabled
   std::map<uint64_t, Record> records;  // by optimizer id
 
@@ -92,7 +93,10 @@ struct GradScaler::Impl {
     MemoryScope tag(MemoryTag::workspace);
     scale = full({}, init_scale, {.device = device});
     tracker = full({}, double(init_tracker), {.dtype = DType::i32, .device = device});
+    marks = std::make_shared<LossScale>(scale);
   }
+  // Returns the mark of gradients that are multiplied by the scale; null if there is none.
+  std::shared_ptr<LossScale> mark() const { return scales() ? marks : nullptr; }
 
   // Returns all gradients, on the scale's device.
   Tensors gradients(Optimizer& optimizer, bool unscale, const char* where) const {
@@ -105,6 +109,10 @@ struct GradScaler::Impl {
                       " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
       check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
                          ", but the gradient of ", name, " is on ", g.device());
+      const auto& meta = params[i].impl()->autograd;
+      check<AmpError>(!meta->scaled || meta->mixed || !marks || marks->fits(params[i]), where, "the gradient of ", name,
+                      " is multiplied by another scale than this scaler's now",
+                      Help{"step each optimizer with the scaler of its losses, before the update() that follows the backward"});
     }
     return gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
   }
@@ -136,6 +144,11 @@ struct GradScaler::Impl {
   }
 };
 
+GradScaler::Impl& GradScaler::impl() const {
+  check<AmpError>(impl_ != nullptr, "GradScaler", "this scaler was moved from", Help{"use the one that it was moved to"});
+  return *impl_;
+}
+
 GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl>()) {
   if (o.enabled) {
     check<ValueError>(std::isfinite(o.init_scale) && o.init_scale > 0, "GradScaler", "init_scale must be > 0 and finite, got ",
@@ -145,20 +158,23 @@ GradScaler::GradScaler(const GradScalerOptions& o) : impl_(std::make_unique<Impl
     check<ValueError>(o.min_scale >= 0 && o.min_scale <= o.max_scale, "GradScaler", "0 <= min_scale <= max_scale must hold, got ",
                       o.min_scale, " and ", o.max_scale);
   }
-  impl_->options = o;
-  impl_->init_scale = o.init_scale;
+  impl().options = o;
+  impl().init_scale = o.init_scale;
+}
+GradScaler::GradScaler(GradScaler&& other) noexcept : impl_(std::move(other.impl_)) {}
+GradScaler& GradScaler::operator=(GradScaler&& other) noexcept {
+  impl_ = std::move(other.impl_);
+  return *this;
 }
 GradScaler::~GradScaler() = default;
-GradScaler::GradScaler(GradScaler&&) noexcept = default;
-GradScaler& GradScaler::operator=(GradScaler&&) noexcept = default;
 
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!is_enabled()) return loss;
-  impl_->check_loss(loss);
-  const Tensor product = mul(loss, impl_->scale);
-  if (impl_->scales() && product.requires_grad()) {
-    product.register_hook([](const Tensor&) {
-      ScaledBackward::mark();
+  impl().check_loss(loss);
+  const Tensor product = mul(loss, impl().scale);
+  if (impl().scales() && product.requires_grad()) {
+    product.register_hook([mark = impl().mark()](const Tensor&) {
+      ScaledBackward::mark(mark);
       return Tensor();
     });
   }
@@ -168,27 +184,28 @@ Tensor GradScaler::scale(const Tensor& loss) {
 Tensor GradScaler::seed(Device device, double weight) {
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
-  if (is_enabled() && !impl_->scale.defined()) impl_->create_state(device);
-  if (!is_enabled() && (!impl_->unit_seed.defined() || impl_->unit_seed.device() != device))
-    impl_->unit_seed = ones({}, {.device = device});
-  const Tensor& unweighted = is_enabled() ? impl_->scale : impl_->unit_seed;
+  if (is_enabled() && !impl().scale.defined()) impl().create_state(device);
+  if (!is_enabled() && (!impl().unit_seed.defined() || impl().unit_seed.device() != device))
+    impl().unit_seed = ones({}, {.device = device});
+  const Tensor& unweighted = is_enabled() ? impl().scale : impl().unit_seed;
   const Tensor out = weight == 1 ? unweighted : unweighted * weight;
-  if (impl_->scales()) out.impl()->meta().scaled = true;
+  if (impl().scales()) out.impl()->meta().scaled = true;
   return out;
 }
 
 void GradScaler::backward(const Tensor& loss, double weight) {
   check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
-  if (is_enabled()) impl_->check_loss(loss);
-  const ScaledBackward scaled(impl_->scales());
-  loss.backward(seed(loss.device(), weight).reshape(loss.shape()));
+  if (is_enabled()) impl().check_loss(loss);
+  const Tensor first = seed(loss.device(), weight).reshape(loss.shape());
+  const ScaledBackward scaled(impl().mark());
+  loss.backward(first);
 }
 
 void GradScaler::backward(const Tensor& loss, const Tensor& weight) {
   check<ShapeError>(loss.numel() == 1, "GradScaler.backward", "a loss must have one element, got ", loss.shape());
-  if (is_enabled()) impl_->check_loss(loss);
-  const ScaledBackward scaled(impl_->scales());
+  if (is_enabled()) impl().check_loss(loss);
   const Tensor product = no_grad([&] { return seed(loss.device()) * weight.to(DType::f32); });
+  const ScaledBackward scaled(impl().mark());
   loss.backward(product.reshape(loss.shape()));
 }
 
@@ -201,15 +218,15 @@ Tensors GradScaler::scale(const Tensors& losses) {
 
 Gradients GradScaler::unscale_(Optimizer& optimizer) {
   if (!is_enabled()) return optimizer.parameters();
-  impl_->check_has_scale("GradScaler.unscale_");
-  Record& record = impl_->records[optimizer.id()];
+  impl().check_has_scale("GradScaler.unscale_");
+  Record& record = impl().records[optimizer.id()];
   check<AmpError>(record.stage != Stage::unscaled, "GradScaler.unscale_",
                   "was already called on this optimizer since the last update()",
                   Help{"call it once per iteration, after the last backward"});
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.unscale_", "is called after step() on this optimizer",
                   Help{"the order is backward, unscale_, step, update"});
   NoGrad off;
-  record.found_inf = impl_->unscale(optimizer, "GradScaler.unscale_");
+  record.found_inf = impl().unscale(optimizer, "GradScaler.unscale_");
   record.stage = Stage::unscaled;
   return optimizer.parameters();
 }
@@ -219,16 +236,16 @@ Tensor GradScaler::grad_norm(Optimizer& optimizer) {
   const NoGrad off;
   const MemoryScope tag(MemoryTag::workspace);
   if (!is_enabled()) return halfstep::grad_norm(optimizer.parameters());
-  impl_->check_has_scale(where);
-  Record& record = impl_->records[optimizer.id()];
+  impl().check_has_scale(where);
+  Record& record = impl().records[optimizer.id()];
   check<AmpError>(record.stage == Stage::ready, where, "is called after unscale_() or step() on this optimizer",
                   Help{"after unscale_() call grad_norm(optimizer.parameters())"});
-  const Tensors grads = impl_->gradients(optimizer, /*unscale=*/false, where);
-  const Device device = impl_->scale.device();
+  const Tensors grads = impl().gradients(optimizer, /*unscale=*/false, where);
+  const Device device = impl().scale.device();
   if (grads.empty()) return zeros({}, {.device = device});
   const Tensor norm = Tensor::empty({}, {.device = device});
   record.found_inf = Tensor::empty({}, {.device = device});
-  backend_for(device).grad_norm(views_of(grads), impl_->scales() ? impl_->scale.data_ptr<float>() : nullptr, norm.data_ptr<float>(),
+  backend_for(device).grad_norm(views_of(grads), impl().scales() ? impl().scale.data_ptr<float>() : nullptr, norm.data_ptr<float>(),
                                 record.found_inf.data_ptr<float>());
   return norm;
 }
@@ -248,8 +265,8 @@ StepOutcome GradScaler::step(Optimizer& optimizer, const Closure& closure) {
 // Steps the optimizer, whose kernel also does `tail` if it can; tail_pending: whether the tail remains to be done.
 StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTail& tail, const NormClip& clip,
                                        bool& tail_pending) {
-  impl_->check_has_scale("GradScaler.step");
-  Record& record = impl_->records[optimizer.id()];
+  impl().check_has_scale("GradScaler.step");
+  Record& record = impl().records[optimizer.id()];
   check<AmpError>(record.stage != Stage::stepped, "GradScaler.step", "was already called on this optimizer since the last update()",
                   Help{"call scaler.update() once, at the end of each iteration"});
   NoGrad off;
@@ -259,10 +276,10 @@ StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTai
     const bool unscaled = record.stage == Stage::unscaled;
     std::function<void()> test_gradients;
     if (!unscaled && !record.found_inf.defined()) {
-      const Tensors grads = impl_->gradients(optimizer, /*unscale=*/false, "GradScaler.step");
+      const Tensors grads = impl().gradients(optimizer, /*unscale=*/false, "GradScaler.step");
       if (!grads.empty()) {
         const MemoryScope tag(MemoryTag::workspace);
-        record.found_inf = Tensor::empty({}, {.device = impl_->scale.device()});
+        record.found_inf = Tensor::empty({}, {.device = impl().scale.device()});
         test_gradients = [grads, found = record.found_inf] {
           Backend& backend = backend_for(found.device());
           backend.fill(found.view(), 0);
@@ -270,15 +287,15 @@ StepOutcome GradScaler::step_with_tail(Optimizer& optimizer, const math::StepTai
         };
       }
     }
-    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl_->scales() ? Tensor() : impl_->scale, clip},
+    const AmpGuard amp(optimizer, {record.found_inf, unscaled || !impl().scales() ? Tensor() : impl().scale, clip},
                        std::move(test_gradients), tail);
     outcome.value_ = optimizer.step();
     const Optimizer::RemainingWork undone = optimizer.end_amp();
     if (undone.test_gradients) undone.test_gradients();
     tail_pending = undone.tail;
-    if (optimizer.keeps_unscaled_gradients() && impl_->scales()) mark_unscaled(optimizer.parameters());
+    if (optimizer.keeps_unscaled_gradients() && impl().scales()) mark_unscaled(optimizer.parameters());
   } else {
-    if (record.stage == Stage::ready) record.found_inf = impl_->unscale(optimizer, "GradScaler.step");
+    if (record.stage == Stage::ready) record.found_inf = impl().unscale(optimizer, "GradScaler.step");
     record.stage = Stage::unscaled;
     check<AmpError>(record.found_inf.defined(), "GradScaler.step",
                     "no inf checks were recorded for this optimizer: no parameter has a gradient",
@@ -303,88 +320,92 @@ StepOutcome GradScaler::finish(Optimizer& optimizer, math::StepTail tail, const 
     if (optimizer.end_amp().tail && !tail_is_empty) end(skip, optimizer.parameters().front().device());
     return outcome;
   }
-  impl_->check_has_scale("GradScaler.finish");
-  const bool is_only_one = impl_->records.empty() || (impl_->records.size() == 1 && impl_->records.contains(optimizer.id()));
-  if (is_only_one) impl_->add_to(tail);
+  impl().check_has_scale("GradScaler.finish");
+  const bool is_only_one = impl().records.empty() || (impl().records.size() == 1 && impl().records.contains(optimizer.id()));
+  if (is_only_one) impl().add_to(tail);
   bool tail_pending = true;
   StepOutcome outcome = step_with_tail(optimizer, tail, clip, tail_pending);
   if (!is_only_one || !outcome.found_inf().defined()) {  // update() throws if there is no gradient
     tail.scale = nullptr;
     update();
-    if (!tail_is_empty && tail_pending) end(outcome.found_inf(), impl_->scale.device());
+    if (!tail_is_empty && tail_pending) end(outcome.found_inf(), impl().scale.device());
     return outcome;
   }
-  if (tail_pending) end(outcome.found_inf(), impl_->scale.device());
-  impl_->bump_versions();
-  impl_->records.clear();
+  impl().marks->change(/*known=*/false);  // to know it would cost a copy a step
+  if (tail_pending) end(outcome.found_inf(), impl().scale.device());
+  impl().bump_versions();
+  impl().records.clear();
   return outcome;
 }
 
 void GradScaler::update(std::optional<double> new_scale) {
   if (!is_enabled()) return;
-  impl_->check_has_scale("GradScaler.update");
+  impl().check_has_scale("GradScaler.update");
   NoGrad off;
   if (new_scale) {
-    impl_->check_not_fixed();
+    impl().check_not_fixed();
     check<ValueError>(std::isfinite(*new_scale) && *new_scale > 0, "GradScaler.update",
                       "the new scale must be > 0 and finite, got ", *new_scale);
-    impl_->scale.fill_(*new_scale);
+    impl().marks->change();
+    impl().scale.fill_(*new_scale);
   } else {
     Tensor found;
-    for (const auto& entry : impl_->records) {
+    for (const auto& entry : impl().records) {
       const Tensor& found_inf = entry.second.found_inf;
       if (found_inf.defined()) found = found.defined() ? add(found, found_inf) : found_inf;
     }
     check<AmpError>(found.defined(), "GradScaler.update", "no inf checks were recorded prior to update",
                     Help{"call scaler.step(optimizer) or scaler.unscale_(optimizer) first, with gradients in place"});
     math::StepTail tail;
-    impl_->add_to(tail);
-    backend_for(impl_->scale.device()).end_step(found.data_ptr<float>(), tail);
-    impl_->bump_versions();
+    impl().add_to(tail);
+    impl().marks->change();
+    backend_for(impl().scale.device()).end_step(found.data_ptr<float>(), tail);
+    impl().bump_versions();
   }
-  impl_->records.clear();
+  impl().records.clear();
 }
 
 void GradScaler::update(const Tensor& new_scale) {
   if (!is_enabled()) return;
-  impl_->check_has_scale("GradScaler.update");
-  impl_->check_not_fixed();
+  impl().check_has_scale("GradScaler.update");
+  impl().check_not_fixed();
   check<ValueError>(new_scale.numel() == 1, "GradScaler.update", "the new scale must have one element, got ", new_scale.shape());
   check<ValueError>(!new_scale.requires_grad(), "GradScaler.update", "the new scale must not require grad",
                     Help{"pass scale.detach()"});
   check<DTypeError>(new_scale.is_floating_point(), "GradScaler.update", "the new scale must be floating point, got ",
                     new_scale.dtype());
-  check<DeviceError>(new_scale.device().type == impl_->scale.device().type, "GradScaler.update", "the new scale must be on ",
-                     impl_->scale.device(), ", got ", new_scale.device());
+  check<DeviceError>(new_scale.device().type == impl().scale.device().type, "GradScaler.update", "the new scale must be on ",
+                     impl().scale.device(), ", got ", new_scale.device());
   const double value = new_scale.item<double>();
   check<ValueError>(std::isfinite(value) && value > 0, "GradScaler.update", "the new scale must be > 0 and finite, got ", value);
   NoGrad off;
-  impl_->scale.copy_(new_scale.reshape({}));
-  impl_->records.clear();
+  impl().marks->change();
+  impl().scale.copy_(new_scale.reshape({}));
+  impl().records.clear();
 }
 
-void GradScaler::abandon() { impl_->records.clear(); }
+void GradScaler::abandon() { impl().records.clear(); }
 
 double GradScaler::get_scale() const {
   if (!is_enabled()) return 1;
-  return impl_->scale.defined() ? impl_->scale.item<double>() : impl_->init_scale;
+  return impl().scale.defined() ? impl().scale.item<double>() : impl().init_scale;
 }
 int64_t GradScaler::get_growth_tracker() const {
   if (!is_enabled()) return 0;
-  return impl_->tracker.defined() ? impl_->tracker.item<int64_t>() : impl_->init_tracker;
+  return impl().tracker.defined() ? impl().tracker.item<int64_t>() : impl().init_tracker;
 }
-double GradScaler::get_growth_factor() const { return impl_->options.growth_factor; }
-void GradScaler::set_growth_factor(double v) { impl_->set("growth_factor", v); }
-double GradScaler::get_backoff_factor() const { return impl_->options.backoff_factor; }
-void GradScaler::set_backoff_factor(double v) { impl_->set("backoff_factor", v); }
-int64_t GradScaler::get_growth_interval() const { return impl_->options.growth_interval; }
+double GradScaler::get_growth_factor() const { return impl().options.growth_factor; }
+void GradScaler::set_growth_factor(double v) { impl().set("growth_factor", v); }
+double GradScaler::get_backoff_factor() const { return impl().options.backoff_factor; }
+void GradScaler::set_backoff_factor(double v) { impl().set("backoff_factor", v); }
+int64_t GradScaler::get_growth_interval() const { return impl().options.growth_interval; }
 void GradScaler::set_growth_interval(int64_t v) {
   Impl::check_growth_interval(v);
-  impl_->options.growth_interval = v;
+  impl().options.growth_interval = v;
 }
-double GradScaler::get_min_scale() const { return impl_->options.min_scale; }
-bool GradScaler::is_enabled() const { return impl_->options.enabled; }
-bool GradScaler::is_fixed() const { return impl_->options.enabled && impl_->options.fixed; }
+double GradScaler::get_min_scale() const { return impl().options.min_scale; }
+bool GradScaler::is_enabled() const { return impl().options.enabled; }
+bool GradScaler::is_fixed() const { return impl().options.enabled && impl().options.fixed; }
 
 GradScaler::StateDict GradScaler::state_dict() const {
   if (!is_enabled() || is_fixed()) return {};
@@ -406,15 +427,16 @@ void GradScaler::load_state_dict(const StateDict& state) {
                     scale);
   check<ValueError>(interval >= 1 && interval <= std::numeric_limits<int32_t>::max(), "GradScaler.load_state_dict",
                     "growth_interval must be >= 1 and below 2^31, got ", interval);
-  impl_->set("growth_factor", state.at("growth_factor"));
-  impl_->set("backoff_factor", state.at("backoff_factor"));
-  impl_->options.growth_interval = int64_t(interval);
-  impl_->init_scale = scale;
-  impl_->init_tracker = int64_t(state.at("_growth_tracker"));
-  if (impl_->scale.defined()) {
+  impl().set("growth_factor", state.at("growth_factor"));
+  impl().set("backoff_factor", state.at("backoff_factor"));
+  impl().options.growth_interval = int64_t(interval);
+  impl().init_scale = scale;
+  impl().init_tracker = int64_t(state.at("_growth_tracker"));
+  if (impl().scale.defined()) {
     NoGrad off;
-    impl_->scale.fill_(impl_->init_scale);
-    impl_->tracker.fill_(double(impl_->init_tracker));
+    impl().marks->change();
+    impl().scale.fill_(impl().init_scale);
+    impl().tracker.fill_(double(impl().init_tracker));
   }
 }
 

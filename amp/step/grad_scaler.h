@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/base/lifetime.h"
 #include "framework/base/options.h"
 #include "framework/math/training.h"
 #include "framework/tensor/tensor.h"
@@ -70,6 +71,7 @@ class GradScaler {
   ~GradScaler();
   GradScaler(GradScaler&&) noexcept;
   GradScaler& operator=(GradScaler&&) noexcept;
+  const Lifetime& lifetime() const { return lifetime_; }
 
   Tensor scale(const Tensor& loss);            // differentiable; the first call places the state on loss.device()
   Tensors scale(const Tensors& losses);
@@ -113,8 +115,10 @@ class GradScaler {
 
  private:
   struct Impl;
+  Impl& impl() const;  // throws AmpError if this was moved from
   StepOutcome step_with_tail(Optimizer& optimizer, const math::StepTail& tail, const NormClip& clip, bool& tail_pending);
   std::unique_ptr<Impl> impl_;
+  Lifetime lifetime_;  // last
 };
 
 }  // namespace halfstep

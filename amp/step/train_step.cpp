@@ -32,10 +32,10 @@ TrainStep::TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, Gra
       loss_(loss),
       optimizer_(optimizer),
       scaler_(scaler),
-      schedule_(schedule),
       options_(options),
       window_(options.accumulate_steps, options.group ? options.group->size() : 1),
       states_(module) {
+  if (schedule) schedule_.emplace(*schedule);
   check_options();
   if (options.group)
     ranks_ = std::make_unique<RankExchange>(optimizer.parameters(), *options.group, options.reducer, options.device.is_meta());
@@ -62,6 +62,7 @@ StepResult TrainStep::operator()(const Tensor& input, const Tensor& target, cons
   const BatchRows rows = rows_of(input, part);
   if (keeps_step_) keep_batch(work_of(input, target, rows), rows);
   if (!recorder_) return eager(input, target, rows, nullptr);
+  optimizer(), scaler();  // throw if they are gone; the recorder refers to them
   StepResult result = (*recorder_)(input, target, rows);
   notify(0);
   return result;
@@ -118,13 +119,13 @@ StepResult TrainStep::eager(const Tensor& input, const Tensor& target, const Bat
 }
 
 StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::ResultRing* ring) {
-  if (optimizer_.needs_closure()) return by_closure(work);
+  if (optimizer().needs_closure()) return by_closure(work);
   if (window_.pending() == 0) {
     if (rates_) rates_->prepare();
-    optimizer_.zero_grad();
+    optimizer().zero_grad();
     // Without a scaler, every step with a target that counts is applied. The host does not read denominators on the device.
     const bool may_count_nothing = part.rows > 0 && (work.denominator.is_zero() || work.denominator.on_device().defined());
-    if (scaler_.is_enabled() || options_.keeps_states || may_count_nothing) states_.save();
+    if (scaler().is_enabled() || options_.keeps_states || may_count_nothing) states_.save();
     window_loss_ = Tensor();
     window_.open(part);
     if (ranks_) ranks_->open();
@@ -138,8 +139,8 @@ StepResult TrainStep::eager(const Work& work, const BatchRows& part, math::Resul
     result.denominator = work.denominator;
   }
   // Create the scale in the first step, also on a rank without rows that count.
-  if (scaler_.is_enabled() && (part.rows == 0 || work.denominator.is_zero())) scaler_.seed(options_.device);
-  if (options_.accumulate_steps > 1 && !ranks_ && scaler_.is_enabled()) {
+  if (scaler().is_enabled() && (part.rows == 0 || work.denominator.is_zero())) scaler().seed(options_.device);
+  if (options_.accumulate_steps > 1 && !ranks_ && scaler().is_enabled()) {
     const NoGrad off;
     const MemoryScope tag(MemoryTag::workspace);
     const Tensor& denominator = work.denominator.on_device();
@@ -172,7 +173,7 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   const GroupScope group(options_.group);
   {
     const bool seeded = weight == 1 && work.on_device && !Observing::observes_kernels(options_.device);
-    const Tensor seed = seeded ? scaler_.seed(options_.device) : Tensor();
+    const Tensor seed = seeded ? scaler().seed(options_.device) : Tensor();
     const StepPassScope pass(StepPass::forward);
     const Autocast region(options_.device, region_options());
     Tensor output;
@@ -193,9 +194,9 @@ StepResult TrainStep::compute(const Work& work, const BatchRows& part) {
   // Halves memory and traffic, but only if no code computes with the gradients before the optimizer does.
   const LowGradients low(keeps_low_gradients());
   if (on_device)
-    scaler_.backward(loss, no_grad([&] { return window_.loss_weight_on_device(work.denominator); }));
+    scaler().backward(loss, no_grad([&] { return window_.loss_weight_on_device(work.denominator); }));
   else
-    scaler_.backward(loss, weight);
+    scaler().backward(loss, weight);
   return result;
 }
 
@@ -204,7 +205,7 @@ bool TrainStep::keeps_low_gradients() const { return options_.accumulate_steps =
 StepUnderTest TrainStep::step_without_batches() const {
   StepUnderTest out{.module = module_, .batches = {}, .device = options_.device, .low = options_.amp};
   out.policies = options_.policies;
-  out.scale = scaler_.get_scale();
+  out.scale = scaler().get_scale();
   out.low_gradients = keeps_low_gradients();
   return out;
 }
@@ -249,7 +250,7 @@ StepResult TrainStep::without_targets() {
   out.outcome = StepOutcome(full({}, 1.0, {.device = options_.device}));
   states_.restore_after_step(out.outcome.found_inf());
   window_loss_ = Tensor();
-  if (!rates_ && schedule_) schedule_->step(false);
+  if (!rates_ && schedule_) schedule().step(false);
   return out;
 }
 
@@ -258,7 +259,7 @@ StepResult TrainStep::by_closure(const Work& work) {
   if (work.denominator.is_zero())
     return result = without_targets(), result.loss = full({}, NAN, {.device = options_.device}), result;
   const auto closure = [&] {
-    optimizer_.zero_grad();
+    optimizer().zero_grad();
     Tensor loss;
     {
       const StepPassScope pass(StepPass::forward);
@@ -271,9 +272,9 @@ StepResult TrainStep::by_closure(const Work& work) {
     return loss;
   };
   const StepPassScope pass(StepPass::update);
-  result.loss = optimizer_.step(closure)->detach().reshape({});
+  result.loss = optimizer().step(closure)->detach().reshape({});
   result.stepped = true;
-  if (schedule_) schedule_->step();
+  if (schedule_) schedule().step();
   return result;
 }
 
@@ -286,14 +287,14 @@ AutocastOptions TrainStep::region_options() const {
 // Returns whether the optimizer's pass clips: only by the norm of gradients that are not rounded to 16 bits when they are clipped.
 bool TrainStep::clips_in_update() const {
   const TrainStepOptions& o = options_;
-  if (o.clip_grad_norm == 0 || o.clip_grad_value > 0 || o.clip_grad_agc > 0 || !optimizer_.handles_amp()) return false;
-  const std::vector<Tensor> params = optimizer_.parameters();
+  if (o.clip_grad_norm == 0 || o.clip_grad_value > 0 || o.clip_grad_agc > 0 || !optimizer().handles_amp()) return false;
+  const std::vector<Tensor> params = optimizer().parameters();
   return std::none_of(params.begin(), params.end(), [](const Tensor& p) { return is_half(p.dtype()); });
 }
 
 // Clips in memory, and returns the norm of the gradients if requested.
 Tensor TrainStep::clip() {
-  const Gradients gradients = scaler_.unscale_(optimizer_);
+  const Gradients gradients = scaler().unscale_(optimizer());
   if (options_.clip_grad_agc > 0) clip_grad_agc_(gradients, options_.clip_grad_agc);
   if (options_.clip_grad_value > 0) clip_grad_value_(gradients, options_.clip_grad_value);
   if (options_.clip_grad_norm > 0) return clip_grad_norm_(gradients, options_.clip_grad_norm);
@@ -306,11 +307,11 @@ Tensor TrainStep::apply_gradient_factor() {
   const NoGrad off;
   if (window_.total_on_device().defined()) {
     const Tensor factor = window_.gradient_factor_on_device().to(DType::f32);
-    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
+    for (const Tensor& g : gradients_of(optimizer().parameters())) g.mul_(factor);
     return eq(window_.total_on_device(), 0.0);
   }
   if (const double factor = window_.gradient_factor(); factor != 1) {
-    for (const Tensor& g : gradients_of(optimizer_.parameters())) g.mul_(factor);
+    for (const Tensor& g : gradients_of(optimizer().parameters())) g.mul_(factor);
   }
   return {};
 }
@@ -339,10 +340,10 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     // Skip a step without any target that counts. Under a scaler its gradients do so: they are not finite, since the factor is
     // infinite. The loss becomes NaN, so that the scale stays.
     const NoGrad off;
-    if (!scaler_.is_enabled()) skip = counts_nothing.to(DType::f32);
+    if (!scaler().is_enabled()) skip = counts_nothing.to(DType::f32);
     if (tail_loss.defined()) tail_loss = where(counts_nothing, NAN, tail_loss);
   }
-  if (tail_loss.defined() && (ring || scaler_.is_enabled())) {
+  if (tail_loss.defined() && (ring || scaler().is_enabled())) {
     if (ranks_) tail_loss = tail_loss.to(options_.device);  // may be on the host
     tail.loss = tail_loss.data_ptr();
     tail.loss_dtype = tail_loss.dtype();
@@ -353,22 +354,22 @@ StepResult TrainStep::finish_window(math::ResultRing* ring, const Tensor& loss) 
     result.grad_norm = clip();
   } else if (clips() || options_.grad_norm) {
     const CallScope span(SpanKind::task, "grad_norm");
-    result.grad_norm = scaler_.grad_norm(optimizer_);
+    result.grad_norm = scaler().grad_norm(optimizer());
     if (clips()) clip_of_update = {result.grad_norm, options_.clip_grad_norm};
   }
   result.stepped = true;
   {
     const CallScope span(SpanKind::task, "optimizer");
-    const ScaledGradients leave(optimizer_);
+    const ScaledGradients leave(optimizer());
     if (rates_) rates_->add_to(tail);
-    result.outcome = scaler_.finish(optimizer_, tail, skip, clip_of_update);
+    result.outcome = scaler().finish(optimizer(), tail, skip, clip_of_update);
   }
-  if (scaler_.is_enabled() || skip.defined()) states_.restore_after_step(result.outcome.found_inf());
+  if (scaler().is_enabled() || skip.defined()) states_.restore_after_step(result.outcome.found_inf());
   window_loss_ = Tensor();
   if (rates_)
     rates_->note_step();
   else if (schedule_)
-    schedule_->step(result.outcome.applied());
+    schedule().step(result.outcome.applied());
   return result;
 }
 
@@ -382,19 +383,19 @@ void TrainStep::check_options() const {
   check<ValueError>(o.clip_grad_agc >= 0, "TrainStep", "clip_grad_agc must be >= 0, got ", o.clip_grad_agc);
   check<ValueError>(o.clip_grad_value >= 0, "TrainStep", "clip_grad_value must be >= 0, got ", o.clip_grad_value);
   if (o.group) {
-    check<ValueError>(!optimizer_.needs_closure(), "TrainStep", optimizer_.describe(),
+    check<ValueError>(!optimizer().needs_closure(), "TrainStep", optimizer().describe(),
                       " evaluates the loss itself, which ranks do not", Help{"train in one process, or with another optimizer"});
     check<ValueError>(o.graph != GraphMode::on || o.group->can_record(), "TrainStep",
                       "steps of ranks that exchange over the host are not recorded",
                       Help{"let them exchange over NCCL, or leave performance.cuda_graph at \"auto\""});
   }
-  check<ValueError>(!optimizer_.is_sharded() || o.group, "TrainStep", "ranks share the states of ", optimizer_.describe(),
+  check<ValueError>(!optimizer().is_sharded() || o.group, "TrainStep", "ranks share the states of ", optimizer().describe(),
                     ", so they must train together, got no group", Help{"give the step their group"});
-  if (!optimizer_.needs_closure()) return;
-  check<ValueError>(!scaler_.is_enabled(), "TrainStep", optimizer_.describe(),
+  if (!optimizer().needs_closure()) return;
+  check<ValueError>(!scaler().is_enabled(), "TrainStep", optimizer().describe(),
                     " evaluates the loss several times a step, which a gradient scaler does not allow",
                     Help{"train in float32 or bfloat16"});
-  check<ValueError>(o.accumulate_steps == 1 && !clips() && !o.grad_norm, "TrainStep", optimizer_.describe(),
+  check<ValueError>(o.accumulate_steps == 1 && !clips() && !o.grad_norm, "TrainStep", optimizer().describe(),
                     " evaluates the loss itself: it neither accumulates nor clips gradients",
                     Help{"leave out accumulate_steps, grad_norm and what clips"});
 }

@@ -83,9 +83,10 @@ Tensor forward_of_several(Module& module, const Tensors& t) {
 
 }  // namespace train_step
 
+// Neither copied nor moved. Throws ValueError once its optimizer, scaler or schedule has been destroyed.
 class TrainStep {
  public:
-  // All arguments must outlive it; `schedule` may be null. Throws ValueError for options outside their domain.
+  // `module` and `loss` must outlive it; `schedule` may be null. Throws ValueError for options outside their domain.
   TrainStep(Module& module, const Loss& loss, Optimizer& optimizer, GradScaler& scaler, Schedule* schedule,
             const TrainStepOptions& options = {});
   // Takes a class whose forward takes several tensors.
@@ -96,6 +97,8 @@ class TrainStep {
       : TrainStep(static_cast<Module&>(module), loss, optimizer, scaler, schedule, options) {
     forward_of_several_ = train_step::forward_of_several<M>;
   }
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
 
   // Runs forward, backward and, at the end of a window, the optimizer's step. An optimizer that evaluates the loss itself (LBFGS)
   // does so on this batch, without a scaler, clipping or accumulation; the result is that of its first evaluation. Buffers that
@@ -160,6 +163,9 @@ class TrainStep {
   bool is_recorded() const { return recorder_ && recorder_->is_recorded(); }
 
  private:
+  Optimizer& optimizer() const { return optimizer_.get("TrainStep", "optimizer"); }
+  GradScaler& scaler() const { return scaler_.get("TrainStep", "scaler"); }
+  Schedule& schedule() const { return schedule_->get("TrainStep", "schedule"); }
   void check_options() const;
   bool may_record() const;
   BatchRows rows_of(const Tensor& input, const std::optional<BatchRows>& part) const;
@@ -192,9 +198,9 @@ class TrainStep {
   Module& module_;
   train_step::ForwardOfSeveral forward_of_several_ = nullptr;
   const Loss& loss_;
-  Optimizer& optimizer_;
-  GradScaler& scaler_;
-  Schedule* schedule_;
+  Watched<Optimizer> optimizer_;
+  Watched<GradScaler> scaler_;
+  std::optional<Watched<Schedule>> schedule_;
   TrainStepOptions options_;
   AccumulationWindow window_;
   StateRollback states_;

@@ -1,25 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marks the gradients of losses that a GradScaler has multiplied by its scale (AutogradMeta::scaled). Code that needs true
-// gradients can then refuse them, and sums of scaled and unscaled gradients are detected.
+// gradients can then refuse them, and sums of gradients with different scales, or with and without one, are detected.
 #pragma once
+
+#include <memory>
+#include <unordered_map>
 
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
-class ScaledBackward {
+// The scale of a GradScaler, and which leaves have gradients that it multiplies. May be used by several threads.
+class LossScale {
  public:
-  // If `scaled`, marks this thread's backward passes as scaled while it lives. Restores the previous mark at its end.
-  [[nodiscard]] explicit ScaledBackward(bool scaled = false) : previous_(is_scaled_) { is_scaled_ = is_scaled_ || scaled; }
-  ~ScaledBackward() { is_scaled_ = previous_; }
-  ScaledBackward(const ScaledBackward&) = delete;
-  // Marks the pass that is running as scaled, until its end.
-  static void mark() { is_scaled_ = true; }
-  static bool is_scaled() { return is_scaled_; }
+  [[nodiscard]] explicit LossScale(Tensor scale);  // 0-dim; the scaler changes it in place
+  ~LossScale();
+  LossScale(const LossScale&) = delete;
+  LossScale& operator=(const LossScale&) = delete;
+  // Notes that the gradient of a leaf is multiplied by this scale. joins: it is added to one that is multiplied by a scale, too.
+  // Returns whether both are the same scale. Like fits(), it reads from the device only if the scale may have changed in between.
+  bool join(const Tensor& leaf, bool joins);
+  // Returns whether a gradient that is multiplied by a scale is multiplied by this one, as it is now.
+  bool fits(const Tensor& leaf) const;
+  // Call before the scale changes. Gradients that have it keep it, for comparisons; known = false: any later scale fits them.
+  void change(bool known = true);
 
  private:
-  static inline thread_local constinit bool is_scaled_ = false;
-  bool previous_;
+  struct Gradient {
+    std::weak_ptr<TensorImpl> leaf;
+    Tensor scale;  // undefined: unknown
+  };
+  const Gradient* find(const Tensor& leaf) const;
+  bool is_same(const Tensor& leaf) const;
+  const Tensor scale_;
+  std::unordered_map<const TensorImpl*, Gradient> gradients_;
+};
+
+class ScaledBackward {
+ public:
+  // With a scale, marks this thread's backward passes as scaled while it lives. Restores the previous mark at its end.
+  [[nodiscard]] explicit ScaledBackward(std::shared_ptr<LossScale> scale = nullptr);
+  ~ScaledBackward();
+  ScaledBackward(const ScaledBackward&) = delete;
+  // Marks the pass that is running as scaled, until its end. Null: by a scale that is not known.
+  static void mark(std::shared_ptr<LossScale> scale = nullptr);
+  static bool is_scaled();
+  // Notes that the running pass, if it is scaled, adds to the gradient of a leaf. Returns whether the sum has one scale.
+  static bool join(const Tensor& leaf, bool joins);
+
+ private:
+  bool was_scaled_;
+  std::shared_ptr<LossScale> previous_;
 };
 
 // Sets a gradient that was moved into other memory: like leaf.set_grad(g), but keeps the marks `scaled` and `mixed`.

@@ -81,9 +81,9 @@ TEST_CASE("every way to a scaled backward marks, and unscaling, steps and zero_g
 
 TEST_CASE("a sum of gradients that a scale multiplies and of others is refused where it is used, by the name of the parameter") {
   const std::string mixed =
-      "[gradients] the gradient of gain is a sum of some that the loss scale multiplies and of others that it does not"
-      "\nhelp: pass every loss of a step through scaler.scale(), unscale after the last backward, and call zero_grad() between "
-      "steps";
+      "[gradients] the gradient of gain is a sum of some that a loss scale multiplies and of others that it does not, or "
+      "another one does\nhelp: pass every loss of a step through scaler.scale() of one scaler, unscale after the last backward, "
+      "update after that, and call zero_grad() between steps";
   Tensor p = ones({2}).set_requires_grad();
   p.set_label("gain");
   GradScaler scaler({.init_scale = 16});

@@ -47,7 +47,7 @@ TEST_CASE("parameters that cannot be optimized are refused") {
                        DTypeError);
   CHECK_THROWS_WITH_AS(SGD(std::vector<Tensor>{ones({2, 3}).t()}),
                        "[optimizer] parameters must be contiguous, parameter 0 has shape [3, 2] and strides [1, 3]\n"
-                       "help: use p.contiguous() as the parameter",
+                       "help: use p.detach().contiguous().set_requires_grad() as the parameter",
                        ShapeError);
 }
 
