@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "framework/base/options.h"
 #include "framework/ops/reduce/averaged_weights.h"
 #include "optim/optimizer.h"
@@ -53,12 +54,11 @@ class WeightAverage : public Optimizer::Follower {
   // Puts the averages, rounded to the parameters' dtypes, into the parameters while it lives, and then restores their own values.
   // The average does not change, nor does what save_run writes. Nested scopes of one optimizer, steps and load_state_dict within
   // the scope throw ValueError.
-  class Scope {
+  class Scope : LocalGuard {
    public:
     [[nodiscard]] explicit Scope(WeightAverage& average)
         : average_(average), averaged_(average.swap_in() && average.options_.equal) {}
     ~Scope() { average_.swap_out(); }
-    Scope(const Scope&) = delete;
 
    private:
     WeightAverage& average_;

@@ -3,16 +3,16 @@
 // gradients can then refuse them, and sums of scaled and unscaled gradients are detected.
 #pragma once
 
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
-class ScaledBackward {
+class ScaledBackward : LocalGuard {
  public:
   // If `scaled`, marks this thread's backward passes as scaled while it lives. Restores the previous mark at its end.
   [[nodiscard]] explicit ScaledBackward(bool scaled = false) : previous_(is_scaled_) { is_scaled_ = is_scaled_ || scaled; }
   ~ScaledBackward() { is_scaled_ = previous_; }
-  ScaledBackward(const ScaledBackward&) = delete;
   // Marks the pass that is running as scaled, until its end.
   static void mark() { is_scaled_ = true; }
   static bool is_scaled() { return is_scaled_; }
