@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "framework/base/options.h"
 #include "framework/ops/reduce/averaged_weights.h"
 #include "optim/optimizer.h"
@@ -55,15 +56,13 @@ class WeightAverage : public Optimizer::Follower {
   // Puts the averages, rounded to the parameters' dtypes, into the parameters while it lives, and then restores their own values.
   // The average does not change, nor does what save_run writes. Nested scopes of one optimizer, steps and load_state_dict within
   // the scope throw ValueError.
-  class Scope {
+  class Scope : LocalGuard {
    public:
     [[nodiscard]] explicit Scope(WeightAverage& average)
         : average_(average), averaged_(average.swap_in() && average.options_.equal) {}
     ~Scope() {
       if (WeightAverage* const average = average_.find()) average->swap_out();
     }
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
 
    private:
     Watched<WeightAverage> average_;

@@ -129,8 +129,10 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
 }
 
 Autocast::~Autocast() {
-  region_of(type_) = saved_;
-  state.cache_enabled = saved_cache_;
+  if (!ends_here("autocast")) return;
+  Autocast* const same_type = next([&](const Autocast& region) { return region.type_ == type_; });
+  (same_type ? same_type->saved_ : region_of(type_)) = saved_;
+  (next() ? next()->saved_cache_ : state.cache_enabled) = saved_cache_;
   update_any_policies();
 }
 

@@ -5,8 +5,8 @@
 //   scaler.scale(loss).backward();
 //
 // The state is thread-local and per device type; a new thread starts with autocast off. At its end a region restores the state
-// that it found, also when an exception leaves it. Float64, integer and bool tensors, tensors on other devices, in-place forms and
-// ops called with an explicit dtype do not change.
+// that it found, also when an exception leaves it; one that ends before a region inside of it does so when that one ends. Float64,
+// integer and bool tensors, tensors on other devices, in-place forms and ops called with an explicit dtype do not change.
 //
 // Weights are not cast at every use. The 16-bit copy ("shadow") of a float32 leaf that requires grad is stored beside it with the
 // parameter's version, and the optimizer rewrites it in the pass that updates the parameter. It is never stale and holds no graph.
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "amp/policy/policy.h"
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -29,7 +30,7 @@ struct AutocastOptions {
   // Unset: the device's current autocast dtype (cuda: f16, cpu and meta: bf16, or the enclosing region's).
   std::optional<DType> dtype = {};
   bool enabled = true;
-  std::optional<bool> cache_enabled = {};  // unset: unchanged
+  std::optional<bool> cache_enabled = {};   // unset: unchanged
   std::optional<OpPolicies> policies = {};  // replace the ops' own policies; unset: the enclosing region's
 };
 
@@ -64,7 +65,7 @@ inline thread_local constinit State state{};
 
 }  // namespace autocast
 
-class Autocast {
+class Autocast : public OrderedGuard<Autocast> {
  public:
   // An enabled region with a dtype other than f16 and bf16 warns and is disabled.
   [[nodiscard]] explicit Autocast(Device device, const AutocastOptions& options = {});
@@ -72,8 +73,6 @@ class Autocast {
   // Turns autocast off if `low` is empty, as with enabled = false.
   [[nodiscard]] Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value()}) {}
   ~Autocast();
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
 
  private:
   Device::Type type_;
@@ -90,11 +89,10 @@ bool is_cache_enabled();
 // Returns the whole autocast state, for code that must run later under the same rules.
 const Regions& regions();
 // Sets the whole autocast state of this thread while it lives.
-class AsIn {
+class AsIn : LocalGuard {
  public:
   [[nodiscard]] explicit AsIn(const Regions& then);
   ~AsIn();
-  AsIn(const AsIn&) = delete;
 
  private:
   Regions saved_;
@@ -102,11 +100,10 @@ class AsIn {
 
 // Surrounds the call of a module that computes in `dtype` (Module::set_precision). float32 turns open regions off; float16 and
 // bfloat16 change their dtype. Does nothing outside of a region. `path` names the module in reports and is never freed.
-class ModuleRegion {
+class ModuleRegion : LocalGuard {
  public:
   [[nodiscard]] ModuleRegion(DType dtype, const std::string* path);
   ~ModuleRegion();
-  ModuleRegion(const ModuleRegion&) = delete;
   // If the regions were turned off, casts 16-bit inputs to float32 like an op's inputs. Handles that were equal stay equal.
   void widen(std::span<Tensor* const> inputs) const;
 
@@ -135,11 +132,10 @@ std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool rea
 OpPolicies policies_for(std::span<const Tensor> inputs);
 
 // Turns autocast off for all devices while it lives: inside an op, and in the engine.
-class Off {
+class Off : LocalGuard {
  public:
   [[nodiscard]] Off();
   ~Off();
-  Off(const Off&) = delete;
 
  private:
   Mode saved_[kDeviceTypeCount];

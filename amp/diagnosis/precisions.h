@@ -8,16 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "layers/module/module.h"
 
 namespace halfstep {
 
 // Restores the precisions at the end of the scope.
-class Precisions {
+class Precisions : LocalGuard {
  public:
   [[nodiscard]] explicit Precisions(Module& model);
   ~Precisions();
-  Precisions(const Precisions&) = delete;
 
   // Sets a module to float32. Returns false if there is no such module, or it is in float32 already.
   bool widen(const std::string& path);

@@ -8,6 +8,7 @@
 
 #include "framework/base/dtype.h"
 #include "framework/base/generator.h"
+#include "framework/base/guard.h"
 #include "layers/module/module.h"
 #include "layers/sequences/recurrent.h"
 
@@ -34,11 +35,10 @@ class StepStates {
 
 // Gives a module, while it lives, no gradients, the kept states of put_back_for(low), and the default generator at `random`.
 // Restores all of that afterwards.
-class StateGuard {
+class StateGuard : LocalGuard {
  public:
   [[nodiscard]] StateGuard(Module& module, std::optional<DType> low, const Generator::State& random);
   ~StateGuard();
-  StateGuard(const StateGuard&) = delete;
 
  private:
   StepStates states_;

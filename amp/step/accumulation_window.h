@@ -18,6 +18,7 @@
 
 #include "framework/base/draws.h"
 #include "framework/base/generator.h"
+#include "framework/base/guard.h"
 #include "layers/feedforward/losses.h"
 
 namespace halfstep {
@@ -30,8 +31,8 @@ class AccumulationWindow {
   void open(const BatchRows& first);
   void begin(const BatchRows& part, const Denominator& denominator);  // call before each micro-batch that has rows
   void count(const BatchRows& part, const Denominator& denominator);  // call after each micro-batch
-  void close() { pending_ = 0; }                               // keeps the counts until the next open()
-  int64_t pending() const { return pending_; }                 // micro-batches in the open window
+  void close() { pending_ = 0; }                                      // keeps the counts until the next open()
+  int64_t pending() const { return pending_; }                        // micro-batches in the open window
   bool is_last() const { return pending_ + 1 == micro_batches_; }
   bool full() const { return pending_ >= micro_batches_; }
   int64_t samples() const { return samples_; }          // of all ranks
@@ -58,11 +59,10 @@ class AccumulationWindow {
   bool counts_nothing() const { return !is_sum_ && !total_on_device_.defined() && total_ == 0; }
 
   // Makes the default generator draw a micro-batch's numbers at its rows' place in the window while it lives.
-  class Draws {
+  class Draws : LocalGuard {
    public:
     [[nodiscard]] Draws(const AccumulationWindow& window, const BatchRows& part);
     ~Draws();  // moves the generator past the numbers of all micro-batches so far
-    Draws(const Draws&) = delete;
 
    private:
     DrawsOf rows_;

@@ -13,6 +13,7 @@
 
 #include <memory>
 
+#include "framework/base/guard.h"
 #include "framework/parallel/gradient_reducer.h"
 #include "layers/module/module.h"
 
@@ -31,11 +32,10 @@ class DistributedDataParallel : public Module {
   std::string describe() const override { return "DistributedDataParallel"; }
 
   // Keeps backward from exchanging gradients while it lives: around all but the last micro-batch of a step.
-  class NoSync {
+  class NoSync : LocalGuard {
    public:
     [[nodiscard]] explicit NoSync(DistributedDataParallel& model) : model_(model), saved_(model.sync_) { model_.sync_ = false; }
     ~NoSync() { model_.sync_ = saved_; }
-    NoSync(const NoSync&) = delete;
 
    private:
     DistributedDataParallel& model_;

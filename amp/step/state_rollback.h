@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "layers/module/module.h"
 #include "layers/sequences/recurrent.h"
 
@@ -25,11 +26,10 @@ class StateRollback {
   void restore_after_step(const Tensor& found_inf);
 
   // Restores the state of the last save() while it lives, for code that computes the step again.
-  class Rewound {
+  class Rewound : LocalGuard {
    public:
     [[nodiscard]] explicit Rewound(StateRollback& states) : states_(states) { states_.exchange(); }
     ~Rewound() { states_.exchange(); }
-    Rewound(const Rewound&) = delete;
 
    private:
     StateRollback& states_;

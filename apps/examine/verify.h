@@ -13,13 +13,14 @@
 #include "apps/config/config.h"
 #include "apps/examine/state_hashes.h"
 #include "framework/backend/backend.h"
+#include "framework/base/guard.h"
 
 namespace halfstep::app {
 
 struct VerifyOptions {
   int64_t steps = 24;  // at least 2
   int ranks = 2;
-  std::filesystem::path program = {};                     // runs as a rank: `PROGRAM train CONFIG`; empty: no ranks
+  std::filesystem::path program = {};                            // runs as a rank: `PROGRAM train CONFIG`; empty: no ranks
   std::function<void(const std::string&)> print_line = nullptr;  // lines for the user
 };
 
@@ -45,10 +46,9 @@ struct Certificate {
 Certificate verify(const Config& config, const VerifyOptions& options);
 
 // Sets the number of threads, and restores it.
-struct ThreadsScope {
+struct ThreadsScope : LocalGuard {
   [[nodiscard]] explicit ThreadsScope(int threads) : before(num_threads()) { set_num_threads(threads); }
   ~ThreadsScope() { set_num_threads(before); }
-  ThreadsScope(const ThreadsScope&) = delete;
   int before;
 };
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/train/profile.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <utility>
-#include <zlib.h>
 
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
@@ -101,11 +102,11 @@ void StepProfiler::begin() {
   is_open_ = true;
   backend_for(device_).synchronize();
   const bool timed_by_call = ended_steps_ >= kWarmUpSteps && (ended_steps_ - kWarmUpSteps) % 2 == 1;
-  if (timed_by_call) profile_scope_ = std::make_unique<ProfileScope>(device_, kMostSpans - span_count_);  // costs time on a GPU
+  if (timed_by_call) profile_scope_.emplace(device_, kMostSpans - span_count_);  // costs time on a GPU
   began_ = Clock::now();
   if (!timed_by_call) return;
   if (!first_began_) first_began_ = began_;
-  step_scope_ = std::make_unique<CallScope>(SpanKind::step, "step");
+  step_scope_.emplace(SpanKind::step, "step");
 }
 
 void StepProfiler::end() {

@@ -96,8 +96,8 @@ class StepProfiler {
   bool is_open_ = false, is_full_ = false;
   Clock::time_point began_;
   std::optional<Clock::time_point> first_began_;
-  std::unique_ptr<ProfileScope> profile_scope_;
-  std::unique_ptr<CallScope> step_scope_;
+  std::optional<ProfileScope> profile_scope_;
+  std::optional<CallScope> step_scope_;
   std::vector<ProfiledStep> profiled_;
   std::vector<double> plain_seconds_;
   size_t span_count_ = 0, left_out_ = 0;

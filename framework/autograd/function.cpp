@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/layer_path.h"
 
 namespace halfstep {
 
@@ -22,7 +23,9 @@ bool FunctionContext::needs(size_t input) const {
 
 class FunctionNode final : public Node {
  public:
-  FunctionNode(std::string_view name, FunctionBackward backward) : name_(name), backward_(backward) { ctx.node_ = this; }
+  FunctionNode(std::string_view name, FunctionBackward backward) : name_(*kept_forever(name)), backward_(backward) {
+    ctx.node_ = this;
+  }
   std::string_view name() const override { return name_; }
 
   Tensors backward(Tensors grads, const BackwardCall& call) override {
@@ -67,7 +70,7 @@ class FunctionNode final : public Node {
   FunctionContext ctx;
 
  private:
-  std::string_view name_;
+  const std::string& name_;  // kept for ever: profiles and logs may have it when the graph is gone
   FunctionBackward backward_;
   std::vector<bool> is_returned_;  // by output: whether forward returned a tensor
 };
@@ -99,12 +102,15 @@ Tensors apply_function(std::string_view name, const FunctionForward& forward, Fu
   {
     const NoGrad off;
     outputs = forward(node->ctx, inputs);
-    // Copies the handle of an input that forward returned as an output, so that the input's history is not overwritten.
     node->ctx.check_dirty(name, inputs, outputs, record);
     for (const Tensor& t : node->ctx.dirty_) t.bump_version();  // forward may have written through a pointer
-    for (Tensor& out : outputs)
-      for (const Tensor& in : inputs)
-        if (out.defined() && out.same(in) && !node->ctx.is_dirty(in)) out = in.detach();
+    // Copies the handle of an output that is an input, or a parameter that forward captured, so that its history is not
+    // overwritten.
+    for (Tensor& out : outputs) {
+      if (!out.defined() || node->ctx.is_dirty(out)) continue;
+      if (out.requires_grad() || std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& in) { return out.same(in); }))
+        out = out.detach();
+    }
   }
   if (!record) return outputs;
   for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));

@@ -13,10 +13,14 @@ bool grad_enabled() { return modes.recording && !modes.inference; }
 bool inference_enabled() { return modes.inference; }
 
 GradMode::GradMode(bool enabled) : saved_(modes.recording) { modes.recording = enabled; }
-GradMode::~GradMode() { modes.recording = saved_; }
+GradMode::~GradMode() {
+  if (ends_here("NoGrad")) (next() ? next()->saved_ : modes.recording) = saved_;
+}
 
 InferenceMode::InferenceMode() : saved_(modes.inference) { modes.inference = true; }
-InferenceMode::~InferenceMode() { modes.inference = saved_; }
+InferenceMode::~InferenceMode() {
+  if (ends_here("InferenceMode")) (next() ? next()->saved_ : modes.inference) = saved_;
+}
 
 LowGradients::LowGradients(bool enabled) : saved_(modes.low_gradients) { modes.low_gradients = enabled; }
 LowGradients::~LowGradients() { modes.low_gradients = saved_; }

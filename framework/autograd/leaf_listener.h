@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -24,11 +25,10 @@ class LeafListener {
 
 // Listens to `leaves` while it lives; `listener` must outlive it. Several threads may train at once, each with its own leaves,
 // because ranks may be threads of one process.
-class ListenToLeaves {
+class ListenToLeaves : LocalGuard {
  public:
   [[nodiscard]] ListenToLeaves(LeafListener& listener, const std::vector<Tensor>& leaves);
   ~ListenToLeaves();
-  ListenToLeaves(const ListenToLeaves&) = delete;
 
  private:
   LeafListener& listener_;

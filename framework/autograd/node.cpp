@@ -33,7 +33,7 @@ class AccumulateGrad final : public Node {
 
   Tensors backward(Tensors grads, const BackwardCall& call) override {
     const Tensor& g = grads[0];
-    if (!g.defined()) return {};
+    if (!g.defined() || !leaf_.requires_grad()) return {};  // frozen since the forward
     check<AutogradError>(leaf_.dtype() == outputs[0].dtype && leaf_.device() == outputs[0].device, "backward",
                          leaf_.label().empty() ? "a leaf" : leaf_.label(), " of shape ", leaf_.shape(), " was ", outputs[0].dtype,
                          " on ", outputs[0].device, " in the forward and is ", leaf_.dtype(), " on ", leaf_.device(), " now",

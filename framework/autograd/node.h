@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -124,11 +125,10 @@ bool should_record(std::span<const Tensor> inputs);
 class UsedTensors {
  public:
   // Collects the tensors of this thread while it lives.
-  class Scope {
+  class Scope : LocalGuard {
    public:
     [[nodiscard]] explicit Scope(UsedTensors& into);
     ~Scope();
-    Scope(const Scope&) = delete;
 
    private:
     UsedTensors* outer_;

@@ -5,15 +5,17 @@
 #include <functional>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
 // Returns f(x) and keeps only x: backward computes f again and differentiates that. Both times f sees the same autocast state and
-// draws the same random numbers, whatever region or generator position backward runs under. Running statistics, power iterations
-// and states of stateful layers change only the first time. What f uses must not change between forward and backward. Leaves that
-// f uses and that require grad, such as parameters, get their gradients. Any other tensor that requires grad must be in
-// `parameters`; otherwise throws AutogradError.
+// default device, and on the calling thread draws the same random numbers of any generators, which must live until backward; the
+// second time the generators do not move. Running statistics, power iterations and states of stateful layers change only the first
+// time. What f uses must not change between forward and backward: backward throws AutogradError for x and for leaves that require
+// grad or are in `parameters`. Leaves that f uses and that require grad, such as parameters, get their gradients. Any other tensor
+// that requires grad must be in `parameters`; otherwise throws AutogradError.
 //   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
 
@@ -27,14 +29,13 @@ class TakenStates {
   static Tensors take(const Tensors& now) { return open_ ? open_->next(now) : now; }
 
   // Keeps this thread's states in `list` while it lives; in a second forward, returns them from there.
-  class Scope {
+  class Scope : LocalGuard {
    public:
     [[nodiscard]] Scope(std::vector<Tensors>& list, bool is_second)
         : list_(list), is_second_(is_second), is_recomputing_(is_second || TakenStates::recomputing()), outer_(open_) {
       open_ = this;
     }
     ~Scope() { open_ = outer_; }
-    Scope(const Scope&) = delete;
 
    private:
     friend class TakenStates;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -36,12 +37,11 @@ class LossScale {
   std::unordered_map<const TensorImpl*, Gradient> gradients_;
 };
 
-class ScaledBackward {
+class ScaledBackward : LocalGuard {
  public:
   // With a scale, marks this thread's backward passes as scaled while it lives. Restores the previous mark at its end.
   [[nodiscard]] explicit ScaledBackward(std::shared_ptr<LossScale> scale = nullptr);
   ~ScaledBackward();
-  ScaledBackward(const ScaledBackward&) = delete;
   // Marks the pass that is running as scaled, until its end. Null: by a scale that is not known.
   static void mark(std::shared_ptr<LossScale> scale = nullptr);
   static bool is_scaled();

@@ -20,6 +20,7 @@
 
 #include "framework/backend/export_error.h"
 #include "framework/backend/observe.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -36,13 +37,12 @@ struct TraceCall {
   std::vector<TraceTensor> inputs, outputs;  // held, so that no other tensor gets their memory while the trace lives
 };
 
-class GraphTrace final : public OpObserver {
+class GraphTrace final : public OpObserver, LocalGuard {
  public:
   using Accepts = std::function<bool(std::string_view op, const Attributes& attributes, std::span<const Tensor> inputs)>;
   // Makes item() and to_vector() throw ExportError, while it lives, for values that depend on `inputs`: a trace would take them
   // for constants.
   [[nodiscard]] GraphTrace(const Tensors& inputs, Accepts accepts);
-  GraphTrace(const GraphTrace&) = delete;
 
   const std::vector<TraceCall>& calls() const { return calls_; }
 

@@ -28,6 +28,7 @@
 
 #include "framework/backend/backend.h"
 #include "framework/backend/observe.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -64,7 +65,7 @@ struct KernelEvent {
   bool any_not_finite() const;  // whether it writes values that are not finite
 };
 
-class KernelLog final : public OpObserver {
+class KernelLog final : public OpObserver, LocalGuard {
  public:
   // everything: halfstep's own kernels compute attention and recurrent networks, with other bits than a device's library. kernels:
   // a call that a library computes as a whole stays so, and is one event. gradients: largest_gradient() alone.
@@ -74,7 +75,6 @@ class KernelLog final : public OpObserver {
   // Throws ValueError on Device::meta, and where the thread has an open log.
   [[nodiscard]] explicit KernelLog(Device device, Change change = nullptr, Look look = Look::everything);
   ~KernelLog() override;
-  KernelLog(const KernelLog&) = delete;
 
   // Adds a tensor that existed before: "input", "param:fc1.weight". Ignores undefined tensors. `on_purpose`: its infinities are
   // intended, such as those of a mask.

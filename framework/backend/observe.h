@@ -22,6 +22,7 @@
 #include "amp/policy/policy.h"
 #include "framework/base/attributes.h"
 #include "framework/base/device.h"
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -110,11 +111,10 @@ class OpObserver {
 };
 
 // Adds an observer to this thread while it lives. An observer that is added within a call does not get its end.
-class Observing {
+class Observing : LocalGuard {
  public:
   [[nodiscard]] explicit Observing(OpObserver& observer);
   ~Observing();
-  Observing(const Observing&) = delete;
 
   static bool any() { return thread_.innermost != nullptr; }
   // Returns the innermost observer of this type, or null.
@@ -159,11 +159,11 @@ class Observing {
 };
 
 // Reports a call, from here to the end of this object.
-class CallScope {
+class CallScope : LocalGuard {
  public:
   // call(): an ObservedCall, which is made only if there is an observer.
   template <class Call>
-    requires std::is_invocable_v<Call>
+  requires std::is_invocable_v<Call>
   [[nodiscard]] explicit CallScope(const Call& call) {
     if (Observing::any() || Observing::all_threads_) [[unlikely]]
       begin(call());
@@ -175,7 +175,6 @@ class CallScope {
     if (open_) [[unlikely]]
       leave();
   }
-  CallScope(const CallScope&) = delete;
 
   bool observed() const { return open_ != nullptr; }
   // Reports the end of the call.
@@ -196,11 +195,10 @@ class CallScope {
 };
 
 // Sets the part of a step that this thread is in while it lives.
-class StepPassScope {
+class StepPassScope : LocalGuard {
  public:
   [[nodiscard]] explicit StepPassScope(StepPass pass);
   ~StepPassScope();
-  StepPassScope(const StepPassScope&) = delete;
 
  private:
   StepPass saved_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "framework/backend/observe.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -78,11 +79,10 @@ class OpLog : public OpObserver {
 };
 
 // Logs the calls of this thread while it lives. Of nested scopes only the innermost sees them.
-class OpLogScope final : public OpLog {
+class OpLogScope final : public OpLog, LocalGuard {
  public:
   [[nodiscard]] explicit OpLogScope(Device device = Device::meta);
   ~OpLogScope() override;
-  OpLogScope(const OpLogScope&) = delete;
 
  private:
   OpLogScope* outer_;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "framework/backend/observe.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -31,7 +32,7 @@ struct ProfileSpan {
     Shape shape;
     DType dtype;
   };
-  SpanKind kind = SpanKind::op;             // of an optimizer's updates, too
+  SpanKind kind = SpanKind::op;  // of an optimizer's updates, too
   StepPass pass{};
   int depth = 0;                            // number of ops and casts around it
   std::string name;                         // "linear"
@@ -50,13 +51,12 @@ struct ProfileKernel {
   int64_t begin = 0, end = 0;
 };
 
-class ProfileScope final : public OpObserver {
+class ProfileScope final : public OpObserver, LocalGuard {
  public:
   // Keeps at most `limit` spans and counts the later ones. Throws ValueError on Device::meta, whose calls compute nothing, and if
   // this thread has an open scope; RecordingError while work is recorded. TrainStep records no step while a scope is open.
   [[nodiscard]] explicit ProfileScope(Device device, size_t limit = 100'000);
   ~ProfileScope() override;
-  ProfileScope(const ProfileScope&) = delete;
 
   // Returns the spans in the order of their begin. Waits for a GPU. Throws ValueError inside of a call.
   const std::vector<ProfileSpan>& spans();

@@ -5,21 +5,21 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/memory.h"
 
 namespace halfstep {
 
 // While it lives, this thread's CPU kernels compute and read nothing: a product or convolution only chooses its algorithm, and
 // counts its workspace in the statistics of Device::meta. So a step on that device has the same peak as on the CPU.
-class WorkspacePlan {
+class WorkspacePlan : LocalGuard {
  public:
   [[nodiscard]] WorkspacePlan() : outer_(std::exchange(open_, this)) {}
   ~WorkspacePlan() { open_ = outer_; }
-  WorkspacePlan(const WorkspacePlan&) = delete;
   static WorkspacePlan* open() { return open_; }
 
   // Keeps allocations until its end: those of threads that would run at the same time, but are counted one after another here.
-  class AtOnce {
+  class AtOnce : LocalGuard {
    public:
     [[nodiscard]] explicit AtOnce(WorkspacePlan& plan)
         : plan_(plan), outer_(std::exchange(plan.keeps_, true)), first_(plan.kept_.size()) {}
@@ -27,7 +27,6 @@ class WorkspacePlan {
       for (; plan_.kept_.size() > first_; plan_.kept_.pop_back()) allocator(Device::meta).release(plan_.kept_.back());
       plan_.keeps_ = outer_;
     }
-    AtOnce(const AtOnce&) = delete;
 
    private:
     WorkspacePlan& plan_;

@@ -2,11 +2,13 @@
 // The device on which a tensor's memory is.
 #pragma once
 
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <string_view>
+
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -41,11 +43,12 @@ inline constexpr Device kCPU = Device::cpu, kCUDA = Device::cuda;  // PyTorch's 
 
 // Makes `device` the default for tensors that this thread creates without naming a device:
 // { DefaultDevice on(Device::meta); Net net; }
-class DefaultDevice {
+class DefaultDevice : public OrderedGuard<DefaultDevice> {
  public:
   [[nodiscard]] explicit DefaultDevice(Device device) : saved_(current_) { current_ = device; }
-  ~DefaultDevice() { current_ = saved_; }
-  DefaultDevice(const DefaultDevice&) = delete;
+  ~DefaultDevice() {
+    if (ends_here("DefaultDevice")) (next() ? next()->saved_ : current_) = saved_;
+  }
   static Device current() { return current_; }
 
  private:
@@ -59,7 +62,7 @@ Device parse_device(std::string_view text, std::string_view where = "device");
 template <size_t n>
 Device::Device(const char (&text)[n]) : Device(parse_device(text)) {}
 inline Device::Device(const std::string& text) : Device(parse_device(text)) {}
-std::string_view name(Device::Type t);                      // "cpu", "cuda", "meta"
-std::ostream& operator<<(std::ostream& out, Device d);      // cpu, cuda:0, meta
+std::string_view name(Device::Type t);                  // "cpu", "cuda", "meta"
+std::ostream& operator<<(std::ostream& out, Device d);  // cpu, cuda:0, meta
 
 }  // namespace halfstep

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "framework/base/generator.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -20,11 +21,10 @@ struct BatchRows {
 
 // Makes this thread's draws from the default generator those of one part while it lives. If the count of a draw is not a multiple
 // of `rows`, it is not a draw by rows, and every part gets the same numbers.
-class DrawsOf {
+class DrawsOf : LocalGuard {
  public:
   [[nodiscard]] explicit DrawsOf(const std::optional<BatchRows>& part);  // empty: a whole batch
   ~DrawsOf();
-  DrawsOf(const DrawsOf&) = delete;
   static const std::optional<BatchRows>& current();
 
  private:

@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #elif !defined(__aarch64__)
 #include <cfenv>
+
+#include "framework/base/guard.h"
 #endif
 
 namespace halfstep {
@@ -15,7 +17,7 @@ namespace halfstep {
 // Gives this thread the state that a program begins with, while it lives: round to nearest, keep denormals, trap nothing. So
 // results depend neither on the state of the caller, which audio code and -ffast-math change, nor on which thread computes a part.
 // The destructor restores the caller's state.
-class FloatState {
+class FloatState : LocalGuard {
  public:
 #if defined(__x86_64__)
   [[nodiscard]] FloatState() : before_(_mm_getcsr()) {
@@ -62,8 +64,6 @@ class FloatState {
 #endif
 
  public:
-  FloatState(const FloatState&) = delete;
-  FloatState& operator=(const FloatState&) = delete;
 };
 
 }  // namespace halfstep

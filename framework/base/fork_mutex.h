@@ -5,6 +5,8 @@
 #include <atomic>
 #include <mutex>
 
+#include "framework/base/guard.h"
+
 namespace halfstep {
 
 // For mutexes that live as long as the process. The child of a fork has only the thread that called it: a mutex that another thread
@@ -33,12 +35,10 @@ class ForkMutex {
 };
 
 // Marks work that holds locks of a library while it lives. fork() waits for it as for the mutexes, and such work waits for a fork.
-class NoFork {
+class NoFork : LocalGuard {
  public:
   [[nodiscard]] NoFork();
   ~NoFork();
-  NoFork(const NoFork&) = delete;
-  NoFork& operator=(const NoFork&) = delete;
   // Returns how many live, in all threads.
   static int count();
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/base/generator.h"
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/draw_log.h"
 #include "framework/base/fork_mutex.h"
 #include "framework/base/text_stream.h"
 
@@ -60,10 +62,10 @@ std::optional<Twister> Twister::from_text(const std::string& text) {
 
 namespace {
 
-// Returns the one mutex of all generators. They hold it for a few instructions, or for a draw of mt19937.
-ForkMutex& generator_mutex() {
-  static constinit ForkMutex mutex;
-  return mutex;
+constinit std::atomic<uint64_t> next_number{0};
+
+Generator::State start_of(uint64_t seed, GeneratorKind kind) {
+  return {seed, 0, kind == GeneratorKind::mt19937 ? std::make_shared<const Twister>(seed) : nullptr};
 }
 
 }  // namespace
@@ -75,56 +77,67 @@ GeneratorKind parse_generator_kind(std::string_view text, std::string_view where
   return text == "mt19937" ? GeneratorKind::mt19937 : GeneratorKind::philox;
 }
 
+Generator::Generator(uint64_t seed, GeneratorKind kind) : number_(next_number++) { put(start_of(seed, kind)); }
+
+ForkMutex& Generator::mutex() {
+  static constinit ForkMutex mutex;
+  return mutex;
+}
+
+uint64_t Generator::made() { return next_number; }
+
 GeneratorKind Generator::kind() const {
-  const std::lock_guard lock(generator_mutex());
-  return twister_ ? GeneratorKind::mt19937 : GeneratorKind::philox;
+  const DrawLog::Use use(const_cast<Generator&>(*this), false);
+  return use.from().twister_ ? GeneratorKind::mt19937 : GeneratorKind::philox;
 }
 
 Generator::State Generator::reserve(int64_t count) {
-  const std::lock_guard lock(generator_mutex());
-  check<ValueError>(!twister_, "Generator", "numbers of mt19937 cannot be reserved: each depends on those before it",
+  const DrawLog::Use use(*this);
+  Generator& from = use.from();
+  check<ValueError>(!from.twister_, "Generator", "numbers of mt19937 cannot be reserved: each depends on those before it",
                     Help{"draw with ops, or make a Generator of kind philox"});
-  const State start{seed_, offset_};
-  offset_ += uint64_t(count + kBlockSize - 1) / uint64_t(kBlockSize);
+  const State start{from.seed_, from.offset_};
+  from.offset_ += uint64_t(count + kBlockSize - 1) / uint64_t(kBlockSize);
   return start;
 }
 
 void Generator::with_twister(const std::function<void(Twister&)>& f) {
-  const std::lock_guard lock(generator_mutex());
-  check<ValueError>(twister_ != nullptr, "Generator", "has no Mersenne Twister: its kind is philox");
-  f(*twister_);
+  const DrawLog::Use use(*this);
+  check<ValueError>(use.from().twister_ != nullptr, "Generator", "has no Mersenne Twister: its kind is philox");
+  f(*use.from().twister_);
 }
 
-Generator::State Generator::state() const {
-  const std::lock_guard lock(generator_mutex());
+Generator::State Generator::state() const { return DrawLog::Use(const_cast<Generator&>(*this), false).from().locked_state(); }
+
+Generator::State Generator::locked_state() const {
   if (!twister_) return {seed_, offset_};
   return {seed_, twister_->count(), std::make_shared<const Twister>(*twister_)};
 }
 
-void Generator::set_state(const State& state) {
+void Generator::set_state(const State& state) { DrawLog::Use(*this, false).from().put(state); }
+
+void Generator::put(const State& state) {
   auto twister = state.twister ? std::make_unique<Twister>(*state.twister) : nullptr;
-  const std::lock_guard lock(generator_mutex());
   seed_ = state.seed;
   offset_ = state.offset;
   twister_.swap(twister);
 }
 
 void Generator::move_on_to(uint64_t offset) {
-  const std::lock_guard lock(generator_mutex());
-  if (!twister_) {
-    offset_ = offset;
+  const DrawLog::Use use(*this, false);
+  Generator& from = use.from();
+  if (!from.twister_) {
+    from.offset_ = offset;
     return;
   }
-  check<ValueError>(offset >= twister_->count(), "Generator", "mt19937 moves forwards only, got offset ", offset, " after ",
-                    twister_->count());
-  twister_->forget_normal();
-  twister_->discard(offset - twister_->count());
+  const uint64_t count = from.twister_->count();
+  check<ValueError>(offset >= count, "Generator", "mt19937 moves forwards only, got offset ", offset, " after ", count);
+  from.twister_->forget_normal();
+  from.twister_->discard(offset - count);
 }
 
 void Generator::manual_seed(uint64_t seed) { manual_seed(seed, kind()); }
-void Generator::manual_seed(uint64_t seed, GeneratorKind kind) {
-  set_state({seed, 0, kind == GeneratorKind::mt19937 ? std::make_shared<const Twister>(seed) : nullptr});
-}
+void Generator::manual_seed(uint64_t seed, GeneratorKind kind) { set_state(start_of(seed, kind)); }
 
 Generator& default_generator() {
   static Generator generator;

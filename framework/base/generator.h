@@ -57,6 +57,9 @@ enum class GeneratorKind : uint8_t { philox, mt19937 };
 std::string_view name(GeneratorKind kind);
 GeneratorKind parse_generator_kind(std::string_view text, std::string_view where = "generator");  // throws ValueError
 
+class DrawLog;  // draw_log.h
+class ForkMutex;
+
 class Generator {
  public:
   static constexpr int64_t kBlockSize = 4;  // 32-bit numbers of a Philox block
@@ -70,7 +73,7 @@ class Generator {
     }
   };
 
-  explicit Generator(uint64_t seed = 0, GeneratorKind kind = GeneratorKind::philox) { manual_seed(seed, kind); }
+  explicit Generator(uint64_t seed = 0, GeneratorKind kind = GeneratorKind::philox);
   Generator(const Generator&) = delete;
 
   GeneratorKind kind() const;
@@ -88,8 +91,16 @@ class Generator {
   void manual_seed(uint64_t seed, GeneratorKind kind);
 
  private:
+  friend class DrawLog;
+  static ForkMutex& mutex();  // of all generators. They hold it for a few instructions, or for a draw of mt19937
+  static uint64_t made();     // how many generators were made
+  State locked_state() const;
+  void put(const State& state);
+
   uint64_t seed_ = 0, offset_ = 0;  // the offset of philox
   std::unique_ptr<Twister> twister_;
+  const uint64_t number_;                     // in the order in which they were made
+  mutable std::shared_ptr<Generator> alive_;  // made by the first log of its draws; does not own it
 };
 
 // Returns the generator that draws use by default.

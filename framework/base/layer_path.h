@@ -5,19 +5,20 @@
 #include <string>
 #include <string_view>
 
+#include "framework/base/guard.h"
+
 namespace halfstep {
 
 // Returns a copy of `text` that is never freed, one for all equal texts: a graph may outlive the model whose layers it names.
 const std::string* kept_forever(std::string_view text);
 
 // Sets the thread's layer while it lives; null: no change.
-class LayerScope {
+class LayerScope : LocalGuard {
  public:
   [[nodiscard]] explicit LayerScope(const std::string* path) : saved_(current_) {
     if (path) current_ = path;
   }
   ~LayerScope() { current_ = saved_; }
-  LayerScope(const LayerScope&) = delete;
   static const std::string* current() { return current_; }  // "encoder.0.linear1"; null outside of any
 
  private:

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "framework/base/guard.h"
+
 namespace halfstep::logging {
 
 enum class Level { debug, info, warn, error, off };
@@ -19,9 +21,9 @@ void set_writer(void (*write)(Level, std::string_view));
 
 // Sends every message, whatever the level, to `sink` instead of stderr while it lives (tests check warnings with it). Not
 // thread-safe.
-class Capture {
+class Capture : LocalGuard {
  public:
-  explicit Capture(void (*sink)(Level, std::string_view));
+  [[nodiscard]] explicit Capture(void (*sink)(Level, std::string_view));
   ~Capture();
 };
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "framework/base/guard.h"
+
 namespace halfstep {
 
 // Return text as printf writes it with %.2f, %.3g and %.4e; "" if it would have more than 400 characters.
@@ -25,12 +27,10 @@ std::optional<double> number_of(std::string_view text);
 std::optional<double> number_before(std::string_view text);
 
 // Gives this thread's C functions the classic locale while it lives: for a library that reads numbers by strtod.
-class PlainLocale {
+class PlainLocale : LocalGuard {
  public:
   [[nodiscard]] PlainLocale();
   ~PlainLocale();
-  PlainLocale(const PlainLocale&) = delete;
-  PlainLocale& operator=(const PlainLocale&) = delete;
 
  private:
   void* saved_;  // a locale_t

@@ -7,18 +7,17 @@
 #include <utility>
 
 #include "framework/base/fork_mutex.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
 // Marks work that needs a library's static objects, such as the code that oneDNN generates, while it lives. exit() waits for such
 // work before it destroys these objects, for ten seconds at most. Work that begins later is not allowed and must do without the
 // library; then process_ends() is true and stays so.
-class BeforeEnd {
+class BeforeEnd : LocalGuard {
  public:
   [[nodiscard]] BeforeEnd();
   ~BeforeEnd();
-  BeforeEnd(const BeforeEnd&) = delete;
-  BeforeEnd& operator=(const BeforeEnd&) = delete;
   bool allowed() const { return allowed_; }
 
  private:
@@ -30,7 +29,7 @@ bool process_ends();
 // static objects first, and runs functions registered by std::atexit in the same order. So each first use registers the wait for
 // other threads at its end (watch_end_after): it then runs before the new objects are destroyed. An exit() in the main thread waits
 // for first uses that have not ended, for ten seconds at most, and so does fork().
-class FirstUse {
+class FirstUse : LocalGuard {
  public:
   [[nodiscard]] explicit FirstUse(bool is_first = true);
   bool is_first() const { return no_fork_.has_value(); }

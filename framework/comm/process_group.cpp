@@ -60,6 +60,8 @@ std::unique_ptr<ProcessGroup> open_process_group(const GroupOptions& options) {
 
 ProcessGroup* current_group() { return g_current; }
 GroupScope::GroupScope(ProcessGroup* group) : saved_(std::exchange(g_current, group)) {}
-GroupScope::~GroupScope() { g_current = saved_; }
+GroupScope::~GroupScope() {
+  if (ends_here("GroupScope")) (next() ? next()->saved_ : g_current) = saved_;
+}
 
 }  // namespace halfstep

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -90,11 +91,10 @@ std::unique_ptr<ProcessGroup> open_process_group(const GroupOptions& options = {
 
 // Returns the group for layers that reach across ranks (BatchNorm with `sync`) while a scope lives; else null.
 ProcessGroup* current_group();
-class GroupScope {
+class GroupScope : public OrderedGuard<GroupScope> {
  public:
   [[nodiscard]] explicit GroupScope(ProcessGroup* group);
   ~GroupScope();
-  GroupScope(const GroupScope&) = delete;
 
  private:
   ProcessGroup* saved_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/storage.h"
 
 namespace halfstep {
@@ -37,11 +38,10 @@ size_t device_block_size(size_t bytes);
 // Returns the device whose blocks Device::meta counts: the cpu (default), with the workspace of its products, or cuda, without.
 Device::Type planned_device();
 // Sets the planned device while it lives, for the whole program, because blocks must be counted alike.
-class PlanFor {
+class PlanFor : LocalGuard {
  public:
   [[nodiscard]] explicit PlanFor(Device::Type type);
   ~PlanFor();
-  PlanFor(const PlanFor&) = delete;
 
  private:
   Device::Type saved_;

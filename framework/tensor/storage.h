@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "framework/base/device.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -17,11 +18,10 @@ inline constexpr int kMemoryTagCount = 7;
 const char* name(MemoryTag tag);
 
 // Sets the tag of this thread's allocations while it lives. Without a scope: activations.
-class MemoryScope {
+class MemoryScope : LocalGuard {
  public:
   [[nodiscard]] explicit MemoryScope(MemoryTag tag);
   ~MemoryScope();
-  MemoryScope(const MemoryScope&) = delete;
   static MemoryTag current();
 
  private:

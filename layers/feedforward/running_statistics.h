@@ -7,18 +7,18 @@
 #include <vector>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/guard.h"
 #include "layers/feedforward/normalization.h"
 
 namespace halfstep {
 
 // While it lives, the model is in training mode, and the running statistics of all batch norms, and of instance norms that track
 // them, are equal averages over its forwards. Frozen statistics are not changed.
-class RunningStatistics {
+class RunningStatistics : LocalGuard {
  public:
   [[nodiscard]] explicit RunningStatistics(Module& model);  // resets the statistics
   ~RunningStatistics();                                     // restores momenta and modes
-  RunningStatistics(const RunningStatistics&) = delete;
-  bool any() const { return !norms_.empty(); }  // whether the model has such norms
+  bool any() const { return !norms_.empty(); }              // whether the model has such norms
 
  private:
   std::vector<std::pair<RunningNorm*, std::optional<double>>> norms_;

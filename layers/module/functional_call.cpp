@@ -33,8 +33,11 @@ Place& place_of(std::vector<Place>& places, const std::string& name, const Modul
 }  // namespace
 
 Substitution::Substitution(Module& module, const NamedTensors& tensors) {
-  check<ValueError>(!module.any_recomputes(), kCall, "a module that recomputes in backward would compute with its own tensors then",
-                    Help{"recompute_in_backward(false)"});
+  for (const auto& [name, part] : module.named_modules()) {
+    check<ValueError>(!part->recomputes_in_backward(), kCall, part->describe(),
+                      " recomputes in backward, where it would compute with its own tensors",
+                      Help{(name.empty() ? "" : "get_submodule(\"" + name + "\").") + "recompute_in_backward(false)"});
+  }
   module.check_copied();
   module.check_sizes();
   std::vector<Place> places;

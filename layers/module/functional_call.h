@@ -10,17 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "layers/module/parametrize.h"
 #include "layers/module/part.h"
 
 namespace halfstep {
 
 // Replaces tensors of the module while it lives.
-class Substitution {
+class Substitution : LocalGuard {
  public:
   [[nodiscard]] Substitution(Module& module, const NamedTensors& tensors);
   ~Substitution();
-  Substitution(const Substitution&) = delete;
 
  private:
   std::vector<std::pair<std::shared_ptr<TensorSlot>, Tensor>> before_;  // slots, and the module's own tensors

@@ -22,6 +22,13 @@ void check_count(const char* hook, const Module& module, size_t given, size_t wa
                     wanted == 1 ? " tensor" : " tensors", ", one for each that it was given, got ", given);
 }
 
+void check_not_moved(const Module& module, bool moved) {
+  check<ValueError>(
+      !moved, "hook", module.describe(),
+      " was moved after a hook was registered that holds something, which may be its former address",
+      Help{"use the module that a hook is given, and register hooks where the module stays: make<Net>() makes it there"});
+}
+
 // Replaces the tensors in `places` that need gradients by outputs of `node`, and appends their positions to `positions`.
 void put_behind(const std::shared_ptr<Node>& node, const std::vector<Tensor*>& places, std::vector<size_t>& positions) {
   Tensors made;
@@ -45,20 +52,32 @@ Tensors spread(const Tensors& grads, const std::vector<size_t>& positions, size_
 
 }  // namespace
 
+Module* ModulePlace::find() const {
+  const ModulePlace* at = this;
+  while (!at->module && at->moved_to) at = at->moved_to.get();
+  return at->module;
+}
+
 // State that a module's output node and input node share in backward. The output node runs first.
 struct HookedCall::Backward {
-  Module& module;
-  std::vector<BackwardHook> hooks;
+  std::shared_ptr<ModulePlace> place;
+  const Module* called;  // where the module was in forward
+  bool may_hold_address;
+  std::vector<BackwardHook> hooks{};
   std::vector<size_t> inputs{}, outputs{};  // positions of those that need gradients
   size_t input_count = 0, output_count = 0;
   Tensors grad_outputs{};
 
   // Calls the hooks; returns the gradients of the inputs, which each may replace.
   Tensors call(Tensors grad_inputs) const {
+    Module* const module = place->find();
+    check<AutogradError>(module != nullptr, "full_backward_hook", "the module is gone with which its hooks would be called",
+                         Help{"let the module live until backward"});
+    check_not_moved(*module, may_hold_address && module != called);
     for (const BackwardHook& hook : hooks) {
-      std::optional<Tensors> made = hook(module, grad_inputs, grad_outputs);
+      std::optional<Tensors> made = hook(*module, grad_inputs, grad_outputs);
       if (!made) continue;
-      check_count("full_backward_hook", module, made->size(), grad_inputs.size());
+      check_count("full_backward_hook", *module, made->size(), grad_inputs.size());
       grad_inputs = std::move(*made);
     }
     return grad_inputs;
@@ -87,10 +106,7 @@ struct HookedCall::Backward {
 };
 
 void HookedCall::before(const std::vector<Tensor*>& inputs) {
-  check<ValueError>(
-      !hooks_.moved, "hook", module_.describe(),
-      " was moved after a hook was registered that holds something, which may be its former address",
-      Help{"use the module that a hook is given, and register hooks where the module stays: make<Net>() makes it there"});
+  check_not_moved(module_, hooks_.moved);
   for (const auto& [key, hook] : hooks_.before) {
     const std::optional<Tensors> made = hook(module_, values_of(inputs));
     if (!made) continue;
@@ -100,7 +116,7 @@ void HookedCall::before(const std::vector<Tensor*>& inputs) {
   if (hooks_.computes) computed_.compute(module_);
   inputs_ = values_of(inputs);
   if (hooks_.backward.empty() || !grad_enabled()) return;
-  backward_ = std::make_shared<Backward>(Backward{module_, {}});
+  backward_ = std::make_shared<Backward>(Backward{module_.place(), &module_, hooks_.may_hold_address});
   for (const auto& [key, hook] : hooks_.backward) backward_->hooks.push_back(hook);
   backward_->input_count = inputs.size();
   if (should_record(inputs_)) put_behind(make_node<Backward::Inputs>(backward_), inputs, backward_->inputs);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "amp/autocast/autocast.h"
+#include "framework/base/guard.h"
 #include "framework/tensor/results.h"
 #include "framework/tensor/tensor.h"
 #include "layers/module/parameter.h"
@@ -66,6 +67,15 @@ Hook as_hook(F f) {
   };
 }
 
+// Where a module is, for what finds it in backward. A move takes the place along.
+struct ModulePlace {
+  Module* module = nullptr;                 // null: it is gone, or it was assigned to another
+  std::shared_ptr<ModulePlace> moved_to{};  // place of the module to which it was assigned
+
+  // Returns the module; null if it is gone.
+  Module* find() const;
+};
+
 struct ModuleHooks {
   template <class Hook>
   using List = std::vector<std::pair<uint64_t, Hook>>;  // key, hook
@@ -79,11 +89,10 @@ struct ModuleHooks {
 };
 
 // Gives the module's parametrized parameters their values while it lives, and then the values from before.
-class ComputedParameters {
+class ComputedParameters : LocalGuard {
  public:
   [[nodiscard]] ComputedParameters() = default;
   ~ComputedParameters();
-  ComputedParameters(const ComputedParameters&) = delete;
   void compute(const Module& module);
 
  private:

@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <ostream>
 #include <set>
+#include <typeinfo>
 #include <utility>
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/recompute.h"
+#include "framework/base/fork_mutex.h"
+#include "framework/base/guard.h"
 #include "framework/base/layer_path.h"
 #include "framework/ops/ops.h"
 #include "layers/containers/containers.h"
@@ -58,7 +62,10 @@ void convert(const Tensor& t, const Convert& to) {
 
 std::string Module::str() const {
   std::string head = (hooks_ && hooks_->computes ? "Parametrized" : "") + describe();
-  const auto below = named_children();
+  std::vector<const ModuleSlot*> below;  // a module that is registered twice is printed twice
+  for (const auto& slot : children_) {
+    if (slot->module) below.push_back(slot.get());
+  }
   if (below.empty()) return head.find('(') == std::string::npos ? head + "()" : head;
   if (const size_t open = head.find('('); open != std::string::npos && head.back() == ')') {
     const std::string extra = head.substr(open + 1, head.size() - open - 2);
@@ -69,11 +76,11 @@ std::string Module::str() const {
   // Equal children of a ModuleList are printed once.
   const bool folds = dynamic_cast<const ModuleList*>(this) != nullptr;
   for (size_t i = 0; i < below.size();) {
-    const std::string text = below[i].second->str();
+    const std::string text = below[i]->module->str();
     size_t end = i + 1;
-    while (folds && end < below.size() && below[end].second->str() == text) ++end;
-    std::string name = below[i].first, count;
-    if (end > i + 1) name += "-" + below[end - 1].first, count = std::to_string(end - i) + " x ";
+    while (folds && end < below.size() && below[end]->module->str() == text) ++end;
+    std::string name = below[i]->name, count;
+    if (end > i + 1) name += "-" + below[end - 1]->name, count = std::to_string(end - i) + " x ";
     head += "  (" + name + "): " + count;
     indent_into(head, text);
     head += '\n';
@@ -179,8 +186,10 @@ void Module::remove_hook(uint64_t key) {
 
 namespace {
 
+constexpr const char* kRecompute = "recompute_in_backward";
+
 // Gives the buffers other memory with the same values, and restores them in its destructor.
-class BuffersAside {
+class BuffersAside : LocalGuard {
  public:
   [[nodiscard]] explicit BuffersAside(std::vector<NamedTensor> buffers) : buffers_(std::move(buffers)) {
     const NoGrad off;
@@ -192,7 +201,6 @@ class BuffersAside {
   ~BuffersAside() {
     for (size_t i = 0; i < kept_.size(); ++i) replace(buffers_[i].tensor, kept_[i]);
   }
-  BuffersAside(const BuffersAside&) = delete;
 
  private:
   std::vector<NamedTensor> buffers_;
@@ -201,20 +209,96 @@ class BuffersAside {
 
 }  // namespace
 
+std::shared_ptr<ModulePlace> Module::place() {
+  static constinit ForkMutex mutex;  // for threads that run one module
+  const std::lock_guard lock(mutex);
+  if (!place_) place_ = std::make_shared<ModulePlace>(ModulePlace{.module = this});
+  return place_;
+}
+
+// A run of a module's forward, with what another run in backward needs to be the same.
+struct Module::FirstRun {
+  // The module or one below it, with its state in the first run.
+  struct Seen {
+    Module* module;
+    bool training;
+    std::optional<DType> precision;
+  };
+  // Gives modules the modes and precisions of the first run while it lives.
+  class ModesAside : LocalGuard {
+   public:
+    [[nodiscard]] ModesAside(const std::vector<Seen>& now, const std::vector<Seen>& then) {
+      for (size_t i = 0; i < now.size(); ++i) {
+        if (now[i].training == then[i].training && now[i].precision == then[i].precision) continue;
+        changed_.push_back(now[i]);
+        set({now[i].module, then[i].training, then[i].precision});
+      }
+    }
+    ~ModesAside() {
+      for (const Seen& seen : changed_) set(seen);
+    }
+
+   private:
+    static void set(const Seen& seen) {
+      seen.module->training_ = seen.training;
+      seen.module->precision_ = seen.precision;
+    }
+    std::vector<Seen> changed_;
+  };
+
+  explicit FirstRun(Module& module)
+      : place(module.place()), type(typeid(module)), modules(list_of(module)), parameters(module.parameters()) {}
+
+  static void list(Module& module, std::vector<Seen>& out) {
+    out.push_back({&module, module.training_, module.precision_});
+    for (const auto& slot : module.children_)
+      if (slot->module) list(*slot->module, out);
+  }
+  static std::vector<Seen> list_of(Module& module) {
+    std::vector<Seen> out;
+    list(module, out);
+    return out;
+  }
+
+  // Computes forward(x) again. Throws AutogradError unless the module has the parts and parameters of the first run.
+  Tensor again(const Tensor& x) const {
+    Module* const module = place->find();
+    check<AutogradError>(module != nullptr, kRecompute, "the module is gone whose forward backward would compute again",
+                         Help{"let the module live until backward"});
+    const std::vector<Seen> now = list_of(*module);
+    bool is_same = typeid(*module) == type && now.size() == modules.size();
+    for (size_t i = 1; i < now.size() && is_same; ++i) is_same = now[i].module == modules[i].module;
+    const std::vector<Tensor> own = module->parameters();
+    is_same = is_same && std::equal(own.begin(), own.end(), parameters.begin(), parameters.end(),
+                                    [](const Tensor& a, const Tensor& b) { return a.same(b); });
+    check<AutogradError>(is_same, kRecompute, "parts or parameters of ", module->describe(),
+                         " were replaced after the forward that backward would compute again", Help{"replace them after backward"});
+    const ModesAside modes(now, modules);
+    const BuffersAside buffers(module->named_buffers());  // the first run has updated them
+    return module->forward(x);
+  }
+
+  std::shared_ptr<ModulePlace> place;
+  const std::type_info& type;
+  std::vector<Seen> modules;
+  std::vector<Tensor> parameters;
+  bool is_done = false;
+};
+
 // Computes forward(x), and again in backward, for which only x is kept.
 Tensor Module::recomputed(const Tensor& x) {
   visit([](const Module& m) {
-    check<ValueError>(!m.hooks_ || !m.hooks_->computes, "recompute_in_backward", m.describe(),
+    check<ValueError>(!m.hooks_ || !m.hooks_->computes, kRecompute, m.describe(),
                       " has parametrizations, whose state a second forward would move again",
                       Help{"recompute layers without parametrizations"});
   });
-  const auto is_rerun = std::make_shared<bool>(false);
-  const auto f = [this, is_rerun](const Tensor& in) {
-    if (!std::exchange(*is_rerun, true)) return forward(in);
-    const BuffersAside aside(named_buffers());  // the first run has updated them
-    return forward(in);
+  const auto first = std::make_shared<FirstRun>(*this);
+  const auto f = [this, first](const Tensor& in) {
+    if (first->is_done) return first->again(in);
+    first->is_done = true;
+    return forward(in);  // within this call: later the module may be elsewhere
   };
-  return checkpoint(f, x, parameters());
+  return checkpoint(f, x, first->parameters);
 }
 
 void Module::set_precision(DType dtype) {
@@ -241,18 +325,24 @@ void Module::set_path(const std::string& path) {
   structure_changed();
 }
 
+// Returns whether child i is a module that no earlier one is.
+bool Module::is_first_of_child(size_t i) const {
+  const auto is_same = [&](const auto& slot) { return slot->module == children_[i]->module; };
+  return children_[i]->module && std::find_if(children_.begin(), children_.end(), is_same) == children_.begin() + ptrdiff_t(i);
+}
+
 std::vector<Part<Module>> Module::children() const {
   std::vector<Part<Module>> out;
-  for (const auto& slot : children_) {
-    if (slot->module) out.emplace_back(slot);
+  for (size_t i = 0; i < children_.size(); ++i) {
+    if (is_first_of_child(i)) out.emplace_back(children_[i]);
   }
   return out;
 }
 
 std::vector<std::pair<std::string, Part<Module>>> Module::named_children() const {
   std::vector<std::pair<std::string, Part<Module>>> out;
-  for (const auto& slot : children_) {
-    if (slot->module) out.emplace_back(slot->name, slot);
+  for (size_t i = 0; i < children_.size(); ++i) {
+    if (is_first_of_child(i)) out.emplace_back(children_[i]->name, children_[i]);
   }
   return out;
 }

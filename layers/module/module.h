@@ -34,6 +34,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/guard.h"
 #include "framework/base/layer_path.h"
 #include "framework/tensor/tensor.h"
 #include "layers/module/hooks.h"
@@ -129,7 +130,8 @@ class Module {
   Tensor get_buffer(const std::string& name) const { return named_buffers().at(name); }
   Module& get_submodule(const std::string& name);
   std::vector<Tensor> buffers() const;
-  // Returns handles: `for (const auto& layer : net.children()) x = layer(x);`. Assigning to one replaces the child.
+  // Returns handles: `for (const auto& layer : net.children()) x = layer(x);`. Assigning to one replaces the child. A module that
+  // is registered under several names is among them once, under the first.
   std::vector<Part<Module>> children() const;
   std::vector<std::pair<std::string, Part<Module>>> named_children() const;
   std::vector<Module*> modules();  // this and all below it
@@ -144,9 +146,10 @@ class Module {
   std::vector<std::pair<std::string, Module*>> named_modules(const std::string& prefix = "");
 
   // Register hooks, which are called with the module before forward, after it, and when the gradients of its inputs are computed.
-  // They return keys for remove_hook. Hooks see the tensors among arguments and results (layers/module/hooks.h). The module must
-  // live until the backward. A module with hooks, or with parametrizations (layers/module/parametrize.h), for which has_hooks() is
-  // true too, is not fused by Sequential, and TrainStep does not record its step.
+  // They return keys for remove_hook. Hooks see the tensors among arguments and results (layers/module/hooks.h). A backward for
+  // whose hooks the module no longer lives throws AutogradError. A module with hooks, or with parametrizations
+  // (layers/module/parametrize.h), for which has_hooks() is true too, is not fused by Sequential, and TrainStep does not record its
+  // step.
   template <class F>
   uint64_t register_forward_pre_hook(F f) {
     return add_hook(hooks<F>().before, as_hook<ForwardPreHook>(std::move(f)));
@@ -164,8 +167,9 @@ class Module {
   bool any_hooks() const;  // of this module or one below it
 
   // In training, keeps only the input of a call from one tensor to one, and computes the rest again in backward
-  // (framework/autograd/recompute.h): the gradients are equal bit for bit and take less memory. Buffers are updated once.
-  // Sequential does not fuse the module.
+  // (framework/autograd/recompute.h): the gradients are equal bit for bit and take less memory. Buffers are updated once, and modes
+  // and precisions are those of the call. Sequential does not fuse the module. The module must live until backward, and may be
+  // moved before it; backward throws AutogradError if it is gone, or if a parameter or a part of it was changed or replaced.
   void recompute_in_backward(bool on) { recomputes_ = on; }
   bool recomputes_in_backward() const { return recomputes_; }
   bool any_recomputes() const;  // of this module or one below it
@@ -278,13 +282,14 @@ class Module {
   template <class M>
   friend class Part;
   friend class HeldTensor;
+  friend class HookedCall;
   friend struct ModuleSlot;
   friend class ComputedParameters;
   friend class ParametrizationList;
   friend class Substitution;
 
   // Marks that this thread runs a module's forward while it lives.
-  class RunScope {
+  class RunScope : LocalGuard {
    public:
     [[nodiscard]] explicit RunScope(const Module& module) : outer_(running_) {
       if (outer_ && !module.path_) [[unlikely]]
@@ -292,7 +297,6 @@ class Module {
       running_ = &module;
     }
     ~RunScope() { running_ = outer_; }
-    RunScope(const RunScope&) = delete;
 
    private:
     static inline thread_local constinit const Module* running_ = nullptr;
@@ -300,7 +304,9 @@ class Module {
   };
 
   void warn_of_no_part(const Module& caller) const;  // warns once if this module's parameters would be trained but are not listed
+  struct FirstRun;
   Tensor recomputed(const Tensor& x);
+  std::shared_ptr<ModulePlace> place();
   std::shared_ptr<ModuleSlot> add_slot(const std::string& name, std::shared_ptr<Module> child);
   using Slots = std::vector<std::shared_ptr<TensorSlot>> Module::*;
   void list_tensors(Slots own, const std::string& prefix, std::vector<NamedTensor>& out) const;  // including descendants'
@@ -313,8 +319,9 @@ class Module {
   void set_computes(bool on);  // whether parameters are computed before each forward (layers/module/parametrize.h)
   void check_name(const char* where, const std::string& name) const;
   void check_copied() const;
+  bool is_first_of_child(size_t i) const;
   bool is_or_has(const Module* other) const;  // this module, or one below it
-  void name_child(ModuleSlot& slot);  // gives a new child its name and path
+  void name_child(ModuleSlot& slot);          // gives a new child its name and path
   void relabel(const std::string& prefix);
   void set_path(const std::string& path);
   void disown() noexcept;  // leaves the slots without this owner
@@ -338,10 +345,11 @@ class Module {
   const std::string* path_ = nullptr;
   bool training_ = true, stays_in_eval_ = false, recomputes_ = false;
   std::optional<DType> precision_;
-  mutable bool copied_ = false;  // copied, and not yet checked whether all members took their copies
-  bool was_copied_ = false;      // constructed as a copy, which is perhaps still in the list of copies in progress
-  mutable bool warned_ = false;  // of a caller of which this is no part
+  mutable bool copied_ = false;         // copied, and not yet checked whether all members took their copies
+  bool was_copied_ = false;             // constructed as a copy, which is perhaps still in the list of copies in progress
+  mutable bool warned_ = false;         // of a caller of which this is no part
   std::shared_ptr<ModuleHooks> hooks_;  // null: none
+  std::shared_ptr<ModulePlace> place_;  // made by place()
 };
 std::ostream& operator<<(std::ostream& out, const Module& module);  // str()
 

@@ -132,7 +132,7 @@ void ParametrizationList::set(const Tensor& value) {
   for (size_t i = classes_.size(); i-- > 0;) {
     check<ValueError>(classes_[i].can_invert(*own_child(i)), "Parameter", "a value cannot be assigned through ",
                       own_child(i)->describe(), ", which has no right_inverse",
-                      Help{"assign to parametrizations(module, \"weight\").original()"});
+                      Help{"within NoGrad: parametrizations(module, \"weight\").original().copy_(value)"});
     now = classes_[i].invert(*own_child(i), now[0]);
   }
   check<ValueError>(now.size() == own_parameters(), "Parameter", "right_inverse gave ", now.size(), " tensors for ",

@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "layers/module/layer.h"
 #include "layers/module/part.h"
 
@@ -155,11 +156,10 @@ ParametrizationList& parametrizations(M&& module, const std::string& name) {
 // The calls share the value's graph, so one backward goes through all of them. A value is computed again after a write into its
 // parametrizations' parameters, after a change of the module's mode, and if a graph or a region is active that was not when it was
 // computed. Nested scopes have no effect.
-class CachedParametrizations {
+class CachedParametrizations : LocalGuard {
  public:
   [[nodiscard]] CachedParametrizations();
   ~CachedParametrizations();
-  CachedParametrizations(const CachedParametrizations&) = delete;
 };
 
 // Computes weight = g v / |v|, original0 = g and original1 = v (Salimans and Kingma, "Weight Normalization", 2016). The norm is

@@ -254,7 +254,9 @@ Module::Module(Module&& other) noexcept
       recomputes_(other.recomputes_),
       precision_(other.precision_),
       copied_(other.copied_),
-      hooks_(std::move(other.hooks_)) {
+      hooks_(std::move(other.hooks_)),
+      place_(std::move(other.place_)) {
+  if (place_) place_->module = this;
   for (const auto& slot : children_) slot->owner = this;
   if (hooks_) hooks_->moved = hooks_->moved || hooks_->may_hold_address;
 }
@@ -267,6 +269,10 @@ Module& Module::operator=(Module&& other) {
   buffers_ = std::move(other.buffers_);
   children_ = std::move(other.children_);
   copied_ = other.copied_;
+  if (const auto place_of_other = std::exchange(other.place_, nullptr)) {
+    place_of_other->moved_to = place();
+    place_of_other->module = nullptr;
+  }
   set_computes(other.hooks_ && other.hooks_->computes);
   for (const auto& slot : children_) slot->owner = this;
   relabel(path());
@@ -279,6 +285,7 @@ Module& Module::operator=(Module&& other) {
 
 Module::~Module() {
   disown();
+  if (place_) place_->module = nullptr;
   if (was_copied_) forget_copy(this);
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -41,11 +42,10 @@ class DecodeCache {
 };
 
 // One pass: one call of the model on this thread, without a graph for gradients.
-class DecodeScope {
+class DecodeScope : LocalGuard {
  public:
   [[nodiscard]] explicit DecodeScope(DecodeCache& cache) : cache_(cache), outer_(std::exchange(current_, this)) {}
   ~DecodeScope() { current_ = outer_; }
-  DecodeScope(const DecodeScope&) = delete;
   static DecodeScope* current() { return current_; }  // null outside a pass
 
   // Returns the state that this call of the layer kept in earlier passes; a new T in the first pass. Call it once in each forward.

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/guard.h"
 #include "layers/module/layer.h"
 #include "layers/sequences/packed_sequence.h"
 
@@ -126,11 +127,10 @@ void set_kept_states(Module& module, const StateDict& states);
 void reset_states(Module& module);
 
 // Resets the states for a pass over other data, and restores them at the end of the scope.
-class FreshStates {
+class FreshStates : LocalGuard {
  public:
   [[nodiscard]] explicit FreshStates(Module& module);
   ~FreshStates();
-  FreshStates(const FreshStates&) = delete;
 
  private:
   std::vector<std::pair<RecurrentLayer*, RecurrentLayer::KeptState>> before_;

@@ -2,8 +2,11 @@
 // The state a region sets and restores.
 #include <doctest/doctest.h>
 
+#include <optional>
+#include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 
 #include "tests/amp/autocast_calls.h"
 
@@ -196,4 +199,43 @@ TEST_CASE("Off switches every device off and restores them") {
   }
   CHECK(autocast::is_enabled(kCpu));
   CHECK(autocast::is_enabled(kCuda));
+}
+
+namespace {
+
+template <class T>
+constexpr bool is_local = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && !requires {
+  T::operator new(size_t());
+};
+static_assert(is_local<Autocast> && is_local<autocast::Off> && is_local<autocast::AsIn> && is_local<autocast::ModuleRegion>);
+
+// The state of a thread: "bf16 off" for cpu and cuda, and "cached" if casts are.
+std::string state_now() {
+  std::string out;
+  for (const Device::Type type : {Device::Type::cpu, Device::Type::cuda}) {
+    const auto& region = autocast::regions().by_device[size_t(type)];
+    out += region.mode == autocast::Mode::on ? (region.dtype == DType::f16 ? "f16 " : "bf16 ") : "off ";
+  }
+  return out + (autocast::is_cache_enabled() ? "cached" : "");
+}
+
+}  // namespace
+
+TEST_CASE("regions that end in another order than the reverse leave the state of what is left") {
+  std::optional<Autocast> outer(std::in_place, Device::cpu, DType::bf16);
+  std::optional<Autocast> other(std::in_place, Device::cuda, AutocastOptions{.dtype = DType::f16, .cache_enabled = false});
+  std::optional<Autocast> inner(std::in_place, Device::cpu, DType::f16);
+  CHECK(state_now() == "f16 f16 ");
+  outer.reset();
+  CHECK(state_now() == "f16 f16 ");
+  other.reset();  // of another device, so that it ends at once; the cache is as before it when the inner one ends
+  CHECK(state_now() == "f16 off ");
+  inner.reset();
+  CHECK(state_now() == "off off cached");
+  outer.emplace(Device::cpu, DType::bf16);
+  other.emplace(Device::cuda, DType::f16);
+  outer.reset();
+  CHECK(state_now() == "off f16 cached");
+  other.reset();
+  CHECK(state_now() == "off off cached");
 }

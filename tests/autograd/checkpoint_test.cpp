@@ -2,9 +2,14 @@
 // amp 51: activation checkpointing under autocast.
 #include <doctest/doctest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "framework/autograd/recompute.h"
 #include "halfstep.h"
 #include "tests/amp/autocast_calls.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
 using calls::bitwise;
@@ -139,4 +144,119 @@ TEST_CASE("running statistics and power iterations of a checkpoint move once, an
   const Tensors plain = run(false), again = run(true);
   REQUIRE(plain.size() == again.size());
   for (size_t i = 0; i < plain.size(); ++i) CHECK(bitwise(plain[i], again[i]));
+}
+
+TEST_CASE("a checkpoint draws the numbers of its forward again, of any generator, and in any thread") {
+  for (const GeneratorKind kind : {GeneratorKind::philox, GeneratorKind::mt19937}) {
+    const auto run = [&](bool checkpointed) {
+      manual_seed(3);
+      Generator own(1, kind), other(2);
+      const Tensor x = ones({2, 8, 4}).set_requires_grad();
+      const auto f = [&](const Tensor& t) {
+        const Tensor a = scaled_dot_product_attention(t, t, t, {.dropout_p = 0.5, .generator = &own});
+        return dropout(a, 0.5, true, &other) * rand(a.shape(), {}, &own) + dropout(t, 0.5);
+      };
+      const Tensor y = checkpointed ? checkpoint(f, x) : f(x);
+      const Tensor next = rand({4}, {}, &own);
+      std::thread([&] { y.sum().backward(); }).join();
+      return Tensors{y, x.grad(), next, rand({4}, {}, &own), rand({4}, {}, &other), rand({4})};
+    };
+    const Tensors plain = run(false), again = run(true);
+    for (size_t i = 0; i < plain.size(); ++i) CHECK(bitwise(plain[i], again[i]));
+  }
+}
+
+TEST_CASE("checkpoints of several threads draw from one generator, each its own numbers again") {
+  constexpr int kThreads = 4, kSteps = 20;
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < kSteps; ++i) {
+        const Tensor x = ones({64}).set_requires_grad();
+        const Tensor y = checkpoint([](const Tensor& in) { return dropout(dropout(in, 0.3), 0.3); }, x);
+        y.sum().backward();
+        wrong += !bitwise(x.grad(), y.detach());  // the mask of a dropout of ones is its gradient
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a checkpoint computes again on the default device of its forward") {
+  const Tensor x = ones({3}).set_requires_grad();
+  const Tensor y = checkpoint([](const Tensor& t) { return t * zeros({3}, {.device = default_device()}); }, x);
+  const DefaultDevice on(Device::meta);
+  y.backward(ones({3}, {.device = Device::cpu}));
+  CHECK(x.grad().device() == Device::cpu);
+}
+
+TEST_CASE("a checkpoint refuses to compute again with a weight that changed") {
+  const Tensor w = rand({4}).set_requires_grad(), frozen = rand({4}), x = rand({4}).set_requires_grad();
+  const auto f = [&](const Tensor& t) { return t * t * w * frozen; };
+  const auto error_after = [&](const Tensors& listed, const Tensor& changed) {
+    const Tensor y = checkpoint(f, x, listed).sum();
+    y.backward({}, /*retain_graph=*/true);
+    {
+      const NoGrad off;
+      changed.mul_(2);
+    }
+    return testing::error_of([&] { y.backward(); });
+  };
+  w.set_label("net.weight");
+  CHECK(error_after({}, w) ==
+        "[checkpoint] net.weight of shape [4] was modified in place after checkpoint saved it: version 2, saved at 1\n"
+        "help: use the out-of-place form, or clone() before the in-place change");
+  CHECK(error_after({w, frozen}, frozen).starts_with("[checkpoint] a tensor of shape [4] was modified in place"));
+  CHECK(error_after({}, frozen).empty());  // not known
+  CHECK(error_after({}, x).starts_with("[checkpoint] a tensor of shape [4] was modified in place"));
+}
+
+TEST_CASE("what a checkpoint's function itself writes is no change") {
+  BatchNorm1d norm(3);
+  const Tensor w = rand({3}).set_requires_grad(), x = rand({4, 3});
+  const auto f = [&](const Tensor& t) {
+    {
+      const NoGrad off;
+      w.clamp_(0, 1);
+    }
+    return norm(t * w);
+  };
+  const uint64_t before = w.version();
+  const Tensor y = checkpoint(f, x, {w, norm.weight}).square().sum();
+  for (int i = 0; i < 3; ++i) CHECK(testing::error_of([&] { y.backward({}, /*retain_graph=*/true); }) == "");
+  CHECK(w.version() == before + 4);
+}
+
+TEST_CASE("a checkpoint of frozen weights gives the others their gradients") {
+  const Tensor a = rand({4}).set_requires_grad(), b = rand({4}).set_requires_grad();
+  const Tensor x = rand({4});
+  const auto f = [&](const Tensor& t) { return t * a * b; };
+  Tensor y = checkpoint(f, x, {a, b}).sum();
+  a.set_requires_grad(false);
+  y.backward();
+  CHECK(!a.grad().defined());
+  CHECK(bitwise(b.grad(), x * a));
+  a.set_requires_grad(true);
+  y = checkpoint(f, x, {a, b}).sum();
+  b.zero_grad();
+  for (const Tensor& t : {a, b}) t.set_requires_grad(false);
+  y.backward();
+  CHECK(!a.grad().defined());
+  y = checkpoint([&](const Tensor& t) { return t * a; }, x, {a.set_requires_grad(true), b.set_requires_grad(true)}).sum();
+  a.set_requires_grad(false);  // b, which is left, was not used
+  y.backward();
+  CHECK(!a.grad().defined());
+}
+
+TEST_CASE("a checkpoint that returns a tensor of others leaves it theirs") {
+  const Tensor w = rand({4}).set_requires_grad(), kept = rand({4}), x = rand({4}).set_requires_grad();
+  const Tensor y = checkpoint([&](const Tensor&) { return w; }, x, {w});
+  CHECK(w.is_leaf());
+  (y * 3).sum().backward();
+  CHECK(bitwise(w.grad(), full({4}, 3.0)));
+  CHECK(checkpoint([&](const Tensor&) { return kept; }, x).requires_grad());
+  CHECK(!kept.requires_grad());
+  CHECK(checkpoint([](const Tensor& t) { return t; }, x).requires_grad());
+  CHECK(x.is_leaf());
 }

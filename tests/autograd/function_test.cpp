@@ -393,3 +393,43 @@ TEST_CASE("a function takes undefined inputs, and gets undefined gradients on re
     CHECK(MaybeAdd::came == std::vector<bool>{true, fill, false});
   }
 }
+
+namespace {
+
+Tensor captured;
+struct GivesCaptured : Function<GivesCaptured> {
+  static Tensors forward(FunctionContext&, const Tensors& in) { return {captured, in[0] * 2.0}; }
+  static Tensors backward(FunctionContext&, const Tensors& g) { return {g[0] + g[1] * 2.0}; }
+};
+
+}  // namespace
+
+TEST_CASE("a parameter that a function captured and returns stays a leaf") {
+  const Tensor x = tensor({1.0, 2.0}).set_requires_grad();
+  captured = tensor({3.0, 4.0}).set_requires_grad();
+  const Tensors y = GivesCaptured::apply({x});
+  CHECK(captured.is_leaf());
+  CHECK(y[0].requires_grad());
+  (y[0] + y[1]).sum().backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{3, 3});
+  CHECK(!captured.grad().defined());
+  const Tensor computed = captured * 1.0;
+  const auto node = computed.node();
+  captured = computed;
+  GivesCaptured::apply({x});
+  CHECK(computed.node() == node);
+  captured = Tensor();
+}
+
+TEST_CASE("the name of a function outlives the text that it was given") {
+  Tensor y;
+  {
+    const std::string name = std::string("a name that is too long ") + "to be within the object";
+    const auto forward = [](FunctionContext&, const Tensors& in) -> Tensors { return {in[0] * 2.0}; };
+    y = apply_function(name, forward, [](FunctionContext&, const Tensors&) { return Tensors(3); },
+                       {ones({1}).set_requires_grad()})[0];
+  }
+  const std::string other(64, 'x');  // may take the freed memory
+  CHECK(y.node()->name() == "a name that is too long to be within the object");
+  CHECK_NOTHROW(y.backward());
+}

@@ -4,10 +4,16 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <stdexcept>
 #include <thread>
+#include <type_traits>
+#include <utility>
 
 #include "framework/autograd/autograd.h"
+#include "framework/autograd/leaf_listener.h"
+#include "framework/autograd/recompute.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/ops/ops.h"
 
 using namespace halfstep;
@@ -103,4 +109,32 @@ TEST_CASE("the mode belongs to a thread") {
   CHECK(!inference_there);
   CHECK(recorded);
   CHECK(!grad_enabled());
+}
+
+namespace {
+
+template <class T>
+constexpr bool is_local = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && !requires {
+  T::operator new(size_t());
+};
+static_assert(is_local<NoGrad> && is_local<EnableGrad> && is_local<InferenceMode> && is_local<LowGradients>);
+static_assert(is_local<MemoryScope> && is_local<ScaledBackward> && is_local<ListenToLeaves> && is_local<TakenStates::Scope>);
+
+}  // namespace
+
+TEST_CASE("modes that end in another order than the reverse leave the state of what is left") {
+  std::optional<NoGrad> off(std::in_place);
+  std::optional<EnableGrad> on(std::in_place);
+  off.reset();
+  CHECK(grad_enabled());
+  off.emplace();
+  on.reset();
+  CHECK(!grad_enabled());
+  off.reset();
+  CHECK(grad_enabled());
+  std::optional<InferenceMode> first(std::in_place), second(std::in_place);
+  first.reset();
+  CHECK(inference_enabled());
+  second.reset();
+  CHECK(!inference_enabled());
 }

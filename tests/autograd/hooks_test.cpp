@@ -176,3 +176,25 @@ TEST_CASE("removing an unknown hook is an error") {
   x.remove_hook(key);
   CHECK_THROWS_AS(x.remove_hook(key), ValueError);
 }
+
+TEST_CASE("a leaf that was frozen since the forward gets no gradient, but its hooks are called") {
+  const Tensor a = leaf({1, 2}), b = leaf({3, 4});
+  int calls = 0;
+  a.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  a.set_grad(tensor({5.0, 6.0}, {.dtype = a.dtype()}));
+  const Tensor y = sum(a * b);
+  a.set_requires_grad(false);
+  y.backward({}, /*retain_graph=*/true);
+  CHECK(values(a.grad()) == V{5, 6});
+  CHECK(values(b.grad()) == V{1, 2});
+  CHECK(calls == 1);
+  a.set_requires_grad(true);
+  {
+    const NoGrad off;  // freezes nothing: it is the forward that it keeps from being recorded
+    y.backward();
+  }
+  CHECK(values(a.grad()) == V{8, 10});
+}

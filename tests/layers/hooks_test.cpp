@@ -7,14 +7,18 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "amp/step/train_step.h"
 #include "framework/autograd/autograd.h"
+#include "layers/feedforward/running_statistics.h"
 #include "layers/layers.h"
+#include "layers/module/functional_call.h"
 #include "optim/optimizers.h"
 #include "tests/support/doubles.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
 using namespace halfstep::testing;
@@ -236,3 +240,41 @@ TEST_CASE("hooks run in a training step") {
   step(ones({2, 4}), ones({2, 1}));
   CHECK(calls == 2);
 }
+
+TEST_CASE("a backward hook whose module is gone or moved is an error, unless it can only use the module that it is given") {
+  std::string seen;
+  const auto error_after = [&](auto hook, const auto& between) {
+    std::vector<Outer> nets(1);
+    nets[0].register_full_backward_hook(hook);
+    const Tensor y = nets[0](leaf({1, 2})).sum();
+    between(nets);
+    return error_of([&] { y.backward(); });
+  };
+  const auto free_hook = [](Module& m, const Tensors&, const Tensors&) { m.train(false); };
+  const auto holding_hook = [&seen](Module& m, const Tensors&, const Tensors&) { seen = m.describe(); };
+  const auto clear = [](std::vector<Outer>& nets) { nets.clear(); };
+  const auto grow = [](std::vector<Outer>& nets) {
+    nets.resize(9);
+    CHECK(nets[0].training());
+  };
+  const std::string gone =
+      "[full_backward_hook] the module is gone with which its hooks would be called\nhelp: let the module live until backward";
+  CHECK(error_after(free_hook, clear) == gone);
+  CHECK(error_after(holding_hook, clear) == gone);
+  CHECK(error_after(free_hook, [](std::vector<Outer>&) {}) == "");
+  CHECK(error_after(free_hook, grow) == "");
+  CHECK(error_after(holding_hook, [](std::vector<Outer>&) {}) == "");
+  CHECK(seen == "Outer");
+  CHECK(error_after(holding_hook, grow).starts_with("[hook] Outer was moved after a hook was registered that holds something"));
+}
+
+namespace {
+
+template <class T>
+constexpr bool is_local = !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T> && !requires {
+  T::operator new(size_t());
+};
+static_assert(is_local<Substitution> && is_local<CachedParametrizations> && is_local<RunningStatistics> &&
+              is_local<ComputedParameters>);
+
+}  // namespace

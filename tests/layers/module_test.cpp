@@ -356,3 +356,27 @@ TEST_CASE("tensors and modules are found by name, and a wrong name by a near one
   CHECK_THROWS_AS(net.get_buffer("0.bias"), ValueError);
   CHECK_THROWS_AS(net.state_dict().at("0"), ValueError);
 }
+
+TEST_CASE("a child that is registered twice is one child, as in PyTorch, but printed twice") {
+  struct Shares : Module {
+    Part<Linear> a{this, "a", 1, 1};
+    Part<Linear> b{this, "b", a};
+    Part<Sequential> c{this, "c", Sequential{a.ptr(), a.ptr()}};
+  };
+  Shares net;
+  CHECK(net.children().size() == 2);
+  std::string names;
+  for (const auto& [name, child] : net.named_children()) names += name;
+  CHECK(names == "ac");
+  std::string order;
+  net.apply([&](Module& m) { order += m.describe().substr(0, 2); });
+  CHECK(order == "LiLiSeSh");  // PyTorch's order: once for each parent
+  CHECK(net.c->children().size() == 1);
+  CHECK(
+      net.str() ==
+      "Shares(\n  (a): Linear(in_features=1, out_features=1, bias=True)\n  (b): Linear(in_features=1, out_features=1, bias=True)\n"
+      "  (c): Sequential(\n    (0): Linear(in_features=1, out_features=1, bias=True)\n"
+      "    (1): Linear(in_features=1, out_features=1, bias=True)\n  )\n)");
+  net.b = nullptr;
+  CHECK(net.children().size() == 2);
+}

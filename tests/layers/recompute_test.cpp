@@ -2,11 +2,18 @@
 // Modules that are computed again in backward.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "framework/tensor/memory.h"
 #include "layers/layers.h"
+#include "optim/optimizers.h"
+#include "tests/support/errors.h"
 
 using namespace halfstep;
 
@@ -89,4 +96,142 @@ TEST_CASE("recompute_in_backward: keeps less between forward and backward, and n
   CHECK((*net)(x).shape() == Shape{2, 4, 4, 6});
   net->eval();
   CHECK((*net)(x).to_vector<float>() == (*net)(x).to_vector<float>());
+}
+
+namespace {
+
+struct Dropped : Module {
+  Part<Linear> fc{this, "fc", 4, 4};
+  Part<Dropout> drop{this, "drop", 0.5};
+  ModuleBuffer calls = register_buffer("calls", zeros({}));
+  Tensor forward(const Tensor& x) override {
+    {
+      const NoGrad off;
+      calls.add_(1);
+    }
+    return drop(tanh(fc(x)));
+  }
+};
+using testing::error_of;
+
+constexpr const char* kGone =
+    "[recompute_in_backward] the module is gone whose forward backward would compute again\n"
+    "help: let the module live until backward";
+const std::string kReplaced =
+    "[recompute_in_backward] parts or parameters of Dropped were replaced after the forward that backward would compute again\n"
+    "help: replace them after backward";
+
+Dropped recomputing() {
+  Dropped net;
+  net.recompute_in_backward(true);
+  return net;
+}
+
+// The gradient of the weight after `between`, which happens between forward and backward; with or without recomputation.
+template <class F>
+std::vector<float> gradient(bool recompute, const F& between) {
+  manual_seed(4);
+  std::vector<Dropped> nets(2);
+  for (Dropped& net : nets) net.recompute_in_backward(recompute);
+  const Tensor x = randn({3, 4}), y = nets[1](x).square().sum(), weight = nets[1].fc->weight;
+  between(nets);
+  y.backward();
+  return weight.grad().to_vector<float>();
+}
+
+}  // namespace
+
+TEST_CASE("recompute_in_backward: a module may be moved between forward and backward, in any way") {
+  const auto same = [](const auto& between) {
+    const std::vector<float> plain = gradient(false, between);
+    CHECK(gradient(true, between) == plain);
+    CHECK(*std::max_element(plain.begin(), plain.end()) > 0);
+  };
+  same([](std::vector<Dropped>& nets) { nets.resize(9); });            // moves them elsewhere
+  same([](std::vector<Dropped>& nets) { nets.erase(nets.begin()); });  // moves one into the other
+  same([](std::vector<Dropped>& nets) { std::swap(nets[0], nets[1]); });
+  same([](std::vector<Dropped>& nets) {
+    std::swap(nets[0], nets[1]);
+    nets.resize(9);
+    nets.erase(nets.begin() + 1);
+    std::swap(nets[0], nets[5]);
+  });
+  same([](std::vector<Dropped>& nets) { nets[1].eval(); });  // the modes are those of the forward
+  same([](std::vector<Dropped>& nets) { nets[1].drop->eval(); });
+}
+
+TEST_CASE("recompute_in_backward: the modes of now come back, and buffers move once") {
+  Dropped net = recomputing();
+  const Tensor y = net(ones({2, 4})).sum();
+  net.eval();
+  y.backward();
+  CHECK(!net.training());
+  CHECK(!net.drop->training());
+  CHECK(net.calls.item<float>() == 1);
+}
+
+TEST_CASE("recompute_in_backward: the precisions are those of the forward") {
+  const auto run = [](bool change) {
+    manual_seed(4);
+    Dropped net = recomputing();
+    net.fc->set_precision(DType::f32);
+    Tensor y;
+    {
+      const Autocast region(Device::cpu, DType::bf16);
+      y = net(randn({3, 4})).to(DType::f32).square().sum();
+    }
+    if (change) net.fc->clear_precision();
+    y.backward();
+    return net.fc->weight.grad().to_vector<float>();
+  };
+  CHECK(run(true) == run(false));
+}
+
+TEST_CASE("recompute_in_backward: a module that is gone is an error") {
+  const auto loss_of = [] {
+    Dropped net = recomputing();
+    return net(ones({2, 4})).sum();
+  };
+  CHECK(error_of([&] { loss_of().backward(); }) == kGone);
+  std::vector<Dropped> nets(2);
+  nets[1].recompute_in_backward(true);
+  const Tensor y = nets[1](ones({2, 4})).sum();
+  nets.pop_back();
+  CHECK(error_of([&] { y.backward(); }) == kGone);
+  Sequential whole{std::make_shared<Linear>(4, 4), std::make_shared<Linear>(4, 4)};
+  whole[0]->recompute_in_backward(true);
+  const Tensor z = whole(ones({2, 4}).set_requires_grad()).sum();
+  whole = Sequential{std::make_shared<Linear>(4, 4)};
+  CHECK(error_of([&] { z.backward(); }) == std::string(kGone) + "\nlayer: 0, backward of checkpoint");
+}
+
+TEST_CASE("recompute_in_backward: parts and parameters that were replaced are an error") {
+  const auto error_after = [](const auto& replace) {
+    Dropped net = recomputing();
+    const Tensor y = net(ones({2, 4})).sum();
+    replace(net);
+    return error_of([&] { y.backward(); });
+  };
+  CHECK(error_after([](Dropped& net) { net.fc = Linear(4, 4); }) == kReplaced);
+  CHECK(error_after([](Dropped& net) { net.drop = Dropout(0.1); }) == kReplaced);
+  CHECK(error_after([](Dropped& net) { net.fc->weight = zeros({4, 4}); }) == kReplaced);
+  CHECK(error_after([](Dropped& net) { net = Dropped(); }) == kReplaced);
+  const std::string changed = error_after([](Dropped& net) {
+    const NoGrad off;
+    net.fc->bias.add_(1);
+  });
+  CHECK(changed.starts_with("[checkpoint] fc.bias of shape [4] was modified in place after checkpoint saved it"));
+  CHECK(error_after([](Dropped& net) { net.fc->weight.set_requires_grad(false); }).empty());
+}
+
+TEST_CASE("recompute_in_backward: a step between two backwards is an error, as without it") {
+  for (const bool recompute : {false, true}) {
+    Sequential net{std::make_shared<Linear>(4, 4), std::make_shared<Linear>(4, 1)};
+    net.recompute_in_backward(recompute);
+    SGD optimizer(net.parameters(), {.lr = 0.1});
+    const Tensor y = net(ones({2, 4})).sum();
+    y.backward({}, /*retain_graph=*/true);
+    optimizer.step();
+    CHECK(error_of([&] { y.backward(); }).find("was modified in place") != std::string::npos);
+  }
 }

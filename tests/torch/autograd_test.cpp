@@ -97,6 +97,12 @@ TEST_CASE("torch: guards turn recording off and on") {
     torch::AutoGradMode on(true);
     CHECK((x * 2).requires_grad());
   }
+  auto off = std::make_unique<torch::NoGradGuard>();  // as some programs do where a condition decides
+  auto on = std::make_unique<torch::AutoGradMode>(true);
+  off.reset();
+  CHECK(torch::GradMode::is_enabled());
+  on.reset();
+  CHECK(torch::GradMode::is_enabled());
   torch::InferenceMode fast;
   CHECK(torch::InferenceMode::is_enabled());
   CHECK_THROWS_AS(torch::InferenceMode(false), c10::Error);

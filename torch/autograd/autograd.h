@@ -43,9 +43,13 @@ class IValue {
   std::variant<std::monostate, Tensor, bool, double, int64_t, std::string, std::vector<int64_t>, std::vector<Tensor>> v_;
 };
 
-using NoGradGuard = hs::NoGrad;
+// As in libtorch, these may also be made by new.
 struct AutoGradMode : hs::GradMode {
   [[nodiscard]] explicit AutoGradMode(bool on) : hs::GradMode(on) {}
+  static void* operator new(size_t bytes) { return ::operator new(bytes); }
+};
+struct NoGradGuard : AutoGradMode {
+  [[nodiscard]] NoGradGuard() : AutoGradMode(false) {}
 };
 namespace GradMode {
 inline bool is_enabled() { return hs::grad_enabled(); }
@@ -54,12 +58,12 @@ class InferenceMode {
  public:
   [[nodiscard]] explicit InferenceMode(bool on = true) {
     TORCH_CHECK(on || !is_enabled(), "InferenceMode(false) within InferenceMode is not provided: end the outer scope first");
-    if (on) mode_ = std::make_unique<hs::InferenceMode>();
+    if (on) mode_.emplace();
   }
   static bool is_enabled() { return hs::inference_enabled(); }
 
  private:
-  std::unique_ptr<hs::InferenceMode> mode_;
+  std::optional<hs::InferenceMode> mode_;
 };
 
 namespace autograd {

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/guard.h"
 
 namespace torch {
 
@@ -122,11 +123,10 @@ inline bool& always() {
 inline bool get_warnAlways() { return always(); }
 inline void set_warnAlways(bool on) { always() = on; }
 // TORCH_WARN_ONCE warns each time while it lives.
-class WarnAlways {
+class WarnAlways : halfstep::LocalGuard {
  public:
   [[nodiscard]] explicit WarnAlways(bool on = true) : before_(get_warnAlways()) { set_warnAlways(on); }
   ~WarnAlways() { set_warnAlways(before_); }
-  WarnAlways(const WarnAlways&) = delete;
 
  private:
   bool before_;

@@ -6,6 +6,8 @@
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <csignal>
+
+#include "framework/base/guard.h"
 #endif
 
 namespace halfstep::cpu {
@@ -18,7 +20,7 @@ namespace halfstep::cpu {
 // CPU without AVX-512; the source is src/cpu/x64/gemm/f32/jit_avx_gemm_f32.cpp.
 //
 // Signals that an instruction raises itself, such as SIGSEGV, are not blocked: debuggers and the sanitizers need them.
-class HeldSignals {
+class HeldSignals : LocalGuard {
  public:
   [[nodiscard]] explicit HeldSignals(bool needed = true) : held_(needed) {
 #if defined(__unix__) || defined(__APPLE__)
@@ -34,8 +36,6 @@ class HeldSignals {
     if (held_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 #endif
   }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
 
  private:
   bool held_;

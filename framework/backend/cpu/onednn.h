@@ -11,6 +11,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/dtype.h"
+#include "framework/base/guard.h"
 #include "framework/base/process_end.h"
 
 namespace halfstep::cpu {
@@ -92,12 +93,10 @@ inline std::string code_name(const dnnl::primitive& p) {
 }
 
 // Sets the number of OpenMP threads for oneDNN's code on this host thread during one call, and restores the program's own setting.
-class OpenMpThreads {
+class OpenMpThreads : LocalGuard {
  public:
   [[nodiscard]] explicit OpenMpThreads(int count) : before_(omp_get_max_threads()) { set(count); }
   ~OpenMpThreads() { set(before_); }
-  OpenMpThreads(const OpenMpThreads&) = delete;
-  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
 
  private:
   static void set(int count) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "framework/base/fork_mutex.h"
+#include "framework/base/guard.h"
 
 namespace halfstep {
 
@@ -19,7 +20,7 @@ std::string file_stamp(const std::filesystem::path& path);
 
 // Results of reading files, by key. While any ReadCache<T> lives, get() remembers them; otherwise it makes them at each call.
 template <class T>
-class ReadCache {
+class ReadCache : LocalGuard {
  public:
   [[nodiscard]] ReadCache() {
     const std::lock_guard lock(state().mutex);
@@ -29,7 +30,6 @@ class ReadCache {
     const std::lock_guard lock(state().mutex);
     if (--state().users == 0) state().results.clear();
   }
-  ReadCache(const ReadCache&) = delete;
   // Returns the earlier result of get() for the key; null: none yet.
   static std::shared_ptr<T> find(const std::string& key) {
     const std::lock_guard lock(state().mutex);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/ops/core/call.h"
 
+#include <algorithm>
+
 #include "framework/base/check.h"
 #include "framework/ops/core/op_policy.h"
+#include "framework/ops/core/registry.h"
 
 namespace halfstep {
 
@@ -42,13 +45,31 @@ void check_has_values(std::string_view op, const Tensors& in) {
   }
 }
 
+namespace {
+
+// Returns whether a region would give these inputs one dtype: it casts those of the ops on its lists, and only floats of 16 and 32
+// bits.
+bool region_helps(std::string_view name, const Tensors& in) {
+  const Op* const op = find_op(name);
+  if (!op || calls_others(op->name)) return false;
+  const bool casts =
+      op->policy == CastPolicy::low || op->policy == CastPolicy::promote || (op->policy == CastPolicy::f32 && !op->reads_half);
+  return casts && std::all_of(in.begin(), in.end(), [](const Tensor& t) {
+           return !t.defined() || ((t.dtype() == DType::f32 || is_half(t.dtype())) && !autocast::is_enabled(t.device().type));
+         });
+}
+
+}  // namespace
+
 void check_same_dtype(std::string_view op, const Tensors& in) {
   const Tensor* first = nullptr;
   for (const Tensor& t : in) {
     if (!t.defined()) continue;
     if (!first) first = &t;
-    check<DTypeError>(t.dtype() == first->dtype(), op, "all inputs must have one dtype, got ", first->dtype(), " ", first->shape(),
-                      " and ", t.dtype(), " ", t.shape(), Help{"convert with to(dtype), or compute inside an Autocast region"});
+    if (t.dtype() == first->dtype()) continue;
+    fail<DTypeError>(
+        op, "all inputs must have one dtype, got ", first->dtype(), " ", first->shape(), " and ", t.dtype(), " ", t.shape(),
+        Help{region_helps(op, in) ? "convert with to(dtype), or compute inside an Autocast region" : "convert with to(dtype)"});
   }
 }
 

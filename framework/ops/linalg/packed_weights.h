@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
@@ -17,12 +18,10 @@ Tensor packed_weight(const Tensor& b, int64_t rows);
 
 // While it lives, this thread packs weights in their first call: a model that is used again and again then gives the same bits in
 // its first call as in all later ones.
-class PackAtOnce {
+class PackAtOnce : LocalGuard {
  public:
   [[nodiscard]] PackAtOnce() : outer_(std::exchange(on_, true)) {}
   ~PackAtOnce() { on_ = outer_; }
-  PackAtOnce(const PackAtOnce&) = delete;
-  PackAtOnce& operator=(const PackAtOnce&) = delete;
   static bool is_on() { return on_; }
 
  private:

@@ -6,15 +6,16 @@
 #include <atomic>
 #include <cstdint>
 
+#include "framework/base/guard.h"
+
 namespace halfstep {
 
 // Marks the weights of this thread's models as averages while it lives (WeightAverage::Scope). A batch_norm by running statistics
 // then warns once, unless some have been updated since: update_bn computes them anew.
-class AveragedWeights {
+class AveragedWeights : LocalGuard {
  public:
   [[nodiscard]] explicit AveragedWeights(bool on) : saved_(current_) { current_ = current_ || on; }
   ~AveragedWeights() { current_ = saved_; }
-  AveragedWeights(const AveragedWeights&) = delete;
   // Marks the weights of this thread's models as averages from now on, without an end.
   static void put_for_good() { current_ = true; }
   // Notes that batch_norm has updated running statistics of the current weights.
