@@ -77,7 +77,8 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
                                                         .prefetch = section.prefetch,
                                                         .rank = rank,
                                                         .ranks = ranks,
-                                                        .device = config.device});
+                                                        .device = config.device,
+                                                        .views = true});
   }
   const LoaderOptions options{.batch_size = section.batch_size,
                               .shuffle = is_train && section.shuffle,
@@ -89,7 +90,8 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
                               .rank = rank,
                               .ranks = ranks,
                               .device = config.device,
-                              .order = parse_generator_kind(config.generator)};
+                              .order = parse_generator_kind(config.generator),
+                              .views = true};
   return std::make_unique<DataLoader<>>(std::move(data), options);
 }
 

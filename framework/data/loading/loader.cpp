@@ -59,7 +59,13 @@ struct EpochPlan {
     const auto in_batch = [&](const std::vector<int64_t>& all) {
       return all.empty() ? std::span<const int64_t>() : std::span(all).subspan(first, count);
     };
-    return {source->make(in_batch(*order), {*options.seed, epoch, in_batch(*repeats)}), rows};
+    PreparedBatch made{source->make(in_batch(*order), {*options.seed, epoch, in_batch(*repeats)}), rows};
+    if (!options.views && source->may_give_views()) {
+      source->visit(made.batch.get(), [&](Tensor& t) {
+        if (t.defined() && t.device() == options.device) own_memory(t);  // others are copied to the device
+      });
+    }
+    return made;
   }
 };
 

@@ -49,6 +49,7 @@ struct LoaderOptions {
   std::optional<GeneratorKind> order = {};
 };
 
+  bool views = false;  // whether batches may be views of the data set: they save a copy, and the loop must not write into them
 // The position: batches [0, next_batch) of `epoch` were returned, starting with sample `begin` of its order, which is 0 unless the
 // batch size has changed meanwhile.
 struct LoaderState {
@@ -137,7 +138,10 @@ class LoaderBase {
 //   for (auto& [x, target] : loader) ...
 // The order of an epoch is permutation(size, seed, epoch), PyTorch's for the kind mt19937, or the sampler's, for any number of
 // workers. A pass begins at the position of set_state; otherwise at the start of an epoch, the next one if the last pass was left
-// early. The loader itself is not thread-safe.
+// early. The loader itself is not thread-safe, and has one position: where a pass begins, the loop of another one ends with a
+// ValueError at its next batch. Make a second loader for a loop within a loop.
+//
+// Batches have memory of their own, unless LoaderOptions::views is set or a collate makes them.
 //
 // `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, for any data set or stream that samples.h describes;
 // DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr. A

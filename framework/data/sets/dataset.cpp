@@ -94,6 +94,7 @@ class TransformedDataset : public Dataset {
       if (int(group.first) < draws.transform_index) continue;  // already applied to the bytes
       out = run_group(group, out, draws);
     }
+      if (group.moves.empty() && !group.scaling && !draws.writable) own_memory(out.input), own_memory(out.target);
     check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
                       ", as it did on the device meta, got ", without_batch(out.input.shape()));
     return out;
@@ -164,6 +165,10 @@ Tensor ColumnScale::in_units(const Tensor& scaled) const {
 
 std::pair<Tensor, Tensor> Dataset::get(int64_t i) const {
   const Batch sample = batch(std::span<const int64_t>(&i, 1));
+void own_memory(Tensor& t) {
+  if (t.defined() && (t.impl_ptr().use_count() > 1 || t.storage().use_count() > 1)) t = t.clone();
+}
+
   return {sample.input.select(0, 0), sample.target.select(0, 0)};
 }
 

@@ -24,6 +24,9 @@ struct Batch {
   Tensor target;  // i64 [B, ...] for classes: one per sample, or one per position of it; f32 [B, ...] for regression
 };
 
+// Copies a tensor of a batch, unless nothing else refers to its memory.
+void own_memory(Tensor& t);
+
 // How numbers of a column, a target or an input, were computed from the values in a file: (value - mean) / std.
 struct ColumnScale {
   double mean = 0, std = 1;
@@ -53,7 +56,7 @@ struct DataNotes {
 constexpr int64_t kIgnoredClass = -100;
 
 // Const functions are thread-safe, and a batch is a pure function of the indices and the epoch. A batch may share memory with the
-// data set: do not write to it.
+// data set: do not write to it. Those of a DataLoader do not.
 class Dataset {
  public:
   virtual ~Dataset() = default;
