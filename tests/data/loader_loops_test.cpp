@@ -123,3 +123,93 @@ TEST_CASE("a transform that writes into its input leaves the data set as it is")
   for (int i = 0; i < 3; ++i) CHECK(first_column(data->batch(Ints{2, 3}).input) == std::vector<int>{5, 7});
   CHECK(equal(x, counted_rows()));
 }
+
+TEST_CASE("a pass within a pass ends the outer loop with an error, whose remedy gives both") {
+  const Tensor x = counted_rows();
+  const auto data = std::make_shared<TensorDataset<>>(x, x);
+  for (const int workers : {0, 2}) {
+    const LoaderOptions options{.batch_size = 3, .shuffle = true, .num_workers = workers};
+    DataLoader loader(data, options);
+    int outer = 0, inner = 0;
+    const auto nested = [&](auto& within) {
+      outer = inner = 0;
+      for (const Batch& a : loader) {
+        CHECK(a.input.defined());
+        ++outer;
+        for (const Batch& b : within) inner += b.input.defined();
+      }
+    };
+    const std::string error = message_of<ValueError>([&] { nested(loader); });
+    CHECK(contains(error, "[DataLoader] this loop's pass ended where another pass over the same loader began"));
+    CHECK(contains(error, "help: make a second DataLoader of the data set"));
+    CHECK((outer == 1 && inner == 3));
+    DataLoader second(data, options);
+    nested(second);
+    CHECK((outer == 3 && inner == 9));
+    // Also where the inner loop is left early, and in the last batch of the outer one.
+    CHECK_THROWS_AS(
+        [&] {
+          for (const Batch& a : loader)
+            for (const Batch& b : loader)
+              if (a.input.defined() && b.input.defined()) break;
+        }(),
+        ValueError);
+  }
+}
+
+TEST_CASE("a pass within a pass over a stream") {
+  struct Counter {
+    int64_t at = 0;
+    std::optional<int64_t> next() {
+      if (at == 6) return {};
+      return at++;
+    }
+  };
+  for (const int workers : {0, 1}) {
+    DataLoader loader(Counter{}, {.batch_size = 2, .num_workers = workers}), second(Counter{}, {.batch_size = 2});
+    CHECK_THROWS_AS(
+        [&] {
+          for (const Tensor& a : loader)
+            for (const Tensor& b : loader) CHECK((a.defined() && b.defined()));
+        }(),
+        ValueError);
+    int pairs = 0;
+    for (const Tensor& a : loader)
+      for (const Tensor& b : second) pairs += a.defined() && b.defined();
+    CHECK(pairs == 9);
+  }
+}
+
+TEST_CASE("other uses of a loader within its loop keep working") {
+  const Tensor x = counted_rows();
+  for (const int workers : {0, 2}) {
+    DataLoader loader(TensorDataset(x, x), {.batch_size = 3, .num_workers = workers});
+    // next() takes batches of the same pass, and may see its end.
+    int loops = 0, taken = 0;
+    for (const Batch& a : loader) {
+      CHECK(a.input.defined());
+      REQUIRE(++loops <= 2);
+      taken += loader.next().has_value();
+    }
+    CHECK((loops == 2 && taken == 1));
+    CHECK(loader.state() == LoaderState{1, 0});
+    // A position that is restored after an inner pass.
+    std::vector<int> outer, inner;
+    for (const Batch& a : loader) {
+      outer.push_back(first_column(a.input)[0]);
+      const LoaderState state = loader.state();
+      for (const Batch& b : loader) inner.push_back(first_column(b.input)[0]);
+      loader.set_state(state);
+    }
+    CHECK(outer == std::vector<int>{0, 6, 12});
+    CHECK(inner.size() == 9);
+    CHECK(loader.state() == LoaderState{2, 0});
+    // A first look, whose iterator lives on; a pass that is left early; a whole one.
+    const auto look = loader.begin();
+    int batches = 0;
+    for ([[maybe_unused]] const Batch& a : loader)
+      if (++batches == 2) break;
+    for ([[maybe_unused]] const Batch& a : loader) ++batches;
+    CHECK(batches == 5);
+  }
+}

@@ -112,6 +112,19 @@ DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, U
 
 }  // namespace
 
+int64_t LoaderPasses::begin() {
+  ended_ = set_ = false;
+  return ++last_;
+}
+
+bool LoaderPasses::continues(int64_t& pass) {
+  if (set_) pass = last_;
+  set_ = false;
+  check<ValueError>(pass == last_, "DataLoader", "this loop's pass ended where another pass over the same loader began",
+                    Help{"make a second DataLoader of the data set for the inner loop"});
+  return !ended_;
+}
+
 // Threads that make the batches [first, end) of one epoch; the first free thread makes the next batch, at most `ahead` more than
 // were taken. The end of a stream, which has one thread, is found by reading it.
 class LoaderEngine::Prefetcher {
@@ -277,6 +290,7 @@ void LoaderEngine::set_state(LoaderState state) {
   discard_prefetched();
   state_ = state;
   is_at_start_ = true;
+  passes_.position_was_set();
 }
 
 LoaderPosition LoaderEngine::position() {
@@ -303,6 +317,7 @@ void LoaderEngine::set_position(const LoaderPosition& position) {
   const int64_t begin = is_finished ? 0 : position.sample % options_.batch_size;
   state_ = {position.epoch, is_finished ? size() : position.sample / options_.batch_size, begin};
   is_at_start_ = true;
+  passes_.position_was_set();
   if (position.order != 0 && hash_of_order(position.sample) != position.order)
     logging::warn(joined("[DataLoader] the first ", position.sample, " samples of epoch ", position.epoch,
                          " come in another order than when the run was saved: the rest of this epoch has some of them again, and "
@@ -333,6 +348,7 @@ void LoaderEngine::end_epoch() {
   discard_prefetched();
   state_ = {state_.epoch + 1, 0, 0};
   is_at_start_ = true;
+  passes_.end();
 }
 
 std::shared_ptr<void> LoaderEngine::next() {
@@ -376,11 +392,12 @@ std::shared_ptr<void> LoaderEngine::next() {
   return prepared.batch;
 }
 
-void LoaderEngine::begin() {
+int64_t LoaderEngine::begin() {
   if (!is_at_start_ && state_.next_batch > 0) {
     discard_prefetched();
     state_ = {state_.epoch + 1, 0, 0};
   }
+  return passes_.begin();
 }
 
 std::vector<int64_t> LoaderEngine::samples_of_part() const {

@@ -68,6 +68,21 @@ struct LoaderPosition {
   bool operator==(const LoaderPosition&) const = default;
 };
 
+// Counts the passes over a loader. The loop of the last begin() takes the batches.
+class LoaderPasses {
+ public:
+  int64_t begin();
+  void end() { ended_ = true; }  // next() saw the end of the epoch
+  void position_was_set() { ended_ = false, set_ = true; }
+  // Returns whether the loop of a pass takes another batch: not after the end. Throws ValueError after another begin(), unless the
+  // position was set since; then the loop continues there.
+  bool continues(int64_t& pass);
+
+ private:
+  int64_t last_ = 0;
+  bool ended_ = false, set_ = false;  // since the last begin()
+};
+
 // DataLoader without the types of its data set and batches: order, position, threads.
 class LoaderEngine {
  public:
@@ -80,8 +95,9 @@ class LoaderEngine {
   const LoaderOptions& options() const { return options_; }
   // Returns the next batch; null at the end of the epoch.
   std::shared_ptr<void> next();
-  // Begins a pass at the position: if the last pass was left early, at the next epoch.
-  void begin();
+  // Begins a pass at the position: if the last pass was left early, at the next epoch. Returns the number of the pass.
+  int64_t begin();
+  bool continues(int64_t& pass) { return passes_.continues(pass); }
   const BatchRows& part() const { return part_; }
   std::vector<int64_t> samples_of_part() const;
   LoaderState state() const { return state_; }
@@ -104,6 +120,9 @@ class LoaderEngine {
   LoaderOptions options_;
   LoaderState state_;
   bool is_at_start_ = true;  // whether no batch was returned since the state was set or an epoch ended
+  LoaderPasses passes_;
+  bool draws_each_pass_ = false;                                 // whether each pass has a seed of its own
+  int64_t drawn_epoch_ = -1;                                     // the epoch of such a seed
   std::shared_ptr<const std::vector<int64_t>> order_, repeats_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
   std::shared_ptr<BatchStream> stream_;  // of the current epoch, if the source is a stream
@@ -202,24 +221,22 @@ class DataLoader : public LoaderBase {
     using value_type = B;
     using difference_type = std::ptrdiff_t;
     using iterator_category = std::input_iterator_tag;
-    explicit Iterator(DataLoader* loader) : loader_(loader) { ++*this; }
+    explicit Iterator(DataLoader* loader) : loader_(loader), pass_(loader->engine_.begin()) { ++*this; }
     B& operator*() { return *current_; }
     B* operator->() { return &*current_; }
     Iterator& operator++() {
       current_.reset();  // frees its memory before the next batch allocates
-      current_ = loader_->next();
+      if (loader_->engine_.continues(pass_)) current_ = loader_->next();
       return *this;
     }
     bool operator==(Sentinel) const { return !current_; }
 
    private:
     DataLoader* loader_;
+    int64_t pass_;
     std::optional<B> current_;
   };
-  Iterator begin() {
-    engine_.begin();
-    return Iterator(this);
-  }
+  Iterator begin() { return Iterator(this); }
   Sentinel end() { return {}; }
 
  private:
