@@ -73,6 +73,7 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
     const auto seed = section.shuffle ? std::optional<uint64_t>(config.seed) : std::nullopt;
     return std::make_unique<DataLoader<>>(first_batches(std::move(data), *config.train.overfit_batches, section.batch_size, seed),
                                           LoaderOptions{.batch_size = section.batch_size,
+                                                        .seed = config.seed,
                                                         .num_workers = section.num_workers,
                                                         .prefetch = section.prefetch,
                                                         .rank = rank,

@@ -36,20 +36,22 @@ struct LoaderOptions {
   bool shuffle = false;
   AnySampler sampler = {};  // sets the order instead of shuffle
   bool drop_last = false;   // whether to skip an incomplete last batch
-  // Seeds the order, and the numbers that get(i, random) draws. If omitted, it is drawn once from `generator`, if there is one;
-  // otherwise it is the seed of manual_seed when the loader is made, or 0 with several ranks, which must agree.
+  // Seeds the order, and the numbers that get(i, random) draws. If omitted, it is drawn once: from `generator` when the loader is
+  // made, or else from the default generator at the first batch. A default generator of kind mt19937 gives a new one at each pass,
+  // as PyTorch's. With several ranks, which must agree, it is a function of how many such loaders of this rank were made before,
+  // so all ranks must make theirs in one order.
   std::optional<uint64_t> seed = {};
   int num_workers = 0;             // background threads that make batches; 0: batches are made on demand
   int prefetch = 2;                // most batches made ahead, with workers
   int rank = 0, ranks = 1;         // of processes that read the same batches; each gets its part
   Device device = Device::cpu;     // device of the batches. Workers copy them there while the device computes
-  Generator* generator = nullptr;  // only read by the constructor
+  Generator* generator = nullptr;  // only used by the constructor
   // Kind of numbers that shuffle takes. mt19937: the order of PyTorch's DataLoader with generator=torch.Generator() of this seed.
   // If omitted, the kind of `generator`, or of the default generator.
   std::optional<GeneratorKind> order = {};
+  bool views = false;  // whether batches may be views of the data set: they save a copy, and the loop must not write into them
 };
 
-  bool views = false;  // whether batches may be views of the data set: they save a copy, and the loop must not write into them
 // The position: batches [0, next_batch) of `epoch` were returned, starting with sample `begin` of its order, which is 0 unless the
 // batch size has changed meanwhile.
 struct LoaderState {
@@ -112,7 +114,10 @@ class LoaderEngine {
   int64_t batches_from(int64_t begin) const;  // in an epoch whose first batch begins with sample `begin`
   uint64_t hash_of_order(int64_t samples);
   int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // in an epoch
-  void prepare_order();  // unless it is that of the current epoch
+  bool needs_seed() const { return options_.shuffle || options_.sampler || source_->draws_numbers(); }
+  void choose_seed(const LoaderOptions& given);  // when the loader is made
+  void draw_seed();                              // before a batch: unless there is one
+  void prepare_order();                          // unless it is that of the current epoch
   void end_epoch();
   void discard_prefetched();  // and closes the stream
 

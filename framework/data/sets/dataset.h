@@ -107,11 +107,12 @@ std::string_view name(Split split);
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
 
 // Applies `transforms` to each batch of `base`, first to last. Their random numbers are a function of `seed`, the epoch, the index
-// of the sample in `base`, how often it was drawn before in the epoch, and the index in the list. Neighbours that only move
-// pixels, and a Normalize after them, run in one pass, which reads the bytes of a base that has them. Throws ShapeError or
-// DTypeError for a transform that breaks its contract, and whatever a transform throws on Device::meta.
+// of the sample in `base`, how often it was drawn before in the epoch, and the index in the list. Without a seed, it is drawn from
+// the default generator if a transform is random. Neighbours that only move pixels, and a Normalize after them, run in one pass,
+// which reads the bytes of a base that has them. Throws ShapeError or DTypeError for a transform that breaks its contract, and
+// whatever a transform throws on Device::meta.
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
-std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed = 0);
+std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, std::optional<uint64_t> seed = {});
 // Returns the shape of a transformed sample; `dtype` is that of the inputs, `classes` that of the data set.
 Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64_t classes = 0, DType dtype = DType::f32);
 
