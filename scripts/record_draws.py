@@ -128,7 +128,26 @@ def run():
     return {"losses": losses, "last_weight": numbers(net[3].weight)}
 
 
-out = {"torch": torch.__version__, "seed": SEED, "draws": draws(), **weights(), "run": run()}
+def passes():
+    """The samples of passes of three loaders without a generator, which take turns; then two random numbers."""
+    def loader(size, shuffle):
+        return torch.utils.data.DataLoader(range(size), 4, shuffle=shuffle)
+
+    torch.manual_seed(SEED)
+    first, second, in_order = loader(10, True), loader(9, True), loader(5, False)
+    torch.rand(1)
+    out = [[i for batch in one for i in batch.tolist()] for one in (first, second, first, in_order)]
+    for batch in second:  # a pass that is left early
+        out.append(batch.tolist())
+        break
+    out.append([i for batch in second for i in batch.tolist()])
+    return {"passes": out, "then": numbers(torch.rand(2))}
+
+
+out = {"torch": torch.__version__, "seed": SEED, "draws": draws(), **weights(), "run": run(), "loaders": passes()}
 path = ROOT / "tests/layers/torch_draws.json"
-path.write_text(json.dumps(out, separators=(",", ":")).replace('{"op"', '\n{"op"').replace('"layers"', '\n"layers"') + "\n")
+text = json.dumps(out, separators=(",", ":")) + "\n"
+for at_line_start in ('{"op"', '"layers"', '"loaders"'):
+    text = text.replace(at_line_start, "\n" + at_line_start)
+path.write_text(text)
 print(f"{path}: PyTorch {torch.__version__}, {len(out['draws'])} draws, {path.stat().st_size} bytes")

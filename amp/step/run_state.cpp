@@ -139,14 +139,14 @@ CheckpointContents pack(const RunParts& run) {
   }
   for (const auto& [name, tensor] : kept_states(run.model)) out.state[kKept + name] = tensor;
   out.meta["format"] = kFormat;
-  if (run.generator) out.meta["generator"] = generator_json(run.generator->state());
-  if (run.scaler) out.meta["scaler"] = run.scaler->state_dict();
-  if (run.schedule) out.meta["schedule"] = run.schedule->state_dict();
-  if (run.loader) {
+  if (run.loader) {  // before the generator, from which it may draw its seed
     const LoaderPosition at = run.loader->position();
     out.meta["loader"] = {
         {"epoch", at.epoch}, {"sample", at.sample}, {"batch_size", at.batch_size}, {"seed", int64_t(at.seed)}, {"order", at.order}};
   }
+  if (run.generator) out.meta["generator"] = generator_json(run.generator->state());
+  if (run.scaler) out.meta["scaler"] = run.scaler->state_dict();
+  if (run.schedule) out.meta["schedule"] = run.schedule->state_dict();
   return out;
 }
 

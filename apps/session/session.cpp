@@ -73,11 +73,13 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
     const auto seed = section.shuffle ? std::optional<uint64_t>(config.seed) : std::nullopt;
     return std::make_unique<DataLoader<>>(first_batches(std::move(data), *config.train.overfit_batches, section.batch_size, seed),
                                           LoaderOptions{.batch_size = section.batch_size,
+                                                        .seed = config.seed,
                                                         .num_workers = section.num_workers,
                                                         .prefetch = section.prefetch,
                                                         .rank = rank,
                                                         .ranks = ranks,
-                                                        .device = config.device});
+                                                        .device = config.device,
+                                                        .views = true});
   }
   const LoaderOptions options{.batch_size = section.batch_size,
                               .shuffle = is_train && section.shuffle,
@@ -89,7 +91,8 @@ std::unique_ptr<DataLoader<>> make_loader(const Config& config, const std::strin
                               .rank = rank,
                               .ranks = ranks,
                               .device = config.device,
-                              .order = parse_generator_kind(config.generator)};
+                              .order = parse_generator_kind(config.generator),
+                              .views = true};
   return std::make_unique<DataLoader<>>(std::move(data), options);
 }
 

@@ -300,7 +300,7 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
 void Predictor::answer_pictures(const std::vector<fs::path>& paths, const FileOptions& options, const Receive& receive) {
   const int workers = paths.size() > size_t(options.batch) ? options.workers : 0;
   DataLoader loader(Pictures{&paths, &form_, options.invert},
-                    {.batch_size = options.batch, .num_workers = workers, .device = Device::cpu});
+                    {.batch_size = options.batch, .seed = 0, .num_workers = workers, .device = Device::cpu});
   size_t at = 0;
   Tensor before;  // images of the last batch, of which a smaller one computes some again: equal sizes give equal bits
   for (auto [images, faults] : loader) {

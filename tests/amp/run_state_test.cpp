@@ -132,6 +132,39 @@ TEST_CASE("epochs that were interrupted end with the bits of those that were not
   }
 }
 
+TEST_CASE("a loader without a seed, which is saved before its first batch or later, continues with the run") {
+  const Tensor x = arange(64, {.dtype = DType::f32}).reshape({16, 4}) / 10, y = x.slice(1, 0, 2).sin();
+  const auto make = [&] { return DataLoader(TensorDataset(x, y), {.batch_size = 6, .shuffle = true}); };
+  const auto train = [](Run& r, auto& loader, int64_t batches) {
+    while (batches > 0) {
+      const auto batch = loader.next();
+      if (!batch) continue;
+      r.optimizer.zero_grad();
+      r.loss(r.model(batch->input), batch->target).backward();
+      r.optimizer.step();
+      --batches;
+    }
+  };
+  const Generator::State before = default_generator().state();
+  for (const GeneratorKind kind : {GeneratorKind::philox, GeneratorKind::mt19937}) {
+    for (const int64_t first : {0, 2, 3, 4}) {
+      const TempDir dir;
+      manual_seed(5, kind);
+      Run whole, rest;
+      auto loader = make(), after = make();
+      train(whole, loader, first);
+      save_run(dir / "run", first, {.model = whole.model, .optimizer = &whole.optimizer, .loader = &loader});
+      train(whole, loader, 9);
+      manual_seed(6, kind);
+      train(rest, after, 2);
+      load_run(dir / "run", {.model = rest.model, .optimizer = &rest.optimizer, .loader = &after});
+      train(rest, after, 9);
+      CHECK(rest.values() == whole.values());
+    }
+  }
+  default_generator().set_state(before);
+}
+
 TEST_CASE("a run that is saved while an average is in the weights is the one that trains") {
   const TempDir dir;
   Run r, other;

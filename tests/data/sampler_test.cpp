@@ -89,6 +89,31 @@ TEST_CASE("BucketSampler: batches of nearly one length, in a random order") {
   CHECK(BucketSampler({}, 4).order(0, 0).empty());
 }
 
+TEST_CASE("BucketSampler: the incomplete batch has neighbours in length, and other ones in each epoch") {
+  using Ints = std::vector<int64_t>;
+  constexpr int64_t kEpochs = 400;
+  for (const int64_t window : {1, 100}) {
+    Ints lengths;
+    for (int64_t i = 0; i < 11; ++i) lengths.push_back(i * 7 % 11);  // 0 to 10, mixed
+    const BucketSampler sampler(lengths, 4, window);
+    DataLoader loader(std::make_shared<TensorDataset<>>(zeros({11, 1}), arange(11)),
+                      {.batch_size = 4, .sampler = sampler, .drop_last = true, .seed = 3});
+    Ints trained(11);  // by length
+    for (int64_t epoch = 0; epoch < kEpochs; ++epoch) {
+      while (const auto batch = loader.next())
+        for (const int64_t i : batch->target.to_vector<int64_t>()) ++trained[size_t(lengths[size_t(i)])];
+      const Ints order = sampler.order(3, epoch);
+      Ints last;
+      for (size_t i = 8; i < 11; ++i) last.push_back(lengths[size_t(order[i])]);
+      if (window == 100) CHECK(last[2] - last[0] == 2);  // sorted, without one between them
+    }
+    for (const int64_t count : trained) {
+      CHECK(count > kEpochs / 2);  // 8 of 11 by chance; at least 6 of 9
+      CHECK(count < kEpochs);
+    }
+  }
+}
+
 TEST_CASE("DataLoader: a sampler decides on the samples, and resumes") {
   const Tensor x = arange(0, 40).reshape({40, 1}).to(DType::f32), y = arange(0, 40).to(DType::i64);
   const auto data = std::make_shared<TensorDataset<>>(x, y, 40);

@@ -282,7 +282,7 @@ TEST_CASE("TensorDataset of any number of tensors: tuples of rows") {
   CHECK((x.shape() == Shape{2} && y.shape() == Shape{} && z.item<int64_t>() == 3));
   DataLoader loader(three, {.batch_size = 2});
   const auto first = *loader.next();
-  CHECK(std::get<0>(first).shares_memory_with(a));
+  CHECK(equal(std::get<0>(first), a.narrow(0, 0, 2)));
   CHECK(std::get<2>(first).dtype() == DType::i64);
   DataLoader one(TensorDataset{a}, {.batch_size = 5});
   const auto [only] = *one.next();

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "framework/base/check.h"
 #include "framework/data/sets/synthetic.h"
@@ -81,6 +82,46 @@ TEST_CASE("TensorDataset: tensors that do not fit") {
   CHECK(contains(rejects<DTypeError>(x, ramp<float>({3}), 3), "classes must be int64 or uint8, got float32"));
   CHECK(contains(rejects<DataError>(x, y, 2), "labels must be in 0..1, but label 2 is 2"));
   CHECK(contains(rejects<ValueError>(x, Tensor(), 2), "needs an input and a target"));
+}
+
+TEST_CASE("TensorDataset: the helps for targets and inputs of other dtypes do what they say") {
+  const Tensor x = ramp<float>({3, 2}), labels = ramp<int64_t>({3}), numbers = tensor({0.5, -1.0, 2.0}, {.dtype = DType::f64});
+  const auto help = [](const Tensor& input, const Tensor& target, std::optional<int64_t> classes = {}) {
+    const std::string error =
+        message_of<DTypeError>([&] { (void)(classes ? TensorDataset(input, target, *classes) : TensorDataset(input, target)); });
+    const size_t at = error.find("help: ");
+    return at == std::string::npos ? error : error.substr(at + 6);
+  };
+  for (const DType dtype : {DType::f64, DType::f16, DType::bf16}) {
+    CHECK(help(x, numbers.to(dtype)) == "TensorDataset(x, y.to(kFloat32))");
+    CHECK(TensorDataset(x, numbers.to(dtype).to(kFloat32)).classes() == 0);
+  }
+  for (const DType dtype : {DType::i32, DType::boolean}) {
+    const Tensor y = labels.to(dtype);
+    CHECK(help(x, y) == "y.to(kInt64) makes classes of it, y.to(kFloat32) numbers");
+    CHECK(TensorDataset(x, y.to(kInt64)).classes() == (dtype == DType::boolean ? 2 : 3));
+    CHECK(TensorDataset(x, y.to(kFloat32)).classes() == 0);
+    CHECK(help(x, y, 5) == "give them as y.to(kInt64)");
+    CHECK(TensorDataset(x, y.to(kInt64), 5).classes() == 5);
+  }
+  for (const Tensor& y : {labels.to(DType::u8), labels}) {
+    CHECK(help(x, y, 0) ==
+          "their number, the third argument, makes classes of it: TensorDataset(x, y, 10); y.to(kFloat32) makes "
+          "numbers of it");
+    CHECK(TensorDataset(x, y, 10).classes() == 10);
+    CHECK(TensorDataset(x, y.to(kFloat32)).classes() == 0);
+  }
+  const Tensor signs = labels - 1;
+  CHECK(help(x, signs) ==
+        "y.to(kFloat32) makes numbers of it; classes are 0, 1 and so on, and -100 for those that losses leave out");
+  CHECK(TensorDataset(x, signs.to(kFloat32)).classes() == 0);
+  CHECK(TensorDataset(x, signs.masked_fill(signs < 0, -100)).classes() == 2);
+  for (const DType dtype : {DType::f64, DType::f16, DType::i32, DType::boolean}) {
+    const Tensor input = x.to(dtype);
+    CHECK(help(input, labels) == "x.to(kFloat32), or for tokens x.to(kInt64)");
+    CHECK(TensorDataset(input.to(kFloat32), labels).input_dtype() == DType::f32);
+    CHECK(TensorDataset(input.to(kInt64), labels).input_dtype() == DType::i64);
+  }
 }
 
 TEST_CASE("subset: other indices into the same data") {

@@ -238,6 +238,30 @@ TEST_CASE("a run of kind mt19937 has the losses of PyTorch's run") {
   check_numbers(doubles(net.parameters()[2]), recorded()["run"]["last_weight"].get<V>(), 3e-6);
 }
 
+TEST_CASE("loaders without a seed draw from a default generator of kind mt19937 as PyTorch's do") {
+  struct Range {
+    int64_t n;
+    int64_t size() const { return n; }
+    int64_t get(int64_t i) const { return i; }
+  };
+  const KeptKind kept;
+  manual_seed(3, kTwister);
+  DataLoader first(Range{10}, 4, true), second(Range{9}, 4, true), in_order(Range{5}, 4);
+  manual_seed(seed());  // counts where the first batch is taken, as there
+  rand({1});
+  std::vector<V> passes;
+  const auto add = [&](auto& loader, int64_t batches) {
+    passes.emplace_back();
+    for (const Tensor& batch : loader) {
+      for (const double i : batch.to_vector<double>()) passes.back().push_back(i);
+      if (--batches == 0) break;
+    }
+  };
+  add(first, -1), add(second, -1), add(first, -1), add(in_order, -1), add(second, 1), add(second, -1);
+  CHECK(passes == recorded()["loaders"]["passes"].get<std::vector<V>>());
+  CHECK(doubles(rand({2})) == recorded()["loaders"]["then"].get<V>());
+}
+
 TEST_CASE("a generator of kind mt19937 is saved and resumed with a run") {
   const KeptKind kept;
   const std::filesystem::path dir = std::filesystem::temp_directory_path() / "halfstep_twister_run";

@@ -32,6 +32,8 @@ class BatchSource {
   virtual int64_t size() const = 0;  // samples; 0 for a stream
   virtual bool is_stream() const { return false; }
   virtual int64_t parallel_streams() const { return 0; }  // as Dataset::streams
+  virtual bool draws_numbers() const { return false; }    // whether batches depend on the seed of Draw
+  virtual bool may_give_views() const { return false; }   // whether batches may share memory with the data set
   // Seed, epoch and repeats (Dataset::batch): besides the samples, the random numbers of a batch depend on these.
   struct Draw {
     uint64_t seed;

@@ -29,6 +29,19 @@ struct PreparedBatch {
   BatchRows part;
 };
 
+// Returns the seed of a loader of one of several ranks that was given none. It is the same on all ranks for the first such loader
+// of each, for the second, and so on.
+uint64_t seed_of_ranks(int rank, int ranks) {
+  struct Made {
+    std::mutex mutex;
+    std::map<std::pair<int, int>, int64_t> loaders;  // by rank and number of ranks
+  };
+  static auto& made = *new Made;
+  const std::lock_guard lock(made.mutex);
+  const int64_t before = made.loaders[{rank, ranks}]++;
+  return before == 0 ? 0 : samples::seed_of(0, before, -1);
+}
+
 // The batches of one epoch: state of the loader and its threads, shared so that threads never access the loader.
 struct EpochPlan {
   std::shared_ptr<const BatchSource> source;
@@ -59,7 +72,13 @@ struct EpochPlan {
     const auto in_batch = [&](const std::vector<int64_t>& all) {
       return all.empty() ? std::span<const int64_t>() : std::span(all).subspan(first, count);
     };
-    return {source->make(in_batch(*order), {*options.seed, epoch, in_batch(*repeats)}), rows};
+    PreparedBatch made{source->make(in_batch(*order), {*options.seed, epoch, in_batch(*repeats)}), rows};
+    if (!options.views && source->may_give_views()) {
+      source->visit(made.batch.get(), [&](Tensor& t) {
+        if (t.defined() && t.device() == options.device) own_memory(t);  // others are copied to the device
+      });
+    }
+    return made;
   }
 };
 
@@ -105,6 +124,19 @@ DeviceBatch send(PreparedBatch made, const BatchSource& source, Device device, U
 }
 
 }  // namespace
+
+int64_t LoaderPasses::begin() {
+  ended_ = set_ = false;
+  return ++last_;
+}
+
+bool LoaderPasses::continues(int64_t& pass) {
+  if (set_) pass = last_;
+  set_ = false;
+  check<ValueError>(pass == last_, "DataLoader", "this loop's pass ended where another pass over the same loader began",
+                    Help{"make a second DataLoader of the data set for the inner loop"});
+  return !ended_;
+}
 
 // Threads that make the batches [first, end) of one epoch; the first free thread makes the next batch, at most `ahead` more than
 // were taken. The end of a stream, which has one thread, is found by reading it.
@@ -210,17 +242,7 @@ LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const Load
   const bool in_order = !options_.shuffle && !options_.sampler;
   check<ValueError>(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "DataLoader",
                     "rank must lie in [0, ranks), got ", options_.rank, " of ", options_.ranks);
-  if (!options_.order) options_.order = (options_.generator ? *options_.generator : default_generator()).kind();
-  if (!options_.seed && options_.generator && options_.order == GeneratorKind::mt19937) {
-    const Generator::State at = options_.generator->state();
-    if (at.offset == 0) options_.seed = at.seed;  // PyTorch shuffles with the numbers of the generator itself
-  }
-  if (!options_.seed) {
-    options_.seed = options_.generator   ? samples::drawn_seed(*options_.generator)
-                    : options_.ranks > 1 ? 0
-                                         : default_generator().state().seed;
-  }
-  options_.generator = nullptr;
+  choose_seed(options);
   if (source_->is_stream()) {
     check<ValueError>(in_order, "DataLoader", "a stream is read in its own order, got ", options_.shuffle ? "shuffle" : "a sampler",
                       Help{"shuffle within next(), or give the set size() and get(i)"});
@@ -241,6 +263,33 @@ LoaderEngine::LoaderEngine(std::shared_ptr<const BatchSource> source, const Load
                     " ranks: each stream continues where its last batch ended, in one process");
   check<ValueError>(size() > 0, "DataLoader", "the data set gives no batch: it has ", samples(), " samples, batch_size is ",
                     options_.batch_size, options_.drop_last ? " and drop_last is set" : "");
+}
+
+void LoaderEngine::choose_seed(const LoaderOptions& given) {
+  Generator& generator = given.generator ? *given.generator : default_generator();
+  if (!given.order) options_.order = generator.kind();
+  options_.generator = nullptr;
+  if (given.seed) return;
+  if (given.generator) {
+    const Generator::State at = generator.state();
+    const uint64_t drawn = samples::drawn_seed(generator);  // also where it is not used: the next loader has other numbers
+    const bool is_new = options_.order == GeneratorKind::mt19937 && at.offset == 0;
+    options_.seed = is_new ? at.seed : drawn;  // PyTorch shuffles with the numbers of a new generator itself
+  } else if (given.ranks > 1) {
+    options_.seed = needs_seed() ? seed_of_ranks(given.rank, given.ranks) : 0;
+  } else {
+    draws_each_pass_ = options_.order == GeneratorKind::mt19937 && generator.kind() == GeneratorKind::mt19937;
+    if (!draws_each_pass_ && !needs_seed()) options_.seed = 0;
+  }
+}
+
+void LoaderEngine::draw_seed() {
+  if (draws_each_pass_ ? drawn_epoch_ == state_.epoch : options_.seed.has_value()) return;
+  options_.seed = samples::drawn_seed(default_generator());
+  if (!draws_each_pass_) return;
+  if (options_.shuffle) options_.seed = samples::drawn_seed(default_generator());  // PyTorch draws one for workers before
+  drawn_epoch_ = state_.epoch;
+  order_.reset(), order_epoch_ = -1;
 }
 
 LoaderEngine::~LoaderEngine() = default;
@@ -271,12 +320,14 @@ void LoaderEngine::set_state(LoaderState state) {
   discard_prefetched();
   state_ = state;
   is_at_start_ = true;
+  passes_.position_was_set();
 }
 
 LoaderPosition LoaderEngine::position() {
   int64_t sample = state_.begin + state_.next_batch * options_.batch_size;
   if (!source_->is_stream()) sample = std::min(sample, samples());
-  return {state_.epoch, sample, options_.batch_size, *options_.seed, hash_of_order(sample)};
+  if (!draws_each_pass_ || sample > 0) draw_seed();
+  return {state_.epoch, sample, options_.batch_size, options_.seed.value_or(0), hash_of_order(sample)};
 }
 
 void LoaderEngine::set_position(const LoaderPosition& position) {
@@ -290,6 +341,7 @@ void LoaderEngine::set_position(const LoaderPosition& position) {
                     " where the epoch began with ", position.batch_size, Help{"continue from the end of an epoch"});
   discard_prefetched();
   options_.seed = position.seed;
+  drawn_epoch_ = position.sample > 0 ? position.epoch : -1;
   order_.reset();
   order_epoch_ = -1;
   // The last batch of a finished epoch may have been incomplete.
@@ -297,6 +349,7 @@ void LoaderEngine::set_position(const LoaderPosition& position) {
   const int64_t begin = is_finished ? 0 : position.sample % options_.batch_size;
   state_ = {position.epoch, is_finished ? size() : position.sample / options_.batch_size, begin};
   is_at_start_ = true;
+  passes_.position_was_set();
   if (position.order != 0 && hash_of_order(position.sample) != position.order)
     logging::warn(joined("[DataLoader] the first ", position.sample, " samples of epoch ", position.epoch,
                          " come in another order than when the run was saved: the rest of this epoch has some of them again, and "
@@ -327,6 +380,7 @@ void LoaderEngine::end_epoch() {
   discard_prefetched();
   state_ = {state_.epoch + 1, 0, 0};
   is_at_start_ = true;
+  passes_.end();
 }
 
 std::shared_ptr<void> LoaderEngine::next() {
@@ -335,6 +389,7 @@ std::shared_ptr<void> LoaderEngine::next() {
     end_epoch();
     return {};
   }
+  draw_seed();
   prepare_order();
   const auto start = std::chrono::steady_clock::now();
   if (options_.num_workers > 0 && !lane_ && !options_.device.is_cpu()) lane_ = backend_for(options_.device).open_upload_lane();
@@ -370,11 +425,12 @@ std::shared_ptr<void> LoaderEngine::next() {
   return prepared.batch;
 }
 
-void LoaderEngine::begin() {
+int64_t LoaderEngine::begin() {
   if (!is_at_start_ && state_.next_batch > 0) {
     discard_prefetched();
     state_ = {state_.epoch + 1, 0, 0};
   }
+  return passes_.begin();
 }
 
 std::vector<int64_t> LoaderEngine::samples_of_part() const {
@@ -403,8 +459,9 @@ void LoaderEngine::prepare_order() {
     }
   } else if (options_.shuffle) {
     const auto epoch = uint64_t(state_.epoch);
-    order = options_.order == GeneratorKind::mt19937 ? loader_permutation_of_pytorch(size, *options_.seed, epoch)
-                                                     : permutation(size, *options_.seed, epoch);
+    order = draws_each_pass_                           ? Twister(*options_.seed).permutation(size)
+            : options_.order == GeneratorKind::mt19937 ? loader_permutation_of_pytorch(size, *options_.seed, epoch)
+                                                       : permutation(size, *options_.seed, epoch);
   } else {
     order.resize(size_t(size));
     for (size_t i = 0; i < order.size(); ++i) order[i] = int64_t(i);

@@ -36,17 +36,20 @@ struct LoaderOptions {
   bool shuffle = false;
   AnySampler sampler = {};  // sets the order instead of shuffle
   bool drop_last = false;   // whether to skip an incomplete last batch
-  // Seeds the order, and the numbers that get(i, random) draws. If omitted, it is drawn once from `generator`, if there is one;
-  // otherwise it is the seed of manual_seed when the loader is made, or 0 with several ranks, which must agree.
+  // Seeds the order, and the numbers that get(i, random) draws. If omitted, it is drawn once: from `generator` when the loader is
+  // made, or else from the default generator at the first batch. A default generator of kind mt19937 gives a new one at each pass,
+  // as PyTorch's. With several ranks, which must agree, it is a function of how many such loaders of this rank were made before,
+  // so all ranks must make theirs in one order.
   std::optional<uint64_t> seed = {};
   int num_workers = 0;             // background threads that make batches; 0: batches are made on demand
   int prefetch = 2;                // most batches made ahead, with workers
   int rank = 0, ranks = 1;         // of processes that read the same batches; each gets its part
   Device device = Device::cpu;     // device of the batches. Workers copy them there while the device computes
-  Generator* generator = nullptr;  // only read by the constructor
+  Generator* generator = nullptr;  // only used by the constructor
   // Kind of numbers that shuffle takes. mt19937: the order of PyTorch's DataLoader with generator=torch.Generator() of this seed.
   // If omitted, the kind of `generator`, or of the default generator.
   std::optional<GeneratorKind> order = {};
+  bool views = false;  // whether batches may be views of the data set: they save a copy, and the loop must not write into them
 };
 
 // The position: batches [0, next_batch) of `epoch` were returned, starting with sample `begin` of its order, which is 0 unless the
@@ -67,6 +70,21 @@ struct LoaderPosition {
   bool operator==(const LoaderPosition&) const = default;
 };
 
+// Counts the passes over a loader. The loop of the last begin() takes the batches.
+class LoaderPasses {
+ public:
+  int64_t begin();
+  void end() { ended_ = true; }  // next() saw the end of the epoch
+  void position_was_set() { ended_ = false, set_ = true; }
+  // Returns whether the loop of a pass takes another batch: not after the end. Throws ValueError after another begin(), unless the
+  // position was set since; then the loop continues there.
+  bool continues(int64_t& pass);
+
+ private:
+  int64_t last_ = 0;
+  bool ended_ = false, set_ = false;  // since the last begin()
+};
+
 // DataLoader without the types of its data set and batches: order, position, threads.
 class LoaderEngine {
  public:
@@ -79,8 +97,9 @@ class LoaderEngine {
   const LoaderOptions& options() const { return options_; }
   // Returns the next batch; null at the end of the epoch.
   std::shared_ptr<void> next();
-  // Begins a pass at the position: if the last pass was left early, at the next epoch.
-  void begin();
+  // Begins a pass at the position: if the last pass was left early, at the next epoch. Returns the number of the pass.
+  int64_t begin();
+  bool continues(int64_t& pass) { return passes_.continues(pass); }
   const BatchRows& part() const { return part_; }
   std::vector<int64_t> samples_of_part() const;
   LoaderState state() const { return state_; }
@@ -95,7 +114,10 @@ class LoaderEngine {
   int64_t batches_from(int64_t begin) const;  // in an epoch whose first batch begins with sample `begin`
   uint64_t hash_of_order(int64_t samples);
   int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // in an epoch
-  void prepare_order();  // unless it is that of the current epoch
+  bool needs_seed() const { return options_.shuffle || options_.sampler || source_->draws_numbers(); }
+  void choose_seed(const LoaderOptions& given);  // when the loader is made
+  void draw_seed();                              // before a batch: unless there is one
+  void prepare_order();                          // unless it is that of the current epoch
   void end_epoch();
   void discard_prefetched();  // and closes the stream
 
@@ -103,6 +125,9 @@ class LoaderEngine {
   LoaderOptions options_;
   LoaderState state_;
   bool is_at_start_ = true;  // whether no batch was returned since the state was set or an epoch ended
+  LoaderPasses passes_;
+  bool draws_each_pass_ = false;                                 // whether each pass has a seed of its own
+  int64_t drawn_epoch_ = -1;                                     // the epoch of such a seed
   std::shared_ptr<const std::vector<int64_t>> order_, repeats_;  // of epoch order_epoch_
   int64_t order_epoch_ = -1;
   std::shared_ptr<BatchStream> stream_;  // of the current epoch, if the source is a stream
@@ -137,7 +162,10 @@ class LoaderBase {
 //   for (auto& [x, target] : loader) ...
 // The order of an epoch is permutation(size, seed, epoch), PyTorch's for the kind mt19937, or the sampler's, for any number of
 // workers. A pass begins at the position of set_state; otherwise at the start of an epoch, the next one if the last pass was left
-// early. The loader itself is not thread-safe.
+// early. The loader itself is not thread-safe, and has one position: where a pass begins, the loop of another one ends with a
+// ValueError at its next batch. Make a second loader for a loop within a loop.
+//
+// Batches have memory of their own, unless LoaderOptions::views is set or a collate makes them.
 //
 // `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, for any data set or stream that samples.h describes;
 // DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr. A
@@ -198,24 +226,22 @@ class DataLoader : public LoaderBase {
     using value_type = B;
     using difference_type = std::ptrdiff_t;
     using iterator_category = std::input_iterator_tag;
-    explicit Iterator(DataLoader* loader) : loader_(loader) { ++*this; }
+    explicit Iterator(DataLoader* loader) : loader_(loader), pass_(loader->engine_.begin()) { ++*this; }
     B& operator*() { return *current_; }
     B* operator->() { return &*current_; }
     Iterator& operator++() {
       current_.reset();  // frees its memory before the next batch allocates
-      current_ = loader_->next();
+      if (loader_->engine_.continues(pass_)) current_ = loader_->next();
       return *this;
     }
     bool operator==(Sentinel) const { return !current_; }
 
    private:
     DataLoader* loader_;
+    int64_t pass_;
     std::optional<B> current_;
   };
-  Iterator begin() {
-    engine_.begin();
-    return Iterator(this);
-  }
+  Iterator begin() { return Iterator(this); }
   Sentinel end() { return {}; }
 
  private:

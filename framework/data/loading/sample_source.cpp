@@ -17,6 +17,7 @@ class DatasetSource : public TypedSource<Batch> {
   explicit DatasetSource(std::shared_ptr<const Dataset> set) : set_(std::move(set)) {}
   int64_t size() const override { return set_->size(); }
   int64_t parallel_streams() const override { return set_->streams(); }
+  bool may_give_views() const override { return true; }
   std::shared_ptr<void> make(std::span<const int64_t> indices, const Draw& draw) const override {
     return std::make_shared<Batch>(set_->batch(indices, draw.epoch, draw.repeats));
   }

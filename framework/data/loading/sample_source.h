@@ -117,8 +117,10 @@ class MapSource : public TypedSource<B> {
  public:
   MapSource(std::shared_ptr<const Set> set, Collate collate) : set_(std::move(set)), collate_(std::move(collate)) {}
   int64_t size() const override { return int64_t(set_->size()); }
+  bool draws_numbers() const override { return !kFetchesBatches && GetDrawsNumbers<Set>; }
+  bool may_give_views() const override { return kFetchesBatches; }
   std::shared_ptr<void> make(std::span<const int64_t> indices, const BatchSource::Draw& draw) const override {
-    if constexpr (HasGetBatch<Set> && std::is_same_v<Collate, DefaultCollate>) {
+    if constexpr (kFetchesBatches) {
       return std::make_shared<B>(set_->get_batch(indices));
     } else {
       std::vector<SampleOf<Set>> rows;
@@ -135,6 +137,8 @@ class MapSource : public TypedSource<B> {
   }
 
  private:
+  static constexpr bool kFetchesBatches = HasGetBatch<Set> && std::is_same_v<Collate, DefaultCollate>;
+
   std::shared_ptr<const Set> set_;
   Collate collate_;
 };
@@ -145,6 +149,7 @@ class StreamSource : public TypedSource<B> {
   StreamSource(std::shared_ptr<const Set> set, Collate collate) : set_(std::move(set)), collate_(std::move(collate)) {}
   int64_t size() const override { return 0; }
   bool is_stream() const override { return true; }
+  bool draws_numbers() const override { return NextDrawsNumbers<Set>; }
   std::shared_ptr<void> make(std::span<const int64_t>, const BatchSource::Draw&) const override { return nullptr; }
   std::unique_ptr<BatchStream> open(uint64_t seed, int64_t epoch) const override {
     return std::make_unique<Pass>(*set_, collate_, seed, epoch);

@@ -81,7 +81,13 @@ std::vector<int64_t> BucketSampler::order(uint64_t seed, int64_t epoch) const {
     const auto begin = order.begin() + from, end = order.begin() + std::min(from + window_samples, size());
     std::stable_sort(begin, end, [&](int64_t a, int64_t b) { return lengths_[size_t(a)] < lengths_[size_t(b)]; });
   }
-  const int64_t full_batches = size() / batch_size_;
+  const int64_t full_batches = size() / batch_size_, rest = size() % batch_size_;
+  if (rest > 0) {  // of the last window
+    const int64_t last = (size() - 1) / window_samples * window_samples, index[] = {0};
+    SampleRandom random({.seed = seed ^ kSampleSalt, .epoch = epoch, .indices = index}, 0);
+    const auto begin = order.begin() + last + random.integer(size() - last - rest + 1);
+    std::rotate(begin, begin + rest, order.end());
+  }
   std::vector<int64_t> out;
   for (const int64_t b : permutation(full_batches, seed ^ kSampleSalt, uint64_t(epoch)))
     out.insert(out.end(), order.begin() + b * batch_size_, order.begin() + (b + 1) * batch_size_);

@@ -38,7 +38,7 @@ class WeightedSampler : public Sampler {
 std::vector<double> balanced_weights(std::span<const int64_t> labels, int64_t ignored = kIgnoredClass);
 
 // Makes batches of samples of similar length: puts all samples in a random order, sorts windows of `window` batches by length,
-// then puts the batches in a random order. An incomplete batch stays last.
+// then puts the batches in a random order. An incomplete batch comes last; each epoch draws its place among the sorted samples.
 class BucketSampler : public Sampler {
  public:
   // Throws ValueError for counts below 1.

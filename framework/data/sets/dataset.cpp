@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/data/sets/dataset.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/check.h"
+#include "framework/data/loading/sample_source.h"
 #include "framework/data/transforms/data_form.h"
 #include "framework/data/transforms/image_transforms.h"
 #include "framework/ops/ops.h"
@@ -92,6 +94,7 @@ class TransformedDataset : public Dataset {
     Batch out = first_batch(indices, draws);
     for (const Group& group : groups_) {
       if (int(group.first) < draws.transform_index) continue;  // already applied to the bytes
+      if (group.moves.empty() && !group.scaling && !draws.writable) own_memory(out.input), own_memory(out.target);
       out = run_group(group, out, draws);
     }
     check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
@@ -162,6 +165,10 @@ Tensor ColumnScale::in_units(const Tensor& scaled) const {
   return (scaled.dtype() == DType::f64 ? scaled : scaled.to(DType::f32)) * std + mean;
 }
 
+void own_memory(Tensor& t) {
+  if (t.defined() && (t.impl_ptr().use_count() > 1 || t.storage().use_count() > 1)) t = t.clone();
+}
+
 std::pair<Tensor, Tensor> Dataset::get(int64_t i) const {
   const Batch sample = batch(std::span<const int64_t>(&i, 1));
   return {sample.input.select(0, 0), sample.target.select(0, 0)};
@@ -175,12 +182,14 @@ Split parse_split(std::string_view text) {
 
 std::string_view name(Split split) { return split == Split::train ? "train" : "test"; }
 
-std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed) {
+std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, std::optional<uint64_t> seed) {
   check<ValueError>(base != nullptr, "transformed", "needs a data set");
   check<ValueError>(!transforms.empty(), "transformed", "needs a transform");
   check<DTypeError>(base->input_dtype() == DType::f32, "transformed", "transforms are for numbers, but the inputs are ",
                     base->input_dtype(), " tokens");
-  return std::make_shared<TransformedDataset>(std::move(base), std::move(transforms), seed);
+  const bool draws = std::any_of(transforms.begin(), transforms.end(), [](const auto& t) { return t->is_random(); });
+  if (!seed) seed = draws ? samples::drawn_seed(default_generator()) : 0;
+  return std::make_shared<TransformedDataset>(std::move(base), std::move(transforms), *seed);
 }
 
 Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64_t classes, DType dtype) {

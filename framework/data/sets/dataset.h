@@ -24,6 +24,9 @@ struct Batch {
   Tensor target;  // i64 [B, ...] for classes: one per sample, or one per position of it; f32 [B, ...] for regression
 };
 
+// Copies a tensor of a batch, unless nothing else refers to its memory.
+void own_memory(Tensor& t);
+
 // How numbers of a column, a target or an input, were computed from the values in a file: (value - mean) / std.
 struct ColumnScale {
   double mean = 0, std = 1;
@@ -53,7 +56,7 @@ struct DataNotes {
 constexpr int64_t kIgnoredClass = -100;
 
 // Const functions are thread-safe, and a batch is a pure function of the indices and the epoch. A batch may share memory with the
-// data set: do not write to it.
+// data set: do not write to it. Those of a DataLoader do not.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -104,11 +107,12 @@ std::string_view name(Split split);
 std::shared_ptr<Dataset> subset(std::shared_ptr<const Dataset> base, std::vector<int64_t> indices);
 
 // Applies `transforms` to each batch of `base`, first to last. Their random numbers are a function of `seed`, the epoch, the index
-// of the sample in `base`, how often it was drawn before in the epoch, and the index in the list. Neighbours that only move
-// pixels, and a Normalize after them, run in one pass, which reads the bytes of a base that has them. Throws ShapeError or
-// DTypeError for a transform that breaks its contract, and whatever a transform throws on Device::meta.
+// of the sample in `base`, how often it was drawn before in the epoch, and the index in the list. Without a seed, it is drawn from
+// the default generator if a transform is random. Neighbours that only move pixels, and a Normalize after them, run in one pass,
+// which reads the bytes of a base that has them. Throws ShapeError or DTypeError for a transform that breaks its contract, and
+// whatever a transform throws on Device::meta.
 using Transforms = std::vector<std::shared_ptr<const Transform>>;
-std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, uint64_t seed = 0);
+std::shared_ptr<Dataset> transformed(std::shared_ptr<const Dataset> base, Transforms transforms, std::optional<uint64_t> seed = {});
 // Returns the shape of a transformed sample; `dtype` is that of the inputs, `classes` that of the data set.
 Shape transformed_shape(const Transforms& transforms, const Shape& sample, int64_t classes = 0, DType dtype = DType::f32);
 

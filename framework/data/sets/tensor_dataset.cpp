@@ -90,6 +90,17 @@ int64_t classes_of_target(const Tensor& target) {
   return has_negative ? 0 : classes_in(target, kIgnoredClass);
 }
 
+// Returns what makes a target of this dtype fit, which has no number of classes.
+std::string_view remedy_for_target(const Tensor& target) {
+  constexpr std::string_view kCounted =
+      "their number, the third argument, makes classes of it: TensorDataset(x, y, 10); y.to(kFloat32) makes numbers of it";
+  if (is_floating(target.dtype())) return "TensorDataset(x, y.to(kFloat32))";
+  if (target.dtype() == DType::u8) return kCounted;
+  if (target.dtype() != DType::i64) return "y.to(kInt64) makes classes of it, y.to(kFloat32) numbers";
+  if (target.numel() == 0 || classes_of_target(target) > 0) return kCounted;
+  return "y.to(kFloat32) makes numbers of it; classes are 0, 1 and so on, and -100 for those that losses leave out";
+}
+
 }  // namespace
 
 int64_t classes_in(const Tensor& labels, std::optional<int64_t> ignored) {
@@ -141,7 +152,8 @@ TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Af
                      " and ", target_.device());
   const bool has_tokens = input_.dtype() == DType::i64;
   check<DTypeError>(input_.dtype() == DType::f32 || input_.dtype() == DType::u8 || has_tokens, label_,
-                    "input must be float32, uint8 or int64, got ", input_.dtype());
+                    "input must be float32, uint8 or int64, got ", input_.dtype(),
+                    Help{"x.to(kFloat32), or for tokens x.to(kInt64)"});
   const bool is_on_host = input_.device().is_cpu();
   check<ValueError>(is_on_host || (input_.dtype() != DType::u8 && target_.dtype() != DType::u8 && !has_tokens), label_,
                     "bytes and tokens must be on the host");
@@ -151,12 +163,12 @@ TensorDataset<2>::TensorDataset(Tensor input, Tensor target, int64_t classes, Af
     vocabulary_ = std::max(vocabulary_, token + 1);
   }
   if (classes_ == 0) {
-    check<DTypeError>(target_.dtype() == DType::f32, label_, "a regression target must be float32, got ", target_.dtype(),
-                      Help{"classes are >= 0 or -100, and their number is the third argument: TensorDataset(x, y, 10)"});
+    if (target_.dtype() != DType::f32)
+      fail<DTypeError>(label_, "a regression target must be float32, got ", target_.dtype(), Help{remedy_for_target(target_)});
     return;
   }
   check<DTypeError>(target_.dtype() == DType::i64 || target_.dtype() == DType::u8, label_, "classes must be int64 or uint8, got ",
-                    target_.dtype());
+                    target_.dtype(), Help{"give them as y.to(kInt64)"});
   if (!is_on_host) return;
   const auto check_labels = target_.dtype() == DType::u8 ? check_classes<uint8_t> : check_classes<int64_t>;
   const int64_t left_out = check_labels(target_, classes_, ignored, label_);

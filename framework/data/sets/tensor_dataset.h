@@ -18,15 +18,15 @@ namespace samples {
 
 // Checks the tensors of TensorDataset<n>, which documents the errors, and makes them contiguous.
 void check_rows(std::span<Tensor> tensors);
-// Return a row, or rows: a view if the indices are consecutive, else a copy. Throw IndexError.
+// Return a row, a view, or rows: a view if the indices are consecutive, else a copy. Throw IndexError.
 Tensor row(const Tensor& t, int64_t i);
 Tensor rows(const Tensor& t, std::span<const int64_t> indices);
 
 }  // namespace samples
 
 // Any number of tensors with one row per sample: TensorDataset(a, b, label). Samples and batches are a std::tuple of tensors, with
-// the dtypes and devices of those given. Batches of consecutive samples are views, without a copy. The default, two tensors, is a
-// Dataset of inputs and targets: see below.
+// the dtypes and devices of those given. get_batch of consecutive samples gives views; the batches of a DataLoader have their own
+// memory. The default, two tensors, is a Dataset of inputs and targets: see below.
 template <size_t n = 2>
 class TensorDataset {
   template <size_t>
@@ -67,8 +67,8 @@ class TensorDataset {
 int64_t classes_in(const Tensor& labels, std::optional<int64_t> ignored);
 
 // input: [N, ...] f32, u8 that `affine` converts to f32 as batches are made, or i64 tokens. target: i64 or u8 [N, ...], the class
-// of each sample or of each position in it, if classes > 0; else f32 [N, ...]. Both on one device, as are batches; batches of
-// consecutive indices without conversion are views, without a copy.
+// of each sample or of each position in it, if classes > 0; else f32 [N, ...]. Both on one device, as are batches; batch() of
+// consecutive indices without conversion gives views, without a copy.
 //
 // Without `classes`, an i64 target without negative numbers but kIgnoredClass has classes, as classes_in() counts them.
 // `ignored`: the label that losses leave out, their ignore_index; notes() says how many targets have it.
