@@ -465,6 +465,17 @@ TEST_CASE("instance_norm of a constant with eps 0 is its bias, and its gradient 
   }
 }
 
+TEST_CASE("float64 times are not cut off at the least one of float32") {
+  manual_seed(2);
+  const Tensor times = empty({1 << 20}, {.dtype = DType::f64});
+  exponential_(times, 1024.0);  // a time below 2^-25 / 1024 for one in 2^25 numbers, but many different small ones
+  CHECK(min(times).item<double>() > 0);
+  manual_seed(2);
+  const Tensor u = rand({1 << 20}, {.dtype = DType::f64});
+  CHECK(max(abs(times + log1p(neg(u)) / 1024.0)).item<double>() == 0);
+  CHECK(unique(u).values.numel() == 1 << 20);  // of 24 bits about 2^15 would be equal to another
+}
+
 TEST_CASE("grid_sample at NaN is NaN, and so are the gradients of its coordinates") {
   // PyTorch's CPU has NaN for zeros and bicubic, a value of the plane for border, where its backward reads outside of memory.
   const Tensor coordinates = tensor({kNaN, 0.0, 0.0, kNaN, kNaN, 9.0, 0.25, -0.5, 0.5, 9.0}).reshape({1, 5, 1, 2});

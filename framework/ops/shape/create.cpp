@@ -237,9 +237,13 @@ const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) 
   return *this;
 }
 
-// The exponential time of rate 1 for a uniform number of 0, which rand() draws once in 2^24 numbers: the middle of the times below
-// the next one. With a time of 0 the least likely class would win.
-constexpr double kLeastTime = 0x1p-25;
+namespace {
+
+// Returns the exponential time of rate 1 for a uniform number of 0, which rand() draws once in 2^24 numbers, or 2^53 in float64:
+// the middle of the times below the next one. With a time of 0 the least likely class would win.
+double least_time(DType dtype) { return dtype == DType::f64 ? 0x1p-54 : 0x1p-25; }
+
+}  // namespace
 
 void exponential_(const Tensor& x, double rate, Generator* generator) {
   check_floating_dtype("exponential_", x.dtype());
@@ -248,7 +252,7 @@ void exponential_(const Tensor& x, double rate, Generator* generator) {
   const NoGrad quiet;
   const autocast::Off off;
   const Tensor u = rand(x.shape(), {.dtype = x.dtype() == DType::f64 ? x.dtype() : DType::f32, .device = x.device()}, generator);
-  x.detach().copy_(clamp_max(log1p(neg(u)), -kLeastTime) * (-1 / rate));
+  x.detach().copy_(clamp_max(log1p(neg(u)), -least_time(u.dtype())) * (-1 / rate));
 }
 void random_(const Tensor& x, Generator* generator) {
   if (Generator* mt19937 = twister_of(generator)) return twister::any_integers(*mt19937, x);
@@ -326,6 +330,24 @@ const Tensor& Tensor::bernoulli_(double p, Generator* generator) const {
   return copy_(halfstep::bernoulli(*this, p, generator));
 }
 
+namespace {
+
+// Draws classes with replacement: those whose running sum of weights first exceeds a random share of the whole sum.
+Tensor drawn_by_sums(const Tensor& w, int64_t samples, Generator* generator) {
+  const int64_t classes = w.size(-1);
+  Shape shape = w.shape();
+  shape[-1] = samples;
+  check_size("multinomial", shape);
+  const TensorOptions wide{.dtype = DType::f64, .device = w.device()};
+  const Tensor sums = cumsum(w.to(DType::f64), -1), shares = rand(shape, wide, generator) * sums.narrow(-1, classes - 1, 1);
+  const Tensor places = clamp_max(searchsorted(sums, shares, {.right = true}), classes - 1);
+  // Sums of parts, joined in another order, may grow by a rounding at a class of weight 0: takes the class before.
+  const Tensor order = arange(classes, {.device = w.device()}), possible = where(gt(w, 0), order, 0);
+  return gather(cummax(possible, -1).first, -1, places);
+}
+
+}  // namespace
+
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator* generator) {
   constexpr std::string_view op = "multinomial";
   check_floating_dtype(op, weights.dtype());
@@ -352,14 +374,12 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
     twister::exponential(*mt19937, times, 1);
     return samples == 1 ? div(w, times).argmax(-1, true) : div(w, times).topk(samples).second;
   }
+  if (replacement && samples > 1) return drawn_by_sums(w, samples, generator);
   // Draws an exponential time of rate w for each class: the classes in the order of their times have the required probabilities.
-  Shape shape = w.shape();
-  if (replacement) shape.insert(shape.size() - 1, samples);
-  check_size(op, shape);
   const Tensor times =
-      clamp_min(neg(log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, generator)))), kLeastTime);
-  const Tensor earliness = div(replacement ? w.unsqueeze(-2) : w, times);  // times of rate 1, so times of rate w are 1 / this
-  return replacement ? earliness.argmax(-1) : earliness.topk(samples).second;
+      clamp_min(neg(log(sub(1.0, rand(w.shape(), {.dtype = w.dtype(), .device = w.device()}, generator)))), least_time(w.dtype()));
+  const Tensor earliness = div(w, times);  // times of rate 1, so times of rate w are 1 / this
+  return samples == 1 ? earliness.argmax(-1, true) : earliness.topk(samples).second;
 }
 
 Tensor randperm(int64_t n, Generator* generator) {
