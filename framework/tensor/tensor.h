@@ -20,7 +20,7 @@
 #include "framework/base/check.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
-#include "framework/base/number.h"
+#include "framework/base/narrow.h"
 #include "framework/base/shape.h"
 #include "framework/tensor/storage.h"
 #include "framework/tensor/view.h"
@@ -126,8 +126,8 @@ class Tensor {
   bool is_cuda() const { return device().is_cuda(); }
   size_t element_size() const { return size_of(dtype()); }
   const Strides& stride() const { return strides(); }
-  int64_t stride(int64_t d) const { return strides()[int(d)]; }  // d may be negative
-  int64_t storage_offset() const;                                // in elements
+  int64_t stride(int64_t d) const { return strides()[d]; }  // d may be negative
+  int64_t storage_offset() const;                           // in elements
   bool is_same(const Tensor& o) const { return same(o); }
   Tensor to(const Tensor& o) const { return type_as(o); }
   Tensor to(Device device, DType dtype) const { return to(device).to(dtype); }
@@ -163,7 +163,7 @@ class Tensor {
   bool shares_memory_with(const Tensor& o) const { return storage() == o.storage(); }
   bool same(const Tensor& o) const { return impl_ == o.impl_; }  // whether both handles have the same target
 
-  // Copy values to the host (and synchronise a GPU).
+  // Copy values to the host (and synchronise a GPU). Throw ValueError for a number that T, an integer type, does not have.
   template <class T = double> T item() const;         // numel() == 1, converted to T
   template <class T> std::vector<T> to_vector() const;  // row-major, converted to T
   std::string str() const;                            // as PyTorch prints it
@@ -493,6 +493,7 @@ class Tensor {
     return out;
   }
   void read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const;
+  template <class T> std::vector<T> read(const char* where) const;
   std::shared_ptr<TensorImpl> impl_;
 };
 
@@ -558,25 +559,36 @@ T* Tensor::data_ptr() const {
 }
 
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> Tensor::read(const char* where) const {
   std::vector<T> out;
   out.reserve(size_t(numel()));
   if (is_floating_point()) {
     std::vector<double> v;
     read_host(&v, nullptr);
-    for (double x : v) out.push_back(T(x));
+    for (double x : v) out.push_back(number_as<T>(x, where));
   } else {
     std::vector<int64_t> v;
     read_host(nullptr, &v);
-    for (int64_t x : v) out.push_back(T(x));
+    for (int64_t x : v) out.push_back(number_as<T>(x, where));
   }
   return out;
 }
 
 template <class T>
+std::vector<T> Tensor::to_vector() const {
+  return read<T>("to_vector");
+}
+
+template <class T>
 T Tensor::item() const {
   check<ShapeError>(numel() == 1, "item", "the tensor must have one element, got ", shape());
-  return to_vector<T>().front();
+  if constexpr (std::is_same_v<T, float>) {
+    const double value = read<double>("item").front();
+    check_fits("item", value, DType::f32);
+    return float(value);
+  } else {
+    return read<T>("item").front();
+  }
 }
 
 }  // namespace halfstep

@@ -124,6 +124,7 @@ struct Scatter {
   }
   // Returns `value` in index's shape and x's dtype.
   static Tensor filled_like(const Tensor& index, const Tensor& x, Number value) {
+    check_fits(info.name, value, x.dtype());
     return scalar(value, {.dtype = x.dtype(), .device = x.device()}).expand(index.shape());
   }
 };

@@ -294,12 +294,14 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   return where(hit.reshape(along), value.to(x.device()).to(x.dtype()), x);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
+  check_fits("index_fill", value, x.dtype());
   return index_fill(x, dim, index, scalar(value, like(x)));
 }
 
 const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, Number value) const {
   const auto filled = [&](const Tensor& x) { return halfstep::index_fill(x, dim, index, value); };
-  return change_in_place("index_fill_", *this, {index}, [&] { detach().copy_(filled(detach())); }, [&] { return filled(*this); });
+  return change_in_place(
+      "index_fill_", *this, {index}, [&] { detach().copy_(filled(detach())); }, [&] { return filled(*this); });
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {

@@ -51,7 +51,8 @@ Tensor as_value(std::string_view op, const Tensor& x, const Tensor& value) {
 }
 
 // Makes a number in x's dtype, as an operand of where. Integers are truncated as in a cast.
-Tensor number_operand(const Tensor& x, Number value) {
+Tensor number_operand(const Tensor& x, Number value, std::string_view op = kMaskedFillInfo.name) {
+  check_fits(op, value, x.dtype());
   if (x.is_floating_point()) return wrapped_number(value, x);
   const Tensor truncated = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
   truncated.impl()->wrapped_number = true;
@@ -123,7 +124,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value) {
 Tensor Tensor::masked_fill(const Tensor& mask, Number value) const { return halfstep::masked_fill(*this, mask, value); }
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { return halfstep::masked_fill(*this, mask, value); }
 const Tensor& Tensor::masked_fill_(const Tensor& mask, Number value) const {
-  return fill_in_place(*this, mask, number_operand(*this, value));
+  return fill_in_place(*this, mask, number_operand(*this, value, "masked_fill_"));
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {

@@ -94,6 +94,12 @@ Tensor without_leading_ones(Tensor values, int rank) {
   return values;
 }
 
+// Returns a number to be written into x, in its dtype.
+Tensor number_like(const Tensor& x, Number value, std::string_view op) {
+  check_fits(op, value, x.dtype());
+  return scalar(value, {.dtype = x.dtype(), .device = x.device()});
+}
+
 }  // namespace
 
 TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
@@ -132,7 +138,7 @@ const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, Number
   return index_put_(std::span(list.begin(), list.size()), value);
 }
 const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, Number value) const {
-  return index_put_(list, scalar(value, {.dtype = dtype(), .device = device()}));
+  return index_put_(list, number_like(*this, value, "index_put_"));
 }
 
 const Tensor& Tensor::write(const Tensor& values) const {
@@ -141,6 +147,6 @@ const Tensor& Tensor::write(const Tensor& values) const {
                     " that nothing else refers to", Help{"the values would be lost; index_put_ writes at indices and masks"});
   return copy_(without_leading_ones(values, dim()));
 }
-const Tensor& Tensor::write(Number value) const { return write(scalar(value, {.dtype = dtype(), .device = device()})); }
+const Tensor& Tensor::write(Number value) const { return write(number_like(*this, value, "operator=")); }
 
 }  // namespace halfstep

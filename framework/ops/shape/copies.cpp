@@ -81,6 +81,7 @@ const Tensor& Tensor::copy_(const Tensor& src) const {
 }
 
 const Tensor& Tensor::fill_(Number value) const {
+  check_fits("fill_", value, dtype());
   const bool recorded = check_in_place(*this, shape(), dtype(), false, "fill_");
   if (recorded && impl()->is_view) return assign_in_place(*this, new_full(shape(), value), "fill_");
   fill(*this, value);

@@ -107,7 +107,8 @@ Shape sizes(Args& a) {
   return shape;
 }
 
-Tensor filled(const Shape& shape, Number value, const TensorOptions& options) {
+Tensor filled(const Shape& shape, Number value, const TensorOptions& options, std::string_view op = kFull.name) {
+  check_fits(op, value, options.dtype);
   const Tensor t = uninitialised(shape, options);
   fill(t, value);
   return with_grad(t, options);
@@ -153,7 +154,7 @@ Tensor empty_like(const Tensor& x, DType dtype) {
   return empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
 }
 Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype) {
-  return filled(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
+  return filled(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()}, kFullLike.name);
 }
 
 Tensor arange(Number first, Number last, Number by, const NumberOptions& options) {
@@ -182,6 +183,7 @@ Tensor arange(Number first, Number last, Number by, const NumberOptions& options
 
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options) {
   check_size("linspace", {steps});
+  for (const double end_point : {start, end}) check_fits("linspace", end_point, options.dtype);
   if (!is_floating(options.dtype))
     start = std::trunc(start), end = std::trunc(end);  // as in PyTorch; each element is truncated, too
   const Tensor index = arange(double(steps), {.dtype = DType::f64, .device = options.device});
@@ -209,10 +211,33 @@ Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
 Tensor eye(int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options) {
+  if (!is_floating(options.dtype))
+    for (const double v : values) check_fits("tensor", v, options.dtype);
   return with_grad(from_vector(values, shape, options.device).to(options.dtype), options);
 }
 
+namespace {
+
+// Checks the numbers of a draw into x.
+void check_uniform(const Tensor& x, double lo, double hi) {
+  constexpr std::string_view op = "uniform_";
+  check_floating_dtype(op, x.dtype());
+  check<ValueError>(std::isfinite(lo) && std::isfinite(hi) && lo <= hi, op,
+                    "the bounds must be finite, and the first not above the second, got ", lo, " and ", hi);
+  for (const double bound : {lo, hi}) check_fits(op, bound, x.dtype());
+  check<ValueError>(std::isfinite(hi - lo) && fits(hi - lo, widened(x.dtype())), op, "the bounds are too far apart, got ", lo,
+                    " and ", hi);
+}
+void check_normal(const Tensor& x, double stddev) {
+  constexpr std::string_view op = "normal_";
+  check_floating_dtype(op, x.dtype());
+  check<ValueError>(stddev >= 0, op, "the standard deviation must not be negative, got ", stddev);
+}
+
+}  // namespace
+
 void uniform_(const Tensor& x, double lo, double hi, Generator* generator) {
+  check_uniform(x, lo, hi);
   if (Generator* mt19937 = twister_of(generator)) return twister::uniform(*mt19937, x, lo, hi);
   const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   fill_drawn(t, draw(generator_or_default(generator), x.numel()),
@@ -221,6 +246,7 @@ void uniform_(const Tensor& x, double lo, double hi, Generator* generator) {
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* generator) {
+  check_normal(x, stddev);
   if (Generator* mt19937 = twister_of(generator)) return twister::normal(*mt19937, x, mean, stddev);
   const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   fill_drawn(t, draw(generator_or_default(generator), x.numel()),
@@ -274,6 +300,10 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
 }
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options, Generator* generator) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
+  const bool is_bool = options.dtype == DType::boolean;  // fits() lets it take every number, and uint8 negative ones
+  check<ValueError>((!is_bool && options.dtype != DType::u8) || (lo >= 0 && hi <= (is_bool ? 2 : 256)), "randint",
+                    "the range must lie in that of ", options.dtype, ", got [", lo, ", ", hi, ')');
+  for (const int64_t number : {lo, hi - 1}) check_fits("randint", number, options.dtype);
   const Tensor t = uninitialised(shape, options);
   if (Generator* mt19937 = twister_of(generator)) {
     twister::integers(*mt19937, t, lo, hi);
