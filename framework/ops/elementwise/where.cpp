@@ -137,7 +137,7 @@ Tensor clamp(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi
   return call_pointwise(Pointwise::clamp, {x.is_floating_point() ? x : x.to(DType::f32)}, p, q);
 }
 Tensor Tensor::clamp(std::optional<Number> lo, std::optional<Number> hi) const { return halfstep::clamp(*this, lo, hi); }
-const Tensor& Tensor::clamp_(std::optional<Number> lo, std::optional<Number> hi) const {
+const Tensor& Tensor::clamp_(std::optional<Number> lo, std::optional<Number> hi) const& {
   check_bounds(*this, lo, hi);
   if (is_floating_point() && !is_nan(lo) && !is_nan(hi)) {
     const auto [p, q] = interval(lo, hi);

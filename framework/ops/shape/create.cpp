@@ -11,6 +11,7 @@
 #include "framework/base/draws.h"
 #include "framework/math/random.h"
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
@@ -218,7 +219,7 @@ Tensor tensor(const std::vector<double>& values, const Shape& shape, const Tenso
 
 namespace {
 
-// Checks the numbers of a draw into x.
+// Checks the numbers of a draw into x, and that its elements have memory each.
 void check_uniform(const Tensor& x, double lo, double hi) {
   constexpr std::string_view op = "uniform_";
   check_floating_dtype(op, x.dtype());
@@ -227,11 +228,13 @@ void check_uniform(const Tensor& x, double lo, double hi) {
   for (const double bound : {lo, hi}) check_fits(op, bound, x.dtype());
   check<ValueError>(std::isfinite(hi - lo) && fits(hi - lo, widened(x.dtype())), op, "the bounds are too far apart, got ", lo,
                     " and ", hi);
+  check_apart(x, op);
 }
 void check_normal(const Tensor& x, double stddev) {
   constexpr std::string_view op = "normal_";
   check_floating_dtype(op, x.dtype());
   check<ValueError>(stddev >= 0, op, "the standard deviation must not be negative, got ", stddev);
+  check_apart(x, op);
 }
 
 }  // namespace
@@ -254,11 +257,11 @@ void normal_(const Tensor& x, double mean, double stddev, Generator* generator) 
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
-const Tensor& Tensor::uniform_(double lo, double hi, Generator* generator) const {
+const Tensor& Tensor::uniform_(double lo, double hi, Generator* generator) const& {
   halfstep::uniform_(*this, lo, hi, generator);
   return *this;
 }
-const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) const {
+const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) const& {
   halfstep::normal_(*this, mean, stddev, generator);
   return *this;
 }
@@ -355,7 +358,7 @@ Tensor bernoulli(const Tensor& x, double p, Generator* generator) {
   return lt(rand(x.shape(), {.device = x.device()}, generator), p).to(x.dtype());
 }
 
-const Tensor& Tensor::bernoulli_(double p, Generator* generator) const {
+const Tensor& Tensor::bernoulli_(double p, Generator* generator) const& {
   const NoGrad quiet;
   return copy_(halfstep::bernoulli(*this, p, generator));
 }
