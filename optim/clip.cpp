@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/clip.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"
@@ -13,13 +15,27 @@ namespace {
 
 constexpr double kLeastNorm = 1e-6;  // divisor of gradients of zeros in adaptive clipping, as in the paper's code
 
-// Returns the norm of gradients on one device; 0 if there are none.
+bool has_float64(const Tensors& grads) {
+  return std::any_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.dtype() == DType::f64; });
+}
+
+// Computes the norm in float64.
+Tensor wide_norm(const Tensors& grads, double norm_type) {
+  const autocast::Off off;
+  Tensors norms;
+  for (const Tensor& g : grads)
+    if (g.numel() > 0) norms.push_back(norm(g.detach(), norm_type, {}, false, DType::f64));
+  return norms.empty() ? zeros({}, {.dtype = DType::f64, .device = grads.front().device()}) : norm(stack(norms), norm_type);
+}
+
+// Returns the norm of gradients on one device, in float64 if one of them is; 0 if there are none.
 Tensor norm_of(const char* where, const std::vector<Tensor>& params, const Tensors& grads, double norm_type) {
   check<ValueError>(norm_type > 0, where, "norm_type must be > 0 or infinity, got ", norm_type);
   if (grads.empty()) return zeros({}, {.device = params.empty() ? Device::cpu : params.front().device()});
   const Device device = grads.front().device();
   for (const Tensor& g : grads)
     check<DeviceError>(g.device() == device, where, "gradients must be on one device, got ", device, " and ", g.device());
+  if (has_float64(grads)) return wide_norm(grads, norm_type);
   Tensor norm = Tensor::empty({}, {.device = device});
   backend_for(device).norm(views_of(grads), norm_type, norm.data_ptr<float>());
   return norm;
@@ -39,6 +55,12 @@ Tensor clip_grad_norm_(const Gradients& params, double max_norm, double norm_typ
     check<ValueError>(std::isfinite(value), "clip_grad_norm_", "the total norm of order ", norm_type, " is ", value,
                       ", so it cannot be clipped",
                       Help{"set error_if_nonfinite = false to scale by it anyway; a GradScaler skips such steps"});
+  }
+  if (norm.dtype() == DType::f64) {
+    const autocast::Off whole;
+    const Tensor factor = clamp_max(max_norm / (norm + 1e-6), 1.0);
+    for (const Tensor& g : grads) g.copy_(g.to(DType::f64) * factor);
+    return norm;
   }
   backend_for(norm.device()).clip(views_of(grads), norm.data_ptr<float>(), max_norm);
   for (const Tensor& g : grads) g.bump_version();
@@ -60,8 +82,9 @@ void clip_grad_agc_(const Gradients& params, double clip_factor, double eps) {
     const Tensors found = gradients_of({p});
     if (found.empty()) continue;
     const Tensor &g = found[0], w = p.detach();
-    const auto unit_norms = [](const Tensor& t) {
-      const Tensor squares = t.to(DType::f32).square();
+    const DType wide = g.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    const auto unit_norms = [wide](const Tensor& t) {
+      const Tensor squares = t.to(wide).square();
       if (t.dim() <= 1) return squares.sum().sqrt();
       Dims inner;
       for (int64_t d = 1; d < t.dim(); ++d) inner.push_back(d);
@@ -69,8 +92,8 @@ void clip_grad_agc_(const Gradients& params, double clip_factor, double eps) {
     };
     const Tensor max_norm = clamp(unit_norms(w), eps, {}) * clip_factor, norm = unit_norms(g);
     // If the norm is not finite, the comparison is true or NaN remains, so a scaler still sees the overflow.
-    const Tensor scaled = g.to(DType::f32) * (max_norm / clamp(norm, kLeastNorm, {}));
-    g.copy_(where(norm.gt(max_norm), scaled, g.to(DType::f32)));
+    const Tensor scaled = g.to(wide) * (max_norm / clamp(norm, kLeastNorm, {}));
+    g.copy_(where(norm.gt(max_norm), scaled, g.to(wide)));
   }
 }
 

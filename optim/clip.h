@@ -13,7 +13,7 @@
 namespace halfstep {
 
 // Scales all gradients by min(1, max_norm / (norm + 1e-6)), where norm is the norm_type-norm over all of them (inf: largest |g|).
-// Returns norm, 0-dim f32 on the device; the host reads nothing unless error_if_nonfinite.
+// Returns norm, 0-dim on the device, f32, or f64 if a gradient is; the host reads nothing unless error_if_nonfinite.
 Tensor clip_grad_norm_(const Gradients& params, double max_norm, double norm_type = 2, bool error_if_nonfinite = false);
 template <std::same_as<bool> Flag>
 Tensor clip_grad_norm_(const Gradients& params, double max_norm, Flag) = delete;  // error_if_nonfinite is the fourth
@@ -22,7 +22,7 @@ void clip_grad_value_(const Gradients& params, double clip_value);
 // Clips adaptively (Brock et al., "High-Performance Large-Scale Image Recognition Without Normalization", 2021): scales the
 // gradient g of each unit by min(1, clip_factor max(|w|, eps) / |g|), where w is the unit's weights and |.| the 2-norm. A unit is
 // w[i] of a parameter with two dimensions or more, and a whole parameter otherwise. The paper omits the last layer: pass the
-// others. Computes in float32 for 16-bit gradients too. The host reads nothing.
+// others. Computes in float32, and float64 gradients in float64. The host reads nothing.
 void clip_grad_agc_(const Gradients& params, double clip_factor, double eps = 1e-3);
 // Returns the norm that clip_grad_norm_ computes, and changes nothing.
 Tensor grad_norm(const Gradients& params, double norm_type = 2);

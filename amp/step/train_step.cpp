@@ -284,12 +284,13 @@ AutocastOptions TrainStep::region_options() const {
   return {.dtype = options_.amp, .enabled = options_.amp.has_value(), .policies = options_.policies};
 }
 
-// Returns whether the optimizer's pass clips: only by the norm of gradients that are not rounded to 16 bits when they are clipped.
+// Returns whether the optimizer's pass clips: only by the norm of gradients that are not rounded to 16 bits when they are clipped,
+// and not of float64, since its factor is a float.
 bool TrainStep::clips_in_update() const {
   const TrainStepOptions& o = options_;
   if (o.clip_grad_norm == 0 || o.clip_grad_value > 0 || o.clip_grad_agc > 0 || !optimizer().handles_amp()) return false;
   const std::vector<Tensor> params = optimizer().parameters();
-  return std::none_of(params.begin(), params.end(), [](const Tensor& p) { return is_half(p.dtype()); });
+  return std::none_of(params.begin(), params.end(), [](const Tensor& p) { return p.dtype() != DType::f32; });
 }
 
 // Clips in memory, and returns the norm of the gradients if requested.

@@ -32,10 +32,15 @@ struct GridSizes {
 template <class C, int Dims, int Taps>
 struct Point {
   AxisTaps<C, Taps> axis[Dims];
+  C start = 0;  // what sums over the taps begin with
 
   __device__ Point(const SampleArgs& a, const GridSizes& s, const Operand& grid, int64_t point) {
 #pragma unroll
-    for (int d = 0; d < Dims; ++d) axis_taps(a, grid.load_floating<C>(point * Dims + d), s.in[d], axis[d]);
+    for (int d = 0; d < Dims; ++d) {
+      const C g = grid.load_floating<C>(point * Dims + d);
+      axis_taps(a, g, s.in[d], axis[d]);
+      start += start_of(a, g);
+    }
   }
   // Calls f(index in the plane, or -1 outside, weight, kx, ky, kz) for all taps. Unroll 1: less code, for a long f.
   template <int Unroll = Taps, class F>
@@ -72,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(SampleArgs a, GridSize
     const Point<C, Dims, Taps> point(a, s, grid, n * s.points + p);
     for (int64_t c = first; c < last; ++c) {
       const int64_t plane = n * s.channels + c;
-      C sum = 0;
+      C sum = point.start;
       point.each(s, [&](int64_t index, C weight, int, int, int) {
         if (index >= 0 && weight != C(0)) sum += weight * x.load_floating<C>(plane * s.plane + index);
       });
@@ -88,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < s.batch * s.points; i += step) {
     const int64_t n = quotient(i, s.points), p = i - n * s.points;
     const Point<C, Dims, Taps> point(a, s, grid, i);
-    C sum[3] = {};
+    C sum[3] = {point.start, point.start, point.start};
     for (int64_t c = 0; c < s.channels; ++c) {
       const int64_t plane = n * s.channels + c;
       const C g = grad.load_floating<C>(plane * s.points + p);

@@ -49,10 +49,17 @@ HS_HD Coordinate<C> coordinate_of(C g, C h, int64_t size) {
   return v;
 }
 
-// Moves v into [0, size - 1] by the padding mode, and multiplies `slope` by the derivative.
+// Returns what the value at a point, and the gradients of its coordinates, begin with: NaN if this coordinate is, else 0. So they
+// are NaN, though the taps of such a point are outside. Mode nearest takes NaN for a place before the first, as in PyTorch.
+template <class C>
+HS_HD C start_of(const SampleArgs& a, C g) {
+  return g != g && a.mode != SampleMode::nearest ? g : C(0);
+}
+
+// Moves v into [0, size - 1] by the padding mode, and multiplies `slope` by the derivative. Leaves NaN, but in mode nearest.
 template <class C>
 HS_HD Coordinate<C> padded_coordinate(const SampleArgs& a, Coordinate<C> v, int64_t size, C& slope) {
-  if (a.padding == SamplePadding::zeros) return v;
+  if (a.padding == SamplePadding::zeros || (v.base != v.base && a.mode != SampleMode::nearest)) return v;
   if (a.padding == SamplePadding::reflection) {
     const C span = a.align_corners ? C(size - 1) : C(size), twice_low = a.align_corners ? C(0) : C(-1);
     if (span == C(0)) {

@@ -25,7 +25,7 @@ void Dims::push_back(int64_t x) {
   values_[size_t(size_++)] = x;
 }
 
-size_t Dims::from_end(int i) const {
+size_t Dims::from_end(int64_t i) const {
   check<IndexError>(i < 0 && i >= -size_, "shape", "an index must lie in [", -size_, ", ", size_, "), got ", i, " of ", *this);
   return size_t(i + size_);
 }

@@ -33,8 +33,8 @@ class Dims {
     int size() const { return size_; }
     bool empty() const { return size_ == 0; }
     // Returns element i; -1 is the last one. Throws IndexError beyond size().
-    int64_t& operator[](int i) { return values_[checked_index(i)]; }
-    int64_t operator[](int i) const { return values_[checked_index(i)]; }
+    int64_t& operator[](int64_t i) { return values_[checked_index(i)]; }
+    int64_t operator[](int64_t i) const { return values_[checked_index(i)]; }
     int64_t* begin() { return values_.data(); }
     int64_t* end() { return values_.data() + size_; }
     const int64_t* begin() const { return values_.data(); }
@@ -48,8 +48,8 @@ class Dims {
     bool operator==(const Dims& o) const;
 
    private:
-    size_t checked_index(int i) const { return unsigned(i) < unsigned(size_) ? size_t(i) : from_end(i); }
-    size_t from_end(int i) const;
+    size_t checked_index(int64_t i) const { return uint64_t(i) < uint64_t(size_) ? size_t(i) : from_end(i); }
+    size_t from_end(int64_t i) const;
     std::array<int64_t, kMaxDims> values_{};
     int size_ = 0;
 };

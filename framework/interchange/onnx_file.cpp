@@ -5,6 +5,7 @@
 #include "framework/backend/export_error.h"
 #include "framework/base/attributes.h"
 #include "framework/io/files/atomic_file.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 #include "generated/halfstep_release.h"
 
@@ -174,7 +175,8 @@ std::string OnnxFile::ints(const std::vector<int64_t>& values) {
 }
 
 std::string OnnxFile::number(double value, DType dtype) {
-  const Tensor t = full({}, value, {.dtype = dtype});
+  const Tensor t = empty({}, {.dtype = dtype});
+  fill(t, value);  // rounds
   std::string& name = shared_constants_[joined(dtype, ' ', std::string(bytes_of(t)))];
   if (name.empty()) name = constant(t, "number");
   return name;

@@ -36,6 +36,11 @@ HS_HD uint32_t random_bits(uint64_t seed, uint64_t offset, uint64_t i) { return 
 // Returns a multiple of 2^-24 in [0, 1), exact in float.
 HS_HD float uniform(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
 
+// Makes the seed of a second stream, for draws of more than 32 bits.
+inline constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;
+// Returns a multiple of 2^-53 in [0, 1), with uniform(bits) in its first 24 bits; `more` are the second stream's.
+HS_HD double uniform64(uint32_t bits, uint32_t more) { return double(uint64_t(bits >> 8) << 29 | more >> 3) * 0x1p-53; }
+
 // Returns a standard normal number by Box-Muller; lanes (0,1) and (2,3) of a block are pairs.
 HS_HD float normal(const Random4& r, int lane) {
   const uint32_t a = r.v[lane & 2], b = r.v[(lane & 2) + 1];

@@ -20,7 +20,7 @@
 #include "framework/base/check.h"
 #include "framework/base/device.h"
 #include "framework/base/dtype.h"
-#include "framework/base/number.h"
+#include "framework/base/narrow.h"
 #include "framework/base/shape.h"
 #include "framework/tensor/storage.h"
 #include "framework/tensor/view.h"
@@ -56,6 +56,12 @@ struct TensorOptions {
   MemoryFormat format = MemoryFormat::contiguous;  // channels_last for tensors of 4 or 5 dimensions; others are contiguous
   operator NumberOptions() const { return {dtype, device, requires_grad}; }
 };
+
+// Declares a method that writes into the tensor. For a temporary copy of selected elements, as in x.index({mask}).fill_(1), it
+// throws ValueError: the values would be lost.
+#define HS_IN_PLACE(name, parameters, arguments) \
+  const Tensor& name parameters const&;          \
+  const Tensor& name parameters const&& { return kept(#name).name arguments; }
 
 // A size or dimension in a call like x.view(2, -1): an integer, but not a bool.
 template <class T>
@@ -126,8 +132,8 @@ class Tensor {
   bool is_cuda() const { return device().is_cuda(); }
   size_t element_size() const { return size_of(dtype()); }
   const Strides& stride() const { return strides(); }
-  int64_t stride(int64_t d) const { return strides()[int(d)]; }  // d may be negative
-  int64_t storage_offset() const;                                // in elements
+  int64_t stride(int64_t d) const { return strides()[d]; }  // d may be negative
+  int64_t storage_offset() const;                           // in elements
   bool is_same(const Tensor& o) const { return same(o); }
   Tensor to(const Tensor& o) const { return type_as(o); }
   Tensor to(Device device, DType dtype) const { return to(device).to(dtype); }
@@ -135,7 +141,7 @@ class Tensor {
   Tensor min(const Tensor& o) const { return minimum(o); }
   Tensor adjoint() const { return mT(); }
   IndexedPart operator[](const TensorIndex& index) const;  // x[mask], x[rows], x[Slice(1, 3)]: x.index({mask})
-  const Tensor& bernoulli_(double p = 0.5, Generator* generator = nullptr) const;  // not recorded
+  HS_IN_PLACE(bernoulli_, (double p = 0.5, Generator* generator = nullptr), (p, generator))  // not recorded
   const std::shared_ptr<Node>& grad_fn() const { return node(); }
   struct BackwardOptions {
     bool retain_graph = false, create_graph = false;
@@ -163,7 +169,7 @@ class Tensor {
   bool shares_memory_with(const Tensor& o) const { return storage() == o.storage(); }
   bool same(const Tensor& o) const { return impl_ == o.impl_; }  // whether both handles have the same target
 
-  // Copy values to the host (and synchronise a GPU).
+  // Copy values to the host (and synchronise a GPU). Throw ValueError for a number that T, an integer type, does not have.
   template <class T = double> T item() const;         // numel() == 1, converted to T
   template <class T> std::vector<T> to_vector() const;  // row-major, converted to T
   std::string str() const;                            // as PyTorch prints it
@@ -192,35 +198,39 @@ class Tensor {
   const std::shared_ptr<Node>& node() const;  // the node that computed this tensor; null for leaves
 
   // ---- elementwise: one method per row of elementwise.def
-#define HS_UNARY(name, ...) Tensor name() const; const Tensor& name##_() const;
-#define HS_BINARY(name, ...)                                                   \
-  Tensor name(const Tensor& o) const; Tensor name(Number o) const;             \
-  const Tensor& name##_(const Tensor& o) const; const Tensor& name##_(Number o) const;
+#define HS_UNARY(name, ...) \
+  Tensor name() const;      \
+  HS_IN_PLACE(name##_, (), ())
+#define HS_BINARY(name, ...)                                       \
+  Tensor name(const Tensor& o) const; Tensor name(Number o) const; \
+  HS_IN_PLACE(name##_, (const Tensor& o), (o))                     \
+  HS_IN_PLACE(name##_, (Number o), (o))
 #define HS_TEST(name, ...) Tensor name(const Tensor& o) const; Tensor name(Number o) const;
 #include "generated/elementwise_names.def"
   // Return this + alpha o and this - alpha o; for 16-bit tensors the product is not rounded before the sum.
   Tensor add(const Tensor& o, double alpha) const;
   Tensor sub(const Tensor& o, double alpha) const;
-  const Tensor& add_(const Tensor& o, double alpha) const;
-  const Tensor& sub_(const Tensor& o, double alpha) const;
+  HS_IN_PLACE(add_, (const Tensor& o, double alpha), (o, alpha))
+  HS_IN_PLACE(sub_, (const Tensor& o, double alpha), (o, alpha))
   Tensor operator-() const { return neg(); }
-  const Tensor& operator+=(const Tensor& o) const { return add_(o); }
-  const Tensor& operator-=(const Tensor& o) const { return sub_(o); }
-  const Tensor& operator*=(const Tensor& o) const { return mul_(o); }
-  const Tensor& operator/=(const Tensor& o) const { return div_(o); }
-  const Tensor& operator+=(Number o) const { return add_(o); }
-  const Tensor& operator-=(Number o) const { return sub_(o); }
-  const Tensor& operator*=(Number o) const { return mul_(o); }
-  const Tensor& operator/=(Number o) const { return div_(o); }
-  const Tensor& operator%=(const Tensor& o) const { return remainder_(o); }
-  const Tensor& operator%=(Number o) const { return remainder_(o); }
+#define HS_ASSIGNED(sign, name)                                                                   \
+  const Tensor& operator sign(const Tensor& o) const& { return name(o); }                         \
+  const Tensor& operator sign(const Tensor& o) const&& { return kept("operator" #sign).name(o); } \
+  const Tensor& operator sign(Number o) const& { return name(o); }                                \
+  const Tensor& operator sign(Number o) const&& { return kept("operator" #sign).name(o); }
+  HS_ASSIGNED(+=, add_)
+  HS_ASSIGNED(-=, sub_)
+  HS_ASSIGNED(*=, mul_)
+  HS_ASSIGNED(/=, div_)
+  HS_ASSIGNED(%=, remainder_)
+#undef HS_ASSIGNED
   Tensor logical_not() const;
   Tensor bitwise_not() const;
-#define HS_BITS(name)                  \
-  Tensor name(const Tensor& o) const;  \
-  template <std::integral Number>      \
-  Tensor name(Number o) const;         \
-  const Tensor& name##_(const Tensor& o) const;
+#define HS_BITS(name)                 \
+  Tensor name(const Tensor& o) const; \
+  template <std::integral Number>     \
+  Tensor name(Number o) const;        \
+  HS_IN_PLACE(name##_, (const Tensor& o), (o))
   HS_BITS(bitwise_and)
   HS_BITS(bitwise_or)
   HS_BITS(bitwise_xor)
@@ -243,11 +253,13 @@ class Tensor {
   Tensor clone(MemoryFormat format) const;
   Tensor contiguous() const;
   Tensor contiguous(MemoryFormat format) const { return to(format); }
-  const Tensor& copy_(const Tensor& src) const;
-  const Tensor& fill_(Number value) const;
-  const Tensor& zero_() const { return fill_(0); }
-  const Tensor& uniform_(double lo = 0, double hi = 1, Generator* generator = nullptr) const;  // these two are not recorded
-  const Tensor& normal_(double mean = 0, double stddev = 1, Generator* generator = nullptr) const;
+  HS_IN_PLACE(copy_, (const Tensor& src), (src))
+  HS_IN_PLACE(fill_, (Number value), (value))
+  const Tensor& zero_() const& { return fill_(0); }
+  const Tensor& zero_() const&& { return kept("zero_").fill_(0); }
+  // These two are not recorded.
+  HS_IN_PLACE(uniform_, (double lo = 0, double hi = 1, Generator* generator = nullptr), (lo, hi, generator))
+  HS_IN_PLACE(normal_, (double mean = 0, double stddev = 1, Generator* generator = nullptr), (mean, stddev, generator))
 
   // ---- views
   Tensor reshape(const Shape& shape) const;  // one size may be -1; a view when the strides allow
@@ -332,8 +344,8 @@ class Tensor {
   Tensor addr(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
   Tensor addbmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
   Tensor baddbmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
-  const Tensor& addmm_(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
-  const Tensor& baddbmm_(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
+  HS_IN_PLACE(addmm_, (const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1), (a, b, beta, alpha))
+  HS_IN_PLACE(baddbmm_, (const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1), (a, b, beta, alpha))
   Tensor cross(const Tensor& o, int64_t dim = -1) const;
   Tensor trace() const;
   Tensor det() const;
@@ -352,10 +364,10 @@ class Tensor {
   Tensor isclose(const Tensor& o, double rtol = 1e-5, double atol = 1e-8, bool equal_nan = false) const;
   Tensor float_power(const Tensor& exponent) const;
   Tensor float_power(Number exponent) const;
-  const Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1) const;
-  const Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1) const;
-  const Tensor& lerp_(const Tensor& end, double weight) const;
-  const Tensor& clamp_(std::optional<Number> lo, std::optional<Number> hi = {}) const;
+  HS_IN_PLACE(addcmul_, (const Tensor& a, const Tensor& b, double value = 1), (a, b, value))
+  HS_IN_PLACE(addcdiv_, (const Tensor& a, const Tensor& b, double value = 1), (a, b, value))
+  HS_IN_PLACE(lerp_, (const Tensor& end, double weight), (end, weight))
+  HS_IN_PLACE(clamp_, (std::optional<Number> lo, std::optional<Number> hi = {}), (lo, hi))
   Tensor prelu(const Tensor& weight) const;
 
   // ---- reductions, scans, order
@@ -456,20 +468,24 @@ class Tensor {
   Tensor unflatten(int64_t dim, const Shape& sizes) const;
   Tensor where(const Tensor& cond, const Tensor& o) const;
   Tensor where(const Tensor& cond, Number o) const;
-  const Tensor& scatter_(int64_t dim, const Tensor& index, const Tensor& src) const;
-  const Tensor& scatter_(int64_t dim, const Tensor& index, Number value) const;
-  const Tensor& scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const;
-  const Tensor& index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1) const;
-  const Tensor& index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const;
-  const Tensor& index_put_(const Tensors& indices, const Tensor& values, bool accumulate = false) const;
-  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, const Tensor& values) const;
-  const Tensor& index_put_(std::initializer_list<TensorIndex> indices, Number value) const;
-  const Tensor& index_put_(std::span<const TensorIndex> indices, const Tensor& values) const;
-  const Tensor& index_put_(std::span<const TensorIndex> indices, Number value) const;
-  const Tensor& masked_fill_(const Tensor& mask, Number value) const;
-  const Tensor& index_fill_(int64_t dim, const Tensor& index, Number value) const;
-  const Tensor& tril_(int64_t diagonal = 0) const;
-  const Tensor& triu_(int64_t diagonal = 0) const;
+  HS_IN_PLACE(scatter_, (int64_t dim, const Tensor& index, const Tensor& src), (dim, index, src))
+  HS_IN_PLACE(scatter_, (int64_t dim, const Tensor& index, Number value), (dim, index, value))
+  HS_IN_PLACE(scatter_add_, (int64_t dim, const Tensor& index, const Tensor& src), (dim, index, src))
+  HS_IN_PLACE(index_add_, (int64_t dim, const Tensor& index, const Tensor& src, double alpha = 1), (dim, index, src, alpha))
+  HS_IN_PLACE(index_copy_, (int64_t dim, const Tensor& index, const Tensor& src), (dim, index, src))
+  HS_IN_PLACE(index_put_, (const Tensors& indices, const Tensor& values, bool accumulate = false), (indices, values, accumulate))
+#define HS_PUT(Indices, Values)                                   \
+  const Tensor& index_put_(Indices indices, Values value) const&; \
+  const Tensor& index_put_(Indices indices, Values value) const&&;
+  HS_PUT(std::initializer_list<TensorIndex>, const Tensor&)
+  HS_PUT(std::initializer_list<TensorIndex>, Number)
+  HS_PUT(std::span<const TensorIndex>, const Tensor&)
+  HS_PUT(std::span<const TensorIndex>, Number)
+#undef HS_PUT
+  HS_IN_PLACE(masked_fill_, (const Tensor& mask, Number value), (mask, value))
+  HS_IN_PLACE(index_fill_, (int64_t dim, const Tensor& index, Number value), (dim, index, value))
+  HS_IN_PLACE(tril_, (int64_t diagonal = 0), (diagonal))
+  HS_IN_PLACE(triu_, (int64_t diagonal = 0), (diagonal))
 
   TensorImpl* impl() const { return impl_.get(); }
   const std::shared_ptr<TensorImpl>& impl_ptr() const { return impl_; }
@@ -484,6 +500,7 @@ class Tensor {
   void* first_element() const;
   const Tensor& write(const Tensor& values) const;
   const Tensor& write(Number value) const;
+  const Tensor& kept(const char* where) const;  // this tensor; throws for a copy of selected elements that nothing else refers to
   template <size_t count>
   std::array<Tensor, count> parts(const char* where, Tensors made, int64_t dim) const {
     check<ShapeError>(made.size() == count, where, "asked for ", count, " parts along dimension ", dim, " of ", shape(), ", got ",
@@ -493,8 +510,11 @@ class Tensor {
     return out;
   }
   void read_host(std::vector<double>* floats, std::vector<int64_t>* integers) const;
+  template <class T> std::vector<T> read(const char* where) const;
   std::shared_ptr<TensorImpl> impl_;
 };
+
+#undef HS_IN_PLACE
 
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
@@ -535,6 +555,7 @@ struct TensorImpl {
   DType dtype = DType::f32;
   bool wrapped_number = false;           // holds a C++ number: on the CPU, but an operand of any device; see promotion.h
   bool is_view = false;                  // a differentiable view; see Storage::recorded_writes
+  bool selected = false;                 // a copy of the elements that a mask or tensor selected in index()
   std::weak_ptr<TensorImpl> base;        // the viewed tensor, itself not a view; expired if nobody holds it
   uint64_t recorded_writes_seen = 0;
   std::unique_ptr<AutogradMeta> autograd;
@@ -558,25 +579,36 @@ T* Tensor::data_ptr() const {
 }
 
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> Tensor::read(const char* where) const {
   std::vector<T> out;
   out.reserve(size_t(numel()));
   if (is_floating_point()) {
     std::vector<double> v;
     read_host(&v, nullptr);
-    for (double x : v) out.push_back(T(x));
+    for (double x : v) out.push_back(number_as<T>(x, where));
   } else {
     std::vector<int64_t> v;
     read_host(nullptr, &v);
-    for (int64_t x : v) out.push_back(T(x));
+    for (int64_t x : v) out.push_back(number_as<T>(x, where));
   }
   return out;
 }
 
 template <class T>
+std::vector<T> Tensor::to_vector() const {
+  return read<T>("to_vector");
+}
+
+template <class T>
 T Tensor::item() const {
   check<ShapeError>(numel() == 1, "item", "the tensor must have one element, got ", shape());
-  return to_vector<T>().front();
+  if constexpr (std::is_same_v<T, float>) {
+    const double value = read<double>("item").front();
+    check_fits("item", value, DType::f32);
+    return float(value);
+  } else {
+    return read<T>("item").front();
+  }
 }
 
 }  // namespace halfstep

@@ -151,6 +151,21 @@ TEST_CASE("a step that clips the norm alone writes no gradient; others, and 16-b
   }
 }
 
+TEST_CASE("the norm of float64 parameters is computed, and clips, in float64") {
+  for (const bool scaled : {false, true}) {
+    ClippedRun<SGD> run({.clip_grad_norm = kClipped}, {.init_scale = 256, .enabled = scaled}, DType::f64);
+    manual_seed(6);
+    const Tensor x = randn({8, 8}).to(DType::f64), y = randn({8, 8}).to(DType::f64);
+    const Tensor norm = run.step(x, y).grad_norm;
+    CHECK(norm.dtype() == DType::f64);
+    double squares = 0;
+    for (const Tensor& p : run.net->parameters()) squares += p.grad().square().sum().item<double>();
+    const double before = norm.item<double>();
+    CHECK(before > kClipped);
+    CHECK(std::abs(std::sqrt(squares) - kClipped * before / (before + 1e-6)) < 1e-15);
+  }
+}
+
 TEST_CASE("an optimizer of a program that asks for the step's scalars finds its gradients clipped in memory") {
   for (const bool scaled : {false, true}) {
     const GradScalerOptions scale{.init_scale = 256, .enabled = scaled};

@@ -39,7 +39,7 @@ TEST_CASE("one seed draws the same numbers on every CPU") {
   const auto uniform = [](const Tensor& t) { init::uniform_(t, -0.37, 1.3); };
   const auto normal = [](const Tensor& t) { init::normal_(t, 0.21, 1.7); };
   fills("uniform, float32", DType::f32, {5003}, uniform, "0c6fa54611e21661");
-  fills("uniform, float64", DType::f64, {5003}, uniform, "058d7ae89f25974d");
+  fills("uniform, float64", DType::f64, {5003}, uniform, "4fd57f2fdab6c1f6");
   fills("uniform, bfloat16", DType::bf16, {5003}, uniform, "5aba377e0c68289c");
   fills("normal, float32", DType::f32, {5003}, normal, "deeb00e74001edb3");
   fills("normal, float64", DType::f64, {5003}, normal, "fa5ed0237c56b895");

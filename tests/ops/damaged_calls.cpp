@@ -103,7 +103,8 @@ const Json& bad_values() {
 const char* const kCommon[] = {"dim",  "keepdim", "dtype",   "p",      "reduction", "eps",  "value",
                                "size", "stride",  "padding", "groups", "weight",    "alpha"};
 
-Tensor filled(const Tensor& t, double value) { return full(t.shape(), value, {.dtype = t.dtype()}); }
+// Casts: an integer dtype wraps numbers that it does not have.
+Tensor filled(const Tensor& t, double value) { return full(t.shape(), value, {.dtype = DType::f64}).to(t.dtype()); }
 
 std::vector<Tensor> bad_tensors(const Tensor& t) {
   std::vector<Tensor> out = {Tensor()};

@@ -464,3 +464,50 @@ TEST_CASE("instance_norm of a constant with eps 0 is its bias, and its gradient 
     CHECK(b.grad().to_vector<double>() == std::vector<double>{10, 27});
   }
 }
+
+TEST_CASE("float64 times are not cut off at the least one of float32") {
+  manual_seed(2);
+  const Tensor times = empty({1 << 20}, {.dtype = DType::f64});
+  exponential_(times, 1024.0);  // a time below 2^-25 / 1024 for one in 2^25 numbers, but many different small ones
+  CHECK(min(times).item<double>() > 0);
+  manual_seed(2);
+  const Tensor u = rand({1 << 20}, {.dtype = DType::f64});
+  CHECK(max(abs(times + log1p(neg(u)) / 1024.0)).item<double>() == 0);
+  CHECK(unique(u).values.numel() == 1 << 20);  // of 24 bits about 2^15 would be equal to another
+}
+
+TEST_CASE("grid_sample at NaN is NaN, and so are the gradients of its coordinates") {
+  // PyTorch's CPU has NaN for zeros and bicubic, a value of the plane for border, where its backward reads outside of memory.
+  const Tensor coordinates = tensor({kNaN, 0.0, 0.0, kNaN, kNaN, 9.0, 0.25, -0.5, 0.5, 9.0}).reshape({1, 5, 1, 2});
+  for (const DType dtype : {DType::f32, DType::f64, DType::f16}) {
+    for (const SampleMode mode : {SampleMode::bilinear, SampleMode::bicubic, SampleMode::nearest}) {
+      for (const SamplePadding padding : {SamplePadding::zeros, SamplePadding::border, SamplePadding::reflection}) {
+        for (const bool align : {false, true}) {
+          CAPTURE(dtype);
+          CAPTURE(int(mode));
+          CAPTURE(int(padding));
+          CAPTURE(align);
+          const Tensor x = arange(1.0, 25.0).reshape({1, 2, 3, 4}).to(dtype).set_requires_grad(),
+                       grid = coordinates.to(dtype).clone().set_requires_grad();
+          const Tensor y = grid_sample(x, grid, {mode, padding, align});
+          const auto values = y.to_vector<double>();
+          const bool nearest = mode == SampleMode::nearest;
+          for (size_t c = 0; c < 2; ++c)
+            for (size_t p = 0; p < 5; ++p) CHECK(std::isnan(values[c * 5 + p]) == (!nearest && p < 3));
+          for (const bool create_graph : {true, false}) {
+            const Tensors found = grad({y}, {x, grid}, {ones_like(y)}, {.create_graph = create_graph, .allow_unused = true});
+            CHECK(isfinite(found[0]).all().item<bool>());  // x gets nothing from such points
+            if (nearest) continue;
+            const auto slopes = found[1].to_vector<double>();
+            for (size_t p = 0; p < 5; ++p)
+              for (size_t d = 0; d < 2; ++d) CHECK(std::isnan(slopes[2 * p + d]) == (p < 3));
+          }
+        }
+      }
+    }
+  }
+  const Tensor volume = ones({1, 1, 2, 2, 2}), point = tensor({0.0, 0.0, kNaN}).reshape({1, 1, 1, 1, 3});
+  CHECK(std::isnan(grid_sample(volume, point).item<double>()));
+  CHECK(std::isnan(grid_sample(volume, point, {SampleMode::bicubic}).item<double>()));
+  CHECK(grid_sample(volume, point, {SampleMode::nearest}).item<double>() == 0);
+}

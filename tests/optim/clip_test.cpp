@@ -193,3 +193,35 @@ TEST_CASE("parameters as one vector, and back") {
   CHECK_THROWS_WITH_AS(parameters_to_vector({}), "[parameters_to_vector] needs at least one parameter, got an empty list",
                        ValueError);
 }
+
+TEST_CASE("gradients of float64 are summed and scaled in float64") {
+  const auto with_gradients = [] {
+    const Tensor p = ones({3}, {.dtype = DType::f64, .requires_grad = true}), q = ones({2, 2}, {.requires_grad = true});
+    p.set_grad(tensor({1.0 / 3, -1e-9, 7.0 / 11}, {.dtype = DType::f64}));
+    q.set_grad(tensor({{0.1, 0.2}, {0.3, -0.4}}));
+    return std::vector<Tensor>{p, q};
+  };
+  for (const double order : {1.0, 2.0, 3.0, kInf}) {
+    CAPTURE(order);
+    const std::vector<Tensor> params = with_gradients();
+    const double want = norm_of(params, order);
+    CHECK(grad_norm(params, order).dtype() == DType::f64);
+    CHECK(std::abs(grad_norm(params, order).item<double>() - want) <= 1e-15 * want);
+    CHECK(std::abs(clip_grad_norm_(params, 0.25, order).item<double>() - want) <= 1e-15 * want);
+    const auto clipped = params[0].grad().to_vector<double>();
+    CHECK(std::abs(clipped[2] - 7.0 / 11 * (0.25 / (want + 1e-6))) <= 1e-15);
+    CHECK(params[1].grad().dtype() == DType::f32);
+    CHECK(std::abs(params[1].grad().to_vector<double>()[3] + 0.4 * 0.25 / want) <= 1e-6);
+  }
+  const std::vector<Tensor> kept = with_gradients();
+  clip_grad_norm_(kept, 100);
+  CHECK(kept[0].grad().to_vector<double>()[0] == 1.0 / 3);
+  const std::vector<Tensor> bad = with_gradients();
+  bad[0].grad()[0].fill_(kInf);
+  CHECK(std::isinf(clip_grad_norm_(bad, 1).item<double>()));
+  CHECK_THROWS_AS(clip_grad_norm_(bad, 1, 2, true), ValueError);
+  const std::vector<Tensor> units = with_gradients();
+  clip_grad_agc_(units, 0.01);
+  const double of_unit = std::sqrt(1.0 / 9 + 1e-18 + 49.0 / 121);
+  CHECK(std::abs(units[0].grad().to_vector<double>()[0] - 0.01 * std::sqrt(3.0) / of_unit / 3) <= 1e-15);
+}

@@ -4,6 +4,7 @@
 
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
+#include "framework/ops/index/slicing.h"
 #include "framework/ops/ops.h"
 #include "tests/support/doubles.h"
 
@@ -341,4 +342,46 @@ TEST_CASE("hooks and retained gradients follow the value they were asked for") {
   CHECK(late == 1);
   CHECK(values(y.grad()) == V{3, 3});  // of the value y has now, as in PyTorch
   CHECK(values(x.grad()) == V{30, 30});
+}
+
+TEST_CASE("overlapping windows are not written to, interlocking ones are") {
+  const Tensor line = zeros({7});
+  const char* text = "in place, elements of the view share memory";
+  CHECK_THROWS_WITH_AS(line.unfold(0, 3, 2).mul_(2.0), doctest::Contains(text), ValueError);
+  CHECK_THROWS_WITH_AS(line.unfold(0, 2, 1).fill_(1), doctest::Contains(text), ValueError);
+  CHECK_THROWS_WITH_AS(line.unfold(0, 2, 1).uniform_(), doctest::Contains(text), ValueError);
+  CHECK_THROWS_WITH_AS(line.unfold(0, 2, 1).copy_(ones({6, 2})), doctest::Contains(text), ValueError);
+  CHECK_THROWS_WITH_AS(zeros({1}).expand({3}).normal_(), doctest::Contains("expanded tensor"), ValueError);
+  CHECK(values(line) == V{0, 0, 0, 0, 0, 0, 0});
+  line.unfold(0, 2, 2).add_(1.0);  // side by side
+  CHECK(values(line) == V{1, 1, 1, 1, 1, 1, 0});
+  const Tensor apart = zeros({8});
+  apart.alias({3, 2}, {2, 3}).add_(1.0);  // places 0, 2, 4 and 3, 5, 7
+  CHECK(values(apart) == V{1, 0, 1, 1, 1, 1, 0, 1});
+  CHECK_THROWS_AS(apart.alias({3, 2}, {2, 4}).add_(1.0), ValueError);  // 4 twice
+}
+
+TEST_CASE("what would be written into a copy of selected elements, and lost, is refused") {
+  const Tensor x = tensor({1.0, 2, 3}), mask = tensor({true, false, true}), rows = tensor({0, 2});
+  const char* text = "the values would be lost";
+  CHECK_THROWS_WITH_AS(x.index({mask}) += 1, doctest::Contains(text), ValueError);
+  CHECK_THROWS_WITH_AS(x.index({rows}) *= x.index({rows}), doctest::Contains(text), ValueError);
+  CHECK_THROWS_WITH_AS(x.index(Tensors{rows}) %= 2, doctest::Contains(text), ValueError);
+  CHECK_THROWS_WITH_AS(x[mask].fill_(1), doctest::Contains("[fill_]"), ValueError);
+  CHECK_THROWS_WITH_AS(x[rows].exp_(), doctest::Contains("[exp_]"), ValueError);
+  CHECK_THROWS_WITH_AS(x.index({rows}).add_(x[rows], 2), doctest::Contains("[add_]"), ValueError);
+  CHECK_THROWS_WITH_AS(x.index({mask}).copy_(zeros({2})), doctest::Contains("[copy_]"), ValueError);
+  CHECK_THROWS_WITH_AS(x.index({mask}).zero_(), doctest::Contains("[zero_]"), ValueError);
+  CHECK_THROWS_WITH_AS(x.index({mask}).uniform_(), doctest::Contains("[uniform_]"), ValueError);
+  CHECK_THROWS_WITH_AS(x[mask].index_put_({0}, 5), doctest::Contains("[index_put_]"), ValueError);
+  CHECK(values(x) == V{1, 2, 3});
+  const Tensor kept = x.index({mask});  // a variable is a tensor as others
+  kept += 1;
+  CHECK(values(kept.mul_(2.0)) == V{4, 8});
+  CHECK(values(ones({2}).mul_(3.0)) == V{3, 3});  // and so is a temporary that no index made
+  x.index({indexing::Slice(0, 2)}) += 1;          // a view
+  x.index({0}).mul_(5.0);
+  x[mask] += 1;  // writes to x, as in Python
+  x[mask] %= 4;
+  CHECK(values(x) == V{3, 3, 0});
 }

@@ -7,8 +7,6 @@
 namespace halfstep::cuda {
 namespace {
 
-constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // second stream, for the upper halves of 64-bit draws
-
 // The source of a draw's blocks.
 struct Stream {
   uint64_t seed, offset;
@@ -34,6 +32,22 @@ struct Uniform : Narrow<double> {
   __device__ double value(const Bits& r, int lane) const { return multiply_add(lo, hi - lo, double(math::uniform(r.v[lane]))); }
   __device__ bool beyond(double rounded) const { return lo < hi && rounded >= hi; }
 };
+// A block of the stream and of the second one.
+struct TwoBlocks {
+  math::Random4 first, second;
+  __device__ static TwoBlocks at(uint64_t seed, uint64_t block) {
+    return {math::philox(seed, block), math::philox(seed ^ math::kSecondKey, block)};
+  }
+};
+// Uniform with 53 random bits, for float64.
+struct WideUniform : Uniform {
+  using Bits = TwoBlocks;
+  using Uniform::Uniform;
+  __device__ static Bits bits(uint64_t seed, uint64_t block) { return Bits::at(seed, block); }
+  __device__ double value(const Bits& r, int lane) const {
+    return multiply_add(lo, hi - lo, math::uniform64(r.first.v[lane], r.second.v[lane]));
+  }
+};
 struct Normal : Narrow<double> {
   double lo, stddev;  // lo: the mean
   Normal(double mean, double deviation) : lo(mean), stddev(deviation) {}
@@ -47,15 +61,11 @@ struct Integers : Narrow<int64_t> {
   __device__ int64_t value(const Bits& r, int lane) const { return int64_t(uint64_t(lo) + (range * r.v[lane] >> 32)); }
 };
 struct WideIntegers : Integers {
-  struct Bits {
-    math::Random4 lower, upper;
-  };
+  using Bits = TwoBlocks;
   using Integers::Integers;
-  __device__ static Bits bits(uint64_t seed, uint64_t block) {
-    return {math::philox(seed, block), math::philox(seed ^ kSecondKey, block)};
-  }
+  __device__ static Bits bits(uint64_t seed, uint64_t block) { return Bits::at(seed, block); }
   __device__ int64_t value(const Bits& r, int lane) const {
-    const uint64_t fraction = (uint64_t(r.upper.v[lane]) << 32) | r.lower.v[lane];
+    const uint64_t fraction = (uint64_t(r.second.v[lane]) << 32) | r.first.v[lane];
     return int64_t(uint64_t(lo) + uint64_t((unsigned __int128)(fraction)*range >> 64));
   }
 };
@@ -127,9 +137,16 @@ void draw_as(const Queue& q, const TensorView& dst, const Stream& stream, const 
 }
 
 template <class Draw>
-void draw(const Queue& q, const TensorView& dst, Generator::State state, const Draw& distribution) {
+void draw_into_any(const Queue& q, const TensorView& dst, Generator::State state, const Draw& distribution) {
   const int64_t n = dst.numel();
   if (n == 0) return;
+  const Stream stream{state.seed, state.offset, q.random_base};
+  launch(draw_any<Draw>, blocks_for((n + 3) / 4, kThreads), kThreads, 0, q.stream, Operand(dst), n, stream, distribution);
+}
+
+template <class Draw>
+void draw(const Queue& q, const TensorView& dst, Generator::State state, const Draw& distribution) {
+  if (dst.numel() == 0) return;
   const Stream stream{state.seed, state.offset, q.random_base};
   if constexpr (std::is_same_v<typename Draw::C, double>) {
     if (dst.dtype == DType::f16) return draw_as<__half>(q, dst, stream, distribution);
@@ -138,7 +155,7 @@ void draw(const Queue& q, const TensorView& dst, Generator::State state, const D
   } else {
     if (dst.dtype == DType::i64) return draw_as<int64_t>(q, dst, stream, distribution);
   }
-  launch(draw_any<Draw>, blocks_for((n + 3) / 4, kThreads), kThreads, 0, q.stream, Operand(dst), n, stream, distribution);
+  draw_into_any(q, dst, state, distribution);
 }
 
 // ---- dropout
@@ -196,6 +213,7 @@ __global__ void __launch_bounds__(kThreads) dropout_any(Operand x, Operand out, 
 }  // namespace
 
 void random_uniform(const Queue& q, const TensorView& dst, Generator::State state, double lo, double hi) {
+  if (dst.dtype == DType::f64) return draw_into_any(q, dst, state, WideUniform{lo, hi});
   draw(q, dst, state, Uniform{lo, hi});
 }
 void random_normal(const Queue& q, const TensorView& dst, Generator::State state, double mean, double stddev) {

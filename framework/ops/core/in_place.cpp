@@ -106,19 +106,37 @@ struct WriteRegion {
 // Returns the base, whose history a recorded write to x also changes; undefined if x is not a view, or nobody holds its base.
 Tensor base_of(const Tensor& x) { return x.impl()->is_view ? Tensor(x.impl()->base.lock()) : Tensor(); }
 
-// Returns whether two elements may share memory, as in an expanded tensor or overlapping windows. May be true for dense tensors
-// with unusual strides.
+// Returns whether two elements share memory, as in an expanded tensor or overlapping windows.
 bool overlaps_itself(const Tensor& x) {
+  if (x.is_contiguous() || x.numel() <= 1) return false;
   std::vector<std::pair<int64_t, int64_t>> dims;  // (stride, size)
   for (int d = 0; d < x.dim(); ++d)
     if (x.shape()[d] > 1) dims.emplace_back(x.strides()[d], x.shape()[d]);
   std::sort(dims.begin(), dims.end());
-  int64_t covered = 1;
+  int64_t covered = 1;  // elements that the dimensions so far span
+  bool apart = true;    // whether each dimension steps over what those before it span
   for (const auto& [stride, size] : dims) {
-    if (stride < covered) return x.numel() > 0;
+    if (stride == 0) return true;
+    apart = apart && stride >= covered;
     covered += stride * (size - 1);
   }
-  return false;
+  if (apart) return false;
+  if (x.numel() > covered) return true;
+  // Strides such as 2 and 3 may interlock: marks each element's place.
+  std::vector<bool> taken(static_cast<size_t>(covered));
+  std::vector<int64_t> at(dims.size());
+  for (int64_t place = 0;;) {
+    if (taken[size_t(place)]) return true;
+    taken[size_t(place)] = true;
+    size_t i = 0;
+    for (; i < dims.size(); ++i) {
+      place += dims[i].first;
+      if (++at[i] < dims[i].second) break;
+      place -= dims[i].first * dims[i].second;
+      at[i] = 0;
+    }
+    if (i == dims.size()) return false;
+  }
 }
 
 // Replaces the history of x, a non-leaf or a leaf that does not require grad, by that of `from`.
@@ -134,14 +152,20 @@ void take_history(const Tensor& x, const Tensor& from) {
 
 }  // namespace
 
+void check_apart(const Tensor& x, std::string_view op) {
+  for (int d = 0; d < x.dim(); ++d)
+    check<ValueError>(x.shape()[d] <= 1 || x.strides()[d] != 0 || x.numel() == 0, op,
+                      "in place, the elements of an expanded tensor share memory, got shape ", x.shape(), " with strides ",
+                      x.strides(), Help{"clone() it first"});
+  check<ValueError>(!overlaps_itself(x), op, "in place, elements of the view share memory, got shape ", x.shape(), " with strides ",
+                    x.strides(), Help{"clone() it first"});
+}
+
 bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool records, std::string_view op) {
   check<ShapeError>(shape == x.shape(), op, "in place, the result must have the shape of the tensor, ", x.shape(), ", got ", shape);
   check<DTypeError>(category(dtype) <= category(x.dtype()), op, "in place, a result of ", dtype, " cannot be stored in ",
                     x.dtype());
-  for (int d = 0; d < shape.size(); ++d)
-    check<ValueError>(shape[d] <= 1 || x.strides()[d] != 0 || x.numel() == 0, op,
-                      "in place, the elements of an expanded tensor share memory, got shape ", shape, " with strides ", x.strides(),
-                      Help{"clone() it first"});
+  check_apart(x, op);
   if (!grad_enabled()) return false;
   const Tensor base = base_of(x);
   const Tensor& owner = base.defined() ? base : x;
@@ -149,11 +173,7 @@ bool check_in_place(const Tensor& x, const Shape& shape, DType dtype, bool recor
   const auto is_trained = [](const Tensor& t) { return t.is_leaf() && t.requires_grad(); };
   check<AutogradError>(!is_trained(x) && !is_trained(owner), op, "a leaf that requires grad cannot be changed in place",
                        base.defined() ? ", nor can a view of it" : "", Help{"update parameters inside NoGrad"});
-  if (base.defined()) {
-    check_view(*x.impl());
-    check<ValueError>(!overlaps_itself(x), op, "in place, elements of the view share memory, got shape ", shape, " with strides ",
-                      x.strides(), Help{"clone() it first"});
-  }
+  if (base.defined()) check_view(*x.impl());
   return true;
 }
 

@@ -15,5 +15,7 @@ const Tensor& assign_in_place(const Tensor& x, const Tensor& result, std::string
 // Throws what assign_in_place would throw for a result of this shape and dtype. records: whether an operand other than x requires
 // grad. Returns whether the write must be recorded.
 bool check_in_place(const Tensor& x, const Shape& result_shape, DType result_dtype, bool records, std::string_view op);
+// Throws ValueError if elements of x share memory: an expanded tensor, or overlapping windows.
+void check_apart(const Tensor& x, std::string_view op);
 
 }  // namespace halfstep

@@ -180,6 +180,7 @@ Tensor hardtanh(const Tensor& x, double min_val, double max_val) {
 }
 Tensor threshold(const Tensor& x, Number threshold, Number value) {
   check<ValueError>(x.defined(), "threshold", "the input is undefined");
+  check_fits("threshold", value, x.dtype());
   if (x.is_floating_point()) return call_pointwise(Pointwise::threshold, {x}, threshold.floating(), value.floating());
   return where(le(x, threshold), value.is_floating() ? number_beside(value.floating(), x) : value, x);
 }

@@ -86,10 +86,10 @@ Tensor as_wrapped(const Tensor& number) {
 Tensor bit_number(int64_t value) { return as_wrapped(full({}, value, {.device = Device::cpu})); }
 Tensor bit_number(bool value) { return as_wrapped(full({}, value, {.device = Device::cpu})); }
 
-#define HS_BITS(name, kind)                                                                                            \
-  Tensor name(const Tensor& a, const Tensor& b) { return call_bits(Bitwise::kind, a, b); }                             \
-  Tensor Tensor::name(const Tensor& b) const { return call_bits(Bitwise::kind, *this, b); }                            \
-  const Tensor& Tensor::name##_(const Tensor& b) const { return bits_in_place(Bitwise::kind, *this, b); }
+#define HS_BITS(name, kind)                                                                 \
+  Tensor name(const Tensor& a, const Tensor& b) { return call_bits(Bitwise::kind, a, b); }  \
+  Tensor Tensor::name(const Tensor& b) const { return call_bits(Bitwise::kind, *this, b); } \
+  const Tensor& Tensor::name##_(const Tensor& b) const& { return bits_in_place(Bitwise::kind, *this, b); }
 HS_BITS(bitwise_and, bit_and)
 HS_BITS(bitwise_or, bit_or)
 HS_BITS(bitwise_xor, bit_xor)

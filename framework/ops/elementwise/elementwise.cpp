@@ -300,15 +300,15 @@ const Tensor& binary_in_place(Binary op, const Tensor& x, const Tensor& other) {
 #define HS_UNARY(name, ...)                                              \
   Tensor name(const Tensor& x) { return call_unary(Unary::name, x); }    \
   Tensor Tensor::name() const { return call_unary(Unary::name, *this); } \
-  const Tensor& Tensor::name##_() const { return unary_in_place(Unary::name, *this); }
+  const Tensor& Tensor::name##_() const& { return unary_in_place(Unary::name, *this); }
 #define HS_BINARY(name, ...)                                                                                         \
   Tensor name(const Tensor& a, const Tensor& b) { return call_binary(Binary::name, a, b); }                          \
   Tensor name(const Tensor& a, Number b) { return call_binary(Binary::name, a, wrapped_number(b, a)); }              \
   Tensor name(Number a, const Tensor& b) { return call_binary(Binary::name, wrapped_number(a, b), b); }              \
   Tensor Tensor::name(const Tensor& other) const { return call_binary(Binary::name, *this, other); }                 \
   Tensor Tensor::name(Number other) const { return call_binary(Binary::name, *this, wrapped_number(other, *this)); } \
-  const Tensor& Tensor::name##_(const Tensor& other) const { return binary_in_place(Binary::name, *this, other); }   \
-  const Tensor& Tensor::name##_(Number other) const { return binary_in_place(Binary::name, *this, wrapped_number(other, *this)); }
+  const Tensor& Tensor::name##_(const Tensor& other) const& { return binary_in_place(Binary::name, *this, other); }  \
+  const Tensor& Tensor::name##_(Number other) const& { return binary_in_place(Binary::name, *this, wrapped_number(other, *this)); }
 #define HS_TEST(name, ...)                                                                                      \
   Tensor name(const Tensor& a, const Tensor& b) { return call_comparison(Comparison::name, a, b); }             \
   Tensor name(const Tensor& a, Number b) { return call_comparison(Comparison::name, a, wrapped_number(b, a)); } \
@@ -320,10 +320,10 @@ Tensor add(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(B
 Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return scaled_sum(Binary::sub, a, b, alpha); }
 Tensor Tensor::add(const Tensor& other, double alpha) const { return scaled_sum(Binary::add, *this, other, alpha); }
 Tensor Tensor::sub(const Tensor& other, double alpha) const { return scaled_sum(Binary::sub, *this, other, alpha); }
-const Tensor& Tensor::add_(const Tensor& other, double alpha) const {
+const Tensor& Tensor::add_(const Tensor& other, double alpha) const& {
   return scaled_sum_in_place(Binary::add, *this, other, alpha);
 }
-const Tensor& Tensor::sub_(const Tensor& other, double alpha) const {
+const Tensor& Tensor::sub_(const Tensor& other, double alpha) const& {
   return scaled_sum_in_place(Binary::sub, *this, other, alpha);
 }
 

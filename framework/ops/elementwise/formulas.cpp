@@ -4,14 +4,20 @@
 #include "framework/math/functors.h"
 #include "framework/math/pointwise.h"
 #include "framework/ops/core/expr.h"
+#include "framework/ops/core/promotion.h"
 #include "framework/ops/ops.h"
 
 // clang-format off: it would join the last line of a macro with the #include that reads it
 namespace halfstep {
 namespace {
 
-// Returns a tensor filled with the number if the result is a plain number.
-Tensor as_tensor(const Expr& e, const Tensor& like) { return e.is_number() ? full_like(like, e.number()) : e.tensor(); }
+// Returns a tensor filled with the number, rounded to its dtype, if the result is a plain number.
+Tensor as_tensor(const Expr& e, const Tensor& like) {
+  if (!e.is_number()) return e.tensor();
+  const Tensor t = empty_like(like);
+  fill(t, e.number());
+  return t;
+}
 
 }  // namespace
 

@@ -182,7 +182,7 @@ Tensor Tensor::addcmul(const Tensor& a, const Tensor& b, double value) const { r
 Tensor Tensor::addcdiv(const Tensor& a, const Tensor& b, double value) const { return halfstep::addcdiv(*this, a, b, value); }
 Tensor Tensor::lerp(const Tensor& end, const Tensor& weight) const { return halfstep::lerp(*this, end, weight); }
 Tensor Tensor::lerp(const Tensor& end, double weight) const { return halfstep::lerp(*this, end, weight); }
-const Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value) const {
+const Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value) const& {
   check<ValueError>(a.defined() && b.defined(), "addcmul_", "an input is undefined");
   if (is_floating(result_type({*this, a, b}))) {
     pointwise_in_place(Pointwise::addcmul, {*this, a, b}, value);
@@ -191,11 +191,11 @@ const Tensor& Tensor::addcmul_(const Tensor& a, const Tensor& b, double value) c
   check_integers("addcmul_", {*this, a, b}, value);
   return add_(a * b * number_beside(value, a * b));
 }
-const Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value) const {
+const Tensor& Tensor::addcdiv_(const Tensor& a, const Tensor& b, double value) const& {
   pointwise_in_place(Pointwise::addcdiv, {*this, a, b}, value);
   return *this;
 }
-const Tensor& Tensor::lerp_(const Tensor& end, double weight) const {
+const Tensor& Tensor::lerp_(const Tensor& end, double weight) const& {
   check_lerp(*this, end);
   pointwise_in_place(Pointwise::lerp_number, {*this, end}, weight);
   return *this;

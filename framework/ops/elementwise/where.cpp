@@ -55,9 +55,18 @@ constexpr OpInfo kIsFiniteInfo{
 constexpr OpInfo kNanToNumInfo{
     .name = "nan_to_num", .doc = "x, with numbers in place of NaN, inf and -inf", .dtypes = DTypeSet::any};
 
+// Also refuses a bound that no number of x's dtype meets, where the result keeps the dtype. (uint8 holds -1 as another number.)
 void check_bounds(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
   check<ValueError>(x.defined(), "clamp", "the input is undefined");
   check<ValueError>(lo || hi, "clamp", "needs a lower or an upper bound");
+  const auto is_number_of_x = [&](Number bound) {
+    if (!x.is_floating_point() && bound.is_floating()) return true;  // the result is float32
+    return x.dtype() == DType::u8 ? bound.whole() >= 0 && bound.whole() <= 255 : fits(bound, x.dtype());
+  };
+  check<ValueError>(!lo || lo->floating() < 0 || is_number_of_x(*lo), "clamp", "the lower bound is above every number of ",
+                    x.dtype(), ", got ", lo.value_or(0).floating());
+  check<ValueError>(!hi || hi->floating() > 0 || is_number_of_x(*hi), "clamp", "the upper bound is below every number of ",
+                    x.dtype(), ", got ", hi.value_or(0).floating());
 }
 
 // Returns the result's dtype; integers with integer bounds stay integers.
@@ -85,7 +94,17 @@ double largest_finite(DType t) {
 
 // Returns a named number as a 0-dim tensor of its own kind: bool, int64 or float32.
 Tensor number_tensor(Args& a, std::string_view name, const Tensor& like) {
-  return full({}, a.scalar(name), {.device = like.device()});
+  const Number value = a.scalar(name);
+  check_fits(a.op(), value, value.natural_dtype());
+  return full({}, value, {.device = like.device()});
+}
+
+// Makes an operand of where from a number, which must fit the result, as in PyTorch: what is beyond a 16-bit dtype is infinite.
+Tensor choice(Number value, const Tensor& beside) {
+  const Tensor number = wrapped_number(value, beside);
+  const DType dtype = result_type({beside, number});
+  if (!is_half(dtype)) check_fits("where", value, dtype);
+  return number;
 }
 
 // Clamps x; an undefined bound means none.
@@ -104,8 +123,8 @@ Tensor bounded(std::string_view op, const Tensor& x, const Tensor& lo, const Ten
 }  // namespace
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) { return call<Where>({cond, a, b}, {a.shape(), b.shape()}); }
-Tensor where(const Tensor& cond, const Tensor& a, Number b) { return where(cond, a, wrapped_number(b, a)); }
-Tensor where(const Tensor& cond, Number a, const Tensor& b) { return where(cond, wrapped_number(a, b), b); }
+Tensor where(const Tensor& cond, const Tensor& a, Number b) { return where(cond, a, choice(b, a)); }
+Tensor where(const Tensor& cond, Number a, const Tensor& b) { return where(cond, choice(a, b), b); }
 
 Tensor clamp(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi) {
   check_bounds(x, lo, hi);
@@ -118,7 +137,7 @@ Tensor clamp(const Tensor& x, std::optional<Number> lo, std::optional<Number> hi
   return call_pointwise(Pointwise::clamp, {x.is_floating_point() ? x : x.to(DType::f32)}, p, q);
 }
 Tensor Tensor::clamp(std::optional<Number> lo, std::optional<Number> hi) const { return halfstep::clamp(*this, lo, hi); }
-const Tensor& Tensor::clamp_(std::optional<Number> lo, std::optional<Number> hi) const {
+const Tensor& Tensor::clamp_(std::optional<Number> lo, std::optional<Number> hi) const& {
   check_bounds(*this, lo, hi);
   if (is_floating_point() && !is_nan(lo) && !is_nan(hi)) {
     const auto [p, q] = interval(lo, hi);
@@ -154,8 +173,10 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
   check<ValueError>(x.defined(), "nan_to_num", "the input is undefined");
   if (!x.is_floating_point()) return clone(x);
   const double largest = largest_finite(x.dtype());
-  const Tensor numbers = where(isnan(x), nan, x);
-  return where(eq(x, kInfinity), posinf.value_or(largest), where(eq(x, -kInfinity), neginf.value_or(-largest), numbers));
+  const auto rounded = [&](double number) { return fits(number, x.dtype()) ? number : std::copysign(kInfinity, number); };
+  const Tensor numbers = where(isnan(x), rounded(nan), x);
+  return where(eq(x, kInfinity), rounded(posinf.value_or(largest)),
+               where(eq(x, -kInfinity), rounded(neginf.value_or(-largest)), numbers));
 }
 
 void add_where(OpList& list) {

@@ -124,6 +124,7 @@ struct Scatter {
   }
   // Returns `value` in index's shape and x's dtype.
   static Tensor filled_like(const Tensor& index, const Tensor& x, Number value) {
+    check_fits(info.name, value, x.dtype());
     return scalar(value, {.dtype = x.dtype(), .device = x.device()}).expand(index.shape());
   }
 };
@@ -246,7 +247,7 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& index, const Tens
 Tensor Tensor::scatter_add(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::scatter_add(*this, dim, index, src);
 }
-const Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const {
+const Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& index, const Tensor& src) const& {
   const Scattered args("scatter_add_", *this, dim, index, src);
   check_same_dtype("scatter_add_", {*this, src});
   return change_in_place(
@@ -318,7 +319,7 @@ Tensor Tensor::scatter(int64_t dim, const Tensor& index, const Tensor& src) cons
   return halfstep::scatter(*this, dim, index, src);
 }
 Tensor Tensor::scatter(int64_t dim, const Tensor& index, Number value) const { return halfstep::scatter(*this, dim, index, value); }
-const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) const {
+const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& src) const& {
   const Scattered args("scatter_", *this, dim, index, src);
   check_same_dtype("scatter_", {*this, src});
   return change_in_place(
@@ -326,7 +327,7 @@ const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, const Tensor& s
       [&] { backend_for(device()).scatter(as_line(detach()).view(), args.dim, args.index.view(), args.src.view()); },
       [&] { return scatter(dim, index, src); });
 }
-const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Number value) const {
+const Tensor& Tensor::scatter_(int64_t dim, const Tensor& index, Number value) const& {
   check<ValueError>(index.defined(), "scatter_", "index is undefined");
   return scatter_(dim, index, Scatter::filled_like(index, *this, value));
 }

@@ -247,7 +247,7 @@ Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor
 Tensor Tensor::index_add(int64_t dim, const Tensor& index, const Tensor& src, double alpha) const {
   return halfstep::index_add(*this, dim, index, src, alpha);
 }
-const Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha) const {
+const Tensor& Tensor::index_add_(int64_t dim, const Tensor& index, const Tensor& src, double alpha) const& {
   const Slices slices("index_add_", *this, dim, index, src);
   check_same_dtype("index_add_", {*this, src});
   check_index("index_add_", slices.index, this->dim() ? shape()[slices.dim] : 1);
@@ -268,7 +268,7 @@ Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
 Tensor Tensor::index_copy(int64_t dim, const Tensor& index, const Tensor& src) const {
   return halfstep::index_copy(*this, dim, index, src);
 }
-const Tensor& Tensor::index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const {
+const Tensor& Tensor::index_copy_(int64_t dim, const Tensor& index, const Tensor& src) const& {
   const Slices slices("index_copy_", *this, dim, index, src);
   check_same_dtype("index_copy_", {*this, src});
   check_index("index_copy_", slices.index, this->dim() ? shape()[slices.dim] : 1);
@@ -294,12 +294,14 @@ Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Tenso
   return where(hit.reshape(along), value.to(x.device()).to(x.dtype()), x);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, Number value) {
+  check_fits("index_fill", value, x.dtype());
   return index_fill(x, dim, index, scalar(value, like(x)));
 }
 
-const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, Number value) const {
+const Tensor& Tensor::index_fill_(int64_t dim, const Tensor& index, Number value) const& {
   const auto filled = [&](const Tensor& x) { return halfstep::index_fill(x, dim, index, value); };
-  return change_in_place("index_fill_", *this, {index}, [&] { detach().copy_(filled(detach())); }, [&] { return filled(*this); });
+  return change_in_place(
+      "index_fill_", *this, {index}, [&] { detach().copy_(filled(detach())); }, [&] { return filled(*this); });
 }
 
 Tensor take(const Tensor& x, const Tensor& index) {

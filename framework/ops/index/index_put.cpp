@@ -221,7 +221,11 @@ Tensor index(const Tensor& x, const Tensors& indices) {
   in.insert(in.end(), chosen.indices.begin(), chosen.indices.end());
   return call<IndexOp>(in, chosen.indexed);
 }
-Tensor Tensor::index(const Tensors& indices) const { return halfstep::index(*this, indices); }
+Tensor Tensor::index(const Tensors& indices) const {
+  const Tensor out = halfstep::index(*this, indices);
+  out.impl()->selected = true;
+  return out;
+}
 
 Tensor index_put(const Tensor& x, const Tensors& indices, const Tensor& values, bool accumulate) {
   check_same_device("index_put", {x, values});
@@ -230,7 +234,7 @@ Tensor index_put(const Tensor& x, const Tensors& indices, const Tensor& values, 
 Tensor Tensor::index_put(const Tensors& indices, const Tensor& values, bool accumulate) const {
   return halfstep::index_put(*this, indices, values, accumulate);
 }
-const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, bool accumulate) const {
+const Tensor& Tensor::index_put_(const Tensors& indices, const Tensor& values, bool accumulate) const& {
   check_same_device("index_put_", {*this, values});
   check_same_dtype("index_put_", {*this, values});
   const Chosen chosen("index_put_", *this, indices);

@@ -51,7 +51,8 @@ Tensor as_value(std::string_view op, const Tensor& x, const Tensor& value) {
 }
 
 // Makes a number in x's dtype, as an operand of where. Integers are truncated as in a cast.
-Tensor number_operand(const Tensor& x, Number value) {
+Tensor number_operand(const Tensor& x, Number value, std::string_view op = kMaskedFillInfo.name) {
+  check_fits(op, value, x.dtype());
   if (x.is_floating_point()) return wrapped_number(value, x);
   const Tensor truncated = scalar(value, {.dtype = x.dtype()}).to(x.dtype() == DType::boolean ? DType::boolean : DType::i64);
   truncated.impl()->wrapped_number = true;
@@ -122,8 +123,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, Number value) {
 }
 Tensor Tensor::masked_fill(const Tensor& mask, Number value) const { return halfstep::masked_fill(*this, mask, value); }
 Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const { return halfstep::masked_fill(*this, mask, value); }
-const Tensor& Tensor::masked_fill_(const Tensor& mask, Number value) const {
-  return fill_in_place(*this, mask, number_operand(*this, value));
+const Tensor& Tensor::masked_fill_(const Tensor& mask, Number value) const& {
+  return fill_in_place(*this, mask, number_operand(*this, value, "masked_fill_"));
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {
@@ -190,11 +191,11 @@ Tensor triu(const Tensor& x, int64_t diagonal) {
 }
 Tensor Tensor::tril(int64_t diagonal) const { return halfstep::tril(*this, diagonal); }
 Tensor Tensor::triu(int64_t diagonal) const { return halfstep::triu(*this, diagonal); }
-const Tensor& Tensor::tril_(int64_t diagonal) const {
+const Tensor& Tensor::tril_(int64_t diagonal) const& {
   check_in_place(*this, shape(), dtype(), false, "tril_");
   return assign_in_place(*this, halfstep::tril(*this, diagonal), "tril_");
 }
-const Tensor& Tensor::triu_(int64_t diagonal) const {
+const Tensor& Tensor::triu_(int64_t diagonal) const& {
   check_in_place(*this, shape(), dtype(), false, "triu_");
   return assign_in_place(*this, halfstep::triu(*this, diagonal), "triu_");
 }

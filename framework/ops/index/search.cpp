@@ -239,8 +239,12 @@ void add_search(OpList& list) {
     check<ValueError>(side == "left" || side == "right", a.op(), "'side' must be left or right, got '", side, "'");
     check<ValueError>(side == "right" || !a.flag("right", false), a.op(), "'side' left and 'right' true contradict each other");
     // A number instead of values means one value.
-    const Tensor sorted = a.tensor(0),
-                 values = a.has_tensor(1) ? a.tensor(1) : full({}, a.scalar("self"), {.device = sorted.device()});
+    const Tensor sorted = a.tensor(0);
+    const auto tensor_of_number = [&](Number value) {
+      check_fits(a.op(), value, value.natural_dtype());
+      return full({}, value, {.device = sorted.device()});
+    };
+    const Tensor values = a.has_tensor(1) ? a.tensor(1) : tensor_of_number(a.scalar("self"));
     return searchsorted(sorted, values, {side == "right", a.flag("out_int32", false), a.tensor_or_none(2)});
   });
   list.add(kIsin, [](Args& a) {

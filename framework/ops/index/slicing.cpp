@@ -94,6 +94,12 @@ Tensor without_leading_ones(Tensor values, int rank) {
   return values;
 }
 
+// Returns a number to be written into x, in its dtype.
+Tensor number_like(const Tensor& x, Number value, std::string_view op) {
+  check_fits(op, value, x.dtype());
+  return scalar(value, {.dtype = x.dtype(), .device = x.device()});
+}
+
 }  // namespace
 
 TensorIndex::TensorIndex(const char* dots) : value_(indexing::Ellipsis) {
@@ -116,10 +122,10 @@ IndexedPart& IndexedPart::operator=(const Tensor& other) & {
 }
 IndexedPart Tensor::operator[](const TensorIndex& one) const { return {*this, one}; }
 
-const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& values) const {
+const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, const Tensor& values) const& {
   return index_put_(std::span(list.begin(), list.size()), values);
 }
-const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, const Tensor& values) const {
+const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, const Tensor& values) const& {
   const Indexed indexed("index_put_", *this, list);
   if (indexed.has_tensor())
     indexed.view.index_put_(indexed.indices, without_leading_ones(values, 0));
@@ -128,12 +134,20 @@ const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, const Tensor
   return *this;
 }
 
-const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, Number value) const {
+const Tensor& Tensor::index_put_(std::initializer_list<TensorIndex> list, Number value) const& {
   return index_put_(std::span(list.begin(), list.size()), value);
 }
-const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, Number value) const {
-  return index_put_(list, scalar(value, {.dtype = dtype(), .device = device()}));
+const Tensor& Tensor::index_put_(std::span<const TensorIndex> list, Number value) const& {
+  return index_put_(list, number_like(*this, value, "index_put_"));
 }
+
+#define HS_PUT(Indices, Values) \
+  const Tensor& Tensor::index_put_(Indices indices, Values value) const&& { return kept("index_put_").index_put_(indices, value); }
+HS_PUT(std::initializer_list<TensorIndex>, const Tensor&)
+HS_PUT(std::initializer_list<TensorIndex>, Number)
+HS_PUT(std::span<const TensorIndex>, const Tensor&)
+HS_PUT(std::span<const TensorIndex>, Number)
+#undef HS_PUT
 
 const Tensor& Tensor::write(const Tensor& values) const {
   check<ValueError>(get().storage.use_count() > 1 || impl_.use_count() > 1,
@@ -141,6 +155,13 @@ const Tensor& Tensor::write(const Tensor& values) const {
                     " that nothing else refers to", Help{"the values would be lost; index_put_ writes at indices and masks"});
   return copy_(without_leading_ones(values, dim()));
 }
-const Tensor& Tensor::write(Number value) const { return write(scalar(value, {.dtype = dtype(), .device = device()})); }
+const Tensor& Tensor::write(Number value) const { return write(number_like(*this, value, "operator=")); }
+const Tensor& Tensor::kept(const char* where) const {
+  check<ValueError>(!impl_ || !impl_->selected || impl_->storage.use_count() > 1 || impl_.use_count() > 1, where,
+                    "the tensor must be a variable or a view, got the elements ", impl_ ? impl_->shape : Shape(),
+                    " that index() copied, to which nothing else refers",
+                    Help{"the values would be lost; index_put_ writes at indices and masks, and a variable keeps the copy"});
+  return *this;
+}
 
 }  // namespace halfstep

@@ -89,6 +89,7 @@ class IndexedPart : public Tensor {
   HS_ONTO(-)
   HS_ONTO(*)
   HS_ONTO(/)
+  HS_ONTO(%)
 #undef HS_ONTO
 
  private:

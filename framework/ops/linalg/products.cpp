@@ -394,11 +394,11 @@ Tensor Tensor::addbmm(const Tensor& a, const Tensor& b, double beta, double alph
 Tensor Tensor::baddbmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
   return halfstep::baddbmm(*this, a, b, beta, alpha);
 }
-const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+const Tensor& Tensor::addmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const& {
   const autocast::Off off;
   return assign_in_place(*this, halfstep::addmm(*this, a, b, beta, alpha), "addmm_");
 }
-const Tensor& Tensor::baddbmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+const Tensor& Tensor::baddbmm_(const Tensor& a, const Tensor& b, double beta, double alpha) const& {
   const autocast::Off off;
   return assign_in_place(*this, halfstep::baddbmm(*this, a, b, beta, alpha), "baddbmm_");
 }

@@ -127,7 +127,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
                skip = from_vector(table.skip, {batch, states}, device);
   const Tensor frames = from_vector(in_lengths, {batch, 1}, device), last = from_vector(table.last, {batch, 1}, device);
   return composite(kCtc, {log_probs}, [&](const Tensors& in) {
-    const Tensor x = batched ? in[0] : in[0].unsqueeze(1);
+    const Tensor wide = in[0].to(widened(in[0].dtype())), x = batched ? wide : wide.unsqueeze(1);  // 16 bits lack kNever
     const Tensor likelihood = log_likelihood(x, labels, skip, frames, last);
     const Tensor impossible = lt(likelihood, kNever / 10);  // a path has a step of kNever, and other terms are far smaller
     // Gives a target that does not fit an infinite loss with NaN gradients: -ln e^likelihood, where e^likelihood is 0.
@@ -138,7 +138,7 @@ Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& in
       for (int64_t n : out_lengths) divisors.push_back(double(std::max<int64_t>(1, n)));
       losses = losses / tensor(divisors, {batch}, {.dtype = x.dtype(), .device = device});
     }
-    return reduce_loss(batched ? losses : losses.squeeze(0), options.reduction);
+    return reduce_loss((batched ? losses : losses.squeeze(0)).to(in[0].dtype()), options.reduction);
   });
 }
 

@@ -73,14 +73,15 @@ Tensor Tensor::clone(MemoryFormat format) const { return halfstep::clone(*this, 
 Tensor Tensor::to(MemoryFormat format) const { return halfstep::to(*this, format); }
 Tensor Tensor::contiguous() const { return halfstep::contiguous(*this); }
 
-const Tensor& Tensor::copy_(const Tensor& src) const {
+const Tensor& Tensor::copy_(const Tensor& src) const& {
   const Tensor local = src.to(device());
   // The expanded view has its own place in the graph, also if src is a leaf.
   const Tensor full = local.shape() == shape() && !local.requires_grad() ? local : local.expand(shape());
   return assign_in_place(*this, full.dtype() == dtype() ? full : full.to(dtype()), "copy_");
 }
 
-const Tensor& Tensor::fill_(Number value) const {
+const Tensor& Tensor::fill_(Number value) const& {
+  check_fits("fill_", value, dtype());
   const bool recorded = check_in_place(*this, shape(), dtype(), false, "fill_");
   if (recorded && impl()->is_view) return assign_in_place(*this, new_full(shape(), value), "fill_");
   fill(*this, value);

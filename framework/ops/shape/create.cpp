@@ -11,6 +11,7 @@
 #include "framework/base/draws.h"
 #include "framework/math/random.h"
 #include "framework/ops/core/call.h"
+#include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
@@ -107,7 +108,8 @@ Shape sizes(Args& a) {
   return shape;
 }
 
-Tensor filled(const Shape& shape, Number value, const TensorOptions& options) {
+Tensor filled(const Shape& shape, Number value, const TensorOptions& options, std::string_view op = kFull.name) {
+  check_fits(op, value, options.dtype);
   const Tensor t = uninitialised(shape, options);
   fill(t, value);
   return with_grad(t, options);
@@ -153,7 +155,7 @@ Tensor empty_like(const Tensor& x, DType dtype) {
   return empty(x.shape(), {.dtype = dtype, .device = x.device(), .format = x.format()});
 }
 Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype) {
-  return filled(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()});
+  return filled(x.shape(), value, {.dtype = dtype.value_or(x.dtype()), .device = x.device(), .format = x.format()}, kFullLike.name);
 }
 
 Tensor arange(Number first, Number last, Number by, const NumberOptions& options) {
@@ -182,6 +184,7 @@ Tensor arange(Number first, Number last, Number by, const NumberOptions& options
 
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options) {
   check_size("linspace", {steps});
+  for (const double end_point : {start, end}) check_fits("linspace", end_point, options.dtype);
   if (!is_floating(options.dtype))
     start = std::trunc(start), end = std::trunc(end);  // as in PyTorch; each element is truncated, too
   const Tensor index = arange(double(steps), {.dtype = DType::f64, .device = options.device});
@@ -209,10 +212,35 @@ Tensor eye(int64_t n, int64_t m, const TensorOptions& options) {
 Tensor eye(int64_t n, const TensorOptions& options) { return eye(n, n, options); }
 
 Tensor tensor(const std::vector<double>& values, const Shape& shape, const TensorOptions& options) {
+  if (!is_floating(options.dtype))
+    for (const double v : values) check_fits("tensor", v, options.dtype);
   return with_grad(from_vector(values, shape, options.device).to(options.dtype), options);
 }
 
+namespace {
+
+// Checks the numbers of a draw into x, and that its elements have memory each.
+void check_uniform(const Tensor& x, double lo, double hi) {
+  constexpr std::string_view op = "uniform_";
+  check_floating_dtype(op, x.dtype());
+  check<ValueError>(std::isfinite(lo) && std::isfinite(hi) && lo <= hi, op,
+                    "the bounds must be finite, and the first not above the second, got ", lo, " and ", hi);
+  for (const double bound : {lo, hi}) check_fits(op, bound, x.dtype());
+  check<ValueError>(std::isfinite(hi - lo) && fits(hi - lo, widened(x.dtype())), op, "the bounds are too far apart, got ", lo,
+                    " and ", hi);
+  check_apart(x, op);
+}
+void check_normal(const Tensor& x, double stddev) {
+  constexpr std::string_view op = "normal_";
+  check_floating_dtype(op, x.dtype());
+  check<ValueError>(stddev >= 0, op, "the standard deviation must not be negative, got ", stddev);
+  check_apart(x, op);
+}
+
+}  // namespace
+
 void uniform_(const Tensor& x, double lo, double hi, Generator* generator) {
+  check_uniform(x, lo, hi);
   if (Generator* mt19937 = twister_of(generator)) return twister::uniform(*mt19937, x, lo, hi);
   const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   fill_drawn(t, draw(generator_or_default(generator), x.numel()),
@@ -221,6 +249,7 @@ void uniform_(const Tensor& x, double lo, double hi, Generator* generator) {
   x.bump_version();
 }
 void normal_(const Tensor& x, double mean, double stddev, Generator* generator) {
+  check_normal(x, stddev);
   if (Generator* mt19937 = twister_of(generator)) return twister::normal(*mt19937, x, mean, stddev);
   const Tensor t = x.is_contiguous() ? x.detach() : uninitialised(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   fill_drawn(t, draw(generator_or_default(generator), x.numel()),
@@ -228,18 +257,22 @@ void normal_(const Tensor& x, double mean, double stddev, Generator* generator) 
   if (!x.is_contiguous()) backend_for(x.device()).copy(t.view(), x.view());
   x.bump_version();
 }
-const Tensor& Tensor::uniform_(double lo, double hi, Generator* generator) const {
+const Tensor& Tensor::uniform_(double lo, double hi, Generator* generator) const& {
   halfstep::uniform_(*this, lo, hi, generator);
   return *this;
 }
-const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) const {
+const Tensor& Tensor::normal_(double mean, double stddev, Generator* generator) const& {
   halfstep::normal_(*this, mean, stddev, generator);
   return *this;
 }
 
-// The exponential time of rate 1 for a uniform number of 0, which rand() draws once in 2^24 numbers: the middle of the times below
-// the next one. With a time of 0 the least likely class would win.
-constexpr double kLeastTime = 0x1p-25;
+namespace {
+
+// Returns the exponential time of rate 1 for a uniform number of 0, which rand() draws once in 2^24 numbers, or 2^53 in float64:
+// the middle of the times below the next one. With a time of 0 the least likely class would win.
+double least_time(DType dtype) { return dtype == DType::f64 ? 0x1p-54 : 0x1p-25; }
+
+}  // namespace
 
 void exponential_(const Tensor& x, double rate, Generator* generator) {
   check_floating_dtype("exponential_", x.dtype());
@@ -248,7 +281,7 @@ void exponential_(const Tensor& x, double rate, Generator* generator) {
   const NoGrad quiet;
   const autocast::Off off;
   const Tensor u = rand(x.shape(), {.dtype = x.dtype() == DType::f64 ? x.dtype() : DType::f32, .device = x.device()}, generator);
-  x.detach().copy_(clamp_max(log1p(neg(u)), -kLeastTime) * (-1 / rate));
+  x.detach().copy_(clamp_max(log1p(neg(u)), -least_time(u.dtype())) * (-1 / rate));
 }
 void random_(const Tensor& x, Generator* generator) {
   if (Generator* mt19937 = twister_of(generator)) return twister::any_integers(*mt19937, x);
@@ -270,6 +303,10 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
 }
 Tensor randint(int64_t lo, int64_t hi, const Shape& shape, const TensorOptions& options, Generator* generator) {
   check<ValueError>(lo < hi, "randint", "the range [", lo, ", ", hi, ") is empty");
+  const bool is_bool = options.dtype == DType::boolean;  // fits() lets it take every number, and uint8 negative ones
+  check<ValueError>((!is_bool && options.dtype != DType::u8) || (lo >= 0 && hi <= (is_bool ? 2 : 256)), "randint",
+                    "the range must lie in that of ", options.dtype, ", got [", lo, ", ", hi, ')');
+  for (const int64_t number : {lo, hi - 1}) check_fits("randint", number, options.dtype);
   const Tensor t = uninitialised(shape, options);
   if (Generator* mt19937 = twister_of(generator)) {
     twister::integers(*mt19937, t, lo, hi);
@@ -321,10 +358,28 @@ Tensor bernoulli(const Tensor& x, double p, Generator* generator) {
   return lt(rand(x.shape(), {.device = x.device()}, generator), p).to(x.dtype());
 }
 
-const Tensor& Tensor::bernoulli_(double p, Generator* generator) const {
+const Tensor& Tensor::bernoulli_(double p, Generator* generator) const& {
   const NoGrad quiet;
   return copy_(halfstep::bernoulli(*this, p, generator));
 }
+
+namespace {
+
+// Draws classes with replacement: those whose running sum of weights first exceeds a random share of the whole sum.
+Tensor drawn_by_sums(const Tensor& w, int64_t samples, Generator* generator) {
+  const int64_t classes = w.size(-1);
+  Shape shape = w.shape();
+  shape[-1] = samples;
+  check_size("multinomial", shape);
+  const TensorOptions wide{.dtype = DType::f64, .device = w.device()};
+  const Tensor sums = cumsum(w.to(DType::f64), -1), shares = rand(shape, wide, generator) * sums.narrow(-1, classes - 1, 1);
+  const Tensor places = clamp_max(searchsorted(sums, shares, {.right = true}), classes - 1);
+  // Sums of parts, joined in another order, may grow by a rounding at a class of weight 0: takes the class before.
+  const Tensor order = arange(classes, {.device = w.device()}), possible = where(gt(w, 0), order, 0);
+  return gather(cummax(possible, -1).first, -1, places);
+}
+
+}  // namespace
 
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator* generator) {
   constexpr std::string_view op = "multinomial";
@@ -352,14 +407,12 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
     twister::exponential(*mt19937, times, 1);
     return samples == 1 ? div(w, times).argmax(-1, true) : div(w, times).topk(samples).second;
   }
+  if (replacement && samples > 1) return drawn_by_sums(w, samples, generator);
   // Draws an exponential time of rate w for each class: the classes in the order of their times have the required probabilities.
-  Shape shape = w.shape();
-  if (replacement) shape.insert(shape.size() - 1, samples);
-  check_size(op, shape);
   const Tensor times =
-      clamp_min(neg(log(sub(1.0, rand(shape, {.dtype = w.dtype(), .device = w.device()}, generator)))), kLeastTime);
-  const Tensor earliness = div(replacement ? w.unsqueeze(-2) : w, times);  // times of rate 1, so times of rate w are 1 / this
-  return replacement ? earliness.argmax(-1) : earliness.topk(samples).second;
+      clamp_min(neg(log(sub(1.0, rand(w.shape(), {.dtype = w.dtype(), .device = w.device()}, generator)))), least_time(w.dtype()));
+  const Tensor earliness = div(w, times);  // times of rate 1, so times of rate w are 1 / this
+  return samples == 1 ? earliness.argmax(-1, true) : earliness.topk(samples).second;
 }
 
 Tensor randperm(int64_t n, Generator* generator) {

@@ -89,6 +89,11 @@ Tensor sample_with_ops(const SampleArgs& args, const Tensor& given_x, const Tens
     const Tensor term = gather(planes, 2, t.index.unsqueeze(1).expand({n, c, points})) * t.weight.unsqueeze(1);
     sum = sum.defined() ? sum + term : term;
   }
+  if (args.mode != SampleMode::nearest) {  // adds NaN to points with a NaN, and to the gradients of their coordinates
+    const Tensor bad = any(isnan(grid.detach()), {-1}, true);
+    const Tensor factor = masked_fill(zeros(bad.shape(), {.dtype = grid.dtype(), .device = grid.device()}), bad, NAN);
+    sum = sum + (where(bad, grid, 0.0) * factor).sum({-1}).reshape({n, 1, points});
+  }
   sum = sum.reshape(out);
   return half ? sum.to(given_x.dtype()) : sum;
 }

@@ -136,6 +136,7 @@ Tensor pad(const Tensor& x, const Dims& padding, const PadArguments& options) {
   if (mode == "circular") return pad_from_elsewhere(PadOp::info, x, RowKind::circular, padding);
   check<ValueError>(mode == "constant", op, "mode must be constant, reflect, replicate or circular, got '", mode, "'");
   check<ShapeError>(padding.size() <= 2 * x.dim(), op, "has ", padding.size() / 2, " pairs for the dimensions of ", x.shape());
+  check_fits(op, value, x.dtype());
   PadAttr attr{Dims::filled(x.dim(), 0), Dims::filled(x.dim(), 0), value};
   for (int i = 0; i < padding.size() / 2; ++i) {
     attr.before[x.dim() - 1 - i] = padding[2 * i];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/math/random.h"
 
+#include <cmath>
+
 #include "tests/backend/buffers.h"
 
 using namespace halfstep;
@@ -21,6 +23,26 @@ TEST_CASE("element i is a function of the state and i alone") {
     ok = ok && int64_t(k[i]) == -5 + int64_t(uint64_t(bits) * 17 >> 32);
   }
   CHECK(ok);
+}
+
+TEST_CASE("uniform numbers of float64 have 53 bits, the first 24 of them those of float32") {
+  const Generator::State state{7, 12};
+  const int64_t n = 4099;
+  const Buffer narrow = make(DType::f32, {n}), wide = make(DType::f64, {n});
+  cpu().random_uniform(narrow, state, 0, 1);
+  cpu().random_uniform(wide, state, 0, 1);
+  uint64_t seen = 0;
+  bool ok = true;
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = math::random_bits(state.seed, state.offset, uint64_t(i)),
+                   more = math::random_bits(state.seed ^ math::kSecondKey, state.offset, uint64_t(i));
+    const auto all = uint64_t(wide[i] * 0x1p53);
+    seen |= all;
+    ok = ok && double(all) * 0x1p-53 == wide[i] && all == (uint64_t(bits >> 8) << 29 | more >> 3);
+    ok = ok && std::floor(wide[i] * 0x1p24) * 0x1p-24 == narrow[i];
+  }
+  CHECK(ok);
+  CHECK(seen == (uint64_t(1) << 53) - 1);
 }
 
 TEST_CASE("moments and bounds in every dtype") {

@@ -65,18 +65,37 @@ TEST_CASE("a gradient for every element, at the edges of tiles too") {
   CHECK(dx.values() == grad.values());
 }
 
-TEST_CASE("coordinates that are no numbers read nothing") {
-  const double inf = INFINITY;
-  const Buffer x = uniform(DType::f32, {1, 1, 3, 3}, 1),
-               grid = make(DType::f32, {1, 1, 4, 2}, {inf, 0, -inf, 0, std::nan(""), 0, 1e30, -1e30});
-  const Buffer y = poisoned(DType::f32, {1, 1, 1, 4}), want = make(DType::f32, {1, 1, 1, 4});
-  cpu().grid_sample({}, x, grid, want);
-  const OnDevice dev_x(x), dev_grid(grid), dev_y(y);
-  cuda::grid_sample(queue(), {}, dev_x, dev_grid, dev_y);
-  dev_y.fetch();
-  for (int64_t i = 0; i < 4; ++i) {
-    CHECK(want[i] == 0);
-    CHECK(y[i] == 0);
+TEST_CASE("infinite coordinates read nothing, and those of NaN give NaN") {
+  const double nan = std::nan("");
+  for (SampleMode mode : {SampleMode::bilinear, SampleMode::nearest, SampleMode::bicubic}) {
+    for (SamplePadding padding : {SamplePadding::zeros, SamplePadding::border, SamplePadding::reflection}) {
+      const SampleArgs args{mode, padding, false};
+      const double inf = padding == SamplePadding::zeros ? INFINITY : 9;  // bicubic weights of infinity are NaN
+      const Buffer x = uniform(DType::f32, {1, 1, 3, 3}, 1), g = uniform(DType::f32, {1, 1, 1, 4}, 2),
+                   grid = make(DType::f32, {1, 1, 4, 2}, {0.1, nan, nan, 9, 1e30, -1e30, inf, 0});
+      const Buffer y = poisoned(DType::f32, {1, 1, 1, 4}), dx = poisoned(DType::f32, {1, 1, 3, 3}),
+                   dgrid = poisoned(DType::f32, {1, 1, 4, 2});
+      const Buffer want = make(DType::f32, {1, 1, 1, 4}), want_dx = make(DType::f32, {1, 1, 3, 3}),
+                   want_dgrid = make(DType::f32, {1, 1, 4, 2});
+      cpu().grid_sample(args, x, grid, want);
+      cpu().grid_sample_backward(args, g, x, grid, want_dx, want_dgrid);
+      const OnDevice dev_x(x), dev_grid(grid), dev_y(y), dev_g(g), dev_dx(dx), dev_dgrid(dgrid);
+      cuda::grid_sample(queue(), args, dev_x, dev_grid, dev_y);
+      cuda::grid_sample_backward(queue(), args, dev_g, dev_x, dev_grid, dev_dx, dev_dgrid);
+      for (const OnDevice* d : {&dev_y, &dev_dx, &dev_dgrid}) d->fetch();
+      check_close(y, want, 2, 2e-5, "grid_sample");
+      check_close(dx, want_dx, 2, 2e-5, "dx");
+      if (mode != SampleMode::nearest) check_close(dgrid, want_dgrid, 2, 2e-4, "dgrid");
+      const bool is_nan = mode != SampleMode::nearest;
+      for (int64_t i = 0; i < 2; ++i) {
+        CHECK(std::isnan(want[i]) == is_nan);
+        for (int64_t d = 0; d < 2; ++d) CHECK(std::isnan(want_dgrid[2 * i + d]) == is_nan);
+      }
+      for (int64_t i = 0; i < 9; ++i) CHECK(std::isfinite(want_dx[i]));
+      if (padding != SamplePadding::zeros) continue;
+      CHECK(want[2] == 0);
+      CHECK(want[3] == 0);
+    }
   }
 }
 

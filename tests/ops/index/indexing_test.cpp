@@ -171,6 +171,31 @@ TEST_CASE("drawn classes follow their weights") {
   for (int64_t v : multinomial(tensor({0.0, 2, 3, 0}), 2).to_vector<int64_t>()) CHECK((v == 1 || v == 2));
 }
 
+TEST_CASE("many classes are drawn from few numbers, each as often as its weight says") {
+  const int64_t classes = 20000, draws = 100000;  // a number for each class and draw would be 8 GB
+  manual_seed(4);
+  const Tensor even = bincount(multinomial(ones({classes}), draws, true), Tensor(), classes).to(DType::f64);
+  CHECK(even.numel() == classes);
+  CHECK(even.sum().item<double>() == double(draws));
+  const double chi = square(even - 5.0).sum().item<double>() / 5;  // its deviation is sqrt(2 * 20000)
+  CHECK(chi == doctest::Approx(double(classes)).epsilon(0.05));
+  for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
+    const Tensor weights = tensor({{0.0, 1.0, 0.0, 0.0, 3.0, 0.0}, {2.0, 0.0, 0.0, 1e-4, 0.0, 0.0}}, {.dtype = dtype});
+    const Tensor drawn = multinomial(weights, 40000, true);
+    CHECK(drawn.shape() == Shape{2, 40000});
+    const auto count = [&](int64_t row, int64_t c) { return eq(drawn[row], c).to(DType::i64).sum().item<int64_t>(); };
+    CHECK(count(0, 1) + count(0, 4) == 40000);
+    CHECK(count(0, 4) == doctest::Approx(30000).epsilon(0.02));
+    CHECK(count(1, 0) + count(1, 3) == 40000);
+    CHECK(count(1, 3) < 20);
+  }
+  manual_seed(8);
+  const Tensor again = multinomial(ones({9}), 50, true);
+  manual_seed(8);
+  CHECK(equal(multinomial(ones({9}), 50, true), again));
+  CHECK(multinomial(tensor({0.0, 0.0, 5.0}), 7, true).eq(2).all().item<bool>());
+}
+
 TEST_CASE("the value of index_fill gets each place's gradient once, however often an index is named") {
   const Tensor x = matrix().set_requires_grad(), value = scalar(1, {.requires_grad = true});
   const Tensor y = index_fill(x, 1, ints({2, -2, 2, 0}), value);  // columns 2 and 0

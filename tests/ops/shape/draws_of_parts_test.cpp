@@ -46,6 +46,14 @@ TEST_CASE("draws of parts: numbers and dropout, of rows that fill blocks of four
     check_parts(
         "rand", [](const Tensor& x) { return rand_like(x); }, row);
     check_parts(
+        "rand of float64", [](const Tensor& x) { return rand_like(x, DType::f64); }, row);
+    check_parts(
+        "multinomial",
+        [](const Tensor& x) {
+          return multinomial(x.reshape({x.size(0), -1}).to(DType::f32), 9, true);
+        },
+        row);
+    check_parts(
         "randn", [](const Tensor& x) { return randn_like(x); }, row);
     check_parts(
         "randint", [](const Tensor& x) { return randint(0, 1000, x.shape(), {.dtype = DType::i64}); }, row);

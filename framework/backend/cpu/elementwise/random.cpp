@@ -11,8 +11,6 @@
 namespace halfstep::cpu {
 namespace {
 
-constexpr uint64_t kSecondKey = 0x9E3779B97F4A7C15u;  // makes the seed of a second stream, for the upper halves of 64-bit draws
-
 HS_CLONES void philox_blocks(uint64_t seed, uint64_t first, uint32_t* out, int64_t blocks) {
   HS_INDEPENDENT
   for (int64_t b = 0; b < blocks; ++b) {
@@ -48,11 +46,18 @@ HS_CLONES void keep_or_zero(const uint32_t* bits, const float* x, float p, float
 }  // namespace
 
 // Computes lo + (hi - lo) u in double, rounded once to the dtype; a value that rounds up to hi becomes lo, so that [lo, hi) holds
-// in every dtype.
+// in every dtype. For float64 u has 53 bits.
 void random_uniform(const TensorView& dst, Generator::State state, double lo, double hi) {
+  const bool wide = dst.dtype == DType::f64;
   draw(dst.numel(), state.seed, state.offset, [&](const uint32_t* bits, int64_t i, int64_t n) {
     double values[kBlock], rounded[kBlock];
-    for (int64_t k = 0; k < n; ++k) values[k] = lo + (hi - lo) * double(math::uniform(bits[k]));
+    if (wide) {
+      alignas(64) uint32_t more[kBlock];
+      philox_blocks(state.seed ^ math::kSecondKey, state.offset + uint64_t(i / 4), more, (n + 3) / 4);
+      for (int64_t k = 0; k < n; ++k) values[k] = lo + (hi - lo) * math::uniform64(bits[k], more[k]);
+    } else {
+      for (int64_t k = 0; k < n; ++k) values[k] = lo + (hi - lo) * double(math::uniform(bits[k]));
+    }
     store<double>(dst.dtype, values, at(dst, i), 1, n);
     load<double>(dst.dtype, at(dst, i), 1, rounded, n);
     for (int64_t k = 0; k < n; ++k) {
@@ -83,7 +88,7 @@ void random_integers(const TensorView& dst, Generator::State state, int64_t lo, 
       for (int64_t k = 0; k < n; ++k) values[k] = int64_t(uint64_t(lo) + (range * bits[k] >> 32));
     } else {
       alignas(64) uint32_t upper[kBlock];
-      philox_blocks(state.seed ^ kSecondKey, state.offset + uint64_t(i / 4), upper, (n + 3) / 4);
+      philox_blocks(state.seed ^ math::kSecondKey, state.offset + uint64_t(i / 4), upper, (n + 3) / 4);
       for (int64_t k = 0; k < n; ++k) {
         const uint64_t fraction = (uint64_t(upper[k]) << 32) | bits[k];
         values[k] = int64_t(uint64_t(lo) + uint64_t((unsigned __int128)(fraction)*range >> 64));

@@ -41,6 +41,7 @@ struct Block {
   std::vector<int32_t> index;
   std::vector<C> weight, slope[3];  // slope: with respect to x, y, z
   std::vector<C> coordinates;
+  C start[kPoints];  // of each point: what sums over its taps begin with
 };
 
 // The taps of a block along one dimension.
@@ -138,6 +139,10 @@ void read_block(const SampleArgs& args, const GridSizes& sizes, const TensorView
   block.count = std::min(kPoints, sizes.points - first);
   block.coordinates.resize(size_t(block.count * sizes.dims));
   load<C>(grid.dtype, at(grid, (n * sizes.points + first) * sizes.dims), 1, block.coordinates.data(), block.count * sizes.dims);
+  for (int64_t p = 0; p < block.count; ++p) {
+    block.start[p] = C(0);
+    for (int d = 0; d < sizes.dims; ++d) block.start[p] += start_of(args, block.coordinates[size_t(p * sizes.dims + d)]);
+  }
   if (args.mode == SampleMode::bicubic)
     fill_block<C, 2, 4>(args, sizes, slopes, block);
   else if (sizes.dims == 2)
@@ -213,7 +218,7 @@ void sample(const SampleArgs& args, const TensorView& x, const TensorView& grid,
       read_block(args, sizes, grid, n, block_index, false, block);
       for (int64_t c = 0; c < sizes.channels; ++c) {
         const C* const plane = source.data() + (n * sizes.channels + c) * sizes.plane;
-        std::fill_n(sums, block.count, C(0));
+        std::copy_n(block.start, block.count, sums);
         for (int t = 0; t < block.taps; t += 4)
           sample_four(plane, &block.index[size_t(t * kPoints)], &block.weight[size_t(t * kPoints)], sums, block.count);
         store<C>(out.dtype, sums, at(out, (n * sizes.channels + c) * sizes.points + block_index * kPoints), 1, block.count);
@@ -263,7 +268,7 @@ void grid_gradient(const SampleArgs& args, const GridSizes& sizes, const TensorV
     for (int64_t task = begin; task < end; ++task) {
       const int64_t n = task / sizes.blocks(), block_index = task % sizes.blocks();
       read_block(args, sizes, grid, n, block_index, true, block);
-      for (int d = 0; d < sizes.dims; ++d) std::fill_n(sums[d], block.count, C(0));
+      for (int d = 0; d < sizes.dims; ++d) std::copy_n(block.start, block.count, sums[d]);
       for (int64_t c = 0; c < sizes.channels; ++c) {
         const int64_t plane = n * sizes.channels + c;
         load<C>(grad.dtype, at(grad, plane * sizes.points + block_index * kPoints), 1, g, block.count);
