@@ -140,7 +140,7 @@ TEST_CASE("draws: a repetition refuses a generator that is gone, unless the comp
     g.reserve(1);
   }
   CHECK_THROWS_WITH_AS(
-      DrawLog::Repeating{log},
+      [&] { const DrawLog::Repeating on(log); }(),
       "[checkpoint] a generator is gone from which the forward drew, so backward cannot draw the same numbers again\n"
       "help: let the generator live until backward",
       ValueError);
