@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -184,11 +185,14 @@ TEST_CASE("checkpoints of several threads draw from one generator, each its own 
 }
 
 TEST_CASE("a checkpoint computes again on the default device of its forward") {
-  const Tensor x = ones({3}).set_requires_grad();
-  const Tensor y = checkpoint([](const Tensor& t) { return t * zeros({3}, {.device = default_device()}); }, x);
-  const DefaultDevice on(Device::meta);
-  y.backward(ones({3}, {.device = Device::cpu}));
-  CHECK(x.grad().device() == Device::cpu);
+  for (const Device device : {Device::cpu, Device::meta}) {
+    const Tensor x = ones({3}, {.device = device}).set_requires_grad();
+    std::optional<DefaultDevice> on(device);
+    const Tensor y = checkpoint([](const Tensor& t) { return t * zeros({3}, {.device = default_device()}); }, x);
+    on.emplace(device == Device::cpu ? Device::meta : Device::cpu);
+    y.backward(ones({3}, {.device = device}));
+    CHECK(x.grad().device() == device);
+  }
 }
 
 TEST_CASE("a checkpoint refuses to compute again with a weight that changed") {

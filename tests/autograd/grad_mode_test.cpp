@@ -127,10 +127,13 @@ TEST_CASE("modes that end in another order than the reverse leave the state of w
   std::optional<EnableGrad> on(std::in_place);
   off.reset();
   CHECK(grad_enabled());
-  off.emplace();
   on.reset();
-  CHECK(!grad_enabled());
+  CHECK(grad_enabled());
+  off.emplace();
+  std::optional<NoGrad> off_too(std::in_place);
   off.reset();
+  CHECK(!grad_enabled());
+  off_too.reset();
   CHECK(grad_enabled());
   std::optional<InferenceMode> first(std::in_place), second(std::in_place);
   first.reset();
