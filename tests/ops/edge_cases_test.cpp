@@ -465,15 +465,24 @@ TEST_CASE("instance_norm of a constant with eps 0 is its bias, and its gradient 
   }
 }
 
-TEST_CASE("float64 times are not cut off at the least one of float32") {
-  manual_seed(2);
-  const Tensor times = empty({1 << 20}, {.dtype = DType::f64});
-  exponential_(times, 1024.0);  // a time below 2^-25 / 1024 for one in 2^25 numbers, but many different small ones
-  CHECK(min(times).item<double>() > 0);
-  manual_seed(2);
-  const Tensor u = rand({1 << 20}, {.dtype = DType::f64});
-  CHECK(max(abs(times + log1p(neg(u)) / 1024.0)).item<double>() == 0);
-  CHECK(unique(u).values.numel() == 1 << 20);  // of 24 bits about 2^15 would be equal to another
+TEST_CASE("float64 numbers and times are not cut off at the least ones of float32") {
+  Generator generator;
+  const Generator::State rare{0, 14883995};  // where the first 24 random bits are 0
+  const auto drawn = [&](DType dtype, auto draw) {
+    generator.set_state(rare);
+    const Tensor t = empty({4}, {.dtype = dtype});
+    draw(t);
+    return t.to_vector<double>();
+  };
+  const auto uniform = [&](const Tensor& t) { t.uniform_(0, 1, &generator); };
+  const auto times = [&](const Tensor& t) { exponential_(t, 1, &generator); };
+  CHECK(drawn(DType::f32, uniform)[0] == 0);
+  CHECK(drawn(DType::f32, times)[0] == 0x1p-25);
+  const auto u = drawn(DType::f64, uniform), wait = drawn(DType::f64, times);
+  CHECK(u[0] > 0);
+  CHECK(u[0] < 0x1p-25);
+  for (size_t i = 0; i < 4; ++i) CHECK(wait[i] == doctest::Approx(-std::log1p(-u[i])).epsilon(1e-14));
+  CHECK(unique(rand({1 << 20}, {.dtype = DType::f64}, &generator)).values.numel() == 1 << 20);  // of 24 bits 2^15 would be equal
 }
 
 TEST_CASE("grid_sample at NaN is NaN, and so are the gradients of its coordinates") {
