@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -25,7 +26,7 @@ Tensor counted_rows(double from = 0) { return arange(from, from + kRows * 2, {.d
 
 // Adds to all tensors of the batches of two passes; checks that neither the data nor the batches of the second pass have changed.
 template <class Set>
-void check_own_memory(const char* name, const Set& set, const Tensors& data) {
+void check_own_memory(const std::string& name, const Set& set, const Tensors& data) {
   CAPTURE(name);
   std::vector<std::vector<double>> stored;
   for (const Tensor& t : data) stored.push_back(t.to_vector<double>());
@@ -149,9 +150,12 @@ TEST_CASE("a pass within a pass ends the outer loop with an error, whose remedy 
     // Also where the inner loop is left early, and in the last batch of the outer one.
     CHECK_THROWS_AS(
         [&] {
-          for (const Batch& a : loader)
+          int loops = 0;
+          for (const Batch& a : loader) {
+            REQUIRE(++loops == 1);
             for (const Batch& b : loader)
               if (a.input.defined() && b.input.defined()) break;
+          }
         }(),
         ValueError);
   }
