@@ -333,7 +333,7 @@ TEST_CASE("csv: words such as inf are texts beside other texts, and numbers besi
                  "numbers with the marks of a text (\"'1.5'\"), read as 2 different texts; write them without"));
   for (const char* const rows : {"=\"1.5\",a\n=\"2.5\",b\n", "'1.5,a\n'2.5,b\n"})
     CHECK(contains(Table(std::string("v,y\n") + rows).read().notes().warnings.at(0), "numbers with the marks of a text"));
-  CHECK(Table("zip,y\n=\"01067\",a\n=\"02115\",b\n").read().notes().warnings.empty());
+  CHECK(Table("zip,x,y\n=\"01067\",1,a\n=\"02115\",2,b\n").read().notes().warnings.empty());
 }
 
 TEST_CASE("csv: rows that repeat the header are left out, with a count") {

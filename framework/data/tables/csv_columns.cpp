@@ -217,16 +217,16 @@ std::vector<std::string_view> CsvColumns::texts(size_t column) {
 namespace {
 
 // Returns the remedy for a cell that is no date in the order that the config gives.
-Help date_help(std::string_view cell) {
+std::string date_help(std::string_view cell) {
   constexpr std::pair<CsvDateOrder, const char*> kOrders[] = {
       {CsvDateOrder::ymd, "ymd"}, {CsvDateOrder::dmy, "dmy"}, {CsvDateOrder::mdy, "mdy"}};
   CsvDate date;
   for (const auto& [order, word] : kOrders)
-    if (parse_date(cell, order, date)) return {joined("\"date_order\": \"", word, "\" reads it")};
+    if (parse_date(cell, order, date)) return joined("\"date_order\": \"", word, "\" reads it");
   double number = 0;
-  if (parse_number(cell, number)) return {"leave the column out of \"dates\": a number is read as it is"};
-  return {joined(R"(correct it in the file, or "missing_words": [)", spelled(cell.substr(0, 60)),
-                 R"(] with "missing": "drop_row" leaves the row out)")};
+  if (parse_number(cell, number)) return "leave the column out of \"dates\": a number is read as it is";
+  return joined(R"(correct it in the file, or "missing_words": [)", spelled(cell.substr(0, 60)),
+                R"(] with "missing": "drop_row" leaves the row out)");
 }
 
 }  // namespace
@@ -244,7 +244,7 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& encoding, bool 
                      options_.date_order == CsvDateOrder::ymd   ? "2024-03-18 or 2024-03-18 14:30"
                      : options_.date_order == CsvDateOrder::dmy ? "18.03.2024 or 18/03/2024 14:30"
                                                                 : "03/18/2024 or 03/18/2024 2:30 PM",
-                     ", got \"", cell.substr(0, 60), '"', date_help(cell));
+                     ", got \"", cell.substr(0, 60), '"', Help{date_help(cell)});
     timed = timed || dates[r].timed;
     if (dates[r].short_year && !short_years)
       spelling_notes_ +=
