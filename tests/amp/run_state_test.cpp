@@ -50,6 +50,19 @@ struct Run {
   }
 };
 
+// Takes this many batches of a loader, over the ends of epochs, with a step each.
+void train(Run& r, DataLoader<>& loader, int64_t batches) {
+  while (batches > 0) {
+    const auto batch = loader.next();
+    if (!batch) continue;
+    r.optimizer.zero_grad();
+    r.loss(r.model(batch->input), batch->target).backward();
+    r.optimizer.step();
+    r.schedule.step();
+    --batches;
+  }
+}
+
 }  // namespace
 
 TEST_CASE("one call saves the four states of a run and another continues from them") {
@@ -93,17 +106,6 @@ TEST_CASE("epochs that were interrupted end with the bits of those that were not
   const auto make = [&](uint64_t seed) {
     return DataLoader(TensorDataset(x, y), {.batch_size = 6, .shuffle = true, .seed = seed});
   };
-  const auto train = [](Run& r, auto& loader, int64_t batches) {
-    while (batches > 0) {
-      const auto batch = loader.next();
-      if (!batch) continue;
-      r.optimizer.zero_grad();
-      r.loss(r.model(batch->input), batch->target).backward();
-      r.optimizer.step();
-      r.schedule.step();
-      --batches;
-    }
-  };
   for (const int64_t first : {12, 14, 1}) {
     const TempDir dir;
     manual_seed(5);
@@ -135,16 +137,6 @@ TEST_CASE("epochs that were interrupted end with the bits of those that were not
 TEST_CASE("a loader without a seed, which is saved before its first batch or later, continues with the run") {
   const Tensor x = arange(64, {.dtype = DType::f32}).reshape({16, 4}) / 10, y = x.slice(1, 0, 2).sin();
   const auto make = [&] { return DataLoader(TensorDataset(x, y), {.batch_size = 6, .shuffle = true}); };
-  const auto train = [](Run& r, auto& loader, int64_t batches) {
-    while (batches > 0) {
-      const auto batch = loader.next();
-      if (!batch) continue;
-      r.optimizer.zero_grad();
-      r.loss(r.model(batch->input), batch->target).backward();
-      r.optimizer.step();
-      --batches;
-    }
-  };
   const Generator::State before = default_generator().state();
   for (const GeneratorKind kind : {GeneratorKind::philox, GeneratorKind::mt19937}) {
     for (const int64_t first : {0, 2, 3, 4}) {
@@ -153,11 +145,12 @@ TEST_CASE("a loader without a seed, which is saved before its first batch or lat
       Run whole, rest;
       auto loader = make(), after = make();
       train(whole, loader, first);
-      save_run(dir / "run", first, {.model = whole.model, .optimizer = &whole.optimizer, .loader = &loader});
+      save_run(dir / "run", first,
+               {.model = whole.model, .optimizer = &whole.optimizer, .schedule = &whole.schedule, .loader = &loader});
       train(whole, loader, 9);
       manual_seed(6, kind);
       train(rest, after, 2);
-      load_run(dir / "run", {.model = rest.model, .optimizer = &rest.optimizer, .loader = &after});
+      load_run(dir / "run", {.model = rest.model, .optimizer = &rest.optimizer, .schedule = &rest.schedule, .loader = &after});
       train(rest, after, 9);
       CHECK(rest.values() == whole.values());
     }
@@ -241,7 +234,7 @@ TEST_CASE("run state: ranks that share the optimizer's states save together, and
     wrong += save_run(dir / "run", 1, parts) != dir / "run" / "step-00000001";
     wrong += !std::filesystem::exists(dir / "run" / "step-00000001" / "manifest.json");
     std::ofstream(dir / "file").put('x');
-    CHECK_THROWS_AS(save_run(dir / "file", 1, parts), IoError);  // on every rank
+    CHECK_THROWS_AS(save_run(dir / "file", 1, parts), IoError);         // on every rank
     CHECK_THROWS(save_run(dir / "run", 2, parts, {{"name", "\xff"}}));  // not UTF-8, which rank 0 alone notices
   });
   CHECK(wrong == 0);
