@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "apps/terminal/quantity_text.h"
 #include "framework/base/number_text.h"
@@ -52,7 +53,20 @@ Frame frame_of(const std::vector<Curve>& curves, bool log) {
 
 std::string rounded(double v) { return fixed_text(v, 1); }
 
-std::string step_text(double v) { return v >= 10000 ? number_text(v / 1000, 5) + "k" : number_text(v, 6); }
+std::string step_text(double v, int more_digits) {
+  return v >= 10000 ? number_text(v / 1000, 5 + more_digits) + "k" : number_text(v, 6 + more_digits);
+}
+
+// Formats the values of an axis by text(v, more_digits), with as many more digits as make them differ.
+template <class Text>
+std::vector<std::string> labels_apart(const std::vector<double>& at, const Text& text) {
+  constexpr int kMostMore = 12;  // a double has no more digits
+  for (int more = 0;; ++more) {
+    std::vector<std::string> labels;
+    for (const double v : at) labels.push_back(text(v, more));
+    if (more == kMostMore || std::set(labels.begin(), labels.end()).size() == labels.size()) return labels;
+  }
+}
 
 std::vector<double> power_ticks(const Frame& f) {
   const double two = std::log10(2.0);
@@ -80,15 +94,21 @@ std::vector<double> log_ticks(const Frame& f) {
 }
 
 void draw_axes(std::ostream& svg, const Frame& f, ValueUnit unit) {
-  for (const double v : unit == ValueUnit::power ? power_ticks(f) : f.log ? log_ticks(f) : ticks(f.low, f.high, 5)) {
-    svg << "<line class=\"axis\" x1=\"" << kLeft << "\" x2=\"" << kRight << "\" y1=\"" << rounded(f.y(v)) << "\" y2=\""
-        << rounded(f.y(v)) << "\"/><text x=\"" << kLeft - 7 << "\" y=\"" << rounded(f.y(v) + 4) << "\" text-anchor=\"end\">"
-        << value_text(v, unit) << "</text>";
+  const std::vector<double> lines = unit == ValueUnit::power ? power_ticks(f) : f.log ? log_ticks(f) : ticks(f.low, f.high, 5);
+  const std::vector<std::string> labels = labels_apart(lines, [&](double v, int more) { return value_text(v, unit, more); });
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string y = rounded(f.y(lines[i]));
+    svg << "<line class=\"axis\" x1=\"" << kLeft << "\" x2=\"" << kRight << "\" y1=\"" << y << "\" y2=\"" << y << "\"/><text x=\""
+        << kLeft - 7 << "\" y=\"" << rounded(f.y(lines[i]) + 4) << "\" text-anchor=\"end\">" << labels[i] << "</text>";
   }
-  for (const double v : ticks(f.x0, f.x1, 6))
-    if (v == std::floor(v))  // x counts steps
-      svg << "<text x=\"" << rounded(f.x(v)) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\""
-          << (f.x(v) > kRight - kEdge ? "end" : "middle") << "\">" << step_text(v) << "</text>";
+  std::vector<double> steps = ticks(f.x0, f.x1, 6);
+  std::erase_if(steps, [](double v) { return v != std::floor(v); });
+  const std::vector<std::string> counts = labels_apart(steps, step_text);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const double x = f.x(steps[i]);
+    svg << "<text x=\"" << rounded(x) << "\" y=\"" << kHeight - 8 << "\" text-anchor=\"" << (x > kRight - kEdge ? "end" : "middle")
+        << "\">" << counts[i] << "</text>";
+  }
 }
 
 // Draws a curve. behind: the number of curves drawn after it; it is wider than they are, so that it shows where values are equal.
@@ -116,14 +136,14 @@ void draw_curve(std::ostream& svg, const Frame& f, const Curve& c, const Points&
 
 }  // namespace
 
-std::string value_text(double v, ValueUnit unit) {
+std::string value_text(double v, ValueUnit unit, int more_digits) {
   if (!std::isfinite(v)) return "-";
-  if (unit == ValueUnit::share) return number_text(100 * v, 4) + " %";
-  if (unit == ValueUnit::bytes) return bytes_text(v);
+  if (unit == ValueUnit::share) return number_text(100 * v, 4 + more_digits) + " %";
+  if (unit == ValueUnit::bytes) return bytes_text(v, 1 + more_digits);
   if (const double exponent = std::log2(v); unit == ValueUnit::power && exponent == std::floor(exponent))
     return "2^" + number_text(exponent, 4);
-  if (std::abs(v) >= 1e5 && std::abs(v) < 1e7) return number_text(v / 1000, 5) + "k";
-  return number_text(v, v == std::floor(v) && std::abs(v) < 1e5 ? 5 : 4);
+  if (std::abs(v) >= 1e5 && std::abs(v) < 1e7) return number_text(v / 1000, 5 + more_digits) + "k";
+  return number_text(v, (v == std::floor(v) && std::abs(v) < 1e5 ? 5 : 4) + more_digits);
 }
 
 std::vector<double> ticks(double low, double high, int count) {

@@ -43,8 +43,8 @@ struct Strip {
 // Returns a <figure> with a row for each strip over one axis from 0, in `unit`; values far beyond the others are at its end.
 std::string strip_chart(const std::string& title, const std::string& unit, const std::vector<Strip>& strips);
 
-// Formats "0.0123", "1.2k", "93.1 %", "12 MB".
-std::string value_text(double v, ValueUnit unit);
+// Formats "0.0123", "1.2k", "93.1 %", "12.3 MB", with this many more digits.
+std::string value_text(double v, ValueUnit unit, int more_digits = 0);
 // Returns about `count` round numbers from `low` to `high`.
 std::vector<double> ticks(double low, double high, int count);
 

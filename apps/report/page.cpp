@@ -198,8 +198,8 @@ class Page {
       for (size_t c = 0; c < rows[i].size(); ++c)
         if (i != c) most = std::max(most, rows[i][c].get<double>());
     out_ << "<figure class=\"card\"><figcaption><b>Confusion matrix" << (runs_.size() > 1 ? ": " + escaped(r.name) : "")
-         << "</b><span class=\"name\">rows: the class, columns: what the model predicts; " << escaped(when)
-         << "</span></figcaption><table class=\"heat\"><tr><th></th>";
+         << "</b><div class=\"soft\">rows: the class, columns: what the model predicts; " << escaped(when)
+         << "</div></figcaption><table class=\"heat\"><tr><th></th>";
     for (size_t c = 0; c < rows.size(); ++c) out_ << "<th>" << escaped(name(c)) << "</th>";
     out_ << "</tr>\n";
     for (size_t i = 0; i < rows.size(); ++i) {

@@ -130,7 +130,7 @@ void write_summary(std::ostream& out, const std::vector<RecordedRun>& runs, cons
       cells.push_back(last_of(r, "skipped", [](double v) { return number_text(v, 9); }));
       cells.push_back(last_of(r, "seconds", duration_text));
       cells.push_back(last_of(r, "samples_per_second", count_text));
-      cells.push_back(last_of(r, "peak_bytes", bytes_text));
+      cells.push_back(last_of(r, "peak_bytes", [](double v) { return bytes_text(v); }));
       table.add_row(cells);
     }
   }

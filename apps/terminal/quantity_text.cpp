@@ -24,11 +24,11 @@ std::string duration_text(double seconds) {
   return joined(s / 3600, ':', two_digits(s / 60 % 60), ':', two_digits(s % 60));
 }
 
-std::string bytes_text(double bytes) {
+std::string bytes_text(double bytes, int decimals) {
   const char* units[] = {"bytes", "kB", "MB", "GB", "TB"};
   size_t unit = 0;
   while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1000, ++unit;
-  return fixed_text(bytes, unit == 0 ? 0 : 1) + ' ' + units[unit];
+  return fixed_text(bytes, unit == 0 ? 0 : decimals) + ' ' + units[unit];
 }
 
 std::string count_text(double count) {

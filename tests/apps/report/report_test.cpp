@@ -199,6 +199,12 @@ TEST_CASE("charts: round ticks, and text that cannot leave its place") {
   CHECK(ticks(0, 10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
   CHECK(ticks(0.93, 0.98, 5).size() == 6);
   CHECK(ticks(1, 1, 5).empty());
+  // Labels of an axis have as many digits as make them differ.
+  const std::string bytes = chart("t", {{.name = "a", .points = {{1, 12.1e6}, {2, 12.3e6}}}}, "c", {.unit = ValueUnit::bytes});
+  for (const char* label : {">12.10 MB<", ">12.15 MB<", ">12.20 MB<"}) CHECK(contains(bytes, label));
+  const std::string shares = chart("t", {{.name = "a", .points = {{1, 0.99991}, {2, 0.99999}}}}, "c", {.unit = ValueUnit::share});
+  CHECK(contains(shares, ">99.998 %<"));
+  CHECK(contains(chart("t", {{.name = "a", .points = {{1234560, 1}, {1234620, 2}}}}, "c"), ">1234.58k<"));
   CHECK(chart("t", {{"a", {{1, NAN}}}}, "d").empty());
   const std::string hostile = chart("</figure><b>", {{"</script><script>alert(1)", {{1, 2}, {2, 3}}}}, "d");
   CHECK(!contains(hostile, "</script><script>"));
