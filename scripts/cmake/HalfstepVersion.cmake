@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Facts about this build for `halfstep --version`.
-execute_process(COMMAND git describe --always --dirty WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
-                OUTPUT_VARIABLE HALFSTEP_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-if(NOT HALFSTEP_COMMIT)
-  set(HALFSTEP_COMMIT "unknown")
-endif()
-# Apart from the rest, which changes with each commit, for files of the library.
+# Facts about this build for `halfstep --version`. Each build asks for the commit, as it may be another one than when CMake ran.
+# The release is apart from the rest, which changes with each commit, for files of the library.
 configure_file(${PROJECT_SOURCE_DIR}/scripts/cmake/release.h.in ${PROJECT_BINARY_DIR}/generated/halfstep_release.h)
-configure_file(${PROJECT_SOURCE_DIR}/scripts/cmake/version.h.in ${PROJECT_BINARY_DIR}/generated/halfstep_version.h)
+add_custom_target(halfstep_version BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/halfstep_version.h VERBATIM
+                  COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${PROJECT_BINARY_DIR}/generated/halfstep_version.h
+                          -D "HALFSTEP_COMPILER=${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}"
+                          -D HALFSTEP_BUILD_TYPE=${CMAKE_BUILD_TYPE} -D HALFSTEP_CUDA_VERSION=${CUDAToolkit_VERSION}
+                          -P ${CMAKE_CURRENT_LIST_DIR}/write_version.cmake
+                  COMMENT "Asking for the commit")

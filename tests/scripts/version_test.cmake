@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# Which commit a build says it is of: cmake -P version_test.cmake
+find_program(git git)
+if(NOT git)
+  message(STATUS "SKIPPED: version_test: needs git")
+  return()
+endif()
+set(writer ${CMAKE_CURRENT_LIST_DIR}/../../scripts/cmake/write_version.cmake)
+execute_process(COMMAND mktemp -d OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+set(header ${folder}/version.h)
+
+function(in_repository)
+  execute_process(COMMAND ${git} -c user.name=test -c user.email=test@example.org ${ARGN} WORKING_DIRECTORY ${folder}/project
+                  OUTPUT_VARIABLE out OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  set(answer "${out}" PARENT_SCOPE)
+endfunction()
+# expect_commit(SOURCE COMMIT): the header written for the sources in SOURCE names COMMIT.
+function(expect_commit source commit)
+  execute_process(COMMAND ${CMAKE_COMMAND} -D SOURCE=${source} -D OUT=${header} -D "HALFSTEP_COMPILER=GNU 12" -P ${writer}
+                  COMMAND_ERROR_IS_FATAL ANY)
+  file(READ ${header} text)
+  if(NOT text MATCHES "HALFSTEP_COMMIT \"${commit}\"\n#define HALFSTEP_COMPILER \"GNU 12\"\n")
+    file(REMOVE_RECURSE ${folder})
+    message(FATAL_ERROR "${source}: ${commit} was expected, got\n${text}")
+  endif()
+endfunction()
+
+file(MAKE_DIRECTORY ${folder}/project/third_party/halfstep)
+file(WRITE ${folder}/project/a.txt "1")
+file(WRITE ${folder}/project/third_party/halfstep/b.txt "1")
+expect_commit(${folder}/project unknown)  # no repository yet
+in_repository(init -q)
+in_repository(add .)
+in_repository(commit -q -m "Begin")
+in_repository(rev-parse --short HEAD)
+expect_commit(${folder}/project ${answer})
+file(TIMESTAMP ${header} written "%s")
+execute_process(COMMAND ${CMAKE_COMMAND} -E sleep 1.1)
+expect_commit(${folder}/project ${answer})
+file(TIMESTAMP ${header} written_again "%s")
+file(WRITE ${folder}/project/a.txt "2")
+expect_commit(${folder}/project ${answer}-dirty)
+in_repository(commit -q -a -m "Go on")
+in_repository(rev-parse --short HEAD)
+expect_commit(${folder}/project ${answer})
+expect_commit(${folder}/project/third_party/halfstep unknown)  # the repository is of another project
+file(REMOVE_RECURSE ${folder})
+if(NOT written EQUAL written_again)
+  message(FATAL_ERROR "the header was written again without a change: each build would compile its reader again")
+endif()
