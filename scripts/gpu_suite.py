@@ -177,9 +177,7 @@ class Suite:
 def build(suite, wanted):
     """Runs the stages of the build, in a thread of its own; suite.ready says how each ended."""
     if suite.a.programs:
-        needed = parts.packed_programs()[:3] if suite.parts != ["scaling"] else [parts.BUILD / "benchmarks/nets"]
-        missing = [str(p) for p in needed if not p.exists()]
-        suite.ready |= dict.fromkeys(wanted, f"--programs: there is no {missing[0]}" if missing else "")
+        suite.ready |= dict.fromkeys(wanted, "")
         return
     for stage, step in parts.build_stages(suite, wanted):
         entry = {"name": step.name, "state": "waiting"}
@@ -269,6 +267,36 @@ def finish(suite):
     return suite.data.get("exit", 0)
 
 
+def at_least(least, kind):
+    """Returns the reader of an option's number."""
+    def read(text):
+        value = kind(text)
+        if not least <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"takes {least} or more, got {text}")
+        return value
+    read.__name__ = "number"  # in argparse's message
+    return read
+
+
+def check(p, a):
+    """Ends the program where an option cannot be followed, before anything is built."""
+    if a.pack:
+        if a.programs or a.part:
+            p.error("--pack builds its own programs and runs no part: leave out --programs and --part")
+        if not shutil.which("zstd"):
+            p.error("--pack needs zstd (apt-get install zstd)")
+        if not a.dry_run:
+            try:
+                a.pack.touch()
+            except OSError as e:
+                p.error(f"--pack: cannot write {a.pack}: {e.strerror}")
+    if a.programs:
+        use = {program: part for part in a.part or PARTS for program in (parts.programs_of(part) if part != "build" else [])}
+        missing = [f"{program}, which part {part} runs" for program, part in use.items() if not program.exists()]
+        if missing:
+            p.error(f"--programs: there is no {missing[0]}")
+
+
 def parse(arguments):
     end = arguments.index("--") if "--" in arguments else len(arguments)
     own, cmake = arguments[:end], arguments[end + 1:]
@@ -277,28 +305,32 @@ def parse(arguments):
     p.add_argument("--pack", metavar="FILE", type=pathlib.Path, help="build the programs of part questions for a Hopper GPU and "
                    "pack them (zstd)")
     p.add_argument("--part", action="append", choices=["build"] + PARTS + NAMED, default=[], help="may be repeated")
-    p.add_argument("--deadline", type=float, default=1800, help="seconds for everything, the build included [%(default)s]")
-    jobs = int(os.environ.get("HALFSTEP_JOBS") or os.cpu_count())
-    p.add_argument("--jobs", type=int, default=jobs, help="of the build [%(default)s]")
+    p.add_argument("--deadline", type=at_least(0.1, float), default=1800, help="seconds for everything, the build included [%(default)s]")
+    jobs = os.environ.get("HALFSTEP_JOBS") or str(os.cpu_count())
+    p.add_argument("--jobs", type=at_least(1, int), default=jobs, help="of the build [%(default)s; HALFSTEP_JOBS]")
     p.add_argument("--cpu-tests", action="store_true", help="in part test also the ctest tests of label cpu: a longer build")
     p.add_argument("--programs", metavar="FOLDER", type=pathlib.Path,
                    help="build nothing: a copy of a build folder of another machine, with the programs in their places")
     p.add_argument("--again", action="store_true", help="also the parts that passed with these very sources")
     p.add_argument("--dry-run", action="store_true", help="print what would be run")
-    return p.parse_args(own), cmake
+    a = p.parse_args(own)
+    if a.programs:
+        parts.use_build(a.programs.resolve())
+    check(p, a)
+    return a, ["-DCMAKE_CUDA_ARCHITECTURES=90-real"] * bool(a.pack) + cmake
 
 
 def main():
     a, cmake = parse(sys.argv[1:])
-    if a.pack:
-        cmake = ["-DCMAKE_CUDA_ARCHITECTURES=90-real", *cmake]
-    if a.programs:
-        parts.use_build(a.programs.resolve())
     suite = Suite(a, cmake)
     if not a.dry_run:
-        suite.out.mkdir(parents=True, exist_ok=True)
-        for log in ("build.log", "suite.log"):
-            (suite.out / log).write_bytes(b"")
+        try:
+            suite.out.mkdir(parents=True, exist_ok=True)
+            for log in ("build.log", "suite.log"):
+                (suite.out / log).write_bytes(b"")
+        except OSError as e:
+            print(f"gpu_suite.sh: cannot write {e.filename}: {e.strerror}; OUT=FOLDER names another place", file=sys.stderr)
+            return 2
     def stop(number, _):  # code that waits for a child checks this several times a second
         suite.stopping = f"{signal.Signals(number).name} came"
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -335,7 +367,8 @@ def work(suite):
     if a.dry_run:
         for part, seconds in suite.expected.items():
             print(f"{part:<10}{seconds:5.0f} s")
-        print(f"{'together':<10}{sum(suite.expected.values()):5.0f} s; a build with no objects from before is among them")
+        among = "; a build with no objects from before is among them" if suite.expected["build"] else ""
+        print(f"{'together':<10}{sum(suite.expected.values()):5.0f} s{among}")
     elif a.pack and code == 0:
         code = pack(suite)
     fresh = {p: now for p in suite.parts if suite.data["parts"][p]["state"] == "passed"}

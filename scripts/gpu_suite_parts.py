@@ -43,7 +43,7 @@ class Step:
     part: str
     name: str
     command: list
-    needs: str = ""        # program or tests: has to be built before
+    needs: str = ""        # program, nets or tests: has to be built before
     quiet: bool = False    # times are taken: not while a compiler runs
     limit: float = 120     # seconds, at most
     expect: float = 5      # seconds on an H100 beside 16 cores; --dry-run prints them and their sum
@@ -57,8 +57,23 @@ class Step:
     entry: object = None   # in suite.json
 
 
+def benchmarks(*names):
+    return [BUILD / "benchmarks" / name for name in names]
+
+
 def packed_programs():
-    return [PROGRAM, TESTS, KERNEL_TESTS, *(BUILD / "benchmarks" / b for b in ("nets", "bench_convolutions", "bench_uploads"))]
+    return [PROGRAM, TESTS, KERNEL_TESTS, *benchmarks("nets", "bench_convolutions", "bench_uploads")]
+
+
+def programs_of(part):
+    """Returns the programs that a part runs."""
+    if part == "scaling":
+        return benchmarks("nets")
+    if part == "questions":
+        return [PROGRAM, TESTS, *benchmarks("nets", "bench_convolutions")]
+    if part in ("test", "sanitize"):
+        return [TESTS, KERNEL_TESTS]
+    return [PROGRAM, *benchmarks("nets", "bench_convolutions")] if part == "bench" else packed_programs()
 
 
 # ---- the machine
@@ -93,9 +108,10 @@ def build_stages(suite, wanted):
         return
     cmake = suite.tools["cmake"] or "cmake"
     generator = ["-G", "Ninja"] if suite.tools["ninja"] else []
+    has_cuda = "ON" if suite.tools["nvcc"] or wanted != {"nets"} else "OFF"  # nets alone run on the CPU, too
     # No emulator: it is for machines without a GPU, and a third of the build.
     yield "", Step("build", "configure", [
-        cmake, "-S", ".", "-B", BUILD, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DHALFSTEP_CUDA=ON", "-DHALFSTEP_TESTS=ON",
+        cmake, "-S", ".", "-B", BUILD, *generator, "-DCMAKE_BUILD_TYPE=Release", f"-DHALFSTEP_CUDA={has_cuda}", "-DHALFSTEP_TESTS=ON",
         "-DHALFSTEP_APPS=ON", "-DHALFSTEP_BENCHMARKS=ON", "-DHALFSTEP_EXAMPLES=OFF", "-DHALFSTEP_CUDA_HEADERS=OFF",
         *suite.cmake_arguments], limit=300, expect=10, read=read_configure)
 
@@ -104,6 +120,8 @@ def build_stages(suite, wanted):
                           expect=expect)
     if "program" in wanted:
         yield stage("program", 130, ["halfstep_program"])
+    if "nets" in wanted:
+        yield stage("nets", 110, ["bench_nets"])
     if "tests" in wanted:
         yield stage("tests", 80, ["test_cuda", "test_cuda_kernels", "bench_uploads", "bench_convolutions", "bench_nets"])
     if "all" in wanted:
@@ -432,19 +450,19 @@ def questions(suite):
           for dtype in ("float16", "bfloat16")),
         step("first layer", 20, [BUILD / "benchmarks/bench_convolutions", "--first-layer", "--batch", 256, "--rounds", 10],
              needs="tests", quiet=True, read=read_convolutions, show=show_convolutions),
-        nets("nets", 90, "--match", f"{GPT2}|ResNet|lstm", "--variants", "eager,channels_last"),
+        nets("nets", 80, "--match", f"{GPT2}|ResNet|lstm", "--variants", "eager,channels_last"),
         nets("PyTorch: GPT-2 compiled", 70, "--match", GPT2, "--dtypes", "bfloat16", "--torch-alone", "--variants",
              "compile,graph,max_autotune"),
         nets("PyTorch: ResNet-18 compiled", 40, "--match", big, "--torch-alone", "--variants", "channels_last+compile"),
-        step("MLPs", 50, **compare(suite, "questions_mlp.json", "--rounds", 1, "--samples", 20, "--stream-only",
-                                   "--case", "mlp_4096", "--case", "mlp_512", "--budget", 45, show=print_tables,
+        step("MLPs", 45, **compare(suite, "questions_mlp.json", "--rounds", 1, "--samples", 20, "--stream-only",
+                                   "--case", "mlp_4096", "--case", "mlp_512", "--budget", 40, show=print_tables,
                                    *("--halfstep-variants", "fp16,bf16,fp16_tuned,bf16_tuned"),
                                    *("--torch-variants", "fp16_graph,bf16_graph,fp16_compile"))),
         *(step(f"verify {name}", expect, [PROGRAM, "verify", f"configs/{name}.json", "--set", "device=cuda", "--json"],
-               needs="program", read=read_verify) for name, expect in (("digits_mlp", 6), ("digits_resnet", 10), ("char_lstm", 9))),
+               needs="program", read=read_verify) for name, expect in (("digits_mlp", 6), ("digits_resnet", 10), ("digits_lstm", 9))),
         step("attention at odd lengths", 20, [TESTS, "--test-case=attention's gradients at lengths*"], needs="tests",
              read=read_doctest),
-        step("PyTorch: products of 8 bits", 20, [sys.executable, "benchmarks/torch_scaled_mm.py", "--seconds", 0.1], quiet=True,
+        step("PyTorch: products of 8 bits", 15, [sys.executable, "benchmarks/torch_scaled_mm.py", "--seconds", 0.1], quiet=True,
              read=read_json_line)]
 
 
@@ -461,7 +479,7 @@ def scaling(suite):
         file = suite.out / f"scaling_{threads}.json"
         command = [*COMPARE_NETS, "--binary", BUILD / "benchmarks/nets", "--threads", threads, "--rounds", 3, "--seconds", 0.3,
                    "--match", SCALED, "--json", file]
-        steps.append(Step("scaling", f"{threads} threads", command, needs="tests", quiet=True, limit=180, expect=60, file=file))
+        steps.append(Step("scaling", f"{threads} threads", command, needs="nets", quiet=True, limit=180, expect=60, file=file))
     cores = os.cpu_count()
     few = [s for s in steps if int(s.name.split()[0]) > cores and not suite.a.dry_run]
     for step in few:

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine against the host: instructions whose results the host can compute exactly, and libdevice's functions within their
 // documented error. Compiled by nvcc to PTX, run by the machine.
-#include <immintrin.h>
-
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -14,6 +12,7 @@
 
 #undef HALFSTEP_CUDA_EMU  // which the library of the host's side brings: this is compiled by nvcc
 #include "cuda/gpu.cuh"
+#include "tests/emulators/ptx/host_half.h"
 
 static int faults = 0, checks = 0;
 static void check(bool good, const char* what, long at, double got, double want) {
@@ -165,7 +164,7 @@ int main() {
     halves<<<n / 256, 256>>>(out.p);
     const auto got = out.get();
     for (int i = 0; i < n; ++i)
-      check(same(got[i], _cvtsh_ss((unsigned short)i)), "f16 to f32", i, got[i], _cvtsh_ss((unsigned short)i));
+      check(same(got[i], host::from_half(uint16_t(i))), "f16 to f32", i, got[i], host::from_half(uint16_t(i)));
   }
   std::vector<float> x(n), y(n), z(n);
   std::vector<double> d(n);
@@ -185,8 +184,9 @@ int main() {
     const auto a = rn.get(), b = rz.get(), c = rd.get(), e = ru.get(), f = bf.get();
     for (int i = 0; i < n; ++i) {
       const bool nan = x[i] != x[i];
-      const uint16_t w[4] = {uint16_t(nan ? 0x7fff : _cvtss_sh(x[i], 0)), uint16_t(nan ? 0x7fff : _cvtss_sh(x[i], 3)),
-                             uint16_t(nan ? 0x7fff : _cvtss_sh(x[i], 1)), uint16_t(nan ? 0x7fff : _cvtss_sh(x[i], 2))};
+      const auto half = [&](host::Rounding rounding) { return uint16_t(nan ? 0x7fff : host::to_half(x[i], rounding)); };
+      const uint16_t w[4] = {half(host::Rounding::to_nearest), half(host::Rounding::to_zero), half(host::Rounding::downward),
+                             half(host::Rounding::upward)};
       check(a[i] == w[0], "f32 to f16", i, a[i], w[0]), check(b[i] == w[1], "f32 to f16 rz", i, b[i], w[1]);
       check(c[i] == w[2], "f32 to f16 rd", i, c[i], w[2]), check(e[i] == w[3], "f32 to f16 ru", i, e[i], w[3]);
       const uint32_t bits = std::bit_cast<uint32_t>(x[i]);
