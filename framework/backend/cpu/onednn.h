@@ -8,6 +8,7 @@
 #include <cstring>
 #include <dnnl.hpp>
 #include <string>
+#include <typeinfo>
 
 #include "framework/base/check.h"
 #include "framework/base/dtype.h"
@@ -30,9 +31,21 @@ inline void check_success(const char* op, dnnl_status_t status) {
                     "libhalfstep_predict.so by dlopen with RTLD_DEEPBIND, or link the static library before libtorch"});
 }
 
+// Marks the making of a description: the library makes lists of its codes for it, also where none of them serves.
+class Describing : LocalGuard {
+ public:
+  [[nodiscard]] explicit Describing(const char* primitive) : primitive_(primitive) {}
+  ~Describing() { FirstUse::watch_end_after(primitive_); }
+
+ private:
+  const FirstUse first_;
+  const char* primitive_;
+};
+
 // Makes the description of a primitive. Version 2 first needs a description of the operation.
 template <class Primitive, class... Args>
 typename Primitive::primitive_desc describe(const dnnl::primitive_attr& attributes, const Args&... args) {
+  const Describing marked(typeid(Primitive).name());
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), args..., attributes};
 #else
@@ -43,6 +56,7 @@ typename Primitive::primitive_desc describe(const dnnl::primitive_attr& attribut
 template <class Primitive, class Forward, class... Args>
 typename Primitive::primitive_desc describe_gradient(const dnnl::primitive_attr& attributes, const Forward& forward,
                                                      const Args&... args) {
+  const Describing marked(typeid(Primitive).name());
 #if DNNL_VERSION_MAJOR >= 3
   return {engine(), args..., forward, attributes};
 #else

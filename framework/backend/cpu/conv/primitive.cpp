@@ -262,6 +262,7 @@ ConvCode::ConvCode(const ConvProblem& p, const ChosenCode& chosen)
   scratch_ = Memory(chosen.scratch, engine(), nullptr);
   scratch_bytes_ = whole_lines(chosen.scratch.get_size());
   arguments_.push_back({DNNL_ARG_SCRATCHPAD, scratch_.get()});
+  FirstUse::watch_end_after("made " + code_name(primitive_));
 }
 
 uint64_t ConvCode::weight_layout() const {

@@ -119,6 +119,7 @@ void build(Entry& e) {
     e.bias = Memory(bias, engine(), nullptr);
     e.args.push_back({DNNL_ARG_BIAS, e.bias.get()});
   }
+  FirstUse::watch_end_after("made " + code_name(e.primitive));
   e.scratch_bytes = chosen.scratchpad_desc().get_size();
   if (e.scratch_bytes > 0) {
     e.scratch = Memory(chosen.scratchpad_desc(), engine(), nullptr);
