@@ -14,6 +14,7 @@ gains; floors are those of the plans at the same rate of a copy. Nothing here wa
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -167,12 +168,13 @@ def config(net, optimizer, folder):
             "train": {"max_steps": 1} | ({"clip_grad_norm": net["training"]["clip_grad_norm"]} if clips else {})}
 
 
-def plan(program, net, optimizer, gpus):
+def plan(program, net, optimizer, gpus, **env):
     """Returns operations and bytes of a step, and its floor for each GPU in ms."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "config.json"
         file.write_text(json.dumps(config(net, optimizer, file.parent)))
-        said = subprocess.run([program, "plan", file, "--device", "cuda", "--json"], check=True, text=True, stdout=subprocess.PIPE)
+        said = subprocess.run([program, "plan", file, "--device", "cuda", "--json"], check=True, text=True, stdout=subprocess.PIPE,
+                              env=os.environ | env)
     calls = [(sum(c["flops"].values()), c["bytes_read"] + c["bytes_written"]) for c in json.loads(said.stdout)["calls"]]
     floors = {gpu: 1e3 * sum(max(flop / r["fp16"], moved / r["copy"]) for flop, moved in calls) for gpu, r in gpus.items()}
     return {"tflop": round(sum(flop for flop, _ in calls) / 1e12, 3), "gb": round(sum(moved for _, moved in calls) / 1e9, 1),
@@ -184,16 +186,32 @@ def plans(program):
     version = subprocess.run([program, "--version"], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
     rows = [{"net": net["name"]} | plan(program, net, {"type": "SGD"}, gpus) for net in GPU_NETS[:4]]
     rows.append({"net": GPU_NETS[3]["name"] + ", AdamW"} | plan(program, GPU_NETS[3], GPU_NETS[3]["training"]["optimizer"], gpus))
+    gpt2 = GPU_NETS[3]
+    chunks = {"net": gpt2["name"]} | plan(program, gpt2, {"type": "SGD"}, gpus, HALFSTEP_CUDA_DNN="plain")
     return {"what": "A training step of the nets GPU_NETS of torch_nets.py in float16, SGD but for the last: nothing was run. "
+                    "chunks: attention without cuDNN. "
                     "floor_ms: the sum over the calls of the longer of operations and bytes at the rates.",
             "command": "benchmarks/predict_h100.py --plans halfstep", "version": version,
-            "rates": {gpu: {"tflops": r["fp16"] / 1e12, "tb_per_s": r["copy"] / 1e12} for gpu, r in gpus.items()}, "rows": rows}
+            "rates": {gpu: {"tflops": r["fp16"] / 1e12, "tb_per_s": r["copy"] / 1e12} for gpu, r in gpus.items()}, "rows": rows,
+            "chunks": chunks}
+
+
+def check(program):
+    """Ends with 1 unless the record of plans is what the program plans. Another version of halfstep may plan in other words."""
+    old, new = records.newest("plans-gpu-nets"), plans(program)
+    differ = [key for key in ("rates", "rows", "chunks") if old.get(key) != new[key]]
+    if differ:
+        sys.exit(f"the record of plans has other {' and '.join(differ)} than {program} plans: benchmarks/predict_h100.py --plans "
+                 f"{program}, then without --plans, then scripts/write_figures.py")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--plans", metavar="PROGRAM")
+    p.add_argument("--check", metavar="PROGRAM", help="write nothing: compare the record of plans with what the program plans")
     a = p.parse_args()
+    if a.check:
+        return check(a.check)
     kind, record = ("plans-gpu-nets", plans(a.plans)) if a.plans else ("h100-predictions", predictions())
     for old in records.RESULTS.glob(f"*-{kind}.json"):
         old.unlink()

@@ -305,7 +305,8 @@ def parse(arguments):
     p.add_argument("--pack", metavar="FILE", type=pathlib.Path, help="build the programs of part questions for a Hopper GPU and "
                    "pack them (zstd)")
     p.add_argument("--part", action="append", choices=["build"] + PARTS + NAMED, default=[], help="may be repeated")
-    p.add_argument("--deadline", type=at_least(0.1, float), default=1800, help="seconds for everything, the build included [%(default)s]")
+    p.add_argument("--deadline", type=at_least(0.1, float), default=1800,
+                   help="seconds for everything, the build included [%(default)s]")
     jobs = os.environ.get("HALFSTEP_JOBS") or str(os.cpu_count())
     p.add_argument("--jobs", type=at_least(1, int), default=jobs, help="of the build [%(default)s; HALFSTEP_JOBS]")
     p.add_argument("--cpu-tests", action="store_true", help="in part test also the ctest tests of label cpu: a longer build")

@@ -111,8 +111,8 @@ def build_stages(suite, wanted):
     has_cuda = "ON" if suite.tools["nvcc"] or wanted != {"nets"} else "OFF"  # nets alone run on the CPU, too
     # No emulator: it is for machines without a GPU, and a third of the build.
     yield "", Step("build", "configure", [
-        cmake, "-S", ".", "-B", BUILD, *generator, "-DCMAKE_BUILD_TYPE=Release", f"-DHALFSTEP_CUDA={has_cuda}", "-DHALFSTEP_TESTS=ON",
-        "-DHALFSTEP_APPS=ON", "-DHALFSTEP_BENCHMARKS=ON", "-DHALFSTEP_EXAMPLES=OFF", "-DHALFSTEP_CUDA_HEADERS=OFF",
+        cmake, "-S", ".", "-B", BUILD, *generator, "-DCMAKE_BUILD_TYPE=Release", f"-DHALFSTEP_CUDA={has_cuda}",
+        "-DHALFSTEP_TESTS=ON", "-DHALFSTEP_APPS=ON", "-DHALFSTEP_BENCHMARKS=ON", "-DHALFSTEP_EXAMPLES=OFF", "-DHALFSTEP_CUDA_HEADERS=OFF",
         *suite.cmake_arguments], limit=300, expect=10, read=read_configure)
 
     def stage(name, expect, targets):
@@ -459,7 +459,8 @@ def questions(suite):
                                    *("--halfstep-variants", "fp16,bf16,fp16_tuned,bf16_tuned"),
                                    *("--torch-variants", "fp16_graph,bf16_graph,fp16_compile"))),
         *(step(f"verify {name}", expect, [PROGRAM, "verify", f"configs/{name}.json", "--set", "device=cuda", "--json"],
-               needs="program", read=read_verify) for name, expect in (("digits_mlp", 6), ("digits_resnet", 10), ("digits_lstm", 9))),
+               needs="program", read=read_verify)
+          for name, expect in (("digits_mlp", 6), ("digits_resnet", 10), ("digits_lstm", 9))),
         step("attention at odd lengths", 20, [TESTS, "--test-case=attention's gradients at lengths*"], needs="tests",
              read=read_doctest),
         step("PyTorch: products of 8 bits", 15, [sys.executable, "benchmarks/torch_scaled_mm.py", "--seconds", 0.1], quiet=True,

@@ -422,6 +422,12 @@ def gpu_plans():
     return "\n".join(lines + [""])
 
 
+def gpu_chunks():
+    """Returns what the plan of GPT-2 would count without the library's attention: "72.3 GB and, on an H200, a floor of 22.0 ms"."""
+    chunks = newest("plans-gpu-nets")["chunks"]
+    return f"{chunks['gb']:.1f} GB and, on an H200, a floor of {chunks['floor_ms']['H200']:.1f} ms"
+
+
 def recorded_operations(net):
     """Returns the operations of a net's recorded step, which a test checks."""
     text = (ROOT / "tests/emulators/source/census_test.cpp").read_text(encoding="utf-8")
@@ -488,6 +494,7 @@ FIGURES = {
     "gpu_4096": gpu_4096, "gpu_benchmark_table": gpu_benchmark_table,
     "gpu_mlp_table": gpu_mlp_table, "gpu_nets_table": gpu_nets_table,
     "gpu_predictions": gpu_predictions, "gpu_gains": gpu_gains, "gpu_missed": gpu_missed, "gpu_plans": gpu_plans,
+    "gpu_chunks": gpu_chunks,
     "operations_mlp": lambda: recorded_operations("MLP 4096, batch 4096"),
     "operations_resnet": lambda: recorded_operations("ResNet-18, batch 64, channels_last"),
     "operations_lstm": lambda: recorded_operations("LSTM 2 x 1024"),

@@ -78,15 +78,15 @@ bool copies_pay(const ConvCall& call) {
 }
 
 // Returns whether to add a fourth channel: for 16-bit images of 3 channels, as in a network's first layer. cuDNN has no fast
-// engine for them that accumulates in float32, but faster ones for 4 channels: on an H100 a step of ResNet-18's first layer alone
-// takes 5.9 ms at batch 256 with 4 channels, 6.1 ms with 8 and 6.5 ms with 3.
+// engine for them that accumulates in float32, but faster ones for 4 channels: on an H100 ResNet-18's first layer took less
+// time with 4 channels than with 3 or 8.
 bool widens(const ConvCall& call) {
   const Shape& x = call.x.shape;
   return call.direction != Direction::data && x.size() == 4 && x[1] == 3 && call.w.shape[1] == 3 && copies_pay(call);
 }
 
 // Returns the form of blocks for 16-bit images in channels_last. For it cuDNN takes the engines of later layers, without a
-// workspace; for 3 or 4 channels it pads them to 8, in a workspace of 196 MiB for ResNet-18 at batch 256. Values that are not
+// workspace; for 3 or 4 channels it pads them to 8, in a large workspace. Values that are not
 // finite may reach the results of neighbouring windows too, since the blocks of a window have more pixels than it, with weight 0. A
 // result with a bias for each of its few channels, of a transposed convolution, is left as it is.
 std::optional<BlockForm> blocks_of(const ConvCall& call) {

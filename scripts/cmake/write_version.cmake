@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes the header OUT, if that changes it: cmake -D SOURCE=FOLDER -D OUT=FILE -D HALFSTEP_COMPILER=... -P write_version.cmake
-# The commit is that of SOURCE, "-dirty" with changes, or "unknown" where SOURCE is no repository: sources within the repository of another
-# project do not take that one's commit.
+# The commit is that of SOURCE, "-dirty" with changes, or "unknown" where SOURCE is no repository: sources within the repository of
+# another project do not take its commit.
 set(git ${CMAKE_COMMAND} -E env GIT_OPTIONAL_LOCKS=0 git)
 execute_process(COMMAND ${git} rev-parse --show-prefix WORKING_DIRECTORY ${SOURCE} RESULT_VARIABLE failed OUTPUT_VARIABLE below
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

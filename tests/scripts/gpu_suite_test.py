@@ -254,7 +254,7 @@ class Quick(unittest.TestCase):
                 (["--jobs", "0"], {}, "takes 1 or more, got 0"),
                 ([], {"HALFSTEP_JOBS": "all"}, "invalid number value: 'all'"),
                 (["--part", "90-real"], {}, "invalid choice: '90-real'"),
-                (["--programs", empty, "--part", "questions", "--dry-run"], {}, f"there is no {empty}/halfstep, which part questions"),
+                (["--programs", empty, "--part", "questions", "--dry-run"], {}, f"no {empty}/halfstep, which part questions runs"),
                 (["--programs", empty, "--part", "scaling"], {}, f"there is no {empty}/benchmarks/nets, which part scaling runs"),
                 (["--pack", empty / "x/y.zst"], {}, "y.zst"),
                 (["--pack", t.root / "y.zst", "--programs", t.root], {}, "--pack builds its own programs"),
