@@ -112,8 +112,8 @@ def build_stages(suite, wanted):
     # No emulator: it is for machines without a GPU, and a third of the build.
     yield "", Step("build", "configure", [
         cmake, "-S", ".", "-B", BUILD, *generator, "-DCMAKE_BUILD_TYPE=Release", f"-DHALFSTEP_CUDA={has_cuda}",
-        "-DHALFSTEP_TESTS=ON", "-DHALFSTEP_APPS=ON", "-DHALFSTEP_BENCHMARKS=ON", "-DHALFSTEP_EXAMPLES=OFF", "-DHALFSTEP_CUDA_HEADERS=OFF",
-        *suite.cmake_arguments], limit=300, expect=10, read=read_configure)
+        "-DHALFSTEP_TESTS=ON", "-DHALFSTEP_APPS=ON", "-DHALFSTEP_BENCHMARKS=ON", "-DHALFSTEP_EXAMPLES=OFF",
+        "-DHALFSTEP_CUDA_HEADERS=OFF", *suite.cmake_arguments], limit=300, expect=10, read=read_configure)
 
     def stage(name, expect, targets):
         return name, Step("build", name, [cmake, "--build", BUILD, "-j", suite.a.jobs, "--target", *targets], limit=3600,

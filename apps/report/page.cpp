@@ -49,9 +49,8 @@ class Page {
       : runs_(runs), plans_(plans), mistakes_(mistakes) {}
 
   std::string text() {
-    const RecordedRun& first = runs_[0];
-    const std::string title = runs_.size() == 1 ? first.name : std::to_string(runs_.size()) + " runs";
-    begin_page(out_, title, about(first));
+    const std::string title = runs_.size() == 1 ? runs_[0].name : std::to_string(runs_.size()) + " runs";
+    begin_page(out_, title, about());
     write_summary(out_, runs_, mistakes_);
     if (runs_.size() > 1) write_differences(out_, runs_);
     write_curves();
@@ -64,15 +63,28 @@ class Page {
   }
 
  private:
-  static std::string about(const RecordedRun& r) {
-    std::string out;
-    const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
-    if (const auto o = r.config.find("optimizer"); o != r.config.end() && o->is_object())
-      add(text_at(*o, "type", "") + (o->contains("lr") && (*o)["lr"].is_number() ? ", lr " + (*o)["lr"].dump() : ""));
+  static std::vector<std::string> facts_about(const RecordedRun& r) {
+    std::vector<std::string> out;
+    if (const auto o = r.config.find("optimizer"); o != r.config.end() && o->is_object()) {
+      out.push_back(text_at(*o, "type", ""));
+      if (o->contains("lr") && (*o)["lr"].is_number()) out.push_back("lr " + (*o)["lr"].dump());
+    }
     Json batch = r.config;
     for (const char* key : {"data", "loader", "batch_size"}) batch = batch.is_object() ? batch.value(key, Json()) : Json();
-    if (batch.is_number()) add("batch " + batch.dump());
-    if (r.made_by.is_object()) add("halfstep " + text_at(r.made_by, "halfstep", "?") + " on " + text_at(r.made_by, "device", "?"));
+    if (batch.is_number()) out.push_back("batch " + batch.dump());
+    if (r.made_by.is_object())
+      out.push_back("halfstep " + text_at(r.made_by, "halfstep", "?") + " on " + text_at(r.made_by, "device", "?"));
+    return out;
+  }
+  // Returns what is true of all runs.
+  std::string about() const {
+    std::vector<std::string> common = facts_about(runs_[0]);
+    for (const RecordedRun& r : runs_) {
+      const std::vector<std::string> own = facts_about(r);
+      std::erase_if(common, [&](const std::string& fact) { return std::find(own.begin(), own.end(), fact) == own.end(); });
+    }
+    std::string out;
+    for (const std::string& fact : common) out += (out.empty() ? "" : ", ") + fact;
     return out;
   }
 

@@ -59,6 +59,9 @@ TEST_CASE("report: one run and several, without an address, a number that is non
   const std::string two = read(dir / "two.html");
   for (const char* part : {"<title>2 runs</title>", "What differs", "optimizer.lr", "amp.enabled"})
     CHECK_MESSAGE(contains(two, part), part);
+  // The line below the title says only what is true of all runs.
+  CHECK(contains(page, "<p class=\"soft\">SGD, lr 0.1, batch "));
+  CHECK(contains(two, "<p class=\"soft\">SGD, batch "));
   CHECK(run(dir, "report nothing").code == 3);
   CHECK(run(dir, "report").code == 2);
 
