@@ -174,6 +174,39 @@ TEST_CASE("a recorded forward pass follows changes of its model") {
   }
 }
 
+TEST_CASE("a recorded forward pass follows changes of its layers") {
+  const auto net = mlp_model(Device::cuda, 0.5);
+  net->eval();
+  const Batches batches(Device::cpu, 2);
+  const auto forward = [&](const Tensor& x) {
+    const Autocast region(Device::cuda, DType::bf16);
+    return (*net)(x);
+  };
+  ForwardRecorder recorder(forward, *net, Device::cuda);
+  const auto same = [&](bool recorded) {
+    for (size_t i = 0; i < 3; ++i) {
+      const Tensor& x = batches.inputs[i % 2];
+      CHECK(bytes(recorder(x)) == bytes(no_grad([&] { return forward(x.to(Device::cuda)); })));
+      CHECK(recorder.recordings() == (recorded && i > 0));
+    }
+  };
+  same(true);
+  (*net)[0]->set_precision(DType::f16);
+  same(true);
+  auto activation = (*net)[1];
+  activation = Tanh();
+  same(true);
+  struct Unknown : Module {
+    Tensor forward(const Tensor& x) override { return x * factor; }
+    double factor = 2;
+  };
+  const auto unknown = std::make_shared<Unknown>();
+  activation = unknown;
+  same(false);
+  unknown->factor = 3;
+  same(false);
+}
+
 TEST_CASE("a forward pass that cannot be recorded runs eagerly") {
   struct ReadsValue : Module {
     explicit ReadsValue(std::shared_ptr<Module> m) : inner(this, "inner", std::move(m)) {}
