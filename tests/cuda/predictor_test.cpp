@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "apps/commands/program.h"
+#include "apps/examine/bench_mlp.h"
 #include "cuda/launches.h"
 #include "framework/backend/reports.h"
 #include "framework/tensor/memory.h"
@@ -303,4 +305,20 @@ TEST_CASE("a weight may be cast by one thread while another records its use") {
   thread.join();
   recording->replay();
   CHECK(here.sum().item<float>() == 16 * 12);
+}
+
+TEST_CASE("the planned peak of recorded steps counts the recording's copy of the batch") {
+  const auto beyond_plan = [](GraphMode mode) {
+    app::BenchOptions options;
+    options.device = Device::cuda;
+    options.batch = 512, options.width = 64, options.batches = 3, options.epochs = 4;
+    options.arms = {app::Precision::float32};
+    options.graph = mode;
+    const std::vector<app::BenchArm> arms = app::bench_mlp(options, {});
+    REQUIRE(arms.size() == 1);
+    CHECK(arms[0].recorded == (mode == GraphMode::on));
+    return int64_t(arms[0].peak_bytes) - int64_t(arms[0].planned_peak_bytes);
+  };
+  const int64_t batch = 2 * 512 * 64 * 4;
+  CHECK(std::abs(beyond_plan(GraphMode::on) - beyond_plan(GraphMode::off)) < batch / 4);
 }
