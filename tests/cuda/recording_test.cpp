@@ -252,11 +252,18 @@ TEST_CASE("changes of layers between recorded steps count") {
       if (i == 11) dynamic_cast<InstanceNorm1d&>(*t.net->children().back()).set_momentum(0.7);
     }));
   }
-  SUBCASE("a layer gives way to one that has the place in memory of the first") {
+  SUBCASE("a layer gives way to one with its place in memory") {
     CHECK(during({.dropout = 0.2}, [](Trainer& t, int i) {
-      if (i != 11) return;
       auto drop = (*t.net)[2];
-      for (const double p : {0.5, 0.6, 0.7, 0.8}) drop = Dropout(p);
+      if (i == 0) drop = std::shared_ptr<Dropout>(new Dropout(0.2));  // whose memory is free as soon as it is gone
+      if (i == 11) drop = nullptr, drop = std::shared_ptr<Dropout>(new Dropout(0.8));
+    }));
+  }
+  SUBCASE("a layer gives way to another, and lives on") {
+    std::shared_ptr<Module> former;
+    CHECK(during({.dropout = 0.2}, [&](Trainer& t, int i) {
+      auto drop = (*t.net)[2];
+      if (i == 11) former = drop.ptr(), drop = Dropout(0.8);
     }));
   }
   SUBCASE("a layer is moved into another") {

@@ -37,6 +37,10 @@ double relative_error(const Tensor& got, const Tensor& want) {
   return difference.max().item<double>() / want.abs().max().item<double>();
 }
 
+int64_t calls_of_library(const emu::Operations& done) {
+  return std::count_if(done.list.begin(), done.list.end(), [](const emu::Operation& o) { return o.name == "cudnn"; });
+}
+
 }  // namespace
 
 TEST_CASE("convolutions of too many elements for the library are given to it in parts, by samples") {
@@ -53,9 +57,7 @@ TEST_CASE("convolutions of too many elements for the library are given to it in 
           const Largest limit(samples == 0 ? elements - 1 : samples * elements + 1);
           const emu::Operations done;
           const Tensors got = convolved(Device::cuda, dtype, transposed, format);
-          const auto by_library =
-              std::count_if(done.list.begin(), done.list.end(), [](const auto& o) { return o.name == "cudnn"; });
-          CHECK(by_library == (samples == 0 ? 0 : 3 * 3));
+          CHECK(calls_of_library(done) == (samples == 0 ? 0 : 3 * 3));
           for (size_t i = 0; i < want.size(); ++i) {
             CAPTURE(i);
             CHECK(relative_error(got[i], want[i]) < (dtype == DType::f16 ? 4e-3 : 1e-5));
@@ -63,5 +65,16 @@ TEST_CASE("convolutions of too many elements for the library are given to it in 
         }
       }
     }
+  }
+}
+
+TEST_CASE("a convolution whose weight has too many elements for the library is not given to it") {
+  manual_seed(52);
+  const Tensor x = randn({2, 8, 3, 3}), w = randn({64, 8, 3, 3}), want = conv2d(x.to(DType::f64), w.to(DType::f64));
+  for (const bool fits : {true, false}) {
+    const Largest limit(w.numel() - !fits);
+    const emu::Operations done;
+    CHECK(relative_error(conv2d(x.to(Device::cuda), w.to(Device::cuda)), want) < 1e-5);
+    CHECK(calls_of_library(done) == fits);
   }
 }
