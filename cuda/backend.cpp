@@ -83,8 +83,10 @@ class CudaBackend final : public Backend,
     const size_t zeros = sizeof(IndexFault) + kCounters * sizeof(uint32_t);
     fault_ = static_cast<IndexFault*>(memory.allocate(zeros, MemoryTag::workspace));
     queue_.counters = reinterpret_cast<uint32_t*>(fault_ + 1);
-    // Uses a kernel, so that a build without code for this GPU fails here, not in the middle of training.
-    cuda::fill(queue_, {fault_, DType::u8, {int64_t(zeros)}, {1}}, 0);
+    // Launches a kernel, so that a build without code for this GPU fails here, not in the middle of training. Zeros take none.
+    const TensorView whole{fault_, DType::u8, {int64_t(zeros)}, {1}};
+    cuda::fill(queue_, whole, 1);
+    cuda::fill(queue_, whole, 0);
   }
   ~CudaBackend() override {
     if (queue_.scratch) memory_.release(queue_.scratch);

@@ -160,6 +160,10 @@ void Recorder::launched(const KernelLaunch& launch) {
   readers_.push_back(std::move(reader));
 }
 
+void keep_in_recording(std::shared_ptr<void> object) {
+  if (auto* const recorder = dynamic_cast<Recorder*>(launch_watcher)) recorder->keep(std::move(object));
+}
+
 void Recorder::uses_fixed(const void* p) {
   for (GraphInput& input : inputs_) input.fixed = input.fixed || input.holds(p);
 }

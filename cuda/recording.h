@@ -76,4 +76,7 @@ class Recorder final : public LaunchWatcher {
   std::vector<std::shared_ptr<void>> kept_;
 };
 
+// Keeps an object until the recording that this thread makes is gone. Does nothing if it makes none.
+void keep_in_recording(std::shared_ptr<void> object);
+
 }  // namespace halfstep::cuda

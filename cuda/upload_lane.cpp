@@ -22,8 +22,21 @@ CudaUploadLane::Slot& CudaUploadLane::take_slot() {
   Slot& slot = slots_[next_slot_++ % slots_.size()];
   slot.filling = true;
   lock.unlock();
-  slot.done.wait();
+  try {
+    slot.done.wait();
+  } catch (...) {  // the device has failed: other threads learn it from the same slot
+    give_back(slot);
+    throw;
+  }
   return slot;
+}
+
+void CudaUploadLane::give_back(Slot& slot) {
+  {
+    const std::lock_guard lock(mutex_);
+    slot.filling = false;
+  }
+  filled_.notify_all();
 }
 
 std::unique_ptr<Event> CudaUploadLane::take_event() {

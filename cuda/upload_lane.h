@@ -38,6 +38,7 @@ class CudaUploadLane final : public UploadLane {
   using Events = std::vector<std::unique_ptr<Event>>;
 
   Slot& take_slot();
+  void give_back(Slot& slot);  // unused
   void wait_for_work();
   std::unique_ptr<Event> take_event();
 

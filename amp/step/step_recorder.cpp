@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "amp/autocast/autocast.h"
+#include "amp/step/module_settings.h"
 #include "framework/autograd/grad_mode.h"
 #include "framework/autograd/scaled_backward.h"
 #include "framework/backend/dnn.h"
@@ -23,6 +24,26 @@ void* shadow_data(const Tensor& p) {
   const Tensor shadow = autocast::shadow_of(p);
   return shadow.defined() ? shadow.view().data : nullptr;
 }
+
+// Returns whether a hook waits for the tensor's gradient.
+bool has_hooks(const Tensor& t) {
+  const auto& meta = t.impl()->autograd;
+  return meta && meta->hooks && !meta->hooks->empty();
+}
+bool any_hooks(const std::vector<Tensor>& tensors) { return std::any_of(tensors.begin(), tensors.end(), has_hooks); }
+
+// A recorded step, and what the module was when it was recorded.
+class StepRecording final : public Recording {
+ public:
+  StepRecording(std::unique_ptr<Recording> work, const Module& module) : work_(std::move(work)) { settings_.note(module); }
+  void replay() override { work_->replay(); }
+  bool read_input(size_t i, const void* data) override { return work_->read_input(i, data); }
+  bool is_of(const Module& module) { return !settings_.have_changed(module); }
+
+ private:
+  std::unique_ptr<Recording> work_;
+  ModuleSettings settings_;
+};
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -88,7 +109,12 @@ StepResult StepRecorder::operator()(const Tensor& input, const Tensor& target, c
 }
 
 StepRecorder::Readiness StepRecorder::readiness(const Tensor& input, const Tensor& target, const BatchRows& part) const {
-  if (module_.any_hooks()) return kEager;  // hooks read values on the host
+  const auto watches_hooks = [&] {
+    if (!recording_) return any_hooks(module_.parameters());
+    return std::any_of(watched_.begin(), watched_.end(), [](const WatchedTensor& w) { return has_hooks(w.tensor); });
+  };
+  if (module_.any_hooks() || watches_hooks()) return kEager;  // hooks read values on the host
+  if (mode_ == GraphMode::automatic && !recording_ && (!module_.is_recordable() || module_.any_recomputes())) return kEager;
   if (recording_ && !is_valid()) return kChanged;
   if (Observing::any()) return kOther;  // a replay has no calls to observe
   const bool fits = part.rows > 0 && part == part_ && alike(input_, input) && alike(target_, target);
@@ -136,9 +162,7 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
   } catch (const NotPrepared& e) {
     unprepared = true;
     problem = first_line(e.what());
-  } catch (const RecordingError& e) {
-    problem = first_line(e.what());
-  } catch (...) {
+  } catch (const RecordingError& e) { problem = first_line(e.what()); } catch (...) {
     abandon(begun);
     throw;
   }
@@ -155,6 +179,7 @@ bool StepRecorder::record(const Tensor& input, const Tensor& target, const Batch
   }
   watch_tensors();
   settings_ = settings();
+  recording_ = std::make_unique<StepRecording>(std::move(recording_), module_);
   return true;
 }
 
@@ -181,9 +206,10 @@ void StepRecorder::watch_tensors() {
 std::vector<double> StepRecorder::settings() const {
   std::vector<double> out{scaler_.get_growth_factor(),  scaler_.get_backoff_factor(), double(scaler_.get_growth_interval()),
                           double(scaler_.is_enabled()), double(allow_tf32()),         double(optimizer_.states_dropped())};
+  const DnnOptions dnn = dnn_options();  // they choose the library's algorithms
+  out.insert(out.end(), {double(dnn.benchmark), double(dnn.workspace)});
   const std::vector<double> options = optimizer_.recorded_options();
   out.insert(out.end(), options.begin(), options.end());
-  module_.visit([&](const Module& m) { out.push_back(m.training()); });
   return out;
 }
 
@@ -194,7 +220,7 @@ bool StepRecorder::is_valid() const {
     if (w.stepped && w.shadow != shadow_data(w.tensor)) return false;
     if (w.tensor.requires_grad() != w.requires_grad || (w.stepped && w.tensor.version() != w.version)) return false;
   }
-  return settings() == settings_;
+  return settings() == settings_ && static_cast<StepRecording&>(*recording_).is_of(module_);
 }
 
 void StepRecorder::copy_input(size_t i, const Tensor& from, const Tensor& to) {

@@ -128,6 +128,9 @@ size_t planned_peak(const BenchOptions& options, Precision precision) {
   BenchArm arm;
   arm.precision = precision;
   const size_t others = allocator(Device::meta).stats().live;  // bytes that were there before
+  Tensors recorded;                                            // the copy of the batch that a recording has
+  for (int i = 0; i < 2 && options.device.is_cuda() && options.graph != GraphMode::off; ++i)
+    recorded.push_back(empty({options.batch, options.width}));
   run_arm(on_meta, make_data(on_meta), arm);
   return arm.peak_bytes - others;
 }

@@ -36,13 +36,12 @@ int64_t planned_batch(const Config& config, int64_t batch) {
   return config.facts && config.facts->size ? std::min(size, *config.facts->size) : size;
 }
 
-PlannedDevice::PlannedDevice(const Config& config) : type_(config.device.type) {
+PlannedDevice::PlannedDevice(const Config& config) : is_gpu_(config.device.is_cuda()), type_(config.device.type) {
   set_dnn_options({.benchmark = before_.benchmark, .workspace = config.performance.cudnn_workspace << 20});
 }
 
 MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::string>& recomputed, int ranks)
-    : facts_(known_facts(config)),
-      batch_(planned_batch(config, batch)),
+    : batches_{known_facts(config), planned_batch(config, batch)},
       target_(config),
       on_(Device::meta),
       others_(allocator(Device::meta).stats()),
@@ -72,14 +71,26 @@ MetaStep::MetaStep(const Config& config, int64_t batch, const std::vector<std::s
   step_ = std::make_unique<TrainStep>(*model_, *loss_, *optimizer_, scaler_, nullptr, options_);
 }
 
+MetaStep::BatchTensors MetaStep::Batches::make() const {
+  const MemoryScope scope(MemoryTag::data);
+  return {empty(with_batch(size, facts.input), {.dtype = facts.input_dtype}),
+          empty(with_batch(size, facts.target), {.dtype = facts.target_dtype()})};
+}
+
+// Returns whether the config's device may record such steps (TrainStep).
+bool MetaStep::may_be_recorded() const {
+  if (!target_.is_gpu() || options_.accumulate_steps > 1 || (group_ && !group_->can_record())) return false;
+  return options_.graph == GraphMode::on ||
+         (options_.graph == GraphMode::automatic && model_->is_recordable() && loss_->is_recordable() && !model_->any_recomputes());
+}
+
 void MetaStep::run() {
+  if (!may_be_recorded())
+    recorded_ = {};
+  else if (!recorded_.input.defined())
+    recorded_ = batches_.make();
   for (int64_t i = 0; i < options_.accumulate_steps; ++i) {
-    Tensor input, target;
-    {
-      const MemoryScope scope(MemoryTag::data);
-      input = empty(with_batch(batch_, facts_.input), {.dtype = facts_.input_dtype});
-      target = empty(with_batch(batch_, facts_.target), {.dtype = facts_.target_dtype()});
-    }
+    const auto [input, target] = batches_.make();
     const StepResult result = (*step_)(input, target);
     pending_.push_back({result.loss, result.outcome});
   }

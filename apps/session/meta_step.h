@@ -30,8 +30,10 @@ class PlannedDevice {
   [[nodiscard]] explicit PlannedDevice(const Config& config);
   ~PlannedDevice() { set_dnn_options(before_); }
   PlannedDevice(const PlannedDevice&) = delete;
+  bool is_gpu() const { return is_gpu_; }
 
  private:
+  bool is_gpu_;
   PlanFor type_;
   DnnOptions before_ = dnn_options();
 };
@@ -58,8 +60,17 @@ class MetaStep {
     StepOutcome outcome;
   };
 
-  const DataFacts& facts_;
-  int64_t batch_;
+  struct BatchTensors {
+    Tensor input, target;
+  };
+  struct Batches {
+    const DataFacts& facts;
+    int64_t size;
+    BatchTensors make() const;
+  };
+  bool may_be_recorded() const;
+
+  Batches batches_;
   SavedGenerator generator_;
   PlannedDevice target_;
   DefaultDevice on_;
@@ -73,6 +84,7 @@ class MetaStep {
   TrainStepOptions options_;
   std::unique_ptr<TrainStep> step_;
   std::vector<Pending> pending_;
+  BatchTensors recorded_;  // the copy of the batch that a recording has
 };
 
 }  // namespace halfstep::app

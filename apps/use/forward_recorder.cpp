@@ -23,14 +23,14 @@ std::vector<Tensor> tensors_of(const Module& model) {
 
 uintptr_t address_of(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.const_data_ptr()); }
 
-// Returns numbers for everything besides the input that a recording depends on; equal numbers mean no change.
-std::vector<uintptr_t> state_of(const Module& model, const std::vector<Tensor>& tensors) {
+// Returns numbers for everything that a recording depends on besides the input and the model's settings; equal numbers mean no
+// change.
+std::vector<uintptr_t> state_of(const std::vector<Tensor>& tensors) {
   std::vector<uintptr_t> out{uintptr_t(allow_tf32())};
   for (const Tensor& t : tensors) {
     const Tensor low = autocast::shadow_of(t);
     out.insert(out.end(), {address_of(t), uintptr_t(t.version()), low.defined() ? address_of(low) : 0});
   }
-  model.visit([&](const Module& m) { out.push_back(m.training()); });
   return out;
 }
 
@@ -56,7 +56,8 @@ Tensor ForwardRecorder::operator()(const Tensor& input) {
     Tensor output = run_eagerly(input);
     if (shapes_.empty()) {  // after the call, which makes 16-bit copies
       tensors_ = tensors_of(model_);
-      model_state_ = state_of(model_, tensors_);
+      model_state_ = state_of(tensors_);
+      settings_.note(model_);
     }
     if (shapes_.size() == kMostShapes) shapes_.pop_back();
     shapes_.push_front({.shape = input.shape(), .dtype = input.dtype()});
@@ -84,7 +85,9 @@ Tensor ForwardRecorder::run_eagerly(const Tensor& input) {
 
 void ForwardRecorder::discard_if_changed() {
   if (shapes_.empty()) return;
-  if (state_of(model_, tensors_of(model_)) != model_state_) discard_all();
+  if (state_of(tensors_of(model_)) == model_state_ && !settings_.have_changed(model_)) return;
+  discard_all();
+  has_given_up_ = !model_.is_recordable();  // with another layer, perhaps
 }
 
 void ForwardRecorder::discard_all() {

@@ -5,10 +5,10 @@
 // The first call with a shape runs eagerly, which also creates what only eager work can: a library's plans, and 16-bit copies of
 // weights. The second is recorded, with the input in separate memory, and later calls replay it. The kMostShapes latest shapes are
 // kept. All are discarded when the model changes: a weight or a buffer was written or replaced, a copy of a weight was dropped, or
-// train() or eval() was called. The model's host code runs when it is recorded but not when it is replayed, so a model that may
-// decide on the host (Module::is_recordable) or that has hooks runs eagerly; so does one whose recording fails, for example
-// because it reads values, with one log line that says why. Each recording has memory of its own; if the device has no more, all
-// are discarded for the call.
+// a layer or its settings are others (ModuleSettings). The model's host code runs when it is recorded but not when it is replayed,
+// so a model that may decide on the host (Module::is_recordable) or that has hooks runs eagerly; so does one whose recording fails,
+// for example because it reads values, with one log line that says why. Each recording has memory of its own; if the device has no
+// more, all are discarded for the call.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,7 @@
 #include <memory>
 #include <vector>
 
+#include "amp/step/module_settings.h"
 #include "framework/backend/backend.h"
 #include "layers/module/module.h"
 
@@ -60,6 +61,7 @@ class ForwardRecorder {
   // The model's tensors when the first of `shapes_` was made, held so that no other tensor gets their addresses.
   std::vector<Tensor> tensors_;
   std::vector<uintptr_t> model_state_;  // see state_of, at that time
+  ModuleSettings settings_;             // at that time
 };
 
 }  // namespace halfstep::app

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "cuda/dnn/library.h"
 #include "cuda/kernels/pixels.h"
@@ -65,6 +66,11 @@ std::optional<ConvWindow> window_of(const Window& window, const Numbers& x, cons
 std::atomic<double>& least_widened() {
   static std::atomic<double> multiplications{0x1p28};
   return multiplications;
+}
+
+std::atomic<int64_t>& largest() {
+  static std::atomic<int64_t> elements{std::numeric_limits<int32_t>::max()};
+  return elements;
 }
 
 // Returns one of the tensors that are read.
@@ -133,6 +139,7 @@ bool convolve_as_given(const Queue& q, const ConvKernels& kernels, const ConvCal
   const TensorView& wanted = direction == Direction::forward ? y : direction == Direction::data ? x : w;
   const auto type = type_of(first.dtype);
   if (!type || second.dtype != first.dtype || x.numel() == 0 || w.numel() == 0 || y.numel() == 0) return false;
+  if (std::max({x.numel(), w.numel(), y.numel()}) > largest()) return false;
   Library* const library = Library::find(q);
   if (!library) return false;
 
@@ -242,11 +249,7 @@ bool convolve_blocks(const Queue& q, const ConvKernels& kernels, const ConvCall&
   return true;
 }
 
-}  // namespace
-
-void set_least_widened_convolution(double multiplications) { least_widened() = multiplications; }
-
-bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
+bool convolve_whole(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
   const bool has_library = Library::find(q) != nullptr;
   const auto without_blocks = [&] {
     if (has_library && widens(call)) return convolve_widened(q, kernels, call, unfold);
@@ -254,6 +257,56 @@ bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, 
   };
   const auto form = has_library ? blocks_of(call) : std::nullopt;
   return (form && convolve_blocks(q, kernels, call, *form, [&] { without_blocks(); })) || without_blocks();
+}
+
+// Returns how many samples a part may have, so that all parts but the last have as many, and none has too many elements; 0: even
+// one sample has.
+int64_t samples_of_part(const ConvCall& call) {
+  const int64_t samples = call.x.shape[0], most = largest() / (std::max(call.x.numel(), call.y.numel()) / samples);
+  if (most == 0) return 0;
+  const int64_t parts = (samples + most - 1) / most;
+  return (samples + parts - 1) / parts;
+}
+
+// Returns samples [begin, begin + count) of a tensor.
+TensorView samples_in(TensorView v, int64_t begin, int64_t count) {
+  v.data = static_cast<char*>(v.data) + begin * v.strides[0] * int64_t(size_of(v.dtype));
+  v.shape[0] = count;
+  return v;
+}
+
+bool convolve_in_parts(const Queue& q, const ConvKernels& kernels, const ConvCall& call) {
+  const int64_t samples = call.x.shape[0], step = samples_of_part(call);
+  if (step == 0) return false;
+  const bool adds = call.direction == Direction::weight;
+  const size_t bytes = adds ? size_t(call.w.numel()) * sizeof(float) : 0;
+  const Workspace sum_memory(Device::cuda, bytes), part_memory(Device::cuda, bytes);
+  const Strides strides = strides_of(call.w.shape, conv_format({call.x, call.w, call.y}));
+  const TensorView sum{sum_memory.data(), DType::f32, call.w.shape, strides},
+      part{part_memory.data(), DType::f32, call.w.shape, strides};
+  for (int64_t begin = 0; begin < samples; begin += step) {
+    const int64_t count = std::min(step, samples - begin);
+    ConvCall inner = call;
+    inner.x = samples_in(call.x, begin, count);
+    inner.y = samples_in(call.y, begin, count);
+    if (adds) inner.w = begin == 0 ? sum : part, inner.bias = {};
+    if (!convolve_whole(q, kernels, inner, {})) return false;
+    if (adds && begin > 0) kernels.add(sum, part, sum);
+  }
+  if (!adds) return true;
+  kernels.copy(sum, call.w);
+  if (call.bias) channel_sums(kernels, as_image(call.y), call.bias);
+  return true;
+}
+
+}  // namespace
+
+void set_least_widened_convolution(double multiplications) { least_widened() = multiplications; }
+void set_largest_convolution(int64_t elements) { largest() = elements; }
+
+bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold) {
+  if (std::max(call.x.numel(), call.y.numel()) > largest()) return convolve_in_parts(q, kernels, call);
+  return convolve_whole(q, kernels, call, unfold);
 }
 
 }  // namespace halfstep::cuda::dnn

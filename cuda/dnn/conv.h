@@ -56,10 +56,13 @@ struct ConvCall {
   Window window;
   bool relu = false;  // forward: y = relu(conv(x, w) + bias)
 };
-// Convolves. unfold: the same work without the library, which tuning measures.
+// Convolves. unfold: the same work without the library, which tuning measures. Tensors of 2^31 elements and more, which the
+// library's engines would count in 32 bits, are divided by samples; gradients of a weight are then added in float32.
 bool convolve(const Queue& q, const ConvKernels& kernels, const ConvCall& call, const std::function<void()>& unfold);
 // Sets the number of multiplications from which 16-bit images of 3 channels in channels_last are given to the library with 4, or in
 // the form of blocks. The default is 2^28, below which the copies take longer than they save.
 void set_least_widened_convolution(double multiplications);
+// Sets the number of elements up to which a tensor is given to the library. The default is 2^31 - 1.
+void set_largest_convolution(int64_t elements);
 
 }  // namespace halfstep::cuda::dnn

@@ -6,6 +6,7 @@
 #include "cuda/blas/matmul.h"
 #include "cuda/blas/tuning_cache.h"
 #include "cuda/launches.h"
+#include "cuda/recording.h"
 #include "cuda/runtime.h"
 #include "framework/backend/dnn.h"
 #include "framework/backend/workspace.h"
@@ -72,7 +73,7 @@ Library::Entry& Library::prepare(const Queue& q, const Work& work) {
   Entry entry;
   std::string problem;
   try {
-    entry.plans = std::make_unique<Plans>(work.graph(), target_, work.rules);
+    entry.plans = std::make_shared<Plans>(work.graph(), target_, work.rules);
     if (!entry.plans->chosen(target_)) {
       problem = entry.plans->problem().empty() ? "no engine that is allowed" : entry.plans->problem();
       entry.plans.reset();
@@ -138,7 +139,7 @@ bool Library::restrict_workspace(const Work& work, Entry& entry, int64_t workspa
       "choice, which may take longer; the log has them at level debug");
   Rules rules = work.rules;
   rules.workspace = workspace - 1;
-  entry.plans = std::make_unique<Plans>(work.graph(), target_, rules);
+  entry.plans = std::make_shared<Plans>(work.graph(), target_, rules);
   const Plan* const plan = entry.plans->chosen(target_);
   logging::debug("[cudnn] " + text_of(work) + ": no memory for a workspace of " + std::to_string(workspace) + " bytes, " +
                  (plan ? "but perhaps for " + std::to_string(plan->workspace()) : "declined"));
@@ -173,6 +174,7 @@ Outcome Library::run(const Queue& q, const Work& work) {
     }
     if (status == CUDNN_STATUS_SUCCESS) {
       entry.plans->free_others();
+      keep_in_recording(entry.plans);
       return Outcome::computed;
     }
     if (q.recording || !is_refusal(status)) check_cudnn(status, "cudnnBackendExecute");

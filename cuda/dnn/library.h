@@ -2,7 +2,8 @@
 // Runs work by cuDNN: its handle, the plans made so far, and the choice among them.
 //
 // A kind of work is found by its key. The first call of a kind makes the plans, or finds that the library declines; a recording
-// cannot do that, so unprepared work throws NotPrepared. With DnnOptions::benchmark the first call of a kind also times the first
+// cannot do that, so unprepared work throws NotPrepared. A recording keeps the plans whose kernels it replays, which may have been
+// compiled for them. With DnnOptions::benchmark the first call of a kind also times the first
 // few plans and the alternative without the library, and keeps the fastest; cuda/blas/tuning_cache.h stores it for later runs. If
 // the device has no memory for a plan's workspace, plans that need less are used from then on; if there are none, the library
 // declines.
@@ -50,7 +51,7 @@ class Library {
 
  private:
   struct Entry {
-    std::unique_ptr<Plans> plans;  // null: declined
+    std::shared_ptr<Plans> plans;  // null: declined; recordings keep those whose work they replay
     bool slower = false;
   };
   explicit Library(cudnnHandle_t handle) : handle_(handle), target_(Target::of(handle)) {}

@@ -8,6 +8,7 @@
 #include "cuda/dnn/library.h"
 #include "cuda/dnn/rnn_descriptor.h"
 #include "cuda/launches.h"
+#include "cuda/recording.h"
 #include "cuda/runtime.h"
 #include "framework/backend/dnn.h"
 #include "framework/backend/workspace.h"
@@ -21,7 +22,7 @@ enum Mode : size_t { kInference, kTraining, kBackward, kModes };
 
 // The library's objects for a network and the lengths of its sequences.
 struct PreparedNetwork {
-  std::unique_ptr<RnnPlan> plan;  // null: declined
+  std::shared_ptr<RnnPlan> plan;  // null: declined; recordings keep it
   WeightLayout weights;
   size_t workspace[kModes] = {}, reserve = 0;  // bytes
   bool has_run[kModes] = {};
@@ -52,7 +53,7 @@ void check_not_recording(const Queue& q) {
 PreparedNetwork prepare(const Queue& q, Library& library, const RnnProblem& problem) {
   PreparedNetwork out;
   const cudnnHandle_t handle = library.handle(q);
-  auto plan = std::make_unique<RnnPlan>(problem, handle);
+  auto plan = std::make_shared<RnnPlan>(problem, handle);
   const PlanKey network = problem.network_key();
   const WeightLayout* layout = rnn_cache().layouts.find(network);
   if (!layout) layout = &rnn_cache().layouts.put(network, weight_layout(problem, *plan, handle));
@@ -129,7 +130,10 @@ class Call {
       return false;
     }
     const cudnnStatus_t status = f(library_->handle(q_), static_cast<void*>(space->data()), bytes);
-    if (status == CUDNN_STATUS_SUCCESS) return entry_->has_run[mode] = true;
+    if (status == CUDNN_STATUS_SUCCESS) {
+      keep_in_recording(entry_->plan);
+      return entry_->has_run[mode] = true;
+    }
     if (q_.recording || !is_refusal(status)) check_cudnn(status, name);
     logging::debug(std::string("[cudnn] ") + name + ": declined (" + cudnn().cudnnGetErrorString(status) + ")");
     entry_->plan.reset();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "layers/module/parameter.h"
 
+#include "layers/module/assignments.h"
 #include "layers/module/module.h"
 #include "layers/module/parametrize.h"
 
@@ -71,6 +72,7 @@ void HeldTensor::assign(const Tensor& t, bool shared) {
   }
   const Tensor before = *this;
   Tensor::operator=(t);
+  ++module_assignments;
   slot_->waits = false;
   if (!is_parameter) return;
   leave_module(before);

@@ -17,6 +17,7 @@
 
 #include "framework/autograd/grad_mode.h"
 #include "framework/base/log.h"
+#include "layers/module/assignments.h"
 #include "layers/module/parametrize.h"
 
 namespace halfstep {
@@ -263,6 +264,7 @@ Module::Module(Module&& other) noexcept
 
 Module& Module::operator=(Module&& other) {
   if (this == &other) return *this;
+  ++module_assignments;
   for (const NamedTensor& p : all_parameters()) leave_module(p.tensor);
   disown();
   parameters_ = std::move(other.parameters_);

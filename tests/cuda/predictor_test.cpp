@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "apps/commands/program.h"
+#include "apps/examine/bench_mlp.h"
 #include "cuda/launches.h"
 #include "framework/backend/reports.h"
 #include "framework/tensor/memory.h"
@@ -174,6 +176,39 @@ TEST_CASE("a recorded forward pass follows changes of its model") {
   }
 }
 
+TEST_CASE("a recorded forward pass follows changes of its layers") {
+  const auto net = mlp_model(Device::cuda, 0.5);
+  net->eval();
+  const Batches batches(Device::cpu, 2);
+  const auto forward = [&](const Tensor& x) {
+    const Autocast region(Device::cuda, DType::bf16);
+    return (*net)(x);
+  };
+  ForwardRecorder recorder(forward, *net, Device::cuda);
+  const auto same = [&](bool recorded) {
+    for (size_t i = 0; i < 3; ++i) {
+      const Tensor& x = batches.inputs[i % 2];
+      CHECK(bytes(recorder(x)) == bytes(no_grad([&] { return forward(x.to(Device::cuda)); })));
+      CHECK(recorder.recordings() == (recorded && i > 0));
+    }
+  };
+  same(true);
+  (*net)[0]->set_precision(DType::f16);
+  same(true);
+  auto activation = (*net)[1];
+  activation = Tanh();
+  same(true);
+  struct Unknown : Module {
+    Tensor forward(const Tensor& x) override { return x * factor; }
+    double factor = 2;
+  };
+  const auto unknown = std::make_shared<Unknown>();
+  activation = unknown;
+  same(false);
+  unknown->factor = 3;
+  same(false);
+}
+
 TEST_CASE("a forward pass that cannot be recorded runs eagerly") {
   struct ReadsValue : Module {
     explicit ReadsValue(std::shared_ptr<Module> m) : inner(this, "inner", std::move(m)) {}
@@ -270,4 +305,20 @@ TEST_CASE("a weight may be cast by one thread while another records its use") {
   thread.join();
   recording->replay();
   CHECK(here.sum().item<float>() == 16 * 12);
+}
+
+TEST_CASE("the planned peak of recorded steps counts the recording's copy of the batch") {
+  const auto beyond_plan = [](GraphMode mode) {
+    app::BenchOptions options;
+    options.device = Device::cuda;
+    options.batch = 512, options.width = 64, options.batches = 3, options.epochs = 4;
+    options.arms = {app::Precision::float32};
+    options.graph = mode;
+    const std::vector<app::BenchArm> arms = app::bench_mlp(options, {});
+    REQUIRE(arms.size() == 1);
+    CHECK(arms[0].recorded == (mode == GraphMode::on));
+    return int64_t(arms[0].peak_bytes) - int64_t(arms[0].planned_peak_bytes);
+  };
+  const int64_t batch = 2 * 512 * 64 * 4;
+  CHECK(std::abs(beyond_plan(GraphMode::on) - beyond_plan(GraphMode::off)) < batch / 4);
 }

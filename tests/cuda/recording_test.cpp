@@ -229,6 +229,101 @@ TEST_CASE("what happens between recorded steps counts") {
   }
 }
 
+TEST_CASE("changes of layers between recorded steps count") {
+  const Batches batches(Device::cuda, 2);
+  const auto during = [&](const Setup& setup, const std::function<void(Trainer&, int)>& event) {
+    return same_as_eager(setup, [&](Trainer& t) {
+      for (int i = 0; i < 24; ++i) {
+        event(t, i);
+        t.run(batches.inputs[size_t(i) % 2], batches.targets[size_t(i) % 2]);
+      }
+    });
+  };
+  SUBCASE("a precision is given back") {
+    CHECK(during({}, [](Trainer& t, int i) {
+      if (i == 0) (*t.net)[0]->set_precision(DType::f32);
+      if (i == 11) (*t.net)[0]->clear_precision();
+    }));
+  }
+  SUBCASE("the share of new statistics") {
+    CHECK(during({.low = DType::f32}, [](Trainer& t, int i) {
+      const DefaultDevice on(Device::cuda);
+      if (i == 0) t.net->push_back(std::make_shared<InstanceNorm1d>(16, InstanceNormOptions{.track_running_stats = true}));
+      if (i == 11) dynamic_cast<InstanceNorm1d&>(*t.net->children().back()).set_momentum(0.7);
+    }));
+  }
+  SUBCASE("a layer gives way to one with its place in memory") {
+    CHECK(during({.dropout = 0.2}, [](Trainer& t, int i) {
+      auto drop = (*t.net)[2];
+      if (i == 0) drop = std::shared_ptr<Dropout>(new Dropout(0.2));  // whose memory is free as soon as it is gone
+      if (i == 11) drop = nullptr, drop = std::shared_ptr<Dropout>(new Dropout(0.8));
+    }));
+  }
+  SUBCASE("a layer gives way to another, and lives on") {
+    std::shared_ptr<Module> former;
+    CHECK(during({.dropout = 0.2}, [&](Trainer& t, int i) {
+      auto drop = (*t.net)[2];
+      if (i == 11) former = drop.ptr(), drop = Dropout(0.8);
+    }));
+  }
+  SUBCASE("a layer is moved into another") {
+    CHECK(during({.dropout = 0.2}, [](Trainer& t, int i) {
+      if (i == 11) dynamic_cast<Dropout&>(*(*t.net)[2]) = Dropout(0.7);
+    }));
+  }
+  SUBCASE("a buffer is replaced") {
+    CHECK(during({.norm = true}, [](Trainer& t, int i) {
+      if (i == 11) dynamic_cast<BatchNorm1d&>(*t.net->children().back()).running_mean = full({5}, 2.0, {.device = Device::cuda});
+    }));
+  }
+  SUBCASE("a parameter gets a hook, and loses it") {
+    for (const int last : {17, 24}) {
+      uint64_t key = 0;
+      int calls = 0;
+      CHECK(during({.schedule = false}, [&](Trainer& t, int i) {
+        const Tensor bias = t.net->parameters()[1];
+        if (i == 11) key = bias.register_hook([&](const Tensor& g) { return ++calls, g * 0.5; });
+        if (i == last) bias.remove_hook(key);
+      }));
+      CHECK(calls == 2 * (last - 11));
+    }
+  }
+  SUBCASE("a parameter has a hook from the beginning") {
+    int calls = 0;
+    CHECK(!during({}, [&](Trainer& t, int i) {
+      if (i == 0) t.net->parameters()[0].register_hook([&](const Tensor& g) { return ++calls, g; });
+    }));
+    CHECK(calls == 2 * 24);
+  }
+  SUBCASE("assignments of other modules leave the recording in place") {
+    int recorded = 0;
+    CHECK(during({}, [&](Trainer& t, int) {
+      recorded += t.step.is_recorded();
+      Linear other(2, 3);
+      other = Linear(4, 5);
+      other.weight = ones({5, 4});
+    }));
+    CHECK(recorded == 24 - StepRecorder::kWarmup - 1);
+  }
+}
+
+// With GraphMode::automatic only layers are recorded that say that they can be.
+TEST_CASE("a layer that may not be recorded takes the place of one that may") {
+  struct Counted : Module {
+    Tensor forward(const Tensor& x) override { return ++calls, relu(x); }
+    int calls = 0;
+  };
+  const Batches batches(Device::cuda, 1);
+  Trainer t({}, GraphMode::automatic);
+  t.run(batches.inputs[0], batches.targets[0]);
+  const auto counted = std::make_shared<Counted>();
+  auto second = (*t.net)[1];
+  second = counted;
+  constexpr int kSteps = StepRecorder::kDecided + 3;
+  for (int i = 0; i < kSteps; ++i) t.run(batches.inputs[0], batches.targets[0]);
+  CHECK(counted->calls == kSteps);
+}
+
 TEST_CASE("accumulation runs eagerly") { CHECK(!same_as_eager({.accumulate = 2}, fifty_steps)); }
 
 TEST_CASE("a replay reads nothing back, keeps earlier losses, and gives its memory back in the end") {

@@ -352,3 +352,27 @@ TEST_CASE("plan: the step of ranks that share the optimizer's states holds one p
   CHECK(planned == real);
   CHECK(whole > 2.9 * double(planned));
 }
+
+TEST_CASE("plan: steps that a GPU may record hold one more batch") {
+  const auto batches = [](const char* changes) {
+    Json config = Json::parse(R"({
+      "name": "recorded", "output_dir": "r", "device": "cuda", "model": {"type": "Sequential",
+        "layers": [{"type": "Linear", "out_features": 64}, "BatchNorm1d", "ReLU", {"type": "Linear", "out_features": 128}]},
+      "loss": "MSELoss", "optimizer": "SGD",
+      "data": {"train": {"type": "Random", "num_batches": 2, "input_shape": [128], "target_shape": [128]},
+               "loader": {"batch_size": 64}},
+      "train": {"epochs": 1}})");
+    config.merge_patch(Json::parse(changes));
+    const MemoryStats later = plan_step(resolve_config(config, "the config")).later_steps;
+    return double(later.peak_by_tag[size_t(MemoryTag::data)]) / double(2 * 64 * 128 * sizeof(float));
+  };
+  CHECK(batches("{}") == 2);
+  CHECK(batches(R"({"performance": {"cuda_graph": true}})") == 2);
+  CHECK(batches(R"({"performance": {"cuda_graph": false}})") == 1);
+  CHECK(batches(R"({"device": "cpu"})") == 1);
+  CHECK(batches(R"({"train": {"accumulate_steps": 2}})") == 1);
+  CHECK(batches(R"({"train": {"checkpoint_activations": ["0"]}})") == 1);
+  const char* const counts = R"({"model": {"layers": [{"type": "Linear", "out_features": 128},
+                                                     {"type": "BatchNorm1d", "momentum": "cumulative"}]}})";
+  CHECK(batches(counts) == 1);
+}

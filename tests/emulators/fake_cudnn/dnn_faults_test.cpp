@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 
 #include "framework/backend/dnn.h"
 #include "framework/tensor/memory.h"
@@ -333,4 +335,45 @@ TEST_CASE("dnn: gradients of attention go to memory of any layout, and come from
       CHECK(got == want);
     }
   }
+}
+
+namespace {
+
+// Records f, lets the library lose what it keeps of that work, and replays.
+void check_kept(const std::function<Tensor()>& f, const std::function<void()>& lose) {
+  const NoGrad off;
+  const std::string want = bytes(f());
+  backend_for(Device::cuda).begin_recording(default_generator());
+  const Tensor out = f();
+  const std::unique_ptr<Recording> recording = backend_for(Device::cuda).end_recording();
+  lose();
+  recording->replay();
+  CHECK(bytes(out) == want);
+}
+
+}  // namespace
+
+TEST_CASE("dnn: a recording keeps the plan of attention, whose place in the cache later convolutions take") {
+  if (!has_attention()) return;
+  const Tensor q = on_cuda(randn({2, 3, 40, 16}), DType::f16), w = on_cuda(ones({1, 1, 1, 1}));
+  check_kept([&] { return scaled_dot_product_attention(q, q, q); },
+             [&] {
+               for (int64_t n = 1; n <= 1100; ++n) conv2d(ones({1, 1, 1, n}, {.device = Device::cuda}), w);
+             });
+}
+
+TEST_CASE("dnn: a recording keeps the recurrent network that the library gives up for lack of memory") {
+  if (!has_recurrent_library()) return;
+  const Behaviour large("HALFSTEP_FAKE_DNN_WORKSPACE", std::to_string(4 << 20));
+  manual_seed(48);
+  GRU gru(4, 15, GRUOptions{});
+  gru.to(Device::cuda);
+  const Tensor x = randn({3, 2, 4}, {.device = Device::cuda});
+  const auto output = [&] { return gru(x).output; };
+  check_kept(output, [&] {
+    const Tensors held = ballast();
+    const uint64_t calls = recurrent_calls();
+    output();
+    CHECK(recurrent_calls() == calls);
+  });
 }

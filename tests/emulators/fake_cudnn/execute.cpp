@@ -16,6 +16,7 @@ struct Execution {
   std::map<int64_t, std::vector<char>> by_value;  // by uid
   char* workspace = nullptr;
   bool slow = false;
+  bool in_graph = false;
 };
 
 uint64_t runs = 0;
@@ -49,6 +50,7 @@ std::vector<Range> ranges_of(const Execution& e) {
 }
 
 void run(const Execution& e) {
+  if (e.in_graph && e.plan->destroyed) fail("cuDNN: a graph runs work of a plan that was destroyed");
   if (e.slow) spend(3000);
   check_ranges(ranges_of(e));
   const OpenDeviceMemory open;
@@ -158,6 +160,7 @@ void execute(cudaStream_t stream, const std::shared_ptr<const Plan>& plan, const
   if (plan->engine.index < int64_t(setting("HALFSTEP_FAKE_DNN_FAIL")))
     refuse(CUDNN_STATUS_NOT_SUPPORTED, "as HALFSTEP_FAKE_DNN_FAIL says");
   e.slow = setting("HALFSTEP_FAKE_DNN_SLOW") >> plan->engine.index & 1;
+  e.in_graph = stream_of(stream).capture != nullptr;
   const auto work = [e = std::make_shared<const Execution>(std::move(e))] {
     if (counts_only) return;
     try {

@@ -95,7 +95,7 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cu
 }
 cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor) {
   return guarded("cudnnBackendDestroyDescriptor", [&] {
-    descriptor_of(descriptor);
+    if (const auto d = descriptor_of(descriptor); d->plan) d->plan->destroyed = true;
     descriptors.erase(descriptor);
   });
 }

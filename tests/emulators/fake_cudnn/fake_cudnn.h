@@ -165,6 +165,7 @@ struct Config {
 struct Plan {
   std::shared_ptr<const Graph> graph;
   Engine engine;
+  mutable bool destroyed = false;  // by the caller: its kernels, which may have been compiled for it, are gone
 };
 std::vector<Engine> all_engines(const Graph& graph);
 std::vector<Engine> proposed_engines(const Graph& graph, cudnnBackendHeurMode_t mode);

@@ -19,7 +19,8 @@ class Registry {
     live_[*handle] = std::move(made);
   }
   void destroy(const void* handle) {
-    at(handle);
+    T& t = at(handle);
+    if constexpr (requires { t.destroyed; }) *t.destroyed = true;
     live_.erase(handle);
   }
   T& at(const void* handle) {
@@ -63,7 +64,8 @@ struct RnnDescriptor {
   int64_t input = 0, hidden = 0, projected = 0, layers = 1, directions = 1;
   bool padded = false;
   DropoutDescriptor dropout;
-  bool tf32 = false;  // operands are rounded to TF32
+  bool tf32 = false;                                                // operands are rounded to TF32
+  std::shared_ptr<bool> destroyed = std::make_shared<bool>(false);  // by the caller
 
   int64_t gates() const { return mode == CUDNN_LSTM ? 4 : mode == CUDNN_GRU ? 3 : 1; }
   int64_t pseudo_layers() const { return layers * directions; }

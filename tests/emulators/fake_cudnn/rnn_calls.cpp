@@ -79,8 +79,10 @@ class Memory {
     if (c.training) add("the reserve space", c.reserve, c.reserve_bytes(), true);
     if (c.training && c.d.dropout.p > 0) add("the states of dropout", c.d.dropout.states, kDropoutBytes, true);
     add("the lengths of sequences", c.device_lengths, c.x.lengths.size() * sizeof(int32_t), false);
-    const auto work = [c, ranges = ranges_, compute] {
+    const bool in_graph = stream_of(handle_of(handle).stream).capture != nullptr;
+    const auto work = [c, ranges = ranges_, compute, in_graph] {
       if (counts_only) return;
+      if (in_graph && *c.d.destroyed) fail("cuDNN: a graph runs work of a network that was destroyed");
       check_ranges(ranges);
       const OpenDeviceMemory open;
       if (c.device_lengths && std::memcmp(c.device_lengths, c.x.lengths.data(), c.x.lengths.size() * sizeof(int32_t)))

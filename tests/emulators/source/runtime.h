@@ -62,6 +62,9 @@ std::recursive_mutex& runtime_mutex();
 // can be counted at its real sizes, since untouched memory takes none of the host's. Device memory is zero, not poison.
 extern bool counts_only;
 
+// The error with which calls that wait for the device end, as after a kernel that failed there; cudaSuccess: it works.
+extern cudaError_t device_error;
+
 Stream& stream_of(cudaStream_t handle);
 cudaGraph_t new_graph(std::unique_ptr<Graph> graph);
 void run_pending();                // runs waiting work of all streams, up to the first that is not ready

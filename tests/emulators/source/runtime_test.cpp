@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "cuda/allocator.h"
+#include "cuda/backend.h"
 #include "cuda/gpu.cuh"
+#include "framework/backend/backend.h"
 #include "framework/base/check.h"
 
 namespace {
@@ -299,4 +301,17 @@ TEST_CASE("an allocator takes a smaller segment, and cached ones, before it give
   memory.release(d);
   memory.empty_cache();
   CHECK(memory.stats().reserved == 0);
+}
+
+TEST_CASE("a build without code for the device: copies and fills run, kernels do not, and no backend is made") {
+  Fixture f;
+  const auto memory = std::make_unique<halfstep::cuda::CudaAllocator>();
+  emu::options().has_image = false;
+  CHECK(cudaMemsetAsync(f.x, 1, 4, f.stream) == cudaSuccess);
+  CHECK(f.value() == 0x01010101);
+  CHECK(emu::launch(add, 1, 32, 0, f.stream, f.x, 1) == cudaErrorNoKernelImageForDevice);
+  CHECK_THROWS_WITH_AS(halfstep::cuda::make_backend(*memory), doctest::Contains("this build has no code for"),
+                       halfstep::DeviceError);
+  emu::options().has_image = true;
+  CHECK(halfstep::cuda::make_backend(*memory) != nullptr);
 }

@@ -71,6 +71,7 @@ cudaError_t until_done(const F& attempt) {
     bool done = true;
     {
       const Lock lock(runtime_mutex());
+      if (device_error != cudaSuccess) return set_error(device_error);
       const cudaError_t error = attempt(done);
       if (error != cudaSuccess || done) return error;
     }
@@ -100,6 +101,7 @@ std::recursive_mutex& runtime_mutex() {
 }
 
 bool counts_only = false;
+cudaError_t device_error = cudaSuccess;
 void (*task_given)(Task&, const Stream&) = nullptr;
 
 void do_work(const Task& task) {
@@ -157,7 +159,7 @@ cudaError_t submit(cudaStream_t handle, Task task, bool at_once) { return submit
 cudaError_t submit_when(cudaStream_t handle, Task task, std::function<bool()> ready, bool at_once) {
   const Lock lock(runtime_mutex());
   Stream& s = stream_of(handle);
-  if (!options().has_image) return cudaErrorNoKernelImageForDevice;
+  if (task.kernel && !options().has_image) return cudaErrorNoKernelImageForDevice;
   if (s.capture) {
     if (s.capture->invalidated) return set_error(cudaErrorStreamCaptureInvalidated);
     auto& nodes = s.capture->graph.nodes;
