@@ -192,7 +192,7 @@ class Python(unittest.TestCase):
                 model(Frame(self.x[:, order], columns))
         for wrong, lacking in ((["height", "leaf", "soil"], "soil_clay, soil_loam, soil_sand are"),
                                (["a", *names[1:]], "height is"), (names[:4] + ["soil_silt"], "soil_sand is"),
-                               (names + ["clay"], "soil_clay is")):
+                               (names[:2] + ["soil_sandy_clay"] + names[3:], "soil_clay is"), (names + ["clay"], "soil_clay is")):
             with self.assertRaisesRegex(halfstep.Error, f"but {lacking} not among {wrong[0]}"):
                 model(Frame(self.x[:, [0] * len(wrong)], wrong))
         row = types.SimpleNamespace(to_numpy=0, shape=(5,), index=names[::-1], __array__=0)  # of a frame
