@@ -235,12 +235,9 @@ int write_shape(const Shape& from, int64_t* to) {
   return int(from.size());
 }
 
-// Views the inputs of hs_run as a tensor on the caller's memory.
-Tensor inputs_of(const OpenModel& model, int dtype, const void* inputs, const int64_t* sizes, int dims) {
+// Returns the shape of the inputs of hs_run.
+Shape shape_of_inputs(const OpenModel& model, const int64_t* sizes, int dims) {
   constexpr const char* kRun = "hs_run";
-  check<BadArgument>(dtype == HS_FLOAT32 || dtype == HS_INT64 || dtype == HS_FLOAT64, kRun,
-                     "dtype must be HS_FLOAT32, HS_INT64 or HS_FLOAT64, got ", dtype);
-  const DType given = dtype == HS_INT64 ? DType::i64 : dtype == HS_FLOAT64 ? DType::f64 : DType::f32;
   check<BadArgument>(sizes != nullptr && dims >= 1, kRun, "shape must have at least one size, got ", sizes ? "none" : "NULL");
   const DataForm& form = model.predictor.form();
   constexpr const char* kTakes = "the model takes inputs [N, ...] of shape ";
@@ -249,6 +246,16 @@ Tensor inputs_of(const OpenModel& model, int dtype, const void* inputs, const in
   check<BadInput>(shape[0] >= 0 && without_batch(shape) == form.input, kRun, kTakes, form.input, ", got ", shape);
   const int64_t most = kMostNumbers / std::max<int64_t>({1, numel(form.input), numel(model.output)});
   check<BadInput>(shape[0] <= most, kRun, "at most ", most, " samples at once, got ", shape[0]);
+  return shape;
+}
+
+// Views the inputs of hs_run as a tensor on the caller's memory.
+Tensor inputs_of(const OpenModel& model, int dtype, const void* inputs, const Shape& shape) {
+  constexpr const char* kRun = "hs_run";
+  check<BadArgument>(dtype == HS_FLOAT32 || dtype == HS_INT64 || dtype == HS_FLOAT64, kRun,
+                     "dtype must be HS_FLOAT32, HS_INT64 or HS_FLOAT64, got ", dtype);
+  const DType given = dtype == HS_INT64 ? DType::i64 : dtype == HS_FLOAT64 ? DType::f64 : DType::f32;
+  const DataForm& form = model.predictor.form();
   check<BadArgument>(inputs != nullptr || numel(shape) == 0, kRun, "inputs must point to numbers of shape ", shape, ", got NULL");
   const bool takes_integers = form.input_dtype == DType::i64;
   check<BadInput>(!takes_integers || dtype == HS_INT64, kRun, "the model takes HS_INT64, got ",
@@ -291,17 +298,18 @@ int64_t run(hs_model* handle, int result, int dtype, const void* inputs, const i
   check<ValueError>(before_end.allowed(), kRun, kProcessEnds);
   const std::shared_ptr<OpenModel> model = open_models().find(handle, kRun);
   check<BadArgument>(result == HS_ANSWERS || result == HS_OUTPUTS, kRun, "result must be HS_ANSWERS or HS_OUTPUTS, got ", result);
+  const Shape sizes = shape_of_inputs(*model, shape, dims);
+  const int64_t samples = sizes[0], width = numel(model->output), numbers = samples * width;
+  constexpr const char* kRoom = "outputs must have room for ";  // first: the shape is wrong, if it is larger than the inputs
+  check<BadArgument>(outputs != nullptr || numbers == 0, kRun, kRoom, numbers, " numbers, got NULL");
+  check<BadArgument>(capacity >= numbers, kRun, kRoom, numbers, " numbers, got ", capacity);
   const NoGrad off;
-  const Tensor x = inputs_of(*model, dtype, inputs, shape, dims);
+  const Tensor x = inputs_of(*model, dtype, inputs, sizes);
   try {
     app::check_range(x, model->predictor.form(), kRun);
     app::check_categories(x, model->predictor.form(), kRun);
   } catch (const DataError& e) { throw BadInput(e.what()); }
   warn_of_lost_digits(*model, result, x.dtype());
-  const int64_t samples = x.size(0), width = numel(model->output), numbers = samples * width;
-  constexpr const char* kRoom = "outputs must have room for ";
-  check<BadArgument>(outputs != nullptr || numbers == 0, kRun, kRoom, numbers, " numbers, got NULL");
-  check<BadArgument>(capacity >= numbers, kRun, kRoom, numbers, " numbers, got ", capacity);
   model->predictor.in_batches(model->predictor.from_units(x), kBatch, [&](int64_t begin, const Tensor& y) {
     const Shape shape = with_batch(std::min(kBatch, samples - begin), model->output);
     check<ValueError>(y.shape() == shape, kRun, "the model gives results of another shape, ", y.shape(), ", for ", shape[0],

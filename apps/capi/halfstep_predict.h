@@ -107,15 +107,16 @@ HS_API const char* hs_class(hs_model* model, int64_t index);
  * the number that it returns. Values are those before any normalisation:
  *   pictures   pixels in [0, 1], channels first
  *   tables     columns in the units of the file, in the order of "columns" in "source" of the form. A column with categories is one
- *              input for each of them, 1 for the row's and 0 for the others (without one_hot its number). NaN is a missing value
- *              where the training data's were filled in
+ *              input for each of them, 1 for the row's and 0 for the others (without one_hot its number); else the inputs are
+ *              refused. NaN is a missing value where the training data's were filled in, and in all inputs of a column with
+ *              categories where the first of these is "", a missing value; else it is refused there
  *   series     values in the units of the file
  *   text       tokens, also of tables of texts: "texts" in "source" of the form has them
  *   others     what the arrays of the training data had; where those were bytes of pixels, pixels in [0, 1]. Bytes of 0 and 1
  *              were no pixels, and are 0 and 1 here
- * Pixels up to 255 and other arrays that are surely in other units than the training data are refused. Other numbers are not
- * compared with the training data's, however far outside they are: "low" and "high" in "source" of the form have its range, for
- * tables of each input (arrays and tables; series have the mean and deviation in "scaling").
+ * Pixels up to 255, pixels above 1 in HS_INT64, and other arrays that are surely in other units than the training data are
+ * refused. Other numbers are not compared with the training data's, however far outside they are: "low" and "high" in "source" of
+ * the form have its range, for tables of each input (arrays and tables; series have the mean and deviation in "scaling").
  * `dtype`: HS_FLOAT32, HS_FLOAT64 or HS_INT64. A model that takes float32 converts the others, after columns and series are scaled:
  * give numbers that float32 does not hold, such as seconds since 1970, as HS_FLOAT64 or HS_INT64. Otherwise a line on
  * stderr, once in a process, names their columns. A model that takes int64 takes no other. `inputs` is aligned as its type and only

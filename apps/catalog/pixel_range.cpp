@@ -34,13 +34,6 @@ InputRange scaled(const ChannelScaling& s, const InputRange& r) {
   return out;
 }
 
-// Returns the largest value of pixels of as many bits as the numbers have.
-double white_of(double high) {
-  for (const double white : {255., 1023., 4095., 65535.})
-    if (high <= white) return white;
-  return std::ceil(high);
-}
-
 // Returns what to do about numbers for `type`. before: whether a Normalize is before it.
 std::string remedy(const std::string& type, bool before, const InputRange& r) {
   if (before) return type == "Normalize" ? "leave one Normalize out" : "put it before Normalize";
@@ -50,6 +43,12 @@ std::string remedy(const std::string& type, bool before, const InputRange& r) {
 }
 
 }  // namespace
+
+double white_of(double high) {
+  for (const double white : {255., 1023., 4095., 65535.})
+    if (high <= white) return white;
+  return std::ceil(high);
+}
 
 InputRange input_range(const Dataset& data) {
   constexpr int64_t kMostSamples = 128, kMostValues = 1 << 20;

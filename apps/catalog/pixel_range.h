@@ -12,6 +12,9 @@ namespace halfstep::app {
 
 constexpr double kMostPixel = 2, kLeastPixel = -0.5;  // bounds of pixels: sharpening and resizing may leave [0, 1]
 
+// Returns the largest value of pixels of as many bits as the numbers up to `high` have.
+double white_of(double high);
+
 // Range and mean of the input numbers of a data set.
 struct InputRange {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();

@@ -151,7 +151,7 @@ class Mlp : public Sequential {
 template <class T>
 std::string tensor_of(const std::vector<T>& numbers, const std::string& dtype = "f32") {
   std::string out;
-  for (const T v : numbers) out += (out.empty() ? "" : ", ") + number_code(v);
+  for (const T v : numbers) out += (out.empty() ? "" : ", ") + (v == v ? number_code(v) : "NAN");
   return "tensor({" + out + "}, {.dtype = DType::" + dtype + "})";
 }
 
@@ -209,9 +209,9 @@ Exported export_cpp(const ExportSource& source, const ExportOptions& options) {
         "  model->load_state_dict(state);\n";
   }
   const std::string text = origin_lines("//", source.stored.path.string(), model.step()) +
-                           "#include <iostream>\n\n#include \"halfstep.h\"\n\nusing namespace halfstep;\n" + code.classes() +
-                           "\nstd::shared_ptr<Module> make_model() {\n" + code.statements() + "  return as_shared(" + expression +
-                           ");\n}\n" + cpp_preparation(model, prepare) + R"(
+                           "#include <cmath>\n#include <iostream>\n\n#include \"halfstep.h\"\n\nusing namespace halfstep;\n" +
+                           code.classes() + "\nstd::shared_ptr<Module> make_model() {\n" + code.statements() +
+                           "  return as_shared(" + expression + ");\n}\n" + cpp_preparation(model, prepare) + R"(
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
   const NoGrad off;

@@ -92,7 +92,7 @@ std::vector<std::string> input_lines(const DataForm& form) {
       for (const std::string& category : c.categories) add(c.name + ", 1 if it is \"" + category + "\", else 0");
     } else if (!c.categories.empty()) {
       add(c.name + ", the number of the category in " + Json(c.categories).dump() +
-          (c.categories.front().empty() ? "" : ", never NaN, which would be read as the first"));
+          (c.categories.front().empty() ? ", or NaN for a missing value" : ""));
     } else if (!c.date.empty()) {
       for (const std::string& part : c.date)
         add(c.name + (part == "days" ? ", days since 1970-01-01" : part == "weekday" ? ", weekday (Monday is 0)" : ", " + part));

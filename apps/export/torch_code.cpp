@@ -154,7 +154,7 @@ class TorchCode {
 template <class T>
 std::string numbers(const std::vector<T>& v) {
   std::string out = "[";
-  for (const T x : v) out += (out.size() > 1 ? ", " : "") + number_code(x);
+  for (const T x : v) out += (out.size() > 1 ? ", " : "") + (x == x ? number_code(x) : "float(\"nan\")");
   return out + "]";
 }
 

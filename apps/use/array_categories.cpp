@@ -19,19 +19,32 @@ std::string text_of_number(double x) { return std::isnan(x) ? "NaN" : joined(x);
 // Returns whether missing values are a category of their own, which comes first.
 bool has_missing(const CsvEncoding::Column& column) { return column.categories.front().empty(); }
 
-// Returns whether this is the number of a category. NaN is filled in with 0.
+// Returns whether this is the number of a category. NaN is filled in with that of a missing value, 0.
 bool is_number_of(const CsvEncoding::Column& column, bool fills, double x) {
   if (std::isnan(x)) return fills && has_missing(column);
   return x == std::floor(x) && x >= 0 && x < double(column.categories.size());
 }
 
+// Returns what is wrong with the 0/1 inputs of one column; "": nothing. no_category: whether a row may have none of the categories.
+std::string fault_of_bits(const CsvEncoding::Column& column, bool fills, bool no_category, std::span<const double> numbers) {
+  const auto is_nan = [](double x) { return std::isnan(x); };
+  if (fills && has_missing(column) && std::all_of(numbers.begin(), numbers.end(), is_nan)) return "";
+  if (std::any_of(numbers.begin(), numbers.end(), is_nan)) return "NaN";
+  const auto other = std::find_if(numbers.begin(), numbers.end(), [](double x) { return x != 0 && x != 1; });
+  if (other != numbers.end()) return text_of_number(*other);
+  const auto ones = std::count(numbers.begin(), numbers.end(), 1);
+  return ones > 1 ? joined(ones, " times 1") : ones == 0 && !no_category ? "0 for all" : "";
+}
+
 // Checks the inputs of one column of one sample.
-void check_column(const CsvEncoding::Column& column, bool one_hot, bool fills, std::span<const double> numbers, int64_t sample,
+void check_column(const CsvEncoding::Column& column, const CsvOptions& options, std::span<const double> numbers, int64_t sample,
                   const std::string& what) {
-  if (one_hot) {
-    if (std::none_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); })) return;
+  const bool fills = !options.encoding->fill.empty();
+  if (options.one_hot) {
+    const std::string fault = fault_of_bits(column, fills, options.unknown == "missing" && !has_missing(column), numbers);
+    if (fault.empty()) return;
     fail<DataError>(what, "sample ", sample, ": the ", numbers.size(), " inputs of ", column.name,
-                    " must be 0, but 1 for its category, got NaN",
+                    " must be 0, but 1 for its category, got ", fault,
                     Help{joined("the categories are, in order, ", some_labels(column.categories))});
   }
   if (is_number_of(column, fills, numbers[0])) return;
@@ -57,8 +70,7 @@ void check_categories(const Tensor& x, const DataForm& form, const std::string& 
     const size_t inputs = has_categories(c) ? (one_hot ? c.categories.size() : 1) : std::max<size_t>(c.date.size(), 1);
     if (at + inputs > size_t(width)) return;  // another form of inputs
     for (int64_t i = 0; has_categories(c) && i < rows; ++i)
-      check_column(c, one_hot, !encoding.fill.empty(), {numbers.const_data_ptr<double>() + i * width + int64_t(at), inputs}, i,
-                   what);
+      check_column(c, table->options, {numbers.const_data_ptr<double>() + i * width + int64_t(at), inputs}, i, what);
     at += inputs;
   }
 }

@@ -62,8 +62,10 @@ void check_range(const Tensor& x, const DataForm& form, const std::string& what)
   const Tensor numbers = x.to(DType::f32);
   const auto [low, high] = range_of(numbers);
   if (has_pixels) {
-    check<DataError>(!(high > kMostPixel), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
-                     Help{"divide them by 255; halfstep predict does so itself with bytes (uint8)"});
+    const double most = is_floating(x.dtype()) ? kMostPixel : 1;
+    check<DataError>(!(high > most), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
+                     Help{joined("divide them by the value of white, such as ", white_of(high),
+                                 "; halfstep predict and Python do so themselves with bytes (uint8)")});
     check<DataError>(!(low < kLeastPixel), what, "the model takes pixels in [0, 1], got ", x.dtype(), " from ", low, " to ", high,
                      Help{"give them as they were before any Normalize, which the model does itself"});
     return;

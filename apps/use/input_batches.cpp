@@ -8,9 +8,30 @@
 
 namespace halfstep::app {
 
+namespace {
+
+// Returns what replaces NaN in each input of a table: in the place of a category the missing one, and NaN where that is none.
+std::vector<double> fill_of(const CsvEncoding& e, bool one_hot) {
+  std::vector<double> out = e.fill;
+  size_t at = 0;  // the column's first input
+  for (const CsvEncoding::Column& c : e.columns) {
+    const size_t inputs = c.categories.empty() ? std::max<size_t>(c.date.size(), 1) : one_hot ? c.categories.size() : 1;
+    if (at + inputs > out.size()) break;  // texts, or no fill
+    const bool has_missing = !c.categories.empty() && c.categories.front().empty();
+    if (!c.categories.empty()) std::fill_n(out.begin() + int64_t(at), inputs, has_missing ? 0 : NAN);
+    if (has_missing && one_hot) out[at] = 1;
+    at += inputs;
+  }
+  return out;
+}
+
+}  // namespace
+
 InputUnits input_units(const DataForm& form) {
-  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding)
-    return {table->options.encoding->mean, table->options.encoding->std, table->options.encoding->fill};
+  if (const auto* table = std::get_if<TableForm>(&form.source); table && table->options.encoding) {
+    const CsvEncoding& e = *table->options.encoding;
+    return {e.mean, e.std, fill_of(e, table->options.one_hot)};
+  }
   InputUnits out;
   if (const auto* series = std::get_if<SeriesForm>(&form.source))
     for (const ColumnScale& scale : series->options.scaling) out.mean.push_back(scale.mean), out.std.push_back(scale.std);

@@ -14,15 +14,19 @@ Threads may share a model; failures: halfstep.Error.
 """
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
+import io
 import json
+import operator
 import os
 from typing import Any, cast
 
 import numpy
 import numpy.typing
 
+from .inputs import Inputs
 from .program import Error, Path, find_file, generate
 from .runs import Array, Run, Training, train
 
@@ -66,8 +70,12 @@ def _address(array: Any) -> int:  # array.ctypes.data alone takes longer than so
 
 def threads(count: int = 0) -> int:
     """Sets the number of threads, unless it is 0, and returns it."""
-    if not -_MOST_INT <= count <= _MOST_INT:  # ctypes would take the lowest 32 bits
-        raise Error(f"threads: at most {_MOST_INT}, got {count}")
+    try:
+        is_int = -_MOST_INT <= operator.index(count) <= _MOST_INT  # ctypes would take the lowest 32 bits
+    except TypeError:
+        is_int = False
+    if not is_int:
+        raise Error(f"threads: a whole number up to {_MOST_INT}, got {count!r}")
     return cast(int, _checked(_lib.hs_threads(count)))
 
 
@@ -83,41 +91,75 @@ def _code_of(x: Any) -> tuple[Any, int]:
     return (numpy.float32, 0) if kind == "b" else (numpy.int64, _INT64)
 
 
+class _Handle:
+    """An open model, which copies share: it is closed with the last of them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self, close: Any = _lib.hs_close) -> None:
+        close(self.number)
+
+
+def _mark(checkpoint: str) -> Any:
+    """The digests of a run's checkpoint, so that another one in its place is found; None for other files."""
+    try:
+        with io.open(os.path.join(checkpoint, "manifest.json"), encoding="utf-8") as file:
+            files = json.load(file)["files"]
+            return [files[name]["sha256"] for name in ("model.safetensors", "data.json")]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 class Model:
     def __init__(self, path: Path, **options: Any) -> None:
         """Opens a model. options: device="cpu", amp=False (use float32), averages=False (trained weights, not their average)."""
-        self._open: int | None = None
-        self._given = os.path.abspath(os.fsdecode(path)), options
+        self._open: _Handle | None = None
         if b"\0" in os.fsencode(path):
             raise Error(f"a path has no zero bytes, got {os.fsdecode(path)!r}")
-        self._open = _checked(_lib.hs_open(os.fsencode(path), json.dumps(options).encode()))
-        self.about: dict[str, Any] = json.loads(_checked(_lib.hs_describe(self._open)))  # halfstep_predict.h: what is in it
+        self._open = _Handle(_checked(_lib.hs_open(os.fsencode(path), json.dumps(options).encode())))
+        self._options = options
+        self.about: dict[str, Any] = json.loads(_checked(_lib.hs_describe(self._open.number)))  # halfstep_predict.h: what is in it
         self.form, self.answers, self.step = self.about["form"], self.about["answers"], self.about["step"]
         self.input: tuple[int, ...] = tuple(self.about["input"])
         self.output: tuple[int, ...] = tuple(self.about["output"])
         names, count = self.form.get("names") or [], self.form.get("classes", 0)
         self.classes: list[str] = (list(names) or [str(i) for i in range(count)]) if count else []
+        self._takes = Inputs(self.form, self.input)
+        found = os.path.abspath(self.about["checkpoint"])  # a name that is not UTF-8 is another one there
+        self._file = found if os.path.exists(found) else os.path.abspath(os.fsdecode(path))
+        self._file_mark = _mark(self._file)
 
     def __call__(self, x: numpy.typing.ArrayLike, raw: bool = False) -> Array:
-        """Returns probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs."""
-        x = numpy.asarray(x)
+        """Returns probabilities, or numbers in the units of the training data's file (see .answers); raw: the network's outputs. A
+        frame must have the training data's columns in their order; what a masked array hides is missing; bytes of pixels are
+        divided by 255."""
+        x = self._takes.array(x)
         if x.ndim == 0 or x.ndim > _MAX_DIMS:
             raise Error(f"the model takes inputs [N, ...] of shape {list(self.input)}, got {x.ndim} dimensions")
         single, (dtype, code) = x.shape == self.input, _code_of(x)
         x = numpy.ascontiguousarray(x[None] if single else x, dtype)
-        y = numpy.empty((x.shape[0], *self.output), numpy.float32)
-        _checked(_lib.hs_run(self._open, int(raw), code, _address(x), _sizes_of(x.shape), x.ndim, _address(y), y.size))
+        y, model = numpy.empty((x.shape[0], *self.output), numpy.float32), self._open
+        _checked(_lib.hs_run(model.number if model else None, int(raw), code, _address(x), _sizes_of(x.shape), x.ndim, _address(y),
+                             y.size))
         return y[0] if single else y
 
-    def __reduce__(self) -> Any:  # a copy, or another process, opens the model again
-        return _reopen, self._given
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        """A copy uses the same open model, also when its run was continued; close() closes one of them."""
+        out = object.__new__(type(self))
+        out.__dict__.update({k: v if k == "_open" else copy.deepcopy(v, memo) for k, v in self.__dict__.items()})
+        return out
+
+    def __copy__(self) -> Model:
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__)
+        return out
+
+    def __reduce__(self) -> Any:  # another process opens the checkpoint again
+        return _reopen, (self._file, self._options, self.step, self._file_mark)
 
     def close(self) -> None:
-        if self._open is not None:
-            _lib.hs_close(self._open)
         self._open = None
-
-    __del__ = close
 
     def __enter__(self) -> Model:
         return self
@@ -126,8 +168,11 @@ class Model:
         self.close()
 
 
-def _reopen(path: str, options: dict[str, Any]) -> Model:
-    return Model(path, **options)
+def _reopen(path: str, options: dict[str, Any], step: int | None = None, mark: Any = None) -> Model:
+    model = Model(path, **options)
+    if step is not None and (model.step, model._file_mark) != (step, mark):
+        raise Error(f"{path}: the model of step {step} that was pickled has made room for another one, of step {model.step}")
+    return model
 
 
 open = Model

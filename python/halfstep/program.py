@@ -3,15 +3,19 @@
 lies in this package, or is the newest one of the builds beside it, or is on PATH."""
 from __future__ import annotations
 
+import contextlib
+import errno
 import glob
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Union
 
 Path = Union[str, "os.PathLike[str]"]
+_MOST_CHARACTERS = 30000  # of an argument: Linux takes 128 KiB
 
 
 class Error(RuntimeError):
@@ -39,6 +43,18 @@ def argument(path: Path) -> str:
     return os.path.join(".", text) if text.startswith("-") else text
 
 
+@contextlib.contextmanager
+def starting(command: list[str]) -> Iterator[None]:
+    """Turns what may go wrong at the start of the program into an Error."""
+    try:
+        yield
+    except OSError as e:
+        remedy = ("put large overrides into a config file" if e.errno == errno.E2BIG else "HALFSTEP_PROGRAM can name the program")
+        raise Error(f"{command[0]}: {e}; {remedy}") from e
+    except ValueError as e:  # a zero byte, or half of a surrogate pair
+        raise Error(f"{command[0]} {command[1]}: {e}") from e
+
+
 def finished(command: list[str], said: str, code: int) -> Error:
     error = Error(said.strip() or f"{command[0]} {command[1]} ended with code {code}")
     error.code = code
@@ -54,9 +70,11 @@ def show(line: str) -> None:
 
 def generate(model: Path, prompt: str = "", **options: float) -> str:
     """Returns what a language model writes after the prompt. options: length, temperature, top_k, top_p, seed, threads."""
-    command = [find_program(), "generate", argument(model), "--json"] + (["--prompt=" + prompt] if prompt else [])
+    command, is_long = [find_program(), "generate", argument(model), "--json"], len(prompt) > _MOST_CHARACTERS
+    command += ["--prompt-file=-"] if is_long else ["--prompt=" + prompt] if prompt else []
     command += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False)
+    with starting(command):
+        done = subprocess.run(command, input=prompt if is_long else "", capture_output=True, encoding="utf-8", check=False)
     if done.returncode != 0:
         raise finished(command, done.stderr, done.returncode)
     for line in done.stderr.splitlines(keepends=True)[:-1]:  # the last one has the speed

@@ -10,13 +10,14 @@ import queue
 import signal
 import subprocess
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy.typing
 
-from .program import Error, Path, argument, find_program, finished, show
+from .program import Error, Path, argument, find_program, finished, show, starting
 
 Array = numpy.typing.NDArray[Any]
 
@@ -24,6 +25,19 @@ Array = numpy.typing.NDArray[Any]
 def _plain(value: Any) -> Any:
     """For json: NumPy's numbers and arrays as Python's, and paths as texts."""
     return value.tolist() if hasattr(value, "tolist") else os.fsdecode(value)
+
+
+def _assignment(key: str, value: Any) -> str:
+    """An override as --set takes it. What is no JSON would be a text there."""
+    if "=" in key:
+        raise Error(f"a key of a config has no \"=\", got {key!r}")
+    try:
+        text = f"{key}={json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False)}"
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as e:
+        rule = "texts must be UTF-8" if isinstance(e, UnicodeError) else "values must be those of JSON, without NaN and infinity"
+        raise Error(f"{key}: {rule}, got {value!r:.200}: {e}") from e
+    return text
 
 
 def _read(path: pathlib.Path) -> Any:
@@ -57,10 +71,13 @@ class Run:
 
     def values(self, name: str) -> tuple[Array, Array]:
         """The steps at which a number was written, and its values; NaN where it was not finite."""
-        found = [(line["step"], line[name]) for line in self.metrics() if name in line]
+        found = [(line["step"], line[name]) for line in self.metrics() if name in line and "step" in line]
         if not found:
             names = ", ".join(sorted({name for line in self.metrics() for name in line}))
             raise Error(f"{self.folder}: no line of metrics.jsonl has {name!r}; they have {names}")
+        other = [value for _, value in found if value is not None and not isinstance(value, (int, float))]
+        if other:
+            raise Error(f"{self.folder}: {name!r} is no number, but {other[0]!r:.200}; metrics() has it")
         return numpy.array([step for step, _ in found], numpy.int64), numpy.array([value for _, value in found], numpy.float64)
 
     def confusion(self) -> Array:
@@ -97,12 +114,13 @@ class Training(Iterator["dict[str, Any]"]):
     Error: it has ended with another code than 0 for another reason."""
 
     def __init__(self, command: list[str]) -> None:
-        self.run: Run | None = None  # once it has ended, and has a folder
         self.result: dict[str, Any] | None = None  # what `halfstep train --json` prints
-        self._command = command
+        self._run: Run | None = None
+        self._command, self._begun = command, time.gmtime()
         # In a session of its own: Ctrl-C in a terminal reaches the program once, from here.
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                         encoding="utf-8", errors="replace", start_new_session=True)
+        with starting(command):
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                             encoding="utf-8", errors="replace", start_new_session=True)
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._said: collections.deque[str] = collections.deque(maxlen=40)
         hearer = threading.Thread(target=_hear, args=(self._process.stderr, self._said), daemon=True)
@@ -114,6 +132,24 @@ class Training(Iterator["dict[str, Any]"]):
     def code(self) -> int | None:
         """The program's exit code, once it has ended."""
         return self._process.poll()
+
+    @property
+    def run(self) -> Run | None:
+        """The run, once it has ended, also with an error, and if it has come to write into its folder."""
+        if self._run is None and self.result is None and self.code not in (None, 2):  # 2: the config is wrong, or the folder taken
+            self._run = self._failed_run()
+        return self._run
+
+    def _failed_run(self) -> Run | None:  # which has not said where it is
+        sets = [word for pair in zip(self._command, self._command[1:]) if pair[0] == "--set" for word in pair]
+        command = [self._command[0], "validate", self._command[2], "--json", *sets]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        try:
+            run = Run(json.loads(done.stdout)["config"]["output_dir"])
+            begun = run.record()["starts"][-1]["time"]
+        except (Error, KeyError, IndexError, TypeError, ValueError):
+            return None
+        return run if begun >= time.strftime("%Y-%m-%dT%H:%M:%SZ", self._begun) else None
 
     def __next__(self) -> dict[str, Any]:
         try:
@@ -129,7 +165,7 @@ class Training(Iterator["dict[str, Any]"]):
         entry: dict[str, Any] = json.loads(line)
         if "step" not in entry:
             begun = os.path.isfile(os.path.join(entry["output_dir"], "config.resolved.json"))  # else it was stopped before
-            self.result, self.run = entry, Run(entry["output_dir"]) if begun else None
+            self.result, self._run = entry, Run(entry["output_dir"]) if begun else None
         return entry if "step" in entry else next(self)
 
     def _stop(self, number: int) -> None:
@@ -158,9 +194,7 @@ def train(config: Path, overrides: Mapping[str, Any] | None = None, *, resume: P
     on stderr what the program prints for people. Its warnings and errors are shown in any case."""
     command = [find_program(), "train", argument(config), "--lines", "--no-color"] + ([] if progress else ["--quiet"])
     for key, value in (overrides or {}).items():
-        if "=" in key:
-            raise Error(f"a key of a config has no \"=\", got {key!r}")
-        command += ["--set", f"{key}={json.dumps(value, default=_plain)}"]
-    for option, given in (("--resume", resume), ("--device", device), ("--threads", threads)):
+        command += ["--set", _assignment(key, value)]
+    for option, given in (("--resume", resume and argument(resume)), ("--device", device), ("--threads", threads)):
         command += [option, str(given)] if given is not None else []
     return Training(command + (["--overwrite"] if overwrite else []))

@@ -196,7 +196,8 @@ TEST_CASE("the C interface: threads on one model get the bits of one thread") {
   const TempDir dir;
   manual_seed(1);
   train_trees(dir);
-  same_as_predictor(dir, "trees", randn({70, 5}));  // more than one batch of 64
+  const Tensor soils = one_hot(remainder(arange(0, 70), 3).to(DType::i64), 3).to(DType::f32);
+  same_as_predictor(dir, "trees", cat({randn({70, 2}), soils}, 1));  // more than one batch of 64
 
   // Convolutions in bfloat16.
   write(dir / "digits.json", R"({"version": 1, "name": "d", "output_dir": "digits", "device": "cpu", "amp": {"dtype": "bfloat16"},

@@ -215,9 +215,10 @@ static void misuse_of_run(const char* path) {
   hs_model* m = hs_open(path, "{\"device\": \"cpu\", \"amp\": false, \"averages\": false}");
   const int64_t good[] = {2, 5}, none[] = {0, 5}, wide[] = {2, 6}, negative[] = {-1, 5}, huge[] = {INT64_MAX, 5},
                 many[] = {1, 1, 1, 1, 1, 1, 1, 1, 5};
-  const int64_t whole[10] = {1, 0, 2, 0, 0, 0, 1, 0, 0, 0};
-  const double wide_numbers[10] = {1, 0, 2, 0, 0, 0, 1, 0, 0, 0};
-  float x[12] = {1, 0, 2, 0, 0, 0, 1}, y[6], z[6];
+  const int64_t too_many[] = {(int64_t)1 << 42, 5};
+  const int64_t whole[10] = {1, 0, 1, 0, 0, 0, 1, 0, 0, 1};
+  const double wide_numbers[10] = {1, 0, 1, 0, 0, 0, 1, 0, 0, 1};
+  float x[12] = {1, 0, 1, 0, 0, 0, 1, 0, 0, 1}, y[6], z[6];
   EXPECT(m != NULL);
   EXPECT(hs_run(m, HS_ANSWERS, HS_FLOAT32, x, good, 2, y, 6) == 6);
   EXPECT(hs_run(m, HS_ANSWERS, HS_INT64, whole, good, 2, z, 6) == 6);
@@ -235,6 +236,10 @@ static void misuse_of_run(const char* path) {
   FAILS(hs_run(m, HS_ANSWERS, HS_FLOAT32, NULL, good, 2, y, 6), HS_BAD_ARGUMENT, "inputs");
   FAILS(hs_run(m, HS_ANSWERS, HS_FLOAT32, x, good, 2, NULL, 6), HS_BAD_ARGUMENT, "room for 6 numbers, got NULL");
   FAILS(hs_run(m, HS_ANSWERS, HS_FLOAT32, x, good, 2, y, 5), HS_BAD_ARGUMENT, "room for 6 numbers, got 5");
+  FAILS(hs_run(m, HS_ANSWERS, HS_FLOAT32, x, too_many, 2, y, 6), HS_BAD_ARGUMENT, "room for 13194139533312 numbers, got 6");
+  x[8] = 1;
+  FAILS(hs_run(m, HS_OUTPUTS, HS_FLOAT32, x, good, 2, y, 6), HS_BAD_INPUT, "sample 1: the 3 inputs of soil");
+  x[8] = 0;
   FAILS(hs_run(m, HS_ANSWERS, 7, x, good, 2, y, 6), HS_BAD_ARGUMENT, "dtype");
   FAILS(hs_run(m, 7, HS_FLOAT32, x, good, 2, y, 6), HS_BAD_ARGUMENT, "result");
   EXPECT(hs_classes(m) == 3);

@@ -72,9 +72,16 @@ class Runs(unittest.TestCase):
         self.assertAlmostEqual(matrix.trace() / 16, values[-1])
         self.assertEqual(run.record()["ending"], "finished")
         self.assertEqual(halfstep.open(run).output, (3,))
+        list(halfstep.train("tiny.json", {"train.epochs": 5}, resume=run))
+        self.assertEqual(run.values("val/accuracy")[0].tolist(), [3, 6, 9, 12, 15])
+        with open("r/metrics.jsonl", "a", encoding="utf-8") as file:
+            file.write('{"step": 16, "odd": {"at": 2}, "odd/loss": null}\n{"odd/loss": 1.5}\n')
+        with self.assertRaisesRegex(halfstep.Error, "'odd' is no number, but {'at': 2}"):
+            run.values("odd")
+        self.assertEqual([len(part) for part in run.values("odd/loss")], [1, 1])
         with open("r/metrics.jsonl", "a", encoding="utf-8") as file:
             file.write('{"step": 13, "train/lo')  # being written
-        self.assertEqual(run.metrics()[-1]["step"], 12)
+        self.assertEqual(run.metrics()[-2]["step"], 16)
         with self.assertRaisesRegex(halfstep.Error, "no line of metrics.jsonl has 'val/f1'; they have .*val/accuracy"):
             run.values("val/f1")
         list(halfstep.train("tiny.json", {"metrics": [], "output_dir": "n"}))
@@ -88,12 +95,17 @@ class Runs(unittest.TestCase):
             next(halfstep.train("tiny.json", {"optimizer.lrr": 1}))
         self.assertEqual(caught.exception.code, 2)
         with self.assertRaisesRegex(halfstep.Error, "diverged") as caught:
-            list(halfstep.train("tiny.json", {"optimizer.lr": 1e39, "train.epochs": 50}))
+            training = halfstep.train("tiny.json", {"optimizer.lr": 1e39, "train.epochs": 50})
+            list(training)
         self.assertEqual(caught.exception.code, 4)
+        self.assertEqual((str(training.run.folder), training.run.record()["ending"]), ("r", "failed"))
+        self.assertEqual(training.run.config["optimizer"]["lr"], 1e39)
         list(halfstep.train("tiny.json", overwrite=True))
         with self.assertRaises(halfstep.Error) as caught:  # the folder has a run
-            list(halfstep.train("tiny.json"))
+            training = halfstep.train("tiny.json")
+            list(training)
         self.assertEqual(caught.exception.code, 2)
+        self.assertIsNone(training.run)
 
     def test_leaving_early_saves(self):
         with halfstep.train("tiny.json", LONG) as training:
@@ -127,6 +139,32 @@ class Runs(unittest.TestCase):
             halfstep.train("tiny.json", {"name=x": 1})
         with self.assertRaisesRegex(halfstep.Error, "-h"):
             halfstep.generate("-h")
+        circle = []
+        circle.append(circle)
+        for value, says in ((float("nan"), "without NaN"), ({"a": [numpy.float64("inf")]}, "without NaN"),
+                            (circle, "those of JSON"), ({3 + 4j}, "those of JSON"),
+                            (["x\ud834"], "must be UTF-8"), (b"runs/\xff", "must be UTF-8")):
+            with self.assertRaisesRegex(halfstep.Error, f"name: .*{says}"):
+                halfstep.train("tiny.json", {"name": value})
+        training = halfstep.train("tiny.json", {"name": "\u65e5 \U0001d11e", "output_dir": pathlib.Path("r\u00e9")})
+        list(training)
+        self.assertEqual(training.run.config["name"], "\u65e5 \U0001d11e")
+        self.assertEqual(os.listdir("r\u00e9"), os.listdir(training.run.folder))
+        with self.assertRaisesRegex(halfstep.Error, "into a config file"):
+            halfstep.train("tiny.json", {"name": "x" * 200_000})
+        for text in ("a\0b", "a\ud834"):
+            with self.assertRaises(halfstep.Error):
+                halfstep.generate("r", text)
+        before = os.environ.get("HALFSTEP_PROGRAM")
+        try:
+            os.environ["HALFSTEP_PROGRAM"] = os.getcwd()  # a folder
+            for call in (lambda: halfstep.train("tiny.json"), lambda: halfstep.generate("r")):
+                with self.assertRaisesRegex(halfstep.Error, "HALFSTEP_PROGRAM can name the program"):
+                    call()
+        finally:
+            os.environ.pop("HALFSTEP_PROGRAM")
+            if before:
+                os.environ["HALFSTEP_PROGRAM"] = before
 
     def test_a_run_that_is_stopped_before_it_begins(self):
         for delay in (0, 0.005, 0.01, 0.02, 0.04, 0.08):
@@ -184,6 +222,11 @@ class Runs(unittest.TestCase):
         text = halfstep.generate("n", "the cat", length=5, seed=3)
         self.assertEqual(text, halfstep.generate("n", "the cat", length=5, seed=3))
         self.assertGreater(len(text), 0)
+        long = "the cat sat on the mat. " * 10_000  # more than an argument may have
+        pathlib.Path("long.txt").write_text(long)
+        said = subprocess.run([program, "generate", "n", "--prompt-file", "long.txt", "--length=5", "--json"], check=True,
+                              capture_output=True).stdout
+        self.assertEqual(halfstep.generate("n", long, length=5), json.loads(said)["text"])
         with self.assertRaisesRegex(halfstep.Error, "temperature"):
             halfstep.generate("n", temperature=-1)
 

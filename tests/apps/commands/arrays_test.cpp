@@ -49,6 +49,13 @@ TEST_CASE("arrays: pictures of bytes, as a folder of pictures has them") {
   CHECK(as_floats.code == 3);
   CHECK_MESSAGE(contains(as_floats.err, "the model takes pixels in [0, 1], got float32 from"), as_floats.err);
   CHECK_MESSAGE(contains(normalized.err, "before any Normalize"), normalized.err);
+  const Tensor dark = remainder(arange(0, 144), 3).reshape({1, 12, 12});  // no whole number above 1 is a pixel in [0, 1]
+  const Ran whole = predict(dark.to(DType::i32)), deep = predict(dark.to(DType::i64) * 20000);
+  CHECK(whole.code == 3);
+  CHECK_MESSAGE(contains(whole.err, "got int32 from 0 to 2"), whole.err);
+  CHECK_MESSAGE(contains(deep.err, "divide them by the value of white, such as 65535;"), deep.err);
+  CHECK(predict(dark.to(DType::f32)).code == 0);
+  CHECK(predict((dark > 1).to(DType::i64)).code == 0);
 }
 
 TEST_CASE("transforms for pixels in [0, 1] warn of other numbers, with a remedy that helps") {
@@ -365,8 +372,26 @@ TEST_CASE("arrays: NaN and numbers that are no category of the training data's t
   refused({1, NAN, 2, 3}, 2, "sample 1" + number + "3");
 
   trained_on("clay|peat|sand", "one_hot");
-  CHECK(predict({1, 0, 1, 0, 2, 0, 0, 0}, 2).code == 0);  // the second is none of them
+  CHECK(predict({1, 0, 1, 0, 2, 0, 0, 1}, 2).code == 0);
   const std::string inputs = ": the 3 inputs of soil must be 0, but 1 for its category, got ";
   refused({1, 0, NAN, 0}, 1, "sample 0" + inputs + "NaN");
-  CHECK(predict({1, 0.5, 0.5, 0}, 1).code == 0);  // a mixture
+  refused({1, 0, 1, 0, 2, NAN, NAN, NAN}, 2, "sample 1" + inputs + "NaN");
+  refused({1, 0.25, 0.75, 0}, 1, "sample 0" + inputs + "0.25");
+  refused({0, 1, 0, 1234.5}, 1, "sample 0" + inputs + "1234.5");  // columns in another order
+  refused({1, 0, 1, 1}, 1, "sample 0" + inputs + "2 times 1");
+  refused({1, 0, 0, -1}, 1, "sample 0" + inputs + "-1");
+  refused({1, 0, 0, 0}, 1, "sample 0" + inputs + "0 for all");  // "unknown" is "refuse"
+
+  trained_on("clay|peat|sand", R"(one_hot", "unknown": "missing)");  // of a new soil all inputs are 0, and no row lacks its soil
+  write(dir / "new.csv", "size,soil\n1,loam\n");
+  CHECK(predict({1, 0, 0, 0}, 1).out == predict({1, -0.0f, 0, 0}, 1).out);
+  const auto answer = [](const Ran& r) { return r.out.substr(r.out.find(": ")); };
+  CHECK(answer(predict({1, 0, 0, 0}, 1)) == answer(run(dir, "predict r new.csv")));
+
+  trained_on("|clay|peat", "one_hot");  // a missing value is the first category
+  write(dir / "new.csv", "size,soil\n1,\n");
+  CHECK(answer(predict({1, 1, 0, 0}, 1)) == answer(run(dir, "predict r new.csv")));
+  CHECK(predict({1, NAN, NAN, NAN}, 1).out == predict({1, 1, 0, 0}, 1).out);
+  refused({1, NAN, 1, 0}, 1, "sample 0" + inputs + "NaN");
+  refused({1, 0, 0, 0}, 1, "sample 0" + inputs + "0 for all");
 }

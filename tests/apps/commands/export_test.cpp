@@ -2,6 +2,12 @@
 // halfstep export: each way out of a run, and that an exported model proves itself. tests/interchange runs what it writes.
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "apps/export/preparation.h"
 #include "apps/use/model_file.h"
 #include "framework/data/formats/npy.h"
 #include "framework/io/files/base64.h"
@@ -226,6 +232,56 @@ TEST_CASE("columns and targets of which float32 lacks the digits: float64 in eve
   const Ran small = usual("export trees --to onnx");
   CHECK(!contains(small.out + small.err, "float64"));
   CHECK(contains(small.out + small.err, "numpy.float32"));
+}
+
+TEST_CASE("NaN in a category's place is the missing value where that is one, else no category, in every export") {
+  const TempDir at;
+  const auto train_on = [&](const std::string& soils, const std::string& categories) {  // "|clay": each second cell is empty
+    std::string rows = "size,soil,y\n";
+    std::vector<std::string> names;
+    std::istringstream in(soils);
+    for (std::string soil; std::getline(in, soil, '|');) names.push_back(soil);
+    for (size_t i = 0; i < 30; ++i) rows += joined(i, ',', names[i % 3], ',', i % 3 * 10 + i, '\n');
+    write(at / "t.csv", rows);
+    write(at / "t.json", R"({"name": "t", "output_dir": "r", "device": "cpu", "train": {"epochs": 2}, "optimizer": "Adam",
+        "loss": "MSELoss", "model": {"type": "MLP", "hidden": [4], "out_features": "auto"},
+        "data": {"root": ".", "missing": "mean", "standardize": true, "categories": ")" +
+                             categories + R"(",
+                 "train": {"type": "CSV", "path": "t.csv", "target": "y", "task": "regression"}, "loader": {"batch_size": 8}}})");
+    check_ok(run(at, "train t.json --quiet --overwrite"));
+  };
+  const auto answers = [&](const Tensor& x) {
+    const NoGrad off;
+    const Predictor model(at / "r");
+    return prepared_output(model, Preparation(model), x).to_vector<double>();
+  };
+  const auto of_code = [&](const std::string& to) {
+    check_ok(run(at, "export r --to " + to + " --out " + to + " --replace"));
+    return read(at / to / (to == "cpp" ? "main.cpp" : "model.py"));
+  };
+  train_on("clay|peat|sand", "index");
+  const std::vector<double> bare = answers(tensor({2, 0, NAN, 0, 2, NAN}).reshape({3, 2}));
+  CHECK(std::isfinite(bare[0]));
+  CHECK(std::isfinite(bare[1]));  // a number, which the mean replaces
+  CHECK(std::isnan(bare[2]));
+  CHECK(contains(of_code("torch"), R"(, float("nan")])"));
+  CHECK(contains(of_code("cpp"), ", NAN}"));
+  check_ok(run(at, "export r --to onnx"));
+
+  train_on("clay|peat|sand", "one_hot");
+  CHECK(std::isnan(answers(tensor({2, NAN, NAN, NAN}).reshape({1, 4}))[0]));
+
+  train_on("|clay|peat", "one_hot");
+  const std::vector<double> row = answers(tensor({2, NAN, NAN, NAN, 2, 1, 0, 0, 2, 0, 0, 0}).reshape({3, 4}));
+  CHECK(row[0] == row[1]);
+  CHECK(row[0] != row[2]);
+  CHECK(!contains(of_code("torch"), "float(\"nan\")"));
+
+  train_on("|clay|peat", "index");
+  const std::vector<double> number = answers(tensor({2, NAN, 2, 0, 2, 1}).reshape({3, 2}));
+  CHECK(number[0] == number[1]);
+  CHECK(number[0] != number[2]);
+  CHECK(contains(of_code("torch"), "or NaN for a missing value"));
 }
 
 TEST_CASE("layers that share a tensor share it in the code, and numbers go through the loss's last step") {
