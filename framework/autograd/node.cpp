@@ -188,11 +188,9 @@ void UsedTensors::add(std::span<const Tensor> inputs) {
 }
 
 bool should_record(std::span<const Tensor> inputs) {
-  if (!grad_enabled()) {
-    if (used_tensors) [[unlikely]]
-      used_tensors->add(inputs);
-    return false;
-  }
+  if (used_tensors) [[unlikely]]
+    used_tensors->add(inputs);
+  if (!grad_enabled()) return false;
   for (const Tensor& t : inputs) {
     if (!t.defined()) continue;
     if (t.requires_grad()) return true;
