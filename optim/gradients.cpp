@@ -20,17 +20,22 @@ bool overlaps(const Tensor& t) {
 
 void Gradients::check_unscaled(const char* op) const {
   for (const Tensor& p : *this) {
-    check<AmpError>(!p.impl()->autograd || !p.impl()->autograd->scaled, op, "these gradients are multiplied by the loss scale",
-                    Help{"call scaler.unscale_(opt) first"});
+    const auto& meta = p.impl()->autograd;
+    if (!meta || !meta->scaled || unmark_zeros(p)) [[likely]]
+      continue;
+    fail<AmpError>(op, "these gradients are multiplied by the loss scale",
+                   Help{"call scaler.unscale_(opt) first, or p.set_grad(p.grad()) if the program has divided them itself"});
   }
 }
 
 void check_one_scale(const Tensor& param) {
   const auto& meta = param.impl()->autograd;
-  check<AmpError>(!meta || !meta->mixed, "gradients", "the gradient of ", param.label().empty() ? "a parameter" : param.label(),
-                  " is a sum of some that a loss scale multiplies and of others that it does not, or another one does",
-                  Help{"pass every loss of a step through scaler.scale() of one scaler, unscale after the last backward, update "
-                       "after that, and call zero_grad() between steps"});
+  if (!meta || !meta->mixed || unmark_zeros(param)) [[likely]]
+    return;
+  fail<AmpError>("gradients", "the gradient of ", param.label().empty() ? "a parameter" : param.label(),
+                 " is a sum of some that a loss scale multiplies and of others that it does not, or another one does",
+                 Help{"pass every loss of a step through scaler.scale() of one scaler, unscale after the last backward, update "
+                      "after that, and call zero_grad() between steps"});
 }
 
 void mark_unscaled(const std::vector<Tensor>& params) {

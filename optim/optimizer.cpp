@@ -9,6 +9,7 @@
 
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/grad_mode.h"
+#include "framework/autograd/scaled_backward.h"
 #include "framework/ops/ops.h"
 #include "optim/gradients.h"
 
@@ -119,9 +120,11 @@ void Optimizer::check_unscaled() const {
     const auto& meta = p.impl()->autograd;
     if (!meta || !meta->grad.defined()) continue;
     check_one_scale(p);
-    if (!meta->scaled) continue;
+    if (!meta->scaled || unmark_zeros(p)) continue;
     fail<AmpError>("optimizer", "these gradients are multiplied by the loss scale, got a step of ", describe(),
-                   " without the scaler", Help{"call scaler.step(opt) in place of opt.step()"});
+                   " without the scaler",
+                   Help{"call scaler.step(opt) in place of opt.step(), or, if the program has divided them itself, "
+                        "p.set_grad(p.grad()) for each parameter before it"});
   }
 }
 
@@ -165,11 +168,12 @@ void Optimizer::schedule_lr(double lr, size_t group) {
 
 void Optimizer::begin_schedule() {
   adopt_options();
-  scheduled_ = true;
-  for (size_t g = 0; g < groups_.size(); ++g) {
+  // As in PyTorch, the first schedule takes the rates for the initial ones. Later ones find what was written in Schedule::start.
+  for (size_t g = 0; g < groups_.size() && !scheduled_; ++g) {
     if (written_[g]) initial_lr_[g] = lr_[g];
     written_[g] = false;
   }
+  scheduled_ = true;
 }
 
 std::string Optimizer::Follower::free_name(const std::string& name) const {

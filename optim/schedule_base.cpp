@@ -35,7 +35,7 @@ void Schedule::start() {
     const FirstRate first = first_rate(g);
     if (first.value == o.initial_lr_[g]) continue;
     initial_[g] = first.value;
-    continues_ = continues_ || first.reached;
+    continues_ = continues_ || (first.reached && !o.written_[g]);
   }
   apply_rates(0, /*keep_set=*/false);
   o.stepped_by_ = 0;

@@ -31,8 +31,6 @@ void update_any_policies() {
       std::any_of(std::begin(state.by_device), std::end(state.by_device), [](const Region& r) { return !r.policies.empty(); });
 }
 
-void set_regions(const Regions& regions) { static_cast<Regions&>(state) = regions; }
-
 // Returns the region that applies to an op: the region of the device of its first tensor input. C++ numbers are on no device.
 const Region* region_for(std::span<const Tensor> inputs) {
   const Tensor* first = nullptr;
@@ -111,9 +109,9 @@ Tensor cast(const Tensor& x, DType target) {
 
 }  // namespace
 
-Autocast::Autocast(Device device, const AutocastOptions& options)
-    : type_(device.type), saved_(region_of(type_)), saved_cache_(state.cache_enabled) {
-  const DType chosen = options.dtype.value_or(saved_.dtype);
+Autocast::Autocast(Device device, const AutocastOptions& options) : Scope(part_of(device.type) | kCache) {
+  Region& region = region_of(device.type);
+  const DType chosen = options.dtype.value_or(region.dtype);
   bool enabled = options.enabled;
   if (enabled && !is_half(chosen)) {
     TextWriter text;
@@ -122,21 +120,31 @@ Autocast::Autocast(Device device, const AutocastOptions& options)
     logging::warn(text.str());
     enabled = false;
   }
-  region_of(type_) = {enabled ? Mode::on : Mode::off, is_half(chosen) ? chosen : saved_.dtype,
-                      options.policies.value_or(saved_.policies)};
-  state.cache_enabled = options.cache_enabled.value_or(saved_cache_);
-  update_any_policies();
-}
-
-Autocast::~Autocast() {
-  if (!ends_here("autocast")) return;
-  Autocast* const same_type = next([&](const Autocast& region) { return region.type_ == type_; });
-  (same_type ? same_type->saved_ : region_of(type_)) = saved_;
-  (next() ? next()->saved_cache_ : state.cache_enabled) = saved_cache_;
+  region = {enabled ? Mode::on : Mode::off, is_half(chosen) ? chosen : region.dtype, options.policies.value_or(region.policies)};
+  state.cache_enabled = options.cache_enabled.value_or(state.cache_enabled);
   update_any_policies();
 }
 
 namespace autocast {
+
+Regions& Scope::heir(uint8_t part) {
+  Scope* const later = next([&](const Scope& scope) { return (scope.parts_ & part) != 0; });
+  return later ? later->saved_ : state;
+}
+
+Scope::~Scope() {
+  if (!ends_here("autocast")) return;
+  for (int i = 0; i < kDeviceTypeCount; ++i) {
+    const Region& own = saved_.by_device[i];
+    const uint8_t mode = uint8_t(1 << i), others = uint8_t(1 << (i + 3));
+    if (parts_ & mode) heir(mode).by_device[i].mode = own.mode;
+    if (!(parts_ & others)) continue;
+    Region& to = heir(others).by_device[i];
+    to = {to.mode, own.dtype, own.policies, own.set_for};
+  }
+  if (parts_ & kCache) heir(kCache).cache_enabled = saved_.cache_enabled;
+  if (parts_ & kOthers) update_any_policies();
+}
 
 bool is_enabled(Device::Type type) { return region_of(type).mode == Mode::on; }
 DType dtype(Device::Type type) { return region_of(type).dtype; }
@@ -144,10 +152,9 @@ bool is_cache_enabled() { return state.cache_enabled; }
 uint64_t cast_count() { return state.casts; }
 
 const Regions& regions() { return state; }
-AsIn::AsIn(const Regions& then) : saved_(state) { set_regions(then); }
-AsIn::~AsIn() { set_regions(saved_); }
+AsIn::AsIn(const Regions& then) : Scope(kModes | kOthers | kCache) { static_cast<Regions&>(state) = then; }
 
-ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : saved_(state) {
+ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : Scope(kModes | kOthers) {
   for (Region& region : state.by_device) {
     if (region.mode == Mode::off) continue;
     region.mode = is_half(dtype) ? Mode::on : Mode::paused;
@@ -155,7 +162,6 @@ ModuleRegion::ModuleRegion(DType dtype, const std::string* path) : saved_(state)
     region.set_for = path;
   }
 }
-ModuleRegion::~ModuleRegion() { set_regions(saved_); }
 
 void ModuleRegion::widen(std::span<Tensor* const> inputs) const {
   std::vector<std::pair<Tensor, Tensor>> done;  // (input, its cast) pairs
@@ -220,14 +226,8 @@ std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool rea
   return policy;
 }
 
-Off::Off() {
-  for (int i = 0; i < kDeviceTypeCount; ++i) {
-    saved_[i] = state.by_device[i].mode;
-    state.by_device[i].mode = Mode::off;
-  }
-}
-Off::~Off() {
-  for (int i = 0; i < kDeviceTypeCount; ++i) state.by_device[i].mode = saved_[i];
+Off::Off() : Scope(kModes) {
+  for (Region& region : state.by_device) region.mode = Mode::off;
 }
 
 }  // namespace autocast

@@ -63,21 +63,30 @@ struct State : Regions {
 };
 inline thread_local constinit State state{};
 
+// Base of guards of the autocast state. Each part of the state that it sets goes back to what it was before, in this thread or, if
+// a guard that sets the same part began later and still lives, at the end of that one.
+class Scope : public OrderedGuard<Scope> {
+ protected:
+  static constexpr uint8_t kModes = 7, kOthers = 7 << 3, kCache = 1 << 6;  // bits by device type: of the mode, of the rest
+  static constexpr uint8_t part_of(Device::Type type) { return uint8_t((1 | 1 << 3) << int(type)); }
+  [[nodiscard]] explicit Scope(uint8_t parts) : parts_(parts) {}
+  ~Scope();
+  Regions saved_ = state;
+
+ private:
+  Regions& heir(uint8_t part);  // where that part goes at the end
+  const uint8_t parts_;
+};
+
 }  // namespace autocast
 
-class Autocast : public OrderedGuard<Autocast> {
+class Autocast : autocast::Scope {
  public:
   // An enabled region with a dtype other than f16 and bf16 warns and is disabled.
   [[nodiscard]] explicit Autocast(Device device, const AutocastOptions& options = {});
   [[nodiscard]] Autocast(Device device, DType dtype, bool enabled = true) : Autocast(device, AutocastOptions{dtype, enabled}) {}
   // Turns autocast off if `low` is empty, as with enabled = false.
   [[nodiscard]] Autocast(Device device, std::optional<DType> low) : Autocast(device, AutocastOptions{low, low.has_value()}) {}
-  ~Autocast();
-
- private:
-  Device::Type type_;
-  autocast::Region saved_;
-  bool saved_cache_;
 };
 
 namespace autocast {
@@ -89,26 +98,18 @@ bool is_cache_enabled();
 // Returns the whole autocast state, for code that must run later under the same rules.
 const Regions& regions();
 // Sets the whole autocast state of this thread while it lives.
-class AsIn : LocalGuard {
+class AsIn : Scope {
  public:
   [[nodiscard]] explicit AsIn(const Regions& then);
-  ~AsIn();
-
- private:
-  Regions saved_;
 };
 
 // Surrounds the call of a module that computes in `dtype` (Module::set_precision). float32 turns open regions off; float16 and
 // bfloat16 change their dtype. Does nothing outside of a region. `path` names the module in reports and is never freed.
-class ModuleRegion : LocalGuard {
+class ModuleRegion : Scope {
  public:
   [[nodiscard]] ModuleRegion(DType dtype, const std::string* path);
-  ~ModuleRegion();
   // If the regions were turned off, casts 16-bit inputs to float32 like an op's inputs. Handles that were equal stay equal.
   void widen(std::span<Tensor* const> inputs) const;
-
- private:
-  Regions saved_;
 };
 
 // Returns whether a region of this thread has policies for some ops.
@@ -132,13 +133,9 @@ std::optional<CastPolicy> apply(std::string_view op, CastPolicy policy, bool rea
 OpPolicies policies_for(std::span<const Tensor> inputs);
 
 // Turns autocast off for all devices while it lives: inside an op, and in the engine.
-class Off : LocalGuard {
+class Off : Scope {
  public:
   [[nodiscard]] Off();
-  ~Off();
-
- private:
-  Mode saved_[kDeviceTypeCount];
 };
 
 }  // namespace autocast

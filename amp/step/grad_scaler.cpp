@@ -104,15 +104,17 @@ struct GradScaler::Impl {
     for (size_t i = 0; i < params.size(); ++i) {
       const Tensor& g = params[i].raw_grad();
       if (!g.defined()) continue;
-      const std::string name = params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label();
-      check<AmpError>(params[i].dtype() != DType::f16, where, "attempting to unscale FP16 gradients: the gradient of ", name,
-                      " is float16", Help{"keep parameters in float32 and let autocast lower the ops"});
-      check<DeviceError>(g.device() == scale.device(), where, "gradients must be on the device of the scale, ", scale.device(),
-                         ", but the gradient of ", name, " is on ", g.device());
+      const auto name = [&] { return params[i].label().empty() ? "parameter " + std::to_string(i) : params[i].label(); };
+      if (params[i].dtype() == DType::f16)
+        fail<AmpError>(where, "attempting to unscale FP16 gradients: the gradient of ", name(), " is float16",
+                       Help{"keep parameters in float32 and let autocast lower the ops"});
+      if (g.device() != scale.device())
+        fail<DeviceError>(where, "gradients must be on the device of the scale, ", scale.device(), ", but the gradient of ", name(),
+                          " is on ", g.device());
       const auto& meta = params[i].impl()->autograd;
-      check<AmpError>(!meta->scaled || meta->mixed || !marks || marks->fits(params[i]), where, "the gradient of ", name,
-                      " is multiplied by another scale than this scaler's now",
-                      Help{"step each optimizer with the scaler of its losses, before the update() that follows the backward"});
+      if (meta->scaled && !meta->mixed && marks && !marks->fits(params[i]) && !unmark_zeros(params[i]))
+        fail<AmpError>(where, "the gradient of ", name(), " is multiplied by another scale than this scaler's now",
+                       Help{"step each optimizer with the scaler of its losses, before the update() that follows the backward"});
     }
     return gradients_of(params, /*contiguous=*/false, /*raw=*/!unscale);
   }

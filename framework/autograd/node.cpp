@@ -53,7 +53,7 @@ class AccumulateGrad final : public Node {
     const bool one_scale = ScaledBackward::join(leaf_, slot.defined() && meta.scaled) && meta.scaled == scaled;
     // Zeros, which grad().zero_() leaves, fit any scale. A mixed sum is an error only where it is used: a GAN's generator loss
     // leaves one in the critic, which zero_grad() clears.
-    if (slot.defined() && !one_scale) meta.mixed = meta.mixed || slot.device().is_meta() || slot.detach().any().item<bool>();
+    if (slot.defined() && (meta.mixed || !one_scale)) meta.mixed = !is_zero(slot);
     meta.scaled = scaled;
     if (grad_enabled()) {
       slot = slot.defined() ? slot.add(g) : g.clone();  // copies g, which may also be another tensor's gradient
@@ -188,11 +188,9 @@ void UsedTensors::add(std::span<const Tensor> inputs) {
 }
 
 bool should_record(std::span<const Tensor> inputs) {
-  if (!grad_enabled()) {
-    if (used_tensors) [[unlikely]]
-      used_tensors->add(inputs);
-    return false;
-  }
+  if (used_tensors) [[unlikely]]
+    used_tensors->add(inputs);
+  if (!grad_enabled()) return false;
   for (const Tensor& t : inputs) {
     if (!t.defined()) continue;
     if (t.requires_grad()) return true;

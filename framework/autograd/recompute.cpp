@@ -8,12 +8,14 @@
 #include "amp/autocast/autocast.h"
 #include "framework/autograd/autograd.h"
 #include "framework/autograd/node.h"
+#include "framework/autograd/own_writes.h"
 #include "framework/base/device.h"
 #include "framework/base/draw_log.h"
 #include "framework/base/draws.h"
 #include "framework/base/guard.h"
 #include "framework/comm/process_group.h"
 #include "framework/tensor/storage.h"
+#include "framework/tensor/write_log.h"
 
 namespace halfstep {
 namespace {
@@ -45,7 +47,7 @@ class CheckpointNode final : public Node {
   CheckpointNode(std::function<Tensor(const Tensor&)> f, const Tensor& x) : f_(std::move(f)), x_(x, -1) {}
   // Sets the tensors that f uses besides x, which are known after the forward.
   void set_parameters(std::span<const Tensor> parameters) {
-    for (const Tensor& t : parameters) parameters_.emplace_back(t);
+    for (const Tensor& t : parameters) parameters_.push_back({t, SavedTensor(t), t.defined() ? version_without_own_writes(t) : 0});
   }
   std::vector<Tensors>& states() { return states_; }
   DrawLog& draws() { return draws_; }
@@ -60,8 +62,11 @@ class CheckpointNode final : public Node {
     x = call.needs(0) && recorded ? x.expand(x.shape()) : x.detach();
     if (call.needs(0) && !recorded) x.set_requires_grad();
     Tensors used{x}, wanted, result(edges.size());
-    for (const SavedTensor& p : parameters_) used.push_back(p.unpack(*this));  // checks that none has changed
-    std::vector<size_t> input_of_wanted;                                       // index of the edge
+    for (Used& p : parameters_) {
+      if (p.tensor.defined() && version_without_own_writes(p.tensor) == p.version) p.saved = SavedTensor(p.tensor);
+      used.push_back(p.saved.unpack(*this));  // checks that none has changed
+    }
+    std::vector<size_t> input_of_wanted;  // index of the edge
     for (size_t i = 0; i < edges.size(); ++i) {
       if (!call.needs(i) || !used[i].requires_grad()) continue;
       wanted.push_back(used[i]);
@@ -77,23 +82,27 @@ class CheckpointNode final : public Node {
   }
 
  private:
+  // A tensor that f uses besides x.
+  struct Used {
+    Tensor tensor;
+    SavedTensor saved;
+    uint64_t version;  // without own writes
+  };
+
   // used: x and the parameters.
   Tensor second_forward(const Tensors& used) {
-    std::vector<uint64_t> versions;
-    for (const Tensor& t : used) versions.push_back(t.defined() ? t.version() : 0);
+    WriteLog writes;
     const SurroundingsScope as_in_forward(surroundings_, draws_);
     const TakenStates::Scope states(states_, /*is_second=*/true);
     const MemoryScope tag(MemoryTag::activations);
     const Tensor y = f_(used[0]);
-    // What f itself writes, such as the rows that an Embedding with max_norm rescales, is no change for a further backward.
-    for (size_t i = 1; i < used.size(); ++i)
-      if (used[i].defined() && used[i].version() != versions[i]) parameters_[i - 1] = SavedTensor(used[i]);
+    count_own_writes(writes, std::span(used).subspan(1));
     return y;
   }
 
   std::function<Tensor(const Tensor&)> f_;
   SavedTensor x_;
-  std::vector<SavedTensor> parameters_;
+  std::vector<Used> parameters_;
   std::vector<Tensors> states_;
   DrawLog draws_;
   Surroundings surroundings_;
@@ -108,8 +117,11 @@ Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x
   // grad.
   if (!should_record(inputs)) return f(x);
   const auto node = make_node<CheckpointNode>(f, x);
+  attach(node, std::span<const Tensor>());  // numbers it, so that the nodes that f makes have higher numbers
+  const uint64_t begin = node->sequence;
   Tensor y;
   UsedTensors used;
+  WriteLog writes;
   {
     const NoGrad off;
     const UsedTensors::Scope collect(used);
@@ -117,15 +129,20 @@ Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x
     const DrawLog::Writing draws(node->draws());
     y = f(x);
   }
+  if (y.defined()) used.add({&y, 1});  // f may return a tensor that no op has touched
   for (const Tensor& t : used.list()) {
+    const std::shared_ptr<Node>& history = t.impl()->autograd->node;
+    if (history ? history->sequence > begin : t.impl_ptr().use_count() == 1) continue;  // f made it, where it turned recording on
     if (std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& input) { return input.same(t); })) continue;
     check<AutogradError>(t.is_leaf(), "checkpoint", "the function uses a tensor of shape ", t.shape(),
                          " that was computed outside of it and requires grad",
                          Help{"add it to the list of parameters, or detach() it"});
     inputs.push_back(t);
   }
+  should_record(inputs);  // a checkpoint around this one has them as inputs, too
+  count_own_writes(writes, std::span(inputs).subspan(1));
   // Others have this tensor, such as x or a parameter, which must not become a result of the node.
-  if (y.defined() && y.impl_ptr().use_count() > 1) y = y.detach();
+  if (y.defined() && (y.impl_ptr().use_count() > 1 || y.requires_grad())) y = y.detach();
   for (const Tensor& t : inputs) node->edges.push_back(edge_of(t));
   node->set_parameters(std::span(inputs).subspan(1));
   attach(node, y);

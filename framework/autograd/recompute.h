@@ -13,9 +13,9 @@ namespace halfstep {
 // Returns f(x) and keeps only x: backward computes f again and differentiates that. Both times f sees the same autocast state and
 // default device, and on the calling thread draws the same random numbers of any generators, which must live until backward; the
 // second time the generators do not move. Running statistics, power iterations and states of stateful layers change only the first
-// time. What f uses must not change between forward and backward: backward throws AutogradError for x and for leaves that require
-// grad or are in `parameters`. Leaves that f uses and that require grad, such as parameters, get their gradients. Any other tensor
-// that requires grad must be in `parameters`; otherwise throws AutogradError.
+// time. What f uses must not change between forward and backward, but by writes that are a part of forwards: backward throws
+// AutogradError for x and for leaves that require grad or are in `parameters`. Leaves that f uses or returns and that require grad,
+// such as parameters, get their gradients. Any other such tensor must be in `parameters`; otherwise throws AutogradError.
 //   y = checkpoint([&](const Tensor& t) { return block(t); }, x);
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Tensors& parameters = {});
 

@@ -1,23 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "framework/autograd/scaled_backward.h"
 
+#include <atomic>
 #include <mutex>
+#include <optional>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "framework/base/fork_mutex.h"
 
 namespace halfstep {
+
+// One value of a loss scale. Where the scale has changed since, `number` or `copy` has the value, or it is not known.
+struct ScaleValue {
+  Tensor scale;  // the scale, also after its LossScale has ended
+  Tensor copy = {};
+  std::optional<double> number = {};  // the value, once it was read
+  bool is_known = true;
+  double read() {
+    if (!number) number = (copy.defined() ? copy : scale).item<double>();
+    copy = Tensor();
+    return *number;
+  }
+};
+
 namespace {
 
-// All loss scales of the process, usually one. The mutex guards their gradients, too.
-struct LossScales {
+// The leaves of the process whose gradients are multiplied by a known scale. An entry counts while the leaf's gradient is marked as
+// scaled. The mutex guards all values, too.
+struct ScaledLeaves {
+  struct Entry {
+    std::weak_ptr<TensorImpl> leaf;  // expired: another tensor may have its address
+    std::shared_ptr<ScaleValue> value;
+  };
   ForkMutex mutex;
-  std::vector<LossScale*> all;
+  std::unordered_map<const TensorImpl*, Entry> entries;
+  size_t limit = 256;  // number of entries at which those of leaves that are gone are removed
+  std::atomic<bool> any{false};
+
+  const std::shared_ptr<ScaleValue>* find(const Tensor& leaf) const {
+    const auto at = entries.find(leaf.impl());
+    return at != entries.end() && !at->second.leaf.expired() ? &at->second.value : nullptr;
+  }
+  void set(const Tensor& leaf, const std::shared_ptr<ScaleValue>& value) {
+    any = true;
+    entries[leaf.impl()] = {leaf.impl_ptr(), value};
+    if (entries.size() <= limit) return;
+    std::erase_if(entries, [](const auto& entry) { return entry.second.leaf.expired(); });
+    limit = 2 * entries.size() + 256;
+  }
 };
-LossScales& loss_scales() {
-  static LossScales& scales = *new LossScales;
-  return scales;
+ScaledLeaves& scaled_leaves() {
+  static ScaledLeaves& leaves = *new ScaledLeaves;
+  return leaves;
 }
 
 struct Pass {
@@ -28,71 +63,48 @@ thread_local constinit Pass running_pass;
 
 }  // namespace
 
-LossScale::LossScale(Tensor scale) : scale_(std::move(scale)) {
-  LossScales& scales = loss_scales();
-  const std::lock_guard lock(scales.mutex);
-  scales.all.push_back(this);
-}
-
-LossScale::~LossScale() {
-  LossScales& scales = loss_scales();
-  const std::lock_guard lock(scales.mutex);
-  std::erase(scales.all, this);
-}
-
-const LossScale::Gradient* LossScale::find(const Tensor& leaf) const {
-  const auto at = gradients_.find(leaf.impl());
-  return at != gradients_.end() && !at->second.leaf.expired() ? &at->second : nullptr;  // expired: another tensor had its address
-}
+LossScale::LossScale(Tensor scale) : scale_(std::move(scale)), now_(std::make_shared<ScaleValue>(ScaleValue{scale_})) {}
 
 bool LossScale::is_same(const Tensor& leaf) const {
-  if (const Gradient* const own = find(leaf)) {
-    if (!own->scale.defined() || own->scale.same(scale_)) return true;
-    return !scale_.device().is_meta() && own->scale.item<double>() == scale_.item<double>();
-  }
-  for (const LossScale* other : loss_scales().all)
-    if (other->find(leaf)) return false;
-  return true;
+  const auto* const value = scaled_leaves().find(leaf);
+  if (!value || *value == now_) return true;
+  ScaleValue& own = **value;
+  if (!own.is_known) return own.scale.same(scale_);
+  return !scale_.device().is_meta() && !own.scale.device().is_meta() && own.read() == now_->read();
 }
 
 bool LossScale::fits(const Tensor& leaf) const {
-  const std::lock_guard lock(loss_scales().mutex);
+  const std::lock_guard lock(scaled_leaves().mutex);
   return is_same(leaf);
 }
 
 bool LossScale::join(const Tensor& leaf, bool joins) {
-  LossScales& scales = loss_scales();
-  const std::lock_guard lock(scales.mutex);
+  const std::lock_guard lock(scaled_leaves().mutex);
   const bool same = !joins || is_same(leaf);
-  if (scales.all.size() > 1) {
-    for (LossScale* other : scales.all)
-      if (other != this) other->gradients_.erase(leaf.impl());
-  }
-  gradients_[leaf.impl()] = {leaf.impl_ptr(), scale_};
+  scaled_leaves().set(leaf, now_);
   return same;
 }
 
 void LossScale::change(bool known) {
-  std::vector<std::shared_ptr<TensorImpl>> leaves;  // kept until the mutex is free: their graphs may end a LossScale
-  const std::lock_guard lock(loss_scales().mutex);
-  Tensor before;
-  for (auto at = gradients_.begin(); at != gradients_.end();) {
-    leaves.push_back(at->second.leaf.lock());
-    const TensorImpl* const leaf = leaves.back().get();
-    const bool has_it = leaf && leaf->autograd && leaf->autograd->scaled && leaf->autograd->grad.defined();
-    if (!has_it) {
-      at = gradients_.erase(at);
-      continue;
-    }
-    Tensor& scale = at->second.scale;
-    if (!known) {
-      scale = Tensor();
-    } else if (scale.defined() && scale.same(scale_)) {
-      if (!before.defined()) before = scale_.clone();
-      scale = before;
-    }
-    ++at;
+  const std::lock_guard lock(scaled_leaves().mutex);
+  if (now_.use_count() > 1) {
+    now_->is_known = known || now_->number;
+    if (known && !now_->number) now_->copy = scale_.clone();
+    now_ = std::make_shared<ScaleValue>(ScaleValue{scale_});
   }
+  now_->number.reset();
+}
+
+bool is_zero(const Tensor& gradient) {
+  return !gradient.device().is_meta() && !gradient.detach().any().item<bool>();
+}
+
+bool unmark_zeros(const Tensor& leaf) {
+  const Tensor& gradient = leaf.raw_grad();
+  if (!gradient.defined() || !is_zero(gradient)) return false;
+  AutogradMeta& meta = leaf.impl()->meta();
+  meta.scaled = meta.mixed = false;
+  return true;
 }
 
 ScaledBackward::ScaledBackward(std::shared_ptr<LossScale> scale)
@@ -110,7 +122,14 @@ void ScaledBackward::mark(std::shared_ptr<LossScale> scale) {
 bool ScaledBackward::is_scaled() { return running_pass.is_scaled; }
 
 bool ScaledBackward::join(const Tensor& leaf, bool joins) {
-  return !running_pass.is_scaled || !running_pass.scale || running_pass.scale->join(leaf, joins);
+  if (!running_pass.is_scaled) return true;
+  if (running_pass.scale) return running_pass.scale->join(leaf, joins);
+  ScaledLeaves& leaves = scaled_leaves();
+  if (!joins && leaves.any) {  // an entry that the leaf may have is of a gradient before
+    const std::lock_guard lock(leaves.mutex);
+    leaves.entries.erase(leaf.impl());
+  }
+  return true;
 }
 
 }  // namespace halfstep

@@ -4,38 +4,40 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 
 #include "framework/base/guard.h"
 #include "framework/tensor/tensor.h"
 
 namespace halfstep {
 
-// The scale of a GradScaler, and which leaves have gradients that it multiplies. May be used by several threads.
+struct ScaleValue;
+
+// The scale of a GradScaler. The process notes which leaves have gradients that a scale multiplies, and which value it had. May be
+// used by several threads.
 class LossScale {
  public:
   [[nodiscard]] explicit LossScale(Tensor scale);  // 0-dim; the scaler changes it in place
-  ~LossScale();
   LossScale(const LossScale&) = delete;
   LossScale& operator=(const LossScale&) = delete;
   // Notes that the gradient of a leaf is multiplied by this scale. joins: it is added to one that is multiplied by a scale, too.
-  // Returns whether both are the same scale. Like fits(), it reads from the device only if the scale may have changed in between.
+  // Returns whether both scales are equal. Like fits(), it reads a scale from the device once after a change, and only if the
+  // gradient before is older than that.
   bool join(const Tensor& leaf, bool joins);
   // Returns whether a gradient that is multiplied by a scale is multiplied by this one, as it is now.
   bool fits(const Tensor& leaf) const;
-  // Call before the scale changes. Gradients that have it keep it, for comparisons; known = false: any later scale fits them.
+  // Call before the scale changes. Gradients that have it keep it, for comparisons; known = false: any later value of it fits them.
   void change(bool known = true);
 
  private:
-  struct Gradient {
-    std::weak_ptr<TensorImpl> leaf;
-    Tensor scale;  // undefined: unknown
-  };
-  const Gradient* find(const Tensor& leaf) const;
   bool is_same(const Tensor& leaf) const;
   const Tensor scale_;
-  std::unordered_map<const TensorImpl*, Gradient> gradients_;
+  std::shared_ptr<ScaleValue> now_;
 };
+
+// Returns whether a gradient is all zeros, which fit any scale; false on meta. Reads from the device.
+bool is_zero(const Tensor& gradient);
+// Takes the marks `scaled` and `mixed` from the gradient of `leaf` if it is all zeros; returns whether it is.
+bool unmark_zeros(const Tensor& leaf);
 
 class ScaledBackward : LocalGuard {
  public:

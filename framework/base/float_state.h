@@ -8,9 +8,9 @@
 #include <immintrin.h>
 #elif !defined(__aarch64__)
 #include <cfenv>
+#endif
 
 #include "framework/base/guard.h"
-#endif
 
 namespace halfstep {
 

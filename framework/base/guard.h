@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace halfstep {
 
@@ -20,36 +21,58 @@ class LocalGuard {
   ~LocalGuard() = default;
 };
 
-// Warns that a guard ended on another thread than it began on.
-void warn_of_other_thread(const char* guard);
+// The guards of one kind that a thread has begun and that have not ended, for OrderedGuard.
+class GuardInList : public LocalGuard {
+ protected:
+  struct List {
+    GuardInList* innermost = nullptr;
+    uint64_t losses_seen = 0;
+  };
+  [[nodiscard]] explicit GuardInList(List& here) : list_(&here) {
+    if (here.losses_seen != losses_.load(std::memory_order_acquire)) [[unlikely]]
+      remove_lost(here);
+    outer_ = here.innermost;
+    here.innermost = this;
+  }
+  ~GuardInList() = default;
+  bool is_innermost_of(const List& here) const { return here.innermost == this && list_ == &here; }
+  // Returns whether the guard is in the list of the thread that calls. Warns if not: a destructor cannot throw.
+  bool is_in(List& here, const char* guard) const;
+  // Takes the guard out of the list of the thread that calls; if it began on another thread, notes that it is lost to that one.
+  void leave(List& here);
+
+  GuardInList* outer_;
+
+ private:
+  // Takes the guards of this thread that ended on others out of its list. Their memory may be free.
+  static void remove_lost(List& here);
+  static void remove_lost_locked(List& here);
+  static GuardInList** find(List& here, const GuardInList* guard);
+  static inline constinit std::atomic<uint64_t> losses_{0};  // guards so far, of all kinds, that ended on another thread
+  const List* list_;                                         // of a thread that may have ended
+};
 
 // Base of a guard of its thread's state that may end before guards that began after it, as one in a std::optional may: those keep
-// their state, and the next of them restores what this one would have restored. A guard that ends on another thread changes
-// nothing there, and warns, as a destructor cannot throw.
+// their state, and the next of them restores what this one would have restored. A guard that ends on another thread than it began
+// on changes nothing, and warns; the other guards of both threads restore what they would without it.
 template <class Self>
-class OrderedGuard : public LocalGuard {
+class OrderedGuard : public GuardInList {
  protected:
-  [[nodiscard]] OrderedGuard() : outer_(innermost_) { innermost_ = this; }
+  [[nodiscard]] OrderedGuard() : GuardInList(list_) {}
   ~OrderedGuard() {
-    OrderedGuard** at = &innermost_;
-    while (*at && *at != this && !one_was_lost_) at = &(*at)->outer_;
-    if (*at == this) *at = outer_;
+    if (is_innermost_of(list_)) [[likely]]
+      list_.innermost = outer_;
+    else
+      leave(list_);
   }
 
   // Returns whether this thread began the guard; warns if not.
-  bool ends_here(const char* guard) const {
-    if (innermost_ == this) [[likely]]
-      return true;
-    for (const OrderedGuard* g = innermost_; g && !one_was_lost_; g = g->outer_)
-      if (g == this) return true;
-    if (!one_was_lost_.exchange(true)) warn_of_other_thread(guard);
-    return false;
-  }
+  bool ends_here(const char* guard) const { return is_innermost_of(list_) || is_in(list_, guard); }
   // Returns the first guard that began after this one, has not ended, and for which f(guard) is true; null: none.
   template <class F>
   Self* next(const F& f) const {
     Self* found = nullptr;
-    for (OrderedGuard* g = innermost_; g && g != this; g = g->outer_)
+    for (OrderedGuard* g = innermost(); g && g != this; g = static_cast<OrderedGuard*>(g->outer_))
       if (f(static_cast<const Self&>(*g))) found = static_cast<Self*>(g);
     return found;
   }
@@ -58,10 +81,8 @@ class OrderedGuard : public LocalGuard {
   }
 
  private:
-  static inline thread_local constinit OrderedGuard* innermost_ = nullptr;
-  // Set when a guard ended on another thread: its own thread's list still has its address, so no list is followed any more.
-  static inline constinit std::atomic<bool> one_was_lost_{false};
-  OrderedGuard* outer_;
+  static OrderedGuard* innermost() { return static_cast<OrderedGuard*>(list_.innermost); }
+  static inline thread_local constinit List list_{};
 };
 
 }  // namespace halfstep

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <ostream>
 
+#include "framework/tensor/write_log.h"
+
 namespace halfstep {
 
 void Tensor::fail_undefined() { fail<ValueError>("tensor", "the tensor is undefined"); }
@@ -69,7 +71,10 @@ void* Tensor::first_element() const {
 }
 
 uint64_t Tensor::version() const { return get().storage->version(); }
-void Tensor::bump_version() const { get().storage->bump_version(); }
+void Tensor::bump_version() const {
+  get().storage->bump_version();
+  WriteLog::note(get().storage.get());
+}
 const std::shared_ptr<Storage>& Tensor::storage() const { return get().storage; }
 const std::string& Tensor::label() const { return get().label; }
 

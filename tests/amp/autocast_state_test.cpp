@@ -239,3 +239,39 @@ TEST_CASE("regions that end in another order than the reverse leave the state of
   other.reset();
   CHECK(state_now() == "off off cached");
 }
+
+TEST_CASE("a region that ends within a guard of the library's own is not put back by it, and one begun there outlives it") {
+  const std::string plain = "off off cached";
+  const autocast::Regions none = autocast::regions();
+  const std::string module = "net";
+  enum { off, as_in, in_float32, in_float16 };
+  for (const int kind : {off, as_in, in_float32, in_float16}) {
+    CAPTURE(kind);
+    std::optional<autocast::Off> quiet;
+    std::optional<autocast::AsIn> then;
+    std::optional<autocast::ModuleRegion> of_module;
+    const auto begin = [&] {
+      if (kind == off) quiet.emplace();
+      if (kind == as_in) then.emplace(none);
+      if (kind >= in_float32) of_module.emplace(kind == in_float32 ? DType::f32 : DType::f16, &module);
+    };
+    const auto end = [&] { quiet.reset(), then.reset(), of_module.reset(); };
+    std::optional<Autocast> region(std::in_place, Device::cpu, AutocastOptions{.dtype = DType::bf16, .cache_enabled = false});
+    begin();
+    const std::string inside = state_now();
+    region.reset();
+    CHECK(state_now().substr(0, 8) == inside.substr(0, 8));  // the cache may be as before
+    end();
+    CHECK(state_now() == plain);
+    CHECK(autocast::regions().by_device[0].dtype == none.by_device[0].dtype);
+
+    const Autocast outer(Device::cpu, DType::bf16);
+    begin();
+    region.emplace(Device::cpu, DType::f16);
+    end();
+    CHECK(state_now() == "f16 off cached");
+    region.reset();
+    CHECK(state_now() == "bf16 off cached");
+  }
+  CHECK(state_now() == plain);
+}

@@ -24,7 +24,8 @@ struct Net {
 };
 
 std::string refused(const char* op) {
-  return std::string("[") + op + "] these gradients are multiplied by the loss scale\nhelp: call scaler.unscale_(opt) first";
+  return std::string("[") + op + "] these gradients are multiplied by the loss scale\nhelp: call scaler.unscale_(opt) first, "
+                                  "or p.set_grad(p.grad()) if the program has divided them itself";
 }
 
 bool is_true(const Net& n) {

@@ -11,6 +11,7 @@
 
 #include "amp/step/train_step.h"
 #include "optim/averages.h"
+#include "optim/clip.h"
 #include "optim/lbfgs.h"
 #include "optim/two_pass.h"
 #include "tests/amp/scaling.h"
@@ -213,4 +214,73 @@ TEST_CASE("a loss whose scaler is gone still has its gradients, also where threa
   for (std::thread& t : threads) t.join();
   scaler.unscale_(one.opt);
   CHECK(one.grad() == 400);
+}
+
+TEST_CASE("gradients that the program divided itself are stepped and clipped as the help says") {
+  One one;
+  GradScaler scaler({.init_scale = 1024});
+  scaler.scale(one.loss()).backward();
+  one.p.grad().div_(scaler.get_scale());
+  const std::vector<Tensor> params{one.p};
+  const char* const remedy = "p.set_grad(p.grad())";
+  CHECK_THROWS_WITH_AS(one.opt.step(), doctest::Contains(remedy), AmpError);
+  CHECK_THROWS_WITH_AS(clip_grad_norm_(params, 100), doctest::Contains(remedy), AmpError);
+  one.p.set_grad(one.p.grad());
+  clip_grad_norm_(params, 100);
+  one.opt.step();
+  CHECK(one.p.to_vector<float>() == std::vector<float>(4, -1));
+}
+
+TEST_CASE("gradients of zeros fit any scale and none, wherever gradients are taken") {
+  const std::vector<std::function<void(One&, GradScaler&)>> takers{
+      [](One& one, GradScaler&) { one.opt.step(); },
+      [](One& one, GradScaler&) { clip_grad_value_(std::vector<Tensor>{one.p}, 1); },
+      [](One& one, GradScaler&) { CHECK(grad_norm(std::vector<Tensor>{one.p}).item() == 0); },
+      [](One& one, GradScaler& scaler) { scaler.step(one.opt); },
+      [](One& one, GradScaler& scaler) { scaler.grad_norm(one.opt); },
+      [](One& one, GradScaler& scaler) {  // the next backward counts alone
+        scaler.scale(one.loss()).backward();
+        scaler.unscale_(one.opt);
+        CHECK(one.grad() == 2);
+      },
+  };
+  for (size_t i = 0; i < takers.size(); ++i) {
+    for (const bool mixed : {false, true}) {
+      CAPTURE(i);
+      CAPTURE(mixed);
+      One one;
+      GradScaler scaler({.init_scale = 4});
+      scaler.scale(one.loss()).backward();
+      if (mixed) one.loss().backward();
+      CHECK_THROWS_AS(one.opt.step(), AmpError);
+      scaler.update(8);
+      one.p.grad().mul_(0);
+      takers[i](one, scaler);
+    }
+  }
+}
+
+TEST_CASE("gradients of a scaler that is gone are those of another one") {
+  const auto moved_over = [](GradScaler& scaler) { scaler = GradScaler({.init_scale = 16}); };
+  One one;
+  GradScaler scaler({.init_scale = 4});
+  scaler.scale(one.loss()).backward();
+  moved_over(scaler);
+  scaler.scale(ones({}));
+  CHECK_THROWS_WITH_AS(scaler.step(one.opt), doctest::Contains(kOtherScale), AmpError);
+  scaler.scale(one.loss()).backward();
+  CHECK_THROWS_WITH_AS(scaler.step(one.opt), doctest::Contains(kMixed), AmpError);
+  one.opt.zero_grad();
+  scaler.scale(one.loss()).backward();
+  const GradScaler::StateDict state = scaler.state_dict();
+  moved_over(scaler);  // another one of the same scale, as where a run is loaded
+  scaler.load_state_dict(state);
+  scaler.scale(one.loss()).backward();
+  scaler.unscale_(one.opt);
+  CHECK(one.grad() == 4);
+  // A scale that is not known: its gradient replaces one that was noted.
+  one.opt.zero_grad();
+  one.loss().backward(GradScaler({.init_scale = 2}).seed(Device::cpu));
+  scaler.update(8.0);
+  scaler.step(one.opt);
 }

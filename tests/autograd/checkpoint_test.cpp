@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -232,6 +233,52 @@ TEST_CASE("what a checkpoint's function itself writes is no change") {
   CHECK(w.version() == before + 4);
 }
 
+TEST_CASE("what any forward writes to a weight that it uses is no change for any checkpoint") {
+  const Tensor x = ones({2, 3}).set_requires_grad(), rows = tensor({0, 1, 2, 3}).reshape({2, 2});
+  const auto gradient = [&](bool checkpointed, bool changed) {
+    manual_seed(1);
+    EmbeddingBag bag(5, 3, {.max_norm = 0.5});
+    const Tensor w = ones({2, 3}).set_requires_grad();
+    const auto f = [&](const Tensor& t) {
+      if (checkpointed) {  // without, the graph refuses even a write that changes nothing
+        const NoGrad off;
+        w.clamp_(0, 1);
+      }
+      return t * w * bag(rows);
+    };
+    const auto call = [&](const Tensor& t) { return checkpointed ? checkpoint(f, t) : f(t); };
+    Tensor y = call(x).sum() + call(call(x)).sum() + bag(rows + 1).sum();  // the last rescales a row more, outside of checkpoints
+    if (changed) {
+      const NoGrad off;
+      bag.weight.mul_(1);
+    }
+    y.backward();
+    return Tensors{bag.weight.grad(), w.grad()};
+  };
+  const Tensors want = gradient(false, false), got = gradient(true, false);
+  for (int i : {0, 1}) CHECK(allclose(got[i], want[i]));
+  CHECK_THROWS_WITH_AS(gradient(true, true), doctest::Contains("was modified in place"), AutogradError);
+}
+
+TEST_CASE("a module that recomputes may be called twice before backward, whatever its forward rescales") {
+  struct Net : Module {
+    std::string describe() const override { return "Net"; }
+    Part<EmbeddingBag> rows{this, "rows", EmbeddingBag(5, 3, {.max_norm = 0.5})};
+    Tensor forward(const Tensor& x) override { return x * rows(x.detach().to(DType::i64)).sum(1, true); }
+  };
+  const auto gradient = [](bool recompute) {
+    manual_seed(1);
+    Net net;
+    net.recompute_in_backward(recompute);
+    Module& module = net;
+    const Tensor a = tensor({{0.0, 1.0}, {1.0, 2.0}}).clone().set_requires_grad(), b = (a.detach() + 2).set_requires_grad();
+    const Tensor first = module(a), second = module(b);
+    (first.sum() + second.sum()).backward();
+    return net.rows->weight.grad();
+  };
+  CHECK(allclose(gradient(true), gradient(false)));
+}
+
 TEST_CASE("a checkpoint of frozen weights gives the others their gradients") {
   const Tensor a = rand({4}).set_requires_grad(), b = rand({4}).set_requires_grad();
   const Tensor x = rand({4});
@@ -263,4 +310,41 @@ TEST_CASE("a checkpoint that returns a tensor of others leaves it theirs") {
   CHECK(!kept.requires_grad());
   CHECK(checkpoint([](const Tensor& t) { return t; }, x).requires_grad());
   CHECK(x.is_leaf());
+}
+
+TEST_CASE("a checkpoint finds tensors that no op of its function has recorded as used") {
+  const Tensor w = rand({4}).set_requires_grad(), x = rand({4}).set_requires_grad(), z = w * 3;
+  const auto unchanged = [&](const Tensor&) { return w; };
+  const auto nested = [&](const Tensor& t) { return checkpoint(unchanged, t); };
+  const auto recording = [&](const Tensor& t) {
+    const EnableGrad on;
+    return t.detach().exp() * w;
+  };
+  const auto nested_recording = [&](const Tensor& t) {
+    const EnableGrad on;
+    return checkpoint([&](const Tensor& u) { return u * w; }, t.exp());
+  };
+  const auto inner_gradient = [&](const Tensor& t) {  // of a leaf of its own
+    const EnableGrad on;
+    const Tensor own = t.detach().clone().set_requires_grad();
+    return grad({(own * own * w).sum()}, {own}, {}, {.create_graph = true})[0];
+  };
+  int n = 0;
+  for (const std::function<Tensor(const Tensor&)>& f :
+       std::vector<std::function<Tensor(const Tensor&)>>{unchanged, nested, recording, nested_recording, inner_gradient}) {
+    CAPTURE(n++);
+    w.zero_grad();
+    f(x).sum().backward();
+    const Tensor want = w.grad();
+    w.zero_grad();
+    checkpoint(f, x).sum().backward();
+    REQUIRE(w.grad().defined());
+    CHECK(allclose(w.grad(), want));
+    CHECK(w.is_leaf());
+  }
+  const auto outside = [&](const Tensor&) { return z; };
+  CHECK_THROWS_WITH_AS(checkpoint(outside, x), doctest::Contains("add it to the list of parameters"), AutogradError);
+  w.zero_grad();
+  checkpoint(outside, x, {z}).sum().backward();
+  CHECK(bitwise(w.grad(), full({4}, 3.0)));
 }

@@ -29,7 +29,6 @@ static_assert(is_local<DefaultDevice> && is_local<DrawsOf> && is_local<LayerScop
               is_local<logging::Capture>);
 static_assert(!is_local<std::string>);
 
-// A guard of its own, so that what is lost on another thread is lost for this one alone.
 class Level : public OrderedGuard<Level> {
  public:
   explicit Level(int level) : saved_(now) { now = level; }
@@ -61,7 +60,7 @@ TEST_CASE("guard: in whatever order guards end, the inner one keeps its state an
   }
 }
 
-TEST_CASE("guard: one that ends on another thread changes nothing there, and warns once") {
+TEST_CASE("guard: one that ends on another thread changes nothing there, and warns") {
   warned.clear();
   const logging::Capture capture([](logging::Level, std::string_view text) { warned += text; });
   auto first = std::make_shared<Level>(1);  // make_shared, which operator new of a class does not refuse
@@ -74,11 +73,54 @@ TEST_CASE("guard: one that ends on another thread changes nothing there, and war
   CHECK(warned == "[Level] ended on another thread than it began on, whose state therefore stays: begin and end it in one block");
   CHECK(Level::now == 2);
   {
-    const Level inner(3);  // guards still nest, though the list of this thread has an address that is no more
+    const Level inner(3);
     CHECK(Level::now == 3);
   }
   CHECK(Level::now == 2);
   second.reset();
   CHECK(Level::now == 1);
   CHECK(warned.find("Level", 8) == std::string::npos);
+  auto third = std::make_shared<Level>(4);
+  std::thread([&] { third.reset(); }).join();
+  CHECK(warned.find("Level", 8) != std::string::npos);  // each of them warns
+  Level::now = 0;
+}
+
+TEST_CASE("guard: after some were lost to other threads, all others restore what they would without them") {
+  const logging::Capture capture([](logging::Level, std::string_view) {});
+  const auto in_any_order = [] {
+    REQUIRE(Level::now == 0);
+    std::optional<Level> a, b, c;
+    a.emplace(1), b.emplace(2), c.emplace(3);
+    a.reset(), c.reset();
+    CHECK(Level::now == 2);
+    b.reset();
+    CHECK(Level::now == 0);
+  };
+  for (const int lost : {0, 1, 2, 3}) {  // of four nested ones
+    CAPTURE(lost);
+    std::shared_ptr<Level> levels[4];
+    for (int i = 0; i < 4; ++i) levels[i] = std::make_shared<Level>(i + 1);
+    std::thread([&] {
+      levels[lost].reset();
+      in_any_order();
+    }).join();
+    std::thread(in_any_order).join();
+    // The outermost that is left ends first, then the innermost. What the lost one changed stays.
+    for (const int i : {0, 3, 2, 1})
+      if (i != lost) levels[i].reset();
+    CHECK(Level::now == (lost == 0 ? 1 : 0));
+    Level::now = 0;
+    in_any_order();
+  }
+  // Guards of a thread that has ended, at addresses that later ones may have.
+  for (int i = 0; i < 20; ++i) {
+    std::shared_ptr<Level> kept;
+    std::thread([&] { kept = std::make_shared<Level>(5); }).join();
+    std::thread([&] {
+      kept.reset();
+      in_any_order();
+    }).join();
+    in_any_order();
+  }
 }

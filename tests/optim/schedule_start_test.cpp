@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "optim/schedule_parts.h"
@@ -93,6 +94,25 @@ TEST_CASE("a schedule that is made after another was stepped starts as PyTorch's
   CHECK(o.lr() == doctest::Approx(0.01));
   plateau.step(1.0), plateau.step(2.0);
   CHECK(o.lr() == doctest::Approx(0.001));
+}
+
+TEST_CASE("a rate set by hand after a schedule was made is where a later one starts, unless it starts at the initial rate") {
+  each_case([](const Case& c) {
+    for (const int steps : {0, 2}) {
+      CAPTURE(steps);
+      SGD o({problem::parameter()}, 0.1);
+      StepLR first(o, 2);
+      for (int i = 0; i < steps; ++i) first.step();
+      o.set_lr(0.06);
+      const SchedulePtr second = c.make(o);
+      const bool at_initial = second->is_absolute() || second->describe().starts_with("SequentialLR");
+      for (size_t n = 0; n < c.second.size(); ++n) {
+        CAPTURE(n);
+        if (n > 0) second->step();
+        CHECK(o.lr() == doctest::Approx(c.second[n] * (at_initial ? 1 : 6)).epsilon(1e-5));
+      }
+    }
+  });
 }
 
 TEST_CASE("a schedule resumes at a count with the rates of the run that went on, whenever it is made") {

@@ -6,9 +6,9 @@
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <csignal>
+#endif
 
 #include "framework/base/guard.h"
-#endif
 
 namespace halfstep::cpu {
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "framework/autograd/own_writes.h"
 #include "framework/backend/export_error.h"
 #include "framework/backend/observe.h"
 #include "framework/ops/core/composite.h"
@@ -345,10 +346,12 @@ Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<int64_
   if (max_norm && i.numel() > 0) {
     const NoGrad quiet;
     const autocast::Off off;
+    WriteLog writes;
     const Tensor rows = weight.detach(), line = i.reshape({-1});
     // Rows that occur twice are written twice, with the same values.
     rows.index_copy_(0, line,
                      under_name("embedding", [&] { return renorm(index_select(rows, 0, line), norm_type, 0, *max_norm); }));
+    count_own_writes(writes, {&weight, 1});
   }
   return call<EmbeddingOp>({weight, i}, embedding_attr("embedding", weight.shape()[0], padding_idx, scale_grad_by_freq));
 }
