@@ -48,6 +48,11 @@ AnswerArrays::AnswerArrays(std::filesystem::path file, const DataForm& form, boo
 }
 
 void AnswerArrays::add(const Prediction& p) {
+  if (!p.fault.empty() && p.rows == 0) whole_files_ += (whole_files_.empty() ? "" : ", ") + in_line(p.input);
+  for (int64_t row = 0; row < std::max<int64_t>(p.rows, 1); ++row) add_row(p);
+}
+
+void AnswerArrays::add_row(const Prediction& p) {
   ++rows_;
   if (!p.fault.empty()) ++faults_;
   const size_t width = std::max(p.numbers.size(), p.labels.size());
@@ -70,15 +75,20 @@ void AnswerArrays::add(const Prediction& p) {
 }
 
 void AnswerArrays::write(std::ostream& messages) const {
-  const auto width = int64_t(width_);
+  // Without any answer rows have the size of a target.
+  const int64_t width = width_ == 0 && rows_ > 0 ? numel(form_.target) : int64_t(width_);
+  std::vector<int64_t> classes = classes_;
+  std::vector<double> numbers = numbers_;
+  if (form_.classes == 0) numbers.resize(size_t(rows_ * width), std::numeric_limits<double>::quiet_NaN());
+  if (form_.classes > 0 && !form_.target.empty()) classes.resize(size_t(rows_ * width), -1);
   // Give each sample the targets' shape, if the count of numbers agrees.
   const bool is_column = std::holds_alternative<TableForm>(form_.source) && width == 1;
   const Shape shape = is_column || (form_.classes > 0 && form_.target.empty()) ? Shape{}
                       : numel(form_.target) == width                           ? form_.target
                                                                                : Shape{width};
   const DType dtype = needs_double(form_) ? DType::f64 : DType::f32;
-  const Tensor answers = form_.classes > 0 ? array_of(classes_, with_rows(rows_, shape), DType::i64)
-                                           : array_of(numbers_, with_rows(rows_, shape), DType::f64).to(dtype);
+  const Tensor answers = form_.classes > 0 ? array_of(classes, with_rows(rows_, shape), DType::i64)
+                                           : array_of(numbers, with_rows(rows_, shape), DType::f64).to(dtype);
   std::vector<std::pair<std::string, Tensor>> arrays = {{"prediction", answers}};
   if (has_probabilities_) arrays.emplace_back("probabilities", array_of(shares_, Shape{rows_, form_.classes}, DType::f32));
   if (is_npz_)
@@ -100,6 +110,8 @@ void AnswerArrays::write(std::ostream& messages) const {
   if (faults_ > 0)
     messages << faults_ << (faults_ == 1 ? " row is " : " rows are ")
              << (form_.classes > 0 && !(has_probabilities_ && !is_npz_) ? "-1" : "NaN") << ": the input could not be read\n";
+  if (!whole_files_.empty())
+    messages << "each of these files, of which no row could be read, has a single row in the array: " << whole_files_ << '\n';
 }
 
 }  // namespace halfstep::app

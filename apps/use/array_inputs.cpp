@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -171,6 +172,55 @@ Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string
   const bool fits = x.numel() == 0 || (amin(x).item<int64_t>() >= 0 && amax(x).item<int64_t>() < form.vocabulary);
   check<DataError>(fits, "predict", what, ": tokens must be in 0..", form.vocabulary - 1);
   return x;
+}
+
+namespace {
+
+// Sets the faults of samples with tokens outside the vocabulary.
+void find_wrong_tokens(const Tensor& x, const DataForm& form, const std::string& what, std::vector<std::string>& faults) {
+  const Tensor tokens = x.to(DType::i64).contiguous();
+  const int64_t samples = x.size(0), width = samples > 0 ? x.numel() / samples : 0;
+  const int64_t* token = tokens.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < samples; ++i) {
+    for (int64_t k = 0; k < width; ++k, ++token)
+      if ((*token < 0 || *token >= form.vocabulary) && faults[size_t(i)].empty())
+        faults[size_t(i)] = joined("[predict] ", what, ": tokens must be in 0..", form.vocabulary - 1, ", got ", *token);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> sample_faults(const Tensor& given, const DataForm& form, const std::string& what) {
+  const Tensor x = with_channels_first(given, form);
+  if (x.dim() != form.input.size() + 1 || without_batch(x.shape()) != form.input || x.numel() == 0) return {};
+  std::vector<std::string> out(size_t(x.size(0)));
+  if (form.input_dtype == DType::f32) {
+    try {
+      check_categories(x, form, what);
+      return {};
+    } catch (const DataError&) {}  // of the first such sample
+    for (int64_t i = 0; i < x.size(0); ++i) try {
+        check_categories(x.narrow(0, i, 1), form, what);
+      } catch (const DataError& e) {
+        constexpr std::string_view kFirst = "sample 0:";
+        std::string text = e.what();
+        if (const size_t at = text.find(kFirst); at != text.npos) text.replace(at, kFirst.size(), joined("sample ", i, ':'));
+        out[size_t(i)] = text;
+      }
+  } else if (!x.is_floating_point()) {
+    find_wrong_tokens(x, form, what, out);
+  }
+  const bool any = std::any_of(out.begin(), out.end(), [](const std::string& fault) { return !fault.empty(); });
+  return any ? out : std::vector<std::string>();
+}
+
+Tensor readable_samples(const Tensor& given, const DataForm& form, const std::vector<std::string>& faults) {
+  if (faults.empty()) return given;
+  std::vector<int64_t> kept;
+  for (size_t i = 0; i < faults.size(); ++i)
+    if (faults[i].empty()) kept.push_back(int64_t(i));
+  const Tensor x = with_channels_first(given, form);
+  return kept.empty() ? x.narrow(0, 0, 0) : x.index_select(0, tensor(kept));
 }
 
 ArrayFile read_array_file(const std::filesystem::path& path, const Json& config) {

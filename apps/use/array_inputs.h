@@ -20,6 +20,12 @@ enum class ArrayUnits : uint8_t { file, scaled };  // of columns that the traini
 // pixels become float32, other numbers keep their dtype until Predictor::from_units. what: the inputs' name, for messages.
 Tensor array_inputs(const Tensor& given, const DataForm& form, const std::string& what, ArrayUnits units = ArrayUnits::file);
 
+// Returns for each sample of these inputs, [N, ...] or one sample, why it alone cannot be read: a category or token that the
+// training data lacks. Empty: none has such a fault, or all of them have another one, which array_inputs throws.
+std::vector<std::string> sample_faults(const Tensor& given, const DataForm& form, const std::string& what);
+// Returns the samples, [N, ...], without those that have a fault.
+Tensor readable_samples(const Tensor& given, const DataForm& form, const std::vector<std::string>& faults);
+
 // Arrays of a file: inputs, and targets if it has them. .npz and .safetensors have them under the names of the training data's
 // config, or as "x" and "y"; in the latter inputs may be the only array.
 struct ArrayFile {

@@ -87,6 +87,9 @@ Tensor forward_of(Module& model, Device device, const AutocastOptions& region, c
   return model(x).to(DType::f32);
 }
 
+// Returns how many samples inputs have, [N, ...] or one sample.
+int64_t samples_of(const Tensor& inputs, const DataForm& form) { return inputs.dim() > form.input.size() ? inputs.size(0) : 1; }
+
 std::string extension_of(const fs::path& path) { return path.extension().string(); }
 
 }  // namespace
@@ -267,8 +270,9 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
   for (const std::string& given : paths) {
     const fs::path path = given;
     const std::string extension = extension_of(path);
+    const bool is_array = extension == ".npy" || extension == ".npz" || extension == ".safetensors";
+    const int64_t unread = std::holds_alternative<SeriesForm>(form_.source) && !is_array ? 1 : 0;  // samples of an unreadable file
     try {
-      const bool is_array = extension == ".npy" || extension == ".npz" || extension == ".safetensors";
       if (std::holds_alternative<ImageForm>(form_.source) && !is_array) {
         const std::vector<fs::path> found = pictures_at(path);
         pending.insert(pending.end(), found.begin(), found.end());
@@ -286,12 +290,12 @@ void Predictor::files(const std::vector<std::string>& paths, const FileOptions& 
         fail<DataError>(kPredict, given, ": the model takes arrays: .npy, .npz or .safetensors with inputs of shape ", form_.input);
     } catch (const IoError& e) {
       flush();
-      receive({.input = given, .fault = e.what()});
+      receive({.input = given, .fault = e.what(), .rows = unread});
     } catch (const DataError& e) {
       flush();
-      receive({.input = given, .fault = e.what()});
+      receive({.input = given, .fault = e.what(), .rows = unread});
     } catch (const ConfigError& e) {  // a missing column
-      receive({.input = given, .fault = e.what()});
+      receive({.input = given, .fault = e.what(), .rows = unread});
     }
   }
   flush();
@@ -374,17 +378,35 @@ void Predictor::answer_series(const fs::path& path, const FileOptions& options, 
 
 void Predictor::answer_arrays(const fs::path& path, const FileOptions& options, const Receive& receive) {
   const ArrayFile file = read_array_file(path, config_.json);
-  const Tensor x = from_units(array_inputs(file.inputs, form_, path.string()));
-  Tensor truths;
-  if (file.targets.defined()) truths = known_answers(file.targets, x.size(0), form_, path.string(), ignored_class(config_.loss));
-  in_batches(x, options.batch, [&](int64_t begin, const Tensor& outputs) {
-    std::vector<Prediction> found = answer(outputs, options);
-    if (truths.defined()) add_truths(outputs, truths.narrow(0, begin, outputs.size(0)), found);
-    for (size_t i = 0; i < found.size(); ++i) {
-      found[i].input = joined(path.string(), '[', size_t(begin) + i, ']');
-      receive(found[i]);
-    }
-  });
+  const std::string name = path.string();
+  const std::vector<std::string> faults = sample_faults(file.inputs, form_, name);
+  const auto bad = int64_t(std::count_if(faults.begin(), faults.end(), [](const std::string& fault) { return !fault.empty(); }));
+  const int64_t samples = samples_of(file.inputs, form_);
+  Tensor x, truths;
+  if (bad < samples || samples == 0) try {
+      x = from_units(array_inputs(readable_samples(file.inputs, form_, faults), form_,
+                                  bad == 0 ? name : joined(name, ", its ", samples - bad, " readable samples")));
+    } catch (const DataError& e) { return receive({.input = name, .fault = e.what(), .rows = samples}); }
+  if (file.targets.defined()) truths = known_answers(file.targets, samples, form_, name, ignored_class(config_.loss));
+  int64_t next = 0;  // sample of the file
+  const auto is_bad = [&](int64_t i) { return i < int64_t(faults.size()) && !faults[size_t(i)].empty(); };
+  const auto faults_here = [&] {
+    for (; is_bad(next); ++next) receive({.input = joined(name, '[', next, ']'), .fault = faults[size_t(next)]});
+  };
+  if (x.defined())
+    in_batches(x, options.batch, [&](int64_t, const Tensor& outputs) {
+      std::vector<Prediction> found = answer(outputs, options);
+      std::vector<int64_t> places;
+      for (int64_t i = next; int64_t(places.size()) < outputs.size(0); ++i)
+        if (!is_bad(i)) places.push_back(i);
+      if (truths.defined()) add_truths(outputs, truths.index_select(0, tensor(places)), found);
+      for (size_t i = 0; i < found.size(); ++i) {
+        faults_here();
+        found[i].input = joined(name, '[', next++, ']');
+        receive(found[i]);
+      }
+    });
+  faults_here();
 }
 
 }  // namespace halfstep::app

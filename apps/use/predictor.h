@@ -49,6 +49,7 @@ struct Prediction {
   std::vector<std::string> cells{};     // of a table's row, as in the file
   std::optional<double> truth{};        // the correct class or number, if known
   std::optional<std::string> truth_name{};
+  int64_t rows = 1;  // of a fault: how many samples have it; 0: those of a whole file, which cannot be counted
   // Returns whether the answer is known to be wrong.
   bool is_wrong() const { return truth && !top.empty() && top[0].number != int64_t(*truth); }
 };

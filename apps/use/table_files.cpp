@@ -7,6 +7,7 @@
 
 #include "apps/catalog/datasets.h"
 #include "framework/base/check.h"
+#include "framework/data/tables/csv_skipped.h"
 
 namespace halfstep::app {
 namespace {
@@ -43,8 +44,28 @@ std::string lines_text(const std::vector<int64_t>& lines) {
 size_t faults_of(const CsvRows& rows) { return rows.faults.size() - rows.rows.size(); }
 size_t faults_of(const LastWindow&) { return 0; }
 
-// Reads the file, and if it or some of its rows cannot be read, again without the lines that the run left out. note: set if that
-// helps.
+// What a run reads from a table.
+struct ReadColumns {
+  std::optional<bool> header;
+  std::vector<CsvEncoding::Column> columns;
+};
+
+ReadColumns read_columns(const CsvOptions& o) {
+  ReadColumns out{o.encoding->header, {}};
+  if (!o.encoding->tokens) out.columns = o.encoding->columns;
+  if (!o.classification) out.columns.push_back({o.encoding->target});
+  return out;
+}
+
+ReadColumns read_columns(const TimeSeriesOptions& o) {
+  ReadColumns out{o.header, {}};
+  for (const std::string& name : o.columns) out.columns.push_back({name});
+  for (const std::string& name : o.time) out.columns.push_back({name});
+  return out;
+}
+
+// Reads the file, and if it or some of its rows cannot be read, again without those of the lines that the run left out that are no
+// records. note: set if that helps.
 template <class Options, class F>
 auto read_as_run(const std::filesystem::path& path, Options options, const Json& train, std::string& note, const F& read) {
   using Read = decltype(read(path, options));
@@ -58,12 +79,14 @@ auto read_as_run(const std::filesystem::path& path, Options options, const Json&
   }
   const Json skipped = train.value("skip_rows", Json::array());
   if ((!out || faults_of(*out) > 0) && !skipped.empty() && std::filesystem::is_regular_file(path)) {
-    options.format.skip_rows = skipped.get<std::vector<int64_t>>();
-    try {
-      Read again = read(path, options);
-      if (!out || faults_of(again) < faults_of(*out)) out = std::move(again), note = lines_text(options.format.skip_rows);
-    } catch (const DataError&) {
-    } catch (const ConfigError&) {}  // the first error says more
+    const ReadColumns columns = read_columns(options);
+    options.format.skip_rows =
+        lines_without_record(path, options.format, columns.header, skipped.get<std::vector<int64_t>>(), columns.columns);
+    if (!options.format.skip_rows.empty()) try {
+        Read again = read(path, options);
+        if (!out || faults_of(again) < faults_of(*out)) out = std::move(again), note = lines_text(options.format.skip_rows);
+      } catch (const DataError&) {
+      } catch (const ConfigError&) {}  // the first error says more
   }
   if (out) return std::move(*out);
   if (is_config) throw ConfigError(fitting_help(*fault, train));

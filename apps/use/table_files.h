@@ -11,8 +11,8 @@
 namespace halfstep::app {
 
 // Work as read_csv_rows and read_last_window. A file that cannot be read whole is read without the lines that `skip_rows` of the
-// run's config lists, if that helps: a title or units, as in the training data. In errors a help that names a key of a config says
-// what predict can do instead.
+// run's config lists and that are no records, if that helps: a title or units, as in the training data. In errors a help that names
+// a key of a config says what predict can do instead.
 CsvRows rows_of_table(const std::filesystem::path& path, const CsvOptions& training, const Json& config);
 LastWindow last_window_of(const std::filesystem::path& path, const TimeSeriesOptions& training, const Json& config);
 

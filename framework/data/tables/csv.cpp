@@ -207,7 +207,8 @@ CsvDataset::Parsed CsvDataset::parse(const std::filesystem::path& path, const Cs
   std::vector<CsvFeature> features;
   const bool has_encoding = !encoding.columns.empty();
   if (!has_encoding)
-    encoding.header = sheet.has_header(), encoding.target = sheet.names()[target], encoding.columns.resize(feature_columns.size());
+    encoding.header = sheet.has_header(), encoding.width = int64_t(sheet.names().size()), encoding.target = sheet.names()[target],
+    encoding.columns.resize(feature_columns.size());
   TextColumns texts;
   for (size_t i = 0; i < feature_columns.size(); ++i) {
     if (o.tokens) texts.push_back(columns.texts(feature_columns[i]));
@@ -284,7 +285,8 @@ HALFSTEP_OPTIONS(
             in_words(
                 "dates_as", &O::date_parts, "number", "parts",
                 "\"number\": days since 1970-01-01 with the time as a fraction, to be used with standardize; \"parts\": one input "
-                "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour"),
+                "each for year, month, day, weekday (Monday is 0) and, if the column has times, the hour. Of times with a zone "
+                "(+01:00) the number is that in UTC, and the parts are those of the zone"),
             option("date_order", &O::date_order, "order of year, month and day, which are separated by - / or ."),
             option("missing", &O::missing,
                    "handling of missing values: an error, leave out the row, the training data's mean or median, or fill"),

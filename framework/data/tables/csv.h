@@ -22,6 +22,8 @@ struct CsvEncoding {
     std::string name;                       // or its index, without a header
     std::vector<std::string> categories{};  // sorted; empty: numbers, or a date
     std::vector<std::string> date{};        // "days", or parts: "year", "month", "day", "weekday", "hour"; empty: not a date
+    // Of a date: the different zones of its times, in hours east of UTC; nothing: unknown, and parts are those of UTC.
+    std::optional<std::vector<double>> zones{};
     bool operator==(const Column&) const = default;
   };
   std::vector<double> mean{}, std{};  // for each input; the std of a constant column is 1
@@ -30,6 +32,7 @@ struct CsvEncoding {
   std::optional<TokenRows> tokens{};  // of texts
   std::string target{};               // the column's name
   bool header = false;                // whether columns are named by a header
+  int64_t width = 0;                  // number of columns of the file, features or not; 0: unknown
   std::vector<std::string> classes{};
   std::vector<double> low{}, high{};  // range of each input before scaling; empty: unknown
   bool operator==(const CsvEncoding&) const = default;
@@ -156,7 +159,10 @@ struct CsvRows {
 };
 // Reads rows to be predicted. training: how the training data was read, with its encoding. Columns are found by name, in any order
 // and among others, if the training data had a header, and else by index; the target's may be missing. With CsvMissing::drop_row,
-// a row with a missing value has a fault. Throws IoError, and DataError for a file that is not a table or lacks a column.
+// a row with a missing value has a fault; so has one that may be in another form than the training data, as another row certainly
+// is (csv_other_form.h). Without a header the file must have all columns of the training data, those without the target or the
+// features alone; a warning says what is not certain. Throws IoError, and DataError for a file that is not a table or lacks a
+// column.
 CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& training);
 // Returns the same for texts, one per row. Throws ValueError unless the training data's features were one column of texts.
 CsvRows rows_of_texts(const std::vector<std::string>& texts, const CsvOptions& training);

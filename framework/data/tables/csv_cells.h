@@ -51,6 +51,8 @@ struct CsvDate {
   double hour = 0;          // with minutes and seconds as a fraction
   bool timed = false;       // whether it has a time of day
   bool short_year = false;  // whether it has two digits
+  bool zoned = false;       // whether its time has a zone
+  double zone = 0;          // hours east of UTC
 };
 // Parses a date: year, month and day in the given order, separated by '-', '/' or '.'; with ymd also "2024-03" and "20240318".
 // Accepts dates with an English month name or a quarter in any order: "9-Jan-2023", "Jan 9, 2023", "January 2023", "09JAN2023",
@@ -60,6 +62,8 @@ struct CsvDate {
 bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& date);
 // Returns the date that is `days` after 1970-01-01, with its time.
 CsvDate date_of_days(double days);
+// Returns the date with the day and the time that its zone has then; `days` are those of that time.
+CsvDate in_own_zone(const CsvDate& date);
 // Returns "2024-03-18", with the time unless that is midnight.
 std::string text_of(const CsvDate& date);
 

@@ -22,7 +22,9 @@ constexpr const char* kColumns = "CSV";
 constexpr size_t kMaxCategories = 64;                                  // of a column; more are probably names or texts
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();  // a missing value until it is filled in
 
-double part_of_date(const CsvDate& date, std::string_view part) {
+// Returns a part of a date. own_zone: the day and the hour of its zone, in place of UTC.
+double part_of_date(const CsvDate& given, std::string_view part, bool own_zone) {
+  const CsvDate date = own_zone && part != "days" ? in_own_zone(given) : given;
   if (part == "year") return date.year;
   if (part == "month") return date.month;
   if (part == "day") return date.day;
@@ -235,6 +237,7 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& encoding, bool 
   std::vector<CsvDate> dates(sheet_.rows());
   std::vector<bool> has_date(sheet_.rows());
   bool timed = false, short_years = false;
+  CsvZones zones;
   for (size_t r = 0; r < sheet_.rows(); ++r) {
     if (count_missing(r, column, "be a date")) continue;
     const std::string_view cell = sheet_.cell(r, column);
@@ -246,6 +249,7 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& encoding, bool 
                                                                 : "03/18/2024 or 03/18/2024 2:30 PM",
                      ", got \"", cell.substr(0, 60), '"', Help{date_help(cell)});
     timed = timed || dates[r].timed;
+    given ? zones_.add(encoding, dates[r], cell) : zones.add(dates[r]);
     if (dates[r].short_year && !short_years)
       spelling_notes_ +=
           joined("; column ", encoding.name, ": years have two digits, \"", cell.substr(0, 60), "\" is ", text_of(dates[r]));
@@ -255,10 +259,14 @@ void CsvColumns::append_date(size_t column, CsvEncoding::Column& encoding, bool 
     encoding.date = {"days"};
     if (options_.date_parts) encoding.date = {"year", "month", "day", "weekday"};
     if (options_.date_parts && timed) encoding.date.emplace_back("hour");
+    encoding.zones = zones.found();
+    spelling_notes_ += zones.note(encoding);
+    if (const std::string mixed = zones.warning(encoding); !mixed.empty()) warnings_.push_back(mixed);
   }
   for (const std::string& part : encoding.date) {
     CsvFeature f{part == "days" ? encoding.name : encoding.name + '.' + part, {}};
-    for (size_t r = 0; r < dates.size(); ++r) f.values.push_back(has_date[r] ? part_of_date(dates[r], part) : kNoValue);
+    for (size_t r = 0; r < dates.size(); ++r)
+      f.values.push_back(has_date[r] ? part_of_date(dates[r], part, encoding.zones.has_value()) : kNoValue);
     out.push_back(std::move(f));
   }
 }
@@ -381,6 +389,7 @@ void fill_missing(std::vector<CsvFeature>& features, const std::vector<int64_t>&
 DataNotes CsvColumns::notes() const {
   DataNotes out = sheet_.notes();
   out.warnings.insert(out.warnings.end(), warnings_.begin(), warnings_.end());
+  if (const std::string zones = zones_.text(); !zones.empty()) out.warnings.push_back(zones);
   const std::string file = std::exchange(out.summary, "");
   if (number_columns_ > 0) out.summary = count_of(size_t(number_columns_), "column") + " of numbers";
   for (const bool date : {false, true}) {

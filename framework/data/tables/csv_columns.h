@@ -13,6 +13,7 @@
 
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/csv_sheet.h"
+#include "framework/data/tables/csv_zones.h"
 
 namespace halfstep {
 
@@ -99,6 +100,7 @@ class CsvColumns {
   int64_t missing() const { return missing_; }
   int64_t unknown() const { return unknown_; }
   const std::string& unknown_example() const { return unknown_example_; }  // "\"peat\" in column soil"
+  const CsvZoneCheck& zones() const { return zones_; }                     // of given columns
 
  private:
   // Returns whether a value is missing, and counts it. Throws DataError if that is refused; kind: what the cell must be.
@@ -116,6 +118,7 @@ class CsvColumns {
   bool words_are_texts_;  // whether no word for a missing value is a number
   int64_t number_columns_ = 0, missing_ = 0, unknown_ = 0;
   std::string unknown_example_, spelling_notes_;
+  CsvZoneCheck zones_;
   struct ConvertedColumn {
     std::string column;
     size_t inputs;

@@ -183,8 +183,8 @@ std::optional<Day> read_named_day(CellReader& in) {
   return Day{*year, *month, day.value_or(1), is_short};
 }
 
-// Reads the seconds of the day; with a zone, in UTC, which may be outside the day.
-std::optional<double> read_time(CellReader& in) {
+// Reads the seconds of the day; with a zone, in UTC, which may be outside the day. zone: its seconds east of UTC; empty: none.
+std::optional<double> read_time(CellReader& in, std::optional<double>& zone) {
   while (in.take(' ')) {}
   const auto hours = in.digits(1, 2);
   if (!hours || !in.take(':')) return {};
@@ -204,14 +204,18 @@ std::optional<double> read_time(CellReader& in) {
   if (hour > 23 || *minutes > 59 || seconds >= 60) return {};
   double out = hour * 3600.0 + *minutes * 60.0 + seconds;
   const char sign = in.peek();
-  if (in.take('Z') || in.done()) return in.done() ? std::optional(out) : std::nullopt;
+  if (in.done()) return out;
+  if (in.take('Z')) {
+    zone = 0;
+    return in.done() ? std::optional(out) : std::nullopt;
+  }
   if ((sign != '+' && sign != '-') || !in.take(sign)) return {};
   const auto zone_hours = in.digits(2, 2);
   in.take(':');
   const auto zone_minutes = in.done() ? std::optional(0) : in.digits(2, 2);
   if (!zone_hours || !zone_minutes || !in.done() || *zone_hours > 14 || *zone_minutes > 59) return {};
-  const double zone = *zone_hours * 3600.0 + *zone_minutes * 60.0;
-  return out + (sign == '+' ? -zone : zone);
+  zone = (sign == '+' ? 1 : -1) * (*zone_hours * 3600.0 + *zone_minutes * 60.0);
+  return out - *zone;
 }
 
 }  // namespace
@@ -226,8 +230,8 @@ bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& out) {
   const year_month_day civil{year(day->year), month(unsigned(day->month)), std::chrono::day(unsigned(day->day))};
   if (!civil.ok()) return false;
   const bool timed = !in.done();
-  std::optional<double> seconds = 0.0;
-  if (timed) seconds = in.take('T') || in.peek() == ' ' ? read_time(in) : std::nullopt;
+  std::optional<double> seconds = 0.0, zone;
+  if (timed) seconds = in.take('T') || in.peek() == ' ' ? read_time(in, zone) : std::nullopt;
   if (!seconds) return false;
   sys_days at{civil};
   for (; *seconds < 0; *seconds += 86400) at -= days(1);
@@ -240,7 +244,9 @@ bool parse_date(std::string_view cell, CsvDateOrder order, CsvDate& out) {
          .weekday = int(weekday(at).iso_encoding()) - 1,
          .hour = *seconds / 3600,
          .timed = timed,
-         .short_year = day->short_year};
+         .short_year = day->short_year,
+         .zoned = zone.has_value(),
+         .zone = zone.value_or(0) / 3600};
   return true;
 }
 
@@ -256,6 +262,15 @@ CsvDate date_of_days(double days) {
           .weekday = int(weekday(at).iso_encoding()) - 1,
           .hour = 24 * (days - whole),
           .timed = days != whole};
+}
+
+CsvDate in_own_zone(const CsvDate& date) {
+  if (!date.zoned) return date;
+  constexpr double kSteps = 86400e5;  // of a day: without rounding, midnight may lie before its day
+  CsvDate out = date_of_days(std::round((date.days + date.zone / 24) * kSteps) / kSteps);
+  out.hour = std::round(out.hour * kSteps / 24) / (kSteps / 24);
+  out.timed = date.timed, out.short_year = date.short_year, out.zoned = true, out.zone = date.zone;
+  return out;
 }
 
 std::string text_of(const CsvDate& d) {

@@ -11,6 +11,7 @@
 #include "framework/base/check.h"
 #include "framework/data/tables/csv.h"
 #include "framework/data/tables/csv_columns.h"
+#include "framework/data/tables/csv_other_form.h"
 #include "framework/data/tables/csv_ranges.h"
 #include "framework/data/tables/csv_sheet.h"
 #include "framework/data/tables/labels.h"
@@ -50,10 +51,45 @@ std::vector<size_t> find_candidates(const CsvSheet& sheet, const std::vector<std
   return out;
 }
 
+std::string numbers_text(const std::vector<size_t>& numbers) {
+  std::string out;
+  for (const size_t n : numbers) out += (out.empty() ? "" : ", ") + std::to_string(n);
+  return out;
+}
+
+// Returns the same without a header, where columns are found by their places. guess: set if the file lacks some that are not read,
+// which may have stood before others.
+std::vector<size_t> find_places(const CsvSheet& sheet, const CsvEncoding& encoding, const std::string& path, std::string& guess) {
+  const auto place_of = [](const std::string& name) {
+    int64_t out = 0;
+    return parse_integer(name, out) && out >= 0 ? size_t(out) : 0;
+  };
+  std::vector<size_t> out;
+  for (const CsvEncoding::Column& c : encoding.columns) out.push_back(place_of(c.name));
+  const size_t last = *std::max_element(out.begin(), out.end()), target = place_of(encoding.target), there = sheet.names().size();
+  const bool is_known = encoding.width > 0;
+  const size_t width = is_known ? size_t(encoding.width) : std::max(last, target) + 1;  // at least
+  if (there == width) return out;
+  std::vector<size_t> in_order(there);
+  std::iota(in_order.begin(), in_order.end(), size_t(0));
+  const bool alone = there == out.size();  // only features, in the order of the training data
+  const bool fits = alone || (there < width ? last < there && last < target : !is_known);
+  check<DataError>(fits, kRows, path, " has ", there, " columns, but the model takes ", out.size(), " of a file with ", width,
+                   Help{joined("without a header columns are found by their places: columns ", numbers_text(out),
+                               " of the training data, from 0 on, are the inputs; give all of its columns, or these alone")});
+  const bool is_certain = alone ? std::is_sorted(out.begin(), out.end()) : false;
+  if (!is_certain)
+    guess = joined("the file has ", there, " columns, and the training data had ", is_known ? "" : "at least ", width,
+                   ": without a header its columns ", numbers_text(alone ? in_order : out), ", from 0 on, are read as columns ",
+                   numbers_text(out), " of the training data");
+  return alone ? in_order : out;
+}
+
 // Returns the file's columns for the training data's features, in their order.
-std::vector<size_t> find_features(const CsvSheet& sheet, const CsvOptions& o, const std::string& path) {
+std::vector<size_t> find_features(const CsvSheet& sheet, const CsvOptions& o, const std::string& path, std::string& guess) {
   const CsvEncoding& encoding = *o.encoding;
   const std::vector<std::string>& all = sheet.names();
+  if (!encoding.header && !sheet.has_header()) return find_places(sheet, encoding, path, guess);
   std::vector<std::string> names;
   for (const CsvEncoding::Column& c : encoding.columns) names.push_back(c.name);
   std::vector<size_t> out;
@@ -67,13 +103,9 @@ std::vector<size_t> find_features(const CsvSheet& sheet, const CsvOptions& o, co
     else
       missing += (missing.empty() ? "\"" : ", \"") + names[i] + '"';
   }
-  if (missing.empty()) return out;
-  if (encoding.header) {
-    fail<DataError>(kRows, path, " has no column ", missing, ", which the model takes", Help{"it takes the columns " + wanted});
-  }
-  check<DataError>(all.size() == encoding.columns.size(), kRows, path, " has ", all.size(), " columns, but the model takes ",
-                   encoding.columns.size());
-  return places;
+  check<DataError>(missing.empty(), kRows, path, " has no column ", missing, ", which the model takes",
+                   Help{"it takes the columns " + wanted});
+  return out;
 }
 
 // Returns the index of the target's column; empty: the file lacks it.
@@ -156,6 +188,13 @@ std::vector<int64_t> tokens_of_row(const std::vector<size_t>& columns, const Csv
   return out;
 }
 
+// Returns the cells of the row that the sheet shows.
+std::vector<std::string> cells_of_row(const CsvSheet& sheet) {
+  std::vector<std::string> out;
+  for (size_t c = 0; c < sheet.names().size(); ++c) out.emplace_back(sheet.cell(0, c));
+  return out;
+}
+
 template <class T>
 Tensor rows_of(const std::vector<T>& values, size_t rows, size_t width) {
   Tensor out = Tensor::empty({int64_t(rows), int64_t(rows > 0 ? width : 0)}, {.dtype = dtype_of<T>, .device = Device::cpu});
@@ -194,7 +233,8 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   const CsvEncoding& encoding = *o.encoding;
   const std::unique_ptr<CsvSheet> read = open_rows(path, o);
   CsvSheet& sheet = *read;
-  const std::vector<size_t> columns = find_features(sheet, o, path.string());
+  std::string guess;
+  const std::vector<size_t> columns = find_features(sheet, o, path.string(), guess);
   const std::optional<size_t> target = find_target(sheet, columns, encoding);
   CsvRows out;
   if (sheet.has_header()) out.header = sheet.names();
@@ -202,17 +242,19 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   out.delimiter = sheet.format().delimiter == kCsvBlanks ? ',' : sheet.format().delimiter;
   out.decimal = sheet.format().decimal;
   const size_t rows = sheet.rows();
+  const CsvOtherForm other = find_other_form(sheet, columns, o);
+  out.faults = other.faults;
   out.faults.resize(rows);
   std::vector<float> values;
   std::vector<int64_t> tokens;
   TokenRows::Counts counts;
   CsvRangeCheck ranges(encoding, "row");
   FilledCells filled;
+  CsvZoneCheck zones;
   for (size_t r = 0; r < rows; ++r) {
     sheet.show_row(r);
-    std::vector<std::string> cells;
-    for (size_t c = 0; c < sheet.names().size(); ++c) cells.emplace_back(sheet.cell(0, c));
-    out.cells.push_back(std::move(cells));
+    out.cells.push_back(cells_of_row(sheet));
+    if (!out.faults[r].empty()) continue;
     try {
       CsvColumns row_columns(sheet, o);
       std::vector<double> inputs;
@@ -227,6 +269,7 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
         out.unknown_answer = joined(spelled(sheet.cell(0, *target).substr(0, 60)), " in row ", r + 1);
       if (row_columns.unknown() > 0 && out.unknown_values == 0) out.unknown_value = row_columns.unknown_example();
       out.unknown_values += row_columns.unknown();
+      zones.add(row_columns.zones());
       filled.add(row_columns, sheet, columns, r);
       values.insert(values.end(), inputs.begin(), inputs.end());
       tokens.insert(tokens.end(), row.begin(), row.end());
@@ -238,7 +281,8 @@ CsvRows read_csv_rows(const std::filesystem::path& path, const CsvOptions& o) {
   out.input = encoding.tokens ? rows_of(tokens, n, tokens.size() / std::max<size_t>(n, 1))
                               : rows_of(values, n, values.size() / std::max<size_t>(n, 1));
   out.far_values = ranges.far(), out.far_value = ranges.far_example();
-  if (const std::string text = ranges.untrained_text(); !text.empty()) out.notes.warnings.push_back(text);
+  for (const std::string& text : {guess, other.warning, ranges.untrained_text(), zones.text()})
+    if (!text.empty()) out.notes.warnings.push_back(text);
   for (const std::string& more :
        {encoding.tokens ? encoding.tokens->describe(counts) : std::string(), sheet.number_forms(), filled.text()})
     if (!more.empty()) out.notes.summary += (out.notes.summary.empty() ? "" : "; ") + more;

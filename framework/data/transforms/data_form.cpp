@@ -82,8 +82,10 @@ json to_json(const TableForm& form) {
   const CsvEncoding e = o.encoding.value_or(CsvEncoding());
   json columns = json::array();
   for (const CsvEncoding::Column& c : e.columns)
-    columns.push_back({{"name", c.name}, {"categories", c.categories}, {"date", c.date}});
+    columns.push_back(
+        {{"name", c.name}, {"categories", c.categories}, {"date", c.date}, {"zones", c.zones ? json(*c.zones) : json()}});
   return {{"header", e.header},
+          {"width", e.width},
           {"format", to_json(o.format)},
           {"classification", o.classification},
           {"columns", columns},
@@ -268,6 +270,12 @@ CsvEncoding::Column column_of(const StoredJson& stored, size_t place) {
   CsvEncoding::Column out{text(c, "name"), texts(c, "categories"), texts(c, "date")};
   const auto known = [](const std::string& part) { return std::find(kParts.begin(), kParts.end(), part) != kParts.end(); };
   c.expect(std::all_of(out.date.begin(), out.date.end(), known), "date", "a list of parts of a date");
+  if (c.has("zones") && !c.get("zones").is_null()) {  // older files lack it
+    const json& zones = c.get("zones");
+    c.expect(zones.is_array() && std::all_of(zones.begin(), zones.end(), [](const json& z) { return z.is_number(); }), "zones",
+             "a list of hours");
+    out.zones = zones.get<std::vector<double>>();
+  }
   return out;
 }
 
@@ -322,6 +330,7 @@ TableForm read_table(const StoredJson& stored, const DataForm& form) {
   CsvOptions o;
   CsvEncoding e;
   e.header = flag(stored, "header");
+  if (stored.has("width")) e.width = stored.integer("width", 0);  // older files lack it
   o.header = e.header;
   o.format = format_of(stored.part("format"));
   o.classification = flag(stored, "classification");
