@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/base/draws.h"
+#include "framework/base/exact_text.h"
 #include "framework/math/random.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/in_place.h"
@@ -163,7 +164,7 @@ Tensor arange(Number first, Number last, Number by, const NumberOptions& options
   const double start = first.floating(), end = last.floating(), step = by.floating();
   const double count = std::ceil((end - start) / step);
   check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ",
-                    step, " does not lead from ", start, " to ", end);
+                    exact_text(step), " does not lead from ", exact_text(start), " to ", exact_text(end));
   check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
   const bool integers = !first.is_floating() && !last.is_floating() && !by.is_floating();
   const TensorOptions chosen{.dtype = options.dtype.value_or(integers ? DType::i64 : DType::f32),
@@ -225,7 +226,7 @@ void check_uniform(const Tensor& x, double lo, double hi) {
   constexpr std::string_view op = "uniform_";
   check_floating_dtype(op, x.dtype());
   check<ValueError>(std::isfinite(lo) && std::isfinite(hi) && lo <= hi, op,
-                    "the bounds must be finite, and the first not above the second, got ", lo, " and ", hi);
+                    "the bounds must be finite, and the first not above the second, got ", exact_text(lo), " and ", exact_text(hi));
   for (const double bound : {lo, hi}) check_fits(op, bound, x.dtype());
   check<ValueError>(std::isfinite(hi - lo) && fits(hi - lo, widened(x.dtype())), op, "the bounds are too far apart, got ", lo,
                     " and ", hi);
