@@ -5,17 +5,27 @@
 #include <string>
 
 #include "framework/base/check.h"
+#include "framework/base/exact_text.h"
 
 namespace halfstep {
 namespace {
 
-std::string text_of(Number value) { return value.is_floating() ? joined(value.floating()) : std::to_string(value.whole()); }
+bool has_int64(Number value) { return !value.is_floating() || has_number<int64_t>(value.floating()); }
+
+// Returns what helps where a number was written into a dtype, or read as one, that does not have it.
+std::string_view help_for_writing(std::string_view op, Number value, DType dtype) {
+  if (op == "item") return "read it as double, as in item<double>()";
+  if (halfstep::is_floating(dtype)) return "use an infinity, finfo(dtype).max or a wider dtype";
+  if (value.is_floating() && !std::isfinite(value.floating())) return "integers have no NaN and no infinity: use a floating dtype";
+  return has_int64(value) ? "use a number in its range or a wider dtype" : "use a number in its range or a floating dtype";
+}
 
 }  // namespace
 
 void fail_narrow(const char* where, Number value, bool is_signed, int bits) {
-  fail<ValueError>(where, "the number does not fit ", is_signed ? "int" : "uint", bits, ", got ", text_of(value),
-                   Help{"read it as double or int64_t, as in item<double>()"});
+  fail<ValueError>(
+      where, "the number does not fit ", is_signed ? "int" : "uint", bits, ", got ", exact_text(value),
+      Help{has_int64(value) ? "read it as double or int64_t, as in item<double>()" : "read it as double, as in item<double>()"});
 }
 
 bool fits(Number value, DType dtype) {
@@ -36,10 +46,7 @@ bool fits(Number value, DType dtype) {
 void check_fits(std::string_view op, Number value, DType dtype) {
   if (fits(value, dtype)) [[likely]]
     return;
-  const bool floating = halfstep::is_floating(dtype);
-  fail<ValueError>(
-      op, "the number does not fit ", dtype, ", got ", text_of(value),
-      Help{floating ? "use an infinity, finfo(dtype).max or a wider dtype" : "use a number in its range or a wider dtype"});
+  fail<ValueError>(op, "the number does not fit ", dtype, ", got ", exact_text(value), Help{help_for_writing(op, value, dtype)});
 }
 
 }  // namespace halfstep

@@ -18,6 +18,7 @@
 #include "framework/base/sanitizers.h"
 #include "framework/base/text_stream.h"
 #include "framework/tensor/counting_allocator.h"
+#include "framework/tensor/host_blocks.h"
 #include "framework/tensor/memory.h"
 
 // Forbids access to memory under the address sanitizer; does nothing without it.
@@ -79,6 +80,10 @@ class HostAllocator final : public CountingAllocator {
     release_cached();
   }
 
+  bool has(const void* p) const {
+    const std::lock_guard lock(mutex_);
+    return blocks_.count(const_cast<void*>(p)) > 0;
+  }
   void limit(size_t bytes) {
     const std::lock_guard lock(mutex_);
     limit_ = bytes;
@@ -144,5 +149,6 @@ size_t host_block_size(size_t bytes) {
 
 Allocator* host_allocator() { return instance(); }
 void limit_host_memory(size_t bytes) { instance()->limit(bytes); }
+bool is_host_block(const void* p) { return instance()->has(p); }
 
 }  // namespace halfstep

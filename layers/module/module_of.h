@@ -2,6 +2,7 @@
 // ModuleOf: modules whose forward has any arguments and any result. Part of layers/module/module.h, which says more.
 #pragma once
 
+#include <concepts>
 #include <type_traits>
 #include <utility>
 
@@ -37,6 +38,14 @@ class ModuleOf : public ForwardOf<Self> {
   ModuleOf() { (void)kRegisteredClass<Self>; }
   template <class... Args>
   auto operator()(Args&&... arguments) {
+    // Computes a call from one tensor to one again in backward, if that is asked for: Module's call does.
+    if constexpr (sizeof...(Args) == 1 && (std::is_base_of_v<Tensor, std::remove_cvref_t<Args>> && ...) &&
+                  requires(Self & self, const Tensor& x) {
+                    { self.forward(x) } -> std::same_as<Tensor>;
+                  }) {
+      if (this->recomputes_in_backward() && this->training()) [[unlikely]]
+        return Module::operator()(arguments...);
+    }
     return this->run([this](auto&&... in) { return static_cast<Self*>(this)->forward(std::forward<decltype(in)>(in)...); },
                      std::forward<Args>(arguments)...);
   }

@@ -6,9 +6,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/exact_text.h"
+#include "framework/base/number_text.h"
 
 using namespace halfstep;
 
@@ -76,4 +79,32 @@ TEST_CASE("fits: the numbers that PyTorch 2.15 writes into each dtype") {
                        "[masked_fill] the number does not fit float16, got -1e+09\n"
                        "help: use an infinity, finfo(dtype).max or a wider dtype",
                        ValueError);
+}
+
+TEST_CASE("messages have enough digits to see what does not fit, and helps that name what does") {
+  const auto error_of = [](const auto& f) -> std::string {
+    try {
+      f();
+    } catch (const ValueError& e) { return e.what(); }
+    return "none";
+  };
+  CHECK(error_of([] { number_as<int32_t>(2147483648.5, "item"); }) ==
+        "[item] the number does not fit int32, got 2147483648.5\nhelp: read it as double or int64_t, as in item<double>()");
+  CHECK(error_of([] { check_fits("full", -2147483649.0, DType::i32); }) ==
+        "[full] the number does not fit int32, got -2147483649\nhelp: use a number in its range or a wider dtype");
+  for (const double v : {1e19, kNan, -kInf}) {
+    CHECK(error_of([&] { number_as<int16_t>(v, "to_vector"); }).ends_with("help: read it as double, as in item<double>()"));
+    CHECK(error_of([&] { number_as<uint64_t>(-std::abs(v), "item"); }).ends_with("help: read it as double, as in item<double>()"));
+  }
+  CHECK(error_of([] { check_fits("item", 1e300, DType::f32); }).ends_with("help: read it as double, as in item<double>()"));
+  CHECK(error_of([] { check_fits("fill_", kNan, DType::u8); })
+            .ends_with("got nan\nhelp: integers have no NaN and no infinity: use a "
+                       "floating dtype"));
+  CHECK(error_of([] { check_fits("fill_", 1e20, DType::i64); }).ends_with("help: use a number in its range or a floating dtype"));
+  for (const double v : {0.1, 1e-5, 5e-324, 1.7976931348623157e308, 2147483648.0, 0.1 + 0.2, -1.0 / 3})
+    CHECK(number_of(exact_text(v)) == v);
+  CHECK(exact_text(0.1) == "0.1");
+  CHECK(exact_text(0.1 + 0.2) == "0.30000000000000004");
+  CHECK(exact_text(1e9) == "1e+09");
+  CHECK(exact_text(INT64_MIN) == "-9223372036854775808");
 }

@@ -3,7 +3,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -76,6 +80,39 @@ struct OwnBatches {
     return {rows, rows};
   }
 };
+// Gives tensors of memory that is none of halfstep's.
+struct WrapsMemory {
+  std::shared_ptr<std::vector<float>> values = std::make_shared<std::vector<float>>(size_t(kRows), 1.0f);
+  int64_t size() const { return kRows; }
+  Tensor get(int64_t i) const { return from_blob(values->data() + i, {1}); }
+  Tensor get_batch(std::span<const int64_t> indices) const {
+    return from_blob(values->data(), {int64_t(indices.size())}).view(-1, 1);
+  }
+};
+struct WritesIntoTarget : Transform {
+  Batch apply(const Batch& batch, const Draws&) const override {
+    if (!batch.target.device().is_meta()) batch.target.fill_(9);
+    return {batch.input, batch.target};
+  }
+};
+// A picture of bytes per sample, and a view of the stored targets.
+struct BytePictures : Dataset {
+  int64_t size() const override { return kRows; }
+  Shape input_shape() const override { return {1, 2, 2}; }
+  Shape target_shape() const override { return {}; }
+  int64_t classes() const override { return 10; }
+  std::string describe() const override { return "bytes"; }
+  Batch batch(std::span<const int64_t> indices) const override {
+    const auto n = int64_t(indices.size());
+    return {zeros({n, 1, 2, 2}), targets.narrow(0, 0, n)};
+  }
+  std::optional<ByteRows> byte_rows(std::span<const int64_t> indices) const override {
+    const auto n = int64_t(indices.size());
+    return ByteRows{std::vector<const uint8_t*>(indices.size(), bytes.data()), {}, targets.narrow(0, 0, n)};
+  }
+  std::vector<uint8_t> bytes{1, 2, 3, 4};
+  Tensor targets = zeros({kRows}, {.dtype = DType::i64});
+};
 struct WritesIntoInput : Transform {
   Tensor operator()(const Tensor& x) const override { return x.add_(1); }
 };
@@ -123,6 +160,38 @@ TEST_CASE("a transform that writes into its input leaves the data set as it is")
   const auto data = transformed(std::make_shared<TensorDataset<>>(x, y), {std::make_shared<WritesIntoInput>()});
   for (int i = 0; i < 3; ++i) CHECK(first_column(data->batch(Ints{2, 3}).input) == std::vector<int>{5, 7});
   CHECK(equal(x, counted_rows()));
+}
+
+TEST_CASE("a loop may write into batches of memory that a program has wrapped") {
+  const WrapsMemory data;
+  for (const int workers : {0, 1}) {
+    DataLoader loader(data, {.batch_size = 3, .num_workers = workers});
+    for (const Tensor& batch : loader) batch.fill_(5);
+  }
+  CHECK(*data.values == std::vector<float>(size_t(kRows), 1.0f));
+  Tensor part = Tensor::from_blob(data.values->data(), {2}, DType::f32, data.values);
+  own_memory(part);
+  CHECK(part.const_data_ptr<float>() != data.values->data());
+  const void* const own = part.data_ptr();  // its pointer is known, but the memory is the tensor's
+  own_memory(part);
+  CHECK(part.const_data_ptr() == own);
+}
+
+TEST_CASE("a transform that writes into its targets leaves the data set as it is, whatever comes before it") {
+  const Tensor x = zeros({kRows, 1, 2, 2}), y = zeros({kRows}, {.dtype = DType::i64});
+  const auto stored = std::make_shared<TensorDataset<>>(x, y, 10);
+  const auto scales = std::make_shared<NormalizeTransform>(Normalize{.mean = 1, .std = 2});
+  const auto pictures = std::make_shared<BytePictures>();
+  const auto writes = std::make_shared<WritesIntoTarget>();
+  const std::pair<std::shared_ptr<const Dataset>, Tensor> sets[] = {{stored, y}, {pictures, pictures->targets}};
+  for (const auto& [set, targets] : sets) {
+    for (const Transforms& transforms : {Transforms{writes}, Transforms{scales, writes},
+                                         Transforms{std::make_shared<WritesIntoInput>(), scales, writes, writes}}) {
+      const Batch batch = transformed(set, transforms)->batch(Ints{0, 1, 2});
+      CHECK(batch.target.to_vector<int>() == std::vector<int>{9, 9, 9});
+      CHECK(targets.sum().item() == 0);
+    }
+  }
 }
 
 TEST_CASE("a pass within a pass ends the outer loop with an error, whose remedy gives both") {

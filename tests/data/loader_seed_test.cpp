@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "framework/base/log.h"
 #include "framework/data/loading/loader.h"
 #include "framework/data/sets/tensor_dataset.h"
 #include "framework/ops/ops.h"
@@ -170,6 +173,73 @@ TEST_CASE("loaders without a seed: a saved position continues the epoch, and wit
     }
   }
   default_generator().set_state(before);
+}
+
+TEST_CASE("loaders without a seed: so does a saved state, also of sets that draw, of streams and of other generators") {
+  const Generator::State before = default_generator().state();
+  // Reads a pass and some batches, and the rest of the epoch; then the rest once more, by a loader of another process.
+  const auto check_resumed = [](const char* name, const auto& make) {
+    CAPTURE(name);
+    for (const int batches : {1, 3}) {
+      manual_seed(5);
+      auto whole = make();
+      numbers_of_pass(whole);
+      for (int i = 0; i < batches; ++i) CHECK(whole.next().has_value());
+      const LoaderState state = whole.state();
+      CHECK(state.seed.has_value());
+      const Generator::State drawn = default_generator().state();
+      std::vector<double> rest;
+      while (const auto batch = whole.next())
+        for (const double v : batch->template to_vector<double>()) rest.push_back(v);
+      const std::vector<double> then = numbers_of_pass(whole);
+
+      manual_seed(6);
+      auto resumed = make();
+      default_generator().set_state(drawn);
+      resumed.set_state(state);
+      CHECK(numbers_of_pass(resumed) == rest);
+      CHECK(numbers_of_pass(resumed) == then);
+      resumed.set_state(state);  // back, after the seed of another epoch
+      CHECK(numbers_of_pass(resumed) == rest);
+    }
+  };
+  for (const GeneratorKind kind : {GeneratorKind::philox, GeneratorKind::mt19937}) {
+    manual_seed(0, kind);
+    check_resumed("shuffled", [] { return DataLoader(Range{17}, shuffled()); });
+    check_resumed("a set that draws", [] { return DataLoader(Drawing{17}, {.batch_size = 5}); });
+    check_resumed("a stream", [] { return DataLoader(DrawingStream{17}, {.batch_size = 5}); });
+    check_resumed("workers", [] { return DataLoader(Range{17}, {.batch_size = 5, .shuffle = true, .num_workers = 2}); });
+    check_resumed("a generator", [] {
+      static uint64_t used = 0;  // as where each process has another
+      Generator own(++used);
+      return DataLoader(Range{17}, {.batch_size = 5, .shuffle = true, .generator = &own});
+    });
+    check_resumed("a rank", [] { return DataLoader(Range{17}, shuffled(1, 2)); });
+  }
+  default_generator().set_state(before);
+}
+
+TEST_CASE("loaders without a seed: a position within an epoch that has none is warned of, unless nothing depends on it") {
+  static std::vector<std::string> warnings;
+  warnings.clear();
+  const logging::Capture capture([](logging::Level, std::string_view text) { warnings.emplace_back(text); });
+  DataLoader in_order(Range{17}, {.batch_size = 5}), given(Range{17}, {.batch_size = 5, .shuffle = true, .seed = 1});
+  DataLoader loader(Range{17}, shuffled());
+  in_order.set_state({2, 1});
+  given.set_state({2, 1});
+  loader.set_state({2, 0});
+  loader.set_state({2, 4});  // at the end
+  CHECK(warnings.empty());
+  CHECK(!in_order.state().seed.has_value());
+  CHECK(given.state().seed == 1);
+  CHECK(!loader.state().seed.has_value());
+  loader.set_state({2, 1});
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].find("[DataLoader] batch 1 of epoch 2 has another order than when its state was saved") == 0);
+  CHECK(warnings[0].find("help: save LoaderState::seed, too") != std::string::npos);
+  numbers_of_pass(loader);
+  loader.set_state({2, 1});  // by its own seed
+  CHECK(warnings.size() == 1);
 }
 
 TEST_CASE("transformed() without a seed: two data sets have other random numbers, and manual_seed decides on them") {

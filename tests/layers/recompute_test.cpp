@@ -235,3 +235,56 @@ TEST_CASE("recompute_in_backward: a step between two backwards is an error, as w
     CHECK(error_of([&] { y.backward(); }).find("was modified in place") != std::string::npos);
   }
 }
+
+namespace {
+
+// Modules of the class ModuleOf, which count their forwards.
+struct Gated : ModuleOf<Gated> {
+  Part<Linear> fc{this, "fc", 4, 4};
+  Tensor forward(const Tensor& x, const Tensor& gate = {}) {
+    ++forwards;
+    const Tensor y = tanh(fc(x));
+    return gate.defined() ? y * gate : y;
+  }
+  int forwards = 0;
+};
+struct InAndOut : ModuleOf<InAndOut> {
+  Part<Gated> inner{this, "inner", Gated()};
+  Tensor forward(Tensor x) {
+    ++forwards;
+    return inner(x + 1.0);
+  }
+  int forwards = 0;
+};
+
+}  // namespace
+
+TEST_CASE("recompute_in_backward: a ModuleOf, whose call is from one tensor to one, within a module or without") {
+  const Tensor x = arange(8.0, {.dtype = DType::f32}).reshape({2, 4});
+  const auto run = [&](bool outer, bool inner) {
+    manual_seed(3);
+    InAndOut net;
+    net.recompute_in_backward(outer);
+    net.inner->recompute_in_backward(inner);
+    const Tensor in = x.clone().set_requires_grad();
+    const Tensor y = net(in);
+    y.square().sum().backward();
+    CHECK(net.forwards == 1 + outer);
+    CHECK(net.inner->forwards == 1 + outer + inner);
+    Tensors out{y, in.grad()};
+    for (const Tensor& p : net.parameters()) out.push_back(p.grad());
+    return out;
+  };
+  const Tensors plain = run(false, false);
+  for (const auto& [outer, inner] : {std::pair{true, false}, std::pair{false, true}}) {
+    const Tensors again = run(outer, inner);
+    for (size_t i = 0; i < plain.size(); ++i) CHECK(equal(again[i], plain[i]));
+  }
+  Gated net;
+  net.recompute_in_backward(true);
+  net(x, ones({4})).sum().backward();  // two tensors are computed once
+  CHECK(net.forwards == 1);
+  net.eval();
+  net(x).sum().backward();
+  CHECK(net.forwards == 2);
+}

@@ -6,6 +6,7 @@
 #include "framework/autograd/node.h"
 #include "framework/ops/index/slicing.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/shape/create.h"
 #include "tests/support/doubles.h"
 
 using namespace halfstep;
@@ -361,6 +362,26 @@ TEST_CASE("overlapping windows are not written to, interlocking ones are") {
   CHECK_THROWS_AS(apart.alias({3, 2}, {2, 4}).add_(1.0), ValueError);  // 4 twice
 }
 
+TEST_CASE("draws of both generators refuse elements that share memory") {
+  for (const GeneratorKind kind : {GeneratorKind::philox, GeneratorKind::mt19937}) {
+    Generator generator(1, kind);
+    const Tensor line = zeros({7}), wide = line.expand({2, 7}), windows = line.unfold(0, 3, 1);
+    for (const Tensor& x : {wide, windows, windows.t()}) {
+      CHECK_THROWS_AS(x.uniform_(0, 1, &generator), ValueError);
+      CHECK_THROWS_AS(x.normal_(0, 1, &generator), ValueError);
+      CHECK_THROWS_AS(x.bernoulli_(0.5, &generator), ValueError);
+      CHECK_THROWS_WITH_AS(exponential_(x, 1, &generator), doctest::Contains("[exponential_]"), ValueError);
+      CHECK_THROWS_WITH_AS(random_(x, &generator), doctest::Contains("[random_]"), ValueError);
+    }
+    CHECK(values(line) == V{0, 0, 0, 0, 0, 0, 0});
+    const uint64_t before = generator.state().offset;
+    CHECK_THROWS_AS(random_(wide, &generator), ValueError);
+    CHECK(generator.state().offset == before);
+    random_(line.slice(0, 0, 7, 2), &generator);  // elements apart
+    CHECK(line[1].item() == 0);
+  }
+}
+
 TEST_CASE("what would be written into a copy of selected elements, and lost, is refused") {
   const Tensor x = tensor({1.0, 2, 3}), mask = tensor({true, false, true}), rows = tensor({0, 2});
   const char* text = "the values would be lost";
@@ -375,6 +396,10 @@ TEST_CASE("what would be written into a copy of selected elements, and lost, is 
   CHECK_THROWS_WITH_AS(x.index({mask}).uniform_(), doctest::Contains("[uniform_]"), ValueError);
   CHECK_THROWS_WITH_AS(x[mask].index_put_({0}, 5), doctest::Contains("[index_put_]"), ValueError);
   CHECK(values(x) == V{1, 2, 3});
+  // Also where the result is used, which libtorch allows; the help names two ways.
+  CHECK_THROWS_WITH_AS(x.index({mask}).neg_().sum(), doctest::Contains("the op that makes a tensor, as x.index({mask}).mul(2)"),
+                       ValueError);
+  CHECK(values(x.index({mask}).neg()) == V{-1, -3});
   const Tensor kept = x.index({mask});  // a variable is a tensor as others
   kept += 1;
   CHECK(values(kept.mul_(2.0)) == V{4, 8});

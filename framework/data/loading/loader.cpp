@@ -17,6 +17,7 @@
 #include "framework/autograd/grad_mode.h"
 #include "framework/backend/backend.h"
 #include "framework/base/check.h"
+#include "framework/base/fork_mutex.h"
 #include "framework/base/log.h"
 #include "framework/data/loading/permutation.h"
 #include "framework/tensor/storage.h"
@@ -33,7 +34,7 @@ struct PreparedBatch {
 // of each, for the second, and so on.
 uint64_t seed_of_ranks(int rank, int ranks) {
   struct Made {
-    std::mutex mutex;
+    ForkMutex mutex;
     std::map<std::pair<int, int>, int64_t> loaders;  // by rank and number of ranks
   };
   static auto& made = *new Made;
@@ -284,11 +285,18 @@ void LoaderEngine::choose_seed(const LoaderOptions& given) {
 }
 
 void LoaderEngine::draw_seed() {
-  if (draws_each_pass_ ? drawn_epoch_ == state_.epoch : options_.seed.has_value()) return;
+  if (has_seed(state_.epoch)) return;
   options_.seed = samples::drawn_seed(default_generator());
   if (!draws_each_pass_) return;
   if (options_.shuffle) options_.seed = samples::drawn_seed(default_generator());  // PyTorch draws one for workers before
   drawn_epoch_ = state_.epoch;
+  order_.reset(), order_epoch_ = -1;
+}
+
+void LoaderEngine::take_seed(uint64_t seed, int64_t epoch) {
+  if (options_.seed == seed && drawn_epoch_ == epoch) return;
+  options_.seed = seed;
+  drawn_epoch_ = epoch;
   order_.reset(), order_epoch_ = -1;
 }
 
@@ -307,6 +315,12 @@ int64_t LoaderEngine::batches_from(int64_t begin) const {
   return left / batch_size + (!options_.drop_last && left % batch_size != 0 ? 1 : 0);
 }
 
+LoaderState LoaderEngine::state() const {
+  LoaderState out = state_;
+  if ((needs_seed() || draws_each_pass_) && has_seed(out.epoch)) out.seed = options_.seed;
+  return out;
+}
+
 void LoaderEngine::set_state(LoaderState state) {
   const int64_t batch_size = options_.batch_size;
   const bool begins_in_data = state.begin >= 0 && state.begin < batch_size && (source_->is_stream() || state.begin <= samples());
@@ -318,9 +332,18 @@ void LoaderEngine::set_state(LoaderState state) {
                      state.epoch, ", ", state.next_batch, " and ", state.begin);
   }
   discard_prefetched();
+  const std::optional<uint64_t> seed = std::exchange(state.seed, std::nullopt);
+  if (seed) take_seed(*seed, state.epoch);
   state_ = state;
   is_at_start_ = true;
   passes_.position_was_set();
+  const bool is_within = (state.next_batch > 0 || state.begin > 0) && (source_->is_stream() || left() > 0);
+  if (is_within && needs_seed() && !has_seed(state.epoch))
+    logging::warn(
+        joined("[DataLoader] batch ", state.next_batch, " of epoch ", state.epoch,
+               " has another order than when its state was saved: the state has no seed and the loader was given none, so "
+               "the rest of this epoch has some samples again, and lacks others",
+               Help{"save LoaderState::seed, too, or give the loader a .seed"}));
 }
 
 LoaderPosition LoaderEngine::position() {
@@ -340,10 +363,7 @@ void LoaderEngine::set_position(const LoaderPosition& position) {
                     "batch_size must stay within an epoch of a data set of parallel streams, got ", options_.batch_size,
                     " where the epoch began with ", position.batch_size, Help{"continue from the end of an epoch"});
   discard_prefetched();
-  options_.seed = position.seed;
-  drawn_epoch_ = position.sample > 0 ? position.epoch : -1;
-  order_.reset();
-  order_epoch_ = -1;
+  take_seed(position.seed, position.sample > 0 ? position.epoch : -1);
   // The last batch of a finished epoch may have been incomplete.
   const bool is_finished = !is_stream && position.sample == samples();
   const int64_t begin = is_finished ? 0 : position.sample % options_.batch_size;

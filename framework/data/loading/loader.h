@@ -58,7 +58,9 @@ struct LoaderState {
   int64_t epoch = 0;
   int64_t next_batch = 0;
   int64_t begin = 0;
-  bool operator==(const LoaderState&) const = default;
+  std::optional<uint64_t> seed = {};  // of the order; nothing where there is no order, or none was drawn yet
+  // Compares positions, whatever their seeds.
+  bool operator==(const LoaderState& o) const { return epoch == o.epoch && next_batch == o.next_batch && begin == o.begin; }
 };
 
 // The position in samples, for a run that continues with another batch size: what a run saves of its loader.
@@ -102,7 +104,7 @@ class LoaderEngine {
   bool continues(int64_t& pass) { return passes_.continues(pass); }
   const BatchRows& part() const { return part_; }
   std::vector<int64_t> samples_of_part() const;
-  LoaderState state() const { return state_; }
+  LoaderState state() const;
   void set_state(LoaderState state);
   LoaderPosition position();
   void set_position(const LoaderPosition& position);
@@ -116,14 +118,16 @@ class LoaderEngine {
   int64_t samples() const { return options_.sampler ? options_.sampler->size() : source_->size(); }  // in an epoch
   bool needs_seed() const { return options_.shuffle || options_.sampler || source_->draws_numbers(); }
   void choose_seed(const LoaderOptions& given);  // when the loader is made
+  bool has_seed(int64_t epoch) const { return draws_each_pass_ ? drawn_epoch_ == epoch : options_.seed.has_value(); }
   void draw_seed();                              // before a batch: unless there is one
+  void take_seed(uint64_t seed, int64_t epoch);  // of a saved position
   void prepare_order();                          // unless it is that of the current epoch
   void end_epoch();
   void discard_prefetched();  // and closes the stream
 
   std::shared_ptr<const BatchSource> source_;
   LoaderOptions options_;
-  LoaderState state_;
+  LoaderState state_;        // without the seed
   bool is_at_start_ = true;  // whether no batch was returned since the state was set or an epoch ended
   LoaderPasses passes_;
   bool draws_each_pass_ = false;                                 // whether each pass has a seed of its own
@@ -142,10 +146,11 @@ class LoaderBase {
  public:
   LoaderBase(std::shared_ptr<const BatchSource> source, const LoaderOptions& options) : engine_(std::move(source), options) {}
   // Returns the position by batches returned, not batches made ahead. After the last batch of an epoch it is {epoch, size()},
-  // until the end is seen.
+  // until the end is seen. It has the order's seed: a loader that was given none would draw another one in the next process.
   LoaderState state() const { return engine_.state(); }
-  // Sets the position. Throws ValueError unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and
-  // drops the samples of earlier batches.
+  // Sets the position, and takes the state's seed for this epoch and, but for mt19937, those after it. Without one, a position
+  // within an epoch for which the loader has not drawn its own seed yet is warned of: its order is another one. Throws ValueError
+  // unless 0 <= next_batch <= size() and begin is below the batch size. A stream reads and drops the samples of earlier batches.
   void set_state(LoaderState state) { engine_.set_state(state); }
   int64_t left() const { return engine_.left(); }  // batches left in the epoch; not for a stream
   LoaderPosition position() { return engine_.position(); }
@@ -165,7 +170,8 @@ class LoaderBase {
 // early. The loader itself is not thread-safe, and has one position: where a pass begins, the loop of another one ends with a
 // ValueError at its next batch. Make a second loader for a loop within a loop.
 //
-// Batches have memory of their own, unless LoaderOptions::views is set or a collate makes them.
+// Batches have memory of their own, unless LoaderOptions::views is set or a collate makes them. That holds for a Batch, tensors,
+// and vectors, pairs and tuples of them; if get_batch returns another type, it copies what the loop may write to.
 //
 // `Set` is deduced: DataLoader(MySet{...}) is a DataLoader<MySet>, for any data set or stream that samples.h describes;
 // DataLoader<> reads a class derived from Dataset, whose batches are a Batch. A set is given by value or by std::shared_ptr. A

@@ -10,6 +10,7 @@
 #include "framework/data/transforms/data_form.h"
 #include "framework/data/transforms/image_transforms.h"
 #include "framework/ops/ops.h"
+#include "framework/tensor/host_blocks.h"
 
 namespace halfstep {
 namespace {
@@ -94,7 +95,7 @@ class TransformedDataset : public Dataset {
     Batch out = first_batch(indices, draws);
     for (const Group& group : groups_) {
       if (int(group.first) < draws.transform_index) continue;  // already applied to the bytes
-      if (group.moves.empty() && !group.scaling && !draws.writable) own_memory(out.input), own_memory(out.target);
+      if (group.moves.empty() && !group.scaling) own_memory(out.input), own_memory(out.target);
       out = run_group(group, out, draws);
     }
     check<ShapeError>(without_batch(out.input.shape()) == shape_, "transform", "must make samples of shape ", shape_,
@@ -166,7 +167,10 @@ Tensor ColumnScale::in_units(const Tensor& scaled) const {
 }
 
 void own_memory(Tensor& t) {
-  if (t.defined() && (t.impl_ptr().use_count() > 1 || t.storage().use_count() > 1)) t = t.clone();
+  if (!t.defined()) return;
+  const Storage& storage = *t.storage();
+  const bool is_foreign = storage.is_exposed() && t.device().is_cpu() && storage.data() && !is_host_block(storage.data());
+  if (is_foreign || t.impl_ptr().use_count() > 1 || t.storage().use_count() > 1) t = t.clone();
 }
 
 std::pair<Tensor, Tensor> Dataset::get(int64_t i) const {

@@ -24,7 +24,7 @@ struct Batch {
   Tensor target;  // i64 [B, ...] for classes: one per sample, or one per position of it; f32 [B, ...] for regression
 };
 
-// Copies a tensor of a batch, unless nothing else refers to its memory.
+// Copies a tensor of a batch, unless nothing else refers to its memory. That of from_blob is the caller's, and is copied.
 void own_memory(Tensor& t);
 
 // How numbers of a column, a target or an input, were computed from the values in a file: (value - mean) / std.

@@ -160,7 +160,8 @@ const Tensor& Tensor::kept(const char* where) const {
   check<ValueError>(!impl_ || !impl_->selected || impl_->storage.use_count() > 1 || impl_.use_count() > 1, where,
                     "the tensor must be a variable or a view, got the elements ", impl_ ? impl_->shape : Shape(),
                     " that index() copied, to which nothing else refers",
-                    Help{"the values would be lost; index_put_ writes at indices and masks, and a variable keeps the copy"});
+                    Help{"the values would be lost; x[mask] += 1 and index_put_ write to x. For a changed copy, use the op that "
+                         "makes a tensor, as x.index({mask}).mul(2), or a variable for the copy"});
   return *this;
 }
 

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "framework/base/draws.h"
+#include "framework/base/exact_text.h"
 #include "framework/math/random.h"
 #include "framework/ops/core/call.h"
 #include "framework/ops/core/in_place.h"
 #include "framework/ops/core/promotion.h"
 #include "framework/ops/core/registry.h"
 #include "framework/ops/ops.h"
+#include "framework/ops/shape/class_draws.h"
 #include "framework/ops/shape/twister_draws.h"
 #include "framework/ops/shape/views.h"
 
@@ -161,8 +163,8 @@ Tensor full_like(const Tensor& x, Number value, std::optional<DType> dtype) {
 Tensor arange(Number first, Number last, Number by, const NumberOptions& options) {
   const double start = first.floating(), end = last.floating(), step = by.floating();
   const double count = std::ceil((end - start) / step);
-  check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ", step,
-                    " does not lead from ", start, " to ", end);
+  check<ValueError>(step != 0 && (end - start) / step >= 0 && std::isfinite(start) && std::isfinite(end), "arange", "step ",
+                    exact_text(step), " does not lead from ", exact_text(start), " to ", exact_text(end));
   check<ValueError>(count < 0x1p53, "arange", "too many elements from ", start, " to ", end, " in steps of ", step);
   const bool integers = !first.is_floating() && !last.is_floating() && !by.is_floating();
   const TensorOptions chosen{.dtype = options.dtype.value_or(integers ? DType::i64 : DType::f32),
@@ -224,7 +226,7 @@ void check_uniform(const Tensor& x, double lo, double hi) {
   constexpr std::string_view op = "uniform_";
   check_floating_dtype(op, x.dtype());
   check<ValueError>(std::isfinite(lo) && std::isfinite(hi) && lo <= hi, op,
-                    "the bounds must be finite, and the first not above the second, got ", lo, " and ", hi);
+                    "the bounds must be finite, and the first not above the second, got ", exact_text(lo), " and ", exact_text(hi));
   for (const double bound : {lo, hi}) check_fits(op, bound, x.dtype());
   check<ValueError>(std::isfinite(hi - lo) && fits(hi - lo, widened(x.dtype())), op, "the bounds are too far apart, got ", lo,
                     " and ", hi);
@@ -277,6 +279,7 @@ double least_time(DType dtype) { return dtype == DType::f64 ? 0x1p-54 : 0x1p-25;
 void exponential_(const Tensor& x, double rate, Generator* generator) {
   check_floating_dtype("exponential_", x.dtype());
   check<ValueError>(rate > 0 && std::isfinite(rate), "exponential_", "the rate must be above 0, got ", rate);
+  check_apart(x, "exponential_");
   if (Generator* mt19937 = twister_of(generator)) return twister::exponential(*mt19937, x, rate);
   const NoGrad quiet;
   const autocast::Off off;
@@ -284,6 +287,7 @@ void exponential_(const Tensor& x, double rate, Generator* generator) {
   x.detach().copy_(clamp_max(log1p(neg(u)), -least_time(u.dtype())) * (-1 / rate));
 }
 void random_(const Tensor& x, Generator* generator) {
+  check_apart(x, "random_");
   if (Generator* mt19937 = twister_of(generator)) return twister::any_integers(*mt19937, x);
   const auto count = int64_t(std::min(twister::count_of_integers(x.dtype()), (uint64_t(1) << 63) - 1));
   x.detach().copy_(randint(0, count, x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator));
@@ -371,8 +375,9 @@ Tensor drawn_by_sums(const Tensor& w, int64_t samples, Generator* generator) {
   Shape shape = w.shape();
   shape[-1] = samples;
   check_size("multinomial", shape);
-  const TensorOptions wide{.dtype = DType::f64, .device = w.device()};
-  const Tensor sums = cumsum(w.to(DType::f64), -1), shares = rand(shape, wide, generator) * sums.narrow(-1, classes - 1, 1);
+  const Tensor parts = rand(shape, {.dtype = DType::f64, .device = w.device()}, generator);
+  if (w.device().is_cpu()) return classes_at(w, parts);
+  const Tensor sums = cumsum(w.to(DType::f64), -1), shares = parts * sums.narrow(-1, classes - 1, 1);
   const Tensor places = clamp_max(searchsorted(sums, shares, {.right = true}), classes - 1);
   // Sums of parts, joined in another order, may grow by a rounding at a class of weight 0: takes the class before.
   const Tensor order = arange(classes, {.device = w.device()}), possible = where(gt(w, 0), order, 0);
@@ -392,12 +397,7 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
   const NoGrad quiet;
   const autocast::Off off;
   const Tensor w = weights.detach().to(weights.dtype() == DType::f64 ? DType::f64 : DType::f32);
-  if (w.device().is_cpu()) {  // on a GPU this would wait for the device
-    check<ValueError>(all(logical_and(isfinite(w), ge(w, 0))).item<bool>(), op, "weights must be finite and not negative");
-    const Tensor possible = sum(gt(w, 0).to(DType::i64), {-1});
-    check<ValueError>(all(ge(possible, double(replacement ? 1 : samples))).item<bool>(), op,
-                      "too few weights are positive to draw ", samples);
-  }
+  if (w.device().is_cpu()) check_weights(op, w, replacement ? 1 : samples, samples);  // on a GPU this would wait for the device
   if (Generator* mt19937 = twister_of(generator)) {
     if (replacement && samples > 1) {
       const Tensor out = twister::multinomial(*mt19937, w.dim() == 1 ? w.unsqueeze(0) : w, samples);

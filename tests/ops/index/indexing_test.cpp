@@ -196,6 +196,32 @@ TEST_CASE("many classes are drawn from few numbers, each as often as its weight 
   CHECK(multinomial(tensor({0.0, 0.0, 5.0}), 7, true).eq(2).all().item<bool>());
 }
 
+TEST_CASE("draws with replacement need memory of the samples and of a row, not of copies of all weights") {
+  const int64_t rows = 32, classes = 4096;
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Tensor weights = zeros({rows, classes}, {.dtype = dtype});
+    for (int64_t c = 0; c < 3; ++c) weights.select(1, 1000 * c + 7).fill_(double(c + 1));
+    Allocator& memory = allocator(Device::cpu);
+    memory.reset_peak();
+    const size_t before = memory.stats().live;
+    manual_seed(2);
+    const Tensor drawn = multinomial(weights, 500, true);
+    CHECK(memory.stats().peak - before < 4 * drawn.nbytes());
+    for (int64_t c = 0; c < 3; ++c)
+      CHECK(drawn.eq(1000 * c + 7).to(DType::i64).sum().item() == doctest::Approx(double(rows * 500 * (c + 1)) / 6).epsilon(0.05));
+    CHECK(logical_or(drawn.eq(7), logical_or(drawn.eq(1007), drawn.eq(2007))).all().item<bool>());  // and no other
+    // One row that cannot be drawn from among those that can.
+    weights[5].zero_();
+    CHECK_THROWS_WITH_AS(multinomial(weights, 2, true), doctest::Contains("too few weights are positive to draw 2"), ValueError);
+    for (const double bad : {-1.0, double(NAN), double(INFINITY)}) {
+      weights[5][classes - 1] = bad;
+      CHECK_THROWS_WITH_AS(multinomial(weights, 2, true), doctest::Contains("finite and not negative"), ValueError);
+    }
+    const Tensor turned = tensor({{0.0, 5}, {1, 0}}, {.dtype = dtype}).t();  // rows that are columns in memory
+    CHECK(multinomial(turned, 3, true).to_vector<int>() == std::vector<int>{1, 1, 1, 0, 0, 0});
+  }
+}
+
 TEST_CASE("the value of index_fill gets each place's gradient once, however often an index is named") {
   const Tensor x = matrix().set_requires_grad(), value = scalar(1, {.requires_grad = true});
   const Tensor y = index_fill(x, 1, ints({2, -2, 2, 0}), value);  // columns 2 and 0
