@@ -127,13 +127,14 @@ Autocast::Autocast(Device device, const AutocastOptions& options) : Scope(part_o
 
 namespace autocast {
 
-Regions& Scope::heir(uint8_t part) {
-  Scope* const later = next([&](const Scope& scope) { return (scope.parts_ & part) != 0; });
+Regions& Scope::heir(uint8_t part) const {
+  const Next later = next([&](const Scope& scope) { return (scope.parts_ & part) != 0; });
   return later ? later->saved_ : state;
 }
 
 Scope::~Scope() {
   if (!ends_here("autocast")) return;
+  const Next later = next();  // keeps guards that take a part from ending on other threads
   for (int i = 0; i < kDeviceTypeCount; ++i) {
     const Region& own = saved_.by_device[i];
     const uint8_t mode = uint8_t(1 << i), others = uint8_t(1 << (i + 3));

@@ -74,7 +74,7 @@ class Scope : public OrderedGuard<Scope> {
   Regions saved_ = state;
 
  private:
-  Regions& heir(uint8_t part);  // where that part goes at the end
+  Regions& heir(uint8_t part) const;  // where that part goes at the end
   const uint8_t parts_;
 };
 

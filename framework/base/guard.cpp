@@ -2,7 +2,6 @@
 #include "framework/base/guard.h"
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "framework/base/fork_mutex.h"
@@ -27,14 +26,20 @@ LostGuards& lost_guards() {
   return lost;
 }
 
+// Locks of this thread: (next() ? next()->saved_ : state) has two.
+thread_local constinit int locks = 0;
+
 }  // namespace
 
-void GuardInList::remove_lost(List& here) {
-  const std::lock_guard lock(lost_guards().mutex);
-  remove_lost_locked(here);
+GuardInList::ListsLock::ListsLock() {
+  if (locks++ == 0) lost_guards().mutex.lock();
+}
+GuardInList::ListsLock::~ListsLock() {
+  if (--locks == 0) lost_guards().mutex.unlock();
 }
 
-void GuardInList::remove_lost_locked(List& here) {
+void GuardInList::remove_lost(List& here) {
+  const ListsLock lock;
   std::vector<LostGuards::Entry>& lost = lost_guards().entries;
   here.losses_seen = losses_.load(std::memory_order_relaxed);
   for (GuardInList** at = &here.innermost; *at;) {
@@ -51,7 +56,7 @@ void GuardInList::remove_lost_locked(List& here) {
 // Returns the place of the guard in the list; null: it is not there. The mutex is locked.
 GuardInList** GuardInList::find(List& here, const GuardInList* guard) {
   if (guard->list_ != &here) return nullptr;
-  remove_lost_locked(here);
+  remove_lost(here);
   for (GuardInList** at = &here.innermost; *at; at = &(*at)->outer_)
     if (*at == guard) return at;
   return nullptr;  // its thread has ended, and this one has its list's address
@@ -59,7 +64,7 @@ GuardInList** GuardInList::find(List& here, const GuardInList* guard) {
 
 bool GuardInList::is_in(List& here, const char* guard) const {
   {
-    const std::lock_guard lock(lost_guards().mutex);
+    const ListsLock lock;
     if (find(here, this)) return true;
   }
   TextWriter text;
@@ -69,13 +74,12 @@ bool GuardInList::is_in(List& here, const char* guard) const {
 }
 
 void GuardInList::leave(List& here) {
-  LostGuards& lost = lost_guards();
-  const std::lock_guard lock(lost.mutex);
+  const ListsLock lock;
   if (GuardInList** const at = find(here, this)) {
     *at = outer_;
     return;
   }
-  lost.entries.push_back({list_, this, outer_});
+  lost_guards().entries.push_back({list_, this, outer_});
   losses_.fetch_add(1, std::memory_order_release);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace halfstep {
 
@@ -41,12 +42,19 @@ class GuardInList : public LocalGuard {
   // Takes the guard out of the list of the thread that calls; if it began on another thread, notes that it is lost to that one.
   void leave(List& here);
 
+  // While it lives, no guard of any thread leaves a list but as the innermost one of its own thread.
+  class ListsLock : LocalGuard {
+   public:
+    [[nodiscard]] ListsLock();
+    ~ListsLock();
+  };
+
+  // Takes the guards of this thread that ended on others out of its list. Their memory may be free.
+  static void remove_lost(List& here);
+
   GuardInList* outer_;
 
  private:
-  // Takes the guards of this thread that ended on others out of its list. Their memory may be free.
-  static void remove_lost(List& here);
-  static void remove_lost_locked(List& here);
   static GuardInList** find(List& here, const GuardInList* guard);
   static inline constinit std::atomic<uint64_t> losses_{0};  // guards so far, of all kinds, that ended on another thread
   const List* list_;                                         // of a thread that may have ended
@@ -68,15 +76,30 @@ class OrderedGuard : public GuardInList {
 
   // Returns whether this thread began the guard; warns if not.
   bool ends_here(const char* guard) const { return is_innermost_of(list_) || is_in(list_, guard); }
-  // Returns the first guard that began after this one, has not ended, and for which f(guard) is true; null: none.
+  // The first guard that began after another one, has not ended, and for which a condition holds; null: none. It cannot end on
+  // another thread while this object lives.
+  class Next {
+   public:
+    template <class F>
+    [[nodiscard]] Next(const OrderedGuard* before, const F& f) {
+      if (list_.innermost == before) return;
+      lock_.emplace();
+      remove_lost(list_);
+      for (OrderedGuard* g = innermost(); g && g != before; g = static_cast<OrderedGuard*>(g->outer_))
+        if (f(static_cast<const Self&>(*g))) guard_ = static_cast<Self*>(g);
+    }
+    explicit operator bool() const { return guard_ != nullptr; }
+    Self* operator->() const { return guard_; }
+
+   private:
+    std::optional<ListsLock> lock_;
+    Self* guard_ = nullptr;
+  };
   template <class F>
-  Self* next(const F& f) const {
-    Self* found = nullptr;
-    for (OrderedGuard* g = innermost(); g && g != this; g = static_cast<OrderedGuard*>(g->outer_))
-      if (f(static_cast<const Self&>(*g))) found = static_cast<Self*>(g);
-    return found;
+  Next next(const F& f) const {
+    return Next(this, f);
   }
-  Self* next() const {
+  Next next() const {
     return next([](const Self&) { return true; });
   }
 
