@@ -82,20 +82,21 @@ TEST_CASE("cudnn: executions that are refused, and slow ones") {
   cudaEventDestroy(after);
 }
 
-TEST_CASE("cudnn: an execution waits for its stream, is captured, and outlives its descriptors") {
+TEST_CASE("cudnn: an execution waits for its stream, is captured, and outlives all of its descriptors but the plan") {
   const Buffer result = poisoned(DType::f16, {1, 2, 3, 3});
   const OnDevice x(uniform(DType::f16, {1, 2, 3, 3}, 1)), w(uniform(DType::f16, {2, 2, 1, 1}, 2)), y(result);
   cudaStream_t stream;
   REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
   cudaGraph_t graph;
-  {
+  const DnnPlan plan = [&] {
     DnnGraph g;
     conv(g, g.tensor(x), g.tensor(w), g.tensor(y));
-    const DnnPlan plan = g.plan(g.engines().back().index);
+    DnnPlan made = g.plan(g.engines().back().index);
     REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
-    ok(plan.execute(g.pointers, nullptr, stream));
+    ok(made.execute(g.pointers, nullptr, stream));
     REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  }
+    return made;
+  }();
   y.fetch();
   CHECK(std::isnan(result[0]));
   cudaGraphExec_t executable;
@@ -228,6 +229,23 @@ TEST_CASE("cudnn: misuse of executions is found") {
          REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
          REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
          r.reset();
+         REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
+         REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+       }},
+      {"a plan destroyed before its graph is launched", "a graph runs work of a plan that was destroyed",
+       [] {
+         RunningConv r;
+         cudaStream_t stream;
+         cudaGraph_t graph;
+         cudaGraphExec_t executable;
+         REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+         {
+           const DnnPlan plan = r.g.plan(r.g.engines().back().index);
+           REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+           ok(plan.execute(r.g.pointers, nullptr, stream));
+           REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+         }
+         REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
          REQUIRE(cudaGraphLaunch(executable, stream) == cudaSuccess);
        }},
   });
