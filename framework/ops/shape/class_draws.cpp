@@ -50,15 +50,19 @@ void of_dtype(const Tensor& weights, const F& f) {
 void check_weights(std::string_view op, const Tensor& weights, int64_t needed, int64_t samples) {
   const Tensor w = weights.contiguous();
   const int64_t classes = w.size(-1), rows = w.numel() / classes;
+  std::vector<WeightFaults> faults(size_t(rows), {true, classes});
   of_dtype(w, [&](const auto* from) {
-    bool are_enough = true;
-    for (int64_t row = 0; row < rows; ++row) {
-      const WeightFaults faults = faults_of(from + row * classes, classes);
-      check<ValueError>(faults.are_valid, op, "weights must be finite and not negative");
-      are_enough = are_enough && faults.positive >= needed;
-    }
-    check<ValueError>(are_enough, op, "too few weights are positive to draw ", samples);
+    cpu::parallel_for(rows, 1, 2 * w.numel(), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) faults[size_t(row)] = faults_of(from + row * classes, classes);
+    });
   });
+  bool are_valid = true, are_enough = true;
+  for (const WeightFaults& row : faults) {
+    are_valid = are_valid && row.are_valid;
+    are_enough = are_enough && row.positive >= needed;
+  }
+  check<ValueError>(are_valid, op, "weights must be finite and not negative");
+  check<ValueError>(are_enough, op, "too few weights are positive to draw ", samples);
 }
 
 Tensor classes_at(const Tensor& weights, const Tensor& parts) {
