@@ -282,7 +282,7 @@ class Optimizer {
   void append_group(ParamGroup group, bool one_of_several);
   void check_params() const;
   void put_lr(double lr, size_t group);  // sets the rate in all places that have it
-  // Sets a rate for a schedule; it does not count as written by the user. begin_schedule makes written rates the initial ones.
+  // Sets a rate for a schedule; it does not count as written. The first begin_schedule makes written rates the initial ones.
   void schedule_lr(double lr, size_t group);
   void begin_schedule();
   bool was_written(size_t group) const { return written_[group] || last_known_lr(group) != lr_[group]; }

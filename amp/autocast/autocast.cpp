@@ -132,7 +132,19 @@ Regions& Scope::heir(uint8_t part) const {
   return later ? later->saved_ : state;
 }
 
+Scope::Scope(uint8_t parts) : parts_(parts) {
+  if (parts != kModes) {
+    saved_ = state;
+    return;
+  }
+  for (int i = 0; i < kDeviceTypeCount; ++i) saved_.by_device[i].mode = state.by_device[i].mode;  // Off, which many ops have
+}
+
 Scope::~Scope() {
+  if (parts_ == kModes && is_innermost()) [[likely]] {
+    for (int i = 0; i < kDeviceTypeCount; ++i) state.by_device[i].mode = saved_.by_device[i].mode;
+    return;
+  }
   if (!ends_here("autocast")) return;
   const Next later = next();  // keeps guards that take a part from ending on other threads
   for (int i = 0; i < kDeviceTypeCount; ++i) {

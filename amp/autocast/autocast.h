@@ -69,9 +69,9 @@ class Scope : public OrderedGuard<Scope> {
  protected:
   static constexpr uint8_t kModes = 7, kOthers = 7 << 3, kCache = 1 << 6;  // bits by device type: of the mode, of the rest
   static constexpr uint8_t part_of(Device::Type type) { return uint8_t((1 | 1 << 3) << int(type)); }
-  [[nodiscard]] explicit Scope(uint8_t parts) : parts_(parts) {}
+  [[nodiscard]] explicit Scope(uint8_t parts);
   ~Scope();
-  Regions saved_ = state;
+  Regions saved_;
 
  private:
   Regions& heir(uint8_t part) const;  // where that part goes at the end

@@ -68,14 +68,15 @@ class OrderedGuard : public GuardInList {
  protected:
   [[nodiscard]] OrderedGuard() : GuardInList(list_) {}
   ~OrderedGuard() {
-    if (is_innermost_of(list_)) [[likely]]
+    if (is_innermost()) [[likely]]
       list_.innermost = outer_;
     else
       leave(list_);
   }
 
   // Returns whether this thread began the guard; warns if not.
-  bool ends_here(const char* guard) const { return is_innermost_of(list_) || is_in(list_, guard); }
+  bool ends_here(const char* guard) const { return is_innermost() || is_in(list_, guard); }
+  bool is_innermost() const { return is_innermost_of(list_); }
   // The first guard that began after another one, has not ended, and for which a condition holds; null: none. It cannot end on
   // another thread while this object lives.
   class Next {
