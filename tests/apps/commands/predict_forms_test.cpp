@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "framework/data/formats/npy.h"
+#include "tests/apps/small_tables.h"
 #include "tests/apps/support.h"
 
 using namespace halfstep;
@@ -17,21 +17,6 @@ using namespace halfstep::app;
 using namespace halfstep::app::testing;
 
 namespace {
-
-// Trains r on a file; `data` are keys of data.train, `rest` the loss and what else the config has.
-void train_on(const TempDir& dir, const std::string& data, const std::string& rest) {
-  write(dir / "c.json", R"({"output_dir": "r", "model": {"type": "MLP", "hidden": [4]}, "optimizer": {"type": "AdamW", "lr": 0.02},
-    "train": {"epochs": 2}, "data": {"root": ".", "train": {)" +
-                            data + R"(}, "loader": {"batch_size": 16}}, )" + rest + "}");
-  const Ran r = run(dir, "train c.json --quiet --overwrite");
-  REQUIRE_MESSAGE(r.code == 0, r.err);
-}
-
-std::string table_of(const std::string& head, int n, const std::function<std::string(int)>& row) {
-  std::string out = head;
-  for (int i = 0; i < n; ++i) out += row(i) + '\n';
-  return out;
-}
 
 // A number with two decimals behind a comma.
 std::string with_comma(double v) {
@@ -42,8 +27,6 @@ std::string with_comma(double v) {
   std::replace(text.begin(), text.end(), '.', ',');
   return text;
 }
-
-const std::string kSquared = R"("loss": "MSELoss")";
 
 }  // namespace
 

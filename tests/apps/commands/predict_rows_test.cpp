@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "framework/data/formats/npy.h"
 #include "framework/ops/ops.h"
+#include "tests/apps/small_tables.h"
 #include "tests/apps/support.h"
 #include "tests/data/array_files.h"
 
@@ -18,20 +18,6 @@ using namespace halfstep::app;
 using namespace halfstep::app::testing;
 
 namespace {
-
-void train_on(const TempDir& dir, const std::string& data, const std::string& loss = "MSELoss") {
-  write(dir / "c.json", R"({"output_dir": "r", "model": {"type": "MLP", "hidden": [4]}, "optimizer": {"type": "AdamW", "lr": 0.02},
-    "device": "cpu", "train": {"epochs": 1}, "data": {"root": ".", "train": {)" +
-                            data + R"(}, "loader": {"batch_size": 16}}, "loss": ")" + loss + "\"}");
-  const Ran r = run(dir, "train c.json --quiet --overwrite");
-  REQUIRE_MESSAGE(r.code == 0, r.err);
-}
-
-std::string table_of(const std::string& head, int n, const std::function<std::string(int)>& row) {
-  std::string out = head;
-  for (int i = 0; i < n; ++i) out += row(i) + '\n';
-  return out;
-}
 
 std::string house(int i) { return joined("h", i, ',', 50 + i % 9, ',', i % 2 ? "Ulm" : "Bonn", ',', 3 + i % 7, ',', 100 + i % 9); }
 
