@@ -13,7 +13,7 @@ namespace halfstep {
 
 // One value of a loss scale. Where the scale has changed since, `number` or `copy` has the value, or it is not known.
 struct ScaleValue {
-  Tensor scale;  // the scale, also after its LossScale has ended
+  Tensor scale;  // undefined once its LossScale has ended
   Tensor copy = {};
   std::optional<double> number = {};  // the value, once it was read
   bool is_known = true;
@@ -21,6 +21,12 @@ struct ScaleValue {
     if (!number) number = (copy.defined() ? copy : scale).item<double>();
     copy = Tensor();
     return *number;
+  }
+  // Keeps the value without the scale, whose LossScale ends, if that needs no wait for a device.
+  void end() {
+    if (is_known && scale.device().is_cpu()) read();
+    is_known = number.has_value();
+    scale = copy = Tensor();
   }
 };
 
@@ -65,12 +71,19 @@ thread_local constinit Pass running_pass;
 
 LossScale::LossScale(Tensor scale) : scale_(std::move(scale)), now_(std::make_shared<ScaleValue>(ScaleValue{scale_})) {}
 
+LossScale::~LossScale() {
+  const std::lock_guard lock(scaled_leaves().mutex);
+  for (auto& [leaf, entry] : scaled_leaves().entries)
+    if (entry.value->scale.same(scale_)) entry.value->end();
+}
+
 bool LossScale::is_same(const Tensor& leaf) const {
   const auto* const value = scaled_leaves().find(leaf);
   if (!value || *value == now_) return true;
   ScaleValue& own = **value;
   if (!own.is_known) return own.scale.same(scale_);
-  return !scale_.device().is_meta() && !own.scale.device().is_meta() && own.read() == now_->read();
+  const auto is_there = [](const ScaleValue& v) { return v.number || !v.scale.device().is_meta(); };
+  return is_there(own) && is_there(*now_) && own.read() == now_->read();
 }
 
 bool LossScale::fits(const Tensor& leaf) const {

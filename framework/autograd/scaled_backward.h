@@ -17,6 +17,7 @@ struct ScaleValue;
 class LossScale {
  public:
   [[nodiscard]] explicit LossScale(Tensor scale);  // 0-dim; the scaler changes it in place
+  ~LossScale();
   LossScale(const LossScale&) = delete;
   LossScale& operator=(const LossScale&) = delete;
   // Notes that the gradient of a leaf is multiplied by this scale. joins: it is added to one that is multiplied by a scale, too.
