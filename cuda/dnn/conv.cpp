@@ -92,9 +92,9 @@ bool widens(const ConvCall& call) {
 }
 
 // Returns the form of blocks for 16-bit images in channels_last. For it cuDNN takes the engines of later layers, without a
-// workspace; for 3 or 4 channels it pads them to 8, in a large workspace. Values that are not
-// finite may reach the results of neighbouring windows too, since the blocks of a window have more pixels than it, with weight 0. A
-// result with a bias for each of its few channels, of a transposed convolution, is left as it is.
+// workspace; for 3 or 4 channels it pads them to 8, in a large workspace. Values that are not finite may reach the results of
+// neighbouring windows too, since the blocks of a window have more pixels than it, with weight 0. A result with a bias for each of
+// its few channels, of a transposed convolution, is left as it is.
 std::optional<BlockForm> blocks_of(const ConvCall& call) {
   if ((call.direction == Direction::data && call.bias) || !copies_pay(call)) return {};
   return block_form(call.x.shape, call.w.shape, call.y.shape, call.window);
