@@ -27,8 +27,8 @@ PREDICTED = {
 PREDICTED_RATIO = {"mlp_4096 fp16": 0.78, "mlp_512 fp16": 0.50, "mlp_513 fp16": 0.55, "mlp_128 fp16": 0.38, "mlp_3x256 fp16": 0.06,
                    "mlp_4096 fp32": 1.0, "mlp_4096 tf32": 0.93}
 # The rates of a GPU: bytes/s copied (read and written) and FLOP/s of dense products that are summed up in float32. Of the first
-# whose pattern the name that nvidia-smi gives contains. For H200 and H100 copies at 0.9 of the data sheet, and 16-bit and TF32
-# products at 0.8 of it, which large ones come to. All else is from the makers' data sheets.
+# whose pattern the name that nvidia-smi gives contains. Assumed for H200 and H100: copies at about 0.9 of the data sheet, and
+# 16-bit and TF32 products at about 0.8. All else is from the makers' data sheets.
 RATES = [
     ("H200", {"copy": 4.3e12, "fp32": 67e12, "tf32": 404e12, "fp16": 790e12, "bf16": 790e12}),
     ("H100(?! PCIe| NVL)", {"copy": 3.0e12, "fp32": 67e12, "tf32": 404e12, "fp16": 790e12, "bf16": 790e12}),
